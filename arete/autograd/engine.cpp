@@ -1,0 +1,391 @@
+#include "arete/autograd/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+
+namespace arete {
+
+namespace autograd {
+
+namespace {
+
+// Note [The backward pass]
+// Nodes run in the reverse order of their creation (a node's producers were all created before
+// it), each once, after the gradients of all its outputs have arrived and been summed. A heap
+// keyed by sequence number therefore needs no count of dependencies. The walk is iterative.
+struct Later {
+  bool operator()(const IntrusivePtr<Node>& a, const IntrusivePtr<Node>& b) const {
+    return a->sequence < b->sequence;
+  }
+};
+
+// What grad() asks for: the gradient that arrives at an edge.
+struct Capture {
+  Node* node;
+  uint32_t slot;
+  Tensor* result;
+};
+
+class Pass {
+ public:
+  Pass(bool keep, bool create, std::span<const Capture> captures, bool accumulate)
+      : keep_(keep), create_(create), captures_(captures), accumulate_(accumulate) {}
+
+  void seed(const Edge& e, Tensor gradient) { deliver(e, std::move(gradient)); }
+
+  void run() {
+    const ModesGuard guard;
+    modes().grad_enabled = create_;
+    if (!accumulate_) find_needed();
+    while (!heap_.empty()) {
+      const IntrusivePtr<Node> node = heap_.top();
+      heap_.pop();
+      auto it = pending_.find(node.get());
+      if (it == pending_.end()) continue;
+      TensorList grads = std::move(it->second);
+      pending_.erase(it);
+      step(*node, grads);
+    }
+  }
+
+ private:
+  void deliver(const Edge& e, Tensor gradient) {
+    Node* node = e.node.get();
+    const auto [it, fresh] = pending_.try_emplace(node);
+    TensorList& grads = it->second;
+    if (fresh) {
+      grads.resize(node->outputs.size());
+      heap_.push(e.node);
+    }
+    Tensor& slot = grads[e.slot];
+    if (!slot.defined()) {
+      slot = std::move(gradient);
+    } else if (create_ || !owned_.contains(slot.impl())) {
+      slot = slot + gradient;
+      if (!create_) owned_.insert(slot.impl());
+    } else {
+      slot.add_(gradient);  // a sum made here belongs to nobody else
+    }
+  }
+
+  void step(Node& node, TensorList& grads) {
+    for (const Tensor& g : grads)
+      if (g.defined()) owned_.erase(g.impl());
+    if (node.hooks)
+      for (auto& [id, hook] : node.hooks->pre) hook(grads);
+    for (const Capture& c : captures_)
+      if (c.node == &node) *c.result = grads[c.slot];
+    const bool is_sink = dynamic_cast<AccumulateGrad*>(&node) != nullptr;
+    if (is_sink && !accumulate_) return;
+    if (!accumulate_ && !needed_.contains(&node)) return;
+    if (!is_sink &&
+        std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
+      return;
+    uint64_t needed = 0;
+    for (size_t i = 0; i < node.edges.size() && i < 64; ++i)
+      if (node.edges[i]) needed |= uint64_t(1) << i;
+    TensorList results = node.backward(grads, needed);
+    if (modes().word & Modes::kAnomaly) check_nan(node, grads, results);
+    if (node.hooks)
+      for (auto& [id, hook] : node.hooks->post) hook(results, grads);
+    for (size_t i = 0; i < node.edges.size(); ++i) {
+      if (!node.edges[i] || i >= results.size() || !results[i].defined()) continue;
+      deliver(node.edges[i], validate(node, i, std::move(results[i])));
+    }
+    if (!keep_) node.release_saved();
+  }
+
+  Tensor validate(const Node& node, size_t i, Tensor g) const {
+    const GradMeta& want = node.edges[i].node->outputs[node.edges[i].slot];
+    if (g.sizes().size() != want.sizes.size() ||
+        !std::equal(want.sizes.begin(), want.sizes.end(), g.sizes().begin())) {
+      ARETE_CHECK(
+          g.dim() >= int64_t(want.sizes.size()),
+          AutogradError(node.name(),
+                        "Function " + node.name() + " returned an invalid gradient at index " +
+                            std::to_string(i) + " - got " + to_string(g.sizes()) +
+                            " but expected shape compatible with " + to_string(want.sizes)));
+      g = ops::sum_to_size(g, want.sizes);
+    }
+    return g.dtype() == want.dtype ? g : g.to(want.dtype);
+  }
+
+  static bool holds_nan(const Tensor& t) {
+    if (!t.defined() || !is_floating(t.dtype()) || t.numel() == 0) return false;
+    const ModesGuard guard;
+    modes().word = 0;
+    modes().grad_enabled = false;
+    return t.isnan().any().item<bool>();
+  }
+
+  static void check_nan(const Node& node, const TensorList& in, const TensorList& out) {
+    for (const Tensor& g : in)
+      if (holds_nan(g)) return;
+    for (size_t i = 0; i < out.size(); ++i)
+      ARETE_CHECK(!holds_nan(out[i]),
+                  AutogradError(node.name(), "Function '" + node.name() +
+                                                 "Backward' returned nan values in its " +
+                                                 std::to_string(i) + "th output.")
+                      .hint(node.forward_trace.empty() ? "look at the inputs of this operator in "
+                                                         "the forward pass"
+                                                       : node.forward_trace));
+  }
+
+  // grad(): only nodes from which a wanted edge can be reached need to run.
+  void find_needed() {
+    std::vector<Node*> order;
+    std::unordered_set<Node*> seen;
+    std::vector<Node*> stack;
+    for (const auto& [node, grads] : pending_) stack.push_back(node);
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      if (!seen.insert(node).second) continue;
+      order.push_back(node);
+      for (const Edge& e : node->edges)
+        if (e) stack.push_back(e.node.get());
+    }
+    std::sort(order.begin(), order.end(),
+              [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+    std::unordered_set<Node*> wanted;
+    for (const Capture& c : captures_) wanted.insert(c.node);
+    for (Node* node : order)
+      for (const Edge& e : node->edges)
+        if (e && (wanted.contains(e.node.get()) || needed_.contains(e.node.get())))
+          needed_.insert(node);
+  }
+
+  const bool keep_, create_;
+  const std::span<const Capture> captures_;
+  const bool accumulate_;
+  std::priority_queue<IntrusivePtr<Node>, std::vector<IntrusivePtr<Node>>, Later> heap_;
+  std::unordered_map<Node*, TensorList> pending_;
+  std::unordered_set<const TensorImpl*> owned_;  // sums that deliver() made
+  std::unordered_set<Node*> needed_;
+};
+
+Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {
+  if (!given.defined()) {
+    ARETE_CHECK(t.numel() == 1,
+                AutogradError("backward", "grad can be implicitly created only for scalar outputs")
+                    .got(ops::describe(t))
+                    .hint("reduce it with sum() or mean(), or pass a gradient of its shape"));
+    return ones(t.sizes(), t.options());
+  }
+  ARETE_CHECK(given.layout().sizes == t.layout().sizes,
+              AutogradError("backward", "Mismatch in shape: grad_output[" + std::to_string(index) +
+                                            "] has a shape of " + to_string(given.sizes()) +
+                                            " and output[" + std::to_string(index) +
+                                            "] has a shape of " + to_string(t.sizes()) + "."));
+  return given;
+}
+
+void seed_all(Pass& pass, std::span<const Tensor> tensors, std::span<const Tensor> gradients) {
+  ARETE_CHECK(gradients.empty() || gradients.size() == tensors.size(),
+              AutogradError("backward", "got " + std::to_string(tensors.size()) + " tensors and " +
+                                            std::to_string(gradients.size()) + " gradients"));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    ARETE_CHECK(t.defined() && t.requires_grad(),
+                AutogradError("backward", "element " + std::to_string(i) +
+                                              " of tensors does not require grad and does not "
+                                              "have a grad_fn")
+                    .got(ops::describe(t))
+                    .hint("call requires_grad_() on the parameters before the forward pass, and "
+                          "make sure it ran outside no_grad and detach()"));
+    pass.seed(gradient_edge(t), seed_gradient(t, gradients.empty() ? Tensor() : gradients[i], i));
+  }
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients, bool retain_graph,
+              bool create_graph) {
+  Pass pass(retain_graph || create_graph, create_graph, {}, true);
+  seed_all(pass, tensors, gradients);
+  pass.run();
+}
+
+TensorList grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                std::span<const Tensor> gradients, bool retain_graph, bool create_graph,
+                bool allow_unused) {
+  TensorList results(inputs.size());
+  std::vector<Capture> captures;
+  std::vector<Edge> keep_alive;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ARETE_CHECK(inputs[i].requires_grad(),
+                AutogradError("grad", "One of the differentiated Tensors does not require grad")
+                    .argument("inputs[" + std::to_string(i) + "]"));
+    keep_alive.push_back(gradient_edge(inputs[i]));
+    captures.push_back({keep_alive.back().node.get(), keep_alive.back().slot, &results[i]});
+  }
+  Pass pass(retain_graph || create_graph, create_graph, captures, false);
+  seed_all(pass, outputs, gradients);
+  pass.run();
+  for (size_t i = 0; i < results.size(); ++i)
+    ARETE_CHECK(allow_unused || results[i].defined(),
+                AutogradError("grad",
+                              "One of the differentiated Tensors appears to not have been "
+                              "used in the graph.")
+                    .argument("inputs[" + std::to_string(i) + "]")
+                    .hint("pass allow_unused=true if this is the desired behavior"));
+  return results;
+}
+
+AnomalyGuard::AnomalyGuard(bool enabled) : previous_(modes().word & Modes::kAnomaly) {
+  modes().word = enabled ? modes().word | Modes::kAnomaly : modes().word & ~Modes::kAnomaly;
+}
+AnomalyGuard::~AnomalyGuard() {
+  modes().word = previous_ ? modes().word | Modes::kAnomaly : modes().word & ~Modes::kAnomaly;
+}
+
+}  // namespace autograd
+
+TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
+  const Tensor& g = grads[0];
+  if (!g.defined()) return {};
+  if (!grad.defined()) {
+    // With history (create_graph) the gradient is kept as it is; else it must own its memory,
+    // for the caller's tensor may be shared or a broadcast view.
+    const bool shared =
+        g.impl()->use_count() > 1 || g.storage()->use_count() > 1 || !g.layout().is_dense();
+    grad = modes().grad_enabled ? (g.is_leaf() && shared ? g.clone() : g)
+                                : (shared ? g.clone() : g.detach());
+  } else if (modes().grad_enabled) {
+    grad = grad + g;
+  } else {
+    grad.add_(g);
+  }
+  for (auto& [id, hook] : post_accumulate) hook(grad);
+  return {};
+}
+
+// ---- methods of Tensor
+
+Tensor& Tensor::requires_grad_(bool value) {
+  if (!value) {
+    ARETE_CHECK(is_leaf(),
+                AutogradError("requires_grad_",
+                              "you can only change requires_grad flags of leaf variables.")
+                    .hint("use detach() to get a tensor without history"));
+    if (impl_->autograd) impl_->autograd->requires_grad = false;
+    return *this;
+  }
+  ARETE_CHECK(is_differentiable(dtype()),
+              AutogradError("requires_grad_",
+                            "only Tensors of floating point and complex dtype can "
+                            "require gradients")
+                  .got(ops::describe(*this)));
+  ARETE_CHECK(!is_inference(), AutogradError("requires_grad_",
+                                             "Setting requires_grad=True on inference tensor "
+                                             "outside InferenceMode is not allowed.")
+                                   .hint("clone() it first"));
+  if (!requires_grad()) autograd_meta(*this).requires_grad = true;
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  const AutogradMeta* meta = impl_->autograd.get();
+  return meta && meta->accumulator ? meta->accumulator->grad : Tensor();
+}
+
+void Tensor::set_grad(const Tensor& g) const {
+  if (!g.defined() && !impl_->autograd) return;
+  ARETE_CHECK(!g.defined() || (g.layout().sizes == layout().sizes && g.device() == device()),
+              AutogradError("grad", "assigned grad has data of a different size or device")
+                  .expected(ops::describe(*this))
+                  .got(ops::describe(g)));
+  AutogradMeta& meta = autograd_meta(*this);
+  if (!meta.accumulator) {
+    meta.accumulator = IntrusivePtr<AccumulateGrad>(new AccumulateGrad);
+    meta.accumulator->outputs.push_back({Shape(sizes()), dtype(), device()});
+  }
+  meta.accumulator->grad = g;
+}
+
+namespace {
+uint64_t next_hook_id() {
+  static std::atomic<uint64_t> id{1};
+  return id.fetch_add(1);
+}
+Node::Hooks& hooks_of(Node& node) {
+  if (!node.hooks) node.hooks = std::make_unique<Node::Hooks>();
+  return *node.hooks;
+}
+}  // namespace
+
+void Tensor::retain_grad() const {
+  ARETE_CHECK(requires_grad(), AutogradError("retain_grad",
+                                             "can't retain_grad on Tensor that has "
+                                             "requires_grad=False"));
+  if (is_leaf()) return;
+  AutogradMeta& meta = autograd_meta(*this);
+  if (meta.retains_grad) return;
+  meta.retains_grad = true;
+  set_grad(Tensor());
+  if (!meta.accumulator) {
+    meta.accumulator = IntrusivePtr<AccumulateGrad>(new AccumulateGrad);
+    meta.accumulator->outputs.push_back({Shape(sizes()), dtype(), device()});
+  }
+  const Edge e = gradient_edge(*this);
+  hooks_of(*e.node).pre.emplace_back(next_hook_id(),
+                                     [sink = meta.accumulator, slot = e.slot](TensorList& grads) {
+                                       if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
+                                     });
+}
+
+uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  ARETE_CHECK(requires_grad(),
+              AutogradError("register_hook",
+                            "cannot register a hook on a tensor that doesn't require gradient"));
+  const Edge e = gradient_edge(*this);
+  const uint64_t id = next_hook_id();
+  hooks_of(*e.node).pre.emplace_back(
+      id, [hook = std::move(hook), slot = e.slot](TensorList& grads) {
+        if (!grads[slot].defined()) return;
+        if (Tensor replacement = hook(grads[slot]); replacement.defined()) {
+          ARETE_CHECK(replacement.layout().sizes == grads[slot].layout().sizes,
+                      AutogradError("register_hook", "hook has changed the size of value")
+                          .expected(arete::to_string(grads[slot].sizes()))
+                          .got(arete::to_string(replacement.sizes())));
+          grads[slot] = replacement;
+        }
+      });
+  return id;
+}
+
+void Tensor::remove_hook(uint64_t id) const {
+  const Edge e = gradient_edge(*this);
+  if (e && e.node->hooks)
+    std::erase_if(e.node->hooks->pre, [id](const auto& h) { return h.first == id; });
+}
+
+Tensor Tensor::detach() const {
+  Tensor t = ops::alias(*this, layout());
+  t.impl()->inference = is_inference();
+  return t;
+}
+
+Tensor& Tensor::detach_() {
+  ARETE_CHECK(
+      !is_view(),
+      AutogradError("detach_", "Can't detach views in-place.").hint("use detach() instead"));
+  impl_->autograd.reset();
+  return *this;
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  const std::span<const Tensor> gradients =
+      gradient.defined() ? std::span<const Tensor>(&gradient, 1) : std::span<const Tensor>();
+  autograd::backward({this, 1}, gradients, retain_graph, create_graph);
+}
+
+}  // namespace arete

@@ -1,0 +1,127 @@
+#include "arete/autograd/function.h"
+
+#include "arete/autograd/engine.h"
+#include "arete/core/generator.h"
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+
+namespace arete::autograd {
+
+std::vector<Tensor> Context::saved_tensors() const {
+  std::vector<Tensor> result;
+  for (size_t i = 0; i < saved_.size(); ++i)
+    result.push_back(saved_[i].unpack(node_, uint32_t(std::max(output_slot_[i], 0)), name_));
+  return result;
+}
+
+class CustomNode final : public Node {
+ public:
+  CustomNode(const FunctionDef& def, const std::vector<Tensor>& inputs) : def_(def) {
+    for (const Tensor& t : inputs)
+      edges.push_back(t.defined() && is_differentiable(t.dtype()) ? gradient_edge(t) : Edge{});
+    context_.name_ = def.name;
+  }
+  Context& context() { return context_; }
+  std::string name() const override { return def_.name; }
+
+  // Called when the outputs have their history, so that a saved output knows its slot.
+  void finish(const std::vector<Tensor>& results) {
+    context_.node_ = this;
+    for (const Tensor& t : results) outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
+    for (const Tensor& t : context_.to_save_) {
+      int slot = -1;
+      for (size_t i = 0; i < results.size(); ++i)
+        if (results[i].is_same(t)) slot = int(i);
+      context_.saved_.push_back(SavedTensor(t, slot >= 0));
+      context_.output_slot_.push_back(slot);
+    }
+    context_.to_save_.clear();
+  }
+
+  TensorList backward(const TensorList& grads, uint64_t needed) override {
+    context_.needed_ = needed;
+    std::vector<Tensor> given(grads.begin(), grads.end());
+    for (size_t i = 0; i < given.size(); ++i)
+      if (!given[i].defined())
+        given[i] = zeros(outputs[i].sizes, TensorOptions(outputs[i].dtype, outputs[i].device));
+    const std::vector<Tensor> result = def_.backward(context_, given);
+    ARETE_CHECK(result.size() == edges.size(),
+                AutogradError(def_.name, "function " + def_.name +
+                                             "Backward returned an incorrect number of gradients")
+                    .expected(std::to_string(edges.size()))
+                    .got(std::to_string(result.size())));
+    return TensorList(result.begin(), result.end());
+  }
+
+  void release_saved() override {
+    for (SavedTensor& s : context_.saved_) s.reset();
+  }
+
+ private:
+  const FunctionDef def_;
+  Context context_;
+};
+
+std::vector<Tensor> apply(const FunctionDef& f, const std::vector<Tensor>& inputs) {
+  bool record = false;
+  if (modes().grad_enabled)
+    for (const Tensor& t : inputs) record = record || (t.defined() && t.requires_grad());
+  IntrusivePtr<CustomNode> node(new CustomNode(f, inputs));
+  std::vector<Tensor> results;
+  {
+    const NoGradGuard no_grad;
+    results = f.forward(node->context(), inputs);
+  }
+  if (!record) return results;
+  for (Tensor& t : results) {
+    // An input handed through gets a handle of its own, or its history would be overwritten.
+    for (const Tensor& in : inputs)
+      if (t.is_same(in)) t = ops::alias(t, t.layout());
+  }
+  node->finish(results);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (is_differentiable(results[i].dtype())) set_history(results[i], node, uint32_t(i));
+  return results;
+}
+
+std::vector<Tensor> checkpoint(
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs) {
+  FunctionDef def;
+  def.name = "checkpoint";
+  def.forward = [f](Context& context, const std::vector<Tensor>& in) {
+    context.save_for_backward(in);
+    context.data = default_generator().state();
+    return f(in);
+  };
+  def.backward = [f](Context& context, const std::vector<Tensor>& grads) {
+    std::vector<Tensor> again;
+    for (const Tensor& t : context.saved_tensors()) {
+      again.push_back(t.detach());
+      if (t.requires_grad()) again.back().requires_grad_();
+    }
+    const Generator::State now = default_generator().state();
+    default_generator().set_state(std::any_cast<Generator::State>(context.data));
+    std::vector<Tensor> outputs;
+    {
+      const EnableGradGuard grad;
+      outputs = f(again);
+    }
+    default_generator().set_state(now);
+    std::vector<Tensor> tensors, gradients;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i].requires_grad()) {
+        tensors.push_back(outputs[i]);
+        gradients.push_back(grads[i]);
+      }
+    // Parameters used inside f receive their gradients here; the inputs' are handed on.
+    autograd::backward(tensors, gradients);
+    std::vector<Tensor> result;
+    for (const Tensor& t : again) result.push_back(t.grad());
+    return result;
+  };
+  return autograd::apply(def, inputs);
+}
+
+}  // namespace arete::autograd

@@ -1,0 +1,151 @@
+#include "arete/autograd/gradcheck.h"
+
+#include <cmath>
+
+#include "arete/autograd/engine.h"
+#include "arete/core/generator.h"
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+
+namespace arete::autograd {
+
+namespace {
+
+// Every call sees the same random numbers, so functions with dropout can be checked.
+class SameRandomNumbers {
+ public:
+  SameRandomNumbers() : state_(default_generator().state()) {}
+  std::vector<Tensor> operator()(const CheckedFunction& f, const std::vector<Tensor>& in) const {
+    default_generator().set_state(state_);
+    return f(in);
+  }
+
+ private:
+  Generator::State state_;
+};
+
+std::string number(double v) { return Scalar(v).to_string(); }
+
+std::string compare(double analytic, double numeric, const GradcheckOptions& o, size_t output,
+                    int64_t element, size_t input, int64_t at) {
+  if (std::isnan(analytic) == std::isnan(numeric) &&
+      (std::isnan(numeric) ||
+       std::fabs(analytic - numeric) <= o.atol + o.rtol * std::fabs(numeric)))
+    return "";
+  return "Jacobian mismatch for output " + std::to_string(output) + " (element " +
+         std::to_string(element) + ") with respect to input " + std::to_string(input) +
+         " (element " + std::to_string(at) + "): analytical " + number(analytic) + ", numerical " +
+         number(numeric);
+}
+
+}  // namespace
+
+std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
+                      const GradcheckOptions& options) {
+  std::vector<Tensor> fresh;
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    fresh.push_back(inputs[i]);
+    if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
+    ARETE_CHECK(inputs[i].dtype() == kFloat64,
+                TypeError("gradcheck", "inputs that require grad must be float64")
+                    .argument("inputs[" + std::to_string(i) + "]")
+                    .got(std::string(name_of(inputs[i].dtype()))));
+    fresh[i] = inputs[i].detach().clone();
+    fresh[i].requires_grad_();
+    wanted.push_back(i);
+  }
+  const SameRandomNumbers run;
+  const std::vector<Tensor> outputs = run(f, fresh);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (!is_floating(outputs[k].dtype())) continue;
+    const int64_t n_out = outputs[k].numel();
+    for (size_t i : wanted) {
+      const int64_t n_in = fresh[i].numel();
+      // Numerical Jacobian: column by column.
+      std::vector<std::vector<double>> numeric;
+      {
+        const NoGradGuard no_grad;
+        for (int64_t e = 0; e < n_in; ++e) {
+          std::vector<double> sides[2];
+          for (int side = 0; side < 2; ++side) {
+            std::vector<Tensor> moved = fresh;
+            Tensor x = fresh[i].detach().clone(MemoryFormat::contiguous);
+            x.data<double>()[e] += side ? -options.eps : options.eps;
+            // Keep the memory order of the original, so that strided paths are checked.
+            Tensor y = fresh[i].detach().clone();
+            y.copy_(x);
+            moved[i] = y;
+            sides[side] = run(f, moved)[k].to_vector<double>();
+          }
+          std::vector<double> column;
+          for (int64_t o = 0; o < n_out; ++o)
+            column.push_back((sides[0][size_t(o)] - sides[1][size_t(o)]) / (2 * options.eps));
+          numeric.push_back(std::move(column));
+        }
+      }
+      for (int64_t o = 0; o < n_out; ++o) {
+        std::vector<double> analytic(size_t(n_in), 0.0);
+        if (outputs[k].requires_grad()) {
+          Tensor seed = zeros(outputs[k].sizes(), outputs[k].options());
+          seed.data<double>()[o] = 1;
+          const TensorList g =
+              grad({&outputs[k], 1}, {&fresh[i], 1}, {&seed, 1}, true, false, true);
+          if (g[0].defined()) analytic = g[0].to_vector<double>();
+        }
+        for (int64_t e = 0; e < n_in; ++e)
+          if (std::string text =
+                  compare(analytic[size_t(e)], numeric[size_t(e)][size_t(o)], options, k, o, i, e);
+              !text.empty())
+            return text;
+      }
+    }
+  }
+  return "";
+}
+
+std::string gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
+                          const GradcheckOptions& options) {
+  // g(inputs, v) = gradients of the outputs weighted by v: check that function.
+  const SameRandomNumbers run;
+  std::vector<Tensor> all = inputs;
+  std::vector<size_t> differentiable;
+  {
+    const std::vector<Tensor> outputs = run(f, inputs);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      if (!outputs[k].requires_grad()) continue;
+      differentiable.push_back(k);
+      Generator generator(7 + k);
+      Tensor v = empty(outputs[k].sizes(), kFloat64);
+      for (int64_t e = 0; e < v.numel(); ++e)
+        v.data<double>()[e] = 0.3 + double(generator.reserve(1).offset * 37 % 11) / 11;
+      all.push_back(v.requires_grad_());
+    }
+  }
+  if (differentiable.empty()) return "";
+  const size_t n = inputs.size();
+  const auto gradients = [&](const std::vector<Tensor>& args) {
+    const EnableGradGuard enable;
+    std::vector<Tensor> in(args.begin(), args.begin() + int64_t(n)), wanted;
+    for (size_t i = 0; i < n; ++i) {
+      if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
+      if (!in[i].requires_grad()) in[i] = in[i].detach().requires_grad_();
+      wanted.push_back(in[i]);
+    }
+    const std::vector<Tensor> outputs = run(f, in);
+    std::vector<Tensor> chosen, seeds;
+    for (size_t j = 0; j < differentiable.size(); ++j) {
+      chosen.push_back(outputs[differentiable[j]]);
+      seeds.push_back(args[n + j]);
+    }
+    TensorList g = grad(chosen, wanted, seeds, true, true, true);
+    std::vector<Tensor> result;
+    for (size_t i = 0; i < g.size(); ++i)
+      result.push_back(g[i].defined() ? g[i] : zeros(wanted[i].sizes(), wanted[i].options()));
+    return result;
+  };
+  return gradcheck(gradients, all, options);
+}
+
+}  // namespace arete::autograd

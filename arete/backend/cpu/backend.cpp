@@ -1,0 +1,66 @@
+#include <cstring>
+#include <string>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
+#include "arete/backend/cpu/memory.h"
+#include "arete/base/thread_pool.h"
+
+namespace arete::cpu {
+
+void* CpuBackend::allocate(size_t bytes) { return allocate_cached(bytes); }
+void CpuBackend::deallocate(void* p, size_t bytes) noexcept { release_cached(p, bytes); }
+void* CpuBackend::scratch(size_t bytes) { return allocate_cached(bytes); }
+void CpuBackend::release_scratch(void* p, size_t bytes) noexcept { release_cached(p, bytes); }
+
+void CpuBackend::copy_to_host(void* dst, const void* src, size_t bytes) {
+  if (bytes) std::memcpy(dst, src, bytes);
+}
+void CpuBackend::copy_from_host(void* dst, const void* src, size_t bytes) {
+  if (bytes) std::memcpy(dst, src, bytes);
+}
+
+std::string CpuBackend::supports(prim::Primitive p, DType dtype) const {
+  using prim::Primitive;
+  switch (p) {
+    case Primitive::fill:
+    case Primitive::copy:
+    case Primitive::gather:
+    case Primitive::take_rows:
+    case Primitive::iota: return "";
+    case Primitive::gemm:
+      return is_integral_or_bool(dtype) || is_float8(dtype)
+                 ? "matrix products of " + std::string(name_of(dtype)) + " are not supported"
+                 : "";
+    case Primitive::conv:
+    case Primitive::pool:
+      return is_floating(dtype) && !is_float8(dtype)
+                 ? ""
+                 : "convolutions and pools need float16, bfloat16, float32 or float64";
+    case Primitive::pointwise:
+    case Primitive::multi_pointwise:
+    case Primitive::reduce:
+    case Primitive::fused:
+      return is_complex(dtype) ? "programs work on real numbers; complex operators are composed of "
+                                 "operators on their parts"
+                               : "";
+    default: return is_complex(dtype) ? "complex numbers have no order" : "";
+  }
+}
+
+std::string CpuBackend::description() const {
+  const std::string isa = kernels::table().name;
+  const int n = num_threads();
+  return "cpu: " + (isa == "base" ? std::string("baseline") : isa) + " kernels, " +
+         std::to_string(n) + (n == 1 ? " thread" : " threads");
+}
+
+CpuBackend& cpu_backend() {
+  static CpuBackend* const b = new CpuBackend;  // outlives static tensors
+  return *b;
+}
+
+/// Called by prim's registry at the first look-up of the CPU.
+void register_cpu_backend() { prim::register_backend(kCPU, &cpu_backend()); }
+
+}  // namespace arete::cpu

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cstring>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/interpreter.h"
+#include "arete/backend/cpu/tiling.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+#include "arete/expr/value.h"
+#include "arete/prim/loop_nest.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::LoopNest;
+using prim::View;
+
+/// Bytes below which a second thread does not pay.
+constexpr int64_t kGrainBytes = 128 << 10;
+
+/// Moves elements as they are.
+void move_elements(const View& out, const View& in) {
+  const View views[] = {out, in};
+  const LoopNest nest = LoopNest::plan(out.sizes, views);
+  const int64_t size = int64_t(size_of(out.dtype));
+  const LoopNest::Operand &to = nest.operands[0], &from = nest.operands[1];
+  if (nest.rank == 1) {
+    parallel_for(0, nest.sizes[0], std::max<int64_t>(1, kGrainBytes / size),
+                 [&](int64_t first, int64_t last) {
+                   copy_run(to.data + first * to.strides[0], to.strides[0],
+                            from.data + first * from.strides[0], from.strides[0], last - first,
+                            size_t(size));
+                 });
+    return;
+  }
+  Extents extents{};
+  choose_extents(nest, 0, nest.rank, kMaxBlock, extents);
+  const Tiling tiling(nest, extents);
+  parallel_for(0, tiling.tiles(),
+               std::max<int64_t>(1, kGrainBytes / (size * tiling.tile_numel())),
+               [&](int64_t first, int64_t last) {
+                 TileCursor cursor(tiling, first);
+                 for (int64_t t = first;;) {
+                   cursor.copy(0, 1);
+                   if (++t == last) break;
+                   cursor.next();
+                 }
+               });
+}
+
+DType real_of(DType complex) { return complex == kComplex64 ? kFloat32 : kFloat64; }
+
+/// The real or imaginary parts of a complex view.
+struct PartView {
+  Shape strides;
+  View view;
+  PartView(const View& v, bool imaginary) {
+    for (int64_t s : v.strides) strides.push_back(2 * s);
+    view = v;
+    view.dtype = real_of(v.dtype);
+    view.strides = strides;
+    if (imaginary && view.data) view.data += size_of(view.dtype);
+  }
+};
+
+}  // namespace
+
+void CpuBackend::copy(const prim::CopyArgs& args) {
+  const View &out = args.out, &in = args.in;
+  if (out.numel() == 0) return;
+  if (out.dtype == in.dtype) return move_elements(out, in);
+  if (is_complex(out.dtype)) {
+    const PartView re(out, false), im(out, true);
+    if (is_complex(in.dtype)) {
+      copy({re.view, PartView(in, false).view});
+      copy({im.view, PartView(in, true).view});
+    } else {
+      copy({re.view, in});
+      fill({im.view, expr::Literal{.f = 0.0}});
+    }
+    return;
+  }
+  if (is_complex(in.dtype)) {
+    if (out.dtype == kBool) {
+      // Nonzero if either part is.
+      expr::Builder builder;
+      const DType part = real_of(in.dtype);
+      const expr::Value re = builder.input(part), im = builder.input(part);
+      const expr::Value nonzero =
+          builder.cast(re, expr::Type::boolean) | builder.cast(im, expr::Type::boolean);
+      const expr::ProgramPtr program = builder.build(std::span<const expr::Value>(&nonzero, 1),
+                                                     std::span<const DType>(&out.dtype, 1));
+      const PartView parts[] = {PartView(in, false), PartView(in, true)};
+      const View inputs[] = {parts[0].view, parts[1].view};
+      pointwise({program.get(), inputs, std::span<const View>(&out, 1), {}});
+      return;
+    }
+    return copy({out, PartView(in, false).view});
+  }
+  const expr::ProgramPtr& program = conversion(in.dtype, out.dtype);
+  pointwise({program.get(), std::span<const View>(&in, 1), std::span<const View>(&out, 1), {}});
+}
+
+}  // namespace arete::cpu

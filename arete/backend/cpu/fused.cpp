@@ -1,0 +1,410 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/reduce_common.h"
+#include "arete/backend/cpu/tiling.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+#include "arete/prim/loop_nest.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::FusedStage;
+using prim::LoopNest;
+using prim::View;
+using Kind = FusedStage::Kind;
+
+// Note [Rows on the CPU]
+// Rows are worked on in groups, all stages of a group before the next group, so that its data stay
+// in cache. What a group is depends on the layout:
+//   single   one long row; its values are cells of the element-wise programs
+//   batch    several short rows, one tile [rows][elements]
+//   columns  the data run fastest from row to row: a strip of rows, tiles [elements][rows]
+// In the last two, row values are arrays; element-wise programs read them spread to the tile's
+// shape.
+enum class Mode : uint8_t { single, batch, columns };
+
+constexpr int64_t kShortRow = 256;  // rows up to this length are batched
+constexpr int64_t kStrip = 256;     // rows of a strip
+
+/// A value per row of a group.
+struct RowValue {
+  DType dtype;
+  size_t size;
+  std::byte* data;    // one per row
+  std::byte* spread;  // one per element of a tile; null if no program needs that
+  bool is_spread;     // for the current group
+};
+
+/// What is known of a stage before any data are touched.
+struct Stage {
+  const FusedStage* spec;
+  bool by_element;
+  int first_row = 0;  // number of the first row value it makes
+  CodeKey key;
+  const Code* code = nullptr;
+  std::span<const expr::Literal> params;
+  SmallVector<int, 8> inputs;   // operands of the nest; -1: a row value
+  SmallVector<int, 4> outputs;  // operands of the nest
+  SmallVector<Accumulation, 2> accumulations;
+};
+
+class Fusion {
+ public:
+  explicit Fusion(const prim::FusedArgs& args) : args_(args) {
+    SmallVector<View, 8> views;
+    views.append(args.outputs.begin(), args.outputs.end());
+    views.append(args.inputs.begin(), args.inputs.end());
+    nest_ = LoopNest::plan_split(args.space, args.outer_rank, views, &inner_);
+    for (int d = 0; d < nest_.rank; ++d)
+      (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
+    for (const FusedStage& s : args.spec->stages) add_stage(s);
+  }
+
+  int64_t rows() const { return rows_; }
+  int64_t elements() const { return elements_; }
+
+  void run() {
+    choose_mode();
+    const Tiling tiling = choose_tiles();
+    double cost = 0;
+    for (const Stage& s : stages_) cost += s.by_element ? s.code->cost : 0;
+    const int64_t group_numel = elements_ * group_;
+    parallel_for(0, groups_, std::max<int64_t>(1, int64_t(65536 / (2 + cost)) / std::max<int64_t>(1, group_numel)),
+                 [&](int64_t first, int64_t last) { run_groups(tiling, first, last); });
+  }
+
+ private:
+  void add_stage(const FusedStage& spec) {
+    Stage& s = stages_.emplace_back();
+    s.spec = &spec;
+    s.by_element = spec.kind == Kind::reduce || spec.kind == Kind::store;
+    s.params = args_.params.first(spec.program->params().size());
+    const int n_outputs = int(args_.outputs.size());
+    for (int i : spec.inputs) s.inputs.push_back(i >= 0 ? n_outputs + i : -1);
+    const auto results = spec.program->outputs();
+    if (spec.kind == Kind::store || spec.kind == Kind::store_row) {
+      for (size_t k = 0; k < results.size(); ++k) {
+        const int o = spec.first_output + int(k);
+        s.outputs.push_back(o);
+        if (k >= size_t(CodeKey::kMaxAliased)) continue;
+        for (size_t i = 0; i < spec.inputs.size(); ++i)
+          if (spec.inputs[i] >= 0 &&
+              args_.inputs[size_t(spec.inputs[i])].data == args_.outputs[size_t(o)].data)
+            s.key.set_alias(int(k), int(i));
+      }
+      return;
+    }
+    s.first_row = int(row_dtypes_.size());
+    for (const expr::Program::Output& o : results) {
+      row_dtypes_.push_back(o.dtype);
+      if (spec.kind == Kind::reduce)
+        s.accumulations.emplace_back(spec.monoid, expr::compute_type(o.dtype));
+    }
+    s.key.values = spec.kind == Kind::reduce;
+  }
+
+  void choose_mode() {
+    row_dim_ = inner_ < nest_.rank ? inner_ : -1;
+    mode_ = Mode::single;
+    if (row_dim_ < 0) return;
+    // Along which dimension does the largest operand run fastest?
+    const LoopNest::Operand* main = nullptr;
+    int64_t most = -1;
+    for (size_t o = args_.outputs.size(); o < nest_.operands.size(); ++o) {
+      int64_t n = 1;
+      for (int d = 0; d < nest_.rank; ++d)
+        if (nest_.operands[o].strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];
+      if (n > most) most = n, main = &nest_.operands[o];
+    }
+    if (main && elements_ > 1) {
+      const int64_t unit = int64_t(size_of(main->dtype));
+      bool inside = false;
+      for (int d = 0; d < inner_; ++d)
+        inside |= main->strides[size_t(d)] == unit && nest_.sizes[size_t(d)] > 1;
+      for (int d = inner_; d < nest_.rank && !inside; ++d) {
+        if (main->strides[size_t(d)] != unit || nest_.sizes[size_t(d)] < 8) continue;
+        mode_ = Mode::columns;
+        auto rotate = [&](auto& list) {
+          std::rotate(list.begin(), list.begin() + d, list.begin() + d + 1);
+        };
+        rotate(nest_.sizes);
+        for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
+        row_dim_ = 0;
+        return;
+      }
+    }
+    if (elements_ <= kShortRow && nest_.sizes[size_t(row_dim_)] > 1) mode_ = Mode::batch;
+  }
+
+  bool is_inner(int d) const {
+    return mode_ == Mode::columns ? d >= 1 && d <= inner_ : d < inner_;
+  }
+
+  Tiling choose_tiles() {
+    int64_t block = kMaxBlock;
+    for (Stage& s : stages_) block = std::min(block, code_for(*s.spec->program, s.key).block);
+    for (;;) {
+      Extents extents;
+      extents.fill(1);
+      group_ = 1;
+      switch (mode_) {
+        case Mode::single: choose_extents(nest_, 0, inner_, block, extents); break;
+        case Mode::batch:
+          group_ = std::min(nest_.sizes[size_t(row_dim_)], std::max<int64_t>(1, block / elements_));
+          for (int d = 0; d < inner_; ++d) extents[size_t(d)] = nest_.sizes[size_t(d)];
+          extents[size_t(row_dim_)] = group_;
+          break;
+        case Mode::columns: {
+          group_ = std::min({nest_.sizes[0], kStrip, block});
+          extents[0] = group_;
+          int64_t room = block / group_;
+          for (int d = 1; d <= inner_ && room > 1; ++d) {
+            const int64_t take = std::min(nest_.sizes[size_t(d)], room);
+            extents[size_t(d)] = take;
+            if (take < nest_.sizes[size_t(d)]) break;
+            room /= take;
+          }
+          break;
+        }
+      }
+      const Tiling tiling(nest_, extents);
+      bool fits = true;
+      for (Stage& s : stages_) {
+        s.key.uniform = 0;
+        if (s.by_element)
+          for (size_t i = 0; i < s.inputs.size(); ++i) {
+            const bool uniform =
+                s.inputs[i] < 0
+                    ? mode_ == Mode::single
+                    : tiling.access[size_t(s.inputs[i])] == Tiling::Access::uniform;
+            if (uniform) s.key.uniform |= uint32_t(1) << i;
+          }
+        s.code = &code_for(*s.spec->program, s.key);
+        if (s.code->block < std::max(s.by_element ? tiling.tile_numel() : 1, group_)) {
+          block = std::min(block, s.code->block);
+          fits = false;
+        }
+      }
+      if (!fits) continue;
+      groups_ = 1;
+      for (int d = 0; d < nest_.rank; ++d) {
+        if (is_inner(d)) continue;
+        groups_ *= d == row_dim_ ? (nest_.sizes[size_t(d)] + group_ - 1) / group_
+                                 : nest_.sizes[size_t(d)];
+      }
+      return tiling;
+    }
+  }
+
+  /// A stage as one thread runs it.
+  struct Running {
+    std::optional<TileRunner> tiles;  // by element
+    std::optional<Frame> frame;       // by row
+    SmallVector<std::byte*, 4> gathered;  // row-wise inputs and outputs that are tensors
+  };
+
+  void run_groups(const Tiling& tiling, int64_t first, int64_t last) {
+    ArenaScope arena;
+    SmallVector<RowValue, 8> values;
+    for (DType d : row_dtypes_) {
+      const size_t size = size_of(d);
+      values.push_back({d, size, arena.take(size_t(group_) * size),
+                        mode_ == Mode::single
+                            ? nullptr
+                            : arena.take(size_t(tiling.tile_numel()) * size),
+                        false});
+    }
+    std::vector<Running> running(stages_.size());
+    // Accumulators to row values: one frame for each pair of types met.
+    std::vector<std::unique_ptr<Frame>> converters(row_dtypes_.size());
+    for (size_t k = 0; k < stages_.size(); ++k) {
+      const Stage& s = stages_[k];
+      Running& r = running[k];
+      if (s.by_element) {
+        r.tiles.emplace(tiling, *s.code, s.params, s.inputs, s.outputs, arena);
+      } else {
+        r.frame.emplace(*s.code, s.params, arena.take(s.code->register_bytes));
+        for (size_t i = 0; i < s.inputs.size(); ++i)
+          r.gathered.push_back(gather_buffer(s.inputs[i], arena));
+        for (int o : s.outputs) r.gathered.push_back(gather_buffer(o, arena));
+      }
+      for (size_t j = 0; j < s.accumulations.size(); ++j) {
+        const Accumulation& a = s.accumulations[j];
+        const size_t row = size_t(s.first_row) + j;
+        if (a.dtype != row_dtypes_[row]) {
+          const Code& code = code_for(*conversion(a.dtype, row_dtypes_[row]), CodeKey{});
+          converters[row] =
+              std::make_unique<Frame>(code, std::span<const expr::Literal>(), arena.take(code.register_bytes));
+        }
+      }
+    }
+    std::byte* acc = arena.take(size_t(group_) * 8 * std::max<size_t>(1, row_dtypes_.size()));
+
+    for (int64_t g = first; g < last; ++g) {
+      Extents low{}, high = nest_.sizes;
+      int64_t rest = g;
+      for (int d = 0; d < nest_.rank; ++d) {
+        if (is_inner(d)) continue;
+        const int64_t step = d == row_dim_ ? group_ : 1;
+        const int64_t count = (nest_.sizes[size_t(d)] + step - 1) / step;
+        low[size_t(d)] = rest % count * step;
+        high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
+        rest /= count;
+      }
+      const int64_t n = row_dim_ < 0 ? 1 : high[size_t(row_dim_)] - low[size_t(row_dim_)];
+      int64_t tiles = 1;
+      for (int d = 0; d < nest_.rank; ++d)
+        if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
+      const TileCursor start(tiling, low, high);
+      for (RowValue& v : values) v.is_spread = false;
+      for (size_t k = 0; k < stages_.size(); ++k) {
+        if (stages_[k].by_element) {
+          by_element(stages_[k], running[k], start, tiles, n, values, converters, acc);
+        } else {
+          by_row(stages_[k], running[k], start, n, values);
+        }
+      }
+    }
+  }
+
+  std::byte* gather_buffer(int operand, ArenaScope& arena) const {
+    if (operand < 0) return nullptr;
+    const LoopNest::Operand& o = nest_.operands[size_t(operand)];
+    if (group_ == 1 || o.strides[size_t(row_dim_)] == int64_t(size_of(o.dtype))) return nullptr;
+    return arena.take(size_t(group_) * size_of(o.dtype));
+  }
+
+  /// Row values to the shape of the tiles.
+  void spread(RowValue& v, int64_t n, int64_t elements) const {
+    if (v.is_spread) return;
+    v.is_spread = true;
+    if (mode_ == Mode::batch) {
+      const kernels::Kernel splat = kernels::table().splat[v.size];
+      for (int64_t r = 0; r < n; ++r)
+        splat(v.spread + size_t(r * elements) * v.size, v.data + size_t(r) * v.size, nullptr,
+              nullptr, elements);
+    } else {
+      for (int64_t r = 0; r < elements; ++r)
+        copy_run(v.spread + size_t(r * n) * v.size, int64_t(v.size), v.data, int64_t(v.size), n,
+                 v.size);
+    }
+  }
+
+  void by_element(const Stage& s, Running& r, const TileCursor& start, int64_t tiles, int64_t n,
+                  SmallVector<RowValue, 8>& values,
+                  std::vector<std::unique_ptr<Frame>>& converters, std::byte* acc) const {
+    Frame& frame = r.tiles->frame();
+    const int64_t per_tile = start.n() / n;  // elements of a row in the first, largest tile
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      if (s.inputs[i] >= 0) continue;
+      RowValue& v = values[size_t(~s.spec->inputs[i])];
+      if (mode_ != Mode::single) spread(v, n, per_tile);
+      frame.set_input(int(i), mode_ == Mode::single ? v.data : v.spread);
+    }
+    const bool reduces = s.spec->kind == Kind::reduce;
+    const size_t stride = size_t(group_) * 8;
+    for (size_t j = 0; j < s.accumulations.size(); ++j)
+      s.accumulations[j].clear(acc + j * stride, n);
+    auto tile = [&](const TileCursor& cursor, bool first) {
+      r.tiles->run(cursor, first);
+      if (!reduces) return;
+      const int64_t elements = cursor.n() / n;
+      for (size_t j = 0; j < s.accumulations.size(); ++j) {
+        const Accumulation& a = s.accumulations[j];
+        const void* result = frame.result(int(j));
+        if (mode_ == Mode::columns) {
+          a.cols(acc + j * stride, result, elements, n, n);
+        } else {
+          a.rows(acc + j * stride, result, n, elements, elements);
+        }
+      }
+    };
+    if (tiles == 1) {
+      tile(start, true);
+    } else {
+      TileCursor cursor = start;
+      for (int64_t t = 0;;) {
+        tile(cursor, t == 0);
+        if (++t == tiles) break;
+        cursor.next();
+      }
+    }
+    for (size_t j = 0; j < s.accumulations.size(); ++j) {
+      const size_t row = size_t(s.first_row) + j;
+      RowValue& v = values[row];
+      if (Frame* convert = converters[row].get()) {
+        convert->set_input(0, acc + j * stride);
+        convert->set_output(0, v.data);
+        convert->run(n);
+      } else {
+        std::copy_n(acc + j * stride, size_t(n) * v.size, v.data);
+      }
+    }
+  }
+
+  void by_row(const Stage& s, Running& r, const TileCursor& start, int64_t n,
+              SmallVector<RowValue, 8>& values) const {
+    Frame& frame = *r.frame;
+    auto stride = [&](int operand) {
+      return row_dim_ < 0 ? 0 : nest_.operands[size_t(operand)].strides[size_t(row_dim_)];
+    };
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      const int operand = s.inputs[i];
+      if (operand < 0) {
+        frame.set_input(int(i), values[size_t(~s.spec->inputs[i])].data);
+      } else if (std::byte* buffer = r.gathered[i]) {
+        const size_t size = size_of(nest_.operands[size_t(operand)].dtype);
+        copy_run(buffer, int64_t(size), start.base(operand), stride(operand), n, size);
+        frame.set_input(int(i), buffer);
+      } else {
+        frame.set_input(int(i), start.base(operand));
+      }
+    }
+    const int n_results = int(s.spec->program->outputs().size());
+    for (int k = 0; k < n_results; ++k) {
+      if (s.spec->kind == Kind::row) {
+        frame.set_output(k, values[size_t(s.first_row + k)].data);
+        continue;
+      }
+      std::byte* buffer = r.gathered[s.inputs.size() + size_t(k)];
+      frame.set_output(k, buffer ? buffer : start.base(s.outputs[size_t(k)]));
+    }
+    frame.run_once();
+    frame.run(n);
+    if (s.spec->kind == Kind::row) return;
+    for (int k = 0; k < n_results; ++k) {
+      const int operand = s.outputs[size_t(k)];
+      if (std::byte* buffer = r.gathered[s.inputs.size() + size_t(k)]) {
+        const size_t size = size_of(nest_.operands[size_t(operand)].dtype);
+        copy_run(start.base(operand), stride(operand), buffer, int64_t(size), n, size);
+      }
+    }
+  }
+
+  const prim::FusedArgs& args_;
+  LoopNest nest_;
+  int inner_ = 1, row_dim_ = -1;
+  int64_t rows_ = 1, elements_ = 1, group_ = 1, groups_ = 1;
+  Mode mode_ = Mode::single;
+  std::vector<Stage> stages_;
+  SmallVector<DType, 8> row_dtypes_;
+};
+
+}  // namespace
+
+void CpuBackend::fused(const prim::FusedArgs& args) {
+  Fusion fusion(args);
+  if (fusion.rows() == 0) return;
+  // Few rows so long that one fills several caches, and rows without elements: stage by stage,
+  // each parallel in itself.
+  if (fusion.elements() == 0 || (fusion.rows() < 8 && fusion.elements() >= (1 << 17)))
+    return Backend::fused(args);
+  fusion.run();
+}
+
+}  // namespace arete::cpu

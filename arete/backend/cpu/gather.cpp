@@ -1,0 +1,54 @@
+// Reading elements at computed positions.
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/indexing.h"
+#include "arete/backend/cpu/walk.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+
+namespace arete::cpu {
+namespace {
+
+// Element by element in row-major order of the output; `in` walks with stride 0 along the dimension
+// and the index supplies that part.
+template <class T>
+void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
+  prim::View base = a.in;
+  Shape strides(a.in.strides);
+  const bool scalar = a.in.rank() == 0;
+  const int64_t step = scalar ? 0 : a.in.strides[a.dim];
+  if (!scalar) strides[a.dim] = 0;
+  base.strides = strides;
+  const Walk<3> walk(a.out.sizes, -1, {&a.out, &a.index, &base});
+  parallel_for(0, walk.count(), 16384, [&](int64_t begin, int64_t end) {
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t n) {
+      T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
+      const int64_t* index = reinterpret_cast<const int64_t*>(a.index.data + w.offset(1));
+      const T* in = reinterpret_cast<const T*>(base.data + w.offset(2));
+      const int64_t so = w.stride(0) / int64_t(sizeof(T)), si = w.stride(1) / 8,
+                    sb = w.stride(2) / int64_t(sizeof(T));
+      if (si == 0 && n > 1) {  // a row or slice is picked as a whole
+        const int64_t k = check.resolve(*index);
+        if (k < 0) return;
+        for (int64_t i = 0; i < n; ++i) out[i * so] = in[i * sb + k * step];
+        return;
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t k = check.resolve(index[i * si]);
+        if (k >= 0) out[i * so] = in[i * sb + k * step];
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void CpuBackend::gather(const prim::GatherArgs& args) {
+  ARETE_ASSERT(args.index.dtype == kInt64 && args.out.dtype == args.in.dtype);
+  ARETE_ASSERT(args.out.rank() == args.in.rank() && args.index.rank() == args.in.rank());
+  IndexCheck check(args.in.rank() == 0 ? 1 : args.in.sizes[args.dim]);
+  visit_size(size_of(args.in.dtype),
+             [&](auto tag) { gather_as<typename decltype(tag)::type>(args, check); });
+  check.raise(args.op, args.dim);
+}
+
+}  // namespace arete::cpu

@@ -1,0 +1,112 @@
+// Programs as block code: each step runs one vector kernel over a block of elements.
+//
+// Note [Block code]
+// A program is turned into steps over slots. A slot is a pointer: to an input's or output's memory
+// (used in place where the storage type is a computation type), to a register (a block of values
+// in the thread's arena) or to a cell (one value). Values that are the same for the whole block,
+// which are constants, parameters, uniform inputs and what is computed from them only, live in
+// cells: they are computed once by `once`, and the kernels of `body` take them as scalars. Which
+// inputs are uniform and which outputs are in place depends on the call, so that a program has
+// code for each combination met.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "arete/backend/cpu/arena.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
+#include "arete/base/small_vector.h"
+#include "arete/expr/program.h"
+
+namespace arete::cpu {
+
+/// Blocks never have more elements than this.
+inline constexpr int64_t kMaxBlock = 4096;
+
+/// What of a call the code of a program depends on.
+struct CodeKey {
+  uint32_t uniform = 0;            ///< bit k: input k is one value for the whole block
+  uint64_t alias = ~uint64_t(0);   ///< 5 bits for each output: the input in its memory; 31: none
+  bool values = false;             ///< leave results in registers, as computation types
+  bool operator==(const CodeKey&) const = default;
+
+  static constexpr int kMaxAliased = 12;  // outputs beyond are never in place
+  void set_alias(int output, int input) {
+    alias &= ~(uint64_t(31 ^ input) << (5 * output));
+  }
+  int alias_of(int output) const {
+    return output < kMaxAliased ? int((alias >> (5 * output)) & 31) : 31;
+  }
+};
+
+struct Code {
+  struct Step {
+    kernels::Kernel run;
+    uint16_t out, a, b, c;
+  };
+  struct Register {
+    uint16_t slot;
+    uint32_t offset;  // in bytes, of blocks of `block` elements
+  };
+  struct Cell {
+    uint16_t slot;
+    int16_t param;  // -1: none
+    expr::Type type;
+    uint64_t bits;  // the constant
+  };
+  struct Result {
+    uint16_t slot;
+    expr::Type type;
+  };
+
+  std::vector<Step> once, body;
+  std::vector<Register> registers;
+  std::vector<Cell> cells;
+  std::vector<Result> results;  // one per output if the key says `values`
+  int n_inputs = 0, n_outputs = 0, n_slots = 0;
+  size_t register_bytes = 0;
+  int64_t block = kMaxBlock;  ///< elements that one run may have at most
+  uint32_t reads = 0;         ///< bit k: input k is read
+  double cost = 1;            ///< of one element, in additions
+};
+
+/// The code of `program` for `key`, made at the first request. Thread-safe.
+const Code& code_for(const expr::Program& program, const CodeKey& key);
+
+/// One execution of a code by one thread.
+class Frame {
+ public:
+  /// `registers` must have code.register_bytes bytes.
+  Frame(const Code& code, std::span<const expr::Literal> params, std::byte* registers);
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  void set_input(int k, const void* p) { slots_[size_t(k)] = const_cast<void*>(p); }
+  void set_output(int k, void* p) { slots_[size_t(code_.n_inputs + k)] = p; }
+  const void* result(int k) const { return slots_[code_.results[size_t(k)].slot]; }
+  const void* input(int k) const { return slots_[size_t(k)]; }
+
+  /// Computes the cells; after setting uniform inputs.
+  void run_once() {
+    for (const Code::Step& s : code_.once)
+      s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], 1);
+  }
+  /// Runs the body on n <= code.block elements.
+  void run(int64_t n) {
+    for (const Code::Step& s : code_.body)
+      s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], n);
+  }
+  const Code& code() const { return code_; }
+
+ private:
+  const Code& code_;
+  SmallVector<void*, 48> slots_;
+  SmallVector<uint64_t, 16> cells_;
+};
+
+/// Programs that only convert: one input of type `from`, one output of type `to`. Not for complex
+/// types.
+const expr::ProgramPtr& conversion(DType from, DType to);
+
+}  // namespace arete::cpu

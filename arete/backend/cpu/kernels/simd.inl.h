@@ -1,0 +1,58 @@
+// What the *.simd.cpp files share. Everything has internal linkage: each instruction set has its
+// own copy of all code.
+#pragma once
+
+#include <cstdint>
+
+#include "arete/backend/cpu/kernels/kernel_table.h"
+
+#define ARETE_PASTE2(a, b) a##b
+#define ARETE_PASTE(a, b) ARETE_PASTE2(a, b)
+/// fill_arith_avx2 and so on: the function that puts a file's kernels into a table.
+#define ARETE_FILL(family) ARETE_PASTE(fill_##family##_, ARETE_SIMD_TARGET)
+
+/// Iterations are independent even where out is one of the operands: it is so element by element.
+#define ARETE_LOOP _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i)
+
+namespace arete::cpu::kernels {
+namespace {
+
+template <class T>
+struct UnsignedOf { using type = T; };
+template <>
+struct UnsignedOf<int32_t> { using type = uint32_t; };
+template <>
+struct UnsignedOf<int64_t> { using type = uint64_t; };
+template <class T>
+using Unsigned = typename UnsignedOf<T>::type;
+
+template <class T>
+inline constexpr bool kIsFloat = false;
+template <>
+inline constexpr bool kIsFloat<float> = true;
+template <>
+inline constexpr bool kIsFloat<double> = true;
+
+template <class T>
+struct TypeIndex;
+template <>
+struct TypeIndex<uint8_t> { static constexpr KType value = t_bool; };
+template <>
+struct TypeIndex<int32_t> { static constexpr KType value = t_i32; };
+template <>
+struct TypeIndex<int64_t> { static constexpr KType value = t_i64; };
+template <>
+struct TypeIndex<float> { static constexpr KType value = t_f32; };
+template <>
+struct TypeIndex<double> { static constexpr KType value = t_f64; };
+template <class T>
+inline constexpr KType kTypeOf = TypeIndex<T>::value;
+
+/// a < b ? a : b and so on, NaN if either is NaN.
+template <class T>
+inline T min_of(T a, T b) { return a < b || a != a ? a : b; }
+template <class T>
+inline T max_of(T a, T b) { return a > b || a != a ? a : b; }
+
+}  // namespace
+}  // namespace arete::cpu::kernels

@@ -1,0 +1,156 @@
+#include "arete/backend/cpu/memory.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "arete/base/error.h"
+
+namespace arete::cpu {
+namespace {
+
+// Note [Kept memory]
+// Small blocks (up to 4 KiB) are kept by each thread, one short list per size class; a block freed
+// by another thread joins that thread's list. Larger ones are kept in one process-wide list
+// ordered by size, up to kKeptBytes; a request takes a kept block of its own rounded size, or one
+// at most an eighth larger. When the list is full the largest blocks go first.
+constexpr size_t kAlignment = 64;
+constexpr size_t kSmallest = 64, kSmall = 4096;
+constexpr int kClasses = 7;  // 64 << k
+constexpr int kPerClass = 64;
+constexpr size_t kKeptBytes = size_t(256) << 20;
+
+int class_of(size_t bytes) {
+  return bytes <= kSmallest ? 0 : int(std::bit_width((bytes - 1) / kSmallest));
+}
+
+/// The size really allocated: a multiple of a sixteenth of the power of two below, so that kept
+/// blocks fit again.
+size_t rounded(size_t bytes) {
+  if (bytes <= kSmall) return kSmallest << class_of(bytes);
+  const size_t step = std::max(std::bit_floor(bytes) / 16, size_t(4096));
+  return (bytes + step - 1) / step * step;
+}
+
+// Under AddressSanitizer nothing is kept, so that it sees every use after a free.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeep = false;
+#else
+constexpr bool kKeep = true;
+#endif
+
+void* system_allocate(size_t bytes) {
+  return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+/// Set when the thread's lists are gone (blocks freed during thread exit go to the system).
+thread_local bool t_dead = false;
+
+struct ThreadLists {
+  struct List {
+    int n = 0;
+    void* blocks[kPerClass];
+  };
+  std::array<List, kClasses> lists;
+  ~ThreadLists() {
+    t_dead = true;
+    for (List& l : lists)
+      for (int k = 0; k < l.n; ++k) std::free(l.blocks[k]);
+  }
+};
+thread_local ThreadLists t_lists;
+
+class Kept {
+ public:
+  void* take(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    auto it = blocks_.lower_bound(bytes);
+    if (it == blocks_.end() || it->first > bytes + bytes / 8) return nullptr;
+    // The block answers to the size of its new owner from here on.
+    void* p = it->second;
+    total_ -= it->first;
+    blocks_.erase(it);
+    return p;
+  }
+  void put(void* p, size_t bytes) noexcept {
+    if (bytes > kKeptBytes) return std::free(p);
+    try {
+      std::lock_guard lock(mutex_);
+      blocks_.emplace(bytes, p);
+      total_ += bytes;
+      while (total_ > kKeptBytes) {
+        auto last = std::prev(blocks_.end());
+        std::free(last->second);
+        total_ -= last->first;
+        blocks_.erase(last);
+      }
+    } catch (...) {
+      std::free(p);
+    }
+  }
+  void clear() noexcept {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, p] : blocks_) std::free(p);
+    blocks_.clear();
+    total_ = 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<size_t, void*> blocks_;
+  size_t total_ = 0;
+};
+
+Kept& kept() {
+  static Kept* const k = new Kept;  // static tensors may be freed after all static objects
+  return *k;
+}
+
+}  // namespace
+
+void* allocate_cached(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (kKeep && bytes <= kSmall && !t_dead) {
+    ThreadLists::List& list = t_lists.lists[size_t(class_of(bytes))];
+    if (list.n > 0) return list.blocks[--list.n];
+  }
+  constexpr size_t kMost = size_t(1) << 62;
+  const size_t size = !kKeep || bytes >= kMost ? bytes : rounded(bytes);
+  void* p = nullptr;
+  if (bytes < kMost) {
+    if (kKeep && bytes > kSmall) p = kept().take(size);
+    if (!p) p = system_allocate(size);
+    if (!p) {
+      trim_cached();
+      p = system_allocate(size);
+    }
+  }
+  ARETE_CHECK(p, OutOfMemoryError("", "the system has not enough memory for a CPU tensor")
+                     .got(std::to_string(bytes) + " bytes requested")
+                     .hint("use smaller batches or free tensors that are not needed"));
+  return p;
+}
+
+void release_cached(void* p, size_t bytes) noexcept {
+  if (!p) return;
+  if (!kKeep) return std::free(p);
+  if (bytes <= kSmall) {
+    if (t_dead) return std::free(p);
+    ThreadLists::List& list = t_lists.lists[size_t(class_of(bytes))];
+    if (list.n < kPerClass) {
+      list.blocks[list.n++] = p;
+    } else {
+      std::free(p);
+    }
+    return;
+  }
+  kept().put(p, rounded(bytes));
+}
+
+void trim_cached() noexcept { kept().clear(); }
+
+}  // namespace arete::cpu

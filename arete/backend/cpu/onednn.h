@@ -1,0 +1,132 @@
+// What the contractions share of oneDNN: engine, stream, threads, dtypes, the cache of plans.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <dnnl.hpp>
+#include <initializer_list>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "arete/base/small_vector.h"
+#include "arete/core/dtype.h"
+
+namespace arete::cpu {
+class CpuBackend;
+
+namespace onednn {
+
+const dnnl::engine& engine();
+/// The calling thread's stream; execution is synchronous.
+dnnl::stream& stream();
+/// f32 and bf16; anything else is a bug of the caller.
+dnnl::memory::data_type to_dnnl(DType dtype);
+/// bf16 runs natively: avx512_core or better (without avx512_bf16 oneDNN emulates it in registers).
+bool has_bf16();
+
+/// While alive, oneDNN (and any OpenMP code) called from this thread uses num_threads() threads, or
+/// one inside parallel regions. The setting of OpenMP is per host thread, so others are untouched.
+class ThreadScope {
+ public:
+  ThreadScope();
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+  int threads() const { return threads_; }
+
+ private:
+  int threads_, previous_;
+};
+
+/// Everything a plan depends on, as numbers; compared whole, so no collision is possible.
+using PlanKey = SmallVector<int64_t, 48>;
+struct PlanKeyHash {
+  size_t operator()(const PlanKey& key) const noexcept;
+};
+
+struct CacheStats {
+  int64_t hits = 0, misses = 0, evictions = 0, size = 0;
+};
+
+/// Least-recently-used cache of immutable plans, safe for several threads.
+template <class Plan>
+class PlanCache {
+ public:
+  explicit PlanCache(size_t capacity) : capacity_(capacity) {}
+
+  /// The plan for `key`, made by `make()` (outside the lock) on a miss.
+  template <class F>
+  std::shared_ptr<const Plan> get(const PlanKey& key, F&& make) {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto it = index_.find(key); it != index_.end()) {
+        ++stats_.hits;
+        order_.splice(order_.begin(), order_, it->second);
+        return it->second->plan;
+      }
+      ++stats_.misses;
+    }
+    std::shared_ptr<const Plan> plan = make();
+    std::lock_guard lock(mutex_);
+    if (auto it = index_.find(key); it != index_.end()) return it->second->plan;
+    order_.push_front({key, plan});
+    index_.emplace(key, order_.begin());
+    if (order_.size() > capacity_) {
+      index_.erase(order_.back().key);
+      order_.pop_back();
+      ++stats_.evictions;
+    }
+    return plan;
+  }
+
+  CacheStats stats() const {
+    std::lock_guard lock(mutex_);
+    CacheStats s = stats_;
+    s.size = int64_t(order_.size());
+    return s;
+  }
+
+ private:
+  struct Entry {
+    PlanKey key;
+    std::shared_ptr<const Plan> plan;
+  };
+  mutable std::mutex mutex_;
+  size_t capacity_;
+  std::list<Entry> order_;  // most recently used first
+  std::unordered_map<PlanKey, typename std::list<Entry>::iterator, PlanKeyHash> index_;
+  CacheStats stats_;
+};
+
+/// One argument of a primitive: DNNL_ARG_*, descriptor and memory.
+struct Argument {
+  int index;
+  const dnnl::memory::desc* desc;
+  void* data;
+};
+/// Runs a primitive on the calling thread's stream.
+void execute(const dnnl::primitive& primitive, std::initializer_list<Argument> arguments);
+
+/// out (m, n) = alpha * a (m, k) @ b (k, n) + beta * out (+ bias), one matrix or a batch.
+/// Strides are in elements; a batch stride of 0 broadcasts. Each of a, b and out has a unit stride
+/// in one of its two dimensions.
+struct MatmulSpec {
+  DType dtype, out_dtype;
+  int64_t batch, m, n, k;
+  std::array<int64_t, 3> a_strides, b_strides, out_strides;  // batch, row, column
+  bool has_bias;
+  float alpha, beta;
+};
+/// False, and nothing is done, where oneDNN has only its slow reference code for `spec`.
+bool matmul(CpuBackend& backend, const MatmulSpec& spec, const void* a, const void* b, void* out,
+            const void* bias);
+
+/// Statistics of the plan caches, for the tests and the profiler.
+CacheStats matmul_cache_stats();
+CacheStats conv_cache_stats();
+
+}  // namespace onednn
+}  // namespace arete::cpu

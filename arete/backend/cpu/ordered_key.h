@@ -1,0 +1,65 @@
+// Total orders as unsigned integers: what sort, topk and arg_reduce compare.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "arete/core/dtype.h"
+
+namespace arete::cpu {
+
+/// The unsigned type of T's keys: its own width, 32 bits at least.
+template <class T>
+using OrderedKey = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
+
+/// Bits of T's key that can differ (from the lowest).
+template <class T>
+inline constexpr int kOrderedKeyBits = std::is_same_v<T, bool> ? 1 : 8 * int(sizeof(T));
+
+/// Keys order as the values do: a < b exactly when key(a) < key(b); zeros of both signs are one
+/// key, and so are all NaN, the largest.
+template <class T>
+inline OrderedKey<T> ordered_key(T v) {
+  using K = OrderedKey<T>;
+  if constexpr (std::is_same_v<T, bool>) {
+    return K(v);
+  } else if constexpr (std::is_integral_v<T>) {
+    constexpr K kFlip = std::is_signed_v<T> ? K(1) << (8 * sizeof(T) - 1) : K(0);
+    return K(std::make_unsigned_t<T>(v)) ^ kFlip;
+  } else {
+    using B = std::conditional_t<
+        sizeof(T) == 8, uint64_t,
+        std::conditional_t<sizeof(T) == 4, uint32_t,
+                           std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+    constexpr int kBits = 8 * sizeof(T);
+    constexpr B kSign = B(B(1) << (kBits - 1)), kMagnitude = B(~kSign);
+    // The largest magnitude that is a number.
+    constexpr B kMax = std::is_same_v<T, double>       ? B(0x7ff0000000000000ull)
+                       : std::is_same_v<T, float>      ? B(0x7f800000u)
+                       : std::is_same_v<T, BFloat16>   ? B(0x7f80u)
+                       : std::is_same_v<T, Half>       ? B(0x7c00u)
+                       : std::is_same_v<T, Float8E4M3> ? B(0x7eu)
+                                                       : B(0x7cu);
+    const B bits = std::bit_cast<B>(v);
+    const B magnitude = B(bits & kMagnitude);
+    // Negative numbers count down from the middle, -0 meets +0 there.
+    const B ordered = (bits & kSign) ? B(kSign - magnitude) : B(kSign + magnitude);
+    return magnitude > kMax ? K(B(~B(0))) : K(ordered);
+  }
+}
+
+/// The key under which the wanted extremum is the largest and NaN wins either way.
+template <bool kLargest, class T>
+inline OrderedKey<T> rank_key(T v) {
+  const OrderedKey<T> k = ordered_key(v);
+  if constexpr (kLargest || std::is_integral_v<T>) {
+    return kLargest ? k : OrderedKey<T>(~k);
+  } else {
+    constexpr OrderedKey<T> kNan =
+        OrderedKey<T>(~OrderedKey<T>(0)) >> (8 * (sizeof(OrderedKey<T>) - sizeof(T)));
+    return k == kNan ? OrderedKey<T>(~OrderedKey<T>(0)) : OrderedKey<T>(~k - 1);
+  }
+}
+
+}  // namespace arete::cpu

@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <cstring>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/interpreter.h"
+#include "arete/backend/cpu/tiling.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+#include "arete/prim/loop_nest.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::LoopNest;
+using prim::View;
+
+/// Elements below which a second thread does not pay, for a given cost of one element.
+int64_t grain_for(double cost) { return std::max<int64_t>(1024, int64_t(65536 / (2 + cost))); }
+
+bool same_sizes(const View& a, const View& b) {
+  return a.sizes.size() == b.sizes.size() &&
+         std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin());
+}
+
+CodeKey alias_key(std::span<const View> outputs, std::span<const View> inputs) {
+  CodeKey key;
+  const size_t n = std::min(outputs.size(), size_t(CodeKey::kMaxAliased));
+  for (size_t o = 0; o < n; ++o)
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (outputs[o].data == inputs[i].data) {
+        key.set_alias(int(o), int(i));
+        break;
+      }
+  return key;
+}
+
+/// All operands are one run of elements, or one element.
+bool run_linear(const prim::PointwiseArgs& args, int64_t numel) {
+  const View& first = args.outputs[0];
+  if (!first.is_contiguous()) return false;
+  for (size_t o = 1; o < args.outputs.size(); ++o)
+    if (!same_sizes(args.outputs[o], first) || !args.outputs[o].is_contiguous()) return false;
+  CodeKey key = alias_key(args.outputs, args.inputs);
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    const View& in = args.inputs[i];
+    if (same_sizes(in, first) && in.is_contiguous()) continue;
+    if (in.numel() != 1) return false;
+    if (numel > 1) key.uniform |= uint32_t(1) << i;
+  }
+  const Code& code = code_for(*args.program, key);
+  const int64_t blocks = (numel + code.block - 1) / code.block;
+  parallel_for(0, blocks, std::max<int64_t>(1, grain_for(code.cost) / code.block),
+               [&](int64_t first_block, int64_t last_block) {
+                 ArenaScope arena;
+                 Frame frame(code, args.params,
+                             code.register_bytes ? arena.take(code.register_bytes) : nullptr);
+                 for (size_t i = 0; i < args.inputs.size(); ++i)
+                   frame.set_input(int(i), args.inputs[i].data);
+                 frame.run_once();
+                 for (int64_t b = first_block; b < last_block; ++b) {
+                   const int64_t at = b * code.block;
+                   for (size_t i = 0; i < args.inputs.size(); ++i)
+                     if (!((key.uniform >> i) & 1))
+                       frame.set_input(int(i), args.inputs[i].data +
+                                                   at * int64_t(size_of(args.inputs[i].dtype)));
+                   for (size_t o = 0; o < args.outputs.size(); ++o)
+                     frame.set_output(int(o), args.outputs[o].data +
+                                                  at * int64_t(size_of(args.outputs[o].dtype)));
+                   frame.run(std::min(code.block, numel - at));
+                 }
+               });
+  return true;
+}
+
+void run_nest(const prim::PointwiseArgs& args) {
+  SmallVector<View, 8> views;
+  views.append(args.outputs.begin(), args.outputs.end());
+  views.append(args.inputs.begin(), args.inputs.end());
+  const LoopNest nest = LoopNest::plan(args.outputs[0].sizes, views);
+  const int n_outputs = int(args.outputs.size());
+  CodeKey key = alias_key(args.outputs, args.inputs);
+  // The block's size hardly depends on which inputs turn out to be uniform.
+  int64_t block = code_for(*args.program, key).block;
+  Extents extents{};
+  for (;;) {
+    choose_extents(nest, 0, nest.rank, block, extents);
+    const Tiling tiling(nest, extents);
+    key.uniform = 0;
+    SmallVector<int, 8> inputs, outputs;
+    for (int o = 0; o < n_outputs; ++o) outputs.push_back(o);
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      inputs.push_back(n_outputs + int(i));
+      if (tiling.access[size_t(n_outputs) + i] == Tiling::Access::uniform)
+        key.uniform |= uint32_t(1) << i;
+    }
+    const Code& code = code_for(*args.program, key);
+    if (tiling.tile_numel() > code.block) {
+      block = code.block;
+      continue;
+    }
+    double cost = code.cost;
+    for (Tiling::Access a : tiling.access) cost += a == Tiling::Access::packed ? 4 : 0;
+    parallel_for(0, tiling.tiles(),
+                 std::max<int64_t>(1, grain_for(cost) / tiling.tile_numel()),
+                 [&](int64_t first, int64_t last) {
+                   ArenaScope arena;
+                   TileRunner runner(tiling, code, args.params, inputs, outputs, arena);
+                   TileCursor cursor(tiling, first);
+                   for (int64_t t = first;;) {
+                     runner.run(cursor);
+                     if (++t == last) break;
+                     cursor.next();
+                   }
+                 });
+    return;
+  }
+}
+
+}  // namespace
+
+void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
+  ARETE_ASSERT(args.inputs.size() == args.program->inputs().size());
+  ARETE_ASSERT(args.outputs.size() == args.program->outputs().size());
+  ARETE_ASSERT(args.params.size() == args.program->params().size());
+  if (args.outputs.empty()) return;
+  const int64_t numel = args.outputs[0].numel();
+  if (numel == 0) return;
+  if (run_linear(args, numel)) return;
+  run_nest(args);
+}
+
+void CpuBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
+  const size_t n_in = args.program->inputs().size(), n_out = args.program->outputs().size();
+  int64_t total = 0;
+  for (int64_t k = 0; k < args.n_tensors; ++k) total += args.outputs[size_t(k) * n_out].numel();
+  auto tensor = [&](int64_t k) {
+    return prim::PointwiseArgs{args.program, args.inputs.subspan(size_t(k) * n_in, n_in),
+                               args.outputs.subspan(size_t(k) * n_out, n_out), args.params};
+  };
+  // Large tensors are parallel in themselves, small ones among each other.
+  const int64_t large = std::max<int64_t>(65536, total / std::max<int64_t>(1, args.n_tensors));
+  SmallVector<int64_t, 32> small;
+  for (int64_t k = 0; k < args.n_tensors; ++k) {
+    if (args.outputs[size_t(k) * n_out].numel() >= large) {
+      pointwise(tensor(k));
+    } else {
+      small.push_back(k);
+    }
+  }
+  const int64_t each = std::max<int64_t>(1, total / std::max<int64_t>(1, args.n_tensors));
+  parallel_for(0, int64_t(small.size()), std::max<int64_t>(1, 16384 / each),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t k = first; k < last; ++k) pointwise(tensor(small[size_t(k)]));
+               });
+}
+
+void CpuBackend::fill(const prim::FillArgs& args) {
+  const View& out = args.out;
+  const int64_t numel = out.numel();
+  if (numel == 0) return;
+  const size_t size = size_of(out.dtype);
+  alignas(16) std::byte pattern[16] = {};
+  visit_dtype(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T value;
+    if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
+      using R = typename T::value_type;
+      value = T(R(args.value_is_integer ? double(args.value.i) : args.value.f), R(args.imag));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      value = args.value_is_integer ? args.value.i != 0 : args.value.f != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      value = args.value_is_integer ? T(args.value.i) : T(int64_t(args.value.f));
+    } else if constexpr (std::is_same_v<T, double>) {
+      value = args.value_is_integer ? double(args.value.i) : args.value.f;
+    } else {
+      value = T(float(args.value_is_integer ? double(args.value.i) : args.value.f));
+    }
+    std::memcpy(pattern, &value, sizeof(T));
+  });
+  bool one_byte = true;
+  for (size_t k = 1; k < size; ++k) one_byte &= pattern[k] == pattern[0];
+
+  auto fill_run = [&](std::byte* p, int64_t stride, int64_t n) {
+    if (stride == int64_t(size) && one_byte) {
+      std::memset(p, int(pattern[0]), size_t(n) * size);
+    } else {
+      copy_run(p, stride, pattern, 0, n, size);
+    }
+  };
+  const LoopNest nest = LoopNest::plan(out.sizes, std::span<const View>(&out, 1));
+  const LoopNest::Operand& o = nest.operands[0];
+  if (nest.rank == 1) {
+    parallel_for(0, numel, std::max<int64_t>(1, int64_t(131072 / size)),
+                 [&](int64_t first, int64_t last) {
+                   fill_run(o.data + first * o.strides[0], o.strides[0], last - first);
+                 });
+    return;
+  }
+  Extents extents{};
+  extents.fill(1);
+  extents[0] = std::min<int64_t>(nest.sizes[0], 65536);
+  const Tiling tiling(nest, extents);
+  parallel_for(0, tiling.tiles(), std::max<int64_t>(1, 32768 / extents[0]),
+               [&](int64_t first, int64_t last) {
+                 TileCursor cursor(tiling, first);
+                 for (int64_t t = first;;) {
+                   fill_run(cursor.base(0), o.strides[0], cursor.n());
+                   if (++t == last) break;
+                   cursor.next();
+                 }
+               });
+}
+
+}  // namespace arete::cpu

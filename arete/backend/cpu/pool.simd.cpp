@@ -1,0 +1,533 @@
+// Max and average pooling, forward and backward; see Note [Pooling loops].
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "arete/backend/cpu/pool_kernels.h"
+#include "arete/base/thread_pool.h"
+
+// Note [Pooling loops]
+// One piece of work is a block of channels of one sample: up to 64 channels where they lie side by
+// side (channels last), so that the innermost loop runs along them, else a single plane. Every
+// element of the input belongs to one piece, so the backward passes need no atomics. Windows reach
+// into padding and, with ceil mode, beyond it; their ranges are clipped before the loops. In a
+// single plane the innermost loop runs along a row of the output instead, one element of the window
+// at a time (64 x 32 x 28 x 28, 2 x 2, one thread: 12 ms output by output). Two by two windows over
+// rows have a loop of their own: it is what most networks use.
+
+namespace arete::cpu::ARETE_SIMD_TARGET {
+namespace {
+
+using prim::PoolArgs;
+using prim::View;
+using Index3 = std::array<int64_t, 3>;
+
+constexpr int64_t kChannels = 64;
+
+template <class T>
+using Compute = std::conditional_t<sizeof(T) == 2, float, T>;
+
+// Always three spatial dimensions; absent leading ones have size 1.
+struct Space {
+  Index3 size{1, 1, 1}, stride{0, 0, 0};
+  int64_t sample = 0, channel = 0;
+
+  explicit Space(const View& v) {
+    if (v.data == nullptr) return;
+    const int s = v.rank() - 2;
+    sample = v.strides[0], channel = v.strides[1];
+    for (int d = 0; d < s; ++d) size[3 - s + d] = v.sizes[d + 2], stride[3 - s + d] = v.strides[d + 2];
+  }
+  int64_t plane() const { return size[0] * size[1] * size[2]; }
+  // Positions in the plane are multiples of one stride.
+  bool is_linear() const {
+    return (size[1] == 1 || stride[1] == stride[2] * size[2]) &&
+           (size[0] == 1 || stride[0] == stride[2] * size[2] * size[1]);
+  }
+  int64_t offset_of(int64_t position, bool linear) const {
+    if (linear && size[2] > 1) return position * stride[2];
+    const int64_t w = position % size[2], rest = position / size[2];
+    return w * stride[2] + rest % size[1] * stride[1] + rest / size[1] * stride[0];
+  }
+};
+
+struct Geometry {
+  Space x, y, index;
+  Index3 kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
+  int64_t samples, channels, block;
+  bool x_linear, by_rows;  // by_rows: a single plane, with rows worth a loop along them
+  std::vector<double> width_count;  // average: taps across per output of a row
+
+  explicit Geometry(const PoolArgs& p) : x(p.x), y(p.y), index(p.indices) {
+    const int s = p.window.spatial;
+    for (int d = 0; d < s; ++d) {
+      const int to = 3 - s + d;
+      kernel[to] = p.window.kernel[d], stride[to] = p.window.stride[d];
+      padding[to] = p.window.padding[d], dilation[to] = p.window.dilation[d];
+    }
+    samples = p.x.sizes[0], channels = p.x.sizes[1];
+    const bool side_by_side = x.channel == 1 && y.channel == 1 && (p.indices.data == nullptr || index.channel == 1);
+    block = side_by_side && channels > 1 ? kChannels : 1;
+    x_linear = x.is_linear();
+    by_rows = block == 1 && y.size[2] >= 4;
+    if (p.kind == PoolArgs::Kind::avg) {
+      width_count.resize(size_t(y.size[2]));
+      for (int64_t w = 0; w < y.size[2]; ++w)
+        width_count[size_t(w)] = double(taps(2, w, p.count_include_pad));
+    }
+  }
+  // The length of a window along one dimension, for averages: with padding or only on the input.
+  int64_t taps(int d, int64_t out, bool with_padding) const {
+    const int64_t first = out * stride[d] - padding[d];
+    if (with_padding) return std::min(first + kernel[d], x.size[d] + padding[d]) - first;
+    return std::max<int64_t>(std::min(first + kernel[d], x.size[d]) - std::max<int64_t>(first, 0), 0);
+  }
+  int64_t blocks() const { return (channels + block - 1) / block; }
+};
+
+// The taps of one window along one dimension that fall on the input.
+struct Range {
+  int64_t first, last;  // of positions, step dilation
+};
+Range clip(const Geometry& g, int d, int64_t out) {
+  int64_t first = out * g.stride[d] - g.padding[d];
+  int64_t last = std::min(first + (g.kernel[d] - 1) * g.dilation[d] + 1, g.x.size[d]);
+  if (first < 0) first += (-first + g.dilation[d] - 1) / g.dilation[d] * g.dilation[d];
+  return {first, last};
+}
+
+// Calls f(first channel, count, sample) for each piece of work, in parallel.
+template <class F>
+void for_pieces(const Geometry& g, F&& f) {
+  const int64_t blocks = g.blocks();
+  const int64_t cost = std::max(g.x.plane(), g.y.plane()) * std::min(g.block, g.channels);
+  parallel_for(0, g.samples * blocks, std::max<int64_t>(1, 8192 / std::max<int64_t>(cost, 1)),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t i = first; i < last; ++i) {
+                   const int64_t c = i % blocks * g.block;
+                   f(c, std::min(g.block, g.channels - c), i / blocks);
+                 }
+               });
+}
+
+// Calls f(od, oh, ow) for all output positions.
+template <class F>
+void for_outputs(const Geometry& g, F&& f) {
+  for (int64_t d = 0; d < g.y.size[0]; ++d)
+    for (int64_t h = 0; h < g.y.size[1]; ++h)
+      for (int64_t w = 0; w < g.y.size[2]; ++w) f(d, h, w);
+}
+
+int64_t at(const Space& s, int64_t d, int64_t h, int64_t w) {
+  return d * s.stride[0] + h * s.stride[1] + w * s.stride[2];
+}
+
+template <class T>
+T lowest() {
+  if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
+  return std::numeric_limits<T>::lowest();
+}
+
+template <class T>
+bool beats(T value, T best) {  // NaN beats everything
+  // Without short cuts, so that loops of it are vectorized.
+  if constexpr (std::is_floating_point_v<T>) return bool(!(value <= best) & (best == best));
+  return value > best;
+}
+
+// Outputs [0, L) of windows 2 x 2 with stride 2 over two rows of input.
+template <class T, int L>
+void max_2x2(const T* r0, const T* r1, int64_t base, int64_t width, T* y, int64_t* index) {
+  using Mask = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef T V __attribute__((vector_size(L * sizeof(T))));
+  typedef Mask M __attribute__((vector_size(L * sizeof(T))));
+  typedef int64_t I __attribute__((vector_size(L * 8)));
+  M even, number;
+  for (int i = 0; i < L; ++i) even[i] = 2 * i, number[i] = 2 * i;
+  const auto load = [](const T* from) {
+    V v;
+    __builtin_memcpy(&v, from, sizeof(V));
+    return v;
+  };
+  const V u0 = load(r0), u1 = load(r0 + L), l0 = load(r1), l1 = load(r1 + L);
+  V best = __builtin_shuffle(u0, u1, even);
+  M tap = M{};
+  const auto challenge = [&](V v, Mask at) {
+    const M better = ~(M)(v <= best) & (M)(best == best);  // as beats()
+    best = better ? v : best;
+    tap = better ? at - M{} : tap;
+  };
+  challenge(__builtin_shuffle(u0, u1, even + 1), 1);
+  challenge(__builtin_shuffle(l0, l1, even), Mask(width));
+  challenge(__builtin_shuffle(l0, l1, even + 1), Mask(width + 1));
+  __builtin_memcpy(y, &best, sizeof(V));
+  if (index == nullptr) return;
+  const I where = __builtin_convertvector(tap + number, I) + base;
+  __builtin_memcpy(index, &where, sizeof(I));
+}
+
+// A row of at least 4 outputs. The last vector may compute some outputs a second time.
+template <class T>
+void max_row_2x2(const T* r0, const T* r1, int64_t count, int64_t base, int64_t width, T* y,
+                 int64_t* index) {
+  const auto row = [&]<int L>(std::integral_constant<int, L>) {
+    for (int64_t i = 0; i < count; i += L) {
+      const int64_t j = std::min(i, count - L);
+      max_2x2<T, L>(r0 + 2 * j, r1 + 2 * j, base + 2 * j, width, y + j,
+                    index == nullptr ? nullptr : index + j);
+    }
+  };
+  if (count >= 8) return row(std::integral_constant<int, 8>());
+  row(std::integral_constant<int, 4>());
+}
+
+bool is_2x2(const Geometry& g, bool has_index) {
+  if (g.block != 1 || g.x.size[0] != 1 || g.y.size[0] != 1 || g.kernel[0] != 1) return false;
+  if (g.x.size[2] >= INT32_MAX / 4 || g.y.size[2] < 4) return false;
+  for (int d = 1; d < 3; ++d)
+    if (g.kernel[d] != 2 || g.stride[d] != 2 || g.padding[d] != 0 || g.dilation[d] != 1 ||
+        g.y.size[d] * 2 > g.x.size[d])
+      return false;
+  return g.x.stride[2] == 1 && g.y.stride[2] == 1 && (!has_index || g.index.stride[2] == 1);
+}
+
+// Calls f(first, last, offset) for each element of the windows of output row (od, oh), outputs
+// [w0, w0 + n): those in [first, last) (relative to w0) have that element on the input, at `offset`
+// for the first of them; and `position` in the plane.
+template <class F>
+void for_row_taps(const Geometry& g, int64_t od, int64_t oh, int64_t w0, int64_t n, F&& f) {
+  const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
+  const int64_t step = g.stride[2];
+  for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
+    for (int64_t h = rh.first; h < rh.last; h += g.dilation[1])
+      for (int64_t k = 0; k < g.kernel[2]; ++k) {
+        const int64_t shift = k * g.dilation[2] - g.padding[2];  // input = output * step + shift
+        const int64_t low = shift < 0 ? (-shift + step - 1) / step : 0;
+        const int64_t high = g.x.size[2] > shift ? (g.x.size[2] - shift + step - 1) / step : 0;
+        const int64_t first = std::max<int64_t>(low - w0, 0), last = std::min(high - w0, n);
+        if (first >= last) continue;
+        const int64_t w = (w0 + first) * step + shift;
+        f(first, last, at(g.x, d, h, w), (d * g.x.size[1] + h) * g.x.size[2] + w);
+      }
+}
+
+// A loop over [first, last) whose stride, mostly 1 or 2, is known to the compiler.
+template <class F>
+void with_stride(int64_t stride, F&& f) {
+  if (stride == 1) return f(std::integral_constant<int64_t, 1>());
+  if (stride == 2) return f(std::integral_constant<int64_t, 2>());
+  f(stride);
+}
+
+// Calls f(od, oh, w0, n) for pieces of rows of the output.
+template <class F>
+void for_rows(const Geometry& g, F&& f) {
+  for (int64_t d = 0; d < g.y.size[0]; ++d)
+    for (int64_t h = 0; h < g.y.size[1]; ++h)
+      for (int64_t w = 0; w < g.y.size[2]; w += kChannels)
+        f(d, h, w, std::min(kChannels, g.y.size[2] - w));
+}
+
+template <class T>
+void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
+  using C = Compute<T>;
+  using Narrow = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;  // as wide as a value
+  const bool narrow = sizeof(C) == 8 || g.x.plane() < INT32_MAX;
+  for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t n) {
+    C best[kChannels];
+    Narrow where[kChannels];
+    int64_t wide[kChannels];
+    std::fill(best, best + n, lowest<C>());
+    // What stays if every element of a window is the lowest number: its first position.
+    const int64_t row = (clip(g, 0, od).first * g.x.size[1] + clip(g, 1, oh).first) * g.x.size[2];
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t start = row + clip(g, 2, w0 + i).first;
+      where[i] = Narrow(start);
+      if (!narrow) wide[i] = start;
+    }
+    for_row_taps(g, od, oh, w0, n, [&](int64_t first, int64_t last, int64_t offset, int64_t position) {
+      const T* from = x + offset;
+      if (!narrow) {
+        for (int64_t i = first; i < last; ++i) {
+          const C v = C(from[(i - first) * g.stride[2] * g.x.stride[2]]);
+          if (beats(v, best[i])) best[i] = v, wide[i] = position + (i - first) * g.stride[2];
+        }
+        return;
+      }
+      with_stride(g.stride[2] * g.x.stride[2], [&](auto step) {
+        const Narrow base = Narrow(position), between = Narrow(g.stride[2]);
+        for (int64_t i = 0; i < last - first; ++i) {
+          const C v = C(from[i * step]);
+          const bool b = beats(v, best[first + i]);
+          best[first + i] = b ? v : best[first + i];
+          where[first + i] = b ? Narrow(base + Narrow(i) * between) : where[first + i];
+        }
+      });
+    });
+    T* to = y + at(g.y, od, oh, w0);
+    for (int64_t i = 0; i < n; ++i) to[i * g.y.stride[2]] = T(best[i]);
+    if (index == nullptr) return;
+    int64_t* out = index + at(g.index, od, oh, w0);
+    for (int64_t i = 0; i < n; ++i) out[i * g.index.stride[2]] = narrow ? int64_t(where[i]) : wide[i];
+  });
+}
+
+template <class T>
+void max_forward(const PoolArgs& p, const Geometry& g) {
+  using C = Compute<T>;
+  const bool indexed = p.indices.data != nullptr;
+  [[maybe_unused]] const bool two_by_two = is_2x2(g, indexed);
+  for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
+    const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
+    T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
+    int64_t* index =
+        indexed ? p.indices.as<int64_t>() + n * g.index.sample + c0 * g.index.channel : nullptr;
+    if constexpr (std::is_floating_point_v<T>) if (two_by_two) {
+      for (int64_t h = 0; h < g.y.size[1]; ++h)
+        max_row_2x2(x + 2 * h * g.x.stride[1], x + (2 * h + 1) * g.x.stride[1], g.y.size[2],
+                    2 * h * g.x.size[2], g.x.size[2], y + h * g.y.stride[1],
+                    indexed ? index + h * g.index.stride[1] : nullptr);
+      return;
+    }
+    if (g.by_rows) return max_rows(x, y, index, g);
+    for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+      const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
+      C best[kChannels];
+      int64_t where[kChannels];
+      const int64_t start = (rd.first * g.x.size[1] + rh.first) * g.x.size[2] + rw.first;
+      std::fill(best, best + count, lowest<C>());
+      std::fill(where, where + count, start);
+      for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
+        for (int64_t h = rh.first; h < rh.last; h += g.dilation[1])
+          for (int64_t w = rw.first; w < rw.last; w += g.dilation[2]) {
+            const T* from = x + at(g.x, d, h, w);
+            const int64_t position = (d * g.x.size[1] + h) * g.x.size[2] + w;
+            if (count == 1) {
+              const C v = C(*from);
+              if (beats(v, best[0])) best[0] = v, where[0] = position;
+              continue;
+            }
+            for (int64_t c = 0; c < count; ++c) {
+              const C v = C(from[c]);
+              const bool b = beats(v, best[c]);
+              best[c] = b ? v : best[c];
+              where[c] = b ? position : where[c];
+            }
+          }
+      T* to = y + at(g.y, od, oh, ow);
+      for (int64_t c = 0; c < count; ++c) to[c] = T(best[c]);
+      if (indexed) std::copy(where, where + count, index + at(g.index, od, oh, ow));
+    });
+  });
+}
+
+// Where a piece's input gradient accumulates: in place, or for 16-bit types in f32 (plane-major,
+// channels side by side), rounded once by finish().
+template <class T>
+class Gradient {
+ public:
+  using C = Compute<T>;
+  static constexpr bool kInPlace = std::is_same_v<T, C>;
+
+  Gradient(const Geometry& g) : g_(g) {
+    if constexpr (!kInPlace) buffer_.reset(new C[size_t(g.x.plane() * g.block)]);
+  }
+  void start(T* x, int64_t count) {
+    x_ = x, count_ = count;
+    if constexpr (kInPlace)
+      each_row([&](T* row, int64_t) { std::fill(row, row + count_, T(0)); });
+    else
+      std::fill(buffer_.get(), buffer_.get() + g_.x.plane() * count, C(0));
+  }
+  C* address(int64_t position) {
+    if constexpr (kInPlace)
+      return x_ + g_.x.offset_of(position, g_.x_linear);
+    else
+      return buffer_.get() + position * count_;
+  }
+  // Between neighbours in a row.
+  int64_t row_stride() const { return kInPlace ? g_.x.stride[2] : count_; }
+  void finish() {
+    if constexpr (!kInPlace)
+      each_row([&](T* row, int64_t position) {
+        for (int64_t c = 0; c < count_; ++c) row[c] = T(buffer_[size_t(position * count_ + c)]);
+      });
+  }
+
+ private:
+  template <class F>
+  void each_row(F&& f) {
+    int64_t position = 0;
+    for (int64_t d = 0; d < g_.x.size[0]; ++d)
+      for (int64_t h = 0; h < g_.x.size[1]; ++h) {
+        T* row = x_ + at(g_.x, d, h, 0);
+        if (kInPlace && count_ == 1 && g_.x.stride[2] == 1) {
+          std::fill(row, row + g_.x.size[2], T(0.0f));
+          continue;
+        }
+        for (int64_t w = 0; w < g_.x.size[2]; ++w) f(row + w * g_.x.stride[2], position++);
+      }
+  }
+  const Geometry& g_;
+  T* x_ = nullptr;
+  int64_t count_ = 0;
+  std::unique_ptr<C[]> buffer_;
+};
+
+template <class T>
+void max_backward(const PoolArgs& p, const Geometry& g) {
+  using C = Compute<T>;
+  for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
+    Gradient<T> gradient(g);
+    gradient.start(p.x.as<T>() + n * g.x.sample + c0 * g.x.channel, count);
+    const T* y = p.y.as<const T>() + n * g.y.sample + c0 * g.y.channel;
+    const int64_t* index =
+        p.indices.as<const int64_t>() + n * g.index.sample + c0 * g.index.channel;
+    if (count == 1 && (!Gradient<T>::kInPlace || (g.x_linear && g.x.stride[2] == 1))) {
+      C* const plane = gradient.address(0);
+      for (int64_t od = 0; od < g.y.size[0]; ++od)
+        for (int64_t oh = 0; oh < g.y.size[1]; ++oh) {
+          const T* from = y + at(g.y, od, oh, 0);
+          const int64_t* where = index + at(g.index, od, oh, 0);
+          for (int64_t w = 0; w < g.y.size[2]; ++w)
+            plane[where[w * g.index.stride[2]]] += C(from[w * g.y.stride[2]]);
+        }
+      gradient.finish();
+      return;
+    }
+    for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+      const T* from = y + at(g.y, od, oh, ow);
+      const int64_t* where = index + at(g.index, od, oh, ow);
+      for (int64_t c = 0; c < count; ++c) gradient.address(where[c])[c] += C(from[c]);
+    });
+    gradient.finish();
+  });
+}
+
+// What the sum over a window is divided by.
+double divisor_of(const PoolArgs& p, const Geometry& g, int64_t od, int64_t oh, int64_t ow) {
+  if (p.divisor != 0) return double(p.divisor);
+  return double(g.taps(0, od, p.count_include_pad) * g.taps(1, oh, p.count_include_pad)) *
+         g.width_count[size_t(ow)];
+}
+// The divisors of the outputs [w0, w0 + n) of a row.
+template <class C>
+void row_divisors(const PoolArgs& p, const Geometry& g, int64_t od, int64_t oh, int64_t w0, int64_t n,
+                  C* out) {
+  if (p.divisor != 0) return void(std::fill(out, out + n, C(p.divisor)));
+  const double outer = double(g.taps(0, od, p.count_include_pad) * g.taps(1, oh, p.count_include_pad));
+  const double* width = g.width_count.data() + w0;
+  for (int64_t i = 0; i < n; ++i) out[i] = C(outer * width[i]);
+}
+
+template <class T>
+void avg_rows(const PoolArgs& p, const T* x, T* y, const Geometry& g) {
+  using C = Compute<T>;
+  for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t n) {
+    C sum[kChannels], divisor[kChannels];
+    std::fill(sum, sum + n, C(0));
+    for_row_taps(g, od, oh, w0, n, [&](int64_t first, int64_t last, int64_t offset, int64_t) {
+      const T* from = x + offset;
+      with_stride(g.stride[2] * g.x.stride[2], [&](auto step) {
+        for (int64_t i = 0; i < last - first; ++i) sum[first + i] += C(from[i * step]);
+      });
+    });
+    row_divisors(p, g, od, oh, w0, n, divisor);
+    T* to = y + at(g.y, od, oh, w0);
+    for (int64_t i = 0; i < n; ++i) to[i * g.y.stride[2]] = T(sum[i] / divisor[i]);
+  });
+}
+
+template <class T>
+void avg_forward(const PoolArgs& p, const Geometry& g) {
+  using C = Compute<T>;
+  for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
+    const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
+    T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
+    if (g.by_rows) return avg_rows(p, x, y, g);
+    for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+      const std::array<Range, 3> r{clip(g, 0, od), clip(g, 1, oh), clip(g, 2, ow)};
+      C sum[kChannels];
+      std::fill(sum, sum + count, C(0));
+      for (int64_t d = r[0].first; d < r[0].last; ++d)
+        for (int64_t h = r[1].first; h < r[1].last; ++h)
+          for (int64_t w = r[2].first; w < r[2].last; ++w) {
+            const T* from = x + at(g.x, d, h, w);
+            if (count == 1) {
+              sum[0] += C(*from);
+              continue;
+            }
+            for (int64_t c = 0; c < count; ++c) sum[c] += C(from[c]);
+          }
+      const C scale = C(divisor_of(p, g, od, oh, ow));
+      T* to = y + at(g.y, od, oh, ow);
+      for (int64_t c = 0; c < count; ++c) to[c] = T(sum[c] / scale);
+    });
+  });
+}
+
+template <class T>
+void avg_backward(const PoolArgs& p, const Geometry& g) {
+  using C = Compute<T>;
+  for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
+    Gradient<T> gradient(g);
+    gradient.start(p.x.as<T>() + n * g.x.sample + c0 * g.x.channel, count);
+    const T* y = p.y.as<const T>() + n * g.y.sample + c0 * g.y.channel;
+    if (g.by_rows) {
+      for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t m) {
+        C share[kChannels];
+        row_divisors(p, g, od, oh, w0, m, share);
+        const T* from = y + at(g.y, od, oh, w0);
+        for (int64_t i = 0; i < m; ++i) share[i] = C(from[i * g.y.stride[2]]) / share[i];
+        for_row_taps(g, od, oh, w0, m, [&](int64_t first, int64_t last, int64_t, int64_t position) {
+          C* to = gradient.address(position);
+          with_stride(g.stride[2] * gradient.row_stride(), [&](auto step) {
+            for (int64_t i = 0; i < last - first; ++i) to[i * step] += share[first + i];
+          });
+        });
+      });
+      gradient.finish();
+      return;
+    }
+    for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+      const std::array<Range, 3> r{clip(g, 0, od), clip(g, 1, oh), clip(g, 2, ow)};
+      const C scale = C(divisor_of(p, g, od, oh, ow));
+      C share[kChannels];
+      const T* from = y + at(g.y, od, oh, ow);
+      for (int64_t c = 0; c < count; ++c) share[c] = C(from[c]) / scale;
+      for (int64_t d = r[0].first; d < r[0].last; ++d)
+        for (int64_t h = r[1].first; h < r[1].last; ++h)
+          for (int64_t w = r[2].first; w < r[2].last; ++w) {
+            C* to = gradient.address((d * g.x.size[1] + h) * g.x.size[2] + w);
+            for (int64_t c = 0; c < count; ++c) to[c] += share[c];
+          }
+    });
+    gradient.finish();
+  });
+}
+
+template <class T>
+void run(const PoolArgs& p) {
+  const Geometry g(p);
+  if (p.kind == PoolArgs::Kind::max) return p.backward ? max_backward<T>(p, g) : max_forward<T>(p, g);
+  return p.backward ? avg_backward<T>(p, g) : avg_forward<T>(p, g);
+}
+
+}  // namespace
+
+void pool(const PoolArgs& p) {
+  if (p.x.numel() == 0) return;
+  switch (p.x.dtype) {
+    case DType::f32: return run<float>(p);
+    case DType::f64: return run<double>(p);
+    case DType::f16: return run<Half>(p);
+    case DType::bf16: return run<BFloat16>(p);
+    default: return run<int64_t>(p);
+  }
+}
+
+}  // namespace arete::cpu::ARETE_SIMD_TARGET

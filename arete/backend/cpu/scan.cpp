@@ -1,0 +1,239 @@
+// Running sums, products, extrema and logic along a dimension.
+#include <algorithm>
+#include <complex>
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+#include "arete/backend/cpu/combine.h"
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/scan_table.h"
+#include "arete/backend/cpu/kernels/select_table.h"
+#include "arete/backend/cpu/walk.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::Monoid;
+using prim::ScanArgs;
+
+const kernels::ScanTable& table() {
+  static const kernels::ScanTable& t = ARETE_SELECT_TABLE(scan_table);
+  return t;
+}
+
+// What sums and products accumulate in.
+template <class T>
+using SumType = std::conditional_t<
+    std::is_same_v<T, bool>, bool,
+    std::conditional_t<std::is_integral_v<T>, int64_t,
+                       std::conditional_t<is_complex(dtype_of<T>), std::complex<double>, double>>>;
+
+template <class A, class T>
+A widen(T v) {
+  if constexpr (is_reduced_float(dtype_of<T>))
+    return A(float(v));
+  else
+    return A(v);
+}
+template <class T, class A>
+T narrow_to(A v) {
+  if constexpr (is_reduced_float(dtype_of<T>))
+    return T(float(v));
+  else
+    return T(v);
+}
+
+// The monoids for elements of type T: accumulator, identity, operation.
+template <class T>
+struct Sum {
+  using Acc = SumType<T>;
+  static Acc identity() { return Acc(0); }
+  static Acc apply(Acc a, Acc b) { return wrapping_add(a, b); }
+};
+template <class T>
+struct Product {
+  using Acc = SumType<T>;
+  static Acc identity() { return Acc(1); }
+  static Acc apply(Acc a, Acc b) { return wrapping_mul(a, b); }
+};
+template <class T>
+struct Minimum {
+  using Acc = CombineType<T>;
+  static Acc identity() {
+    using L = std::numeric_limits<Acc>;
+    return L::has_infinity ? L::infinity() : L::max();
+  }
+  static Acc apply(Acc a, Acc b) { return nan_min(a, b); }
+};
+template <class T>
+struct Maximum {
+  using Acc = CombineType<T>;
+  static Acc identity() {
+    using L = std::numeric_limits<Acc>;
+    return L::has_infinity ? Acc(-L::infinity()) : L::lowest();
+  }
+  static Acc apply(Acc a, Acc b) { return nan_max(a, b); }
+};
+
+// Sums of f32 and f64 have vector kernels.
+template <template <class> class M, class T>
+inline constexpr bool kVectorSum = std::is_same_v<M<T>, Sum<T>> &&
+                                   (std::is_same_v<T, float> || std::is_same_v<T, double>);
+template <class T>
+const auto& functions() {
+  if constexpr (std::is_same_v<T, float>)
+    return table().f32;
+  else
+    return table().f64;
+}
+
+template <template <class> class M, class T>
+auto fold(const T* in, int64_t n, int64_t stride) {
+  using Acc = typename M<T>::Acc;
+  if constexpr (kVectorSum<M, T>)
+    if (stride == 1) return functions<T>().fold(in, n);
+  Acc acc = M<T>::identity();
+  for (int64_t i = 0; i < n; ++i) acc = M<T>::apply(acc, widen<Acc>(in[i * stride]));
+  return acc;
+}
+
+template <template <class> class M, class T>
+void run(const T* in, T* out, int64_t n, int64_t si, int64_t so, typename M<T>::Acc carry) {
+  using Acc = typename M<T>::Acc;
+  if constexpr (kVectorSum<M, T>) {
+    if (si == 1 && so == 1) {
+      functions<T>().run(in, out, n, carry);
+      return;
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    carry = M<T>::apply(carry, widen<Acc>(in[i * si]));
+    out[i * so] = narrow_to<T>(carry);
+  }
+}
+
+template <template <class> class M, class T>
+void columns(const T* in, T* out, int64_t rows, int64_t width, int64_t si, int64_t so) {
+  using Acc = typename M<T>::Acc;
+  if constexpr (kVectorSum<M, T>) {
+    functions<T>().columns(in, out, rows, width, si, so);
+    return;
+  }
+  constexpr int64_t kTile = 64;
+  Acc acc[kTile];
+  for (int64_t c = 0; c < width; c += kTile) {
+    const int64_t w = std::min(kTile, width - c);
+    std::fill(acc, acc + kTile, M<T>::identity());
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* from = in + c + r * si;
+      T* to = out + c + r * so;
+      for (int64_t k = 0; k < w; ++k) {
+        acc[k] = M<T>::apply(acc[k], widen<Acc>(from[k]));
+        to[k] = narrow_to<T>(acc[k]);
+      }
+    }
+  }
+}
+
+// One long lane. Chunks are folded in parallel, then scanned in parallel, each from the total of
+// those before. They do not depend on the number of threads, and so neither does the result.
+template <template <class> class M, class T>
+void scan_long(const T* in, T* out, int64_t n, int64_t si, int64_t so) {
+  using Acc = typename M<T>::Acc;
+  constexpr int64_t kChunk = 1 << 15;
+  const int64_t chunks = (n + kChunk - 1) / kChunk;
+  const auto length = [&](int64_t c) { return std::min(kChunk, n - c * kChunk); };
+  struct Total {  // not the bare type: a vector of bool has no elements to write in parallel
+    Acc value;
+  };
+  std::vector<Total> total(size_t(chunks), Total{M<T>::identity()});
+  parallel_for(0, chunks - 1, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c)
+      total[c + 1].value = fold<M>(in + c * kChunk * si, length(c), si);
+  });
+  for (int64_t c = 1; c < chunks; ++c)
+    total[c].value = M<T>::apply(total[c - 1].value, total[c].value);
+  parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c)
+      run<M>(in + c * kChunk * si, out + c * kChunk * so, length(c), si, so, total[c].value);
+  });
+}
+
+template <template <class> class M, class T>
+void scan_as(const ScanArgs& a) {
+  constexpr int64_t kSize = sizeof(T);
+  const bool scalar = a.in.rank() == 0;
+  const int64_t n = scalar ? 1 : a.in.sizes[a.dim];
+  int64_t si = scalar ? 1 : a.in.strides[a.dim], so = scalar ? 1 : a.out.strides[a.dim];
+  const Walk<2> walk(a.in.sizes, a.dim, {&a.in, &a.out});
+  if (n == 0 || walk.count() == 0) return;
+  const T* in = a.in.as<T>();
+  T* out = a.out.as<T>();
+  if (a.reverse) {
+    in += (n - 1) * si;
+    out += (n - 1) * so;
+    si = -si;
+    so = -so;
+  }
+  const auto input = [&](const Walk<2>& w) { return in + w.offset(0) / kSize; };
+  const auto output = [&](const Walk<2>& w) { return out + w.offset(1) / kSize; };
+
+  if (n >= (1 << 16) && walk.count() < 2 * num_threads()) {
+    for_each_run(walk, 0, walk.count(), [&](const Walk<2>& w, int64_t lanes) {
+      for (int64_t l = 0; l < lanes; ++l)
+        scan_long<M>(input(w) + l * w.stride(0) / kSize, output(w) + l * w.stride(1) / kSize, n, si,
+                     so);
+    });
+    return;
+  }
+  // Grains in multiples of a tile keep neighbouring lanes together.
+  const int64_t grain = std::max<int64_t>(grain_for(n), std::abs(si) == 1 ? 1 : 64);
+  parallel_for(0, walk.count(), grain, [&](int64_t begin, int64_t end) {
+    for_each_run(walk, begin, end, [&](const Walk<2>& w, int64_t lanes) {
+      if (w.stride(0) == kSize && w.stride(1) == kSize && lanes > 1) {
+        columns<M>(input(w), output(w), n, lanes, si, so);
+        return;
+      }
+      for (int64_t l = 0; l < lanes; ++l)
+        run<M>(input(w) + l * w.stride(0) / kSize, output(w) + l * w.stride(1) / kSize, n, si, so,
+               M<T>::identity());
+    });
+  });
+}
+
+}  // namespace
+
+void CpuBackend::scan(const ScanArgs& args) {
+  if (args.in.dtype != args.out.dtype) {  // convert first, then scan in place
+    copy({args.out, args.in});
+    ScanArgs in_place = args;
+    in_place.in = args.out;
+    return scan(in_place);
+  }
+  const bool logic = args.monoid == Monoid::all || args.monoid == Monoid::any;
+  ARETE_ASSERT(!logic || args.out.dtype == kBool);
+  visit_dtype(args.out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    switch (args.monoid) {
+      case Monoid::any:
+      case Monoid::sum:
+        return scan_as<Sum, T>(args);
+      case Monoid::all:
+      case Monoid::prod:
+        return scan_as<Product, T>(args);
+      case Monoid::min:
+      case Monoid::max:
+        if constexpr (is_complex(dtype_of<T>)) {
+          throw NotImplementedError("scan", "complex numbers have no order")
+              .got(name_of(args.out.dtype));
+        } else {
+          return args.monoid == Monoid::min ? scan_as<Minimum, T>(args) : scan_as<Maximum, T>(args);
+        }
+    }
+  });
+}
+
+}  // namespace arete::cpu

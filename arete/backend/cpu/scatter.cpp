@@ -1,0 +1,102 @@
+// Writing and combining elements at computed positions.
+#include <algorithm>
+#include <cstdlib>
+
+#include "arete/backend/cpu/combine.h"
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/indexing.h"
+#include "arete/backend/cpu/walk.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::ScatterArgs;
+using prim::ScatterMode;
+
+// Lanes along the dimension are independent and go to different threads; within a lane elements
+// are taken in order. That makes every mode deterministic (set: the last one stays).
+template <class T, class Op>
+void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
+  const bool scalar = a.out.rank() == 0;
+  const int64_t n = scalar ? 1 : a.index.sizes[a.dim];
+  const int64_t so = scalar ? 0 : a.out.strides[a.dim], si = scalar ? 0 : a.index.strides[a.dim],
+                ss = scalar ? 0 : a.src.strides[a.dim];
+  const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
+  parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
+      T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
+      const int64_t* index = reinterpret_cast<const int64_t*>(a.index.data + w.offset(1));
+      const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2));
+      const int64_t lo = w.stride(0) / int64_t(sizeof(T)), li = w.stride(1) / 8,
+                    ls = w.stride(2) / int64_t(sizeof(T));
+      // The inner loop goes where the source is closest together.
+      if (std::abs(ls) < std::abs(ss)) {
+        for (int64_t i = 0; i < n; ++i) {
+          if (li == 0) {  // the same index for the whole run
+            const int64_t k = check.resolve(index[i * si]);
+            if (k < 0) continue;
+            T* to = out + k * so;
+            const T* from = src + i * ss;
+            for (int64_t l = 0; l < run; ++l) op(to[l * lo], from[l * ls]);
+            continue;
+          }
+          for (int64_t l = 0; l < run; ++l) {
+            const int64_t k = check.resolve(index[l * li + i * si]);
+            if (k >= 0) op(out[l * lo + k * so], src[l * ls + i * ss]);
+          }
+        }
+      } else {
+        for (int64_t l = 0; l < run; ++l)
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t k = check.resolve(index[l * li + i * si]);
+            if (k >= 0) op(out[l * lo + k * so], src[l * ls + i * ss]);
+          }
+      }
+    });
+  });
+}
+
+template <class T>
+void scatter_combine(const ScatterArgs& a, IndexCheck& check) {
+  using C = CombineType<T>;
+  switch (a.mode) {
+    case ScatterMode::add:
+      return scatter_lanes<T>(a, check, [](T& o, T s) { o = T(wrapping_add(C(o), C(s))); });
+    case ScatterMode::mul:
+      return scatter_lanes<T>(a, check, [](T& o, T s) { o = T(wrapping_mul(C(o), C(s))); });
+    case ScatterMode::min:
+    case ScatterMode::max:
+      if constexpr (is_complex(dtype_of<T>)) {
+        throw NotImplementedError(a.op, "complex numbers have no order").argument("reduce");
+      } else if (a.mode == ScatterMode::min) {
+        return scatter_lanes<T>(a, check, [](T& o, T s) { o = T(nan_min(C(o), C(s))); });
+      } else {
+        return scatter_lanes<T>(a, check, [](T& o, T s) { o = T(nan_max(C(o), C(s))); });
+      }
+    case ScatterMode::set:
+      break;
+  }
+  ARETE_BUG("scatter mode");
+}
+
+}  // namespace
+
+void CpuBackend::scatter(const ScatterArgs& args) {
+  ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
+  ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
+  IndexCheck check(args.out.rank() == 0 ? 1 : args.out.sizes[args.dim]);
+  if (args.mode == ScatterMode::set) {
+    visit_size(size_of(args.out.dtype), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      scatter_lanes<T>(args, check, [](T& o, T s) { o = s; });
+    });
+  } else {
+    visit_dtype(args.out.dtype,
+                [&](auto tag) { scatter_combine<typename decltype(tag)::type>(args, check); });
+  }
+  check.raise(args.op, args.dim);
+}
+
+}  // namespace arete::cpu

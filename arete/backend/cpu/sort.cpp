@@ -1,0 +1,109 @@
+// Stable sort along a dimension.
+#include <algorithm>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/radix_sort.h"
+#include "arete/backend/cpu/sort_items.h"
+#include "arete/backend/cpu/walk.h"
+#include "arete/base/error.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::SortArgs;
+
+constexpr int64_t kRadixFrom = 1024;        // shorter lanes: comparison sort
+constexpr int64_t kParallelFrom = 1 << 16;  // shorter lanes: one thread each
+
+template <class T>
+struct Lane {
+  const T* in;
+  T* values;
+  int64_t* indices;  // or null
+  int64_t n, in_stride, value_stride, index_stride;
+};
+
+template <class T, class Item>
+void write_out(const Lane<T>& l, const Item* sorted, int parts) {
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    const int64_t begin = l.n * first / parts, end = l.n * last / parts;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t from = sorted[i].position();
+      l.values[i * l.value_stride] = l.in[from * l.in_stride];
+      if (l.indices) l.indices[i * l.index_stride] = from;
+    }
+  });
+}
+
+template <class T, class Item>
+void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
+  const auto make = [&](int64_t i) {
+    return Item(typename Item::Key(sort_key(l.in[i * l.in_stride], descending)), i);
+  };
+  if (l.n >= kRadixFrom) {
+    write_out(l, radix_sort(make, l.n, kOrderedKeyBits<T>, parts, a, b), parts);
+    return;
+  }
+  for (int64_t i = 0; i < l.n; ++i) a[i] = make(i);
+  std::sort(a, a + l.n);
+  write_out(l, a, 1);
+}
+
+template <class T, class Item>
+void sort_as(CpuBackend& backend, const SortArgs& s) {
+  const bool scalar = s.in.rank() == 0;
+  const prim::View& indices = s.indices.data ? s.indices : s.values;
+  const Walk<3> walk(s.in.sizes, s.dim, {&s.in, &s.values, &indices});
+  const int64_t n = scalar ? 1 : s.in.sizes[s.dim];
+  if (n == 0 || walk.count() == 0) return;
+  const auto for_lanes = [&](int64_t begin, int64_t end, int parts, Item* a, Item* b) {
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
+      for (int64_t i = 0; i < lanes; ++i) {
+        std::byte* at[3] = {s.in.data, s.values.data, s.indices.data};
+        for (int k = 0; k < 3; ++k)
+          if (at[k]) at[k] += w.offset(k) + i * w.stride(k);
+        sort_lane<T, Item>(
+            {reinterpret_cast<const T*>(at[0]), reinterpret_cast<T*>(at[1]),
+             reinterpret_cast<int64_t*>(at[2]), n, scalar ? 0 : s.in.strides[s.dim],
+             scalar ? 0 : s.values.strides[s.dim], scalar ? 0 : indices.strides[s.dim]},
+            s.descending, parts, a, b);
+      }
+    });
+  };
+  const int64_t bytes = n * int64_t(sizeof(Item)) * 2;
+  const auto with_buffers = [&](auto&& f) {
+    prim::ScratchView buffers(backend, kUInt8, IntList(&bytes, 1));
+    Item* a = buffers.view().as<Item>();
+    f(a, a + n);
+  };
+  const int threads = num_threads();
+  if (n >= kParallelFrom && walk.count() < 2 * threads) {
+    with_buffers([&](Item* a, Item* b) { for_lanes(0, walk.count(), threads, a, b); });
+  } else {
+    parallel_for(0, walk.count(), grain_for(n * 16), [&](int64_t begin, int64_t end) {
+      with_buffers([&](Item* a, Item* b) { for_lanes(begin, end, 1, a, b); });
+    });
+  }
+}
+
+}  // namespace
+
+void CpuBackend::sort(const SortArgs& args) {
+  ARETE_ASSERT(args.values.dtype == args.in.dtype);
+  ARETE_ASSERT(!args.indices.data || args.indices.dtype == kInt64);
+  visit_dtype(args.in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_complex(dtype_of<T>)) {
+      throw NotImplementedError("sort", "complex numbers have no order").argument("input");
+    } else {
+      const bool fits = args.in.rank() == 0 || args.in.sizes[args.dim] <= (int64_t(1) << 32);
+      using Small = std::conditional_t<sizeof(T) <= 4, PackedItem, WideItem>;
+      if (fits)
+        sort_as<T, Small>(*this, args);
+      else
+        sort_as<T, WideItem>(*this, args);
+    }
+  });
+}
+
+}  // namespace arete::cpu

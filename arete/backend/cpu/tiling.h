@@ -1,0 +1,104 @@
+// Walks an iteration space in tiles small enough for a block of the interpreter.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "arete/backend/cpu/arena.h"
+#include "arete/backend/cpu/interpreter.h"
+#include "arete/prim/loop_nest.h"
+
+namespace arete::cpu {
+
+using Extents = std::array<int64_t, kMaxRank>;
+
+/// Chooses how many elements of dimensions [first, last) of the nest make a tile of at most
+/// `block` elements; other entries of `extents` stay.
+void choose_extents(const prim::LoopNest& nest, int first, int last, int64_t block,
+                    Extents& extents);
+
+/// A nest cut into tiles of the given extents.
+struct Tiling {
+  enum class Access : uint8_t {
+    direct,   ///< the tile is one run of memory
+    uniform,  ///< the tile is one element
+    packed,   ///< must be gathered
+  };
+
+  Tiling(const prim::LoopNest& nest_in, const Extents& extents_in);
+
+  int64_t tiles() const {
+    int64_t n = 1;
+    for (int d = 0; d < nest->rank; ++d) n *= counts[size_t(d)];
+    return n;
+  }
+  int64_t tile_numel() const {
+    int64_t n = 1;
+    for (int d = 0; d < nest->rank; ++d) n *= extents[size_t(d)];
+    return n;
+  }
+
+  const prim::LoopNest* nest;
+  Extents extents, counts;
+  SmallVector<Access, 8> access;  // per operand
+};
+
+/// A position in a tiling, or in a box of it. Tiles come with dimension 0 fastest.
+class TileCursor {
+ public:
+  /// Starts at tile number `first` of all.
+  TileCursor(const Tiling& tiling, int64_t first);
+  /// Walks the box [low, high) (elements; low must be at tile borders).
+  TileCursor(const Tiling& tiling, const Extents& low, const Extents& high);
+
+  void next();
+  int64_t n() const { return n_; }
+  int64_t extent(int d) const { return extent_[size_t(d)]; }
+  /// Index of the tile's first element along a dimension.
+  int64_t start(int d) const { return position_[size_t(d)]; }
+  std::byte* base(int operand) const { return bases_[size_t(operand)]; }
+
+  /// Copies the operand's elements of this tile to `dst` or from `src`, which are contiguous.
+  void pack(int operand, void* dst) const;
+  void unpack(int operand, const void* src) const;
+  /// Copies the elements of operand `from` to operand `to`, of equal element sizes.
+  void copy(int to, int from) const;
+
+ private:
+  void measure();
+  const Tiling& tiling_;
+  Extents low_, high_, position_, extent_;
+  int64_t n_ = 0;
+  SmallVector<std::byte*, 8> bases_;
+};
+
+/// Connects a frame with the operands of a tiling: hands over pointers, packs and unpacks.
+class TileRunner {
+ public:
+  /// Input k of the code is operand inputs[k] (-1: the caller sets it), output k is outputs[k].
+  TileRunner(const Tiling& tiling, const Code& code, std::span<const expr::Literal> params,
+             std::span<const int> inputs, std::span<const int> outputs, ArenaScope& arena);
+
+  /// Runs the code on the cursor's tile. A caller that set inputs itself says so.
+  void run(const TileCursor& cursor, bool inputs_changed = false);
+  Frame& frame() { return frame_; }
+
+ private:
+  struct Port {
+    int operand;
+    Tiling::Access access;
+    std::byte* buffer;
+    const std::byte* last;  // what the buffer or cell was made from
+    int64_t last_n, last_extent;
+  };
+  Frame frame_;
+  SmallVector<Port, 8> inputs_, outputs_;
+  bool first_ = true;
+};
+
+/// Copies a strided run of elements of `size` bytes (strides in bytes).
+void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride,
+              int64_t n, size_t size);
+
+}  // namespace arete::cpu

@@ -1,0 +1,52 @@
+// Data parallelism over one process-wide set of threads, shared with oneDNN and OpenBLAS.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace arete {
+
+/// Threads that parallel_for may use (ARETE_NUM_THREADS, else OMP_NUM_THREADS, else the CPUs this
+/// process may run on).
+int num_threads() noexcept;
+/// Sets the number for the whole process; at least 1 (ValueError).
+void set_num_threads(int n);
+/// True inside a parallel_for body or a thread marked by SerialRegion: nested loops run inline.
+bool in_parallel_region() noexcept;
+
+/// Marks the current thread so that its loops run inline (worker threads of data loaders): the
+/// cores belong to the training thread.
+class SerialRegion {
+ public:
+  SerialRegion() noexcept;
+  ~SerialRegion();
+  SerialRegion(const SerialRegion&) = delete;
+  SerialRegion& operator=(const SerialRegion&) = delete;
+
+ private:
+  bool previous_;
+};
+
+namespace detail {
+using RangeFunction = void (*)(void* context, int64_t begin, int64_t end);
+void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFunction f, void* context);
+}  // namespace detail
+
+/// Calls body(first, last) over disjoint ranges covering [begin, end), in parallel when the range
+/// is longer than `grain`. The first exception is rethrown. The split depends only on the range,
+/// grain and num_threads().
+template <class F>
+void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& body) {
+  if (begin >= end) return;
+  if (end - begin <= grain) {
+    body(begin, end);
+    return;
+  }
+  using Body = std::remove_reference_t<F>;
+  detail::parallel_for(
+      begin, end, grain,
+      [](void* context, int64_t first, int64_t last) { (*static_cast<Body*>(context))(first, last); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace arete

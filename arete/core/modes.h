@@ -1,0 +1,69 @@
+// The thread-local state that changes what a call does. One struct, one word to test.
+#pragma once
+
+#include <cstdint>
+
+#include "arete/core/dtype.h"
+
+namespace arete {
+
+namespace prim { class Primitives; }
+namespace ops { class CallObserver; }
+
+/// Everything about the current thread that a call must know. Changed through RAII guards only.
+struct Modes {
+  enum : uint32_t {
+    kAutocast = 1u << 0,
+    kCapture = 1u << 1,
+    kObserve = 1u << 2,    // profiler or other observer of calls
+    kAnomaly = 1u << 3,
+    kInference = 1u << 4,
+  };
+  uint32_t word = 0;  // zero: nothing special, the fast path
+  bool grad_enabled = true;
+  bool deterministic = false;
+  DType autocast_dtype = kBFloat16;
+  prim::Primitives* recorder = nullptr;    // with kCapture
+  ops::CallObserver* observer = nullptr;   // with kObserve
+};
+
+namespace detail {
+extern thread_local constinit Modes thread_modes;
+}
+inline Modes& modes() noexcept { return detail::thread_modes; }
+
+/// Restores the thread's modes as they were when it was made.
+class ModesGuard {
+ public:
+  ModesGuard() : saved_(modes()) {}
+  ~ModesGuard() { modes() = saved_; }
+  ModesGuard(const ModesGuard&) = delete;
+  ModesGuard& operator=(const ModesGuard&) = delete;
+
+ private:
+  Modes saved_;
+};
+
+/// While it lives, calls record no history.
+class NoGradGuard : ModesGuard {
+ public:
+  NoGradGuard() { modes().grad_enabled = false; }
+};
+/// While it lives, calls record history even inside a NoGradGuard.
+class EnableGradGuard : ModesGuard {
+ public:
+  explicit EnableGradGuard(bool enabled = true) { modes().grad_enabled = enabled; }
+};
+/// As NoGradGuard; tensors made inside can never be used where history is recorded (an error
+/// says so), in return for which views and in-place calls skip all bookkeeping.
+class InferenceModeGuard : ModesGuard {
+ public:
+  InferenceModeGuard() {
+    modes().grad_enabled = false;
+    modes().word |= Modes::kInference;
+  }
+};
+inline bool is_grad_enabled() noexcept { return modes().grad_enabled; }
+inline bool is_inference_mode() noexcept { return modes().word & Modes::kInference; }
+
+}  // namespace arete

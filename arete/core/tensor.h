@@ -1,0 +1,211 @@
+// The tensor handle. Methods that are operators are declared here and defined beside their records
+// in ops/; each one's documentation stands with its free function in ops/*.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "arete/base/error.h"
+#include "arete/base/intrusive_ptr.h"
+#include "arete/core/device.h"
+#include "arete/core/dtype.h"
+#include "arete/core/layout.h"
+#include "arete/core/scalar.h"
+#include "arete/core/storage.h"
+
+namespace arete {
+
+class Node;
+class Tensor;
+struct AutogradMeta;
+struct Index;
+
+/// The body behind Tensor handles.
+class TensorImpl final : public RefCounted {
+ public:
+  TensorImpl(StoragePtr s, Layout l, DType t);
+  ~TensorImpl();
+  void destroy() const noexcept { delete this; }
+
+  StoragePtr storage;
+  Layout layout;
+  DType dtype;
+  bool inference = false;       // made in inference mode
+  bool multi_output = false;    // a view that is one of several results: no in-place writes
+  bool no_grad_view = false;    // a view made where history was not recorded
+  std::unique_ptr<AutogradMeta> autograd;  // only where differentiation needs it
+
+  // Views know the root they show (never a view itself), the operator that made them, and the
+  // storage version for which their grad_fn is up to date.
+  IntrusivePtr<TensorImpl> base;
+  const char* made_by = nullptr;
+  uint64_t view_version = 0;
+};
+
+/// dtype, device and requires_grad for creation; absent dtype means default_dtype() (or what the
+/// values suggest).
+struct TensorOptions {
+  std::optional<DType> dtype_;
+  Device device_{};
+  bool requires_grad_ = false;
+  TensorOptions() = default;
+  TensorOptions(DType t) : dtype_(t) {}
+  TensorOptions(Device d) : device_(d) {}
+  TensorOptions(DType t, Device d) : dtype_(t), device_(d) {}
+  TensorOptions dtype(DType t) const { auto o = *this; o.dtype_ = t; return o; }
+  TensorOptions device(Device d) const { auto o = *this; o.device_ = d; return o; }
+  TensorOptions requires_grad(bool v = true) const { auto o = *this; o.requires_grad_ = v; return o; }
+};
+
+/// How a copy lays out its memory.
+enum class MemoryFormat : uint8_t { contiguous, preserve, channels_last };
+
+/// Python's slice a[start:stop:step].
+struct Slice {
+  std::optional<int64_t> start, stop;
+  int64_t step = 1;
+  Slice(std::optional<int64_t> start_in = {}, std::optional<int64_t> stop_in = {},
+        int64_t step_in = 1)
+      : start(start_in), stop(stop_in), step(step_in) {}
+};
+struct NewAxis {};
+struct Ellipsis {};
+inline constexpr NewAxis kNewAxis{};
+inline constexpr Ellipsis kEllipsis{};
+
+/// A handle to an n-dimensional array: cheap to copy, copies share the data. A default-made handle
+/// is undefined; using it where a tensor is needed is an error. Distinct tensors may be used from
+/// distinct threads freely; one tensor from several threads only for reading.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(IntrusivePtr<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  // ---- what it is
+  bool defined() const noexcept { return bool(impl_); }
+  TensorImpl* impl() const noexcept { return impl_.get(); }
+  bool is_same(const Tensor& o) const noexcept { return impl_ == o.impl_; }
+  const Layout& layout() const { return impl_->layout; }
+  IntList sizes() const { return {impl_->layout.sizes.data(), impl_->layout.sizes.size()}; }
+  IntList strides() const { return {impl_->layout.strides.data(), impl_->layout.strides.size()}; }
+  /// Size (stride) of a dimension, negative ones from the end; IndexError if out of range.
+  int64_t size(int64_t dim) const;
+  int64_t stride(int64_t dim) const;
+  int64_t storage_offset() const { return impl_->layout.offset; }
+  int64_t dim() const { return impl_->layout.rank(); }
+  int64_t numel() const { return impl_->layout.numel(); }
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  TensorOptions options() const { return {dtype(), device()}; }
+  const StoragePtr& storage() const { return impl_->storage; }
+  bool is_contiguous() const { return impl_->layout.is_contiguous(); }
+  bool is_floating_point() const { return is_floating(dtype()); }
+  size_t element_size() const { return size_of(dtype()); }
+  size_t nbytes() const { return size_t(numel()) * element_size(); }
+  bool is_meta() const { return device().is_meta(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_inference() const { return impl_->inference; }
+  uint64_t version() const { return impl_->storage->version(); }
+  /// True for tensors that share their storage by a view operator and know their base.
+  bool is_view() const;
+
+  // ---- data
+  /// The address of the first element; null for meta and empty tensors.
+  void* data_ptr() const;
+  /// The same, typed; TypeError if T is not the dtype's C++ type, DeviceError if not on the host.
+  template <class T>
+  T* data() const {
+    check_data_access(dtype_of<T>);
+    return static_cast<T*>(data_ptr());
+  }
+  /// The value of a one-element tensor; ValueError otherwise.
+  Scalar item() const;
+  template <class T>
+  T item() const {
+    const Scalar s = item();
+    if constexpr (std::is_same_v<T, bool>) return s.to_bool();
+    else if constexpr (std::is_integral_v<T>) return T(s.to_int64());
+    else return T(s.to_double());
+  }
+  /// All elements in row-major order, converted to T (double, float, int64_t, ...).
+  template <class T>
+  std::vector<T> to_vector() const;
+  /// PyTorch's way of printing: aligned, summarised beyond 1000 elements.
+  std::string to_string() const;
+
+  // ---- differentiation
+  bool requires_grad() const;
+  /// Leaves of floating or complex dtype only (AutogradError).
+  Tensor& requires_grad_(bool value = true);
+  bool is_leaf() const;
+  IntrusivePtr<Node> grad_fn() const;
+  /// The accumulated gradient; undefined if there is none.
+  Tensor grad() const;
+  void set_grad(const Tensor& g) const;
+  /// Keeps the gradient of a non-leaf, too.
+  void retain_grad() const;
+  /// Accumulates d self / d leaf in every leaf. `gradient` may be left out for one element.
+  /// Errors: nothing requires grad ("element 0 of tensors does not require grad ..."), the graph
+  /// was freed by an earlier pass, shape mismatch of `gradient`.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false,
+                bool create_graph = false) const;
+  /// Called with the gradient of this tensor when it is known; may return a replacement.
+  /// Returns an id for remove_hook.
+  uint64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  void remove_hook(uint64_t id) const;
+  /// The same data without history; in-place writes to it are seen by the version check.
+  Tensor detach() const;
+  Tensor& detach_();
+
+  // ---- conversion and copies
+  Tensor to(DType t, bool copy = false) const;
+  Tensor to(Device d, bool non_blocking = false, bool copy = false) const;
+  Tensor to(Device d, DType t, bool non_blocking = false, bool copy = false) const;
+  Tensor to(const TensorOptions& o) const;
+  Tensor cpu() const { return to(kCPU); }
+  Tensor cuda(int index = 0) const { return to(Device(DeviceType::cuda, index)); }
+  Tensor clone(MemoryFormat f = MemoryFormat::preserve) const;
+  Tensor contiguous(MemoryFormat f = MemoryFormat::contiguous) const;
+  Tensor& copy_(const Tensor& src, bool non_blocking = false);
+  Tensor& fill_(Scalar value);
+  Tensor& zero_();
+  Tensor half() const { return to(kFloat16); }
+  Tensor bfloat16() const { return to(kBFloat16); }
+
+  // ---- indexing: x.index({1, Slice(0, 3), kEllipsis, kNewAxis, mask, index_tensor})
+  Tensor index(std::initializer_list<Index> indices) const;
+  Tensor index(const std::vector<Index>& indices) const;
+  Tensor operator[](int64_t i) const;
+  /// x[indices] = value, broadcast.
+  Tensor& index_put_(const std::vector<Index>& indices, const Tensor& value,
+                     bool accumulate = false);
+  Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& value,
+                     bool accumulate = false);
+  Tensor& index_put_(std::initializer_list<Index> indices, Scalar value);
+
+#include "arete/core/tensor_methods.inc.h"
+
+ private:
+  void check_data_access(DType wanted) const;
+  IntrusivePtr<TensorImpl> impl_;
+};
+
+/// One entry of an index expression.
+struct Index {
+  std::variant<int64_t, Slice, NewAxis, Ellipsis, Tensor> value;
+  Index(int i) : value(int64_t(i)) {}
+  Index(int64_t i) : value(i) {}
+  Index(Slice s) : value(s) {}
+  Index(NewAxis n) : value(n) {}
+  Index(Ellipsis e) : value(e) {}
+  Index(Tensor t) : value(std::move(t)) {}
+};
+
+}  // namespace arete

@@ -1,0 +1,138 @@
+#include "arete/data/dataset.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "arete/core/modes.h"
+#include "arete/data/sampler.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/shape.h"
+
+namespace arete::data {
+
+namespace {
+void check_index(int64_t index, int64_t size) {
+  ARETE_CHECK(index >= 0 && index < size,
+              IndexError("Dataset::get", "index " + std::to_string(index) +
+                                             " is out of range for a data set of " +
+                                             std::to_string(size) + " examples"));
+}
+}  // namespace
+
+Batch Dataset::get_batch(IntList indices) const {
+  std::vector<Example> examples;
+  examples.reserve(indices.size());
+  for (int64_t i : indices) examples.push_back(get(i));
+  return collate(examples);
+}
+
+Batch collate(const std::vector<Example>& examples) {
+  ARETE_CHECK(!examples.empty(), ValueError("collate", "there are no examples to stack"));
+  Batch batch;
+  for (size_t k = 0; k < examples[0].size(); ++k) {
+    std::vector<Tensor> column;
+    column.reserve(examples.size());
+    for (const Example& e : examples) {
+      ARETE_CHECK(e.size() == examples[0].size(),
+                  ValueError("collate", "each example must have the same number of tensors")
+                      .expected(std::to_string(examples[0].size()))
+                      .got(std::to_string(e.size())));
+      ARETE_CHECK(e[k].defined(), ValueError("collate", "an example holds an undefined tensor")
+                                      .argument("tensor " + std::to_string(k) + " of the examples"));
+      ARETE_CHECK(e[k].layout().sizes == examples[0][k].layout().sizes,
+                  ValueError("collate", "stack expects each tensor to be equal size")
+                      .argument("tensor " + std::to_string(k) + " of the examples")
+                      .expected(to_string(examples[0][k].sizes()))
+                      .got(to_string(e[k].sizes()))
+                      .hint("resize or pad in the transform, or give the loader its own collate"));
+      column.push_back(e[k]);
+    }
+    batch.push_back(stack(column));
+  }
+  return batch;
+}
+
+TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
+  ARETE_CHECK(!tensors_.empty(), ValueError("TensorDataset", "at least one tensor is needed"));
+  for (const Tensor& t : tensors_)
+    ARETE_CHECK(t.defined() && t.dim() > 0 && t.size(0) == tensors_[0].size(0),
+                ValueError("TensorDataset", "Size mismatch between tensors")
+                    .expected(std::to_string(tensors_[0].size(0)) + " rows")
+                    .got(t.defined() ? to_string(t.sizes()) : "an undefined tensor"));
+}
+
+Example TensorDataset::get(int64_t index) const {
+  check_index(index, size());
+  Example e;
+  for (const Tensor& t : tensors_) e.push_back(t.select(0, index));
+  return e;
+}
+
+Batch TensorDataset::get_batch(IntList indices) const {
+  for (int64_t i : indices) check_index(i, size());
+  const Tensor rows = tensor(std::vector<int64_t>(indices.begin(), indices.end()));
+  Batch b;
+  for (const Tensor& t : tensors_) b.push_back(t.index_select(0, rows.to(t.device())));
+  return b;
+}
+
+Subset::Subset(DatasetPtr base, std::vector<int64_t> indices)
+    : base_(std::move(base)), indices_(std::move(indices)) {
+  ARETE_CHECK(base_ != nullptr, ValueError("Subset", "the data set is null"));
+  for (int64_t i : indices_) check_index(i, base_->size());
+}
+
+Example Subset::get(int64_t index) const {
+  check_index(index, size());
+  return base_->get(indices_[size_t(index)]);
+}
+
+Batch Subset::get_batch(IntList indices) const {
+  Shape mapped;
+  for (int64_t i : indices) {
+    check_index(i, size());
+    mapped.push_back(indices_[size_t(i)]);
+  }
+  return base_->get_batch(mapped);
+}
+
+ConcatDataset::ConcatDataset(std::vector<DatasetPtr> parts) : parts_(std::move(parts)) {
+  int64_t end = 0;
+  for (const DatasetPtr& p : parts_) {
+    ARETE_CHECK(p != nullptr, ValueError("ConcatDataset", "a data set is null"));
+    ends_.push_back(end += p->size());
+  }
+}
+
+Example ConcatDataset::get(int64_t index) const {
+  check_index(index, size());
+  const size_t part = size_t(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+  return parts_[part]->get(index - (part ? ends_[part - 1] : 0));
+}
+
+std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, IntList lengths, uint64_t seed) {
+  ARETE_CHECK(dataset != nullptr, ValueError("random_split", "the data set is null"));
+  int64_t total = 0;
+  for (int64_t n : lengths) {
+    ARETE_CHECK(n >= 0, ValueError("random_split", "lengths must not be negative")
+                            .argument("lengths")
+                            .got(to_string(lengths)));
+    total += n;
+  }
+  ARETE_CHECK(total == dataset->size(),
+              ValueError("random_split",
+                         "Sum of input lengths does not equal the length of the "
+                         "input dataset!")
+                  .expected(std::to_string(dataset->size()))
+                  .got(std::to_string(total)));
+  const std::vector<int64_t> order = permutation(dataset->size(), seed, 0);
+  std::vector<DatasetPtr> parts;
+  auto from = order.begin();
+  for (int64_t n : lengths) {
+    parts.push_back(std::make_shared<Subset>(dataset, std::vector<int64_t>(from, from + n)));
+    from += n;
+  }
+  return parts;
+}
+
+}  // namespace arete::data

@@ -1,0 +1,211 @@
+// What each instruction of a program means on one element, as plain inline functions. The reference
+// evaluator, constant folding and the scalar paths of the CPU backend share these definitions.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <type_traits>
+
+namespace arete::expr::scalar {
+
+/// Unsigned arithmetic wraps without undefined behaviour.
+template <class I>
+using Unsigned = std::make_unsigned_t<I>;
+
+template <class T>
+T neg(T a) {
+  if constexpr (std::is_integral_v<T>)
+    return T(Unsigned<T>(0) - Unsigned<T>(a));
+  else
+    return -a;
+}
+template <class T>
+T abs(T a) {
+  if constexpr (std::is_integral_v<T>)
+    return a < 0 ? neg(a) : a;
+  else
+    return std::fabs(a);
+}
+/// -1, 0 or 1; 0 for NaN.
+template <class T>
+T sign(T a) {
+  return T(T(a > 0) - T(a < 0));
+}
+template <class T>
+T add(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return T(Unsigned<T>(a) + Unsigned<T>(b));
+  else
+    return a + b;
+}
+template <class T>
+T sub(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return T(Unsigned<T>(a) - Unsigned<T>(b));
+  else
+    return a - b;
+}
+template <class T>
+T mul(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return T(Unsigned<T>(a) * Unsigned<T>(b));
+  else
+    return a * b;
+}
+
+/// Integers: towards zero, 0 for a division by zero, and the lowest number over -1 wraps.
+template <class T>
+T div(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    return b == -1 ? neg(a) : T(a / b);
+  } else {
+    return a / b;
+  }
+}
+/// The remainder of `div`: the sign of `a`; integers: 0 for b = 0.
+template <class T>
+T fmod(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return b == 0 || b == -1 ? T(0) : T(a % b);
+  else
+    return std::fmod(a, b);
+}
+/// The remainder of `floor_div`: the sign of `b`; integers: 0 for b = 0.
+template <class T>
+T remainder(T a, T b) {
+  const T r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? T(r + b) : r;
+}
+/// The quotient rounded to minus infinity. For floats this is exact where floor(a / b) is not:
+/// a / b may round up to the next whole number.
+template <class T>
+T floor_div(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    const T q = div(a, b);
+    const T r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? T(q - 1) : q;
+  } else {
+    if (b == 0) return a / b;
+    const T r = std::fmod(a, b);
+    // a - r is a multiple of b, so the quotient is whole but for its rounding.
+    T q = (a - r) / b;
+    if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+    if (q == 0) return std::copysign(T(0), a / b);
+    const T whole = std::floor(q);
+    return q - whole > T(0.5) ? whole + 1 : whole;
+  }
+}
+
+/// By squaring, wrapping. Negative exponents: 1 and -1 have their exact results, others give 0.
+template <class I>
+I pow_int(I base, I exponent) {
+  if (exponent < 0) {
+    if (base == 1) return 1;
+    if (base == -1) return exponent % 2 == 0 ? I(1) : I(-1);
+    return 0;
+  }
+  Unsigned<I> result = 1, square = Unsigned<I>(base);
+  for (Unsigned<I> e = Unsigned<I>(exponent); e; e >>= 1) {
+    if (e & 1) result *= square;
+    square *= square;
+  }
+  return I(result);
+}
+
+/// NaN if either is NaN.
+template <class T>
+T min(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+template <class T>
+T max(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+
+/// 0 for shifts by a negative number or by the width and more.
+template <class I>
+I shl(I a, I b) {
+  return b < 0 || b >= I(sizeof(I) * 8) ? I(0) : I(Unsigned<I>(a) << b);
+}
+/// The sign (0 or -1) for shifts by a negative number or by the width and more.
+template <class I>
+I shr(I a, I b) {
+  return b < 0 || b >= I(sizeof(I) * 8) ? (a < 0 ? I(-1) : I(0)) : I(a >> b);
+}
+
+/// Truncates; out-of-range values saturate, NaN gives 0.
+template <class I, class F>
+I to_int(F v) {
+  constexpr F kLimit = F(Unsigned<I>(1) << (sizeof(I) * 8 - 1));
+  if (v != v) return 0;
+  if (v >= kLimit) return std::numeric_limits<I>::max();
+  if (v < -kLimit) return std::numeric_limits<I>::lowest();
+  return I(v);
+}
+
+/// Half to even, whatever the rounding mode says about other halves.
+template <class F>
+F round_even(F a) {
+  return std::nearbyint(a);
+}
+
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// Two Halley steps from a rough approximation.
+inline double erfinv(double x) {
+  const double magnitude = std::fabs(x);
+  if (!(magnitude < 1))
+    return magnitude == 1 ? std::copysign(std::numeric_limits<double>::infinity(), x)
+                          : std::numeric_limits<double>::quiet_NaN();
+  constexpr double kHalfSqrtPi = 0.88622692545275801365;  // sqrt(pi) / 2
+  double y;
+  if (magnitude < 0.125) {
+    y = magnitude * kHalfSqrtPi;  // first term of the series
+  } else {
+    // Winitzki's inverse of the approximation erf(y)^2 ~ 1 - exp(-y^2 (4/pi + a y^2)/(1 + a y^2)).
+    constexpr double a = 0.147;
+    const double log_term = std::log((1 - magnitude) * (1 + magnitude));
+    const double t = 2 / (std::numbers::pi * a) + log_term / 2;
+    y = std::sqrt(std::sqrt(t * t - log_term / a) - t);
+  }
+  for (int step = 0; step < 2; ++step) {
+    // Near 1 the difference is taken in erfc, where it keeps its digits (1 - magnitude is exact).
+    const double error = magnitude < 0.5 ? std::erf(y) - magnitude : (1 - magnitude) - std::erfc(y);
+    const double newton = error * kHalfSqrtPi * std::exp(y * y);
+    y -= newton / (1 + y * newton);
+  }
+  return std::copysign(y, x);
+}
+
+/// The derivative of lgamma: reflection for negative numbers, recurrence up to 10, then the
+/// asymptotic series. Poles: -inf at +0, +inf at -0, NaN at negative whole numbers.
+inline double digamma(double x) {
+  if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
+  double result = 0;
+  if (x < 0) {
+    if (x == std::floor(x)) return std::numeric_limits<double>::quiet_NaN();
+    // The period of the tangent is taken off first: pi * x loses the fraction of large x.
+    result = -std::numbers::pi / std::tan(std::numbers::pi * (x - std::floor(x)));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) result -= 1 / x;
+  const double inverse = 1 / x, z = inverse * inverse;
+  // Bernoulli numbers B_2k / 2k.
+  const double series =
+      z * (1.0 / 12 -
+           z * (1.0 / 120 -
+                z * (1.0 / 252 -
+                     z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
+  return result + std::log(x) - inverse / 2 - series;
+}
+
+/// lgamma without the C library's global sign.
+inline double lgamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
+}  // namespace arete::expr::scalar

@@ -1,0 +1,38 @@
+// Tensors in files: safetensors, .npy and .npz.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arete/core/tensor.h"
+
+namespace arete::io {
+
+/// Named tensors in a fixed order.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// What a safetensors file holds.
+struct SafetensorsFile {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Writes tensors of any dtype but complex128 (copied to the host, made contiguous; of tensors
+/// that share memory each is written whole). The file appears complete or not at all. ValueError
+/// for repeated names, IoError where the folder or the disk refuse.
+void save_safetensors(const std::string& path, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+/// Reads a file that may be hostile: IoError names what is wrong with it. Tensors are CPU copies.
+/// TypeError for dtypes that Arete has not (U16, U32, U64).
+SafetensorsFile load_safetensors(const std::string& path);
+
+/// One array in NumPy's format. bfloat16 and f8 have no NumPy dtype (TypeError).
+void save_npy(const std::string& path, const Tensor& t);
+Tensor load_npy(const std::string& path);
+/// Several arrays, uncompressed, as numpy.savez writes them; load_npz reads compressed ones too.
+void save_npz(const std::string& path, const NamedTensors& tensors);
+std::map<std::string, Tensor> load_npz(const std::string& path);
+
+}  // namespace arete::io

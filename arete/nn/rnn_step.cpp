@@ -1,0 +1,83 @@
+#include <mutex>
+#include <unordered_map>
+
+#include "arete/expr/value.h"
+#include "arete/nn/rnn_internal.h"
+#include "arete/ops/call.h"
+#include "arete/ops/shape.h"
+
+namespace arete::nn {
+
+using expr::Value;
+
+namespace {
+
+// A program for each combination of dtypes, traced once.
+class StepPrograms {
+ public:
+  explicit StepPrograms(std::vector<Value> (*body)(std::span<const Value>)) : body_(body) {}
+  expr::ProgramPtr get(const std::vector<Tensor>& inputs, const std::vector<DType>& outputs) {
+    uint64_t key = 0;
+    for (const Tensor& t : inputs) key = key << 4 | uint64_t(t.dtype());
+    const std::lock_guard lock(mutex_);
+    expr::ProgramPtr& program = programs_[key];
+    if (!program) {
+      std::vector<DType> types;
+      for (const Tensor& t : inputs) types.push_back(t.dtype());
+      program = expr::trace([this](std::span<const Value> v) { return body_(v); }, types, {}, outputs);
+    }
+    return program;
+  }
+
+ private:
+  std::vector<Value> (*body_)(std::span<const Value>);
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, expr::ProgramPtr> programs_;
+};
+
+std::vector<Tensor> gates_of(const Tensor& a, const Tensor& b, int64_t gates) {
+  std::vector<Tensor> all = a.chunk(gates, -1);
+  for (const Tensor& t : b.chunk(gates, -1)) all.push_back(t);
+  return all;
+}
+
+}  // namespace
+
+Tensor rnn_step(const Tensor& from_input, const Tensor& from_state, bool relu) {
+  static StepPrograms with_tanh([](std::span<const Value> v) -> std::vector<Value> {
+    return {tanh(v[0] + v[1])};
+  });
+  static StepPrograms with_relu([](std::span<const Value> v) -> std::vector<Value> {
+    return {max(v[0] + v[1], 0.0)};
+  });
+  const std::vector<Tensor> inputs{from_input, from_state};
+  return ops::apply_program((relu ? with_relu : with_tanh).get(inputs, {from_state.dtype()}),
+                            inputs, {}, relu ? "rnn_relu_step" : "rnn_tanh_step")[0];
+}
+
+Tensor gru_step(const Tensor& from_input, const Tensor& from_state, const Tensor& h) {
+  static StepPrograms programs([](std::span<const Value> v) -> std::vector<Value> {
+    const Value r = sigmoid(v[0] + v[3]), z = sigmoid(v[1] + v[4]);
+    const Value n = tanh(v[2] + r * v[5]);
+    return {(1.0 - z) * n + z * v[6]};
+  });
+  std::vector<Tensor> inputs = gates_of(from_input, from_state, 3);
+  inputs.push_back(h);
+  return ops::apply_program(programs.get(inputs, {h.dtype()}), inputs, {}, "gru_step")[0];
+}
+
+LSTMState lstm_step(const Tensor& from_input, const Tensor& from_state, const Tensor& c) {
+  static StepPrograms programs([](std::span<const Value> v) -> std::vector<Value> {
+    const Value i = sigmoid(v[0] + v[4]), f = sigmoid(v[1] + v[5]), g = tanh(v[2] + v[6]),
+                o = sigmoid(v[3] + v[7]);
+    const Value next = f * v[8] + i * g;
+    return {o * tanh(next), next};
+  });
+  std::vector<Tensor> inputs = gates_of(from_input, from_state, 4);
+  inputs.push_back(c);
+  const auto out = ops::apply_program(programs.get(inputs, {from_state.dtype(), c.dtype()}), inputs,
+                                      {}, "lstm_step");
+  return {out[0], out[1]};
+}
+
+}  // namespace arete::nn

@@ -1,0 +1,143 @@
+#include "arete/nn/utils.h"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "arete/core/modes.h"
+#include "arete/expr/value.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "arete/prim/backend.h"
+
+namespace arete::nn::utils {
+
+namespace {
+
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> grads;
+  for (const Tensor& p : parameters)
+    if (Tensor g = p.grad(); g.defined()) grads.push_back(std::move(g));
+  return grads;
+}
+
+// Rewrites all tensors in place with one program: element -> body(element, extra input if
+// `factor` is defined, number).
+using Body = expr::Value (*)(std::span<const expr::Value>);
+void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body, double number) {
+  // One launch for each device and dtype.
+  std::map<std::tuple<int, int, int>, std::vector<Tensor>> batches;
+  for (const Tensor& t : tensors)
+    batches[{int(t.device().type), t.device().index, int(t.dtype())}].push_back(t);
+  for (auto& [key, batch] : batches) {
+    const DType dtype = batch[0].dtype();
+    const expr::Type type = expr::compute_type(dtype);
+    std::vector<DType> types{dtype};
+    Tensor local;
+    if (factor.defined()) {
+      local = factor.to(batch[0].device());
+      types.push_back(local.dtype());
+    }
+    const expr::Type params[] = {type};
+    const DType outs[] = {dtype};
+    const expr::ProgramPtr program = expr::trace(
+        [&](std::span<const expr::Value> v) -> std::vector<expr::Value> { return {body(v)}; },
+        types, params, outs);
+    std::vector<Tensor> expanded;  // keeps the views' sizes alive
+    std::vector<prim::View> inputs, outputs;
+    expanded.reserve(batch.size());
+    int64_t n = 0;
+    for (const Tensor& t : batch) {
+      t.storage()->bump_version();
+      if (t.numel() == 0 || t.is_meta()) continue;
+      ++n;
+      inputs.push_back(ops::view_of(t));
+      outputs.push_back(ops::view_of(t));
+      if (local.defined()) {
+        expanded.push_back(local.expand(t.sizes()));
+        inputs.push_back(ops::view_of(expanded.back()));
+      }
+    }
+    if (n == 0) continue;
+    const expr::Literal literal{.f = number};
+    prim::Primitives& target = modes().word & Modes::kCapture
+                                   ? *modes().recorder
+                                   : prim::backend_for(batch[0].device());
+    target.multi_pointwise({.program = program.get(),
+                            .n_tensors = n,
+                            .inputs = inputs,
+                            .outputs = outputs,
+                            .params = {&literal, 1}});
+  }
+}
+
+}  // namespace
+
+Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
+  const NoGradGuard no_grad;
+  if (tensors.empty()) return zeros({});
+  std::vector<Tensor> norms;
+  norms.reserve(tensors.size());
+  DType widest = kFloat32;
+  for (const Tensor& t : tensors) {
+    norms.push_back(norm(t.detach(), norm_type));
+    if (t.dtype() == kFloat64) widest = kFloat64;
+  }
+  for (Tensor& n : norms) n = n.to(norms[0].device(), widest);
+  return norm(stack(norms), norm_type);
+}
+
+Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
+                       bool error_if_nonfinite) {
+  const NoGradGuard no_grad;
+  const std::vector<Tensor> grads = gradients_of(parameters);
+  const Tensor total = get_total_norm(grads, norm_type);
+  if (error_if_nonfinite)
+    ARETE_CHECK(std::isfinite(total.item<double>()),
+                ValueError("clip_grad_norm_",
+                           "The total norm of order " + std::to_string(norm_type) +
+                               " for gradients from `parameters` is non-finite, so it cannot be "
+                               "clipped")
+                    .got(total.item().to_string()));
+  if (grads.empty()) return total;
+  const Tensor factor = div(Scalar(max_norm), total + 1e-6).clamp({}, 1.0);
+  rewrite(grads, factor,
+          [](std::span<const expr::Value> v) { return v[0] * expr::cast(v[1], v[0].type()); }, 0);
+  return total;
+}
+
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
+  const NoGradGuard no_grad;
+  rewrite(gradients_of(parameters), {},
+          [](std::span<const expr::Value> v) { return min(max(v[0], -v[1]), v[1]); }, clip_value);
+}
+
+Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
+  ARETE_CHECK(!parameters.empty(),
+              ValueError("parameters_to_vector", "there are no parameters"));
+  std::vector<Tensor> flat;
+  for (const Tensor& p : parameters) flat.push_back(p.reshape({-1}));
+  return cat(flat);
+}
+
+void vector_to_parameters(const Tensor& vector, const std::vector<Tensor>& parameters) {
+  const NoGradGuard no_grad;
+  int64_t total = 0;
+  for (const Tensor& p : parameters) total += p.numel();
+  ARETE_CHECK(vector.dim() == 1 && vector.numel() == total,
+              ValueError("vector_to_parameters", "the vector must have as many elements as all "
+                                                 "parameters together")
+                  .expected("[" + std::to_string(total) + "]")
+                  .got(to_string(vector.sizes())));
+  int64_t at = 0;
+  for (const Tensor& p : parameters) {
+    Tensor(p).copy_(vector.narrow(0, at, p.numel()).reshape(p.sizes()));
+    at += p.numel();
+  }
+}
+
+}  // namespace arete::nn::utils

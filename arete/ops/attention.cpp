@@ -1,0 +1,136 @@
+// scaled_dot_product_attention (declared in nn.h): two products around a masked softmax.
+#include <cmath>
+
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/nn.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/softmax.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+Tensor causal_mask(int64_t rows, int64_t columns, Device device) {
+  const TensorOptions o(kInt32, device);
+  return ge(arange(Scalar(rows), o).unsqueeze(1), arange(Scalar(columns), o));
+}
+
+// query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+Tensor attention(const Call& c) {
+  const char* op = c.name();
+  const Tensor& q = c.tensor(0);
+  Tensor k = c.tensor(1), v = c.tensor(2), mask = c.has(3) ? c.tensor(3) : Tensor();
+  const bool causal = c.boolean(5);
+  ARETE_CHECK(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2,
+              ValueError(op, "scaled_dot_product_attention: Expected query, key, and value to all be at least 2 "
+                             "dimensional, but got " + std::to_string(q.dim()) + ", " + std::to_string(k.dim()) +
+                                 " and " + std::to_string(v.dim()) + " dimensions"));
+  ARETE_CHECK(q.dtype() == k.dtype() && q.dtype() == v.dtype(),
+              TypeError(op, "Expected query, key, and value to have the same dtype, but got query.dtype: " +
+                                std::string(name_of(q.dtype())) + " key.dtype: " + std::string(name_of(k.dtype())) +
+                                " and value.dtype: " + std::string(name_of(v.dtype())) + " instead."));
+  ARETE_CHECK(!causal || !mask.defined(),
+              ValueError(op, "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"));
+  ARETE_CHECK(q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
+              ValueError(op, "scaled_dot_product_attention: query and key must have one last size, key and value one "
+                             "length")
+                  .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+  if (c.boolean(7)) {
+    ARETE_CHECK(q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0 &&
+                    k.size(-3) == v.size(-3),
+                ValueError(op, "Number of heads in key and value must divide the number of heads in query")
+                    .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+    const int64_t repeats = q.size(-3) / k.size(-3);
+    if (repeats > 1) {
+      k = k.repeat_interleave(repeats, k.dim() - 3);
+      v = v.repeat_interleave(repeats, v.dim() - 3);
+    }
+  }
+  const double scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(q.size(-1)));
+  if (causal) mask = causal_mask(q.size(-2), k.size(-2), q.device());
+  const Tensor scores = matmul_scaled(q, k.mT(), scale);
+  if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype())) mask = mask.to(scores.dtype());
+  Tensor weights = masked_softmax(scores, mask);
+  if (weights.dtype() != v.dtype()) weights = weights.to(v.dtype());  // autocast computes softmax in f32
+  return matmul(dropout(weights, c.real(4), c.real(4) > 0), v);
+}
+
+const OpRecord& attention_op =
+    define("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
+           "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
+        .doc("softmax(scale * query @ key^T + mask) @ value.")
+        .compose([](const Call& c) -> Results { return {attention(c)}; })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const std::nullopt_t none = std::nullopt;
+          return {{{m.make({2, 2, 3}), m.make({2, 3, 3}), m.make({2, 3, 2}), none, 0.0, false, none, false}},
+                  {{m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), none, 0.0, true, none, false}, "causal"},
+                  {{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, false, 0.5, false}, "mask"},
+                  {{m.make({2, 2, 3}), m.make({2, 3, 3}), m.make({2, 3, 2}), m.make({2, 3}), 0.0, false, none, false},
+                   "additive mask"},
+                  {{m.make({4, 2, 2}), m.make({2, 3, 2}), m.make({2, 3, 2}), none, 0.0, false, none, true}, "grouped heads"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const std::nullopt_t none = std::nullopt;
+          return {{{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, true, none, false}, ErrorKind::value,
+                   "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"},
+                  {{m.make({2, 3}), m.make({3, 4}), m.make({3, 2}), none, 0.0, false, none, false}, ErrorKind::value,
+                   "scaled_dot_product_attention: query and key must have one last size"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
+          const int64_t width = q.size(-1), length = k.size(-2);
+          const double scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(width));
+          Shape out(q.sizes());
+          const size_t n = out.size();
+          out[n - 1] = v.size(-1);
+          return {build_tensor(out, [&](const Shape& i) {
+            Shape batch = i;  // of key and value
+            if (c.boolean(7)) batch[n - 3] = i[n - 3] / (q.size(-3) / k.size(-3));
+            std::vector<double> scores;
+            double top = -INFINITY, sum = 0, result = 0;
+            for (int64_t s = 0; s < length; ++s) {
+              double dot = 0;
+              for (int64_t e = 0; e < width; ++e) {
+                Shape iq = i, ik = batch;
+                iq[n - 1] = ik[n - 1] = e;
+                ik[n - 2] = s;
+                dot += at(q, iq) * at(k, ik);
+              }
+              dot *= scale;
+              if (c.boolean(5) && s > i[n - 2]) dot = -INFINITY;
+              if (c.has(3)) {
+                Shape im = i;
+                im[n - 1] = s;
+                const double mask = at(c.tensor(3), im);
+                dot = c.tensor(3).dtype() == kBool ? (mask != 0 ? dot : -INFINITY) : dot + mask;
+              }
+              scores.push_back(dot);
+              top = std::max(top, dot);
+            }
+            for (int64_t s = 0; s < length && top > -INFINITY; ++s) {
+              Shape iv = batch;
+              iv[n - 2] = s;
+              const double e = std::exp(scores[size_t(s)] - top);
+              sum += e;
+              result += e * at(v, iv);
+            }
+            return sum == 0 ? 0 : result / sum;
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask, double dropout_p, bool is_causal,
+                                    std::optional<double> scale, bool enable_gqa) {
+  return ops::call(ops::attention_op,
+                   {query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(attention)

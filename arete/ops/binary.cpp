@@ -1,0 +1,517 @@
+// Pointwise records of two inputs.
+#include "arete/ops/pointwise_family.h"
+
+namespace arete::ops {
+
+using expr::Value;
+using Result = PointwiseDef::Result;
+
+namespace {
+
+const std::vector<DType> kAllReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
+const std::vector<DType> kIntegers{kInt64, kInt32, kInt16, kInt8};
+
+// Works for integers, too, where nothing is NaN.
+Value is_nan_of(Value x) { return x != x; }
+
+void no_bool(Value x, const char* op) {
+  ARETE_CHECK(
+      x.type() != expr::Type::boolean,
+      TypeError(op, "Subtraction, the `-` operator, with two bool tensors is not supported.")
+          .hint("use the bitwise_xor or logical_xor operator"));
+}
+
+Value as_bool(Value x) { return x.type() == expr::Type::boolean ? x : x != 0.0; }
+
+// Values that are equal now and then.
+std::vector<Sample> comparison_samples(SampleMaker& m) {
+  const Tensor a = m.make({3, 4}).round(), b = m.make({4}).round();
+  return {
+      {{a, b}, "broadcast"}, {{a, Scalar(1)}, "a number"}, {{m.make({0}), m.make({1})}, "empty"}};
+}
+std::vector<Sample> integer_samples(SampleMaker& m) {
+  return {{{m.make({2, 3}, -20, 20), m.make({3}, -20, 20)}, "broadcast"},
+          {{m.make({5}, -20, 20), Scalar(5)}, "a number"}};
+}
+std::vector<Sample> shift_samples(SampleMaker& m) {
+  return {{{m.make({2, 3}, 0, 15), m.make({3}, 0, 3)}, "broadcast"}};
+}
+
+template <class F>
+Reference comparison_reference(F f) {
+  return [f](const Call& c) {
+    return std::vector<Tensor>{build_tensor(
+        broadcast_args(c, 2), [&](const Shape& i) { return f(at_arg(c[0], i), at_arg(c[1], i)); },
+        kBool)};
+  };
+}
+
+// self +- alpha * other.
+PointwiseDef scaled(Value (*combine)(Value, Value)) {
+  PointwiseDef d;
+  d.n_inputs = 2;
+  d.n_params = 1;
+  d.definition = [combine](std::span<const Value> v) {
+    // A boolean alpha of 1 must not turn a logical or into a product.
+    return std::vector{
+        combine(v[0], v[1].type() == expr::Type::boolean ? v[1] & v[2] : v[1] * v[2])};
+  };
+  return d;
+}
+
+const OpRecord& add_op =
+    define("add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+        .doc("self + alpha * other.")
+        .pointwise(scaled(
+            [](Value a, Value b) { return a.type() == expr::Type::boolean ? a | b : a + b; }))
+        .in_place()
+        .samples([](SampleMaker& m) {
+          auto all = binary_samples(-2, 2, -2, 2, {1})(m);
+          all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
+          return all;
+        })
+        .errors(binary_errors({1}))
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
+            return at_arg(c[0], i) + c.scalar(2).to_double() * at_arg(c[1], i);
+          })};
+        })
+        .dtypes(kAllReal);
+
+const OpRecord& sub_op =
+    define("sub(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+        .doc("self - alpha * other.")
+        .pointwise(scaled([](Value a, Value b) {
+          no_bool(a, "sub");
+          return a - b;
+        }))
+        .in_place()
+        .samples([](SampleMaker& m) {
+          auto all = binary_samples(-2, 2, -2, 2, {1})(m);
+          all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
+          return all;
+        })
+        .errors(binary_errors({1}))
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
+            return at_arg(c[0], i) - c.scalar(2).to_double() * at_arg(c[1], i);
+          })};
+        })
+        .dtypes(kAllReal);
+
+const OpRecord& mul_op =
+    define("mul(Tensor self, Tensor other) -> Tensor")
+        .doc("Product.")
+        .binary([](Value a, Value b) { return a.type() == expr::Type::boolean ? a & b : a * b; },
+                Result::promote)
+        .samples(binary_samples(-2, 2, -2, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return a * b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& div_op = define("div(Tensor self, Tensor other) -> Tensor")
+                             .doc("True division.")
+                             .binary([](Value a, Value b) { return a / b; }, Result::floating)
+                             .samples(binary_samples(-2, 2, 0.5, 3))
+                             .errors(binary_errors())
+                             .reference(reference2([](double a, double b) { return a / b; }));
+
+const OpRecord& atan2_op =
+    define("atan2(Tensor self, Tensor other) -> Tensor")
+        .doc("Angle of the point (b, a).")
+        .binary([](Value a, Value b) { return atan2(a, b); }, Result::floating)
+        .samples(binary_samples(-2, 2, 0.5, 3))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::atan2(a, b); }));
+
+const OpRecord& copysign_op =
+    define("copysign(Tensor self, Tensor other) -> Tensor")
+        .doc("The size of self with the sign of other.")
+        .binary([](Value a, Value b) { return copysign(a, b); }, Result::floating)
+        .samples(binary_samples(0.5, 2, 0.5, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::copysign(a, b); }));
+
+const OpRecord& fmod_op =
+    define("fmod(Tensor self, Tensor other) -> Tensor")
+        .doc("Remainder with the sign of self.")
+        .binary([](Value a, Value b) { return fmod(a, b); }, Result::promote)
+        .samples(binary_samples(-5, 5, 0.7, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::fmod(a, b); }));
+
+const OpRecord& remainder_op =
+    define("remainder(Tensor self, Tensor other) -> Tensor")
+        .doc("Remainder with the sign of other.")
+        .binary([](Value a, Value b) { return remainder(a, b); }, Result::promote)
+        .samples(binary_samples(-5, 5, 0.7, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return a - b * std::floor(a / b); }));
+
+const OpRecord& floor_divide_op =
+    define("floor_divide(Tensor self, Tensor other) -> Tensor")
+        .doc("Quotient rounded to -inf.")
+        .binary([](Value a, Value b) { return floor_div(a, b); }, Result::promote)
+        .samples(binary_samples(-5, 5, 0.7, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::floor(a / b); }))
+        .no_gradient_test();
+
+const OpRecord& maximum_op =
+    define("maximum(Tensor self, Tensor other) -> Tensor")
+        .doc("The larger element; NaN wins.")
+        .binary([](Value a, Value b) { return max(a, b); }, Result::promote)
+        .samples(binary_samples(-2, 2, -2, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) {
+          return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
+        }))
+        .dtypes(kAllReal);
+
+const OpRecord& minimum_op =
+    define("minimum(Tensor self, Tensor other) -> Tensor")
+        .doc("The smaller element; NaN wins.")
+        .binary([](Value a, Value b) { return min(a, b); }, Result::promote)
+        .samples(binary_samples(-2, 2, -2, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) {
+          return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
+        }))
+        .dtypes(kAllReal);
+
+const OpRecord& fmax_op =
+    define("fmax(Tensor self, Tensor other) -> Tensor")
+        .doc("The larger element; NaN loses.")
+        .binary([](Value a,
+                   Value b) { return where(is_nan_of(a), b, where(is_nan_of(b), a, max(a, b))); },
+                Result::promote)
+        .samples(binary_samples(-2, 2, -2, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::fmax(a, b); }));
+
+const OpRecord& fmin_op =
+    define("fmin(Tensor self, Tensor other) -> Tensor")
+        .doc("The smaller element; NaN loses.")
+        .binary([](Value a,
+                   Value b) { return where(is_nan_of(a), b, where(is_nan_of(b), a, min(a, b))); },
+                Result::promote)
+        .samples(binary_samples(-2, 2, -2, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::fmin(a, b); }));
+
+const OpRecord& logaddexp_op = define("logaddexp(Tensor self, Tensor other) -> Tensor")
+                                   .doc("log(exp(self) + exp(other)).")
+                                   .binary(
+                                       [](Value a, Value b) {
+                                         const Value m = max(a, b);
+                                         const Value same = a == b;
+                                         const Value gap = where(same, 0.0, -abs(a - b));
+                                         return m + log1p(exp(gap));
+                                       },
+                                       Result::floating)
+                                   .samples(binary_samples(-2, 2, -2, 2))
+                                   .errors(binary_errors())
+                                   .reference(reference2([](double a, double b) {
+                                     return std::log(std::exp(a) + std::exp(b));
+                                   }));
+
+const OpRecord& xlogy_op =
+    define("xlogy(Tensor self, Tensor other) -> Tensor")
+        .doc("self * log(other), 0 where self is 0.")
+        .binary(
+            [](Value a, Value b) {
+              return where(a == 0.0,
+                           where(is_nan(to_float(b)), to_float(b), constant_like(to_float(b), 0.0)),
+                           a * log(where(a == 0.0, 1.0, b)));
+            },
+            Result::floating)
+        .samples(binary_samples(0.5, 2, 0.5, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return a == 0 ? 0 : a * std::log(b); }));
+
+const OpRecord& eq_op =
+    define("eq(Tensor self, Tensor other) -> Tensor")
+        .doc("Equal.")
+        .binary([](Value a, Value b) { return a == b; }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return a == b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& ne_op =
+    define("ne(Tensor self, Tensor other) -> Tensor")
+        .doc("Not equal.")
+        .binary([](Value a, Value b) { return a != b; }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return a != b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& lt_op =
+    define("lt(Tensor self, Tensor other) -> Tensor")
+        .doc("Less.")
+        .binary([](Value a, Value b) { return a < b; }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return a < b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& le_op =
+    define("le(Tensor self, Tensor other) -> Tensor")
+        .doc("Less or equal.")
+        .binary([](Value a, Value b) { return a <= b; }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return a <= b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& gt_op =
+    define("gt(Tensor self, Tensor other) -> Tensor")
+        .doc("Greater.")
+        .binary([](Value a, Value b) { return a > b; }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return a > b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& ge_op =
+    define("ge(Tensor self, Tensor other) -> Tensor")
+        .doc("Greater or equal.")
+        .binary([](Value a, Value b) { return a >= b; }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return a >= b; }))
+        .dtypes(kAllReal);
+
+const OpRecord& logical_and_op =
+    define("logical_and(Tensor self, Tensor other) -> Tensor")
+        .doc("Both are not zero.")
+        .binary([](Value a, Value b) { return as_bool(a) & as_bool(b); }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return (a != 0) && (b != 0); }))
+        .dtypes(kAllReal);
+
+const OpRecord& logical_or_op =
+    define("logical_or(Tensor self, Tensor other) -> Tensor")
+        .doc("One is not zero.")
+        .binary([](Value a, Value b) { return as_bool(a) | as_bool(b); }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return (a != 0) || (b != 0); }))
+        .dtypes(kAllReal);
+
+const OpRecord& logical_xor_op =
+    define("logical_xor(Tensor self, Tensor other) -> Tensor")
+        .doc("Exactly one is not zero.")
+        .binary([](Value a, Value b) { return as_bool(a) ^ as_bool(b); }, Result::boolean)
+        .samples(comparison_samples)
+        .errors(binary_errors())
+        .reference(comparison_reference([](double a, double b) { return (a != 0) != (b != 0); }))
+        .dtypes(kAllReal);
+
+const OpRecord& bitwise_and_op =
+    define("bitwise_and(Tensor self, Tensor other) -> Tensor")
+        .doc("Bits set in both.")
+        .binary([](Value a, Value b) { return a & b; })
+        .samples(integer_samples)
+        .reference(reference2([](double a, double b) { return double(int64_t(a) & int64_t(b)); }))
+        .dtypes(kIntegers);
+
+const OpRecord& bitwise_or_op =
+    define("bitwise_or(Tensor self, Tensor other) -> Tensor")
+        .doc("Bits set in either.")
+        .binary([](Value a, Value b) { return a | b; })
+        .samples(integer_samples)
+        .reference(reference2([](double a, double b) { return double(int64_t(a) | int64_t(b)); }))
+        .dtypes(kIntegers);
+
+const OpRecord& bitwise_xor_op =
+    define("bitwise_xor(Tensor self, Tensor other) -> Tensor")
+        .doc("Bits set in one.")
+        .binary([](Value a, Value b) { return a ^ b; })
+        .samples(integer_samples)
+        .reference(reference2([](double a, double b) { return double(int64_t(a) ^ int64_t(b)); }))
+        .dtypes(kIntegers);
+
+const OpRecord& bitwise_left_shift_op =
+    define("bitwise_left_shift(Tensor self, Tensor other) -> Tensor")
+        .doc("self shifted left.")
+        .binary([](Value a, Value b) { return a << b; })
+        .samples(shift_samples)
+        .reference(reference2([](double a, double b) { return double(int64_t(a) << int64_t(b)); }))
+        .dtypes(kIntegers);
+
+const OpRecord& bitwise_right_shift_op =
+    define("bitwise_right_shift(Tensor self, Tensor other) -> Tensor")
+        .doc("self shifted right, keeping the sign.")
+        .binary([](Value a, Value b) { return a >> b; })
+        .samples(shift_samples)
+        .reference(reference2([](double a, double b) { return double(int64_t(a) >> int64_t(b)); }))
+        .dtypes(kIntegers);
+
+const OpRecord& pow_op =
+    define("pow(Tensor self, Tensor exponent) -> Tensor")
+        .doc("self to the power exponent.")
+        .binary([](Value a, Value b) { return pow(a, b); })
+        .samples([](SampleMaker& m) {
+          auto all = binary_samples(0.3, 3, -2, 2)(m);
+          all.push_back({{m.make({5}), Scalar(3)}, "negative base, whole exponent"});
+          return all;
+        })
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::pow(a, b); }));
+
+const OpRecord& hypot_op =
+    define("hypot(Tensor self, Tensor other) -> Tensor")
+        .doc("sqrt(self^2 + other^2) without overflow.")
+        .binary(
+            [](Value a, Value b) {
+              const Value x = abs(a), y = abs(b);
+              const Value big = max(x, y), small = min(x, y);
+              const Value zero = big == 0.0;
+              const Value ratio = small / where(zero | is_inf(big), 1.0, big);
+              return where(zero | is_inf(big), big, big * sqrt(ratio * ratio + 1.0));
+            },
+            Result::floating)
+        .gradient([](std::span<const Value> v) {
+          const Value inverse = where(v[2] == 0.0, 0.0, v[3] / where(v[2] == 0.0, 1.0, v[2]));
+          return std::vector{v[0] * inverse, v[1] * inverse};
+        })
+        .samples(binary_samples(-2, 2, 0.5, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::hypot(a, b); }));
+
+const OpRecord& nextafter_op =
+    define("nextafter(Tensor self, Tensor other) -> Tensor")
+        .doc("The next number after self in the direction of other.")
+        .binary([](Value a, Value b) { return nextafter(a, b); }, Result::floating)
+        .samples(binary_samples(-2, 2, -2, 2))
+        .errors(binary_errors())
+        .reference(reference2([](double a, double b) { return std::nextafter(a, b); }))
+        .dtypes({kFloat32, kFloat64})
+        .no_gradient_test();
+
+}  // namespace
+}  // namespace arete::ops
+
+ARETE_DEFINE_BINARY(mul)
+ARETE_DEFINE_BINARY(div)
+ARETE_DEFINE_BINARY(fmod)
+ARETE_DEFINE_BINARY(remainder)
+ARETE_DEFINE_BINARY(floor_divide)
+ARETE_DEFINE_BINARY(atan2)
+ARETE_DEFINE_BINARY(copysign)
+ARETE_DEFINE_BINARY(nextafter)
+ARETE_DEFINE_BINARY(hypot)
+ARETE_DEFINE_BINARY(logaddexp)
+ARETE_DEFINE_BINARY(xlogy)
+ARETE_DEFINE_BINARY(eq)
+ARETE_DEFINE_BINARY(ne)
+ARETE_DEFINE_BINARY(lt)
+ARETE_DEFINE_BINARY(le)
+ARETE_DEFINE_BINARY(gt)
+ARETE_DEFINE_BINARY(ge)
+ARETE_DEFINE_BINARY(logical_and)
+ARETE_DEFINE_BINARY(logical_or)
+ARETE_DEFINE_BINARY(logical_xor)
+ARETE_DEFINE_BINARY(bitwise_and)
+ARETE_DEFINE_BINARY(bitwise_or)
+ARETE_DEFINE_BINARY(bitwise_xor)
+ARETE_DEFINE_BINARY(bitwise_left_shift)
+ARETE_DEFINE_BINARY(bitwise_right_shift)
+
+namespace arete {
+
+#define ARETE_DEFINE_SCALED(name)                                            \
+  Tensor name(const Tensor& self, const Tensor& other, Scalar alpha) {       \
+    return ops::call(ops::name##_op, {self, other, alpha});                  \
+  }                                                                          \
+  Tensor name(const Tensor& self, Scalar other, Scalar alpha) {              \
+    return ops::call(ops::name##_op, {self, other, alpha});                  \
+  }                                                                          \
+  Tensor Tensor::name(const Tensor& other, Scalar alpha) const {             \
+    return ops::call(ops::name##_op, {*this, other, alpha});                 \
+  }                                                                          \
+  Tensor Tensor::name(Scalar other, Scalar alpha) const {                    \
+    return ops::call(ops::name##_op, {*this, other, alpha});                 \
+  }                                                                          \
+  Tensor& Tensor::name##_(const Tensor& other, Scalar alpha) {               \
+    return ops::call_in_place(*this, ops::name##_op, {*this, other, alpha}); \
+  }                                                                          \
+  Tensor& Tensor::name##_(Scalar other, Scalar alpha) {                      \
+    return ops::call_in_place(*this, ops::name##_op, {*this, other, alpha}); \
+  }
+ARETE_DEFINE_SCALED(add)
+ARETE_DEFINE_SCALED(sub)
+#undef ARETE_DEFINE_SCALED
+
+#define ARETE_DEFINE_EXTREME(name)                       \
+  Tensor name(const Tensor& self, const Tensor& other) { \
+    return ops::call(ops::name##_op, {self, other});     \
+  }                                                      \
+  Tensor Tensor::name(const Tensor& other) const { return arete::name(*this, other); }
+ARETE_DEFINE_EXTREME(maximum)
+ARETE_DEFINE_EXTREME(minimum)
+ARETE_DEFINE_EXTREME(fmax)
+ARETE_DEFINE_EXTREME(fmin)
+#undef ARETE_DEFINE_EXTREME
+
+// Whole small exponents are products and roots: faster and more exact than the general power.
+Tensor pow(const Tensor& self, Scalar exponent) {
+  const double e = exponent.to_double();
+  if (e == 2) return self.square();
+  if (is_floating(self.dtype())) {
+    if (e == 1) return self.positive();
+    if (e == 3) return self.mul(self.square());
+    if (e == -1) return self.reciprocal();
+    if (e == -0.5) return self.rsqrt();
+  }
+  ARETE_CHECK(!(is_integral_or_bool(self.dtype()) && exponent.is_integral() && e < 0),
+              ValueError("pow", "Integers to negative integer powers are not allowed."));
+  return ops::call(ops::pow_op, {self, exponent});
+}
+Tensor pow(const Tensor& self, const Tensor& other) {
+  return ops::call(ops::pow_op, {self, other});
+}
+Tensor pow(Scalar self, const Tensor& other) { return ops::call(ops::pow_op, {self, other}); }
+Tensor Tensor::pow(const Tensor& other) const { return arete::pow(*this, other); }
+Tensor Tensor::pow(Scalar other) const { return arete::pow(*this, other); }
+Tensor& Tensor::pow_(const Tensor& other) {
+  return ops::call_in_place(*this, ops::pow_op, {*this, other});
+}
+Tensor& Tensor::pow_(Scalar other) {
+  return ops::call_in_place(*this, ops::pow_op, {*this, other});
+}
+
+Tensor& Tensor::operator+=(const Tensor& o) { return add_(o); }
+Tensor& Tensor::operator+=(Scalar o) { return add_(o); }
+Tensor& Tensor::operator-=(const Tensor& o) { return sub_(o); }
+Tensor& Tensor::operator-=(Scalar o) { return sub_(o); }
+Tensor& Tensor::operator*=(const Tensor& o) { return mul_(o); }
+Tensor& Tensor::operator*=(Scalar o) { return mul_(o); }
+Tensor& Tensor::operator/=(const Tensor& o) { return div_(o); }
+Tensor& Tensor::operator/=(Scalar o) { return div_(o); }
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  Tensor close = a == b;
+  if (is_floating(a.dtype())) {
+    // Infinite values are close only to themselves.
+    const Tensor near = (a - b).abs() <= b.abs() * rtol + atol;
+    close = close | (near & a.isfinite() & b.isfinite());
+    if (equal_nan) close = close | (a.isnan() & b.isnan());
+  } else {
+    close = close | ((a.to(kFloat64) - b.to(kFloat64)).abs() <= b.to(kFloat64).abs() * rtol + atol);
+  }
+  return close;
+}
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return isclose(a, b, rtol, atol, equal_nan).all().item<bool>();
+}
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.layout().sizes == b.layout().sizes && (a == b).all().item<bool>();
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(binary)

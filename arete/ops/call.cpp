@@ -1,0 +1,227 @@
+#include "arete/ops/call.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "arete/core/modes.h"
+#include "arete/ops/in_place.h"
+#include "arete/ops/op_node.h"
+#include "arete/ops/pointwise_call.h"
+
+namespace arete::ops {
+
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// Where primitives of this call go: the recorder while capturing, else the device.
+prim::Primitives& target(Device device) {
+  if (modes().word & Modes::kCapture) return *modes().recorder;
+  return prim::backend_for(device);
+}
+
+void check_grad_exists(const Call& call) {
+  ARETE_CHECK(call.op.grad, NotImplementedError(call.name(), "derivative for " + call.op.name +
+                                                                 " is not implemented")
+                                .hint("detach() the inputs if no gradient is wanted"));
+}
+
+Results run(const Call& call) {
+  const OpRecord& op = call.op;
+  OutputSpecs specs;
+  op.infer(call, specs);
+  Results outputs;
+  for (const OutputSpec& s : specs) outputs.push_back(empty_tensor(s));
+  IntrusivePtr<OpNode> node;
+  if (needs_history(call)) {
+    check_grad_exists(call);
+    node = IntrusivePtr<OpNode>(new OpNode(call));
+  }
+  if (!specs[0].device.is_meta())
+    op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
+  if (node) {
+    node->save_outputs({outputs.data(), outputs.size()});
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (is_differentiable(outputs[i].dtype()) && !(op.non_differentiable_outputs >> i & 1))
+        set_history(outputs[i], node, uint32_t(i));
+  }
+  return outputs;
+}
+
+Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
+  Tensor out = alias(self, std::move(layout));
+  TensorImpl* impl = out.impl();
+  if (modes().word & Modes::kInference) {
+    impl->inference = true;
+  } else {
+    impl->inference = self.is_inference();
+    impl->base = self.impl()->base ? self.impl()->base : IntrusivePtr<TensorImpl>(self.impl());
+    impl->made_by = op.name.c_str();
+    impl->view_version = self.version();
+    impl->no_grad_view = !modes().grad_enabled || self.impl()->no_grad_view;
+    impl->multi_output = self.impl()->multi_output;
+  }
+  return out;
+}
+
+Results make_views(const Call& call) {
+  const OpRecord& op = call.op;
+  const Tensor& self = call.tensor(0);
+  IntrusivePtr<OpNode> node;
+  if (needs_history(call)) {
+    check_grad_exists(call);
+    node = IntrusivePtr<OpNode>(new OpNode(call));
+  }
+  Results outputs;
+  if (op.view) {
+    outputs.push_back(make_one_view(self, op.view(call), op));
+  } else {
+    for (Layout& l : op.views(call)) {
+      outputs.push_back(make_one_view(self, std::move(l), op));
+      outputs.back().impl()->multi_output = true;
+    }
+  }
+  if (node) {
+    node->save_outputs({outputs.data(), outputs.size()});
+    for (size_t i = 0; i < outputs.size(); ++i) set_history(outputs[i], node, uint32_t(i));
+  }
+  return outputs;
+}
+
+Results run_path(const Call& call) {
+  const OpRecord& op = call.op;
+  if (op.pointwise) return call_pointwise(call);
+  if (op.view || op.views) return make_views(call);
+  if (op.compose) return op.compose(call);
+  return run(call);
+}
+
+// Anomaly mode: the first operator whose result holds a NaN that its inputs did not is named.
+bool has_nan(const Tensor& t) {
+  if (!t.defined() || !is_floating(t.dtype()) || t.is_meta() || t.numel() == 0) return false;
+  const ModesGuard guard;
+  modes().word = 0;
+  modes().grad_enabled = false;
+  return t.isnan().any().item<bool>();
+}
+
+Results call_special(const OpRecord& op, std::span<const Arg> args) {
+  Modes& m = modes();
+  std::vector<Tensor> casted;
+  SmallVector<Arg, 8> new_args;
+  if ((m.word & Modes::kAutocast) && op.autocast != Autocast::none) {
+    casted.reserve(args.size());
+    DType to = op.autocast == Autocast::lower ? m.autocast_dtype : kFloat32;
+    if (op.autocast == Autocast::promote) {
+      to = m.autocast_dtype;
+      for (const Arg& a : args)
+        if (a.kind() == Arg::Kind::tensor && a.tensor().dtype() == kFloat32) to = kFloat32;
+    }
+    for (const Arg& a : args) {
+      const bool cast = a.kind() == Arg::Kind::tensor && is_floating(a.tensor().dtype()) &&
+                        a.tensor().dtype() != kFloat64 && a.tensor().dtype() != to;
+      if (cast) casted.push_back(a.tensor().to(to));
+      new_args.push_back(cast ? Arg(casted.back()) : a);
+    }
+    args = {new_args.data(), new_args.size()};
+  }
+  const Call call(op, args);
+  const bool observe = m.word & Modes::kObserve;
+  const int64_t begin = observe ? now_ns() : 0;
+  Results results = run_path(call);
+  if (observe) m.observer->on_call({&op, args, {results.data(), results.size()}, begin, now_ns()});
+  if (m.word & Modes::kInference)
+    for (Tensor& t : results) t.impl()->inference = true;
+  if ((m.word & Modes::kAnomaly) && !op.compose && !op.random) {
+    bool input_nan = false;
+    for_each_tensor(call, [&](size_t, const Tensor& t) { input_nan = input_nan || has_nan(t); });
+    for (const Tensor& t : results)
+      ARETE_CHECK(
+          input_nan || op.name.starts_with("empty") || !has_nan(t),
+          ValueError(op.name, "Function '" + op.name + "' returned nan values in its output")
+              .got(describe(t))
+              .hint("look at the values of its inputs: none of them is NaN"));
+  }
+  return results;
+}
+
+}  // namespace
+
+Results call_all(const OpRecord& op, std::span<const Arg> args) {
+  if (modes().word) [[unlikely]]
+    return call_special(op, args);
+  return run_path(Call(op, args));
+}
+
+Tensor call(const OpRecord& op, std::span<const Arg> args) {
+  if (op.pointwise && !modes().word) [[likely]]
+    return call_pointwise_one(Call(op, args));
+  return std::move(call_all(op, args)[0]);
+}
+
+Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
+  ARETE_CHECK(op.has_in_place, NotImplementedError(op.name, op.name + " has no in-place form"));
+  const Call call(op, args, true);
+  const bool observe = modes().word & Modes::kObserve;
+  const int64_t begin = observe ? now_ns() : 0;
+  const bool record = modes().grad_enabled && (needs_history(call) || self.requires_grad());
+  check_in_place(self, op.name.c_str(), record);
+  if (op.pointwise) {
+    call_pointwise_into(call, self, record);
+  } else {
+    IntrusivePtr<OpNode> node;
+    if (record) {
+      check_grad_exists(call);
+      node = IntrusivePtr<OpNode>(new OpNode(call));
+    }
+    OutputSpecs specs;
+    op.infer(call, specs);
+    ARETE_CHECK(
+        IntList(specs[0].sizes).size() == self.sizes().size() &&
+            std::equal(specs[0].sizes.begin(), specs[0].sizes.end(), self.sizes().begin()),
+        ValueError(op.name, "output with shape " + to_string(self.sizes()) +
+                                " doesn't match the broadcast shape " + to_string(specs[0].sizes)));
+    ARETE_CHECK(category_of(specs[0].dtype) <= category_of(self.dtype()),
+                TypeError(op.name, "result type " + std::string(name_of(specs[0].dtype)) +
+                                       " can't be cast to the desired output type " +
+                                       std::string(name_of(self.dtype()))));
+    if (!self.is_meta()) {
+      prim::Primitives& p = target(self.device());
+      if (op.in_place_by_copy || specs[0].dtype != self.dtype()) {
+        const Tensor temporary = empty_tensor(specs[0]);
+        op.lower(Call(op, call.args()), {&temporary, 1}, p);
+        p.copy({view_of(self), view_of(temporary)});
+      } else {
+        op.lower(call, {&self, 1}, p);
+      }
+    }
+    self.storage()->bump_version();
+    if (node) {
+      node->save_outputs({&self, 1});
+      rebase_history(self, node);
+    }
+  }
+  if (observe) modes().observer->on_call({&op, call.args(), {&self, 1}, begin, now_ns()});
+  return self;
+}
+
+Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args) {
+  const Tensor result = call(op, args);
+  ARETE_CHECK(
+      !out.requires_grad() && !result.requires_grad(),
+      AutogradError(op.name, op.name + "(): functions with out=... arguments don't support "
+                                       "automatic differentiation, but one of the arguments "
+                                       "requires grad."));
+  const bool same = out.sizes().size() == result.sizes().size() &&
+                    std::equal(out.sizes().begin(), out.sizes().end(), result.sizes().begin());
+  if (!same) {
+    // As PyTorch: an output of another shape is given new memory of the right one.
+    out.impl()->storage = empty_tensor(result.sizes(), out.dtype(), out.device()).storage();
+    out.impl()->layout = Layout(result.sizes());
+  }
+  return out.copy_(result);
+}
+
+}  // namespace arete::ops

@@ -1,0 +1,73 @@
+// The path of a call (DESIGN.md section 2): check, autocast, infer, capture or run, record history,
+// tell the observer.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "arete/ops/record.h"
+
+namespace arete::ops {
+
+/// Runs an operator. The number of results is that of the schema.
+Results call_all(const OpRecord& op, std::span<const Arg> args);
+inline Results call_all(const OpRecord& op, std::initializer_list<Arg> args) {
+  return call_all(op, std::span<const Arg>(args.begin(), args.size()));
+}
+/// The same for operators with one result.
+Tensor call(const OpRecord& op, std::span<const Arg> args);
+inline Tensor call(const OpRecord& op, std::initializer_list<Arg> args) {
+  return call(op, std::span<const Arg>(args.begin(), args.size()));
+}
+/// The in-place form: the result replaces the values of argument 0 (and its history).
+Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args);
+inline Tensor& call_in_place(Tensor& self, const OpRecord& op, std::initializer_list<Arg> args) {
+  return call_in_place(self, op, std::span<const Arg>(args.begin(), args.size()));
+}
+/// Writes the result into `out` (resized if its size differs), which must not need history.
+Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args);
+
+/// A program applied to tensors, with broadcasting and history: what every pointwise record and
+/// every user-made elementwise kernel comes down to. `inputs` have the dtypes of the program's
+/// inputs. `name` is for history and errors.
+Results apply_program(const expr::ProgramPtr& program, std::span<const Tensor> inputs,
+                      std::span<const Scalar> params, const char* name);
+
+/// Told about each call while installed in Modes::observer.
+struct CallEvent {
+  const OpRecord* op;
+  std::span<const Arg> args;
+  std::span<const Tensor> outputs;
+  int64_t begin_ns, end_ns;  // steady clock, host
+};
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  virtual void on_call(const CallEvent&) = 0;
+};
+
+// ---- helpers for records
+/// A tensor as a primitive's argument.
+prim::View view_of(const Tensor& t);
+/// Layout `l` over t's storage (l.offset absolute).
+prim::View view_of(const Tensor& t, const Layout& l);
+/// A new tensor without values. Strides default to row-major.
+Tensor empty_tensor(IntList sizes, DType dtype, Device device);
+Tensor empty_tensor(const OutputSpec& spec);
+/// A tensor over the same storage; no history.
+Tensor alias(const Tensor& t, Layout layout);
+/// Sums `g` down to `sizes` (the reverse of broadcasting).
+Tensor sum_to_size(const Tensor& g, IntList sizes);
+/// "float32[2, 3]" for error texts.
+std::string describe(const Tensor& t);
+/// All defined tensors on one device: returns it, else DeviceError "Expected all tensors to be on
+/// the same device, but found at least two devices, ...".
+Device common_device(const Call& call);
+/// The promoted dtype of tensors and wrapped numbers (0-d tensors count by category, as PyTorch).
+DType result_type(std::span<const Tensor> tensors, std::span<const Scalar> scalars = {});
+/// A number as a literal of a computation type.
+expr::Literal literal(const Scalar& s, expr::Type type);
+/// Row-major, of the given dtype; the tensor itself if it is so already. No history.
+Tensor plain(const Tensor& t, DType dtype);
+
+}  // namespace arete::ops

@@ -1,0 +1,77 @@
+// The gradient of views: values put back where a view showed them.
+#include "arete/ops/call.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete::ops {
+namespace {
+
+using Refs = std::vector<Tensor>;
+
+const OpRecord& embed_window_op =
+    define("embed_window(Tensor values, int[] size, int[] stride, int offset) -> Tensor")
+        .doc("Zeros with values added where a strided view would show them.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({Shape(c.ints(1)), c.tensor(0).dtype(), c.tensor(0).device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& values = c.tensor(0);
+          const prim::View whole = view_of(out[0]);
+          prim::FillArgs zero{whole, {}, is_integral_or_bool(whole.dtype), 0};
+          if (zero.value_is_integer)
+            zero.value.i = 0;
+          else
+            zero.value.f = 0;
+          p.fill(zero);
+          if (values.numel() == 0) return;
+          const Layout window(values.sizes(), c.ints(2), c.integer(3));
+          if (!window.may_overlap()) return p.copy({view_of(out[0], window), view_of(values)});
+          // Which element each value belongs to: the window on the numbers 0, 1, 2, ...
+          const int64_t total[] = {out[0].numel()}, count[] = {values.numel()}, one[] = {1};
+          const prim::ScratchView numbers(p, kInt64, total), index(p, kInt64, values.sizes()),
+              packed(p, values.dtype(), values.sizes());
+          p.iota({numbers});
+          prim::View shown = numbers;
+          shown.data += window.offset * int64_t(sizeof(int64_t));
+          shown.sizes = window.sizes;
+          shown.strides = window.strides;
+          p.copy({index, shown});
+          p.copy({packed, view_of(values)});
+          const auto flat = [&](prim::View v, const int64_t* n) {
+            v.sizes = IntList(n, 1);
+            v.strides = IntList(one, 1);
+            return v;
+          };
+          p.scatter({flat(whole, total), flat(index, count), flat(packed, count), 0,
+                     prim::ScatterMode::add, "embed_window"});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          // A view, because that may overlap itself and still have a gradient.
+          const Tensor dy = g.grad().contiguous();
+          return {as_strided(dy, g.input_sizes(0), g.ints(2), dy.storage_offset() + g.integer(3))};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 2}), {3, 4}, {4, 2}, 1}, "columns"},
+                                     {{m.make_strided({3, 2}), {4}, {1, 1}, 0}, "overlapping"},
+                                     {{m.make({}), {3}, std::vector<int64_t>{}, 2}, "0-d"},
+                                     {{m.make({0, 2}), {3}, {1, 1}, 0}, "empty"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor out = build_tensor(c.ints(1), [](const Shape&) { return 0; });
+          for_each_index(c.tensor(0).sizes(), [&](const Shape& i) {
+            int64_t to = c.integer(3);
+            for (size_t d = 0; d < i.size(); ++d) to += i[d] * c.ints(2)[d];
+            static_cast<double*>(out.data_ptr())[to] += at(c.tensor(0), i);
+          });
+          return {out};
+        });
+
+}  // namespace
+
+Tensor embed_window(const Tensor& values, IntList sizes, IntList strides, int64_t offset) {
+  return call(embed_window_op, {values, sizes, strides, offset});
+}
+
+}  // namespace arete::ops
+
+ARETE_FAMILY(embed_window)

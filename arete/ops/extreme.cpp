@@ -1,0 +1,447 @@
+// Extreme values, their positions, and vector norms.
+#include "arete/ops/reduce_family.h"
+
+namespace arete::ops {
+
+namespace {
+
+using expr::Value;
+using prim::Monoid;
+
+void check_not_empty(const Call& c, IntList sizes, uint32_t dims) {
+  for (size_t d = 0; d < sizes.size(); ++d)
+    ARETE_CHECK(!(dims >> d & 1) || sizes[d] > 0,
+                ValueError(c.name(), std::string(c.name()) +
+                                         "(): Expected reduction dim to be specified for "
+                                         "input.numel() == 0. Specify the reduction dim with the "
+                                         "'dim' argument.")
+                    .argument("dim " + std::to_string(d))
+                    .got(describe(c.tensor(0))));
+}
+
+void infer_extreme(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  const uint32_t dims = reduced_dims(c, 1);
+  check_not_empty(c, x.sizes(), dims);
+  out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), x.dtype(), x.device(), {}});
+}
+
+template <Monoid kMonoid>
+void lower_extreme(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  const uint32_t dims = reduced_dims(c, 1);
+  const prim::View in = view_of(x);
+  // The larger of two booleans is their disjunction.
+  const Monoid m = x.dtype() != kBool       ? kMonoid
+                   : kMonoid == Monoid::max ? Monoid::any
+                                            : Monoid::all;
+  p.reduce({m,
+            x.sizes(),
+            dims,
+            {&in, 1},
+            view_of(out[0], keepdim_layout(out[0], x.sizes(), dims)),
+            nullptr,
+            {},
+            nullptr,
+            {}});
+}
+
+// The gradient is shared evenly among equal extreme values.
+TensorList grad_extreme(const GradCall& g) {
+  const Tensor x = g.input(0);
+  const uint32_t dims = dims_of_grad(g, 1);
+  const Tensor y = with_dims(g.output().detach(), x.sizes(), dims);
+  const Tensor dy = with_dims(g.grad(), x.sizes(), dims);
+  Shape list;
+  for (int d = 0; d < int(x.dim()); ++d)
+    if (dims >> d & 1) list.push_back(d);
+  const Tensor hit = ((x.detach() == y) | (x.detach().isnan() & y.isnan())).to(x.dtype());
+  const Tensor count = list.empty() ? hit : hit.sum(list, true);
+  return {hit * (dy / count)};
+}
+
+Reference extreme_reference(bool largest) {
+  return [largest](const Call& c) {
+    const DType t = c.tensor(0).dtype();
+    return std::vector<Tensor>{reduce_reference(
+        c, 1, c.boolean(2),
+        [&](const auto& v) {
+          double best = v[0];
+          for (double e : v)
+            if (std::isnan(e) || (!std::isnan(best) && (largest ? e > best : e < best))) best = e;
+          return best;
+        },
+        t)};
+  };
+}
+
+std::vector<Sample> extreme_samples(SampleMaker& m) { return reduce_samples(m, {}, true, false); }
+
+std::vector<ErrorSample> extreme_errors(SampleMaker& m) {
+  auto all = reduce_errors(m);
+  all.push_back(
+      {{m.make({0, 3}), {0}, false}, ErrorKind::value, "Expected reduction dim to be specified"});
+  return all;
+}
+
+const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
+
+const OpRecord& amax_op = define("amax(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
+                              .doc("The largest values; NaN wins.")
+                              .infer(infer_extreme)
+                              .lower(lower_extreme<Monoid::max>)
+                              .grad(grad_extreme, 1, 1)
+                              .samples(extreme_samples)
+                              .errors(extreme_errors)
+                              .reference(extreme_reference(true))
+                              .dtypes(kReal);
+
+const OpRecord& amin_op = define("amin(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
+                              .doc("The smallest values; NaN wins.")
+                              .infer(infer_extreme)
+                              .lower(lower_extreme<Monoid::min>)
+                              .grad(grad_extreme, 1, 1)
+                              .samples(extreme_samples)
+                              .errors(extreme_errors)
+                              .reference(extreme_reference(false))
+                              .dtypes(kReal);
+
+// ---- values and positions along one dimension
+
+void infer_with_index(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  const int d = normalize_dim(c.integer(1), int(x.dim()), c.name());
+  const uint32_t dims = x.dim() ? 1u << d : 0;
+  check_not_empty(c, x.sizes(), dims);
+  const Shape s = reduced_sizes(x.sizes(), dims, c.boolean(2));
+  out.push_back({s, x.dtype(), x.device(), {}});
+  out.push_back({s, kInt64, x.device(), {}});
+}
+
+// Arguments of the primitive for a reduction along dimension d; 0-d tensors are rows of one.
+prim::ArgReduceArgs positions(const Tensor& x, int d, const Tensor& index, const Tensor* values,
+                              bool largest, Layout (&layouts)[3]) {
+  if (x.dim() == 0) {
+    layouts[0] = unsqueeze(x.layout(), 0);
+    layouts[1] = unsqueeze(index.layout(), 0);
+    if (values) layouts[2] = unsqueeze(values->layout(), 0);
+    d = 0;
+  } else {
+    layouts[0] = x.layout();
+    layouts[1] = keepdim_layout(index, x.sizes(), 1u << d);
+    if (values) layouts[2] = keepdim_layout(*values, x.sizes(), 1u << d);
+  }
+  return {view_of(x, layouts[0]), view_of(index, layouts[1]),
+          values ? view_of(*values, layouts[2]) : prim::View{}, d, largest};
+}
+
+template <bool kLargest>
+void lower_with_index(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  Layout layouts[3];
+  p.arg_reduce(positions(x, normalize_dim(c.integer(1), int(x.dim()), c.name()), out[1], &out[0],
+                         kLargest, layouts));
+}
+
+TensorList grad_with_index(const GradCall& g) {
+  const IntList sizes = g.input_sizes(0);
+  if (sizes.empty()) return {g.grad()};
+  const int64_t d = normalize_dim(g.integer(1), int(sizes.size()), "max");
+  Tensor index = g.output(1), dy = g.grad();
+  if (!g.boolean(2)) {
+    index = index.unsqueeze(d);
+    dy = dy.unsqueeze(d);
+  }
+  return {zeros(sizes, dy.options()).scatter(d, index, dy)};
+}
+
+std::vector<Sample> with_index_samples(SampleMaker& m) {
+  return {{{m.make_distinct({3, 4}), 1, false}, "rows"},
+          {{m.make_distinct({3, 4}), 0, true}, "columns, keepdim"},
+          {{m.make_distinct({2, 3, 2}), -2, false}, "middle"},
+          {{m.make_distinct({}), 0, false}, "0-d"}};
+}
+
+Reference with_index_reference(bool largest) {
+  return [largest](const Call& c) {
+    const int64_t dim = c.integer(1);
+    Shape dims;
+    if (c.tensor(0).dim()) dims.push_back(dim);
+    const Arg args[] = {c[0], IntList(dims)};
+    const Call inner(c.op, args);
+    const auto best = [&](const std::vector<double>& v) {
+      size_t at = 0;
+      for (size_t i = 1; i < v.size(); ++i)
+        if (largest ? v[i] > v[at] : v[i] < v[at]) at = i;
+      return at;
+    };
+    return std::vector<Tensor>{
+        reduce_reference(inner, 1, c.boolean(2), [&](const auto& v) { return v[best(v)]; }),
+        reduce_reference(
+            inner, 1, c.boolean(2), [&](const auto& v) { return best(v); }, kInt64)};
+  };
+}
+
+std::vector<ErrorSample> with_index_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), 2, false}, ErrorKind::index, "Dimension out of range"},
+          {{m.make({2, 0}), 1, false}, ErrorKind::value, "Expected reduction dim to be specified"}};
+}
+
+const OpRecord& max_dim_op =
+    define("max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+        .doc("The largest values along dim and their first positions.")
+        .infer(infer_with_index)
+        .lower(lower_with_index<true>)
+        .grad(grad_with_index, 0, 2)
+        .no_grad_outputs(2)
+        .samples(with_index_samples)
+        .errors(with_index_errors)
+        .reference(with_index_reference(true));
+
+const OpRecord& min_dim_op =
+    define("min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+        .doc("The smallest values along dim and their first positions.")
+        .infer(infer_with_index)
+        .lower(lower_with_index<false>)
+        .grad(grad_with_index, 0, 2)
+        .no_grad_outputs(2)
+        .samples(with_index_samples)
+        .errors(with_index_errors)
+        .reference(with_index_reference(false));
+
+// ---- positions only
+
+void infer_position(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  uint32_t dims = (1u << x.dim()) - 1;
+  if (c.has(1)) {
+    const int d = normalize_dim(c.integer(1), int(x.dim()), c.name());
+    dims = x.dim() ? 1u << d : 0;
+  }
+  check_not_empty(c, x.sizes(), dims);
+  out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(2)), kInt64, x.device(), {}});
+}
+
+template <bool kLargest>
+void lower_position(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  if (c.has(1)) {
+    Layout layouts[3];
+    p.arg_reduce(positions(x, normalize_dim(c.integer(1), int(x.dim()), c.name()), out[0], nullptr,
+                           kLargest, layouts));
+    return;
+  }
+  const Tensor dense = plain(x, x.dtype());
+  Layout flat({x.numel()}), one({1});
+  flat.offset = dense.storage_offset();
+  one.offset = out[0].storage_offset();
+  p.arg_reduce({view_of(dense, flat), view_of(out[0], one), prim::View{}, 0, kLargest});
+}
+
+Reference position_reference(bool largest) {
+  return [largest](const Call& c) {
+    const Tensor& x = c.tensor(0);
+    Shape dims;
+    if (c.has(1) && x.dim()) dims.push_back(c.integer(1));
+    const Arg args[] = {c[0], IntList(dims)};
+    return std::vector<Tensor>{reduce_reference(
+        Call(c.op, args), 1, c.boolean(2),
+        [&](const auto& v) {
+          size_t at = 0;
+          for (size_t i = 1; i < v.size(); ++i)
+            if (largest ? v[i] > v[at] : v[i] < v[at]) at = i;
+          return at;
+        },
+        kInt64)};
+  };
+}
+
+std::vector<Sample> position_samples(SampleMaker& m) {
+  auto all = with_index_samples(m);
+  all.push_back({{m.make_distinct({3, 4}), std::nullopt, false}, "flattened"});
+  all.push_back(
+      {{m.make_distinct({3, 4}).transpose(0, 1), std::nullopt, false}, "flattened, strided"});
+  all.push_back({{m.make_distinct({3, 4}), std::nullopt, true}, "flattened, keepdim"});
+  return all;
+}
+
+const OpRecord& argmax_op =
+    define("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+        .doc("The first position of the largest value.")
+        .infer(infer_position)
+        .lower(lower_position<true>)
+        .samples(position_samples)
+        .errors(with_index_errors)
+        .reference(position_reference(true))
+        .dtypes(kReal)
+        .no_gradient_test();
+
+const OpRecord& argmin_op =
+    define("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+        .doc("The first position of the smallest value.")
+        .infer(infer_position)
+        .lower(lower_position<false>)
+        .samples(position_samples)
+        .errors(with_index_errors)
+        .reference(position_reference(false))
+        .dtypes(kReal)
+        .no_gradient_test();
+
+// ---- norms
+
+// Programs of the general norm, by dtype: |x|^p in the type sums are kept in, and the root.
+struct NormPrograms {
+  expr::ProgramPtr power, root;
+};
+
+NormPrograms norm_programs(DType t, double p) {
+  const expr::Type compute = expr::compute_type(t);
+  const DType wide = expr::storage_type(compute);
+  expr::Builder in, out;
+  const Value a = abs(in.cast(in.input(t), compute));
+  Value power = p == 1 || std::isinf(p) ? a
+                : p == 2                ? a * a
+                : p == 0                ? where(a == 0.0, 0.0, in.constant(compute, 1.0))
+                                        : pow(a, in.param(compute));
+  if (p == 1 || p == 2 || p == 0 || std::isinf(p)) in.param(compute);
+  const Value sum = out.input(wide), q = out.param(compute);
+  const Value root = p == 2 ? sqrt(sum) : p == 1 || p == 0 || std::isinf(p) ? sum : pow(sum, q);
+  return {in.build({&power, 1}, {&wide, 1}), out.build({&root, 1}, {&t, 1})};
+}
+
+const OpRecord& norm_op =
+    define("norm(Tensor self, float p=2, int[]? dim=None, bool keepdim=False) -> Tensor")
+        .doc("(sum |x|^p)^(1/p).")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          ARETE_CHECK(
+              is_floating(x.dtype()),
+              TypeError("norm", "norm: Expected a floating point or complex tensor as input. Got " +
+                                    std::string(name_of(x.dtype()))));
+          const uint32_t dims = reduced_dims(c, 2);
+          if (std::isinf(c.real(1)) || c.real(1) < 0) check_not_empty(c, x.sizes(), dims);
+          out.push_back({reduced_sizes(x.sizes(), dims, c.boolean(3)), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
+          const Tensor& x = c.tensor(0);
+          const uint32_t dims = reduced_dims(c, 2);
+          const double p = c.real(1);
+          const NormPrograms programs = norm_programs(x.dtype(), p);
+          const Monoid monoid = std::isinf(p) ? (p > 0 ? Monoid::max : Monoid::min) : Monoid::sum;
+          expr::Literal power, root;
+          power.f = p;
+          root.f = 1 / p;
+          const prim::View in = view_of(x);
+          prims.reduce({monoid,
+                        x.sizes(),
+                        dims,
+                        {&in, 1},
+                        view_of(out[0], keepdim_layout(out[0], x.sizes(), dims)),
+                        programs.power.get(),
+                        {&power, 1},
+                        programs.root.get(),
+                        {&root, 1}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor x = g.input(0);
+              const uint32_t dims = dims_of_grad(g, 2);
+              const Tensor y = with_dims(g.output(), x.sizes(), dims);
+              const Tensor dy = with_dims(g.grad(), x.sizes(), dims);
+              const double p = g.real(1);
+              if (p == 0) return {zeros(x.sizes(), x.options())};
+              if (p == 1) return {dy * x.sign()};
+              if (std::isinf(p)) {
+                Shape list;
+                for (int d = 0; d < int(x.dim()); ++d)
+                  if (dims >> d & 1) list.push_back(d);
+                const Tensor hit = (x.abs() == y).to(x.dtype());
+                const Tensor count = list.empty() ? hit : hit.sum(list, true);
+                return {hit * x.sign() * (dy / count)};
+              }
+              // At the origin the subgradient 0 is chosen.
+              const Tensor zero = y == 0;
+              const Tensor safe = arete::where(zero, 1, y);
+              const Tensor scale =
+                  arete::where(zero, 0, dy * (p == 2 ? safe.reciprocal() : safe.pow(1 - p)));
+              return {p == 2 ? x * scale : x.sign() * x.abs().pow(p - 1) * scale};
+            },
+            1, 1)
+        .autocast(Autocast::f32)
+        .samples([](SampleMaker& m) {
+          std::vector<Sample> all;
+          for (double p : std::initializer_list<double>{2, 1, 3, 0.5, 0, HUGE_VAL, -HUGE_VAL}) {
+            all.push_back({{m.make_distinct({3, 4}), p, std::vector<int64_t>{}, false}, "all"});
+            all.push_back({{m.make_distinct({2, 3}), p, {1}, true}, "rows"});
+          }
+          all.push_back({{m.make_strided({3, 4}, 0.5, 2), 2.0, {0}, false}, "strided"});
+          return all;
+        })
+        .reference([](const Call& c) {
+          const double p = c.real(1);
+          return std::vector<Tensor>{reduce_reference(c, 2, c.boolean(3), [&](const auto& v) {
+            double s = 0, big = 0, small = INFINITY;
+            for (double e : v) {
+              const double a = std::fabs(e);
+              s += p == 0 ? a != 0 : std::pow(a, p);
+              big = std::fmax(big, a);
+              small = std::fmin(small, a);
+            }
+            return std::isinf(p) ? (p > 0 ? big : small) : p == 0 ? s : std::pow(s, 1 / p);
+          })};
+        });
+
+}  // namespace
+}  // namespace arete::ops
+
+namespace arete {
+
+Tensor amin(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::amin_op, {self, dims, keepdim});
+}
+Tensor amax(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::amax_op, {self, dims, keepdim});
+}
+Tensor min(const Tensor& self) { return amin(self); }
+Tensor max(const Tensor& self) { return amax(self); }
+std::tuple<Tensor, Tensor> min(const Tensor& self, int64_t dim, bool keepdim) {
+  auto r = ops::call_all(ops::min_dim_op, {self, dim, keepdim});
+  return {r[0], r[1]};
+}
+std::tuple<Tensor, Tensor> max(const Tensor& self, int64_t dim, bool keepdim) {
+  auto r = ops::call_all(ops::max_dim_op, {self, dim, keepdim});
+  return {r[0], r[1]};
+}
+Tensor argmin(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  return ops::call(ops::argmin_op, {self, dim, keepdim});
+}
+Tensor argmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  return ops::call(ops::argmax_op, {self, dim, keepdim});
+}
+Tensor norm(const Tensor& self, double p, IntList dims, bool keepdim) {
+  return ops::call(ops::norm_op, {self, p, dims, keepdim});
+}
+
+Tensor Tensor::amin(IntList dims, bool keepdim) const { return arete::amin(*this, dims, keepdim); }
+Tensor Tensor::amax(IntList dims, bool keepdim) const { return arete::amax(*this, dims, keepdim); }
+Tensor Tensor::min() const { return arete::min(*this); }
+Tensor Tensor::max() const { return arete::max(*this); }
+std::tuple<Tensor, Tensor> Tensor::min(int64_t dim, bool keepdim) const {
+  return arete::min(*this, dim, keepdim);
+}
+std::tuple<Tensor, Tensor> Tensor::max(int64_t dim, bool keepdim) const {
+  return arete::max(*this, dim, keepdim);
+}
+Tensor Tensor::argmin(std::optional<int64_t> dim, bool keepdim) const {
+  return arete::argmin(*this, dim, keepdim);
+}
+Tensor Tensor::argmax(std::optional<int64_t> dim, bool keepdim) const {
+  return arete::argmax(*this, dim, keepdim);
+}
+Tensor Tensor::norm(double p, IntList dims, bool keepdim) const {
+  return arete::norm(*this, p, dims, keepdim);
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(extreme)

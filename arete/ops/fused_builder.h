@@ -1,0 +1,145 @@
+// Writing fused kernels (see Note [Fused kernels] in prim/args.h) stage by stage.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "arete/expr/value.h"
+#include "arete/ops/call.h"
+#include "arete/prim/args.h"
+
+namespace arete::ops {
+
+/// Builds a FusedSpec. Tensor inputs have the numbers 0, 1, ... in the order of `inputs`; row
+/// values are referred to by what reduce() and row() return. Every program may use all parameters.
+class FusedBuilder {
+ public:
+  using Values = std::span<const expr::Value>;
+  /// Arguments of a stage's lambda: the values it reads in order, then the parameters.
+  using Body = std::vector<expr::Value> (*)(Values);
+
+  FusedBuilder(std::vector<DType> inputs, std::vector<DType> outputs,
+               std::vector<expr::Type> params = {})
+      : inputs_(std::move(inputs)), outputs_(std::move(outputs)), params_(std::move(params)) {
+    spec_.n_inputs = int(inputs_.size());
+    spec_.n_outputs = int(outputs_.size());
+  }
+
+  /// Reductions of a row; returns the reference of the first one (the next is one lower).
+  int reduce(prim::Monoid monoid, const std::vector<int>& reads, Body body) {
+    add(prim::FusedStage::Kind::reduce, reads, body, {}, 0);
+    spec_.stages.back().monoid = monoid;
+    return new_rows();
+  }
+  /// New row values from row values.
+  int row(const std::vector<int>& reads, Body body) {
+    add(prim::FusedStage::Kind::row, reads, body, {}, 0);
+    return new_rows();
+  }
+  /// Elements of the outputs from `first_output` on.
+  void store(const std::vector<int>& reads, int first_output, int count, Body body) {
+    add(prim::FusedStage::Kind::store, reads, body, out_types(first_output, count), first_output);
+  }
+  /// Row values into outputs whose inner sizes are 1.
+  void store_row(const std::vector<int>& reads, int first_output, int count, Body body) {
+    add(prim::FusedStage::Kind::store_row, reads, body, out_types(first_output, count), first_output);
+  }
+  std::unique_ptr<prim::FusedSpec> finish() {
+    return std::make_unique<prim::FusedSpec>(std::move(spec_));
+  }
+
+ private:
+  std::vector<DType> out_types(int first, int count) const {
+    return {outputs_.begin() + first, outputs_.begin() + first + count};
+  }
+  void add(prim::FusedStage::Kind kind, const std::vector<int>& reads, Body body,
+           const std::vector<DType>& outs, int first_output) {
+    std::vector<DType> types;
+    for (int r : reads) types.push_back(r >= 0 ? inputs_[size_t(r)] : rows_[size_t(~r)]);
+    prim::FusedStage stage{};
+    stage.kind = kind;
+    stage.program = expr::trace([body](Values v) { return body(v); }, types, params_, outs);
+    stage.inputs = reads;
+    stage.first_output = first_output;
+    spec_.stages.push_back(std::move(stage));
+  }
+  int new_rows() {
+    const int first = ~int(rows_.size());
+    for (const auto& o : spec_.stages.back().program->outputs()) rows_.push_back(o.dtype);
+    return first;
+  }
+
+  std::vector<DType> inputs_, outputs_, rows_;
+  std::vector<expr::Type> params_;
+  prim::FusedSpec spec_;
+};
+
+/// A layout with dimension `dim` moved to the end (0-d becomes one element).
+inline Layout dim_last(const Layout& l, int64_t dim) {
+  if (l.sizes.empty()) return Layout(IntList{1}, IntList{1}, l.offset);
+  Layout r = l;
+  const size_t d = size_t(dim);
+  const int64_t size = r.sizes[d], stride = r.strides[d];
+  r.sizes.erase(r.sizes.begin() + d);
+  r.strides.erase(r.strides.begin() + d);
+  r.sizes.push_back(size);
+  r.strides.push_back(stride);
+  return r;
+}
+
+/// Things made once for each key (packed dtypes and flags) and kept for the process.
+template <class T>
+class KeyedCache {
+ public:
+  template <class F>
+  const T& get(uint64_t key, F&& make) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<T>& slot = map_[key];
+    if (!slot) slot = make();
+    return *slot;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, std::unique_ptr<T>> map_;
+};
+using SpecCache = KeyedCache<prim::FusedSpec>;
+
+/// Packs dtypes and flags into a cache key.
+constexpr uint64_t pack_key(std::initializer_list<int> parts) {
+  uint64_t key = 0;
+  for (int p : parts) key = key << 5 | uint64_t(p & 31);
+  return key;
+}
+
+/// The type in which reductions over `t` run, and its own storage type.
+inline expr::Type work_type(DType t) { return t == kFloat64 ? expr::Type::f64 : expr::Type::f32; }
+inline DType work_dtype(DType t) { return t == kFloat64 ? kFloat64 : kFloat32; }
+
+/// A program made once for each key.
+struct CachedProgram {
+  expr::ProgramPtr program;
+};
+class ProgramCache {
+ public:
+  template <class Body>
+  const expr::Program& get(uint64_t key, const std::vector<DType>& inputs,
+                           const std::vector<expr::Type>& params, const std::vector<DType>& outputs,
+                           Body body) {
+    return *cache_
+                .get(key,
+                     [&] {
+                       return std::make_unique<CachedProgram>(CachedProgram{expr::trace(
+                           [&](std::span<const expr::Value> v) { return body(v); }, inputs, params,
+                           outputs)});
+                     })
+                .program;
+  }
+
+ private:
+  KeyedCache<CachedProgram> cache_;
+};
+
+}  // namespace arete::ops

@@ -1,0 +1,122 @@
+// The helpers that records share (declared in call.h).
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/op_node.h"
+
+namespace arete::ops {
+
+prim::View view_of(const Tensor& t) { return view_of(t, t.layout()); }
+
+prim::View view_of(const Tensor& t, const Layout& l) {
+  std::byte* data = t.storage()->data();
+  if (data) data += l.offset * int64_t(size_of(t.dtype()));
+  return {data, t.dtype(), IntList(l.sizes.data(), l.sizes.size()),
+          IntList(l.strides.data(), l.strides.size()), t.storage().get()};
+}
+
+Tensor empty_tensor(IntList sizes, DType dtype, Device device) {
+  return empty_tensor(OutputSpec{Shape(sizes), dtype, device, {}});
+}
+
+Tensor empty_tensor(const OutputSpec& spec) {
+  Layout layout = spec.strides ? Layout(spec.sizes, *spec.strides) : Layout(spec.sizes);
+  const int64_t elements = spec.strides ? layout.end() : numel_of(spec.sizes);
+  ARETE_CHECK(elements <= INT64_MAX / int64_t(size_of(spec.dtype)),
+              ValueError("empty", "a tensor of sizes " + to_string(spec.sizes) + " is too large"));
+  const size_t bytes = size_t(elements) * size_of(spec.dtype);
+  Allocator* allocator = spec.device.is_meta() ? nullptr : &prim::backend_for(spec.device);
+  return Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(
+      Storage::create(spec.device, bytes, allocator), std::move(layout), spec.dtype)));
+}
+
+Tensor alias(const Tensor& t, Layout layout) {
+  return Tensor(
+      IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), std::move(layout), t.dtype())));
+}
+
+Tensor sum_to_size(const Tensor& g, IntList sizes) {
+  const IntList from = g.sizes();
+  if (from.size() == sizes.size() && std::equal(from.begin(), from.end(), sizes.begin())) return g;
+  Shape dims;
+  const size_t lead = from.size() - sizes.size();
+  for (size_t d = 0; d < from.size(); ++d)
+    if (d < lead || (sizes[d - lead] == 1 && from[d] != 1)) dims.push_back(int64_t(d));
+  Tensor out = dims.empty() ? g : g.sum(dims, true);
+  return lead ? out.reshape(sizes) : out;
+}
+
+std::string describe(const Tensor& t) {
+  if (!t.defined()) return "an undefined tensor";
+  return std::string(name_of(t.dtype())) + to_string(t.sizes()) +
+         (t.device().is_cpu() ? "" : " on " + t.device().to_string());
+}
+
+Device common_device(const Call& call) {
+  std::optional<Device> device;
+  size_t first = 0;
+  for_each_tensor(call, [&](size_t i, const Tensor& t) {
+    if (!t.defined()) return;
+    if (!device) {
+      device = t.device();
+      first = i;
+    }
+    ARETE_CHECK(t.device() == *device,
+                DeviceError(call.name(),
+                            "Expected all tensors to be on the same device, but found at least two "
+                            "devices, " +
+                                device->to_string() + " and " + t.device().to_string() + "!")
+                    .got("tensor argument " + std::to_string(first) + " on " + device->to_string() +
+                         ", tensor argument " + std::to_string(i) + " on " + t.device().to_string())
+                    .hint("move one of them with .to(device)"));
+  });
+  return device.value_or(kCPU);
+}
+
+DType result_type(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  bool have_dim = false, have_zero = false;
+  DType dim_type = kBool, zero_type = kBool;
+  for (const Tensor& t : tensors) {
+    if (!t.defined()) continue;
+    DType& type = t.dim() > 0 ? dim_type : zero_type;
+    bool& have = t.dim() > 0 ? have_dim : have_zero;
+    type = have ? promote_types(type, t.dtype()) : t.dtype();
+    have = true;
+  }
+  DType result = have_dim ? dim_type : zero_type;
+  if (have_dim && have_zero && category_of(zero_type) > category_of(dim_type))
+    result = promote_types(dim_type, zero_type);
+  bool have = have_dim || have_zero;
+  for (const Scalar& s : scalars) {
+    if (!have) {
+      result = s.dtype();
+      have = true;
+    } else if (category_of(result) < s.category()) {
+      result = s.is_integral() ? kInt64 : s.dtype();
+    }
+  }
+  return result;
+}
+
+expr::Literal literal(const Scalar& s, expr::Type type) {
+  expr::Literal l;
+  if (expr::is_float(type))
+    l.f = s.to_double();
+  else if (type == expr::Type::boolean)
+    l.i = s.to_bool();
+  else
+    l.i = s.to_int64();
+  return l;
+}
+
+Tensor plain(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype && t.is_contiguous()) return t;
+  const Tensor out = empty_tensor(t.sizes(), dtype, t.device());
+  if (!t.is_meta()) {
+    prim::Primitives& p =
+        modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
+    p.copy({view_of(out), view_of(t)});
+  }
+  return out;
+}
+
+}  // namespace arete::ops

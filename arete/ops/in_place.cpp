@@ -1,0 +1,180 @@
+#include "arete/ops/in_place.h"
+
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/window.h"
+
+namespace arete {
+
+// Note [In-place writes]
+// Writing a tensor that has history replaces its producer: the node of the write takes the old
+// producer as its first edge. Writing through a view changes the base as well: the base's new
+// producer is a ViewWrite node, which routes the gradient of the written window through the node
+// of the write and the rest to the old producer. Every other view of the base finds on its next
+// use that its storage has a newer version and regenerates its grad_fn as a strided view of the
+// base (gradient_edge below). Views made under no_grad keep out of all this.
+
+namespace {
+
+bool has_own_history(const Tensor& t) {
+  const AutogradMeta* meta = t.impl()->autograd.get();
+  return meta && (meta->requires_grad || meta->grad_fn);
+}
+
+// A live differentiable view whose storage was written after its grad_fn was made.
+bool is_stale_view(const Tensor& t) {
+  const TensorImpl* impl = t.impl();
+  return impl->base && !impl->no_grad_view && impl->view_version != impl->storage->version();
+}
+
+Tensor base_of(const Tensor& t) { return Tensor(t.impl()->base); }
+
+// The gradient of reading `view` out of a base.
+class RegeneratedView final : public Node {
+ public:
+  RegeneratedView(Layout base, Layout view) : base_(std::move(base)), view_(std::move(view)) {}
+  std::string name() const override { return "as_strided"; }
+  TensorList backward(const TensorList& grads, uint64_t) override {
+    const Tensor& g = grads[0];
+    if (!g.defined()) return {Tensor()};
+    return {ops::write_window(zeros(base_.sizes, g.options()), g, base_.strides, view_.strides,
+                              view_.offset - base_.offset)};
+  }
+
+ private:
+  Layout base_, view_;
+};
+
+// The base's producer after a write through a view: see Note [In-place writes].
+class ViewWrite final : public Node {
+ public:
+  ViewWrite(const Tensor& base, Edge old_base, Layout view, IntrusivePtr<Node> write)
+      : base_(base.layout()), view_(std::move(view)), write_(std::move(write)) {
+    edges.push_back(std::move(old_base));
+    for (size_t i = 1; i < write_->edges.size(); ++i) edges.push_back(write_->edges[i]);
+    outputs.push_back({Shape(base.sizes()), base.dtype(), base.device()});
+  }
+  std::string name() const override { return write_->name() + " (through a view)"; }
+  TensorList backward(const TensorList& grads, uint64_t needed) override {
+    TensorList result(edges.size());
+    const Tensor& g = grads[0];
+    if (!g.defined()) return result;
+    const int64_t offset = view_.offset - base_.offset;
+    const Tensor part = ops::read_window(g, base_.strides, view_.sizes, view_.strides, offset);
+    TensorList inner = write_->backward({part}, needed);
+    if (needed & 1) {
+      // What was overwritten keeps only what the write passes on to the old values.
+      const Tensor replaced = inner[0].defined() ? inner[0] : zeros(view_.sizes, g.options());
+      result[0] = ops::write_window(g, replaced, base_.strides, view_.strides, offset);
+    }
+    for (size_t i = 1; i < edges.size(); ++i) result[i] = inner[i];
+    return result;
+  }
+  void release_saved() override { write_->release_saved(); }
+
+ private:
+  Layout base_, view_;
+  IntrusivePtr<Node> write_;
+};
+
+void regenerate(const Tensor& view) {
+  const Tensor base = base_of(view);
+  if (!base.requires_grad()) return;
+  IntrusivePtr<Node> node(new RegeneratedView(base.layout(), view.layout()));
+  node->edges.push_back(gradient_edge(base));
+  node->outputs.push_back({Shape(view.sizes()), view.dtype(), view.device()});
+  Tensor t = view;
+  set_history(t, node, 0);
+}
+
+}  // namespace
+
+Edge gradient_edge(const Tensor& t) {
+  if (is_stale_view(t)) regenerate(t);
+  AutogradMeta* meta = t.impl()->autograd.get();
+  if (!meta) return {};
+  if (meta->grad_fn) return meta->grad_fn;
+  if (!meta->requires_grad) return {};
+  if (!meta->accumulator) {
+    meta->accumulator = IntrusivePtr<AccumulateGrad>(new AccumulateGrad);
+    meta->accumulator->outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
+  }
+  return {IntrusivePtr<Node>(meta->accumulator), 0};
+}
+
+bool Tensor::requires_grad() const {
+  const AutogradMeta* meta = impl_->autograd.get();
+  if (meta && (meta->requires_grad || meta->grad_fn)) return true;
+  return impl_->base && is_stale_view(*this) && is_differentiable(impl_->dtype) &&
+         has_own_history(base_of(*this));
+}
+
+bool Tensor::is_leaf() const {
+  const Edge e = requires_grad() ? gradient_edge(*this) : Edge{};
+  return !e || dynamic_cast<AccumulateGrad*>(e.node.get());
+}
+
+IntrusivePtr<Node> Tensor::grad_fn() const {
+  if (!requires_grad() || is_leaf()) return {};
+  return gradient_edge(*this).node;
+}
+
+namespace ops {
+
+void check_in_place(const Tensor& self, const char* op, bool record) {
+  const TensorImpl* impl = self.impl();
+  ARETE_CHECK(!impl->inference || is_inference_mode(),
+              AutogradError(op,
+                            "Inplace update to inference tensor outside InferenceMode is not "
+                            "allowed.")
+                  .hint("clone() it first"));
+  ARETE_CHECK(
+      !impl->layout.may_overlap(),
+      ValueError(op,
+                 "unsupported operation: more than one element of the written-to "
+                 "tensor refers to a single memory location.")
+          .got("sizes " + to_string(self.sizes()) + ", strides " + to_string(self.strides()))
+          .hint("clone() the tensor before performing the operation"));
+  if (!record) return;
+  ARETE_CHECK(!(impl->autograd && impl->autograd->requires_grad && !impl->autograd->grad_fn),
+              AutogradError(op,
+                            "a leaf Variable that requires grad is being used in an in-place "
+                            "operation.")
+                  .hint("do it under no_grad, or on a clone()"));
+  if (!impl->base) return;
+  const std::string made_by = impl->made_by ? impl->made_by : "a view operator";
+  ARETE_CHECK(!impl->multi_output,
+              AutogradError(op, "Output 0 of " + made_by +
+                                    " is a view and is being modified inplace. This view is the "
+                                    "output of a function that returns multiple views.")
+                  .hint("use the out-of-place form, or slice with narrow() or select()"));
+  ARETE_CHECK(!impl->no_grad_view,
+              AutogradError(op,
+                            "A view was created in no_grad mode and is being modified inplace "
+                            "with grad mode enabled.")
+                  .got("a view made by " + made_by)
+                  .hint("make the view and write it in the same mode"));
+  const AutogradMeta* base = impl->base->autograd.get();
+  ARETE_CHECK(!(base && base->requires_grad && !base->grad_fn),
+              AutogradError(op,
+                            "a view of a leaf Variable that requires grad is being used in an "
+                            "in-place operation.")
+                  .hint("do it under no_grad, or on a clone()"));
+}
+
+void rebase_history(Tensor& self, const IntrusivePtr<Node>& node) {
+  if (!self.impl()->base) {
+    set_history(self, node, 0);
+    return;
+  }
+  Tensor base = base_of(self);
+  Edge old_base;
+  if (has_own_history(base)) old_base = gradient_edge(base);
+  IntrusivePtr<Node> write(new ViewWrite(base, std::move(old_base), self.layout(), node));
+  set_history(base, write, 0);
+  regenerate(self);
+}
+
+}  // namespace ops
+}  // namespace arete

@@ -1,0 +1,16 @@
+// Rules of in-place writes and what they do to history (see Note [In-place writes] in in_place.cpp).
+#pragma once
+
+#include "arete/core/history.h"
+
+namespace arete::ops {
+
+/// Errors for targets that may not be written: leaves that require grad (when history is
+/// recorded), multi-output views, views made under no_grad, inference tensors outside inference
+/// mode, tensors whose elements share memory.
+void check_in_place(const Tensor& self, const char* op, bool record);
+/// Makes `node` the producer of `self` after an in-place write. node's input 0 stands for the old
+/// value of self. For a view the history of its base changes, too.
+void rebase_history(Tensor& self, const IntrusivePtr<Node>& node);
+
+}  // namespace arete::ops

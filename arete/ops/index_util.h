@@ -1,0 +1,107 @@
+// What the files of indexing share.
+#pragma once
+
+#include <optional>
+
+#include "arete/ops/call.h"
+#include "arete/ops/reference_util.h"
+
+namespace arete::ops {
+
+/// An index tensor as the primitives want it: int64, and contiguous if asked.
+class IndexView {
+ public:
+  IndexView(prim::Primitives& p, const Tensor& t, bool contiguous = false) {
+    if (t.dtype() == kInt64 && (!contiguous || t.is_contiguous())) {
+      view_ = view_of(t);
+      return;
+    }
+    scratch_.emplace(p, kInt64, t.sizes());
+    p.copy({scratch_->view(), view_of(t)});
+    view_ = scratch_->view();
+  }
+  const prim::View& view() const { return view_; }
+
+ private:
+  std::optional<prim::ScratchView> scratch_;
+  prim::View view_;
+};
+
+/// A number seen as a tensor of any sizes.
+class NumberView {
+ public:
+  NumberView(prim::Primitives& p, DType t, IntList sizes, const Scalar& value)
+      : scratch_(p, t, IntList()), sizes_(sizes), strides_(sizes.size(), 0), view_(scratch_.view()) {
+    prim::FillArgs fill;
+    fill.out = scratch_.view();
+    fill.value_is_integer = value.is_integral();
+    if (fill.value_is_integer) fill.value.i = value.to_int64();
+    else fill.value.f = value.to_double();
+    fill.imag = value.to_complex().imag();
+    p.fill(fill);
+    view_.sizes = sizes_;
+    view_.strides = strides_;
+  }
+  NumberView(const NumberView&) = delete;
+  NumberView& operator=(const NumberView&) = delete;
+  const prim::View& view() const { return view_; }
+
+ private:
+  prim::ScratchView scratch_;
+  Shape sizes_, strides_;
+  prim::View view_;
+};
+
+/// A 1-d index repeated over the other dimensions of a tensor: an index for gather and scatter.
+class SpreadIndex {
+ public:
+  SpreadIndex(const prim::View& index, IntList self_sizes, int dim)
+      : sizes_(self_sizes), strides_(self_sizes.size(), 0), view_(index) {
+    if (!sizes_.empty()) {
+      sizes_[size_t(dim)] = index.numel();
+      strides_[size_t(dim)] = index.rank() ? index.strides[0] : 1;
+    }
+    view_.sizes = sizes_;
+    view_.strides = strides_;
+  }
+  SpreadIndex(const SpreadIndex&) = delete;
+  SpreadIndex& operator=(const SpreadIndex&) = delete;
+  const prim::View& view() const { return view_; }
+
+ private:
+  Shape sizes_, strides_;
+  prim::View view_;
+};
+
+/// Argument 1, a dimension of argument 0.
+inline int dim_argument(const Call& c) {
+  return normalize_dim(c.integer(1), int(c.tensor(0).dim()), c.name());
+}
+
+/// The output of an operator that changes a copy of self starts as self, unless it is self.
+inline void start_from_self(const Call& c, const Tensor& out, prim::Primitives& p) {
+  if (!c.in_place()) p.copy({view_of(out), view_of(c.tensor(0))});
+}
+
+void check_index_dtype(const Call& c, const Tensor& index);
+void check_same_dtype(const Call& c, const Tensor& self, const Tensor& src);
+/// Checks and describes (self, dim, index, src or value): scatter and its relatives.
+void scatter_infer(const Call& c, OutputSpecs& out);
+/// The part of a gradient of src's sizes that the index covers is `grad`, the rest zero.
+Tensor covered(const GradCall& g, const Tensor& grad);
+
+/// The position that an index in a reference names.
+inline int64_t wrapped(double index, int64_t size) {
+  return int64_t(index) + (index < 0 ? size : 0);
+}
+/// `i` with another position along `dim`.
+inline Shape at_dim(const Shape& i, int dim, int64_t k) {
+  Shape r = i;
+  if (!r.empty()) r[size_t(dim)] = k;
+  return r;
+}
+
+/// In-place index_copy.
+Tensor& index_copy_into(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
+
+}  // namespace arete::ops

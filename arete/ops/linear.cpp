@@ -1,0 +1,213 @@
+// linear and bilinear: the products with parameters of layers.
+#include "arete/ops/call.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/matmul_internal.h"
+#include "arete/ops/reference_util.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+std::string shape_text(IntList sizes) {
+  std::string s;
+  for (size_t i = 0; i < sizes.size(); ++i) s += (i ? "x" : "") + std::to_string(sizes[i]);
+  return s;
+}
+
+void linear_infer(const Call& call, OutputSpecs& out) {
+  const Tensor &x = call.tensor(0), &w = call.tensor(1);
+  ARETE_CHECK(w.dim() == 1 || w.dim() == 2,
+              ValueError(call.name(), "linear(): weight must have 1 or 2 dimensions")
+                  .argument("weight")
+                  .got(describe(w)));
+  ARETE_CHECK(x.dim() > 0, ValueError(call.name(), "linear(): input must have at least 1 dimension")
+                               .argument("input")
+                               .got(describe(x)));
+  ARETE_CHECK(x.dtype() == w.dtype(),
+              TypeError(call.name(), "mat1 and mat2 must have the same dtype, but got " +
+                                         std::string(name_of(x.dtype())) + " and " +
+                                         std::string(name_of(w.dtype())))
+                  .hint("convert input or weight with .to(dtype)"));
+  const int64_t in = w.sizes().back();
+  int64_t rows = 1;
+  for (int64_t d = 0; d + 1 < x.dim(); ++d) rows *= x.sizes()[size_t(d)];
+  ARETE_CHECK(x.sizes().back() == in,
+              ValueError(call.name(), "mat1 and mat2 shapes cannot be multiplied (" +
+                                          shape_text(Shape{rows, x.sizes().back()}) + " and " +
+                                          (w.dim() == 2 ? shape_text(Shape{in, w.sizes()[0]})
+                                                        : shape_text(Shape{in})) +
+                                          ")")
+                  .argument("input")
+                  .expected("a last dimension of " + std::to_string(in))
+                  .got(describe(x)));
+  Shape sizes(x.sizes().first(x.sizes().size() - 1));
+  if (w.dim() == 2) sizes.push_back(w.sizes()[0]);
+  if (call.has(2)) {
+    const Tensor& b = call.tensor(2);
+    const bool fits = w.dim() == 2 ? b.dim() == 1 && b.sizes()[0] == w.sizes()[0]
+                                   : b.numel() == 1 && b.dim() <= 1;
+    ARETE_CHECK(fits, ValueError(call.name(), "linear(): bias does not fit weight")
+                          .argument("bias")
+                          .expected(w.dim() == 2 ? "[" + std::to_string(w.sizes()[0]) + "]" : "[]")
+                          .got(describe(b)));
+    ARETE_CHECK(b.dtype() == x.dtype(),
+                TypeError(call.name(), "linear(): bias must have the dtype of input")
+                    .argument("bias")
+                    .expected(name_of(x.dtype()))
+                    .got(name_of(b.dtype())));
+  }
+  out.push_back({std::move(sizes), x.dtype(), common_device(call), {}});
+}
+
+void linear_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor &x = call.tensor(0), &w = call.tensor(1);
+  Tensor bias = call.has(2) ? call.tensor(2) : Tensor();
+  if (w.dim() == 2) return run_product(x, w, out[0], p, bias, true);
+  if (bias.defined()) bias = alias(bias, Layout(IntList{1}, IntList{1}, bias.storage_offset()));
+  run_product(x, w, out[0], p, bias, false);
+}
+
+TensorList linear_grad(const GradCall& g) {
+  const Tensor& grad = g.grad();
+  const IntList xs = g.input_sizes(0);
+  const bool vector = g.input_sizes(1).size() == 1;
+  const int64_t in = xs.back(), features = vector ? 1 : g.input_sizes(1)[0];
+  int64_t rows = 1;
+  for (size_t d = 0; d + 1 < xs.size(); ++d) rows *= xs[d];
+  const bool flat = grad.dim() == 2 && xs.size() == 2 && !vector;
+  const Tensor g2 = flat ? grad : grad.reshape({rows, features});
+  TensorList out(3);
+  if (g.needs(0)) {
+    const Tensor w = g.input(1);
+    const Tensor gx = mm(g2, vector ? w.unsqueeze(0) : w);
+    out[0] = flat ? gx : gx.view(xs);
+  }
+  if (g.needs(1)) {
+    const Tensor x = g.input(0);
+    const Tensor gw = mm(g2.t(), x.dim() == 2 ? x : x.reshape({rows, in}));
+    out[1] = vector ? gw.squeeze(0) : gw;
+  }
+  if (g.has_input(2) && g.needs(2)) {
+    const Tensor gb = g2.sum(0);
+    out[2] = g.input_sizes(2).empty() ? gb.squeeze(0) : gb;
+  }
+  return out;
+}
+
+const OpRecord& linear_op =
+    define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+        .doc("input @ weight^T + bias.")
+        .infer(linear_infer)
+        .lower(linear_lower)
+        .grad(linear_grad, 0b011)
+        .autocast(Autocast::lower)
+        .flops([](const Call& c) {
+          return 2.0 * double(c.tensor(0).numel()) *
+                 (c.tensor(1).dim() == 2 ? double(c.tensor(1).sizes()[0]) : 1.0);
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({4, 3}), m.make({4})}},
+                  {{m.make({2, 3}), m.make({4, 3}), std::nullopt}},
+                  {{m.make({3}), m.make({4, 3}), m.make({4})}, "one row"},
+                  {{m.make({2, 2, 3}), m.make({2, 3}), m.make({2})}},
+                  {{m.make_strided({2, 2, 3}), m.make_strided({2, 3}), m.make({2})}},
+                  {{m.make({2, 3}), m.make({3}), m.make({1})}, "weight is a vector"},
+                  {{m.make({0, 3}), m.make({4, 3}), m.make({4})}, "no rows"},
+                  {{m.make({2, 0}), m.make({4, 0}), m.make({4})}, "no inputs"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({5, 4}), std::nullopt},
+                   ErrorKind::value,
+                   "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"},
+                  {{m.make({2, 3}), m.make({4, 3}), m.make({3})},
+                   ErrorKind::value,
+                   "linear(): bias does not fit weight"},
+                  {{m.make({2, 3}).to(kInt64), m.make({4, 3}), std::nullopt},
+                   ErrorKind::type,
+                   "mat1 and mat2 must have the same dtype, but got int64 and"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x = c.tensor(0), &w = c.tensor(1);
+          const bool vector = w.dim() == 1;
+          Shape sizes(x.sizes().first(x.sizes().size() - 1));
+          const size_t batch = sizes.size();
+          if (!vector) sizes.push_back(w.size(0));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            double sum = 0;
+            Shape ix(i.begin(), i.begin() + batch);
+            ix.push_back(0);
+            for (int64_t k = 0; k < x.size(-1); ++k) {
+              ix[batch] = k;
+              sum += at(x, ix) * (vector ? at(w, {k}) : at(w, {i[batch], k}));
+            }
+            if (c.has(2)) sum += at(c.tensor(2), {vector ? 0 : i[batch]});
+            return sum;
+          })};
+        });
+
+const OpRecord& bilinear_op =
+    define("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
+        .doc("x1^T A x2 + bias for each pair of rows.")
+        .compose([](const Call& call) -> Results {
+          const Tensor &x1 = call.tensor(0), &x2 = call.tensor(1), &w = call.tensor(2);
+          ARETE_CHECK(w.dim() == 3 && x1.dim() > 0 && x1.dim() == x2.dim(),
+                      ValueError(call.name(), "bilinear(): input dimensions do not match")
+                          .got(describe(x1) + ", " + describe(x2) + ", " + describe(w)));
+          for (int64_t d = 0; d + 1 < x1.dim(); ++d)
+            ARETE_CHECK(
+                x1.size(d) == x2.size(d),
+                ValueError(call.name(), "bilinear(): input batch dimensions do not match at dim " +
+                                            std::to_string(d))
+                    .got(describe(x1) + ", " + describe(x2)));
+          ARETE_CHECK(x1.size(-1) == w.size(1) && x2.size(-1) == w.size(2),
+                      ValueError(call.name(), "bilinear(): input1 size does not match weight size")
+                          .got(describe(x1) + ", " + describe(x2) + ", " + describe(w)));
+          Shape sizes(x1.sizes().first(x1.sizes().size() - 1));
+          const int64_t rows = numel_of(sizes), n = w.size(1), m = w.size(2), out = w.size(0);
+          // (rows, n) @ (n, out * m), then the dot products with x2.
+          const Tensor left =
+              arete::mm(x1.reshape({rows, n}), w.permute({1, 0, 2}).reshape({n, out * m}));
+          Tensor y = arete::bmm(left.view({rows, out, m}), x2.reshape({rows, m, 1}));
+          sizes.push_back(out);
+          y = y.view(sizes);
+          return {call.has(3) ? y.add(call.tensor(3)) : y};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({2, 2}), m.make({2, 3, 2}), m.make({2})}},
+                  {{m.make({3}), m.make({2}), m.make({2, 3, 2}), std::nullopt}},
+                  {{m.make({2, 1, 2}), m.make({2, 1, 2}), m.make({1, 2, 2}), m.make({1})}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({3, 2}), m.make({2, 3, 2}), std::nullopt},
+                   ErrorKind::value,
+                   "bilinear(): input batch dimensions do not match at dim 0"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x1 = c.tensor(0), &x2 = c.tensor(1), &w = c.tensor(2);
+          Shape sizes(x1.sizes().first(x1.sizes().size() - 1));
+          const size_t batch = sizes.size();
+          sizes.push_back(w.size(0));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            double sum = c.has(3) ? at(c.tensor(3), {i[batch]}) : 0;
+            Shape a = i, b = i;
+            for (a[batch] = 0; a[batch] < w.size(1); ++a[batch])
+              for (b[batch] = 0; b[batch] < w.size(2); ++b[batch])
+                sum += at(x1, a) * at(w, {i[batch], a[batch], b[batch]}) * at(x2, b);
+            return sum;
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  return ops::call(ops::linear_op, {input, weight, bias});
+}
+Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight,
+                const Tensor& bias) {
+  return ops::call(ops::bilinear_op, {input1, input2, weight, bias});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(linear)

@@ -1,0 +1,159 @@
+// Drawing categories by weight.
+#include <cmath>
+
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/random.h"
+#include "arete/ops/random_internal.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// A race: category i finishes after an exponential time with rate weight[i]; the first k are a
+// sample without replacement. Categories of weight 0 come last.
+void sample_without(const Call& c, const Tensor& out, prim::Primitives& p) {
+  const Tensor& w = c.tensor(0);
+  const prim::ScratchView u(p, kFloat64, w.sizes()), key(p, kFloat64, w.sizes()),
+      best(p, kFloat64, out.sizes());
+  draw(p, Distribution::uniform, u, 0, 1, c[3]);
+  const prim::View in[] = {view_of(w), u};
+  apply(
+      p,
+      [](std::span<const expr::Value> v) {
+        const expr::Value weight = expr::cast(v[0], expr::Type::f64);
+        const expr::Value time = expr::max(-expr::log(1.0 - v[1]), 0x1p-54);
+        return std::vector{expr::where(weight > 0.0, weight / time, -1.0)};
+      },
+      in, key);
+  p.topk({key, best, view_of(out), int(w.dim()) - 1});
+}
+
+// The category of u is the number of running sums that are <= u times the whole sum.
+void sample_with(const Call& c, const Tensor& out, prim::Primitives& p) {
+  const Tensor& w = c.tensor(0);
+  const int64_t n = w.size(-1), rows = w.dim() == 2 ? w.size(0) : 1, samples = c.integer(1);
+  if (rows == 0 || samples == 0) return;
+  const int64_t table[] = {rows, n}, draws[] = {rows, samples};
+  const prim::ScratchView weight(p, kFloat64, table), sum(p, kFloat64, table),
+      u(p, kFloat64, draws);
+  prim::View flat = weight;
+  flat.sizes = w.sizes();
+  const Shape flat_strides = contiguous_strides(w.sizes());
+  flat.strides = flat_strides;
+  p.copy({flat, view_of(w)});
+  p.scan({prim::Monoid::sum, weight, sum, 1, false});
+  draw(p, Distribution::uniform, u, 0, 1, c[3]);
+
+  // Space: (row, sample, category).
+  const Shape space{rows, samples, n}, counted{rows, samples, 1};
+  const Shape sum_strides{n, 0, 1}, u_strides{samples, 1, 0}, total_strides{n, 0, 0},
+      out_strides{samples, 1, 1};
+  prim::View sums = sum, draw_of = u, total = sum, result = view_of(out);
+  sums.sizes = draw_of.sizes = total.sizes = space;
+  sums.strides = sum_strides;
+  draw_of.strides = u_strides;
+  total.strides = total_strides;
+  total.data += (n - 1) * int64_t(sizeof(double));
+  result.sizes = counted;
+  result.strides = out_strides;
+  const DType inputs[] = {kFloat64, kFloat64, kFloat64}, outputs[] = {kInt64};
+  // The product may round up to the whole sum, which belongs to no category.
+  const expr::ProgramPtr program = expr::trace(
+      [](std::span<const expr::Value> v) {
+        const expr::Value below = expr::nextafter(v[2], expr::constant_like(v[2], 0));
+        return std::vector{expr::cast(v[0] <= expr::min(v[1] * v[2], below), expr::Type::i64)};
+      },
+      inputs, {}, outputs);
+  const prim::View in[] = {sums, draw_of, total};
+  p.reduce({prim::Monoid::sum, space, 1u << 2, in, result, program.get(), {}, nullptr, {}});
+}
+
+void check_weights(const Tensor& w) {
+  for (const Tensor& row : w.dim() == 2 ? unbind(w) : std::vector<Tensor>{w}) {
+    double sum = 0;
+    for (double v : row.to_vector<double>()) {
+      ARETE_CHECK(std::isfinite(v) && v >= 0,
+                  ValueError("multinomial",
+                             "probability tensor contains either `inf`, `nan` or element < 0")
+                      .argument("self")
+                      .got(Scalar(v).to_string()));
+      sum += v;
+    }
+    ARETE_CHECK(sum > 0, ValueError("multinomial",
+                                    "invalid multinomial distribution (sum of "
+                                    "probabilities <= 0)")
+                             .argument("self"));
+  }
+}
+
+const OpRecord& multinomial_op =
+    define(
+        "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? "
+        "generator=None) -> Tensor")
+        .doc("Indices drawn with probabilities proportional to weights.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& w = c.tensor(0);
+          const int64_t k = c.integer(1);
+          ARETE_CHECK(w.dim() == 1 || w.dim() == 2,
+                      ValueError(c.name(), "prob_dist must be 1 or 2 dim").got(describe(w)));
+          ARETE_CHECK(is_floating(w.dtype()),
+                      TypeError(c.name(),
+                                "multinomial only supports floating-point dtypes for input, "
+                                "got: " +
+                                    std::string(name_of(w.dtype()))));
+          ARETE_CHECK(
+              k > 0,
+              ValueError(c.name(), "cannot sample n_sample <= 0 samples").argument("num_samples"));
+          ARETE_CHECK(w.size(-1) > 0,
+                      ValueError(c.name(), "there is no category to draw from").got(describe(w)));
+          ARETE_CHECK(c.boolean(2) || k <= w.size(-1),
+                      ValueError(c.name(),
+                                 "cannot sample n_sample > prob_dist.size(-1) samples without "
+                                 "replacement")
+                          .got(std::to_string(k) + " samples from " + std::to_string(w.size(-1)) +
+                               " categories"));
+          out.push_back({w.dim() == 2 ? Shape{w.size(0), k} : Shape{k}, kInt64, w.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (c.boolean(2))
+            sample_with(c, out[0], p);
+          else
+            sample_without(c, out[0], p);
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make({4}, 0.5, 1), 2, false, std::nullopt}, "one row"},
+              {{m.make_strided({2, 3}, 0.5, 1), 3, false, std::nullopt}, "all"},
+              {{m.make({2, 3}, 0.5, 1), 5, true, std::nullopt}, "replaced"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}, 0.5, 1), 3, false, std::nullopt},
+               ErrorKind::value,
+               "cannot sample n_sample > prob_dist.size(-1) samples without replacement"},
+              {{m.make({2}, 0.5, 1), 0, false, std::nullopt},
+               ErrorKind::value,
+               "cannot sample n_sample <= 0 samples"},
+              {{m.make({}, 0.5, 1), 1, false, std::nullopt},
+               ErrorKind::value,
+               "prob_dist must be 1 or 2 dim"}};
+        })
+        .no_reference(kRandomReference);
+
+}  // namespace
+}  // namespace ops
+
+Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Generator* g) {
+  const bool readable = self.device().is_cpu() && !(modes().word & Modes::kCapture);
+  if (readable && self.dim() > 0 && self.dim() <= 2) ops::check_weights(self.detach());
+  return ops::call(ops::multinomial_op, {self, num_samples, replacement, g});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(multinomial)

@@ -1,0 +1,442 @@
+// Triangles, padding and grids.
+#include <algorithm>
+
+#include "arete/expr/value.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using Refs = std::vector<Tensor>;
+
+// ---- triangles
+
+void infer_triangle(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  ARETE_CHECK(x.dim() >= 2,
+              ValueError(c.name(),
+                         std::string(c.name()) + ": input tensor must have at least 2 dimensions"));
+  out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+}
+
+// A complex view as one of its real and imaginary parts; others as they are.
+struct RealParts {
+  Shape sizes, strides;
+  prim::View view;
+};
+RealParts real_parts(const Tensor& t) {
+  RealParts r{Shape(t.sizes()), Shape(t.strides()), view_of(t)};
+  if (is_complex(t.dtype())) {
+    r.view.dtype = t.dtype() == kComplex64 ? kFloat32 : kFloat64;
+    for (int64_t& s : r.strides) s *= 2;
+    r.sizes.push_back(2);
+    r.strides.push_back(1);
+  }
+  r.view.sizes = r.sizes;
+  r.view.strides = r.strides;
+  return r;
+}
+
+// Keeps elements whose (column - row) is <= k (lower) or >= k.
+void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool lower) {
+  if (out.numel() == 0) return;
+  RealParts x = real_parts(c.tensor(0)), y = real_parts(out);
+  // Views of RealParts point into their own shapes, which have moved to their final place here.
+  x.view.sizes = x.sizes, x.view.strides = x.strides;
+  y.view.sizes = y.sizes, y.view.strides = y.strides;
+  const size_t rank = size_t(out.dim());
+  const int64_t rows = out.size(-2), columns = out.size(-1);
+  const prim::ScratchView numbers(p, kInt64, {std::max(rows, columns)});
+  p.iota({numbers});
+  Shape row_sizes(y.sizes.size(), 1), column_sizes(y.sizes.size(), 1);
+  Shape row_strides(y.sizes.size(), 0), column_strides(y.sizes.size(), 0);
+  row_sizes[rank - 2] = rows;
+  row_strides[rank - 2] = 1;
+  column_sizes[rank - 1] = columns;
+  column_strides[rank - 1] = 1;
+  prim::View row = numbers, column = numbers;
+  row.sizes = row_sizes, row.strides = row_strides;
+  column.sizes = column_sizes, column.strides = column_strides;
+
+  const DType dtype = y.view.dtype;
+  const DType inputs[] = {dtype, kInt64, kInt64}, outputs[] = {dtype};
+  const expr::Type params[] = {expr::Type::i64};
+  const expr::ProgramPtr program = expr::trace(
+      [lower](std::span<const expr::Value> v) {
+        const expr::Value distance = v[2] - v[1];
+        const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
+        return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
+      },
+      inputs, params, outputs);
+  expr::Literal k;
+  k.i = c.integer(1);
+  const prim::View in[] = {x.view, row, column};
+  p.pointwise({program.get(), in, {&y.view, 1}, {&k, 1}});
+}
+
+std::vector<Sample> triangle_samples(SampleMaker& m) {
+  return {{{m.make({3, 4}), 0}, "usual"},
+          {{m.make_strided({4, 3}), -1}, "below"},
+          {{m.make({2, 3, 2}), 1}, "batch, above"},
+          {{m.make({2, 2}), 5}, "outside"},
+          {{m.make({0, 3}), 0}, "empty"}};
+}
+std::vector<ErrorSample> triangle_errors(SampleMaker& m) {
+  return {{{m.make({3}), 0}, ErrorKind::value, "input tensor must have at least 2 dimensions"}};
+}
+
+const OpRecord& tril_op =
+    define("tril(Tensor self, int diagonal=0) -> Tensor")
+        .doc("The lower triangle of the last two dimensions, else zero.")
+        .infer(infer_triangle)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          lower_triangle(c, out[0], p, true);
+        })
+        .grad([](const GradCall& g) -> TensorList { return {tril(g.grad(), g.integer(1))}; })
+        .samples(triangle_samples)
+        .errors(triangle_errors)
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            const int64_t row = i[i.size() - 2], column = i[i.size() - 1];
+            return column <= row + c.integer(1) ? at(x, i) : 0.0;
+          })};
+        });
+
+const OpRecord& triu_op =
+    define("triu(Tensor self, int diagonal=0) -> Tensor")
+        .doc("The upper triangle of the last two dimensions, else zero.")
+        .infer(infer_triangle)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          lower_triangle(c, out[0], p, false);
+        })
+        .grad([](const GradCall& g) -> TensorList { return {triu(g.grad(), g.integer(1))}; })
+        .samples(triangle_samples)
+        .errors(triangle_errors)
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            const int64_t row = i[i.size() - 2], column = i[i.size() - 1];
+            return column >= row + c.integer(1) ? at(x, i) : 0.0;
+          })};
+        });
+
+// ---- padding
+
+// pad[2 k], pad[2 k + 1] belong to dimension rank - 1 - k.
+void check_pad(const Call& c, int64_t rank, IntList pad) {
+  ARETE_CHECK(pad.size() % 2 == 0, ValueError(c.name(), "Padding length must be divisible by 2")
+                                       .argument("pad")
+                                       .got(to_string(pad)));
+  ARETE_CHECK(int64_t(pad.size()) <= 2 * rank,
+              ValueError(c.name(),
+                         "Padding length should be less than or equal to two times the input "
+                         "dimension but got padding length " +
+                             std::to_string(pad.size()) + " and input of dimension " +
+                             std::to_string(rank)));
+}
+
+// The parts of in and out that are the same elements, and whether there are any.
+bool shared_part(Layout& in, Layout& out, IntList pad) {
+  const int rank = in.rank();
+  for (size_t k = 0; k < pad.size() / 2; ++k) {
+    const int d = rank - 1 - int(k);
+    const int64_t before = pad[2 * k];
+    const int64_t from = std::max<int64_t>(-before, 0), to = std::max<int64_t>(before, 0);
+    const int64_t n = std::min(in.sizes[d] - from, out.sizes[d] - to);
+    if (n <= 0) return false;
+    in = arete::narrow(in, d, from, n);
+    out = arete::narrow(out, d, to, n);
+  }
+  return in.numel() > 0;
+}
+
+const OpRecord& constant_pad_nd_op =
+    define("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
+        .doc("Padded with a number (cropped where negative), last dimension first.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          check_pad(c, x.dim(), c.ints(1));
+          OutputSpec s{Shape(x.sizes()), x.dtype(), x.device(), {}};
+          for (size_t k = 0; k < c.ints(1).size() / 2; ++k) {
+            int64_t& n = s.sizes[size_t(x.dim()) - 1 - k];
+            const int64_t padded = n + c.ints(1)[2 * k] + c.ints(1)[2 * k + 1];
+            ARETE_CHECK(padded >= 0,
+                        ValueError(c.name(), "The input size " + std::to_string(n) +
+                                                 ", plus negative padding " +
+                                                 std::to_string(c.ints(1)[2 * k]) + " and " +
+                                                 std::to_string(c.ints(1)[2 * k + 1]) +
+                                                 " resulted in a negative output size"));
+            n = padded;
+          }
+          numel_of(s.sizes);
+          out.push_back(s);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor &x = c.tensor(0), &y = out[0];
+          const Scalar value = c.scalar(2);
+          prim::FillArgs fill{view_of(y), {}, is_integral_or_bool(y.dtype()), 0};
+          if (fill.value_is_integer)
+            fill.value.i = y.dtype() == kBool ? value.to_bool() : value.to_int64();
+          else
+            fill.value.f = value.to_double();
+          p.fill(fill);
+          Layout from = x.layout(), to = y.layout();
+          if (shared_part(from, to, c.ints(1))) p.copy({view_of(y, to), view_of(x, from)});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          Shape back(g.ints(1));
+          for (int64_t& n : back) n = -n;
+          return {pad(g.grad(), back)};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), {1, 2}, 0.5}, "last dimension"},
+                                     {{m.make_strided({2, 3}), {1, 0, 0, 2}, 0}, "both"},
+                                     {{m.make({2, 4}), {-1, 1, 2, -1}, 1.0}, "cropped"},
+                                     {{m.make({3}), {-4, 2}, 0}, "nothing left of it"},
+                                     {{m.make({0, 2}), {1, 0, 1, 0}, 2.0}, "empty"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({3}), {1}, 0}, ErrorKind::value, "Padding length must be divisible by 2"},
+              {{m.make({3}), {1, 1, 1, 1}, 0},
+               ErrorKind::value,
+               "Padding length should be less than or equal to two times the input dimension but "
+               "got "
+               "padding length 4 and input of dimension 1"},
+              {{m.make({3}), {-2, -2}, 0},
+               ErrorKind::value,
+               "The input size 3, plus negative padding -2 and -2 resulted in a negative output "
+               "size"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          const IntList p = c.ints(1);
+          Shape sizes(x.sizes()), shift(sizes.size(), 0);
+          for (size_t k = 0; k < p.size() / 2; ++k) {
+            sizes[sizes.size() - 1 - k] += p[2 * k] + p[2 * k + 1];
+            shift[sizes.size() - 1 - k] = p[2 * k];
+          }
+          return {build_tensor(sizes, [&](Shape i) {
+            for (size_t d = 0; d < i.size(); ++d) {
+              i[d] -= shift[d];
+              if (i[d] < 0 || i[d] >= x.sizes()[d]) return c.scalar(2).to_double();
+            }
+            return at(x, i);
+          })};
+        });
+
+enum class PadMode { reflect, replicate, circular };
+PadMode pad_mode(const Call& c) {
+  const std::string_view mode = c[2].string();
+  if (mode == "reflect") return PadMode::reflect;
+  if (mode == "replicate") return PadMode::replicate;
+  if (mode == "circular") return PadMode::circular;
+  throw NotImplementedError(c.name(), "Unrecognised padding mode " + std::string(mode))
+      .argument("mode")
+      .expected("constant, reflect, replicate or circular");
+}
+
+// One dimension: what comes before, self, what comes after.
+Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, PadMode mode) {
+  const int64_t crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
+  if (crop > 0) {
+    ARETE_CHECK(crop <= x.size(d), ValueError(c.name(), "negative padding crops more than there is")
+                                       .argument("pad")
+                                       .got(to_string(c.ints(1))));
+    x = narrow(x, d, std::max<int64_t>(-before, 0), x.size(d) - crop);
+  }
+  before = std::max<int64_t>(before, 0);
+  after = std::max<int64_t>(after, 0);
+  if (before == 0 && after == 0) return x;
+  const int64_t n = x.size(d);
+  const auto check_room = [&](int64_t room, const char* text) {
+    ARETE_CHECK(before <= room && after <= room,
+                ValueError(c.name(), text + std::string(" (") + std::to_string(before) + ", " +
+                                         std::to_string(after) + ") at dimension " +
+                                         std::to_string(d) + " of input " + to_string(x.sizes())));
+  };
+  std::vector<Tensor> parts;
+  Shape first(x.sizes()), last(x.sizes());
+  switch (mode) {
+    case PadMode::reflect:
+      check_room(
+          n - 1,
+          "Padding size should be less than the corresponding input dimension, but got: padding");
+      parts = {flip(narrow(x, d, 1, before), {d}), x,
+               flip(narrow(x, d, n - 1 - after, after), {d})};
+      break;
+    case PadMode::circular:
+      check_room(n, "Padding value causes wrapping around more than once: padding");
+      parts = {narrow(x, d, n - before, before), x, narrow(x, d, 0, after)};
+      break;
+    case PadMode::replicate:
+      ARETE_CHECK(n > 0,
+                  ValueError(c.name(), "replicate padding needs at least one element to repeat")
+                      .got("input " + to_string(x.sizes())));
+      first[d] = before;
+      last[d] = after;
+      parts = {expand(narrow(x, d, 0, 1), first), x, expand(narrow(x, d, n - 1, 1), last)};
+      break;
+  }
+  if (after == 0) parts.pop_back();
+  if (before == 0) parts.erase(parts.begin());
+  return cat(parts, d);
+}
+
+const OpRecord& pad_op =
+    define("pad(Tensor self, int[] pad, str mode=\"constant\", float? value=None) -> Tensor")
+        .doc("Padded with a number, reflections, repetitions or cyclically.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          check_pad(c, x.dim(), c.ints(1));
+          if (c[2].string() == "constant")
+            return {call(constant_pad_nd_op, {x, c.ints(1), c.has(3) ? c[3] : Arg(0)})};
+          const PadMode mode = pad_mode(c);
+          ARETE_CHECK(!c.has(3) || c.real(3) == 0,
+                      ValueError(c.name(), "Padding mode \"" + std::string(c[2].string()) +
+                                               "\" doesn't take in value argument"));
+          Tensor out = x;
+          for (size_t k = 0; k < c.ints(1).size() / 2; ++k)
+            out = pad_one(c, out, int(x.dim()) - 1 - int(k), c.ints(1)[2 * k], c.ints(1)[2 * k + 1],
+                          mode);
+          return {out.is_same(x) ? x.clone() : out};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make({2, 3}), {1, 2}, "constant", 0.5}, "constant"},
+              {{m.make({1, 2, 4}), {2, 3, 1, 0}, "reflect", std::nullopt}, "reflect"},
+              {{m.make_strided({1, 2, 3}), {2, 3}, "replicate", std::nullopt}, "replicate"},
+              {{m.make({1, 2, 3}), {3, 1, 0, 2}, "circular", std::nullopt}, "circular"},
+              {{m.make({1, 5}), {-1, 2}, "circular", std::nullopt}, "cropped"},
+              {{m.make({1, 3}), {0, 0}, "reflect", std::nullopt}, "nothing to do"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{m.make({1, 3}), {3, 0}, "reflect", std::nullopt},
+                                           ErrorKind::value,
+                                           "Padding size should be less than the corresponding "
+                                           "input dimension, but got: padding "
+                                           "(3, 0) at dimension 1 of input [1, 3]"},
+                                          {{m.make({1, 3}), {4, 0}, "circular", std::nullopt},
+                                           ErrorKind::value,
+                                           "Padding value causes wrapping around more than once"},
+                                          {{m.make({1, 3}), {1, 0}, "mirror", std::nullopt},
+                                           ErrorKind::not_implemented,
+                                           "Unrecognised padding mode mirror"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          const IntList p = c.ints(1);
+          const std::string_view mode = c[2].string();
+          Shape sizes(x.sizes()), shift(sizes.size(), 0), crop_before(sizes.size(), 0),
+              kept(x.sizes());
+          for (size_t k = 0; k < p.size() / 2; ++k) {
+            const size_t d = sizes.size() - 1 - k;
+            sizes[d] += p[2 * k] + p[2 * k + 1];
+            shift[d] = p[2 * k];
+            crop_before[d] = std::max<int64_t>(-p[2 * k], 0);
+            kept[d] -= crop_before[d] + std::max<int64_t>(-p[2 * k + 1], 0);
+          }
+          return {build_tensor(sizes, [&](Shape i) {
+            for (size_t d = 0; d < i.size(); ++d) {
+              int64_t j = i[d] - std::max<int64_t>(shift[d], 0);
+              const int64_t n = kept[d];
+              if (mode == "constant" && (j < 0 || j >= n)) return c.real(3);
+              if (mode == "reflect") j = j < 0 ? -j : j >= n ? 2 * (n - 1) - j : j;
+              if (mode == "replicate") j = std::clamp<int64_t>(j, 0, n - 1);
+              if (mode == "circular") j = (j % n + n) % n;
+              i[d] = j + crop_before[d];
+            }
+            return at(x, i);
+          })};
+        });
+
+const OpRecord& meshgrid_op =
+    define("meshgrid(Tensor[] tensors, str indexing=\"ij\") -> Tensor[]")
+        .doc("Coordinate grids of 1-d tensors.")
+        .compose([](const Call& c) -> Results {
+          const std::span<const Tensor> tensors = c.tensors(0);
+          const std::string_view indexing = c[1].string();
+          ARETE_CHECK(!tensors.empty(),
+                      ValueError(c.name(), "meshgrid expects a non-empty TensorList"));
+          ARETE_CHECK(indexing == "ij" || indexing == "xy",
+                      ValueError(c.name(),
+                                 "meshgrid: indexing must be one of \"xy\" or \"ij\", but "
+                                 "received: " +
+                                     std::string(indexing)));
+          const bool swapped = indexing == "xy" && tensors.size() >= 2;
+          Shape sizes;
+          for (const Tensor& x : tensors) {
+            ARETE_CHECK(x.dim() <= 1, ValueError(c.name(),
+                                                 "meshgrid: Expected 0D or 1D tensor in the "
+                                                 "tensor list but got: " +
+                                                     describe(x)));
+            sizes.push_back(x.numel());
+          }
+          if (swapped) std::swap(sizes[0], sizes[1]);
+          Results out;
+          for (size_t k = 0; k < tensors.size(); ++k) {
+            Shape apart(sizes.size(), 1);
+            apart[swapped && k < 2 ? 1 - k : k] = tensors[k].numel();
+            out.push_back(expand(reshape(tensors[k], apart), sizes));
+          }
+          return out;
+        })
+        .samples([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<Sample>{{{List{m.make({2}), m.make({3})}, "ij"}, "ij"},
+                                     {{List{m.make({2}), m.make({3}), m.make({2})}, "xy"}, "xy"},
+                                     {{List{m.make({}), m.make({2})}, "ij"}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<ErrorSample>{
+              {{List{m.make({2, 2})}, "ij"},
+               ErrorKind::value,
+               "meshgrid: Expected 0D or 1D tensor"},
+              {{List{m.make({2})}, "yx"},
+               ErrorKind::value,
+               "meshgrid: indexing must be one of \"xy\" or \"ij\", but received: yx"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const auto tensors = c.tensors(0);
+          const bool xy = c[1].string() == "xy" && tensors.size() > 1;
+          const auto place = [&](size_t k) { return xy && k < 2 ? 1 - k : k; };
+          Shape sizes(tensors.size(), 0);
+          for (size_t k = 0; k < tensors.size(); ++k) sizes[place(k)] = tensors[k].numel();
+          Refs out;
+          for (size_t k = 0; k < tensors.size(); ++k) {
+            const std::vector<double> v = values_of(tensors[k]);
+            out.push_back(
+                build_tensor(sizes, [&](const Shape& i) { return v[size_t(i[place(k)])]; }));
+          }
+          return out;
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor tril(const Tensor& self, int64_t diagonal) {
+  return ops::call(ops::tril_op, {self, diagonal});
+}
+Tensor triu(const Tensor& self, int64_t diagonal) {
+  return ops::call(ops::triu_op, {self, diagonal});
+}
+Tensor pad(const Tensor& self, IntList pad, std::string_view mode, double value) {
+  return ops::call(ops::pad_op, {self, pad, mode, value});
+}
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing) {
+  const ops::Results grids = ops::call_all(ops::meshgrid_op, {tensors, indexing});
+  return {grids.begin(), grids.end()};
+}
+
+Tensor Tensor::tril(int64_t diagonal) const { return arete::tril(*this, diagonal); }
+Tensor Tensor::triu(int64_t diagonal) const { return arete::triu(*this, diagonal); }
+
+}  // namespace arete
+
+ARETE_FAMILY(pad)

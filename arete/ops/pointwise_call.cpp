@@ -1,0 +1,578 @@
+#include "arete/ops/pointwise_call.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/in_place.h"
+
+namespace arete::ops {
+
+using expr::Derivative;
+using expr::DerivativeInput;
+using expr::Literal;
+using expr::ProgramPtr;
+using expr::Value;
+
+namespace {
+
+constexpr int kMaxInputs = 8;
+using Tensors = SmallVector<Tensor, 3>;
+using Literals = SmallVector<Literal, 4>;
+
+prim::Primitives& target(Device device) {
+  if (modes().word & Modes::kCapture) return *modes().recorder;
+  return prim::backend_for(device);
+}
+
+}  // namespace
+
+// Note [Variants of a pointwise record]
+// A record's lambda is traced once for each combination of input dtypes, of inputs given as plain
+// numbers (these become run-time parameters, so no tensor is made for the 2 in x * 2), of result
+// dtype, and of parameters that are exactly 1 (these are folded, so add without alpha has no
+// multiplication). The combination is packed in a 64-bit key.
+struct PointwiseDef::Cache {
+  struct Variant {
+    uint64_t key;
+    ProgramPtr program;
+    // Derivatives of records that override the symbolic one, by wanted mask.
+    std::mutex mutex;
+    std::vector<std::pair<uint32_t, std::unique_ptr<Derivative>>> overridden;
+    std::vector<int> number_inputs;  // which definition inputs are numbers
+    DType compute;
+    Variant* next = nullptr;
+  };
+  std::atomic<Variant*> first{nullptr};
+  std::mutex mutex;
+  ~Cache() {
+    for (Variant* v = first.load(); v;) {
+      Variant* next = v->next;
+      delete v;
+      v = next;
+    }
+  }
+  Variant* find(uint64_t key) const {
+    for (Variant* v = first.load(std::memory_order_acquire); v; v = v->next)
+      if (v->key == key) return v;
+    return nullptr;
+  }
+};
+
+namespace {
+
+using Variant = PointwiseDef::Cache::Variant;
+
+const PointwiseDef::Cache& cache_of(const PointwiseDef& def) {
+  static std::mutex mutex;
+  auto& slot = const_cast<PointwiseDef&>(def).cache;
+  if (!slot) {
+    const std::lock_guard lock(mutex);
+    if (!slot) slot = std::make_shared<PointwiseDef::Cache>();
+  }
+  return *slot;
+}
+
+// Everything about one call that the choice of program needs.
+struct Resolved {
+  const OpRecord* op;
+  const PointwiseDef* def;
+  Variant* variant;
+  Tensors inputs;   // tensors only, in order
+  Literals params;  // numbers among the inputs first, then the record's parameters
+  PointwiseTypes types;
+};
+
+// Widens `current` by a number's category, as PyTorch does for Python numbers.
+DType widen(DType current, bool any_tensor, const Scalar& s) {
+  if (!any_tensor) return s.dtype();
+  if (category_of(current) >= s.category()) return current;
+  return s.is_integral() ? kInt64 : s.dtype();
+}
+
+// PyTorch's rule: tensors with dimensions decide; 0-d tensors and then numbers only where their
+// category is higher.
+DType promoted_type(const Call& call, int n) {
+  bool have_dim = false, have_zero = false;
+  DType dim_type = kBool, zero_type = kBool;
+  for (int i = 0; i < n; ++i) {
+    const Arg& a = call[i];
+    if (a.kind() != Arg::Kind::tensor) continue;
+    const Tensor& t = a.tensor();
+    if (t.dim() > 0) {
+      dim_type = have_dim ? (dim_type == t.dtype() ? dim_type : promote_types(dim_type, t.dtype()))
+                          : t.dtype();
+      have_dim = true;
+    } else {
+      zero_type = have_zero ? promote_types(zero_type, t.dtype()) : t.dtype();
+      have_zero = true;
+    }
+  }
+  DType result = have_dim ? dim_type : zero_type;
+  if (have_dim && have_zero && category_of(zero_type) > category_of(dim_type))
+    result = promote_types(dim_type, zero_type);
+  for (int i = 0; i < n; ++i)
+    if (call[i].kind() != Arg::Kind::tensor)
+      result = widen(result, have_dim || have_zero, call[i].scalar());
+  return result;
+}
+
+ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes& types,
+                 std::vector<int>& numbers, uint32_t folded_params) {
+  expr::Builder b;
+  const expr::Type compute = expr::compute_type(types.compute);
+  std::vector<Value> values(def.n_inputs + def.n_params);
+  for (int i = 0; i < def.n_inputs; ++i)
+    if (call[i].kind() == Arg::Kind::tensor) values[i] = b.input(call[i].tensor().dtype());
+  for (int i = 0; i < def.n_inputs; ++i) {
+    if (call[i].kind() == Arg::Kind::tensor) {
+      if (def.compute_promoted) values[i] = b.cast(values[i], compute);
+    } else {
+      values[i] = b.param(compute);
+      numbers.push_back(i);
+    }
+  }
+  for (int k = 0; k < def.n_params; ++k)
+    values[def.n_inputs + k] =
+        folded_params >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
+  std::vector<Value> outputs = def.definition(values);
+  const std::vector<DType> dtypes(outputs.size(), types.result);
+  return b.build(outputs, dtypes);
+}
+
+Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
+  const OpRecord& op = call.op;
+  const PointwiseDef& def = *op.pointwise;
+  Resolved r;
+  r.op = &op;
+  r.def = &def;
+  uint64_t key = 0;
+  int n_tensors = 0;
+  bool all_same = true;
+  DType first = kFloat32;
+  for (int i = 0; i < def.n_inputs; ++i) {
+    const Arg& a = call[i];
+    if (a.kind() == Arg::Kind::tensor) {
+      const DType t = a.tensor().dtype();
+      key = key << 5 | uint64_t(t);
+      if (n_tensors++ == 0) first = t;
+      all_same = all_same && t == first;
+      r.inputs.push_back(a.tensor());
+    } else {
+      ARETE_CHECK(!a.is_none(),
+                  TypeError(op.name, op.name + ": argument " + schema_of(op).args[i].name +
+                                         " must be a Tensor, not an undefined one"));
+      key = key << 5 | (20 + a.scalar().category());
+      all_same = all_same && a.scalar().category() <= category_of(first);
+    }
+  }
+  ARETE_CHECK(n_tensors > 0,
+              TypeError(op.name, op.name + ": at least one argument must be a Tensor"));
+  DType compute = all_same && call[0].kind() == Arg::Kind::tensor && def.compute_promoted
+                      ? first
+                      : promoted_type(call, def.n_inputs);
+  DType result = compute;
+  if (def.result == PointwiseDef::Result::floating) {
+    if (is_integral_or_bool(compute)) compute = default_dtype();
+    result = compute;
+  } else if (def.result == PointwiseDef::Result::boolean) {
+    result = kBool;
+  }
+  ARETE_CHECK(!is_complex(compute),
+              NotImplementedError(op.name, "\"" + op.name + "\" not implemented for '" +
+                                               std::string(name_of(compute)) + "'"));
+  if (forced_result) {
+    ARETE_CHECK(category_of(result) <= category_of(*forced_result),
+                TypeError(op.name, "result type " + std::string(name_of(result)) +
+                                       " can't be cast to the desired output type " +
+                                       std::string(name_of(*forced_result))));
+    result = *forced_result;
+  }
+  r.types = {compute, result};
+  uint32_t folded = 0;
+  for (int k = 0; k < def.n_params; ++k) {
+    const Scalar s = call[def.n_inputs + k].scalar();
+    ARETE_CHECK(s.category() <= category_of(compute) || s.is_boolean(),
+                TypeError(op.name, "For integral input tensors, argument " +
+                                       schema_of(op).args[def.n_inputs + k].name +
+                                       " must not be a floating point number."));
+    if (s == Scalar(1)) folded |= 1u << k;
+  }
+  key = (key << 4 | uint64_t(compute)) << 4 | uint64_t(result);
+  key = key << 8 | folded;
+  const PointwiseDef::Cache& cache = cache_of(def);
+  r.variant = cache.find(key);
+  if (!r.variant) [[unlikely]] {
+    auto fresh = std::make_unique<Variant>();
+    fresh->key = key;
+    fresh->compute = compute;
+    fresh->program = build(def, call, r.types, fresh->number_inputs, folded);
+    auto& mutable_cache = const_cast<PointwiseDef::Cache&>(cache);
+    const std::lock_guard lock(mutable_cache.mutex);
+    r.variant = cache.find(key);
+    if (!r.variant) {
+      fresh->next = mutable_cache.first.load(std::memory_order_relaxed);
+      r.variant = fresh.release();
+      mutable_cache.first.store(r.variant, std::memory_order_release);
+    }
+  }
+  const auto param_types = r.variant->program->params();
+  size_t p = 0;
+  for (int i : r.variant->number_inputs)
+    r.params.push_back(literal(call[i].scalar(), param_types[p++]));
+  for (int k = 0; k < def.n_params; ++k)
+    if (!(folded >> k & 1))
+      r.params.push_back(literal(call[def.n_inputs + k].scalar(), param_types[p++]));
+  return r;
+}
+
+Shape broadcast_all(std::span<const Tensor> inputs, const char* name) {
+  Shape space(inputs[0].sizes());
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const IntList s = inputs[i].sizes();
+    if (s.size() == space.size() && std::equal(s.begin(), s.end(), space.begin())) continue;
+    space = broadcast_shapes(space, s, name);
+  }
+  return space;
+}
+
+Device device_of(std::span<const Tensor> inputs, const char* name) {
+  const Device d = inputs[0].device();
+  for (size_t i = 1; i < inputs.size(); ++i)
+    ARETE_CHECK(inputs[i].device() == d,
+                DeviceError(name,
+                            "Expected all tensors to be on the same device, but found at "
+                            "least two devices, " +
+                                d.to_string() + " and " + inputs[i].device().to_string() + "!")
+                    .argument("tensor argument " + std::to_string(i))
+                    .hint("move it with .to(device)"));
+  return d;
+}
+
+bool has_sizes(const Tensor& t, IntList sizes) {
+  return t.sizes().size() == sizes.size() &&
+         std::equal(sizes.begin(), sizes.end(), t.sizes().begin());
+}
+
+// The result has the memory order of the first input of its shape that is dense.
+Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType dtype,
+                     Device device) {
+  for (const Tensor& t : inputs) {
+    if (!has_sizes(t, space)) continue;
+    if (t.is_contiguous()) break;
+    if (t.layout().is_dense())
+      return empty_tensor(OutputSpec{space, dtype, device, Shape(t.strides())});
+  }
+  return empty_tensor(space, dtype, device);
+}
+
+void execute(const expr::Program& program, std::span<const Tensor> inputs,
+             std::span<const Tensor> outputs, std::span<const Literal> params) {
+  if (outputs[0].is_meta()) return;
+  SmallVector<prim::View, 6> in, out;
+  for (const Tensor& t : inputs) in.push_back(view_of(t));
+  for (const Tensor& t : outputs) out.push_back(view_of(t));
+  target(outputs[0].device())
+      .pointwise({&program, {in.data(), in.size()}, {out.data(), out.size()}, params});
+}
+
+// The history of a program's application.
+class ProgramNode final : public Node {
+ public:
+  ProgramNode(const char* name, ProgramPtr program, Variant* variant, const PointwiseDef* def,
+              std::span<const Tensor> inputs, std::span<const Literal> params, IntList space)
+      : name_(name),
+        program_(std::move(program)),
+        variant_(variant),
+        def_(def),
+        params_(params.begin(), params.end()),
+        space_(space) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Edge e;
+      const bool differentiable =
+          is_differentiable(inputs[i].dtype()) && !(def && def->non_differentiable >> i & 1);
+      if (differentiable && inputs[i].requires_grad()) e = gradient_edge(inputs[i]);
+      if (e) wanted_ |= 1u << i;
+      edges.push_back(std::move(e));
+      input_sizes_.push_back(Shape(inputs[i].sizes()));
+      input_dtypes_.push_back(inputs[i].dtype());
+    }
+    derivative_ = &derivative(wanted_);
+    for (const DerivativeInput& d : derivative_->inputs)
+      saved_.push_back(d.from == DerivativeInput::From::input ? SavedTensor(inputs[d.index], false)
+                                                              : SavedTensor());
+  }
+
+  void save_outputs(std::span<const Tensor> results) {
+    for (const Tensor& t : results) outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
+    for (size_t k = 0; k < saved_.size(); ++k) {
+      const DerivativeInput& d = derivative_->inputs[k];
+      if (d.from == DerivativeInput::From::output) saved_[k] = SavedTensor(results[d.index], true);
+    }
+  }
+
+  std::string name() const override { return name_; }
+
+  TensorList backward(const TensorList& grads, uint64_t needed) override {
+    TensorList result(edges.size());
+    const uint32_t wanted = wanted_ & uint32_t(needed);
+    if (!wanted) return result;
+    Tensors inputs;
+    for (size_t k = 0; k < saved_.size(); ++k) {
+      const DerivativeInput& d = derivative_->inputs[k];
+      if (d.from == DerivativeInput::From::grad) {
+        const Tensor& g = grads[d.index];
+        inputs.push_back(
+            g.defined() ? g
+                        : zeros(outputs[d.index].sizes,
+                                TensorOptions(outputs[d.index].dtype, outputs[d.index].device)));
+      } else {
+        ARETE_CHECK(!released_ || saved_[k].defined(), freed());
+        inputs.push_back(saved_[k].unpack(this, uint32_t(d.index), name_));
+      }
+    }
+    // Outputs that are an input as it stands need no kernel.
+    const expr::Program& p = *derivative_->program;
+    size_t out = 0;
+    bool computed = false;
+    Results values;
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!(wanted_ >> i & 1)) continue;
+      const auto& o = p.outputs()[out];
+      const auto& instruction = p.code()[o.value];
+      Tensor value;
+      if (instruction.op == expr::Op::input && p.inputs()[instruction.index] == o.dtype) {
+        value = inputs[instruction.index];
+      } else if (wanted >> i & 1) {
+        if (!computed) values = run_derivative(p, inputs);
+        computed = true;
+        value = values[out];
+      }
+      if (wanted >> i & 1) result[i] = sum_to_size(value, input_sizes_[i]);
+      ++out;
+    }
+    return result;
+  }
+
+  void release_saved() override {
+    released_ = true;
+    for (SavedTensor& s : saved_) s.reset();
+  }
+
+ private:
+  AutogradError freed() const {
+    return AutogradError(name_,
+                         "Trying to backward through the graph a second time (or directly "
+                         "access saved tensors after they have already been freed)")
+        .hint("pass retain_graph=true to the first backward call");
+  }
+
+  Results run_derivative(const expr::Program& p, const Tensors& inputs) {
+    if (!inputs.empty()) {
+      // A smaller space would do where only numbers and broadcast inputs remain: the gradient is
+      // constant along the other dimensions, but its sum is not, so use the whole one.
+      Tensors full = inputs;
+      bool whole = false;
+      for (const Tensor& t : full) whole = whole || has_sizes(t, space_);
+      if (!whole) full[0] = full[0].expand(space_);
+      Results r = apply_literals(derivative_->program, {full.data(), full.size()},
+                                 {params_.data(), params_.size()}, name_);
+      return r;
+    }
+    Results r;
+    for (const auto& o : p.outputs()) {
+      Tensor t = empty_tensor(space_, o.dtype, outputs[0].device);
+      r.push_back(t);
+    }
+    execute(p, {}, {r.data(), r.size()}, {params_.data(), params_.size()});
+    return r;
+  }
+
+  const Derivative& derivative(uint32_t wanted) {
+    if (!def_ || !def_->gradient) return program_->derivative(wanted);
+    const std::lock_guard lock(variant_->mutex);
+    for (const auto& [mask, d] : variant_->overridden)
+      if (mask == wanted) return *d;
+    variant_->overridden.emplace_back(wanted, std::make_unique<Derivative>(override(wanted)));
+    return *variant_->overridden.back().second;
+  }
+
+  // Traces the record's own gradient; the second time with the inputs it turned out to use.
+  Derivative override(uint32_t wanted) {
+    std::vector<DerivativeInput> all;
+    const size_t n = input_dtypes_.size(), m = program_->outputs().size();
+    for (size_t i = 0; i < n; ++i) all.push_back({DerivativeInput::From::input, int(i)});
+    for (size_t i = 0; i < m; ++i) all.push_back({DerivativeInput::From::output, int(i)});
+    for (size_t i = 0; i < m; ++i) all.push_back({DerivativeInput::From::grad, int(i)});
+    std::vector<bool> used(all.size(), true);
+    Derivative d;
+    for (int pass = 0; pass < 2; ++pass) {
+      expr::Builder b;
+      const expr::Type compute = expr::compute_type(variant_->compute);
+      std::vector<Value> values(def_->n_inputs + 2 * m + def_->n_params);
+      std::vector<int> position;  // of tensor input i among the definition's inputs
+      for (int i = 0; i < def_->n_inputs; ++i)
+        if (std::find(variant_->number_inputs.begin(), variant_->number_inputs.end(), i) ==
+            variant_->number_inputs.end())
+          position.push_back(i);
+      d.inputs.clear();
+      for (size_t k = 0; k < all.size(); ++k) {
+        const DType t = all[k].from == DerivativeInput::From::input
+                            ? input_dtypes_[all[k].index]
+                            : program_->outputs()[all[k].index].dtype;
+        const size_t at = k < n ? size_t(position[k]) : size_t(def_->n_inputs) + (k - n);
+        if (!used[k]) {
+          values[at] = b.constant(compute, int64_t(0));
+          continue;
+        }
+        d.inputs.push_back(all[k]);
+        values[at] = b.cast(b.input(t), compute);
+      }
+      for (int i : variant_->number_inputs) values[i] = b.param(compute);
+      const uint32_t folded = uint32_t(variant_->key & 0xff);
+      for (int k = 0; k < def_->n_params; ++k)
+        values[def_->n_inputs + 2 * m + k] =
+            folded >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
+      const std::vector<Value> adjoints = def_->gradient(values);
+      std::vector<Value> outs;
+      std::vector<DType> dtypes;
+      for (size_t i = 0; i < n; ++i) {
+        if (!(wanted >> i & 1)) continue;
+        outs.push_back(b.cast(adjoints[position[i]], expr::compute_type(input_dtypes_[i])));
+        dtypes.push_back(input_dtypes_[i]);
+      }
+      d.program = b.build(outs, dtypes);
+      if (pass == 0) {
+        std::vector<bool> seen(all.size(), false);
+        for (const auto& instruction : d.program->code())
+          if (instruction.op == expr::Op::input) seen[instruction.index] = true;
+        used = seen;
+      }
+    }
+    return d;
+  }
+
+  static Results apply_literals(const ProgramPtr& program, std::span<const Tensor> inputs,
+                                std::span<const Literal> params, const char* name);
+
+  const char* name_;
+  ProgramPtr program_;
+  Variant* variant_;
+  const PointwiseDef* def_;
+  Literals params_;
+  Shape space_;
+  uint32_t wanted_ = 0;
+  const Derivative* derivative_ = nullptr;
+  SmallVector<SavedTensor, 3> saved_;
+  SmallVector<Shape, 2> input_sizes_;
+  SmallVector<DType, 4> input_dtypes_;
+  bool released_ = false;
+};
+
+bool any_requires_grad(std::span<const Tensor> inputs, const PointwiseDef* def) {
+  if (!modes().grad_enabled) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!(def && def->non_differentiable >> i & 1) && inputs[i].requires_grad()) return true;
+  return false;
+}
+
+// Runs a program on tensors and records it.
+void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
+           std::span<const Tensor> inputs, std::span<const Literal> params, const char* name,
+           Results& outputs) {
+  const Shape space = broadcast_all(inputs, name);
+  const Device device = device_of(inputs, name);
+  IntrusivePtr<ProgramNode> node;
+  bool differentiable = false;
+  for (const auto& o : program->outputs())
+    differentiable = differentiable || is_differentiable(o.dtype);
+  if (differentiable && any_requires_grad(inputs, def))
+    node = IntrusivePtr<ProgramNode>(
+        new ProgramNode(name, program, variant, def, inputs, params, space));
+  for (const auto& o : program->outputs())
+    outputs.push_back(allocate_like(inputs, space, o.dtype, device));
+  execute(*program, inputs, {outputs.data(), outputs.size()}, params);
+  if (node) {
+    node->save_outputs({outputs.data(), outputs.size()});
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (is_differentiable(outputs[i].dtype())) set_history(outputs[i], node, uint32_t(i));
+  }
+}
+
+Results ProgramNode::apply_literals(const ProgramPtr& program, std::span<const Tensor> inputs,
+                                    std::span<const Literal> params, const char* name) {
+  Results outputs;
+  apply(program, nullptr, nullptr, inputs, params, name, outputs);
+  return outputs;
+}
+
+}  // namespace
+
+PointwiseTypes pointwise_types(const Call& call) { return resolve(call).types; }
+
+Results call_pointwise(const Call& call) {
+  const Resolved r = resolve(call);
+  Results outputs;
+  apply(r.variant->program, r.variant, r.def, {r.inputs.data(), r.inputs.size()},
+        {r.params.data(), r.params.size()}, call.name(), outputs);
+  return outputs;
+}
+
+Tensor call_pointwise_one(const Call& call) { return std::move(call_pointwise(call)[0]); }
+
+void call_pointwise_into(const Call& call, Tensor& self, bool record) {
+  const DType dtype = self.dtype();
+  Resolved r = resolve(call, &dtype);
+  const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
+  const Shape space = broadcast_all(inputs, call.name());
+  device_of(inputs, call.name());
+  ARETE_CHECK(
+      has_sizes(self, space),
+      ValueError(call.name(), "output with shape " + to_string(self.sizes()) +
+                                  " doesn't match the broadcast shape " + to_string(space)));
+  IntrusivePtr<ProgramNode> node;
+  if (record && any_requires_grad(inputs, r.def) && is_differentiable(dtype))
+    node = IntrusivePtr<ProgramNode>(new ProgramNode(call.name(), r.variant->program, r.variant,
+                                                     r.def, inputs,
+                                                     {r.params.data(), r.params.size()}, space));
+  // Another view of self's memory would see half-written values: read a copy of it.
+  Tensors safe = r.inputs;
+  for (Tensor& t : safe)
+    if (t.storage() == self.storage() && !(t.layout() == self.layout())) t = plain(t, t.dtype());
+  execute(*r.variant->program, {safe.data(), safe.size()}, {&self, 1},
+          {r.params.data(), r.params.size()});
+  self.storage()->bump_version();
+  if (node) {
+    node->save_outputs({&self, 1});
+    rebase_history(self, node);
+  }
+}
+
+Results apply_program(const ProgramPtr& program, std::span<const Tensor> inputs,
+                      std::span<const Scalar> params, const char* name) {
+  ARETE_CHECK(inputs.size() == program->inputs().size() && !inputs.empty(),
+              ValueError(name, "the program and the call differ in their number of inputs")
+                  .expected(std::to_string(program->inputs().size()))
+                  .got(std::to_string(inputs.size())));
+  ARETE_CHECK(params.size() == program->params().size(),
+              ValueError(name, "the program and the call differ in their number of parameters")
+                  .expected(std::to_string(program->params().size()))
+                  .got(std::to_string(params.size())));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    ARETE_CHECK(inputs[i].dtype() == program->inputs()[i],
+                TypeError(name, "the program expects another dtype")
+                    .argument("input " + std::to_string(i))
+                    .expected(std::string(name_of(program->inputs()[i])))
+                    .got(describe(inputs[i])));
+  Literals literals;
+  for (size_t i = 0; i < params.size(); ++i)
+    literals.push_back(literal(params[i], program->params()[i]));
+  Results outputs;
+  apply(program, nullptr, nullptr, inputs, {literals.data(), literals.size()}, name, outputs);
+  return outputs;
+}
+
+}  // namespace arete::ops

@@ -1,0 +1,20 @@
+// Calls of pointwise records: promotion, choice of program, broadcasting, history.
+#pragma once
+
+#include "arete/ops/call.h"
+
+namespace arete::ops {
+
+Results call_pointwise(const Call& call);
+/// The same for one output, without the list.
+Tensor call_pointwise_one(const Call& call);
+/// Writes into `self` (checked by check_in_place) and records history if asked.
+void call_pointwise_into(const Call& call, Tensor& self, bool record);
+
+/// The dtype a pointwise call computes in and that of its result.
+struct PointwiseTypes {
+  DType compute, result;
+};
+PointwiseTypes pointwise_types(const Call& call);
+
+}  // namespace arete::ops

@@ -1,0 +1,150 @@
+// Products and log-sum-exp.
+#include "arete/ops/reduce_family.h"
+
+namespace arete::ops {
+
+namespace {
+
+using expr::Value;
+using prim::Monoid;
+
+// Each factor's gradient is the product of the others. Dividing by the factor gives that only
+// where nothing is zero, so the others are multiplied out: rows of an n x n matrix with ones on
+// its diagonal.
+Tensor product_of_others(const Tensor& flat) {
+  const int64_t n = flat.size(-1);
+  const Tensor diagonal = eye(n, TensorOptions(kBool, flat.device()));
+  Shape square(flat.sizes());
+  square.insert(square.end() - 1, n);
+  const Tensor others = arete::where(diagonal, 1, flat.unsqueeze(-2).expand(square));
+  return others.prod(-1);
+}
+
+uint32_t product_dims(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  if (!c.has(1)) return (1u << x.dim()) - 1;
+  const int d = normalize_dim(c.integer(1), int(x.dim()), "prod");
+  return x.dim() ? 1u << d : 0;
+}
+
+const OpRecord& prod_op =
+    define("prod(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+        .doc("The product along dim, or of everything.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          const DType t = is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();
+          out.push_back(
+              {reduced_sizes(x.sizes(), product_dims(c), c.boolean(2)), t, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor x = plain(c.tensor(0), out[0].dtype());
+          const uint32_t dims = product_dims(c);
+          const prim::View in = view_of(x);
+          p.reduce({Monoid::prod,
+                    x.sizes(),
+                    dims,
+                    {&in, 1},
+                    view_of(out[0], keepdim_layout(out[0], x.sizes(), dims)),
+                    nullptr,
+                    {},
+                    nullptr,
+                    {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor x = g.input(0);
+              if (x.numel() == 0) return {zeros(x.sizes(), x.options())};
+              const bool whole = g.arg(1).is_none() || x.dim() == 0;
+              const Tensor flat = whole ? x.reshape({-1}) : x.movedim(g.integer(1), -1);
+              Tensor dy = g.grad();
+              if (whole)
+                dy = dy.reshape({});
+              else if (g.boolean(2))
+                dy = dy.squeeze(g.integer(1));
+              const Tensor dx = dy.unsqueeze(-1) * product_of_others(flat);
+              return {whole ? dx.reshape(x.sizes()) : dx.movedim(-1, g.integer(1))};
+            },
+            1)
+        .samples([](SampleMaker& m) {
+          Tensor with_zeros = m.make({2, 3}, 0.5, 2);
+          with_zeros.detach().select(0, 0).select(0, 1).zero_();
+          return std::vector<Sample>{{{m.make({2, 3}, 0.5, 2), std::nullopt, false}, "all"},
+                                     {{m.make({2, 3}), 1, true}, "keepdim"},
+                                     {{m.make({2, 3, 2}), -2, false}, "middle"},
+                                     {{with_zeros, 1, false}, "a zero"},
+                                     {{m.make({}), std::nullopt, false}, "0-d"},
+                                     {{m.make({0, 2}), 0, false}, "empty"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor& x = c.tensor(0);
+          Shape dims;
+          if (c.has(1)) dims.push_back(c.integer(1));
+          const Arg args[] = {x, IntList(dims)};
+          return std::vector<Tensor>{reduce_reference(
+              Call(c.op, args), 1, c.boolean(2),
+              [](const auto& v) {
+                double s = 1;
+                for (double e : v) s *= e;
+                return s;
+              },
+              is_integral_or_bool(x.dtype()) ? kInt64 : kFloat64)};
+        });
+
+const OpRecord& logsumexp_op =
+    define("logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+        .doc("log(sum(exp(x))) without overflow.")
+        .compose([](const Call& c) -> Results {
+          const Tensor x =
+              is_floating(c.tensor(0).dtype()) ? c.tensor(0) : c.tensor(0).to(default_dtype());
+          const uint32_t dims = reduced_dims(c, 1);
+          if (x.numel() == 0) return {x.exp().sum(c.ints(1), c.boolean(2)).log()};
+          Shape list;
+          for (int d = 0; d < int(x.dim()); ++d)
+            if (dims >> d & 1) list.push_back(d);
+          // An infinite maximum must not give inf - inf.
+          const Tensor top = x.detach().amax(list, true);
+          const Tensor shift = arete::where(top.isfinite(), top, 0);
+          const Tensor y = (x - shift).exp().sum(list, true).log() + shift;
+          return {c.boolean(2) ? y : y.reshape(reduced_sizes(x.sizes(), dims, false))};
+        })
+        .autocast(Autocast::f32)
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({3, 4}), {1}, false}, "rows"},
+                                     {{m.make({2, 3, 2}), {0, 2}, true}, "two dims"},
+                                     {{m.make({4}, 90, 100), {0}, false}, "large"},
+                                     {{m.make({}), {0}, false}, "0-d"}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{reduce_reference(c, 1, c.boolean(2), [](const auto& v) {
+            double top = -INFINITY, s = 0;
+            for (double e : v) top = std::fmax(top, e);
+            for (double e : v) s += std::exp(e - top);
+            return top + std::log(s);
+          })};
+        });
+
+}  // namespace
+}  // namespace arete::ops
+
+namespace arete {
+Tensor prod(const Tensor& self) { return ops::call(ops::prod_op, {self, std::nullopt, false}); }
+Tensor prod(const Tensor& self, int64_t dim, bool keepdim) {
+  return ops::call(ops::prod_op, {self, dim, keepdim});
+}
+Tensor logsumexp(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::logsumexp_op, {self, dims, keepdim});
+}
+Tensor logsumexp(const Tensor& self, int64_t dim, bool keepdim) {
+  return logsumexp(self, IntList{dim}, keepdim);
+}
+Tensor Tensor::prod() const { return arete::prod(*this); }
+Tensor Tensor::prod(int64_t dim, bool keepdim) const { return arete::prod(*this, dim, keepdim); }
+Tensor Tensor::logsumexp(IntList dims, bool keepdim) const {
+  return arete::logsumexp(*this, dims, keepdim);
+}
+Tensor Tensor::logsumexp(int64_t dim, bool keepdim) const {
+  return arete::logsumexp(*this, dim, keepdim);
+}
+}  // namespace arete
+
+ARETE_FAMILY(product)

@@ -1,0 +1,489 @@
+#include "arete/ops/random.h"
+
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/random_internal.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+void check_floating(const Call& c, DType t) {
+  ARETE_CHECK(is_floating(t),
+              TypeError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
+                                      std::string(name_of(t)) + "'")
+                  .expected("a floating dtype"));
+}
+void check_probability(const Call& c, double p) {
+  ARETE_CHECK(p >= 0 && p <= 1,
+              ValueError(c.name(), "bernoulli expects p to be in [0, 1], but got p=" +
+                                       Scalar(p).to_string()));
+}
+void check_std(const Call& c, double std) {
+  ARETE_CHECK(std >= 0, ValueError(c.name(), "normal expects std >= 0.0, but found std " +
+                                                 Scalar(std).to_string()));
+}
+
+// sizes, dtype and device from argument `first` on
+template <int kSizes, int kFirst, bool kFloating>
+void infer_sizes(const Call& c, OutputSpecs& out) {
+  numel_of(c.ints(kSizes));
+  const DType otherwise = kFloating ? default_dtype() : kInt64;
+  OutputSpec s{Shape(c.ints(kSizes)),
+               c.has(kFirst) ? c[kFirst].dtype() : otherwise,
+               c.has(kFirst + 1) ? c[kFirst + 1].device() : kCPU,
+               {}};
+  if (kFloating) check_floating(c, s.dtype);
+  out.push_back(s);
+}
+void infer_like(const Call& c, OutputSpecs& out) {
+  const Tensor& self = c.tensor(0);
+  OutputSpec s{Shape(self.sizes()),
+               c.has(1) ? c[1].dtype() : self.dtype(),
+               c.has(2) ? c[2].device() : self.device(),
+               {}};
+  check_floating(c, s.dtype);
+  if (self.layout().is_dense()) s.strides = Shape(self.strides());
+  out.push_back(s);
+}
+void infer_self(const Call& c, OutputSpecs& out) {
+  const Tensor& self = c.tensor(0);
+  out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
+}
+std::vector<Sample> self_samples(SampleMaker& m, std::vector<OwnedArg> rest) {
+  std::vector<Sample> out;
+  for (const Tensor& t : {m.make({2, 3}), m.make_strided({3, 2}), m.make({}), m.make({0, 2})}) {
+    Sample s{{t}, ""};
+    s.args.insert(s.args.end(), rest.begin(), rest.end());
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+const OpRecord& rand_op =
+    define(
+        "rand(int[] size, *, dtype? dtype=None, device? device=None, Generator? generator=None) "
+        "-> Tensor")
+        .doc("Uniform in [0, 1).")
+        .random()
+        .infer(infer_sizes<0, 1, true>)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::uniform, view_of(out[0]), 0, 1, c[3]);
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{{2, 3}, m.dtype, m.device, std::nullopt}, ""}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{{2}, kInt64, m.device, std::nullopt},
+                                           ErrorKind::type,
+                                           "\"rand\" not implemented for 'int64'"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& randn_op =
+    define(
+        "randn(int[] size, *, dtype? dtype=None, device? device=None, Generator? "
+        "generator=None) -> Tensor")
+        .doc("Normal with mean 0 and standard deviation 1.")
+        .random()
+        .infer(infer_sizes<0, 1, true>)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::normal, view_of(out[0]), 0, 1, c[3]);
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{{2, 3}, m.dtype, m.device, std::nullopt}, ""}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{{2}, kInt64, m.device, std::nullopt},
+                                           ErrorKind::type,
+                                           "\"randn\" not implemented for 'int64'"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& normal_sized_op =
+    define(
+        "normal_sized(float mean, float std, int[] size, *, dtype? dtype=None, device? "
+        "device=None, "
+        "Generator? generator=None) -> Tensor")
+        .doc("Normal numbers of one mean and standard deviation.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_std(c, c.real(1));
+          infer_sizes<2, 3, true>(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::normal, view_of(out[0]), c.real(0), c.real(1), c[5]);
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{1.0, 2.0, {2, 3}, m.dtype, m.device, std::nullopt}, ""}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{0.0, -1.0, {2}, m.dtype, m.device, std::nullopt},
+                                           ErrorKind::value,
+                                           "normal expects std >= 0.0, but found std -1.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& rand_like_op =
+    define(
+        "rand_like(Tensor self, *, dtype? dtype=None, device? device=None, Generator? "
+        "generator=None) -> Tensor")
+        .doc("Uniform in [0, 1) in self's shape.")
+        .random()
+        .infer(infer_like)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::uniform, view_of(out[0]), 0, 1, c[3]);
+        })
+        .grad(no_random_gradient)
+        .no_grad_outputs(1)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {std::nullopt, std::nullopt, std::nullopt});
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& randn_like_op =
+    define(
+        "randn_like(Tensor self, *, dtype? dtype=None, device? device=None, Generator? "
+        "generator=None) -> Tensor")
+        .doc("Normal numbers in self's shape.")
+        .random()
+        .infer(infer_like)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::normal, view_of(out[0]), 0, 1, c[3]);
+        })
+        .grad(no_random_gradient)
+        .no_grad_outputs(1)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {std::nullopt, std::nullopt, std::nullopt});
+        })
+        .no_reference(kRandomReference);
+
+void check_range(const Call& c, int64_t low, int64_t high, DType dtype) {
+  ARETE_CHECK(low < high, ValueError(c.name(),
+                                     "random_ expects 'from' to be less than 'to', but got "
+                                     "from=" +
+                                         std::to_string(low) + " >= to=" + std::to_string(high)));
+  ARETE_CHECK(!is_complex(dtype),
+              TypeError(c.name(), "complex numbers have no order to draw from"));
+  if (is_floating(dtype) || dtype == kInt64) return;
+  const double lowest = dtype == kBool ? 0 : lowest_of(dtype),
+               most = dtype == kBool ? 1 : max_of(dtype);
+  ARETE_CHECK(
+      double(low) >= lowest && double(high) - 1 <= most,
+      ValueError(c.name(), "from and to - 1 are out of bounds for " + std::string(name_of(dtype)))
+          .got("from=" + std::to_string(low) + ", to=" + std::to_string(high)));
+}
+
+const OpRecord& randint_op =
+    define(
+        "randint(int low, int high, int[] size, *, dtype? dtype=None, device? device=None, "
+        "Generator? generator=None) -> Tensor")
+        .doc("Uniform whole numbers in [low, high).")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          infer_sizes<2, 3, false>(c, out);
+          check_range(c, c.integer(0), c.integer(1), out[0].dtype);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, {Distribution::integers, view_of(out[0]), 0, 0, 0, 1, c.integer(0), c.integer(1)},
+               c[5]);
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{-3, 4, {2, 3}, m.dtype, m.device, std::nullopt}, ""},
+                                     {{0, 9, {4}, std::nullopt, m.device, std::nullopt}, "int64"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{2, 2, {2}, m.dtype, m.device, std::nullopt},
+                                           ErrorKind::value,
+                                           "random_ expects 'from' to be less than 'to', but got "
+                                           "from=2 >= to=2"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& randperm_op =
+    define(
+        "randperm(int n, *, dtype? dtype=None, device? device=None, Generator? generator=None) "
+        "-> Tensor")
+        .doc("0 to n - 1 in random order.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          ARETE_CHECK(c.integer(0) >= 0, ValueError(c.name(), "n must be non-negative, got " +
+                                                                  std::to_string(c.integer(0))));
+          out.push_back({Shape{c.integer(0)},
+                         c.has(1) ? c[1].dtype() : kInt64,
+                         c.has(2) ? c[2].device() : kCPU,
+                         {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          // The order that sorts random keys; 63 bits make equal ones rare and harmless.
+          const prim::ScratchView keys(p, kInt64, out[0].sizes()),
+              sorted(p, kInt64, out[0].sizes());
+          draw(p, {Distribution::integers, keys, 0, 0, 0, 1, 0, INT64_MAX}, c[3]);
+          if (out[0].dtype() == kInt64) return p.sort({keys, sorted, view_of(out[0]), 0});
+          const prim::ScratchView order(p, kInt64, out[0].sizes());
+          p.sort({keys, sorted, order, 0});
+          p.copy({view_of(out[0]), order});
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{5, std::nullopt, m.device, std::nullopt}, ""},
+                                     {{4, m.dtype, m.device, std::nullopt}, "other dtype"},
+                                     {{0, std::nullopt, m.device, std::nullopt}, "empty"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{-1, std::nullopt, m.device, std::nullopt},
+                                           ErrorKind::value,
+                                           "n must be non-negative, got -1"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& bernoulli_op =
+    define("bernoulli(Tensor self, float? p=None, *, Generator? generator=None) -> Tensor")
+        .doc("1 with probability self (or p), else 0.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          if (c.has(1)) check_probability(c, c.real(1));
+          if (!c.has(1)) check_floating(c, c.tensor(0).dtype());
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const prim::View to = view_of(out[0]);
+          if (c.has(1)) return draw(p, Distribution::bernoulli, to, c.real(1), 1, c[2]);
+          const Tensor& self = c.tensor(0);
+          const DType t = self.dtype() == kFloat64 ? kFloat64 : kFloat32;
+          const prim::ScratchView u(p, t, self.sizes());
+          draw(p, Distribution::uniform, u, 0, 1, c[2]);
+          const prim::View in[] = {u, view_of(self)};
+          apply(
+              p, [](std::span<const expr::Value> v) { return std::vector{v[0] < v[1]}; }, in, to);
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}, 0, 1), std::nullopt, std::nullopt}, ""},
+                                     {{m.make_strided({2, 3}), 0.25, std::nullopt}, "one p"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{m.make({2}), 1.5, std::nullopt},
+                                           ErrorKind::value,
+                                           "bernoulli expects p to be in [0, 1], but got p=1.5"}};
+        })
+        .no_reference(kRandomReference);
+
+// ---- in place
+
+const OpRecord& uniform_op =
+    define("uniform(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor")
+        .doc("Uniform in [from, to), in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_floating(c, c.tensor(0).dtype());
+          ARETE_CHECK(c.real(1) <= c.real(2),
+                      ValueError(c.name(),
+                                 "uniform_ expects to return a [from, to) range, but found "
+                                 "from=" +
+                                     Scalar(c.real(1)).to_string() +
+                                     " > to=" + Scalar(c.real(2)).to_string()));
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::uniform, view_of(out[0]), c.real(1), c.real(2), c[3]);
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {-1.0, 1.0, std::nullopt});
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}), 1.0, 0.0, std::nullopt},
+               ErrorKind::value,
+               "uniform_ expects to return a [from, to) range, but found from=1.0 > to=0.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& normal_op =
+    define(
+        "normal(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> "
+        "Tensor")
+        .doc("Normal numbers in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_floating(c, c.tensor(0).dtype());
+          check_std(c, c.real(2));
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, Distribution::normal, view_of(out[0]), c.real(1), c.real(2), c[3]);
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {1.0, 0.5, std::nullopt});
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{m.make({2}), 0.0, -1.0, std::nullopt},
+                                           ErrorKind::value,
+                                           "normal expects std >= 0.0, but found std -1.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& random_op =
+    define("random(Tensor self, int from, int to, *, Generator? generator=None) -> Tensor")
+        .doc("Whole numbers in [from, to), in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_range(c, c.integer(1), c.integer(2), c.tensor(0).dtype());
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          draw(p, {Distribution::integers, view_of(out[0]), 0, 0, 0, 1, c.integer(1), c.integer(2)},
+               c[3]);
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64})
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {0, 10, std::nullopt});
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}), 3, 3, std::nullopt},
+               ErrorKind::value,
+               "random_ expects 'from' to be less than 'to', but got from=3 >= to=3"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& exponential_op =
+    define("exponential(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor")
+        .doc("Exponentially distributed numbers in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_floating(c, c.tensor(0).dtype());
+          ARETE_CHECK(c.real(1) > 0, ValueError(c.name(),
+                                                "exponential_ expects lambda > 0.0, but found "
+                                                "lambda=" +
+                                                    Scalar(c.real(1)).to_string()));
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const bool wide = out[0].dtype() == kFloat64;
+          const prim::ScratchView u(p, wide ? kFloat64 : kFloat32, out[0].sizes());
+          draw(p, Distribution::uniform, u, 0, 1, c[2]);
+          const prim::View in = u;
+          // -log(1 - u): 1 - u is exact, and where it is 1 half a step stands for the result.
+          const double least = wide ? 0x1p-54 : 0x1p-25, scale = 1 / c.real(1);
+          apply(
+              p,
+              [=](std::span<const expr::Value> v) {
+                return std::vector{expr::max(-expr::log(1.0 - v[0]), least) * scale};
+              },
+              {&in, 1}, view_of(out[0]));
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {2.0, std::nullopt});
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}), 0.0, std::nullopt},
+               ErrorKind::value,
+               "exponential_ expects lambda > 0.0, but found lambda=0.0"}};
+        })
+        .no_reference(kRandomReference);
+
+Tensor finish(Tensor t, const TensorOptions& o) {
+  if (o.requires_grad_) t.requires_grad_(true);
+  return t;
+}
+
+}  // namespace
+}  // namespace ops
+
+using ops::call;
+using ops::call_in_place;
+
+Tensor rand(IntList sizes, const TensorOptions& o, Generator* g) {
+  return ops::finish(call(ops::rand_op, {sizes, o.dtype_, o.device_, g}), o);
+}
+Tensor randn(IntList sizes, const TensorOptions& o, Generator* g) {
+  return ops::finish(call(ops::randn_op, {sizes, o.dtype_, o.device_, g}), o);
+}
+Tensor randint(int64_t low, int64_t high, IntList sizes, const TensorOptions& o, Generator* g) {
+  return ops::finish(call(ops::randint_op, {low, high, sizes, o.dtype_, o.device_, g}), o);
+}
+Tensor randint(int64_t high, IntList sizes, const TensorOptions& o, Generator* g) {
+  return randint(0, high, sizes, o, g);
+}
+Tensor randperm(int64_t n, const TensorOptions& o, Generator* g) {
+  return ops::finish(call(ops::randperm_op, {n, o.dtype_, o.device_, g}), o);
+}
+Tensor rand_like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device,
+                 Generator* g) {
+  return call(ops::rand_like_op, {self, dtype, device, g});
+}
+Tensor randn_like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device,
+                  Generator* g) {
+  return call(ops::randn_like_op, {self, dtype, device, g});
+}
+Tensor bernoulli(const Tensor& self, Generator* g) {
+  return call(ops::bernoulli_op, {self, std::nullopt, g});
+}
+Tensor bernoulli(const Tensor& self, double p, Generator* g) {
+  return call(ops::bernoulli_op, {self, p, g});
+}
+Tensor normal(double mean, double std, IntList sizes, const TensorOptions& o, Generator* g) {
+  return ops::finish(call(ops::normal_sized_op, {mean, std, sizes, o.dtype_, o.device_, g}), o);
+}
+Tensor normal(const Tensor& mean, const Tensor& std, Generator* g) {
+  const NoGradGuard guard;
+  const Tensor pair[] = {mean, std};
+  const TensorOptions o(ops::result_type(pair), mean.device());
+  const Shape sizes = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
+  return randn(sizes, o, g).mul(std).add(mean);
+}
+Tensor normal(const Tensor& mean, double std, Generator* g) {
+  const NoGradGuard guard;
+  return normal(0, std, mean.sizes(), mean.options(), g).add(mean);
+}
+Tensor normal(double mean, const Tensor& std, Generator* g) {
+  const NoGradGuard guard;
+  return randn(std.sizes(), std.options(), g).mul(std).add(Scalar(mean));
+}
+Tensor& uniform_(Tensor& self, double from, double to, Generator* g) {
+  return call_in_place(self, ops::uniform_op, {self, from, to, g});
+}
+Tensor& normal_(Tensor& self, double mean, double std, Generator* g) {
+  return call_in_place(self, ops::normal_op, {self, mean, std, g});
+}
+Tensor& random_(Tensor& self, int64_t from, int64_t to, Generator* g) {
+  return call_in_place(self, ops::random_op, {self, from, to, g});
+}
+Tensor& bernoulli_(Tensor& self, double p, Generator* g) {
+  return call_in_place(self, ops::bernoulli_op, {self, p, g});
+}
+Tensor& exponential_(Tensor& self, double lambda, Generator* g) {
+  return call_in_place(self, ops::exponential_op, {self, lambda, g});
+}
+Tensor& Tensor::uniform_(double from, double to) {
+  return arete::uniform_(*this, from, to, nullptr);
+}
+Tensor& Tensor::normal_(double mean, double std) {
+  return arete::normal_(*this, mean, std, nullptr);
+}
+Tensor& Tensor::random_(int64_t from, int64_t to) {
+  return arete::random_(*this, from, to, nullptr);
+}
+Tensor& Tensor::bernoulli_(double p) { return arete::bernoulli_(*this, p, nullptr); }
+Tensor& Tensor::exponential_(double lambda) { return arete::exponential_(*this, lambda, nullptr); }
+
+}  // namespace arete
+
+ARETE_FAMILY(random)

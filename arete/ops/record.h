@@ -1,0 +1,346 @@
+// One record per operator: everything about it in one place (DESIGN.md section 4).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arete/core/generator.h"
+#include "arete/core/history.h"
+#include "arete/core/tensor.h"
+#include "arete/expr/value.h"
+#include "arete/prim/backend.h"
+
+namespace arete::ops {
+
+struct OpRecord;
+
+/// An argument of a call, borrowed for its duration (tensors and lists by pointer).
+class Arg {
+ public:
+  enum class Kind : uint8_t {
+    none, tensor, tensors, boolean, integer, real, scalar, ints, string, dtype, device, generator,
+  };
+  Arg() = default;
+  Arg(std::nullopt_t) {}
+  Arg(const Tensor& t) : kind_(t.defined() ? Kind::tensor : Kind::none) { tensor_ = &t; }
+  Arg(std::span<const Tensor> t) : kind_(Kind::tensors), count_(uint32_t(t.size())) { tensor_ = t.data(); }
+  Arg(const std::vector<Tensor>& t) : Arg(std::span<const Tensor>(t)) {}
+  Arg(bool v) : kind_(Kind::boolean) { integer_ = v; }
+  Arg(int v) : Arg(int64_t(v)) {}
+  Arg(int64_t v) : kind_(Kind::integer) { integer_ = v; }
+  Arg(double v) : kind_(Kind::real) { real_ = v; }
+  Arg(const Scalar& s) : kind_(Kind::scalar) { scalar_ = &s; }
+  Arg(IntList l) : kind_(Kind::ints), count_(uint32_t(l.size())) { ints_ = l.data(); }
+  Arg(const Shape& l) : Arg(IntList(l)) {}
+  Arg(std::string_view s) : kind_(Kind::string), count_(uint32_t(s.size())) { chars_ = s.data(); }
+  Arg(const char* s) : Arg(std::string_view(s)) {}
+  Arg(DType t) : kind_(Kind::dtype) { integer_ = int64_t(t); }
+  Arg(Device d) : kind_(Kind::device), device_(d) {}
+  Arg(Generator* g) : kind_(g ? Kind::generator : Kind::none) { generator_ = g; }
+  template <class T>
+  Arg(const std::optional<T>& o) : Arg() {
+    if (o) *this = Arg(*o);
+  }
+
+  Kind kind() const { return kind_; }
+  bool is_none() const { return kind_ == Kind::none; }
+  const Tensor& tensor() const { return *tensor_; }  // may be undefined when kind is none
+  std::span<const Tensor> tensors() const { return {tensor_, count_}; }
+  bool boolean() const { return integer_ != 0; }
+  int64_t integer() const { return integer_; }
+  double real() const {
+    return kind_ == Kind::integer ? double(integer_) : kind_ == Kind::scalar ? scalar_->to_double() : real_;
+  }
+  Scalar scalar() const {
+    switch (kind_) {
+      case Kind::scalar: return *scalar_;
+      case Kind::real: return Scalar(real_);
+      case Kind::boolean: return Scalar(integer_ != 0);
+      default: return Scalar(integer_);
+    }
+  }
+  IntList ints() const { return IntList(ints_, count_); }
+  std::string_view string() const { return {chars_, count_}; }
+  DType dtype() const { return DType(integer_); }
+  Device device() const { return device_; }
+  Generator* generator() const { return kind_ == Kind::generator ? generator_ : nullptr; }
+
+ private:
+  Kind kind_ = Kind::none;
+  Device device_{};
+  uint32_t count_ = 0;
+  union {
+    const Tensor* tensor_ = nullptr;
+    const Scalar* scalar_;
+    const int64_t* ints_;
+    const char* chars_;
+    Generator* generator_;
+    int64_t integer_;
+    double real_;
+  };
+};
+
+/// A call as a record's functions see it. Arguments are numbered as in the schema.
+class Call {
+ public:
+  Call(const OpRecord& op_in, std::span<const Arg> args, bool in_place = false)
+      : op(op_in), args_(args), in_place_(in_place) {}
+  const OpRecord& op;
+  const Arg& operator[](size_t i) const { return args_[i]; }
+  size_t size() const { return args_.size(); }
+  std::span<const Arg> args() const { return args_; }
+  bool has(size_t i) const { return i < args_.size() && !args_[i].is_none(); }
+  const Tensor& tensor(size_t i) const { return args_[i].tensor(); }
+  std::span<const Tensor> tensors(size_t i) const { return args_[i].tensors(); }
+  int64_t integer(size_t i) const { return args_[i].integer(); }
+  bool boolean(size_t i) const { return args_[i].boolean(); }
+  double real(size_t i) const { return args_[i].real(); }
+  Scalar scalar(size_t i) const { return args_[i].scalar(); }
+  IntList ints(size_t i) const { return args_[i].ints(); }
+  /// The output is argument 0 itself: lower() finds its old values there.
+  bool in_place() const { return in_place_; }
+  const char* name() const;
+
+ private:
+  std::span<const Arg> args_;
+  bool in_place_;
+};
+
+/// What infer() says about one output.
+struct OutputSpec {
+  Shape sizes;
+  DType dtype = kFloat32;
+  Device device;
+  std::optional<Shape> strides;  // default: row-major
+};
+using OutputSpecs = SmallVector<OutputSpec, 2>;
+
+using Results = TensorList;
+
+/// What a gradient formula sees. Inputs count all tensors of the call in order (tensor lists
+/// flattened, absent optional tensors counted as one undefined).
+class GradCall {
+ public:
+  virtual ~GradCall() = default;
+  /// Gradient of output i; undefined if nothing arrived.
+  virtual const Tensor& grad(size_t i = 0) const = 0;
+  /// Saved tensors: available only if the record's saves() names them.
+  virtual Tensor input(size_t i) const = 0;
+  virtual Tensor output(size_t i = 0) const = 0;
+  /// Always available.
+  virtual IntList input_sizes(size_t i) const = 0;
+  virtual DType input_dtype(size_t i) const = 0;
+  virtual bool has_input(size_t i) const = 0;
+  virtual size_t input_count() const = 0;
+  virtual bool needs(size_t i) const = 0;
+  /// Attributes: the non-tensor arguments, by schema position.
+  virtual const Arg& arg(size_t i) const = 0;
+  int64_t integer(size_t i) const { return arg(i).integer(); }
+  bool boolean(size_t i) const { return arg(i).boolean(); }
+  double real(size_t i) const { return arg(i).real(); }
+  Scalar scalar(size_t i) const { return arg(i).scalar(); }
+  IntList ints(size_t i) const { return arg(i).ints(); }
+};
+
+/// What autocast does with an operator's floating tensor arguments.
+enum class Autocast : uint8_t { none, lower, f32, promote };
+
+/// An owning argument list for a sample.
+struct OwnedArg {
+  Arg::Kind kind = Arg::Kind::none;
+  Tensor tensor;
+  std::vector<Tensor> tensors;
+  Scalar scalar;
+  std::vector<int64_t> ints;
+  std::string text;
+  DType dtype = kFloat32;
+  Device device;
+  OwnedArg() = default;
+  OwnedArg(Tensor t);
+  OwnedArg(std::vector<Tensor> t);
+  OwnedArg(bool v);
+  OwnedArg(int v);
+  OwnedArg(int64_t v);
+  OwnedArg(double v);
+  OwnedArg(Scalar v);
+  OwnedArg(std::initializer_list<int64_t> v);
+  OwnedArg(std::vector<int64_t> v);
+  OwnedArg(const char* v);
+  OwnedArg(DType v);
+  OwnedArg(Device v);
+  OwnedArg(std::nullopt_t) {}
+  Arg borrow() const;
+};
+
+/// One call for tests, the fuzzer and benchmarks.
+struct Sample {
+  std::vector<OwnedArg> args;
+  std::string note{};
+};
+/// A call that must fail, and how the text of its error begins (or what it contains).
+struct ErrorSample {
+  std::vector<OwnedArg> args;
+  ErrorKind kind;
+  std::string text;
+};
+
+/// Makes the tensors of samples: seeded, of one dtype and device. Shapes may be empty or 0-d.
+class SampleMaker {
+ public:
+  SampleMaker(DType dtype, Device device, bool requires_grad, uint64_t seed = 0);
+  DType dtype;
+  Device device;
+  bool requires_grad;
+  /// Uniform in [low, high) (integers: whole numbers), contiguous, requiring grad if asked.
+  Tensor make(IntList sizes, double low = -2, double high = 2);
+  /// The same with a transposed (non-contiguous) memory.
+  Tensor make_strided(IntList sizes, double low = -2, double high = 2);
+  /// All values distinct and at least `gap` apart: for sorts, maxima and kinks.
+  Tensor make_distinct(IntList sizes, double gap = 0.1);
+  Tensor make_mask(IntList sizes);
+  /// i64 in [0, high).
+  Tensor make_index(IntList sizes, int64_t high);
+
+ private:
+  Generator generator_;
+};
+
+/// A slow, obvious evaluation in f64 for tests: all floating tensors are given as f64 CPU tensors.
+using Reference = std::function<std::vector<Tensor>(const Call&)>;
+
+/// The pointwise part of a record.
+struct PointwiseDef {
+  int n_inputs = 1;
+  int n_params = 0;  ///< scalars that follow the tensors in the schema
+  expr::Definition definition;
+  enum class Result : uint8_t {
+    promote,   ///< the promoted type
+    floating,  ///< the promoted type, integers become default_dtype()
+    boolean,
+  } result = Result::promote;
+  bool compute_promoted = true;  ///< inputs are cast to the promoted type first
+  /// Replaces the symbolic derivative: (inputs..., outputs..., grads..., params...) -> one adjoint
+  /// per input; unused ones are dropped.
+  expr::Definition gradient;
+  uint32_t non_differentiable = 0;  ///< bit i: input i has no gradient
+  struct Cache;
+  std::shared_ptr<Cache> cache;
+};
+
+/// The record. Exactly one of pointwise, view, compose or (infer and lower) is set.
+struct OpRecord {
+  std::string schema;  ///< "add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+  std::string name;
+  std::string doc;
+
+  std::shared_ptr<PointwiseDef> pointwise;
+  /// A view operator: the layout of the result from that of argument 0.
+  Layout (*view)(const Call&) = nullptr;
+  /// Several views at once (split, unbind, ...).
+  std::vector<Layout> (*views)(const Call&) = nullptr;
+  /// A composition of other operators, differentiated through them.
+  Results (*compose)(const Call&) = nullptr;
+  /// Pure: shapes, dtypes and device of the outputs. Checks everything users can get wrong.
+  void (*infer)(const Call&, OutputSpecs&) = nullptr;
+  /// The primitive calls that fill the outputs.
+  void (*lower)(const Call&, std::span<const Tensor> outputs, prim::Primitives&) = nullptr;
+
+  /// The gradient in operators: one tensor per input (undefined where not needed or none).
+  TensorList (*grad)(const GradCall&) = nullptr;
+  uint64_t save_inputs = 0, save_outputs = 0;  ///< bit i: GradCall::input(i) / output(i) is used
+  uint32_t non_differentiable_outputs = 0;     ///< bit i: output i has no gradient (indices, ...)
+  /// The in-place form computes into a temporary and copies back.
+  bool in_place_by_copy = false;
+  bool has_in_place = false;
+  bool random = false;                          ///< draws from a generator
+
+  Autocast autocast = Autocast::none;
+  /// FLOPs of one call; null: one per output element (pointwise: the program's).
+  double (*flops)(const Call&) = nullptr;
+
+  std::function<std::vector<Sample>(SampleMaker&)> samples;
+  std::function<std::vector<ErrorSample>(SampleMaker&)> errors;
+  Reference reference;
+  /// Dtypes that samples are made for; default: f32 f64 bf16 f16 for floating operators.
+  std::vector<DType> dtypes{kFloat32, kFloat64, kBFloat16, kFloat16};
+  bool test_gradient = true;         ///< gradcheck and gradgradcheck over the samples
+  std::string no_reference_because;  ///< a record without a reference says why
+};
+
+/// Chained construction of a record; registers it. Kept as a static in the record's file:
+///   static const OpRecord& relu_op = define("relu(Tensor self) -> Tensor")
+///       .doc("max(self, 0).").pointwise(...).samples(...);
+class Definer {
+ public:
+  explicit Definer(OpRecord& r) : r_(r) {}
+  operator const OpRecord&() const { return r_; }
+  Definer& doc(std::string_view text) { r_.doc = text; return *this; }
+  Definer& view(Layout (*f)(const Call&)) { r_.view = f; return *this; }
+  Definer& views(std::vector<Layout> (*f)(const Call&)) { r_.views = f; return *this; }
+  Definer& compose(Results (*f)(const Call&)) { r_.compose = f; return *this; }
+  Definer& infer(void (*f)(const Call&, OutputSpecs&)) { r_.infer = f; return *this; }
+  Definer& lower(void (*f)(const Call&, std::span<const Tensor>, prim::Primitives&)) { r_.lower = f; return *this; }
+  /// saves: bits of inputs and outputs the formula reads.
+  Definer& grad(TensorList (*f)(const GradCall&), uint64_t save_inputs = 0, uint64_t save_outputs = 0) {
+    r_.grad = f;
+    r_.save_inputs = save_inputs;
+    r_.save_outputs = save_outputs;
+    return *this;
+  }
+  Definer& no_grad_outputs(uint32_t bits) { r_.non_differentiable_outputs = bits; return *this; }
+  Definer& in_place(bool by_copy = false) { r_.has_in_place = true; r_.in_place_by_copy = by_copy; return *this; }
+  Definer& random() { r_.random = true; return *this; }
+  Definer& autocast(Autocast a) { r_.autocast = a; return *this; }
+  Definer& flops(double (*f)(const Call&)) { r_.flops = f; return *this; }
+  Definer& samples(std::function<std::vector<Sample>(SampleMaker&)> f) { r_.samples = std::move(f); return *this; }
+  Definer& errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f) { r_.errors = std::move(f); return *this; }
+  Definer& reference(Reference f) { r_.reference = std::move(f); return *this; }
+  Definer& no_reference(std::string_view because) { r_.no_reference_because = because; return *this; }
+  Definer& dtypes(std::vector<DType> d) { r_.dtypes = std::move(d); return *this; }
+  Definer& no_gradient_test() { r_.test_gradient = false; return *this; }
+  Definer& pointwise(PointwiseDef d);
+  /// Shorthands: a lambda of n Values (inputs, then params).
+  Definer& unary(expr::Value (*f)(expr::Value), PointwiseDef::Result r = PointwiseDef::Result::floating);
+  Definer& binary(expr::Value (*f)(expr::Value, expr::Value), PointwiseDef::Result r = PointwiseDef::Result::promote);
+  /// Override of the symbolic derivative (see PointwiseDef::gradient).
+  Definer& gradient(expr::Definition d) { r_.pointwise->gradient = std::move(d); return *this; }
+
+ private:
+  OpRecord& r_;
+};
+
+/// Adds a record; the name is the part of the schema before "(" and must be new.
+Definer define(std::string_view schema);
+/// All records in order of names.
+std::vector<const OpRecord*> all_records();
+/// Null if there is none.
+const OpRecord* find_record(std::string_view name);
+
+/// A parsed schema argument: name, type as written ("Tensor?", "int[]"), default text.
+struct SchemaArg {
+  std::string name, type, default_text;
+  bool keyword_only = false;
+  bool is_tensor() const { return type == "Tensor" || type == "Tensor?" || type == "Tensor[]"; }
+};
+struct Schema {
+  std::vector<SchemaArg> args;
+  std::vector<std::string> returns;
+};
+/// Parsed on first use; BugError for a malformed schema.
+const Schema& schema_of(const OpRecord& op);
+
+// Note [Families]
+// Records are static objects of their file. So that a static library keeps them, every file of
+// records is a family: it ends with ARETE_FAMILY(name), and ops/families.cpp names the families
+// (files, not operators) in one list that registration walks before the first look-up.
+#define ARETE_FAMILY(name) \
+  namespace arete::ops {   \
+  void family_##name() {}  \
+  }
+
+}  // namespace arete::ops

@@ -1,0 +1,502 @@
+// Sums and what is made of them: sum, mean, variance, any, all, counts.
+#include "arete/ops/reduce.h"
+
+#include <cmath>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce_util.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using expr::Value;
+using Values = std::span<const Value>;
+using prim::Monoid;
+
+// Converts the elements before they are reduced; null if they have the type already.
+const expr::Program* convert_first(DType in, expr::Type to) {
+  if (expr::compute_type(in) == to) return nullptr;
+  static ProgramCache cache;
+  return &cache.get(pack_key({int(in), int(to)}), {in}, {}, {expr::storage_type(to)},
+                    [to](Values v) { return std::vector{cast(v[0], to)}; });
+}
+
+// One part of a complex tensor as a real view.
+struct PartView {
+  Layout layout;
+  prim::View view;
+  PartView(const prim::View& v, int part)
+      : layout(v.sizes, v.strides),
+        view{v.data, v.dtype == kComplex64 ? kFloat32 : kFloat64, v.sizes, v.strides, v.storage} {
+    for (int64_t& s : layout.strides) s *= 2;
+    view.strides = layout.strides;
+    if (view.data) view.data += part * int64_t(size_of(view.dtype));
+  }
+};
+
+// ---- sum: (self, dims, keepdim, dtype)
+
+DType sum_dtype(const Call& call) {
+  if (call.has(3)) return call[3].dtype();
+  const DType t = call.tensor(0).dtype();
+  return is_integral_or_bool(t) ? kInt64 : t;
+}
+
+void push_reduced(const Call& call, OutputSpecs& out, DType t) {
+  const Tensor& x = call.tensor(0);
+  const uint32_t mask = reduced_mask(call.ints(1), x.dim(), call.name());
+  out.push_back({reduced_sizes(x.sizes(), mask, call.boolean(2)), t, x.device(), {}});
+}
+
+// Where a tensor's dimensions have to be reduced, and what the result looks like then.
+struct Reduced {
+  const Tensor& x;
+  uint32_t mask;
+  Layout out_layout;
+  prim::View in, out;
+  Reduced(const Call& call, const Tensor& result)
+      : x(call.tensor(0)),
+        mask(reduced_mask(call.ints(1), x.dim(), call.name())),
+        out_layout(kept_layout(result.layout(), x.sizes(), mask)),
+        in(view_of(x)),
+        out(view_of(result, out_layout)) {}
+  void run(prim::Primitives& p, Monoid monoid, const ReduceParts& parts = {}) const {
+    run_reduce(p, monoid, x.sizes(), mask, {&in, 1}, out, parts);
+  }
+};
+
+void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  const Reduced r(call, out[0]);
+  const DType t = out[0].dtype(), from = r.x.dtype();
+  if (!is_complex(t) && !is_complex(from)) {
+    const expr::Type work = is_floating(t) ? expr::compute_type(t) : expr::Type::i64;
+    // i32 accumulates in i64 by itself.
+    const bool whole = work == expr::Type::i64 && expr::compute_type(from) == expr::Type::i32;
+    r.run(p, Monoid::sum, {whole ? nullptr : convert_first(from, work)});
+    return;
+  }
+  const Tensor x = plain(r.x, is_complex(t) ? t : kComplex128);
+  const prim::View whole = view_of(x);
+  if (!is_complex(t)) {  // as conversion does: the real part
+    const PartView in(whole, 0);
+    run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, r.out);
+    return;
+  }
+  for (int part = 0; part < 2; ++part) {
+    const PartView in(whole, part), to(r.out, part);
+    run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, to.view);
+  }
+}
+
+// The gradient of each element is that of its group.
+Tensor spread(const GradCall& g, const Tensor& grad) {
+  const IntList sizes = g.input_sizes(0);
+  const uint32_t mask = reduced_mask(g.ints(1), int64_t(sizes.size()), "sum");
+  const Tensor t = grad.dtype() == g.input_dtype(0) ? grad : grad.to(g.input_dtype(0));
+  return kept(t, sizes, mask).expand(sizes);
+}
+
+double total(const std::vector<double>& v) {
+  double s = 0;
+  for (double x : v) s += x;
+  return s;
+}
+
+template <class F>
+Reference reference_by(F f, DType t = kFloat64) {
+  return [f, t](const Call& c) {
+    return std::vector<Tensor>{reduce_groups(c.tensor(0), c.ints(1), c.boolean(2), f, t)};
+  };
+}
+
+const OpRecord& sum_op =
+    define("sum(Tensor self, int[] dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .doc("Sum over dimensions.")
+        .infer([](const Call& c, OutputSpecs& out) { push_reduced(c, out, sum_dtype(c)); })
+        .lower(sum_lower)
+        .grad([](const GradCall& g) -> TensorList { return {spread(g, g.grad())}; })
+        .samples([](SampleMaker& m) {
+          auto all = reduce_samples_with_empty(m, {std::nullopt});
+          all.push_back({{m.make({3, 2}), {0}, false, kFloat64}, "dtype"});
+          return all;
+        })
+        .errors([](SampleMaker& m) { return reduce_errors(m, {std::nullopt}); })
+        .reference(reference_by(total));
+
+// ---- mean: (self, dims, keepdim, dtype)
+
+const char* torch_name(DType t) {
+  switch (t) {
+    case kUInt8: return "Byte";
+    case kInt8: return "Char";
+    case kInt16: return "Short";
+    case kInt32: return "Int";
+    case kInt64: return "Long";
+    default: return "Bool";
+  }
+}
+
+void mean_infer(const Call& c, OutputSpecs& out) {
+  const DType t = c.has(3) ? c[3].dtype() : c.tensor(0).dtype();
+  ARETE_CHECK(
+      !is_integral_or_bool(t),
+      TypeError(c.name(),
+                std::string("mean(): could not infer output dtype. ") + (c.has(3) ? "Optional dtype" : "Input dtype") +
+                    " must be either a floating point or complex dtype. Got: " + torch_name(t))
+          .argument(c.has(3) ? "dtype" : "self")
+          .hint("pass dtype=float32 or convert the input"));
+  ARETE_CHECK(!is_complex(t) && !is_complex(c.tensor(0).dtype()),
+              NotImplementedError(c.name(), "mean of complex numbers: divide the sum").got(name_of(t)));
+  push_reduced(c, out, t);
+}
+
+// A sum divided by a number, rooted if asked: the end of mean, var and std.
+const expr::Program& divide_program(DType t, bool root) {
+  static ProgramCache cache;
+  const DType work = work_dtype(t);
+  return cache.get(pack_key({int(t), root}), {work}, {work_type(t)}, {t}, [root](Values v) {
+    const Value q = v[0] / v[1];
+    return std::vector{root ? sqrt(q) : q};
+  });
+}
+
+void mean_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  const Reduced r(call, out[0]);
+  const DType t = out[0].dtype();
+  expr::Literal n;
+  n.f = double(reduced_count(r.x.sizes(), r.mask));
+  r.run(p, Monoid::sum,
+        {convert_first(r.x.dtype(), work_type(t)), {}, &divide_program(t, false), {&n, 1}});
+}
+
+const OpRecord& mean_op =
+    define("mean(Tensor self, int[] dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .doc("Arithmetic mean over dimensions.")
+        .infer(mean_infer)
+        .lower(mean_lower)
+        .grad([](const GradCall& g) -> TensorList {
+          const IntList sizes = g.input_sizes(0);
+          const uint32_t mask = reduced_mask(g.ints(1), int64_t(sizes.size()), "mean");
+          const double n = double(reduced_count(sizes, mask));
+          return {spread(g, g.grad().mul(Scalar(1.0 / n)))};
+        })
+        .samples([](SampleMaker& m) {
+          auto all = reduce_samples(m, false, {std::nullopt});
+          all.push_back({{m.make({3, 2}), {0}, false, kFloat64}, "dtype"});
+          all.push_back({{m.make({2, 0}), {0}, false, std::nullopt}, "no results"});
+          return all;
+        })
+        .errors([](SampleMaker& m) {
+          auto all = reduce_errors(m, {std::nullopt});
+          all.push_back({{m.make_index({3}, 4), {0}, false, std::nullopt}, ErrorKind::type,
+                         "mean(): could not infer output dtype. Input dtype must be either a "
+                         "floating point or complex dtype. Got: Long"});
+          return all;
+        })
+        .reference(reference_by([](const std::vector<double>& v) { return total(v) / double(v.size()); }));
+
+// ---- var and std: (self, dims, keepdim, correction)
+
+void var_infer(const Call& c, OutputSpecs& out) {
+  ARETE_CHECK(is_floating(c.tensor(0).dtype()),
+              TypeError(c.name(), std::string(c.name()) + ": only support floating point and complex dtypes")
+                  .got(name_of(c.tensor(0).dtype())));
+  push_reduced(c, out, c.tensor(0).dtype());
+}
+
+double divisor(int64_t n, double correction) { return std::max(0.0, double(n) - correction); }
+
+// Two passes: distances are taken from the mean, so that large means do not cancel.
+template <bool kRoot>
+void var_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  static ProgramCache squares;
+  const Reduced r(call, out[0]);
+  const DType t = r.x.dtype(), work = work_dtype(t);
+  const int64_t n = reduced_count(r.x.sizes(), r.mask);
+  const KeptScratch mean(p, work, r.x.sizes(), r.mask);
+  expr::Literal d;
+  d.f = double(n);
+  run_reduce(p, Monoid::sum, r.x.sizes(), r.mask, {&r.in, 1}, mean.view(),
+             {nullptr, {}, &divide_program(work, false), {&d, 1}});
+  const expr::Program& square = squares.get(uint64_t(t), {t, work}, {}, {work}, [](Values v) {
+    const Value gap = v[0] - v[1];
+    return std::vector{gap * gap};
+  });
+  d.f = divisor(n, call.real(3));
+  const prim::View inputs[] = {r.in, mean.view()};
+  run_reduce(p, Monoid::sum, r.x.sizes(), r.mask, inputs, r.out,
+             {&square, {}, &divide_program(t, kRoot), {&d, 1}});
+}
+
+// (x - mean) * scale, where scale is a gradient of each result divided as needed.
+Tensor var_spread(const GradCall& g, const Tensor& scale) {
+  const Tensor x = g.input(0);
+  const uint32_t mask = reduced_mask(g.ints(1), x.dim(), "var");
+  const Tensor center = call(mean_op, {x, g.arg(1), true, std::nullopt});
+  const double n = divisor(reduced_count(x.sizes(), mask), g.real(3));
+  return x.sub(center).mul(kept(scale, x.sizes(), mask).mul(Scalar(1.0 / n)));
+}
+
+std::vector<Sample> var_samples(SampleMaker& m) {
+  std::vector<Sample> all{{{m.make({2, 3}), std::vector<int64_t>{}, false, 1.0}, "all"},
+                          {{m.make({2, 3}), {1}, false, 1.0}, "rows"},
+                          {{m.make({2, 3, 2}), {0, -1}, true, 0.0}, "population, kept"},
+                          {{m.make_strided({3, 4}), {0}, false, 2.0}, "strided, correction 2"},
+                          {{m.make({4}, 30, 34), {0}, false, 1.0}, "far from 0"},
+                          {{m.make({2, 0}), {0}, false, 1.0}, "no results"}};
+  return all;
+}
+
+template <class F>
+Reference var_reference(F last) {
+  return [last](const Call& c) {
+    const double correction = c.real(3);
+    return std::vector<Tensor>{
+        reduce_groups(c.tensor(0), c.ints(1), c.boolean(2), [&](const std::vector<double>& v) {
+          const double mean = total(v) / double(v.size());
+          double s = 0;
+          for (double x : v) s += (x - mean) * (x - mean);
+          return last(s / std::max(0.0, double(v.size()) - correction));
+        })};
+  };
+}
+
+const OpRecord& var_op =
+    define("var(Tensor self, int[] dim, bool keepdim=False, float correction=1) -> Tensor")
+        .doc("Variance over dimensions.")
+        .infer(var_infer)
+        .lower(var_lower<false>)
+        .grad([](const GradCall& g) -> TensorList { return {var_spread(g, g.grad().mul(Scalar(2)))}; }, 1)
+        .samples(var_samples)
+        .errors([](SampleMaker& m) { return reduce_errors(m, {1.0}); })
+        .reference(var_reference([](double v) { return v; }));
+
+const OpRecord& std_op =
+    define("std(Tensor self, int[] dim, bool keepdim=False, float correction=1) -> Tensor")
+        .doc("Standard deviation over dimensions.")
+        .infer(var_infer)
+        .lower(var_lower<true>)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor y = g.output();
+              const Tensor flat = y.eq(Scalar(0));
+              const Tensor scale = where(flat, Scalar(0), g.grad().div(where(flat, Scalar(1), y)));
+              return {var_spread(g, scale)};
+            },
+            1, 1)
+        .samples(var_samples)
+        .errors([](SampleMaker& m) { return reduce_errors(m, {1.0}); })
+        .reference(var_reference([](double v) { return std::sqrt(v); }));
+
+// ---- any and all: (self, dims, keepdim)
+
+template <bool kAll>
+void logical_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  const Reduced r(call, out[0]);
+  r.run(p, kAll ? Monoid::all : Monoid::any);
+}
+void logical_infer(const Call& c, OutputSpecs& out) {
+  ARETE_CHECK(!is_complex(c.tensor(0).dtype()),
+              NotImplementedError(c.name(), "complex numbers: compare them first"));
+  push_reduced(c, out, kBool);
+}
+std::vector<Sample> logical_samples(SampleMaker& m) {
+  std::vector<Sample> all = reduce_samples_with_empty(m);
+  all.push_back({{m.make({3, 3}, 0, 1.5), {1}, false}, "zeros among integers"});
+  all.push_back({{m.make({4, 2}, 1, 2), {0}, false}, "no zeros"});
+  return all;
+}
+
+const OpRecord& any_op = define("any(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+                             .doc("Is some element not zero?")
+                             .infer(logical_infer)
+                             .lower(logical_lower<false>)
+                             .dtypes({kBool, kInt64, kFloat32})
+                             .no_gradient_test()
+                             .samples(logical_samples)
+                             .errors([](SampleMaker& m) { return reduce_errors(m); })
+                             .reference(reference_by(
+                                 [](const std::vector<double>& v) {
+                                   for (double x : v)
+                                     if (x != 0) return true;
+                                   return false;
+                                 },
+                                 kBool));
+
+const OpRecord& all_op = define("all(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+                             .doc("Is every element not zero?")
+                             .infer(logical_infer)
+                             .lower(logical_lower<true>)
+                             .dtypes({kBool, kInt64, kFloat32})
+                             .no_gradient_test()
+                             .samples(logical_samples)
+                             .errors([](SampleMaker& m) { return reduce_errors(m); })
+                             .reference(reference_by(
+                                 [](const std::vector<double>& v) {
+                                   for (double x : v)
+                                     if (x == 0) return false;
+                                   return true;
+                                 },
+                                 kBool));
+
+const OpRecord& count_nonzero_op =
+    define("count_nonzero(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+        .doc("How many elements are not zero?")
+        .infer([](const Call& c, OutputSpecs& out) {
+          logical_infer(c, out);
+          out[0].dtype = kInt64;
+        })
+        .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+          static ProgramCache cache;
+          const Reduced r(call, out[0]);
+          const expr::Program& count = cache.get(
+              uint64_t(r.x.dtype()), {r.x.dtype()}, {}, {kInt64},
+              [](Values v) { return std::vector{cast(cast(v[0], expr::Type::boolean), expr::Type::i64)}; });
+          r.run(p, Monoid::sum, {&count});
+        })
+        .dtypes({kBool, kInt64, kFloat32})
+        .no_gradient_test()
+        .samples(logical_samples)
+        .errors([](SampleMaker& m) { return reduce_errors(m); })
+        .reference(reference_by(
+            [](const std::vector<double>& v) {
+              int64_t n = 0;
+              for (double x : v) n += x != 0;
+              return n;
+            },
+            kInt64));
+
+// ---- sums in which NaN is absent: (self, dims, keepdim)
+
+Tensor without_nan(const Tensor& x) {
+  return is_floating(x.dtype()) ? where(x.isnan(), Scalar(0), x) : x;
+}
+// A tensor of a sample with NaN where the square root of a negative number was.
+std::vector<Sample> nan_samples(SampleMaker& m) {
+  const auto holes = [&](IntList sizes) {
+    Tensor t = m.make(sizes, 0.5, 2).detach();
+    const Tensor gaps = m.make_mask(sizes);
+    Tensor r = where(gaps, Scalar(NAN), t);
+    if (m.requires_grad) r.requires_grad_();
+    return r;
+  };
+  return {{{m.make({2, 3}), std::vector<int64_t>{}, false}, "no NaN"},
+          {{holes({3, 4}), {0}, false}, "some NaN"},
+          {{holes({5}), std::vector<int64_t>{}, true}, "kept"}};
+}
+
+const OpRecord& nansum_op =
+    define("nansum(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+        .doc("Sum over dimensions, NaN counting as 0.")
+        .compose([](const Call& c) -> Results {
+          return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], std::nullopt})};
+        })
+        .samples(nan_samples)
+        .no_gradient_test()
+        .reference(reference_by([](const std::vector<double>& v) {
+          double s = 0;
+          for (double x : v)
+            if (!std::isnan(x)) s += x;
+          return s;
+        }));
+
+const OpRecord& nanmean_op =
+    define("nanmean(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+        .doc("Mean over dimensions of what is not NaN.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const Tensor n = call(sum_op, {x.isnan().logical_not(), c[1], c[2], std::nullopt});
+          return {call(sum_op, {without_nan(x), c[1], c[2], std::nullopt}).div(n)};
+        })
+        .samples(nan_samples)
+        .no_gradient_test()
+        .reference(reference_by([](const std::vector<double>& v) {
+          double s = 0, n = 0;
+          for (double x : v)
+            if (!std::isnan(x)) s += x, ++n;
+          return s / n;
+        }));
+
+}  // namespace
+}  // namespace ops
+
+Tensor sum(const Tensor& self, std::optional<DType> dtype) {
+  return ops::call(ops::sum_op, {self, IntList(), false, dtype});
+}
+Tensor sum(const Tensor& self, IntList dims, bool keepdim, std::optional<DType> dtype) {
+  return ops::call(ops::sum_op, {self, dims, keepdim, dtype});
+}
+Tensor sum(const Tensor& self, int64_t dim, bool keepdim) {
+  return ops::call(ops::sum_op, {self, IntList(&dim, 1), keepdim, std::nullopt});
+}
+Tensor Tensor::sum(std::optional<DType> dtype) const { return arete::sum(*this, dtype); }
+Tensor Tensor::sum(IntList dims, bool keepdim, std::optional<DType> dtype) const {
+  return arete::sum(*this, dims, keepdim, dtype);
+}
+Tensor Tensor::sum(int64_t dim, bool keepdim) const { return arete::sum(*this, dim, keepdim); }
+
+Tensor mean(const Tensor& self, std::optional<DType> dtype) {
+  return ops::call(ops::mean_op, {self, IntList(), false, dtype});
+}
+Tensor mean(const Tensor& self, IntList dims, bool keepdim, std::optional<DType> dtype) {
+  return ops::call(ops::mean_op, {self, dims, keepdim, dtype});
+}
+Tensor mean(const Tensor& self, int64_t dim, bool keepdim) {
+  return ops::call(ops::mean_op, {self, IntList(&dim, 1), keepdim, std::nullopt});
+}
+Tensor Tensor::mean(std::optional<DType> dtype) const { return arete::mean(*this, dtype); }
+Tensor Tensor::mean(IntList dims, bool keepdim, std::optional<DType> dtype) const {
+  return arete::mean(*this, dims, keepdim, dtype);
+}
+Tensor Tensor::mean(int64_t dim, bool keepdim) const { return arete::mean(*this, dim, keepdim); }
+
+Tensor nansum(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::nansum_op, {self, dims, keepdim});
+}
+Tensor nanmean(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::nanmean_op, {self, dims, keepdim});
+}
+
+Tensor var(const Tensor& self, IntList dims, double correction, bool keepdim) {
+  return ops::call(ops::var_op, {self, dims, keepdim, correction});
+}
+Tensor std(const Tensor& self, IntList dims, double correction, bool keepdim) {
+  return ops::call(ops::std_op, {self, dims, keepdim, correction});
+}
+Tensor Tensor::var(IntList dims, double correction, bool keepdim) const {
+  return arete::var(*this, dims, correction, keepdim);
+}
+Tensor Tensor::std(IntList dims, double correction, bool keepdim) const {
+  return ops::call(ops::std_op, {*this, dims, keepdim, correction});
+}
+::std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims, double correction,
+                                      bool keepdim) {
+  return {var(self, dims, correction, keepdim), mean(self, dims, keepdim)};
+}
+::std::tuple<Tensor, Tensor> std_mean(const Tensor& self, IntList dims, double correction,
+                                      bool keepdim) {
+  return {self.std(dims, correction, keepdim), mean(self, dims, keepdim)};
+}
+
+Tensor any(const Tensor& self) { return ops::call(ops::any_op, {self, IntList(), false}); }
+Tensor any(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::any_op, {self, dims, keepdim});
+}
+Tensor all(const Tensor& self) { return ops::call(ops::all_op, {self, IntList(), false}); }
+Tensor all(const Tensor& self, IntList dims, bool keepdim) {
+  return ops::call(ops::all_op, {self, dims, keepdim});
+}
+Tensor Tensor::any() const { return arete::any(*this); }
+Tensor Tensor::any(IntList dims, bool keepdim) const { return arete::any(*this, dims, keepdim); }
+Tensor Tensor::all() const { return arete::all(*this); }
+Tensor Tensor::all(IntList dims, bool keepdim) const { return arete::all(*this, dims, keepdim); }
+Tensor count_nonzero(const Tensor& self, IntList dims) {
+  return ops::call(ops::count_nonzero_op, {self, dims, false});
+}
+Tensor Tensor::count_nonzero(IntList dims) const { return arete::count_nonzero(*this, dims); }
+
+}  // namespace arete
+
+ARETE_FAMILY(reduce)

@@ -1,0 +1,57 @@
+// Reductions over any dimensions. Without dims: over all of them. `keepdim` keeps reduced
+// dimensions with size 1. Dimensions may be negative (from the end) and must be in range
+// (IndexError) and different (ValueError).
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "arete/core/tensor.h"
+
+namespace arete {
+
+/// The sum; integers and bool give int64 unless `dtype` says otherwise. Nothing sums to 0.
+Tensor sum(const Tensor& self, std::optional<DType> dtype = {});
+Tensor sum(const Tensor& self, IntList dims, bool keepdim = false, std::optional<DType> dtype = {});
+Tensor sum(const Tensor& self, int64_t dim, bool keepdim = false);
+/// The mean; floating only, unless `dtype` is (TypeError). The mean of nothing is NaN.
+Tensor mean(const Tensor& self, std::optional<DType> dtype = {});
+Tensor mean(const Tensor& self, IntList dims, bool keepdim = false,
+            std::optional<DType> dtype = {});
+Tensor mean(const Tensor& self, int64_t dim, bool keepdim = false);
+/// The product; integers and bool give int64. Nothing multiplies to 1.
+Tensor prod(const Tensor& self);
+Tensor prod(const Tensor& self, int64_t dim, bool keepdim = false);
+/// Variance with `correction` taken off the count (1: the unbiased estimate). Floating only.
+Tensor var(const Tensor& self, IntList dims = {}, double correction = 1, bool keepdim = false);
+/// Square root of var().
+Tensor std(const Tensor& self, IntList dims = {}, double correction = 1, bool keepdim = false);
+/// Variance and mean.
+std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims = {}, double correction = 1,
+                                    bool keepdim = false);
+/// The extreme values; NaN wins. Of nothing: ValueError. The gradient is shared among ties.
+Tensor amin(const Tensor& self, IntList dims = {}, bool keepdim = false);
+Tensor amax(const Tensor& self, IntList dims = {}, bool keepdim = false);
+Tensor min(const Tensor& self);
+Tensor max(const Tensor& self);
+/// Extreme values along one dimension and their (first) positions, int64. The gradient goes to
+/// that position.
+std::tuple<Tensor, Tensor> min(const Tensor& self, int64_t dim, bool keepdim = false);
+std::tuple<Tensor, Tensor> max(const Tensor& self, int64_t dim, bool keepdim = false);
+/// The first position of the extreme value along `dim`, or in the flattened tensor; int64.
+Tensor argmin(const Tensor& self, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor argmax(const Tensor& self, std::optional<int64_t> dim = {}, bool keepdim = false);
+/// Whether some (all) elements are not zero; bool. any of nothing is false, all of nothing true.
+Tensor any(const Tensor& self);
+Tensor any(const Tensor& self, IntList dims, bool keepdim = false);
+Tensor all(const Tensor& self);
+Tensor all(const Tensor& self, IntList dims, bool keepdim = false);
+/// (sum |x|^p)^(1/p); p may be 0 (the number of elements that are not zero), inf and -inf.
+Tensor norm(const Tensor& self, double p = 2, IntList dims = {}, bool keepdim = false);
+/// log(sum(exp(x))) without overflow.
+Tensor logsumexp(const Tensor& self, IntList dims, bool keepdim = false);
+Tensor logsumexp(const Tensor& self, int64_t dim, bool keepdim = false);
+/// How many elements are not zero; int64.
+Tensor count_nonzero(const Tensor& self, IntList dims = {});
+
+}  // namespace arete

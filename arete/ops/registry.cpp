@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "arete/ops/families.h"
+#include "arete/ops/record.h"
+
+namespace arete::ops {
+
+namespace {
+struct Registry {
+  std::map<std::string, std::unique_ptr<OpRecord>, std::less<>> records;
+};
+Registry& registry() {
+  static Registry* r = new Registry;  // outlives every static record reference
+  return *r;
+}
+
+std::string_view trim(std::string_view s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+  return s;
+}
+
+// Splits at commas outside brackets.
+std::vector<std::string_view> split_list(std::string_view s) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  size_t start = 0;
+  for (size_t i = 0; i <= s.size(); ++i) {
+    if (i == s.size() || (s[i] == ',' && depth == 0)) {
+      if (const auto part = trim(s.substr(start, i - start)); !part.empty()) parts.push_back(part);
+      start = i + 1;
+    } else if (s[i] == '[' || s[i] == '(') {
+      ++depth;
+    } else if (s[i] == ']' || s[i] == ')') {
+      --depth;
+    }
+  }
+  return parts;
+}
+
+Schema parse_schema(const std::string& text) {
+  const auto fail = [&] { ARETE_BUG(("malformed schema: " + text).c_str()); };
+  Schema schema;
+  const auto open = text.find('('), arrow = text.find("->");
+  if (open == std::string::npos || arrow == std::string::npos) fail();
+  const auto close = text.rfind(')', arrow);
+  if (close == std::string::npos || close < open) fail();
+  bool keyword_only = false;
+  for (std::string_view part :
+       split_list(std::string_view(text).substr(open + 1, close - open - 1))) {
+    if (part == "*") {
+      keyword_only = true;
+      continue;
+    }
+    SchemaArg arg;
+    arg.keyword_only = keyword_only;
+    if (const auto eq = part.find('='); eq != std::string_view::npos) {
+      arg.default_text = trim(part.substr(eq + 1));
+      part = trim(part.substr(0, eq));
+    }
+    const auto space = part.rfind(' ');
+    if (space == std::string_view::npos) fail();
+    arg.type = trim(part.substr(0, space));
+    arg.name = part.substr(space + 1);
+    schema.args.push_back(std::move(arg));
+  }
+  std::string_view returns = trim(std::string_view(text).substr(arrow + 2));
+  if (!returns.empty() && returns.front() == '(') returns = returns.substr(1, returns.size() - 2);
+  for (std::string_view part : split_list(returns)) schema.returns.emplace_back(part);
+  return schema;
+}
+}  // namespace
+
+const char* Call::name() const { return op.name.c_str(); }
+
+Definer define(std::string_view schema) {
+  auto record = std::make_unique<OpRecord>();
+  record->schema = schema;
+  record->name = trim(schema.substr(0, schema.find('(')));
+  OpRecord& r = *record;
+  const bool added = registry().records.emplace(r.name, std::move(record)).second;
+  if (!added) ARETE_BUG(("two records are called " + std::string(schema)).c_str());
+  return Definer(r);
+}
+
+std::vector<const OpRecord*> all_records() {
+  link_families();
+  std::vector<const OpRecord*> all;
+  for (const auto& [name, record] : registry().records) all.push_back(record.get());
+  return all;
+}
+
+const OpRecord* find_record(std::string_view name) {
+  link_families();
+  const auto it = registry().records.find(name);
+  return it == registry().records.end() ? nullptr : it->second.get();
+}
+
+const Schema& schema_of(const OpRecord& op) {
+  static std::mutex mutex;
+  static std::unordered_map<const OpRecord*, std::unique_ptr<Schema>> parsed;
+  const std::lock_guard lock(mutex);
+  auto& slot = parsed[&op];
+  if (!slot) slot = std::make_unique<Schema>(parse_schema(op.schema));
+  return *slot;
+}
+
+Definer& Definer::pointwise(PointwiseDef d) {
+  r_.pointwise = std::make_shared<PointwiseDef>(std::move(d));
+  return *this;
+}
+
+Definer& Definer::unary(expr::Value (*f)(expr::Value), PointwiseDef::Result result) {
+  PointwiseDef d;
+  d.n_inputs = 1;
+  d.result = result;
+  d.definition = [f](std::span<const expr::Value> v) { return std::vector{f(v[0])}; };
+  return pointwise(std::move(d)).in_place();
+}
+
+Definer& Definer::binary(expr::Value (*f)(expr::Value, expr::Value), PointwiseDef::Result result) {
+  PointwiseDef d;
+  d.n_inputs = 2;
+  d.result = result;
+  d.definition = [f](std::span<const expr::Value> v) { return std::vector{f(v[0], v[1])}; };
+  return pointwise(std::move(d)).in_place();
+}
+
+}  // namespace arete::ops

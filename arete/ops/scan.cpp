@@ -1,0 +1,152 @@
+// Running sums and products.
+#include "arete/ops/reduce_family.h"
+#include "arete/ops/sort.h"
+
+namespace arete::ops {
+
+namespace {
+
+using prim::Monoid;
+
+void infer_scan(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  normalize_dim(c.integer(1), int(x.dim()), c.name());
+  out.push_back(
+      {Shape(x.sizes()), is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype(), x.device(), {}});
+}
+
+void run_scan(const Call& c, const Tensor& out, Monoid monoid, bool reverse, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  const Tensor in = x.dtype() == out.dtype() ? x : plain(x, out.dtype());
+  if (x.dim() == 0) {
+    p.copy({view_of(out), view_of(in)});
+    return;
+  }
+  p.scan({monoid, view_of(in), view_of(out), normalize_dim(c.integer(1), int(x.dim()), c.name()),
+          reverse});
+}
+
+// The gradient of a running sum is the running sum from the other end, which is its own record.
+const OpRecord& reverse_cumsum_op =
+    define("reverse_cumsum(Tensor self, int dim) -> Tensor")
+        .doc("Running sum from the end.")
+        .infer(infer_scan)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          run_scan(c, out[0], Monoid::sum, true, p);
+        })
+        .grad([](const GradCall& g) -> TensorList { return {g.grad().cumsum(g.integer(1))}; })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({3, 4}), 1}, "rows"},
+                                     {{m.make({3, 4}), 0}, "columns"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor& x = c.tensor(0);
+          const size_t d = size_t(normalize_dim(c.integer(1), int(x.dim()), "scan"));
+          return std::vector<Tensor>{build_tensor(x.sizes(), [&](const Shape& i) {
+            double s = 0;
+            for (Shape j = i; j[d] < x.sizes()[d]; ++j[d]) s += at(x, j);
+            return s;
+          })};
+        });
+
+std::vector<Sample> scan_samples(SampleMaker& m) {
+  return {{{m.make({3, 4}), 1}, "rows"},
+          {{m.make({3, 4}), 0}, "columns"},
+          {{m.make({2, 3, 2}), -2}, "middle"},
+          {{m.make_strided({3, 4}), 1}, "strided"},
+          {{m.make({}), 0}, "0-d"},
+          {{m.make({0, 2}), 0}, "empty"}};
+}
+
+template <class F>
+Reference scan_reference(F f) {
+  return [f](const Call& c) {
+    const Tensor& x = c.tensor(0);
+    const int d = normalize_dim(c.integer(1), int(x.dim()), "scan");
+    return std::vector<Tensor>{build_tensor(
+        x.sizes(),
+        [&](const Shape& i) {
+          if (i.empty()) return at(x, i);
+          Shape j = i;
+          j[size_t(d)] = 0;
+          double s = at(x, j);
+          for (j[size_t(d)] = 1; j[size_t(d)] <= i[size_t(d)]; ++j[size_t(d)]) s = f(s, at(x, j));
+          return s;
+        },
+        x.dtype() == kFloat64 ? kFloat64 : kInt64)};
+  };
+}
+
+std::vector<ErrorSample> scan_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), 2}, ErrorKind::index, "Dimension out of range"}};
+}
+
+const std::vector<DType> kScanTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
+
+const OpRecord& cumsum_op =
+    define("cumsum(Tensor self, int dim) -> Tensor")
+        .doc("Running sum along dim.")
+        .infer(infer_scan)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          run_scan(c, out[0], Monoid::sum, false, p);
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          return {call(reverse_cumsum_op, {g.grad(), g.integer(1)})};
+        })
+        .autocast(Autocast::f32)
+        .samples(scan_samples)
+        .errors(scan_errors)
+        .reference(scan_reference([](double a, double b) { return a + b; }))
+        .dtypes(kScanTypes);
+
+const OpRecord& cumprod_op =
+    define("cumprod(Tensor self, int dim) -> Tensor")
+        .doc("Running product along dim.")
+        .infer(infer_scan)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          run_scan(c, out[0], Monoid::prod, false, p);
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              // dy_k / dx_i = product of x_j, j <= k, j != i, for k >= i. Without zeros that is y_k
+              // / x_i; with a zero, rows of products with x_i replaced by one (quadratic, but
+              // always right).
+              const Tensor x = g.input(0);
+              if (x.dim() == 0 || x.numel() == 0) return {g.grad()};
+              const int64_t d = normalize_dim(g.integer(1), int(x.dim()), "cumprod");
+              const Tensor rows = x.movedim(d, -1), dy = g.grad().movedim(d, -1);
+              const int64_t n = rows.size(-1);
+              Shape square(rows.sizes());
+              square.push_back(n);
+              const Tensor diagonal = eye(n, TensorOptions(kBool, x.device()));
+              // Row i of the matrix: the products for x_i = 1; only k >= i depend on x_i.
+              const Tensor products =
+                  arete::where(diagonal, 1, rows.unsqueeze(-2).expand(square)).cumprod(-1);
+              const Tensor later = ones({n, n}, TensorOptions(kBool, x.device())).triu();
+              const Tensor dx = arete::where(later, products * dy.unsqueeze(-2), 0).sum(-1);
+              return {dx.movedim(-1, d)};
+            },
+            1)
+        .autocast(Autocast::f32)
+        .samples([](SampleMaker& m) {
+          auto all = scan_samples(m);
+          Tensor with_zero = m.make({2, 3}, 0.5, 2);
+          with_zero.detach().select(1, 1).zero_();
+          all.push_back({{with_zero, 1}, "zeros"});
+          return all;
+        })
+        .errors(scan_errors)
+        .reference(scan_reference([](double a, double b) { return a * b; }))
+        .dtypes(kScanTypes);
+
+}  // namespace
+}  // namespace arete::ops
+
+namespace arete {
+Tensor cumsum(const Tensor& self, int64_t dim) { return ops::call(ops::cumsum_op, {self, dim}); }
+Tensor cumprod(const Tensor& self, int64_t dim) { return ops::call(ops::cumprod_op, {self, dim}); }
+Tensor Tensor::cumsum(int64_t dim) const { return arete::cumsum(*this, dim); }
+Tensor Tensor::cumprod(int64_t dim) const { return arete::cumprod(*this, dim); }
+}  // namespace arete
+
+ARETE_FAMILY(scan)

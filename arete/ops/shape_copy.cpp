@@ -1,0 +1,566 @@
+// Joining, repeating and reordering: what needs a copy.
+#include <algorithm>
+
+#include "arete/core/host_access.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using Refs = std::vector<Tensor>;
+
+// ---- cat, stack
+
+// 1-d tensors without elements are ignored whatever the others look like.
+bool ignored(IntList sizes) { return sizes.size() == 1 && sizes[0] == 0; }
+
+int cat_rank(std::span<const Tensor> tensors) {
+  for (const Tensor& x : tensors)
+    if (!ignored(x.sizes())) return int(x.dim());
+  return 1;
+}
+
+void infer_cat(const Call& c, OutputSpecs& out) {
+  const std::span<const Tensor> tensors = c.tensors(0);
+  ARETE_CHECK(!tensors.empty(), ValueError(c.name(), "expected a non-empty list of Tensors"));
+  for (size_t k = 0; k < tensors.size(); ++k)
+    ARETE_CHECK(tensors[k].dim() > 0,
+                ValueError(c.name(), "zero-dimensional tensor (at position " + std::to_string(k) +
+                                         ") cannot be concatenated")
+                    .hint("stack() joins along a new dimension"));
+  const int d = normalize_dim(c.integer(1), cat_rank(tensors), c.name());
+  const Tensor* first = nullptr;
+  OutputSpec spec{{}, result_type(tensors), common_device(c), {}};
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    const Tensor& x = tensors[k];
+    if (ignored(x.sizes())) continue;
+    if (!first) {
+      first = &x;
+      spec.sizes = Shape(x.sizes());
+      continue;
+    }
+    ARETE_CHECK(
+        x.dim() == first->dim(),
+        ValueError(c.name(), "Tensors must have same number of dimensions: got " +
+                                 std::to_string(first->dim()) + " and " + std::to_string(x.dim())));
+    for (int e = 0; e < int(x.dim()); ++e)
+      ARETE_CHECK(e == d || x.size(e) == first->size(e),
+                  ValueError(c.name(), "Sizes of tensors must match except in dimension " +
+                                           std::to_string(d) + ". Expected size " +
+                                           std::to_string(first->size(e)) + " but got size " +
+                                           std::to_string(x.size(e)) + " for tensor number " +
+                                           std::to_string(k) + " in the list."));
+    spec.sizes[d] += x.size(d);
+  }
+  if (!first) spec.sizes = {0};
+  numel_of(spec.sizes);
+  out.push_back(spec);
+}
+
+const OpRecord& cat_op =
+    define("cat(Tensor[] tensors, int dim=0) -> Tensor")
+        .doc("Joins along an existing dimension.")
+        .infer(infer_cat)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int d = normalize_dim(c.integer(1), int(out[0].dim()), c.name());
+          int64_t start = 0;
+          for (const Tensor& x : c.tensors(0)) {
+            if (ignored(x.sizes())) continue;
+            const int64_t n = x.size(d);
+            const Layout part = arete::narrow(out[0].layout(), d, start, n);
+            if (x.numel() > 0) p.copy({view_of(out[0], part), view_of(x)});
+            start += n;
+          }
+        })
+        .grad([](const GradCall& g) {
+          const int rank = int(g.grad().dim());
+          const int d = normalize_dim(g.integer(1), rank, "cat");
+          TensorList result(g.input_count());
+          int64_t start = 0;
+          for (size_t k = 0; k < result.size(); ++k) {
+            const IntList sizes = g.input_sizes(k);
+            if (ignored(sizes)) {
+              if (g.needs(k)) result[k] = zeros(sizes, g.grad().options().dtype(g.input_dtype(k)));
+              continue;
+            }
+            const int64_t n = sizes[size_t(d)];
+            if (g.needs(k)) result[k] = narrow(g.grad(), d, start, n).to(g.input_dtype(k));
+            start += n;
+          }
+          return result;
+        })
+        .samples([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<Sample>{
+              {{List{m.make({2, 3}), m.make({1, 3})}, 0}, "rows"},
+              {{List{m.make_strided({2, 3}), m.make({2, 1}), m.make({2, 0})}, -1}, "columns"},
+              {{List{m.make({2, 2}), m.make({0})}, 1}, "ignored"},
+              {{List{m.make({0}), m.make({0})}, 0}, "empty"},
+              {{List{m.make({3})}, 0}, "one"}};
+        })
+        .errors([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<ErrorSample>{
+              {{List{}, 0}, ErrorKind::value, "expected a non-empty list of Tensors"},
+              {{List{m.make({}), m.make({})}, 0},
+               ErrorKind::value,
+               "zero-dimensional tensor (at position 0) cannot be concatenated"},
+              {{List{m.make({2, 3}), m.make({2, 2})}, 0},
+               ErrorKind::value,
+               "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 2 "
+               "for tensor number 1 in the list."},
+              {{List{m.make({2, 3}), m.make({3})}, 0},
+               ErrorKind::value,
+               "Tensors must have same number of dimensions: got 2 and 1"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          OutputSpecs specs;
+          infer_cat(c, specs);
+          const Shape& sizes = specs[0].sizes;
+          const int d = normalize_dim(c.integer(1), int(sizes.size()), "cat");
+          return {build_tensor(sizes, [&](Shape i) {
+            size_t k = 0;
+            while (ignored(c.tensors(0)[k].sizes()) || i[d] >= c.tensors(0)[k].size(d)) {
+              if (!ignored(c.tensors(0)[k].sizes())) i[d] -= c.tensors(0)[k].size(d);
+              ++k;
+            }
+            return at(c.tensors(0)[k], i);
+          })};
+        });
+
+const OpRecord& stack_op =
+    define("stack(Tensor[] tensors, int dim=0) -> Tensor")
+        .doc("Joins equal shapes along a new dimension.")
+        .compose([](const Call& c) -> Results {
+          const std::span<const Tensor> tensors = c.tensors(0);
+          ARETE_CHECK(!tensors.empty(),
+                      ValueError(c.name(), "stack expects a non-empty TensorList"));
+          const int d = normalize_dim(c.integer(1), int(tensors[0].dim()) + 1, c.name());
+          std::vector<Tensor> parts;
+          for (size_t k = 0; k < tensors.size(); ++k) {
+            ARETE_CHECK(
+                std::ranges::equal(tensors[k].sizes(), tensors[0].sizes()),
+                ValueError(c.name(), "stack expects each tensor to be equal size, but got " +
+                                         to_string(tensors[0].sizes()) + " at entry 0 and " +
+                                         to_string(tensors[k].sizes()) + " at entry " +
+                                         std::to_string(k)));
+            parts.push_back(unsqueeze(tensors[k], d));
+          }
+          return {arete::cat(parts, d)};
+        })
+        .samples([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<Sample>{{{List{m.make({2, 3}), m.make_strided({2, 3})}, 0}, "front"},
+                                     {{List{m.make({2}), m.make({2})}, -1}, "back"},
+                                     {{List{m.make({}), m.make({})}, 0}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<ErrorSample>{
+              {{List{}, 0}, ErrorKind::value, "stack expects a non-empty TensorList"},
+              {{List{m.make({2}), m.make({3})}, 0},
+               ErrorKind::value,
+               "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at "
+               "entry 1"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const int64_t rank = c.tensors(0)[0].dim() + 1;
+          const int64_t d = c.integer(1) < 0 ? c.integer(1) + rank : c.integer(1);
+          Shape sizes(c.tensors(0)[0].sizes());
+          sizes.insert(sizes.begin() + d, int64_t(c.tensors(0).size()));
+          return {build_tensor(sizes, [&](Shape i) {
+            const Tensor& x = c.tensors(0)[size_t(i[size_t(d)])];
+            i.erase(i.begin() + d);
+            return at(x, i);
+          })};
+        });
+
+constexpr const char* kParts = "made of views and cat, which have references of their own";
+
+const OpRecord& hstack_op =
+    define("hstack(Tensor[] tensors) -> Tensor")
+        .doc("Joins along dimension 1; 1-d tensors along dimension 0.")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(!c.tensors(0).empty(),
+                      ValueError(c.name(), "hstack expects a non-empty TensorList"));
+          std::vector<Tensor> parts;
+          for (const Tensor& x : c.tensors(0)) parts.push_back(atleast_1d(x));
+          return {arete::cat(parts, parts[0].dim() == 1 ? 0 : 1)};
+        })
+        .samples([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<Sample>{{{List{m.make({2}), m.make({3})}}, "1-d"},
+                                     {{List{m.make({2, 1}), m.make({2, 2})}}, "2-d"},
+                                     {{List{m.make({}), m.make({})}}, "0-d"}};
+        })
+        .no_reference(kParts);
+
+const OpRecord& vstack_op =
+    define("vstack(Tensor[] tensors) -> Tensor")
+        .doc("Joins rows.")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(!c.tensors(0).empty(),
+                      ValueError(c.name(), "vstack expects a non-empty TensorList"));
+          std::vector<Tensor> parts;
+          for (const Tensor& x : c.tensors(0)) parts.push_back(atleast_2d(x));
+          return {arete::cat(parts, 0)};
+        })
+        .samples([](SampleMaker& m) {
+          using List = std::vector<Tensor>;
+          return std::vector<Sample>{{{List{m.make({2}), m.make({2})}}, "1-d"},
+                                     {{List{m.make({1, 2}), m.make({2, 2})}}, "2-d"}};
+        })
+        .no_reference(kParts);
+
+// ---- repeat
+
+const OpRecord& repeat_op =
+    define("repeat(Tensor self, int[] repeats) -> Tensor")
+        .doc("The whole tensor several times along each dimension.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const IntList repeats = c.ints(1);
+          ARETE_CHECK(
+              int64_t(repeats.size()) >= x.dim(),
+              ValueError(c.name(),
+                         "Number of dimensions of repeat dims can not be smaller than "
+                         "number of dimensions of tensor")
+                  .got("repeats " + to_string(repeats) + " for shape " + to_string(x.sizes())));
+          // A size-1 dimension before each one, expanded to the count; the copy joins the pairs.
+          const size_t lead = repeats.size() - size_t(x.dim());
+          Shape apart, expanded, joined;
+          for (size_t d = 0; d < repeats.size(); ++d) {
+            ARETE_CHECK(repeats[d] >= 0,
+                        ValueError(c.name(), "Trying to create tensor with negative dimension")
+                            .argument("repeats")
+                            .got(to_string(repeats)));
+            const int64_t n = d < lead ? 1 : x.sizes()[d - lead];
+            joined.push_back(n * repeats[d]);
+            if (repeats[d] != 1) {
+              apart.push_back(1);
+              expanded.push_back(repeats[d]);
+            }
+            if (d < lead) continue;
+            apart.push_back(n);
+            expanded.push_back(n);
+          }
+          // Also where nothing is repeated the result is a copy.
+          return {reshape(
+              arete::expand(reshape(x, apart), expanded).clone(MemoryFormat::contiguous), joined)};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), {2, 1}}, "usual"},
+                                     {{m.make_strided({2, 2}), {2, 1, 2}}, "leading"},
+                                     {{m.make({}), {3}}, "0-d"},
+                                     {{m.make({2}), {0}}, "none"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{m.make({2, 3}), {2}},
+                                           ErrorKind::value,
+                                           "Number of dimensions of repeat dims can not be smaller "
+                                           "than number of dimensions of "
+                                           "tensor"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          const size_t lead = c.ints(1).size() - size_t(x.dim());
+          Shape sizes(c.ints(1));
+          for (size_t d = lead; d < sizes.size(); ++d) sizes[d] *= x.sizes()[d - lead];
+          return {build_tensor(sizes, [&](const Shape& i) {
+            Shape from;
+            for (size_t d = lead; d < sizes.size(); ++d) from.push_back(i[d] % x.sizes()[d - lead]);
+            return at(x, from);
+          })};
+        });
+
+const OpRecord& tile_op = define("tile(Tensor self, int[] dims) -> Tensor")
+                              .doc("repeat with missing leading counts of 1.")
+                              .compose([](const Call& c) -> Results {
+                                Shape counts(c.ints(1));
+                                while (int64_t(counts.size()) < c.tensor(0).dim())
+                                  counts.insert(counts.begin(), 1);
+                                return {arete::repeat(c.tensor(0), counts)};
+                              })
+                              .samples([](SampleMaker& m) {
+                                return std::vector<Sample>{{{m.make({2, 3}), {2}}, "fewer counts"},
+                                                           {{m.make({2}), {2, 2}}, "more counts"}};
+                              })
+                              .no_reference("repeat with padded counts");
+
+const OpRecord& repeat_interleave_op =
+    define("repeat_interleave(Tensor self, int repeats, int? dim=None) -> Tensor")
+        .doc("Every element several times in a row.")
+        .compose([](const Call& c) -> Results {
+          const int64_t n = c.integer(1);
+          ARETE_CHECK(n >= 0, ValueError(c.name(), "repeats can not be negative")
+                                  .argument("repeats")
+                                  .got(std::to_string(n)));
+          const Tensor x = c.has(2) && c.tensor(0).dim() > 0 ? c.tensor(0) : ravel(c.tensor(0));
+          const int d = normalize_dim(c.has(2) ? c.integer(2) : 0, int(x.dim()), c.name());
+          Shape expanded(x.sizes()), joined(x.sizes());
+          expanded.insert(expanded.begin() + d + 1, n);
+          joined[d] *= n;
+          return {
+              reshape(arete::expand(unsqueeze(x, d + 1), expanded).clone(MemoryFormat::contiguous),
+                      joined)};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), 2, 1}, "usual"},
+                                     {{m.make_strided({2, 3}), 2, std::nullopt}, "flattened"},
+                                     {{m.make({2}), 0, 0}, "none"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}), -1, 0}, ErrorKind::value, "repeats can not be negative"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          if (!c.has(2)) {
+            const std::vector<double> v = values_of(x);
+            return {build_tensor({x.numel() * c.integer(1)},
+                                 [&](const Shape& i) { return v[size_t(i[0] / c.integer(1))]; })};
+          }
+          const int d = normalize_dim(c.integer(2), int(x.dim()), c.name());
+          Shape sizes(x.sizes());
+          sizes[d] *= c.integer(1);
+          return {build_tensor(sizes, [&](Shape i) {
+            i[d] /= c.integer(1);
+            return at(x, i);
+          })};
+        });
+
+// ---- other orders
+
+const OpRecord& flip_op =
+    define("flip(Tensor self, int[] dims) -> Tensor")
+        .doc("Reversed along the dimensions.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          normalize_dims(c.ints(1), int(x.dim()), c.name(), false);
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          if (x.numel() == 0) return;
+          // The last element first: negative strides.
+          Layout reversed = x.layout();
+          for (int64_t d : normalize_dims(c.ints(1), int(x.dim()), c.name(), false)) {
+            reversed.offset += (reversed.sizes[size_t(d)] - 1) * reversed.strides[size_t(d)];
+            reversed.strides[size_t(d)] *= -1;
+          }
+          p.copy({view_of(out[0]), view_of(x, reversed)});
+        })
+        .grad([](const GradCall& g) -> TensorList { return {flip(g.grad(), g.ints(1))}; })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), {1}}, "usual"},
+                                     {{m.make_strided({2, 3, 2}), {0, -1}}, "two"},
+                                     {{m.make({2, 3}), std::vector<int64_t>{}}, "none"},
+                                     {{m.make({}), std::vector<int64_t>{0}}, "0-d"},
+                                     {{m.make({2, 0}), {0}}, "empty"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2, 3}), {0, -2}},
+               ErrorKind::value,
+               "dim 0 appears multiple times in the list of dims"},
+              {{m.make({2, 3}), {2}}, ErrorKind::index, "Dimension out of range"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(x.sizes(), [&](Shape i) {
+            for (int64_t d : c.ints(1)) {
+              if (i.empty()) break;
+              const size_t e = size_t(d < 0 ? d + x.dim() : d);
+              i[e] = x.sizes()[e] - 1 - i[e];
+            }
+            return at(x, i);
+          })};
+        });
+
+const OpRecord& roll_op =
+    define("roll(Tensor self, int[] shifts, int[] dims=[]) -> Tensor")
+        .doc("Shifted cyclically.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const IntList shifts = c.ints(1), dims = c.ints(2);
+          ARETE_CHECK(!shifts.empty(), ValueError(c.name(), "`shifts` required"));
+          if (dims.empty()) {
+            ARETE_CHECK(shifts.size() == 1,
+                        ValueError(c.name(), "shifts and dimensions must align. shifts: " +
+                                                 std::to_string(shifts.size()) + ", dims:0"));
+            return {reshape(arete::roll(ravel(x), shifts, {0}), x.sizes())};
+          }
+          ARETE_CHECK(shifts.size() == dims.size(),
+                      ValueError(c.name(), "shifts and dimensions must align. shifts: " +
+                                               std::to_string(shifts.size()) +
+                                               ", dims:" + std::to_string(dims.size())));
+          Tensor out = x;
+          bool copied = false;
+          for (size_t k = 0; k < dims.size(); ++k) {
+            const int d = normalize_dim(dims[k], int(x.dim()), c.name());
+            const int64_t n = x.dim() ? x.size(d) : 1;
+            const int64_t shift = n ? (shifts[k] % n + n) % n : 0;
+            if (shift == 0) continue;
+            out = arete::cat({narrow(out, d, n - shift, shift), narrow(out, d, 0, n - shift)}, d);
+            copied = true;
+          }
+          return {copied ? out : x.clone()};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), {1}, {1}}, "usual"},
+                                     {{m.make_strided({2, 3}), {-1, 4}, {0, -1}}, "two"},
+                                     {{m.make({2, 3}), {2}, std::vector<int64_t>{}}, "row-major"},
+                                     {{m.make({2, 3}), {3}, {1}}, "whole turn"},
+                                     {{m.make({0}), {1}, {0}}, "empty"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{m.make({2, 3}), {1, 2}, {0}},
+                                           ErrorKind::value,
+                                           "shifts and dimensions must align. shifts: 2, dims:1"},
+                                          {{m.make({2, 3}), std::vector<int64_t>{}, {0}},
+                                           ErrorKind::value,
+                                           "`shifts` required"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          if (c.ints(2).empty()) {
+            const std::vector<double> v = values_of(x);
+            const int64_t n = x.numel();
+            std::vector<double> out(v.size());
+            for (int64_t i = 0; i < n; ++i)
+              out[size_t(((i + c.ints(1)[0]) % n + n) % n)] = v[size_t(i)];
+            return {from_values(out, x.sizes())};
+          }
+          return {build_tensor(x.sizes(), [&](Shape i) {
+            for (size_t k = 0; k < c.ints(2).size(); ++k) {
+              const size_t d = size_t(c.ints(2)[k] < 0 ? c.ints(2)[k] + x.dim() : c.ints(2)[k]);
+              const int64_t n = x.sizes()[d];
+              i[d] = ((i[d] - c.ints(1)[k]) % n + n) % n;
+            }
+            return at(x, i);
+          })};
+        });
+
+const OpRecord& rot90_op =
+    define("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor")
+        .doc("Rotated by 90 degrees k times.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const IntList dims = c.ints(2);
+          ARETE_CHECK(dims.size() == 2, ValueError(c.name(),
+                                                   "expected total rotation dims == 2, but got "
+                                                   "dims = " +
+                                                       std::to_string(dims.size())));
+          ARETE_CHECK(x.dim() >= 2,
+                      ValueError(c.name(), "expected total dims >= 2, but got total dims = " +
+                                               std::to_string(x.dim())));
+          const int a = normalize_dim(dims[0], int(x.dim()), c.name()),
+                    b = normalize_dim(dims[1], int(x.dim()), c.name());
+          ARETE_CHECK(a != b, ValueError(c.name(),
+                                         "expected rotation dims to be different, but got dim0 "
+                                         "= " +
+                                             std::to_string(dims[0]) +
+                                             " and dim1 = " + std::to_string(dims[1])));
+          switch (((c.integer(1) % 4) + 4) % 4) {
+            case 1:
+              return {transpose(arete::flip(x, {b}), a, b)};
+            case 2:
+              return {arete::flip(x, {a, b})};
+            case 3:
+              return {transpose(arete::flip(x, {a}), a, b)};
+            default:
+              return {x.clone(MemoryFormat::contiguous)};
+          }
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3}), 1, {0, 1}}, "once"},
+                                     {{m.make({2, 3}), 2, {1, 0}}, "twice"},
+                                     {{m.make_strided({2, 3, 2}), -1, {-1, 0}}, "back"},
+                                     {{m.make({2, 2}), 4, {0, 1}}, "whole turn"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2, 3}), 1, {0, -2}},
+               ErrorKind::value,
+               "expected rotation dims to be different, but got dim0 = 0 and dim1 = -2"},
+              {{m.make({2, 3}), 1, {0}}, ErrorKind::value, "expected total rotation dims == 2"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          Tensor x = c.tensor(0);
+          const size_t a = size_t((c.ints(2)[0] + x.dim()) % x.dim()),
+                       b = size_t((c.ints(2)[1] + x.dim()) % x.dim());
+          for (int64_t k = (c.integer(1) % 4 + 4) % 4; k > 0; --k) {
+            Shape sizes(x.sizes());
+            std::swap(sizes[a], sizes[b]);
+            x = build_tensor(sizes, [&](Shape i) {
+              std::swap(i[a], i[b]);
+              i[b] = x.sizes()[b] - 1 - i[b];
+              return at(x, i);
+            });
+          }
+          return {x};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
+  return ops::call(ops::cat_op, {tensors, dim});
+}
+Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
+  return ops::call(ops::stack_op, {tensors, dim});
+}
+Tensor hstack(const std::vector<Tensor>& tensors) { return ops::call(ops::hstack_op, {tensors}); }
+Tensor vstack(const std::vector<Tensor>& tensors) { return ops::call(ops::vstack_op, {tensors}); }
+Tensor repeat(const Tensor& self, IntList repeats) {
+  return ops::call(ops::repeat_op, {self, repeats});
+}
+Tensor tile(const Tensor& self, IntList repeats) {
+  return ops::call(ops::tile_op, {self, repeats});
+}
+Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim) {
+  return ops::call(ops::repeat_interleave_op, {self, repeats, dim});
+}
+Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim) {
+  const char* const op = "repeat_interleave";
+  const Tensor x = dim && self.dim() > 0 ? self : ravel(self);
+  const int d = normalize_dim(dim.value_or(0), int(x.dim()), op);
+  ARETE_CHECK(is_integer(repeats.dtype()) && repeats.dim() <= 1,
+              ValueError(op, "repeats must be 0-dim or 1-dim tensor of integers")
+                  .got(ops::describe(repeats)));
+  std::vector<int64_t> counts = repeats.to_vector<int64_t>();
+  if (counts.size() == 1) counts.resize(size_t(x.size(d)), counts[0]);
+  ARETE_CHECK(
+      int64_t(counts.size()) == x.size(d),
+      ValueError(op, "repeats must have the same size as input along dim")
+          .got(std::to_string(counts.size()) + " counts for size " + std::to_string(x.size(d))));
+  std::vector<int64_t> index;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    ARETE_CHECK(counts[i] >= 0, ValueError(op, "repeats can not be negative").argument("repeats"));
+    index.insert(index.end(), size_t(counts[i]), int64_t(i));
+  }
+  return x.index_select(d, tensor(index, TensorOptions(x.device())));
+}
+Tensor flip(const Tensor& self, IntList dims) { return ops::call(ops::flip_op, {self, dims}); }
+Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
+  return ops::call(ops::roll_op, {self, shifts, dims});
+}
+Tensor rot90(const Tensor& self, int64_t k, IntList dims) {
+  return ops::call(ops::rot90_op, {self, k, dims});
+}
+
+Tensor Tensor::repeat(IntList repeats) const { return arete::repeat(*this, repeats); }
+Tensor Tensor::tile(IntList repeats) const { return arete::tile(*this, repeats); }
+Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> dim) const {
+  return arete::repeat_interleave(*this, repeats, dim);
+}
+Tensor Tensor::roll(IntList shifts, IntList dims) const { return arete::roll(*this, shifts, dims); }
+Tensor Tensor::flip(IntList dims) const { return arete::flip(*this, dims); }
+
+}  // namespace arete
+
+ARETE_FAMILY(shape_copy)

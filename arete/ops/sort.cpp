@@ -1,0 +1,251 @@
+// Sorting, selection and different values.
+#include "arete/ops/sort.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "arete/ops/reduce_family.h"
+
+namespace arete::ops {
+
+namespace {
+
+// The gradient of values picked along a dimension: back to the places they came from.
+TensorList grad_of_picked(const GradCall& g, int64_t dim) {
+  const IntList sizes = g.input_sizes(0);
+  if (sizes.empty()) return {g.grad()};
+  const int64_t d = normalize_dim(dim, int(sizes.size()), "sort");
+  return {zeros(sizes, g.grad().options()).scatter(d, g.output(1), g.grad())};
+}
+
+// Order of a row: NaN is the largest; equal values keep their places.
+std::vector<int64_t> order_of(const std::vector<double>& v, bool descending) {
+  std::vector<int64_t> order(v.size());
+  std::iota(order.begin(), order.end(), int64_t(0));
+  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+    return descending ? less(v[size_t(j)], v[size_t(i)]) : less(v[size_t(i)], v[size_t(j)]);
+  });
+  return order;
+}
+
+// f(row of x along dim) -> (values, positions) of the result's row.
+std::vector<Tensor> row_reference(const Tensor& x, int64_t dim, int64_t length, bool descending) {
+  if (x.dim() == 0) return {from_values(values_of(x), {}), from_values({0}, {}, kInt64)};
+  const size_t d = size_t(normalize_dim(dim, int(x.dim()), "sort"));
+  Shape sizes(x.sizes());
+  sizes[d] = length;
+  const auto row = [&](Shape i) {
+    std::vector<double> v;
+    for (i[d] = 0; i[d] < x.sizes()[d]; ++i[d]) v.push_back(at(x, i));
+    return v;
+  };
+  return {build_tensor(sizes,
+                       [&](const Shape& i) {
+                         const auto v = row(i);
+                         return v[size_t(order_of(v, descending)[size_t(i[d])])];
+                       }),
+          build_tensor(
+              sizes, [&](const Shape& i) { return order_of(row(i), descending)[size_t(i[d])]; },
+              kInt64)};
+}
+
+const OpRecord& sort_op =
+    define(
+        "sort(Tensor self, int dim=-1, bool descending=False, bool stable=True) -> (Tensor values, "
+        "Tensor indices)")
+        .doc("Sorted values along dim and their former positions; stable.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          normalize_dim(c.integer(1), int(x.dim()), "sort");
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes()), kInt64, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          if (x.dim() == 0) {
+            p.copy({view_of(out[0]), view_of(x)});
+            p.fill({view_of(out[1]), {}, true, 0});
+            return;
+          }
+          p.sort({view_of(x), view_of(out[0]), view_of(out[1]),
+                  normalize_dim(c.integer(1), int(x.dim()), "sort"), c.boolean(2)});
+        })
+        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(1)); }, 0, 2)
+        .no_grad_outputs(2)
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make_distinct({3, 4}), -1, false, true}, "rows"},
+              {{m.make_distinct({3, 4}), 0, true, true}, "columns, descending"},
+              {{m.make_distinct({2, 3, 2}), 1, false, true}, "middle"},
+              {{m.make_distinct({}), -1, false, true}, "0-d"},
+              {{m.make({0}), 0, false, true}, "empty"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}), 1, false, true}, ErrorKind::index, "Dimension out of range"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor& x = c.tensor(0);
+          return row_reference(x, c.integer(1), x.dim() ? x.size(c.integer(1)) : 1, c.boolean(2));
+        });
+
+const OpRecord& topk_op =
+    define(
+        "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor "
+        "values, Tensor indices)")
+        .doc("The k largest (smallest) values along dim and their positions, sorted.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          const int d = normalize_dim(c.integer(2), int(x.dim()), "topk");
+          const int64_t n = x.dim() ? x.sizes()[size_t(d)] : 1;
+          ARETE_CHECK(c.integer(1) >= 0 && c.integer(1) <= n,
+                      IndexError("topk", "selected index k out of range")
+                          .argument("k")
+                          .expected("0 to " + std::to_string(n))
+                          .got(std::to_string(c.integer(1))));
+          Shape s(x.sizes());
+          if (x.dim()) s[size_t(d)] = c.integer(1);
+          out.push_back({s, x.dtype(), x.device(), {}});
+          out.push_back({s, kInt64, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          if (x.dim() == 0) {
+            p.copy({view_of(out[0]), view_of(x)});
+            p.fill({view_of(out[1]), {}, true, 0});
+            return;
+          }
+          p.topk({view_of(x), view_of(out[0]), view_of(out[1]),
+                  normalize_dim(c.integer(2), int(x.dim()), "topk"), c.boolean(3)});
+        })
+        .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(2)); }, 0, 2)
+        .no_grad_outputs(2)
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make_distinct({3, 5}), 2, -1, true, true}, "largest"},
+              {{m.make_distinct({4, 3}), 3, 0, false, true}, "smallest of columns"},
+              {{m.make_distinct({4}), 4, 0, true, true}, "all"},
+              {{m.make_distinct({4}), 0, 0, true, true}, "none"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2}), 3, 0, true, true}, ErrorKind::index, "selected index k out of range"}};
+        })
+        .reference([](const Call& c) {
+          return row_reference(c.tensor(0), c.integer(2), c.integer(1), c.boolean(3));
+        });
+
+// Groups of equal neighbours in the sorted values: where each begins, and its number for each.
+const OpRecord& unique_op =
+    define(
+        "unique(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor "
+        "values, Tensor inverse, Tensor counts)")
+        .doc(
+            "The different values in ascending order, each element's place among them, and counts.")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = c.tensor(0).detach().reshape({-1});
+          ARETE_CHECK(!x.is_meta(),
+                      DeviceError("unique",
+                                  "the result's size depends on data, and meta tensors have none"));
+          const int64_t n = x.numel();
+          const auto [values, order] = arete::sort(x, 0);
+          Tensor starts = ones({n}, TensorOptions(kBool, x.device()));
+          if (n > 1)
+            starts.narrow(0, 1, n - 1)
+                .copy_(values.narrow(0, 1, n - 1) != values.narrow(0, 0, n - 1));
+          const Tensor first = starts.nonzero().reshape({-1});
+          const Tensor number = starts.cumsum(0) - 1;
+          Tensor inverse = zeros({n}, TensorOptions(kInt64, x.device()));
+          inverse.scatter_(0, order, number);
+          const Tensor counts =
+              zeros({first.numel()}, TensorOptions(kInt64, x.device()))
+                  .scatter_add(0, number, ones({n}, TensorOptions(kInt64, x.device())));
+          return {values.index_select(0, first), inverse.reshape(c.tensor(0).sizes()), counts};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({3, 4}).detach().round(), true, true}, "repeated"},
+                                     {{m.make({0}).detach(), true, true}, "empty"},
+                                     {{m.make({1}).detach(), true, true}, "one"}};
+        })
+        .reference([](const Call& c) {
+          const std::vector<double> v = values_of(c.tensor(0));
+          std::map<double, int64_t> counts;
+          for (double e : v) ++counts[e];
+          std::vector<double> keys, inverse, numbers;
+          for (const auto& [key, n] : counts) {
+            keys.push_back(key);
+            numbers.push_back(double(n));
+          }
+          for (double e : v)
+            inverse.push_back(double(std::distance(counts.begin(), counts.find(e))));
+          return std::vector<Tensor>{from_values(keys, {int64_t(keys.size())}),
+                                     from_values(inverse, c.tensor(0).sizes(), kInt64),
+                                     from_values(numbers, {int64_t(keys.size())}, kInt64)};
+        })
+        .no_gradient_test();
+
+}  // namespace
+}  // namespace arete::ops
+
+namespace arete {
+
+std::tuple<Tensor, Tensor> sort(const Tensor& self, int64_t dim, bool descending, bool stable) {
+  auto r = ops::call_all(ops::sort_op, {self, dim, descending, stable});
+  return {r[0], r[1]};
+}
+Tensor argsort(const Tensor& self, int64_t dim, bool descending, bool stable) {
+  return std::get<1>(sort(self.detach(), dim, descending, stable));
+}
+std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim, bool largest,
+                                bool sorted) {
+  auto r = ops::call_all(ops::topk_op, {self, k, dim, largest, sorted});
+  return {r[0], r[1]};
+}
+
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  if (self.dim() == 0) return {self.clone(), zeros({}, TensorOptions(kInt64, self.device()))};
+  ARETE_CHECK(
+      k >= 1 && k <= self.size(dim),
+      IndexError("kthvalue", "selected number k out of range for dimension " + std::to_string(dim))
+          .expected("1 to " + std::to_string(self.size(dim)))
+          .got(std::to_string(k)));
+  const auto [values, indices] = sort(self, dim);
+  const Tensor v = values.narrow(dim, k - 1, 1), i = indices.narrow(dim, k - 1, 1);
+  return keepdim ? std::tuple(v.clone(), i.clone())
+                 : std::tuple(v.squeeze(dim).clone(), i.squeeze(dim).clone());
+}
+
+std::tuple<Tensor, Tensor> median(const Tensor& self, int64_t dim, bool keepdim) {
+  const int64_t n = self.dim() ? self.size(dim) : 1;
+  if (!is_floating(self.dtype()) || self.dim() == 0)
+    return kthvalue(self, (n + 1) / 2, dim, keepdim);
+  // A row with a NaN gives NaN, which sorts last.
+  const Tensor nan = self.detach().isnan().any(IntList{dim}, true);
+  const auto [middle, at] = kthvalue(self, (n + 1) / 2, dim, true);
+  const auto [last, last_at] = kthvalue(self, n, dim, true);
+  const Tensor v = where(nan, last, middle), i = where(nan, last_at, at);
+  return keepdim ? std::tuple(v, i) : std::tuple(v.squeeze(dim), i.squeeze(dim));
+}
+Tensor median(const Tensor& self) { return std::get<0>(median(self.reshape({-1}), 0)); }
+
+std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool return_inverse,
+                                          bool return_counts) {
+  auto r = ops::call_all(ops::unique_op, {self, return_inverse, return_counts});
+  return {r[0], return_inverse ? r[1] : Tensor(), return_counts ? r[2] : Tensor()};
+}
+
+std::tuple<Tensor, Tensor> Tensor::sort(int64_t dim, bool descending, bool stable) const {
+  return arete::sort(*this, dim, descending, stable);
+}
+Tensor Tensor::argsort(int64_t dim, bool descending, bool stable) const {
+  return arete::argsort(*this, dim, descending, stable);
+}
+std::tuple<Tensor, Tensor> Tensor::topk(int64_t k, int64_t dim, bool largest, bool sorted) const {
+  return arete::topk(*this, k, dim, largest, sorted);
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(sort)

@@ -1,0 +1,37 @@
+// Running reductions, sorting and selection along a dimension.
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "arete/core/tensor.h"
+
+namespace arete {
+
+/// Running sum (product) along `dim`; integers and bool give int64.
+Tensor cumsum(const Tensor& self, int64_t dim);
+Tensor cumprod(const Tensor& self, int64_t dim);
+
+/// Sorted values along `dim` and their former positions (int64). NaN counts as the largest. The
+/// order is always stable; `stable` is there for PyTorch's signature.
+std::tuple<Tensor, Tensor> sort(const Tensor& self, int64_t dim = -1, bool descending = false,
+                                bool stable = true);
+/// The positions alone.
+Tensor argsort(const Tensor& self, int64_t dim = -1, bool descending = false, bool stable = true);
+/// The k largest (smallest) values along `dim` and their positions; always sorted. IndexError
+/// "selected index k out of range" if k is larger than the dimension.
+std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim = -1,
+                                bool largest = true, bool sorted = true);
+/// The k-th smallest value (k from 1) along `dim` and its position.
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& self, int64_t k, int64_t dim = -1,
+                                    bool keepdim = false);
+/// The lower median along `dim` and its position; NaN wins.
+std::tuple<Tensor, Tensor> median(const Tensor& self, int64_t dim, bool keepdim = false);
+Tensor median(const Tensor& self);
+
+/// The different values in ascending order; optionally, for every element, the position of its
+/// value among them (self's shape), and how often each occurs. Undefined tensors where not asked.
+std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool return_inverse = false,
+                                          bool return_counts = false);
+
+}  // namespace arete

@@ -1,0 +1,257 @@
+// Pointwise records of three inputs, and clamp.
+#include "arete/core/modes.h"
+#include "arete/ops/pointwise_family.h"
+
+namespace arete::ops {
+
+using expr::Value;
+using Result = PointwiseDef::Result;
+
+namespace {
+
+PointwiseDef ternary(expr::Definition f, int n_params = 0) {
+  PointwiseDef d;
+  d.n_inputs = 3;
+  d.n_params = n_params;
+  d.definition = std::move(f);
+  return d;
+}
+
+std::vector<Sample> three(SampleMaker& m, double low, double high, std::vector<OwnedArg> more) {
+  std::vector<Sample> all{
+      {{m.make({2, 3}, low, high), m.make({2, 3}, low, high), m.make({2, 3}, low, high)}, "equal"},
+      {{m.make({2, 1}, low, high), m.make({3}, low, high), m.make_strided({2, 3}, low, high)},
+       "broadcast"},
+      {{m.make({}, low, high), m.make({}, low, high), m.make({}, low, high)}, "0-d"}};
+  for (Sample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
+  return all;
+}
+
+// f(a, b, c, value) with the fourth argument, if there is one, as value.
+template <class F>
+Reference reference3(F f) {
+  return [f](const Call& c) {
+    const double value = c.size() > 3 ? c.scalar(3).to_double() : 0;
+    return std::vector<Tensor>{build_tensor(broadcast_args(c, 3), [&](const Shape& i) {
+      return f(at_arg(c[0], i), at_arg(c[1], i), at_arg(c[2], i), value);
+    })};
+  };
+}
+
+const OpRecord& addcmul_op =
+    define("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
+        .doc("self + value * tensor1 * tensor2.")
+        .pointwise(ternary(
+            [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] * v[2]}; }, 1))
+        .in_place()
+        .samples([](SampleMaker& m) { return three(m, -2, 2, {Scalar(0.5)}); })
+        .reference(
+            reference3([](double a, double b, double c, double v) { return a + v * b * c; }));
+
+const OpRecord& addcdiv_op =
+    define("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
+        .doc("self + value * tensor1 / tensor2.")
+        .pointwise(ternary(
+            [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] / v[2]}; }, 1))
+        .in_place()
+        .samples([](SampleMaker& m) { return three(m, 0.5, 2, {Scalar(0.5)}); })
+        .reference(
+            reference3([](double a, double b, double c, double v) { return a + v * b / c; }));
+
+// Two forms, so that weight 1 gives `end` exactly and the result moves monotonically.
+const OpRecord& lerp_op =
+    define("lerp(Tensor self, Tensor end, Tensor weight) -> Tensor")
+        .doc("self + weight * (end - self).")
+        .pointwise(ternary([](std::span<const Value> v) {
+          const Value gap = v[1] - v[0];
+          return std::vector{where(abs(v[2]) < 0.5, v[0] + v[2] * gap, v[1] - gap * (1.0 - v[2]))};
+        }))
+        .in_place()
+        .samples([](SampleMaker& m) {
+          auto all = three(m, -2, 2, {});
+          all.push_back({{m.make({4}), m.make({4}), Scalar(0.25)}, "a number"});
+          return all;
+        })
+        .reference(
+            reference3([](double a, double b, double w, double) { return a + w * (b - a); }));
+
+// The condition takes no part in promotion: it is cast to boolean by the definition.
+PointwiseDef where_definition() {
+  PointwiseDef d = ternary([](std::span<const Value> v) {
+    return std::vector{where(v[0].type() == expr::Type::boolean ? v[0] : v[0] != 0.0, v[1], v[2])};
+  });
+  d.non_differentiable = 1;
+  return d;
+}
+
+const OpRecord& where_op =
+    define("where(Tensor condition, Tensor self, Tensor other) -> Tensor")
+        .doc("self where condition holds, else other.")
+        .pointwise(where_definition())
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make_mask({2, 3}), m.make({2, 3}), m.make({2, 3})}, "equal"},
+              {{m.make_mask({2, 1}), m.make({3}), m.make_strided({2, 3})}, "broadcast"},
+              {{m.make_mask({4}), m.make({4}), Scalar(0.5)}, "a number"}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(broadcast_args(c, 3), [&](const Shape& i) {
+            return at_arg(c[0], i) != 0 ? at_arg(c[1], i) : at_arg(c[2], i);
+          })};
+        });
+
+PointwiseDef limit(int n_inputs, int n_params, expr::Definition f, expr::Definition gradient) {
+  PointwiseDef d;
+  d.n_inputs = n_inputs;
+  d.n_params = n_params;
+  d.definition = std::move(f);
+  d.gradient = std::move(gradient);
+  return d;
+}
+
+Value zero_like(Value v) { return constant_like(v, 0.0); }
+
+// Limits that are numbers: the gradient passes at the limits themselves, as PyTorch has it.
+const OpRecord& clamp_op =
+    define("clamp(Tensor self, Scalar min, Scalar max) -> Tensor")
+        .doc("Limits to [min, max].")
+        .pointwise(limit(
+            1, 2, [](std::span<const Value> v) { return std::vector{min(max(v[0], v[1]), v[2])}; },
+            [](std::span<const Value> v) {
+              return std::vector{where((v[0] >= v[3]) & (v[0] <= v[4]), v[2], zero_like(v[2]))};
+            }))
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5), Scalar(0.75)}, "both"},
+                                     {{m.make({5}), Scalar(0.5), Scalar(-0.5)}, "min > max"}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return std::fmin(std::fmax(at(c.tensor(0), i), c.scalar(1).to_double()),
+                             c.scalar(2).to_double());
+          })};
+        });
+
+const OpRecord& clamp_min_op =
+    define("clamp_min(Tensor self, Scalar min) -> Tensor")
+        .doc("max(self, min).")
+        .pointwise(limit(
+            1, 1, [](std::span<const Value> v) { return std::vector{max(v[0], v[1])}; },
+            [](std::span<const Value> v) {
+              return std::vector{where(v[0] >= v[3], v[2], zero_like(v[2]))};
+            }))
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5)}, ""}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return std::fmax(at(c.tensor(0), i), c.scalar(1).to_double());
+          })};
+        });
+
+const OpRecord& clamp_max_op =
+    define("clamp_max(Tensor self, Scalar max) -> Tensor")
+        .doc("min(self, max).")
+        .pointwise(limit(
+            1, 1, [](std::span<const Value> v) { return std::vector{min(v[0], v[1])}; },
+            [](std::span<const Value> v) {
+              return std::vector{where(v[0] <= v[3], v[2], zero_like(v[2]))};
+            }))
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({3, 4}), Scalar(0.5)}, ""}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return std::fmin(at(c.tensor(0), i), c.scalar(1).to_double());
+          })};
+        });
+
+}  // namespace
+
+// Whole-number tensors with a fractional limit become floating first, as promotion has it.
+Tensor clamp_input(const Tensor& self, std::optional<Scalar> min, std::optional<Scalar> max) {
+  SmallVector<Scalar, 2> limits;
+  if (min) limits.push_back(*min);
+  if (max) limits.push_back(*max);
+  const DType t = result_type({&self, 1}, {limits.data(), limits.size()});
+  return t == self.dtype() ? self : self.to(t);
+}
+
+}  // namespace arete::ops
+
+namespace arete {
+
+Tensor where(const Tensor& condition, const Tensor& self, const Tensor& other) {
+  return ops::call(ops::where_op, {condition, self, other});
+}
+Tensor where(const Tensor& condition, const Tensor& self, Scalar other) {
+  return ops::call(ops::where_op, {condition, self, other});
+}
+Tensor where(const Tensor& condition, Scalar self, const Tensor& other) {
+  return ops::call(ops::where_op, {condition, self, other});
+}
+Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
+  return arete::where(condition, *this, other);
+}
+
+Tensor clamp(const Tensor& self, std::optional<Scalar> min, std::optional<Scalar> max) {
+  ARETE_CHECK(min || max, ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
+  const Tensor x = ops::clamp_input(self, min, max);
+  if (!max) return ops::call(ops::clamp_min_op, {x, *min});
+  if (!min) return ops::call(ops::clamp_max_op, {x, *max});
+  return ops::call(ops::clamp_op, {x, *min, *max});
+}
+Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  return arete::clamp(*this, min, max);
+}
+Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
+  ARETE_CHECK(min || max, ValueError("clamp_", "At least one of 'min' or 'max' must not be None"));
+  if (!max) return ops::call_in_place(*this, ops::clamp_min_op, {*this, *min});
+  if (!min) return ops::call_in_place(*this, ops::clamp_max_op, {*this, *max});
+  return ops::call_in_place(*this, ops::clamp_op, {*this, *min, *max});
+}
+Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
+  ARETE_CHECK(min.defined() || max.defined(),
+              ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
+  Tensor x = min.defined() ? maximum(self, min) : self;
+  return max.defined() ? minimum(x, max) : x;
+}
+Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
+  return arete::clamp(*this, min, max);
+}
+
+Tensor lerp(const Tensor& self, const Tensor& end, Scalar weight) {
+  return ops::call(ops::lerp_op, {self, end, weight});
+}
+Tensor lerp(const Tensor& self, const Tensor& end, const Tensor& weight) {
+  return ops::call(ops::lerp_op, {self, end, weight});
+}
+Tensor Tensor::lerp(const Tensor& end, Scalar weight) const {
+  return arete::lerp(*this, end, weight);
+}
+Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
+  return arete::lerp(*this, end, weight);
+}
+Tensor& Tensor::lerp_(const Tensor& end, Scalar weight) {
+  return ops::call_in_place(*this, ops::lerp_op, {*this, end, weight});
+}
+
+#define ARETE_DEFINE_COMBINED(name)                                                 \
+  Tensor name(const Tensor& self, const Tensor& a, const Tensor& b, Scalar value) { \
+    return ops::call(ops::name##_op, {self, a, b, value});                          \
+  }                                                                                 \
+  Tensor Tensor::name(const Tensor& a, const Tensor& b, Scalar value) const {       \
+    return ops::call(ops::name##_op, {*this, a, b, value});                         \
+  }                                                                                 \
+  Tensor& Tensor::name##_(const Tensor& a, const Tensor& b, Scalar value) {         \
+    return ops::call_in_place(*this, ops::name##_op, {*this, a, b, value});         \
+  }
+ARETE_DEFINE_COMBINED(addcmul)
+ARETE_DEFINE_COMBINED(addcdiv)
+#undef ARETE_DEFINE_COMBINED
+
+}  // namespace arete
+
+ARETE_FAMILY(ternary)

@@ -1,0 +1,241 @@
+// The argument structs of the primitives (DESIGN.md section 6). Outputs are always allocated by
+// the caller; views are valid during the call only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "arete/expr/program.h"
+#include "arete/prim/view.h"
+
+namespace arete::prim {
+
+/// Associative operations with an identity. `all` and `any` work on booleans.
+enum class Monoid : uint8_t { sum, prod, min, max, all, any };
+
+/// out[...] = value (converted to the dtype; `value` is an i64 for integers and booleans; `imag`
+/// matters for complex outputs only).
+struct FillArgs {
+  View out;
+  expr::Literal value;
+  bool value_is_integer = false;
+  double imag = 0;
+};
+
+/// out = in, any strides and any pair of dtypes; `in` broadcasts to out. Overlap is not allowed.
+struct CopyArgs {
+  View out, in;
+};
+
+/// out[i] = start + i * step over a 1-d view.
+struct IotaArgs {
+  View out;
+  double start = 0, step = 1;
+  int64_t istart = 0, istep = 1;  // used instead for integer outputs
+};
+
+/// outputs = program(inputs, params) element by element. Outputs have one shape, inputs broadcast
+/// to it. An input may be exactly one of the outputs (in place); other overlap is not allowed.
+struct PointwiseArgs {
+  const expr::Program* program;
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  std::span<const expr::Literal> params;
+};
+
+/// The same program over many independent lists of tensors: element k of each list.
+/// inputs and outputs hold n_tensors * (number of program inputs / outputs) views, tensor-major.
+struct MultiPointwiseArgs {
+  const expr::Program* program;
+  int64_t n_tensors;
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  std::span<const expr::Literal> params;
+};
+
+/// out = epilogue(reduce(prologue(inputs))) over the dimensions of `space` where out has size 1
+/// and space has not (and where `reduced` has a bit set). `out` has the rank of `space`.
+/// prologue: inputs + params -> one value; null means the single input itself. epilogue: one
+/// value (+ epilogue_params) -> one value; null means identity. Sums of f32 and narrower
+/// accumulate with error no worse than pairwise summation; integers accumulate in i64. Reducing
+/// nothing gives the identity (min/max: the caller has checked).
+struct ReduceArgs {
+  Monoid monoid;
+  IntList space;
+  uint32_t reduced;  // bit d: dimension d of space is reduced
+  std::span<const View> inputs;
+  View out;
+  const expr::Program* prologue = nullptr;
+  std::span<const expr::Literal> params;
+  const expr::Program* epilogue = nullptr;
+  std::span<const expr::Literal> epilogue_params;
+};
+
+/// Position (i64) of the first minimum / maximum along `dim`; NaN wins. out has size 1 there.
+/// `values` (same shape as out, dtype of in), if its data is not null, receives the extremum too.
+struct ArgReduceArgs {
+  View in, out, values;
+  int dim;
+  bool largest;
+};
+
+/// Running monoid along `dim`, inclusive. out has in's shape; reverse walks from the end.
+struct ScanArgs {
+  Monoid monoid;
+  View in, out;
+  int dim;
+  bool reverse = false;
+};
+
+/// Sorted copy along `dim` and the original positions (i64). Stable; NaN is the largest.
+/// `indices.data` may be null.
+struct SortArgs {
+  View in, values, indices;
+  int dim;
+  bool descending = false;
+};
+
+/// The k largest (smallest) along `dim`, sorted, ties by position. values/indices have size k.
+struct TopkArgs {
+  View in, values, indices;
+  int dim;
+  bool largest = true;
+};
+
+/// out[.., i, ..] = in[.., index[.., i, ..], ..] along `dim`; index (i64) has out's shape, in's
+/// other dimensions are at least as long. Negative indices count from the end. An index out of
+/// range is an IndexError naming `op`, the index and the size (CUDA: at the next sync).
+struct GatherArgs {
+  View in, index, out;
+  int dim;
+  const char* op = "gather";
+};
+
+enum class ScatterMode : uint8_t { set, add, mul, min, max };
+/// out[.., index[.., i, ..], ..] op= src[.., i, ..]; out holds the initial values. `set` with
+/// repeated indices keeps the last one when deterministic.
+struct ScatterArgs {
+  View out, index, src;
+  int dim;
+  ScatterMode mode;
+  const char* op = "scatter";
+};
+
+/// out[i, :] = table[index[i], :]; table (rows, width), index i64 of any shape taken as 1-d
+/// contiguous, out (n, width). Index errors as in gather.
+struct TakeRowsArgs {
+  View table, index, out;
+  const char* op = "index_select";
+};
+/// out[index[i], :] += src[i, :] (in index order: deterministic).
+struct AddRowsArgs {
+  View out, index, src;
+  const char* op = "index_add";
+};
+
+/// Positions (flat row-major, ascending) of the true elements of `mask` into `out` (i64,
+/// contiguous, capacity mask.numel()). Returns how many: the one data-dependent size.
+struct CompactArgs {
+  View mask, out;
+};
+
+/// Philox4x32-10 numbers: element i (row-major position in `out`) takes lane i % 4 of block
+/// (offset + i / 4) under `seed`, the same on every backend; 64-bit results take two lanes.
+/// See Note [Random numbers] in prim/philox.h for the exact mapping of each distribution.
+struct RandomArgs {
+  enum class Distribution : uint8_t {
+    uniform,    ///< [a, b)
+    normal,     ///< mean a, standard deviation b
+    integers,   ///< [ia, ib)
+    bernoulli,  ///< 1 with probability a
+  } distribution;
+  View out;
+  uint64_t seed, offset;
+  double a = 0, b = 1;
+  int64_t ia = 0, ib = 0;
+};
+
+/// Activations a gemm or convolution may apply on its way out.
+enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
+
+/// out[b] = activation(alpha * a[b] @ b[b] + beta * c + bias). Ranks equal and >= 2; leading
+/// dimensions of a and b broadcast to out's. Any strides (transposes are strides). All of one
+/// dtype; f16/bf16 accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
+/// values are `c`. aux (optional, shape of out) receives the value before the activation.
+struct GemmArgs {
+  View a, b, out;
+  double alpha = 1, beta = 0;
+  View bias{};  // data null: none
+  View aux{};   // data null: none
+  Activation activation = Activation::none;
+};
+
+/// Geometry shared by convolutions and pools of 1 to 3 spatial dimensions.
+struct Window {
+  int spatial = 2;
+  std::array<int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
+};
+
+/// Convolution (cross-correlation). x (N, Cin, *space), w (Cout, Cin/groups, *kernel),
+/// y (N, Cout, *space'). Any strides, channels-last included.
+/// forward: y = x * w + bias. dgrad: x = gradient from y and w. wgrad: w = gradient from x and y,
+/// and bias (if not null) = sum of y. A transposed convolution is dgrad's forward.
+struct ConvArgs {
+  enum class Pass : uint8_t { forward, dgrad, wgrad } pass;
+  View x, w, y, bias;  // bias.data null: none
+  Window window;
+  int64_t groups = 1;
+};
+
+/// Pooling over windows. max forward writes `indices` (i64, position within the input's flattened
+/// spatial plane), backward reads it. avg divides by the window's size, counting padding if
+/// count_include_pad, or by `divisor` if not 0. backward: x = gradient from y.
+struct PoolArgs {
+  enum class Kind : uint8_t { max, avg } kind;
+  bool backward = false;
+  View x, y, indices;
+  Window window;
+  bool count_include_pad = true;
+  int64_t divisor = 0;
+};
+
+// Note [Fused kernels]
+// A FusedSpec is one loop nest over rows: the outer dimensions of a space are rows, the inner ones
+// the elements of a row. Its stages run in order for each row while the row is in cache:
+//   reduce     program(elements, row values) -> new row values, one per output, by `monoid`
+//   row        program(row values)           -> new row values
+//   store      program(elements, row values) -> elements of outputs
+//   store_row  program(row values)           -> outputs with inner sizes 1
+// Softmax, the norms and cross entropy are such specs, forward and backward.
+struct FusedStage {
+  enum class Kind : uint8_t { reduce, row, store, store_row } kind;
+  expr::ProgramPtr program;
+  /// What each program input reads: >= 0: tensor input of that number; < 0: row value ~k.
+  /// Row values are numbered in order of creation and have the dtype of the program output that
+  /// made them (use f32, f64, i64 or boolean).
+  std::vector<int> inputs;
+  Monoid monoid = Monoid::sum;  // reduce only
+  int first_output = 0;         // store: the program's outputs go to tensor outputs from here on
+};
+struct FusedSpec {
+  std::vector<FusedStage> stages;
+  int n_inputs = 0, n_outputs = 0;
+};
+
+/// Inputs broadcast to `space`; outputs have the sizes of `space`, or 1 in the inner dimensions
+/// when written by store_row. An output may be exactly one of the inputs only if every stage
+/// reading that input precedes or is the store. params: shared by all programs, by position
+/// (each program declares a prefix).
+struct FusedArgs {
+  const FusedSpec* spec;
+  IntList space;
+  int outer_rank;
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  std::span<const expr::Literal> params;
+};
+
+
+}  // namespace arete::prim

@@ -1,0 +1,105 @@
+// The seam: what a device must provide (DESIGN.md section 6).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "arete/core/device.h"
+#include "arete/core/storage.h"
+#include "arete/prim/args.h"
+
+namespace arete::prim {
+
+/// The compute primitives. Backends run them; a recorder (capture) writes them down. The first 13
+/// are mandatory. The others are optional: the base class decomposes them into mandatory ones
+/// (prim/decompose/), so overriding one is always an optimisation.
+class Primitives {
+ public:
+  virtual ~Primitives() = default;
+  virtual Device device() const = 0;
+
+  virtual void fill(const FillArgs&) = 0;
+  virtual void copy(const CopyArgs&) = 0;
+  virtual void iota(const IotaArgs&) = 0;
+  virtual void pointwise(const PointwiseArgs&) = 0;
+  virtual void reduce(const ReduceArgs&) = 0;
+  virtual void arg_reduce(const ArgReduceArgs&) = 0;
+  virtual void scan(const ScanArgs&) = 0;
+  virtual void sort(const SortArgs&) = 0;
+  virtual void gather(const GatherArgs&) = 0;
+  virtual void scatter(const ScatterArgs&) = 0;
+  virtual int64_t compact(const CompactArgs&) = 0;
+  virtual void random(const RandomArgs&) = 0;
+  virtual void gemm(const GemmArgs&) = 0;
+
+  virtual void topk(const TopkArgs&);
+  virtual void take_rows(const TakeRowsArgs&);
+  virtual void add_rows(const AddRowsArgs&);
+  virtual void conv(const ConvArgs&);
+  virtual void pool(const PoolArgs&);
+  virtual void multi_pointwise(const MultiPointwiseArgs&);
+  virtual void fused(const FusedArgs&);
+
+  /// Temporary memory for decompositions and kernels, at least 64-byte aligned; usable until
+  /// release_scratch in stream order.
+  virtual void* scratch(size_t bytes) = 0;
+  virtual void release_scratch(void* p, size_t bytes) noexcept = 0;
+};
+
+/// Scratch memory as RAII, seen as a contiguous view.
+class ScratchView {
+ public:
+  ScratchView(Primitives& p, DType dtype, IntList sizes);
+  ~ScratchView() { primitives_.release_scratch(data_, bytes_); }
+  ScratchView(const ScratchView&) = delete;
+  ScratchView& operator=(const ScratchView&) = delete;
+  const View& view() const { return view_; }
+  operator const View&() const { return view_; }
+
+ private:
+  Primitives& primitives_;
+  Layout layout_;
+  size_t bytes_;
+  void* data_;
+  View view_;
+};
+
+/// Names of the primitives, for support tables and statistics.
+enum class Primitive : uint8_t {
+  fill, copy, iota, pointwise, reduce, arg_reduce, scan, sort, gather, scatter, compact, random,
+  gemm, topk, take_rows, add_rows, conv, pool, multi_pointwise, fused,
+};
+inline constexpr int kNumPrimitives = int(Primitive::fused) + 1;
+inline constexpr int kNumMandatory = int(Primitive::gemm) + 1;
+const char* name_of(Primitive p);
+
+/// A device's runtime services plus its primitives. One object per device, alive for the process.
+/// Device memory comes from its Allocator half.
+class Backend : public Primitives, public Allocator {
+ public:
+  /// Plain bytes between this device and the host; the host pointer is usable on return.
+  virtual void copy_to_host(void* dst, const void* src, size_t bytes) = 0;
+  virtual void copy_from_host(void* dst, const void* src, size_t bytes) = 0;
+  /// Waits for everything submitted and raises recorded device-side errors.
+  virtual void synchronize() = 0;
+
+  /// Empty if primitive `p` runs natively in `dtype`, else the reason why it is decomposed or
+  /// unsupported. Pure.
+  virtual std::string supports(Primitive p, DType dtype) const = 0;
+  /// One line for `arete info`.
+  virtual std::string description() const = 0;
+};
+
+/// The backend of a device; DeviceError saying why if there is none. cpu is always there.
+Backend& backend_for(Device device);
+/// Null instead of an error.
+Backend* find_backend(Device device) noexcept;
+/// Called by backends when they load; the object lives for the rest of the process.
+void register_backend(Device device, Backend* backend);
+/// Why there is no backend for a device type ("" if there is one).
+std::string unavailable_reason(DeviceType type);
+/// Set by a loader that tried and failed.
+void set_unavailable_reason(DeviceType type, std::string reason);
+
+}  // namespace arete::prim

@@ -1,0 +1,88 @@
+#include "arete/prim/philox.h"
+
+#include <cmath>
+#include <limits>
+
+#include "arete/base/error.h"
+#include "arete/prim/args.h"
+
+namespace arete::prim {
+namespace {
+
+// The neighbour of `v`, a value of the storage type T, in the direction of `to`.
+template <class T>
+double neighbour(double v, double to) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::nextafter(T(v), T(to));
+  } else {
+    // Small formats order like sign and magnitude integers.
+    T x{float(v)};
+    using Bits = decltype(x.bits);
+    constexpr Bits kSign = Bits(Bits(1) << (8 * sizeof(Bits) - 1));
+    const bool up = to > v;
+    if ((x.bits & Bits(~kSign)) == 0)
+      x.bits = Bits(up ? 1 : kSign | 1);
+    else
+      x.bits = Bits(((x.bits & kSign) != 0) == up ? x.bits - 1 : x.bits + 1);
+    return float(x);
+  }
+}
+
+template <class T>
+UniformLimits limits(double a, double b) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const auto round = [](double v) {
+    if constexpr (std::is_floating_point_v<T>)
+      return double(T(v));
+    else
+      return double(float(T{float(v)}));
+  };
+  double low = round(a), high = round(b);
+  if (low < a) low = neighbour<T>(low, kInf);
+  // An f64 bound may lie above the value it rounds to.
+  if (high >= b) high = neighbour<T>(high, -kInf);
+  if (!(low <= high)) low = high = round(a);
+  return {low, high};
+}
+
+}  // namespace
+
+UniformLimits uniform_limits(DType dtype, double a, double b) {
+  switch (dtype) {
+    case kFloat64:
+      return limits<double>(a, b);
+    case kFloat32:
+      return limits<float>(a, b);
+    case kFloat16:
+      return limits<Half>(a, b);
+    case kBFloat16:
+      return limits<BFloat16>(a, b);
+    case kFloat8E4M3:
+      return limits<Float8E4M3>(a, b);
+    case kFloat8E5M2:
+      return limits<Float8E5M2>(a, b);
+    default:
+      throw TypeError("uniform", "uniform random numbers need a floating dtype")
+          .got(name_of(dtype));
+  }
+}
+
+int random_elements_per_block(const RandomArgs& args) {
+  switch (args.distribution) {
+    case RandomArgs::Distribution::uniform:
+    case RandomArgs::Distribution::normal:
+      return args.out.dtype == kFloat64 ? 2 : 4;
+    case RandomArgs::Distribution::integers:
+      return uint64_t(args.ib) - uint64_t(args.ia) > (uint64_t(1) << 32) ? 2 : 4;
+    case RandomArgs::Distribution::bernoulli:
+      break;
+  }
+  return 4;
+}
+
+uint64_t random_blocks(const RandomArgs& args) {
+  const uint64_t per = uint64_t(random_elements_per_block(args));
+  return (uint64_t(args.out.numel()) + per - 1) / per;
+}
+
+}  // namespace arete::prim

@@ -1,0 +1,37 @@
+// The commands of the program `arete`. Each returns the exit code; errors are exceptions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace arete::cli {
+
+struct TrainOptions {
+  std::string dataset = "fashion-mnist";
+  std::string model = "mlp";
+  int64_t epochs = 5;
+  int64_t batch_size = 64;
+  double lr = 1e-3;
+  std::string device = "auto";
+  uint64_t seed = 0;
+  std::string out = "runs/fashion-mnist";
+  std::string data;  // folder of the data set; empty: the usual places
+  int workers = 1;
+  int64_t checkpoint_every = 0;  // steps between checkpoints within an epoch; 0: only at its end
+  bool resume = false;
+  bool overwrite = false;
+  bool quiet = false;
+};
+int train(const TrainOptions& options);
+
+struct EvalOptions {
+  std::string checkpoint;
+  std::string data;
+  std::string device = "auto";
+  int64_t batch_size = 256;
+};
+int evaluate(const EvalOptions& options);
+
+int info(bool json);
+
+}  // namespace arete::cli

@@ -1,0 +1,96 @@
+// arete: trains, evaluates and describes.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include <CLI/CLI.hpp>
+
+#include "arete/base/error.h"
+#include "cli/commands.h"
+
+namespace {
+
+using namespace arete::cli;
+
+void add_train(CLI::App& app, TrainOptions& o, int& code) {
+  CLI::App* c =
+      app.add_subcommand("train", "Train a classifier and write checkpoints, metrics and a report");
+  c->add_option("dataset", o.dataset, "The data set: fashion-mnist or mnist")
+      ->capture_default_str();
+  c->add_option("--model", o.model, "mlp or cnn")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"mlp", "cnn"}));
+  c->add_option("--epochs", o.epochs, "Passes over the data")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(1000000)));
+  c->add_option("--batch-size", o.batch_size, "Images in a step")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(60000)));
+  c->add_option("--lr", o.lr, "Learning rate of Adam")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  c->add_option("--device", o.device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  c->add_option("--seed", o.seed, "Decides initial weights and order of the images")
+      ->capture_default_str();
+  c->add_option("--out", o.out, "Folder for everything the run writes")->capture_default_str();
+  c->add_option("--data", o.data, "Folder of the data set's files");
+  c->add_option("--workers", o.workers, "Threads that prepare batches")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 64));
+  c->add_option("--checkpoint-every", o.checkpoint_every, "Also write a checkpoint every N steps")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
+  c->add_flag("--resume", o.resume, "Go on from the checkpoint in the --out folder");
+  c->add_flag("--overwrite", o.overwrite, "Start anew where a run already is");
+  c->add_flag("--quiet", o.quiet, "No progress bar");
+  c->callback([&] { code = train(o); });
+}
+
+void add_eval(CLI::App& app, EvalOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand("eval", "Test accuracy of a checkpoint, class by class");
+  c->add_option("checkpoint", o.checkpoint, "A checkpoint file, or the folder of a run")
+      ->required();
+  c->add_option("--data", o.data, "Folder of the data set's files");
+  c->add_option("--device", o.device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  c->add_option("--batch-size", o.batch_size, "Images at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(1), int64_t(60000)));
+  c->callback([&] { code = evaluate(o); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that went away ends output, not the training run.
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App app("Arete: deep learning in C++", "arete");
+  app.set_version_flag("--version", ARETE_VERSION);
+  app.require_subcommand(1);
+  int code = 0;
+  TrainOptions train_options;
+  EvalOptions eval_options;
+  bool json = false;
+  add_train(app, train_options, code);
+  add_eval(app, eval_options, code);
+  CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
+  info_command->add_flag("--json", json, "As JSON");
+  info_command->callback([&] { code = info(json); });
+  try {
+    app.parse(argc, argv);
+    return code;
+  } catch (const CLI::ParseError& e) {
+    const int status = app.exit(e);
+    return status == 0 ? 0 : 2;  // help and version are no errors
+  } catch (const arete::Error& e) {
+    std::fprintf(stderr, "arete: %s\n", e.what());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "arete: out of memory. Hint: use a smaller --batch-size\n");
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "arete: %s\n", e.what());
+  }
+  return 1;
+}

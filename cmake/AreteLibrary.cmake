@@ -1,0 +1,45 @@
+# libarete.so and libarete.a, from one set of objects.
+function(arete_add_library)
+  get_property(modules GLOBAL PROPERTY ARETE_MODULE_TARGETS)
+  get_property(headers GLOBAL PROPERTY ARETE_PUBLIC_HEADERS)
+  get_property(fragments GLOBAL PROPERTY ARETE_HEADER_FRAGMENTS)
+  set(objects "")
+  foreach(module IN LISTS modules)
+    list(APPEND objects $<TARGET_OBJECTS:${module}>)
+  endforeach()
+  file(GLOB umbrella CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/arete/*.h")
+
+  set(libraries arete_static)
+  add_library(arete_static STATIC ${objects})
+  set_target_properties(arete_static PROPERTIES OUTPUT_NAME arete)
+  target_link_libraries(arete_static PRIVATE "$<BUILD_INTERFACE:${ARETE_LINK_LIBRARIES}>"
+                        INTERFACE "$<INSTALL_INTERFACE:Arete::static_dependencies>")
+  if(BUILD_SHARED_LIBS)
+    add_library(arete SHARED ${objects})
+    set_target_properties(arete PROPERTIES VERSION ${PROJECT_VERSION}
+                          SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    target_link_libraries(arete PRIVATE "$<BUILD_INTERFACE:${ARETE_LINK_LIBRARIES}>")
+    target_link_options(arete PRIVATE -Wl,--as-needed)
+    # Undefined symbols are errors when the library is linked, not when a user's program starts.
+    if(NOT ARETE_SANITIZE)
+      target_link_options(arete PRIVATE -Wl,-z,defs)
+    endif()
+    # Most uses need one of the two: the archive is made for installation only.
+    set_target_properties(arete_static PROPERTIES EXCLUDE_FROM_ALL ON)
+    list(APPEND libraries arete)
+    add_library(Arete::arete ALIAS arete)
+  else()
+    add_library(Arete::arete ALIAS arete_static)
+  endif()
+  add_library(Arete::arete_static ALIAS arete_static)
+
+  foreach(library IN LISTS libraries)
+    set_target_properties(${library} PROPERTIES LINKER_LANGUAGE CXX)
+    target_compile_features(${library} PUBLIC cxx_std_20)
+    target_sources(${library} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers} ${umbrella}
+                   FILE_SET fragments TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${fragments})
+  endforeach()
+  list(GET libraries -1 main)
+  set(ARETE_MAIN_LIBRARY ${main} PARENT_SCOPE)
+  set_target_properties(${main} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+endfunction()

@@ -1,0 +1,80 @@
+// Gradients of every operator record against central differences, first and second order.
+#include "arete/autograd/gradcheck.h"
+#include "arete/core/modes.h"
+#include "tests/support/record_cases.h"
+
+namespace arete::test {
+namespace {
+
+using ops::OpRecord;
+using ops::SampleMaker;
+
+class RecordGrad : public testing::TestWithParam<const OpRecord*> {};
+
+bool is_checked(const OpRecord& op) {
+  if (!op.samples || !op.test_gradient) return false;
+  for (DType t : op.dtypes)
+    if (t == kFloat64) return op.pointwise || op.compose || op.grad;
+  return false;
+}
+
+// The call as a function of its differentiable tensors.
+struct Checked {
+  const OpRecord& op;
+  std::vector<ops::OwnedArg> args;
+  std::vector<Tensor> inputs;
+
+  Checked(const OpRecord& op_in, const std::vector<ops::OwnedArg>& args_in)
+      : op(op_in), args(args_in) {
+    each([&](Tensor& t) {
+      if (t.requires_grad()) inputs.push_back(t);
+    });
+  }
+  template <class F>
+  void each(F&& f) {
+    for (ops::OwnedArg& a : args) {
+      if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) f(a.tensor);
+      for (Tensor& t : a.tensors) f(t);
+    }
+  }
+  std::vector<Tensor> operator()(const std::vector<Tensor>& given) {
+    Checked copy = *this;
+    size_t k = 0;
+    copy.each([&](Tensor& t) {
+      if (t.requires_grad()) t = given[k++];
+    });
+    const ops::Results r = run(op, copy.args);
+    return {r.begin(), r.end()};
+  }
+};
+
+template <class Check>
+void check_all(const OpRecord& op, Check&& check) {
+  SampleMaker maker(kFloat64, kCPU, true);
+  const auto samples = op.samples(maker);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    SCOPED_TRACE(op.name + ", sample " + std::to_string(i) + " (" + samples[i].note + ")");
+    Checked f(op, samples[i].args);
+    if (f.inputs.empty()) continue;
+    EXPECT_EQ(check([&](const std::vector<Tensor>& in) { return f(in); }, f.inputs), "");
+  }
+}
+
+TEST_P(RecordGrad, First) {
+  if (!is_checked(*GetParam())) return;
+  check_all(*GetParam(), [](const autograd::CheckedFunction& f, const std::vector<Tensor>& in) {
+    return autograd::gradcheck(f, in);
+  });
+}
+
+TEST_P(RecordGrad, Second) {
+  if (!is_checked(*GetParam())) return;
+  check_all(*GetParam(), [](const autograd::CheckedFunction& f, const std::vector<Tensor>& in) {
+    return autograd::gradgradcheck(f, in);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RecordGrad, testing::ValuesIn(ops::all_records()), record_name);
+
+}  // namespace
+}  // namespace arete::test

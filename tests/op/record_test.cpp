@@ -1,0 +1,162 @@
+// One test of each kind for every operator record, over its samples.
+#include "tests/support/record_cases.h"
+
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/op_node.h"
+
+namespace arete::test {
+namespace {
+
+using ops::OpRecord;
+using ops::SampleMaker;
+
+class Record : public testing::TestWithParam<const OpRecord*> {};
+
+std::string where(const OpRecord& op, DType t, size_t i, const ops::Sample& s) {
+  return op.name + ", " + std::string(name_of(t)) + ", sample " + std::to_string(i) + " (" + s.note + ")";
+}
+
+TEST_P(Record, SaysWhatItIs) {
+  const OpRecord& op = *GetParam();
+  EXPECT_FALSE(op.doc.empty()) << op.name << " has no documentation";
+  EXPECT_TRUE(bool(op.samples)) << op.name << " has no samples";
+  EXPECT_TRUE(bool(op.reference) || !op.no_reference_because.empty())
+      << op.name << " has neither a reference nor a reason for having none";
+  const ops::Schema& schema = ops::schema_of(op);
+  EXPECT_FALSE(schema.returns.empty());
+  const int ways = int(bool(op.pointwise)) + int(op.view || op.views) + int(bool(op.compose)) +
+                   int(op.infer && op.lower);
+  EXPECT_EQ(ways, 1) << op.name << " must be pointwise, view, composition or primitive";
+}
+
+TEST_P(Record, AgreesWithReference) {
+  const OpRecord& op = *GetParam();
+  if (!op.samples || !op.reference) return;
+  for (DType t : op.dtypes) {
+    SampleMaker maker(t, kCPU, false);
+    const auto samples = op.samples(maker);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      SCOPED_TRACE(where(op, t, i, samples[i]));
+      const ops::Results got = run(op, samples[i].args);
+      auto reference_args = map_tensors(samples[i].args, to_reference);
+      for (auto& a : reference_args)
+        if (a.kind == ops::Arg::Kind::dtype && is_floating(a.dtype)) a.dtype = kFloat64;
+      const auto borrowed = borrow(reference_args);
+      const std::vector<Tensor> want = op.reference(ops::Call(op, borrowed));
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t k = 0; k < want.size(); ++k)
+        EXPECT_EQ(difference(got[k], want[k], longest_reduction(samples[i].args)), "")
+            << "output " << k;
+    }
+  }
+}
+
+TEST_P(Record, DoesNotDependOnStrides) {
+  const OpRecord& op = *GetParam();
+  if (!op.samples || op.random || op.name == "read_window" || op.name.starts_with("empty") || op.name.starts_with("as_strided")) return;
+  SampleMaker maker(op.dtypes[0], kCPU, false);
+  const auto samples = op.samples(maker);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
+    ops::Results want;
+    try {
+      want = run(op, samples[i].args);
+    } catch (const Error& e) {
+      FAIL() << e.what();
+    }
+    const auto scrambled = map_tensors(samples[i].args, scramble_strides);
+    if (op.view || op.views) {
+      // view() may refuse a memory order; what it accepts must be right.
+      try {
+        run(op, scrambled);
+      } catch (const ValueError&) {
+        continue;
+      }
+    }
+    const ops::Results got = run(op, scrambled);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t k = 0; k < want.size(); ++k)
+      EXPECT_EQ(difference(got[k], to_reference(want[k]), longest_reduction(samples[i].args)), "")
+          << "output " << k;
+  }
+}
+
+TEST_P(Record, InfersOnMeta) {
+  const OpRecord& op = *GetParam();
+  if (!op.samples) return;
+  SampleMaker maker(op.dtypes[0], kCPU, false);
+  const auto samples = op.samples(maker);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
+    const ops::Results real = run(op, samples[i].args);
+    auto meta_args = map_tensors(samples[i].args, [](const Tensor& t) {
+      return ops::empty_tensor(ops::OutputSpec{Shape(t.sizes()), t.dtype(), kMeta, Shape(t.strides())});
+    });
+    for (auto& a : meta_args)
+      if (a.kind == ops::Arg::Kind::device) a.device = kMeta;
+    ops::Results meta;
+    try {
+      meta = run(op, meta_args);
+    } catch (const DeviceError&) {
+      // Only an operator whose shape depends on data may say that there is none.
+      EXPECT_TRUE(op.compose != nullptr) << op.name << " cannot infer its shapes";
+      continue;
+    } catch (const NotImplementedError&) {
+      EXPECT_TRUE(op.compose != nullptr) << op.name << " cannot infer its shapes";
+      continue;
+    }
+    ASSERT_EQ(meta.size(), real.size());
+    for (size_t k = 0; k < real.size(); ++k) {
+      EXPECT_EQ(to_string(meta[k].sizes()), to_string(real[k].sizes())) << "output " << k;
+      EXPECT_EQ(meta[k].dtype(), real[k].dtype()) << "output " << k;
+    }
+  }
+}
+
+TEST_P(Record, InPlaceEqualsFunctional) {
+  const OpRecord& op = *GetParam();
+  if (!op.samples || !op.has_in_place || op.random) return;
+  SampleMaker maker(op.dtypes[0], kCPU, false);
+  const auto samples = op.samples(maker);
+  int done = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
+    if (samples[i].args[0].kind != ops::Arg::Kind::tensor) continue;
+    const Tensor want = run(op, samples[i].args)[0];
+    auto args = samples[i].args;
+    Tensor& self = args[0].tensor;
+    if (want.layout().sizes != self.layout().sizes || category_of(want.dtype()) > category_of(self.dtype())) continue;
+    self = self.clone();
+    const uint64_t version = self.version();
+    const void* memory = self.data_ptr();
+    const auto borrowed = borrow(args);
+    ops::call_in_place(self, op, borrowed);
+    EXPECT_EQ(difference(self, to_reference(want), longest_reduction(args)), "");
+    EXPECT_EQ(self.data_ptr(), memory);
+    EXPECT_GT(self.version(), version) << "the version did not move";
+    ++done;
+  }
+  EXPECT_GT(done, 0) << op.name << ": no sample fits the in-place form";
+}
+
+TEST_P(Record, RejectsErrors) {
+  const OpRecord& op = *GetParam();
+  if (!op.errors) return;
+  SampleMaker maker(op.dtypes[0], kCPU, false);
+  for (const ops::ErrorSample& s : op.errors(maker)) {
+    SCOPED_TRACE(op.name + ": " + s.text);
+    try {
+      run(op, s.args);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_EQ(int(e.kind()), int(s.kind)) << e.what();
+      EXPECT_NE(std::string(e.what()).find(s.text), std::string::npos) << e.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Record, testing::ValuesIn(ops::all_records()), record_name);
+
+}  // namespace
+}  // namespace arete::test

@@ -1,0 +1,267 @@
+// fused of the CPU against the same stages computed one element at a time.
+#include "arete/base/thread_pool.h"
+#include "arete/prim/backend.h"
+#include "tests/prim/program_reference.h"
+
+namespace arete::test {
+namespace {
+
+using expr::Literal;
+using expr::Type;
+using expr::Value;
+using prim::FusedSpec;
+using prim::FusedStage;
+using prim::Monoid;
+using prim::View;
+using Kind = FusedStage::Kind;
+
+prim::Backend& cpu() { return prim::backend_for(kCPU); }
+
+using Definition = std::function<std::vector<Value>(std::span<const Value>)>;
+
+FusedStage stage(Kind kind, std::vector<int> inputs, std::vector<DType> in, std::vector<DType> out,
+                 Definition f, Monoid monoid = Monoid::sum, int first_output = 0,
+                 std::vector<Type> params = {}) {
+  FusedStage s;
+  s.kind = kind;
+  s.program = expr::trace(f, in, params, out);
+  s.inputs = std::move(inputs);
+  s.monoid = monoid;
+  s.first_output = first_output;
+  return s;
+}
+
+/// Softmax: maximum, sum of exponentials, quotient; its logarithmic sum per row too.
+FusedSpec softmax(DType dtype) {
+  const DType f = kFloat32;
+  FusedSpec spec;
+  spec.n_inputs = 1;
+  spec.n_outputs = 2;
+  spec.stages.push_back(stage(Kind::reduce, {0}, {dtype}, {f},
+                              [](auto v) { return std::vector<Value>{expr::to_float(v[0])}; },
+                              Monoid::max));
+  spec.stages.push_back(stage(Kind::reduce, {0, ~0}, {dtype, f}, {f}, [](auto v) {
+    return std::vector<Value>{expr::exp(v[0] - v[1])};
+  }));
+  spec.stages.push_back(stage(Kind::row, {~1}, {f}, {f}, [](auto v) {
+    return std::vector<Value>{expr::reciprocal(v[0])};
+  }));
+  spec.stages.push_back(stage(Kind::store, {0, ~0, ~2}, {dtype, f, f}, {dtype}, [](auto v) {
+    return std::vector<Value>{expr::exp(v[0] - v[1]) * v[2]};
+  }));
+  spec.stages.push_back(stage(Kind::store_row, {~0, ~1}, {f, f}, {f},
+                              [](auto v) { return std::vector<Value>{v[0] + expr::log(v[1])}; },
+                              Monoid::sum, 1));
+  return spec;
+}
+
+/// Layer normalization with weight and bias, a parameter, and two sums in one stage.
+FusedSpec layer_norm(DType dtype, int64_t length) {
+  const DType f = kFloat32;
+  const double n = double(length);
+  FusedSpec spec;
+  spec.n_inputs = 3;
+  spec.n_outputs = 3;
+  spec.stages.push_back(stage(Kind::reduce, {0}, {dtype}, {f, f}, [](auto v) {
+    return std::vector<Value>{expr::to_float(v[0]), v[0] * v[0]};
+  }));
+  spec.stages.push_back(stage(
+      Kind::row, {~0, ~1}, {f, f}, {f, f},
+      [n](auto v) {
+        const Value mean = v[0] * (1 / n);
+        return std::vector<Value>{mean, expr::rsqrt(v[1] * (1 / n) - mean * mean + v[2])};
+      },
+      Monoid::sum, 0, {Type::f32}));
+  spec.stages.push_back(stage(Kind::store, {0, ~2, ~3, 1, 2}, {dtype, f, f, f, f}, {dtype},
+                              [](auto v) {
+                                return std::vector<Value>{(v[0] - v[1]) * v[2] * v[3] + v[4]};
+                              }));
+  spec.stages.push_back(stage(Kind::store_row, {~2, ~3}, {f, f}, {f, f},
+                              [](auto v) { return std::vector<Value>{v[0], v[1]}; }, Monoid::sum,
+                              1));
+  return spec;
+}
+
+double combine(Monoid m, double a, double b) {
+  if (m == Monoid::sum) return a + b;
+  if (m == Monoid::max) return std::max(a, b);
+  return std::min(a, b);
+}
+
+/// Expected outputs, row by row in double precision between the programs' own roundings.
+std::vector<std::vector<double>> expected(const FusedSpec& spec, const Shape& space, int outer_rank,
+                                          std::vector<GuardedBuffer>& inputs,
+                                          std::span<const Literal> params) {
+  const Shape outer(space.begin(), space.begin() + outer_rank);
+  const Shape inner(space.begin() + outer_rank, space.end());
+  std::vector<std::vector<double>> out(size_t(spec.n_outputs));
+  for (IndexWalk row(outer); row; ++row) {
+    std::vector<Literal> values;
+    auto run = [&](const FusedStage& s, const Shape& index) {
+      std::vector<Literal> in;
+      for (int i : s.inputs)
+        in.push_back(i < 0 ? values[size_t(~i)]
+                           : literal_of(inputs[size_t(i)],
+                                        broadcast_index(inputs[size_t(i)].layout(), index)));
+      return expr::evaluate(*s.program, in, params.first(s.program->params().size()));
+    };
+    auto full = [&](const Shape& element) {
+      Shape index = *row;
+      index.append(element.begin(), element.end());
+      return index;
+    };
+    for (const FusedStage& s : spec.stages) {
+      const size_t n = s.program->outputs().size();
+      if (s.kind == Kind::row || s.kind == Kind::store_row) {
+        const std::vector<Literal> r = run(s, full(Shape(inner.size(), 0)));
+        for (size_t k = 0; k < n; ++k) {
+          if (s.kind == Kind::row) values.push_back(r[k]);
+          else out[size_t(s.first_output) + k].push_back(r[k].f);
+        }
+        continue;
+      }
+      std::vector<double> acc(n, s.monoid == Monoid::sum ? 0.0
+                                 : s.monoid == Monoid::max ? -INFINITY : INFINITY);
+      for (IndexWalk e(inner); e; ++e) {
+        const std::vector<Literal> r = run(s, full(*e));
+        for (size_t k = 0; k < n; ++k) {
+          if (s.kind == Kind::reduce) acc[k] = combine(s.monoid, acc[k], r[k].f);
+          else out[size_t(s.first_output) + k].push_back(r[k].f);
+        }
+      }
+      if (s.kind == Kind::reduce)
+        for (double a : acc) {
+          Literal l;
+          l.f = double(float(a));
+          values.push_back(l);
+        }
+    }
+  }
+  return out;
+}
+
+void check(const FusedSpec& spec, const Shape& space, int outer_rank,
+           std::vector<GuardedBuffer>& inputs, std::vector<GuardedBuffer>& outputs,
+           std::span<const Literal> params = {}) {
+  std::vector<View> in, out;
+  for (GuardedBuffer& t : inputs) in.push_back(t.view());
+  for (GuardedBuffer& t : outputs) out.push_back(t.view());
+  const auto want = expected(spec, space, outer_rank, inputs, params);
+  cpu().fused({&spec, space, outer_rank, in, out, params});
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    EXPECT_TRUE(outputs[k].guards_intact());
+    size_t at = 0;
+    for (IndexWalk w(outputs[k].layout().sizes); w; ++w, ++at)
+      ASSERT_EQ(mismatch(outputs[k].get(*w), want[k][at], outputs[k].dtype(), 64, 8), "")
+          << "output " << k << " at " << to_string(*w) << " of " << to_string(space);
+  }
+}
+
+Shape row_sizes(const Shape& space, int outer_rank) {
+  Shape out = space;
+  for (size_t d = size_t(outer_rank); d < out.size(); ++d) out[d] = 1;
+  return out;
+}
+
+void check_softmax(std::mt19937_64& rng, const Shape& space, int outer_rank, DType dtype,
+                   const Layout& in_layout, const Layout& out_layout) {
+  std::vector<GuardedBuffer> in, out;
+  fill_values(in.emplace_back(dtype, in_layout), rng);
+  out.emplace_back(dtype, out_layout);
+  out.emplace_back(kFloat32, random_layout(rng, row_sizes(space, outer_rank)));
+  check(softmax(dtype), space, outer_rank, in, out);
+}
+
+TEST(Fused, softmax_of_many_shapes) {
+  std::mt19937_64 rng(1);
+  const std::vector<std::pair<Shape, int>> cases{
+      {{1, 1}, 1},     {{7, 10}, 1},    {{1000, 10}, 1}, {{5, 3000}, 1},    {{3, 257}, 1},
+      {{2, 20000}, 1}, {{4, 6, 5}, 2},  {{4, 6, 50}, 1}, {{600, 3, 100}, 1}, {{2000, 1}, 1},
+      {{33}, 0},       {{1, 5000}, 1}};
+  for (const auto& [space, outer] : cases)
+    for (DType dtype : {kFloat32, kBFloat16})
+      for (int threads : {1, 3}) {
+        SCOPED_TRACE(to_string(space));
+        set_num_threads(threads);
+        check_softmax(rng, space, outer, dtype, Layout(space), Layout(space));
+      }
+}
+
+TEST(Fused, softmax_of_random_layouts) {
+  std::mt19937_64 rng(2);
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(round);
+    Shape space = random_shape(rng, 4, 8000);
+    if (space.empty()) continue;
+    bool empty = false;
+    for (int64_t s : space) empty |= s == 0;
+    if (empty) continue;
+    const int outer = int(rng() % space.size());
+    const DType dtype = rng() % 2 ? kFloat32 : kFloat16;
+    check_softmax(rng, space, outer, dtype, random_input_layout(rng, space),
+                  random_layout(rng, space));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Fused, rows_across_the_fast_dimension) {
+  std::mt19937_64 rng(3);
+  for (const Shape& space : {Shape{300, 70}, Shape{9, 1000}, Shape{1000, 4}, Shape{20, 30, 17}}) {
+    Layout turned(space);  // the last dimensions are the slowest
+    int64_t step = 1;
+    for (size_t d = 0; d < space.size(); ++d) {
+      turned.strides[d] = step;
+      step *= space[d];
+    }
+    check_softmax(rng, space, int(space.size()) - 1, kFloat32, turned, turned);
+    check_softmax(rng, space, int(space.size()) - 1, kFloat32, turned, Layout(space));
+    check_softmax(rng, space, 1, kFloat32, turned, turned);
+  }
+}
+
+TEST(Fused, layer_norm) {
+  std::mt19937_64 rng(4);
+  Literal eps;
+  eps.f = 1e-3;
+  for (const auto& [space, outer] : std::vector<std::pair<Shape, int>>{
+           {{50, 10}, 1}, {{20, 1024}, 1}, {{4, 5000}, 1}, {{6, 5, 40}, 1}, {{300, 64}, 1}})
+    for (DType dtype : {kFloat32, kFloat16}) {
+      const Shape inner(space.begin() + outer, space.end());
+      std::vector<GuardedBuffer> in, out;
+      fill_values(in.emplace_back(dtype, random_layout(rng, space)), rng);
+      fill_values(in.emplace_back(kFloat32, inner), rng);
+      fill_values(in.emplace_back(kFloat32, inner), rng);
+      out.emplace_back(dtype, random_layout(rng, space));
+      out.emplace_back(kFloat32, row_sizes(space, outer));
+      out.emplace_back(kFloat32, row_sizes(space, outer));
+      check(layer_norm(dtype, numel_of(inner)), space, outer, in, out,
+            std::span<const Literal>(&eps, 1));
+    }
+}
+
+TEST(Fused, in_place) {
+  std::mt19937_64 rng(5);
+  for (const Shape& space : {Shape{100, 7}, Shape{9, 2000}}) {
+    const FusedSpec spec = softmax(kFloat32);
+    std::vector<GuardedBuffer> t;
+    fill_values(t.emplace_back(kFloat32, space), rng);
+    const auto want = expected(spec, space, 1, t, {});
+    GuardedBuffer rows(kFloat32, row_sizes(space, 1));
+    const View in[] = {t[0].view()};
+    const View out[] = {t[0].view(), rows.view()};
+    cpu().fused({&spec, space, 1, in, out, {}});
+    size_t at = 0;
+    for (IndexWalk w(space); w; ++w, ++at)
+      ASSERT_EQ(mismatch(t[0].get(*w), want[0][at], kFloat32, 64, 1), "");
+  }
+}
+
+TEST(Fused, one_huge_row_and_empty_ones) {
+  std::mt19937_64 rng(6);
+  check_softmax(rng, Shape{2, 200000}, 1, kFloat32, Layout(Shape{2, 200000}),
+                Layout(Shape{2, 200000}));
+  check_softmax(rng, Shape{0, 5}, 1, kFloat32, Layout(Shape{0, 5}), Layout(Shape{0, 5}));
+}
+
+}  // namespace
+}  // namespace arete::test

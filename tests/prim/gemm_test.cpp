@@ -1,0 +1,300 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+#include "tests/prim/strided_buffer.h"
+#include "tests/support/tolerance.h"
+
+namespace arete {
+namespace {
+
+using prim::Activation;
+using prim::GemmArgs;
+using test::StridedBuffer;
+using test::tolerance;
+
+double activate(Activation act, double x) {
+  switch (act) {
+    case Activation::none: return x;
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  return 0;
+}
+
+struct Reference {
+  std::vector<double> out, aux, magnitude;
+};
+
+// Row-major values of 3-d operands; a batch of 1 broadcasts.
+Reference reference(const std::vector<double>& a, const std::vector<double>& b,
+                    const std::vector<double>& c, const std::vector<double>& bias, int64_t batch,
+                    int64_t a_batch, int64_t b_batch, int64_t m, int64_t n, int64_t k,
+                    const GemmArgs& g) {
+  Reference r;
+  for (int64_t i = 0; i < batch * m * n; ++i) {
+    const int64_t z = i / (m * n), row = i / n % m, col = i % n;
+    double sum = 0, magnitude = 0;
+    for (int64_t p = 0; p < k; ++p) {
+      const double x = a[size_t(((a_batch == 1 ? 0 : z) * m + row) * k + p)] *
+                       b[size_t(((b_batch == 1 ? 0 : z) * k + p) * n + col)];
+      sum += x, magnitude += std::abs(x);
+    }
+    double v = g.alpha * sum;
+    magnitude *= std::abs(g.alpha);
+    if (g.beta != 0) v += g.beta * c[size_t(i)], magnitude += std::abs(g.beta * c[size_t(i)]);
+    if (!bias.empty()) v += bias[size_t(col)], magnitude += std::abs(bias[size_t(col)]);
+    r.aux.push_back(v);
+    r.out.push_back(activate(g.activation, v));
+    r.magnitude.push_back(magnitude);
+  }
+  return r;
+}
+
+void expect_close(const std::vector<double>& got, const std::vector<double>& want,
+                  const std::vector<double>& magnitude, DType dtype, int64_t k,
+                  const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double bound = is_integer(dtype) ? 0 : tolerance(dtype, k, magnitude[i]);
+    if (!(std::abs(got[i] - want[i]) <= bound)) {
+      ADD_FAILURE() << what << ": element " << i << " is " << got[i] << ", expected " << want[i]
+                    << " within " << bound;
+      return;
+    }
+  }
+}
+
+struct Case {
+  DType dtype;
+  int64_t batch, m, n, k;
+  bool a_broadcast = false, b_broadcast = false;
+  std::vector<int> a_order = {}, b_order = {}, out_order = {};
+  int64_t a_gap = 0, b_gap = 0, out_gap = 0;
+  bool a_reversed = false;
+  double alpha = 1, beta = 0;
+  bool bias = false, aux = false;
+  Activation activation = Activation::none;
+};
+
+std::string describe(const Case& c) {
+  std::string s(name_of(c.dtype));
+  for (int64_t v : {c.batch, c.m, c.n, c.k}) s += " " + std::to_string(v);
+  const auto order = [](const std::vector<int>& o) {
+    std::string t = "/";
+    for (int d : o) t += char('0' + d);
+    return t;
+  };
+  s += order(c.a_order) + order(c.b_order) + order(c.out_order) + " gaps " + std::to_string(c.a_gap) +
+       "," + std::to_string(c.b_gap) + "," + std::to_string(c.out_gap);
+  return s + " alpha " + std::to_string(c.alpha) + " beta " + std::to_string(c.beta) +
+         (c.bias ? " bias" : "") + (c.aux ? " aux" : "") + " act " + std::to_string(int(c.activation)) +
+         (c.a_broadcast ? " a*" : "") + (c.b_broadcast ? " b*" : "") + (c.a_reversed ? " rev" : "");
+}
+
+void run_case(const Case& c, std::mt19937_64& rng) {
+  const int64_t ab = c.a_broadcast ? 1 : c.batch, bb = c.b_broadcast ? 1 : c.batch;
+  StridedBuffer a(c.dtype, {ab, c.m, c.k}, c.a_order, c.a_gap, c.a_reversed);
+  StridedBuffer b(c.dtype, {bb, c.k, c.n}, c.b_order, c.b_gap);
+  StridedBuffer out(c.dtype, {c.batch, c.m, c.n}, c.out_order, c.out_gap);
+  StridedBuffer aux(c.dtype, {c.batch, c.m, c.n}, c.out_order, c.out_gap);
+  StridedBuffer bias(c.dtype, {c.n}, {}, c.b_gap);
+  for (StridedBuffer* t : {&a, &b, &out, &bias}) t->randomize(rng);
+  const std::vector<double> old = out.values();
+  if (c.beta == 0 && is_floating(c.dtype))  // must not be read
+    out.set(std::vector<double>(old.size(), std::numeric_limits<double>::quiet_NaN()));
+  GemmArgs g;
+  g.a = a.view(), g.b = b.view(), g.out = out.view();
+  g.alpha = c.alpha, g.beta = c.beta, g.activation = c.activation;
+  if (c.bias) g.bias = bias.view();
+  if (c.aux) g.aux = aux.view();
+  const Reference r = reference(a.values(), b.values(), old, c.bias ? bias.values() : std::vector<double>{},
+                                c.batch, ab, bb, c.m, c.n, c.k, g);
+  cpu::cpu_backend().gemm(g);
+  expect_close(out.values(), r.out, r.magnitude, c.dtype, c.k, describe(c));
+  if (c.aux) expect_close(aux.values(), r.aux, r.magnitude, c.dtype, c.k, describe(c) + " aux");
+  for (const StridedBuffer* t : {&a, &b, &out, &aux, &bias}) t->expect_guards_intact();
+}
+
+class GemmOfType : public ::testing::TestWithParam<DType> {};
+
+TEST_P(GemmOfType, RandomShapesStridesAndEpilogues) {
+  std::mt19937_64 rng(uint64_t(GetParam()) + 7);
+  const auto pick = [&](int64_t low, int64_t high) { return low + int64_t(rng() % uint64_t(high - low + 1)); };
+  const std::vector<std::vector<int>> orders = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};
+  const bool floating = is_floating(GetParam());
+  for (int i = 0; i < 150; ++i) {
+    Case c{GetParam(), pick(1, 4) == 1 ? pick(1, 9) : 1, pick(1, 40), pick(1, 40), pick(1, 40)};
+    if (i % 10 == 9) c.m = pick(60, 130), c.n = pick(60, 130), c.k = pick(190, 260), c.batch = 1;
+    if (i % 7 == 0) c.m = 1;
+    if (i % 11 == 0) c.n = 1;
+    if (i % 13 == 0) c.k = 1;
+    c.a_order = orders[rng() % 5], c.b_order = orders[rng() % 5];
+    c.out_order = orders[pick(0, 1) ? 0 : rng() % 5];
+    const auto gap = [&] { return pick(0, 2) ? 0 : pick(-3, 5); };
+    c.a_gap = gap(), c.b_gap = gap(), c.out_gap = gap();
+    c.a_broadcast = pick(0, 3) == 0, c.b_broadcast = pick(0, 2) == 0;
+    c.a_reversed = pick(0, 9) == 0;
+    if (pick(0, 2) == 0) c.alpha = floating ? -0.75 : 3;
+    if (pick(0, 2) == 0) c.beta = floating ? 0.5 : 2;
+    c.bias = pick(0, 1), c.aux = pick(0, 2) == 0;
+    if (floating) c.activation = Activation(rng() % 4);
+    if (c.dtype == kUInt8) c.alpha = std::abs(c.alpha);
+    if (size_of(c.dtype) == 1) c.k = std::min<int64_t>(c.k, 1), c.alpha = 1;  // sums stay in range
+    run_case(c, rng);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(GemmOfType, EmptyInnerDimensionGivesBetaCPlusBias) {
+  std::mt19937_64 rng(3);
+  for (double beta : {0.0, 1.0, 2.0}) {
+    Case c{GetParam(), 2, 3, 5, 0};
+    c.beta = beta, c.bias = true;
+    run_case(c, rng);
+  }
+}
+
+TEST_P(GemmOfType, EmptyOutputsAreFine) {
+  std::mt19937_64 rng(4);
+  run_case(Case{GetParam(), 2, 0, 5, 3}, rng);
+  run_case(Case{GetParam(), 2, 5, 0, 3}, rng);
+  run_case(Case{GetParam(), 0, 5, 2, 3}, rng);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GemmOfType,
+                         ::testing::Values(kFloat32, kFloat64, kFloat16, kBFloat16, kInt8, kInt16,
+                                           kInt32, kInt64, kUInt8),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(Gemm, LargeBlocksMatchReference) {
+  std::mt19937_64 rng(5);
+  for (DType t : {kFloat32, kFloat64, kInt32}) {
+    run_case(Case{t, 1, 203, 389, 401}, rng);
+    run_case(Case{t, 1, 2, 1700, 30}, rng);
+    run_case(Case{t, 1, 1000, 3, 200}, rng);
+  }
+}
+
+TEST(Gemm, LeadingDimensionsFoldAndBroadcast) {
+  // (2, 3, 4, 5) @ (1, 3, 5, 6): rank above 3, broadcast over the first dimension only.
+  std::mt19937_64 rng(6);
+  for (DType t : {kFloat32, kFloat64, kBFloat16}) {
+    StridedBuffer a(t, {2, 3, 4, 5}), b(t, {1, 3, 5, 6}), out(t, {2, 3, 4, 6});
+    a.randomize(rng), b.randomize(rng);
+    GemmArgs g;
+    g.a = a.view(), g.b = b.view(), g.out = out.view();
+    cpu::cpu_backend().gemm(g);
+    const auto va = a.values(), vb = b.values(), got = out.values();
+    for (int64_t i = 0; i < out.numel(); ++i) {
+      const int64_t z = i / 24, row = i / 6 % 4, col = i % 6;
+      double sum = 0;
+      for (int64_t p = 0; p < 5; ++p)
+        sum += va[size_t((z * 4 + row) * 5 + p)] * vb[size_t((z % 3 * 5 + p) * 6 + col)];
+      EXPECT_NEAR(got[size_t(i)], sum, tolerance(t, 5, 5));
+    }
+  }
+}
+
+TEST(Gemm, IntegersWrapAround) {
+  StridedBuffer a(kInt8, {2, 100}), b(kInt8, {100, 2}), out(kInt8, {2, 2});
+  a.set(std::vector<double>(200, 100)), b.set(std::vector<double>(200, 3));
+  GemmArgs g;
+  g.a = a.view(), g.b = b.view(), g.out = out.view();
+  cpu::cpu_backend().gemm(g);
+  for (double v : out.values()) EXPECT_EQ(v, double(int8_t(30000)));
+  StridedBuffer c(kInt64, {1, 2}), d(kInt64, {2, 1}), e(kInt64, {1, 1});
+  c.set({0x1p62, 0x1p62}), d.set({2, 2});
+  g.a = c.view(), g.b = d.view(), g.out = e.view();
+  cpu::cpu_backend().gemm(g);
+  EXPECT_EQ(e.values()[0], 0);
+}
+
+TEST(Gemm, NanAndInfinityPropagate) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (DType t : {kFloat32, kFloat64, kBFloat16, kFloat16})
+    for (int64_t n : {3, 40})
+      for (Activation act : {Activation::none, Activation::relu}) {
+        StridedBuffer a(t, {2, n}), b(t, {n, n}), out(t, {2, n});
+        std::vector<double> va(size_t(2 * n), 1), vb(size_t(n * n), 0);
+        va[0] = std::nan("");
+        va[size_t(n + 1)] = inf;
+        vb[size_t(n)] = 1;  // row 1, column 0
+        a.set(va), b.set(vb);
+        GemmArgs g;
+        g.a = a.view(), g.b = b.view(), g.out = out.view(), g.activation = act;
+        cpu::cpu_backend().gemm(g);
+        const auto got = out.values();
+        for (int64_t j = 0; j < n; ++j) EXPECT_TRUE(std::isnan(got[size_t(j)])) << name_of(t) << n;
+        EXPECT_EQ(got[size_t(n)], inf);                // inf * 1
+        EXPECT_TRUE(std::isnan(got[size_t(n + 1)]));  // inf * 0
+      }
+}
+
+TEST(Gemm, ComplexProducts) {
+  std::mt19937_64 rng(8);
+  for (int i = 0; i < 12; ++i) {
+    const int64_t m = 3, n = 4, k = 5;
+    StridedBuffer a(kComplex64, {m, k}, i % 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 1}, i % 3);
+    StridedBuffer b(kComplex64, {k, n}, i % 4 > 1 ? std::vector<int>{1, 0} : std::vector<int>{0, 1}, -(i % 3) - 1);
+    StridedBuffer out(kComplex64, {m, n}, i % 5 > 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 1});
+    a.randomize(rng), b.randomize(rng);
+    using C = std::complex<float>;
+    a.view().as<C>()[0] = C(2, 3);
+    b.view().as<C>()[0] = C(-1, 4);
+    GemmArgs g;
+    g.a = a.view(), g.b = b.view(), g.out = out.view();
+    cpu::cpu_backend().gemm(g);
+    const auto at = [](const prim::View& v, int64_t r, int64_t c) {
+      return v.as<C>()[r * v.strides[0] + c * v.strides[1]];
+    };
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t c = 0; c < n; ++c) {
+        std::complex<double> sum = 0;
+        for (int64_t p = 0; p < k; ++p)
+          sum += std::complex<double>(at(g.a, r, p)) * std::complex<double>(at(g.b, p, c));
+        EXPECT_LE(std::abs(sum - std::complex<double>(at(g.out, r, c))), tolerance(kFloat32, k, 20));
+      }
+  }
+}
+
+TEST(Gemm, BooleanIsATypeError) {
+  StridedBuffer a(kBool, {2, 2});
+  GemmArgs g;
+  g.a = a.view(), g.b = a.view(), g.out = a.view();
+  EXPECT_THROW(cpu::cpu_backend().gemm(g), TypeError);
+}
+
+TEST(Gemm, SeveralThreadsAndRegionsAtOnce) {
+  const auto work = [](uint64_t seed) {
+    std::mt19937_64 rng(seed);
+    for (DType t : {kFloat32, kBFloat16, kFloat64}) {
+      run_case(Case{t, 1, 70, 80, 90}, rng);
+      run_case(Case{t, 5, 7, 30, 20}, rng);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 3; ++i)
+    threads.emplace_back([&, i] {
+      if (i == 2) {
+        const SerialRegion serial;
+        work(i);
+      } else {
+        work(i);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  parallel_for(0, 4, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) work(uint64_t(i) + 10);
+  });
+}
+
+}  // namespace
+}  // namespace arete

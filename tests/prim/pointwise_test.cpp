@@ -1,0 +1,365 @@
+// pointwise, multi_pointwise and fill of the CPU against the scalar evaluator.
+#include "arete/prim/backend.h"
+#include "arete/base/thread_pool.h"
+#include "tests/prim/program_reference.h"
+
+namespace arete::test {
+namespace {
+
+using expr::Op;
+using expr::Type;
+using expr::Value;
+using prim::View;
+
+prim::Backend& cpu() { return prim::backend_for(kCPU); }
+
+bool computes_in_f32(const expr::Program& program) {
+  for (const expr::Instruction& in : program.code())
+    if (in.type == Type::f32) return true;
+  return false;
+}
+
+/// Runs the program on the buffers and compares every output element.
+void check(const expr::Program& program, std::vector<GuardedBuffer>& inputs,
+           std::vector<GuardedBuffer>& outputs, std::vector<expr::Literal> params = {},
+           double magnitude = 0) {
+  std::vector<View> in, out;
+  for (GuardedBuffer& t : inputs) in.push_back(t.view());
+  for (GuardedBuffer& t : outputs) out.push_back(t.view());
+  cpu().pointwise({&program, in, out, params});
+  for (GuardedBuffer& t : outputs) EXPECT_TRUE(t.guards_intact());
+  for (IndexWalk w(outputs[0].layout().sizes); w; ++w) {
+    std::vector<expr::Literal> values;
+    for (GuardedBuffer& t : inputs)
+      values.push_back(literal_of(t, broadcast_index(t.layout(), *w)));
+    const std::vector<expr::Literal> want = expr::evaluate(program, values, params);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const DType dtype = outputs[k].dtype();
+      std::string text =
+          mismatch(outputs[k].get(*w), as_double(want[k], dtype), dtype, 1, magnitude);
+      // An f64 output may have been computed in f32.
+      if (dtype == kFloat64 && computes_in_f32(program))
+        text = mismatch(outputs[k].get(*w), as_double(want[k], dtype), kFloat32, 1, magnitude);
+      ASSERT_EQ(text, "") << "output " << k << " at " << to_string(*w) << "\n" << program.text();
+    }
+  }
+}
+
+expr::ProgramPtr unary_program(Op op, DType in, DType out) {
+  expr::Builder b;
+  const Value y = b.emit(op, b.input(in));
+  return b.build(std::span<const Value>(&y, 1), std::span<const DType>(&out, 1));
+}
+
+TEST(Pointwise, every_floating_function) {
+  for (DType dtype : {kFloat32, kFloat64}) {
+    for (int k = int(Op::neg); k <= int(Op::is_inf); ++k) {
+      const Op op = Op(k);
+      if (op == Op::bit_not) continue;
+      SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
+      std::vector<double> points{0.0, -0.0, 0.5, -0.5, 1, -1, 1.5, 2.5, -2.5, 3, 10, -10, 40, -40,
+                                 88, -88, 100, -100, 1e-3, -1e-3, 1e-10, 0.99, -0.99, 1e5,
+                                 INFINITY, -INFINITY, NAN};
+      for (int i = -300; i <= 300; ++i) points.push_back(i * 0.0137);
+      std::vector<GuardedBuffer> in, out;
+      in.emplace_back(dtype, Shape{int64_t(points.size())});
+      for (size_t i = 0; i < points.size(); ++i) in[0].set(Shape{int64_t(i)}, points[i]);
+      const bool logical = op == Op::is_nan || op == Op::is_inf;
+      out.emplace_back(logical ? kBool : dtype, Shape{int64_t(points.size())});
+      // Zero crossings: the error is relative to the terms, which are about 1.
+      const bool crosses = op == Op::lgamma || op == Op::digamma || op == Op::sin ||
+                           op == Op::cos || op == Op::tan;
+      check(*unary_program(op, dtype, logical ? kBool : dtype), in, out, {}, crosses ? 1 : 0);
+    }
+  }
+}
+
+TEST(Pointwise, every_binary_operation) {
+  std::mt19937_64 rng(1);
+  for (DType dtype : {kFloat32, kFloat64, kInt32, kInt64}) {
+    for (int k = int(Op::add); k <= int(Op::ge); ++k) {
+      const Op op = Op(k);
+      const bool bits = op >= Op::bit_and && op <= Op::shr;
+      const bool floating_only = op == Op::atan2 || op == Op::copysign || op == Op::nextafter;
+      if (is_floating(dtype) ? bits : floating_only) continue;
+      SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
+      const DType result = op >= Op::eq ? kBool : dtype;
+      // Vectors on both sides, and a single element on either.
+      for (int scalar = 0; scalar < 3; ++scalar) {
+        expr::Builder b;
+        const Value x = b.input(dtype), y = b.input(dtype), z = b.emit(op, x, y);
+        const auto program = b.build(std::span<const Value>(&z, 1), std::span<const DType>(&result, 1));
+        std::vector<GuardedBuffer> in, out;
+        in.emplace_back(dtype, scalar == 1 ? Shape{1} : Shape{531});
+        in.emplace_back(dtype, scalar == 2 ? Shape{1} : Shape{531});
+        fill_values(in[0], rng);
+        fill_values(in[1], rng);
+        if (scalar == 0 && is_floating(dtype)) {
+          const double special[] = {0.0, -0.0, 1, INFINITY, -INFINITY, NAN, -2.5};
+          for (int i = 0; i < 49; ++i) {
+            in[0].set(Shape{i}, special[i / 7]);
+            in[1].set(Shape{i}, special[i % 7]);
+          }
+        }
+        out.emplace_back(result, Shape{531});
+        check(*program, in, out);
+      }
+    }
+  }
+}
+
+TEST(Pointwise, booleans) {
+  std::mt19937_64 rng(2);
+  const auto program = expr::trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] & v[1], v[0] | v[1], v[0] ^ v[1], !v[0],
+                                  expr::where(v[0], v[2], 2.0), expr::where(v[1], 1.0, v[2])};
+      },
+      std::vector<DType>{kBool, kBool, kFloat32}, {}, {});
+  std::vector<GuardedBuffer> in, out;
+  for (DType d : {kBool, kBool, kFloat32}) fill_values(in.emplace_back(d, Shape{77}), rng);
+  for (const auto& o : program->outputs()) out.emplace_back(o.dtype, Shape{77});
+  check(*program, in, out);
+}
+
+TEST(Pointwise, every_pair_of_dtypes_converts) {
+  std::mt19937_64 rng(3);
+  for (DType from : real_dtypes())
+    for (DType to : real_dtypes()) {
+      SCOPED_TRACE(std::string(name_of(from)) + " to " + std::string(name_of(to)));
+      expr::Builder b;
+      const Value y = b.cast(b.input(from), expr::compute_type(to));
+      const auto program = b.build(std::span<const Value>(&y, 1), std::span<const DType>(&to, 1));
+      std::vector<GuardedBuffer> in, out;
+      fill_values(in.emplace_back(from, Shape{1037}), rng);
+      out.emplace_back(to, Shape{1037});
+      check(*program, in, out);
+    }
+}
+
+TEST(Pointwise, narrow_floats_round_to_nearest_even) {
+  // Every pattern of the format, and points halfway between and just beside.
+  for (DType dtype : {kFloat16, kBFloat16, kFloat8E4M3, kFloat8E5M2}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    const int64_t n = size_of(dtype) == 1 ? 256 : 65536;
+    GuardedBuffer narrow(dtype, Shape{n}), wide(kFloat32, Shape{n});
+    for (int64_t i = 0; i < n; ++i) {
+      if (size_of(dtype) == 1) narrow.set_at<uint8_t>(Shape{i}, uint8_t(i));
+      else narrow.set_at<uint16_t>(Shape{i}, uint16_t(i));
+    }
+    const auto widen = expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
+                                   std::vector<DType>{dtype}, {}, std::vector<DType>{kFloat32});
+    View a = narrow.view(), c = wide.view();
+    cpu().pointwise({widen.get(), {&a, 1}, {&c, 1}, {}});
+    std::vector<float> points;
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = wide.at<float>(Shape{i});
+      const double want = narrow.get(Shape{i});
+      ASSERT_TRUE(double(v) == want || (std::isnan(v) && std::isnan(want))) << i;
+      points.push_back(v);
+      if (i + 1 < n && std::isfinite(v)) {
+        const float middle = float((double(v) + narrow.get(Shape{i + 1})) / 2);
+        for (float p : {middle, std::nextafter(middle, INFINITY), std::nextafter(middle, -INFINITY)})
+          points.push_back(p);
+      }
+    }
+    points.insert(points.end(), {1e30f, -1e30f, 1e-40f, INFINITY, -INFINITY});
+    const auto shrink = expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
+                                    std::vector<DType>{kFloat32}, {}, std::vector<DType>{dtype});
+    GuardedBuffer in(kFloat32, Shape{int64_t(points.size())}), out(dtype, Shape{int64_t(points.size())});
+    for (size_t i = 0; i < points.size(); ++i) in.set_at<float>(Shape{int64_t(i)}, points[i]);
+    View p = in.view(), q = out.view();
+    cpu().pointwise({shrink.get(), {&p, 1}, {&q, 1}, {}});
+    for (size_t i = 0; i < points.size(); ++i) {
+      expr::Literal l;
+      l.f = points[i];
+      const double want = expr::evaluate(*shrink, std::span<const expr::Literal>(&l, 1), {})[0].f;
+      const double got = out.get(Shape{int64_t(i)});
+      ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
+          << points[i] << ": " << got << " instead of " << want;
+    }
+  }
+}
+
+/// Several inputs of several dtypes, two outputs, parameters, a select.
+expr::ProgramPtr mixed_program(std::span<const DType> in, std::span<const DType> out) {
+  return expr::trace(
+      [](std::span<const Value> v) {
+        const Value a = expr::to_float(v[0]), b = expr::to_float(v[1]), c = expr::to_float(v[2]);
+        const Value p = v[3];
+        return std::vector<Value>{expr::where(a > b, a * p + c, b - c * 0.5),
+                                  expr::tanh(a) * p - expr::max(b, c)};
+      },
+      in, std::vector<Type>{Type::f32}, out);
+}
+
+TEST(Pointwise, random_layouts) {
+  std::mt19937_64 rng(4);
+  const std::vector<DType> dtypes = real_dtypes();
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
+    const Shape space = random_shape(rng, 5, 6000);
+    std::vector<DType> in_types, out_types;
+    for (int k = 0; k < 3; ++k) in_types.push_back(dtypes[rng() % dtypes.size()]);
+    for (int k = 0; k < 2; ++k)
+      out_types.push_back(rng() % 2 ? kFloat32 : dtypes[rng() % dtypes.size()]);
+    for (DType& d : out_types)
+      if (is_integral_or_bool(d)) d = kFloat16;
+    const auto program = mixed_program(in_types, out_types);
+    std::vector<GuardedBuffer> in, out;
+    for (DType d : in_types) fill_values(in.emplace_back(d, random_input_layout(rng, space)), rng);
+    for (DType d : out_types) out.emplace_back(d, random_layout(rng, space));
+    expr::Literal p;
+    p.f = 0.75;
+    check(*program, in, out, {p}, 8);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Pointwise, transposed_and_short_rows) {
+  std::mt19937_64 rng(5);
+  const std::vector<DType> types(3, kFloat32), outs(2, kFloat32);
+  const auto program = mixed_program(types, outs);
+  for (const Shape& sizes : {Shape{70, 90}, Shape{3000, 3}, Shape{4, 1500}, Shape{40, 5, 33}}) {
+    std::vector<GuardedBuffer> in, out;
+    Layout turned(sizes);
+    int64_t step = 1;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      turned.strides[d] = step;
+      step *= sizes[d];
+    }
+    Layout row(sizes);
+    for (size_t d = 0; d + 1 < sizes.size(); ++d) row.strides[d] = 0;
+    in.emplace_back(kFloat32, Layout(sizes));
+    in.emplace_back(kFloat32, turned);
+    in.emplace_back(kFloat32, row);
+    for (auto& t : in) fill_values(t, rng);
+    out.emplace_back(kFloat32, Layout(sizes));
+    out.emplace_back(kFloat32, turned);
+    expr::Literal p;
+    p.f = -1.5;
+    check(*program, in, out, {p}, 8);
+  }
+}
+
+TEST(Pointwise, large_and_parallel) {
+  std::mt19937_64 rng(6);
+  const auto program = mixed_program(std::vector<DType>(3, kFloat32), std::vector<DType>(2, kFloat32));
+  for (int threads : {1, 3}) {
+    set_num_threads(threads);
+    std::vector<GuardedBuffer> in, out;
+    for (int k = 0; k < 3; ++k) fill_values(in.emplace_back(kFloat32, Shape{100003}), rng);
+    for (int k = 0; k < 2; ++k) out.emplace_back(kFloat32, Shape{100003});
+    expr::Literal p;
+    p.f = 2;
+    check(*program, in, out, {p}, 8);
+  }
+}
+
+TEST(Pointwise, in_place) {
+  // An optimizer's step: outputs take the places of inputs that later instructions still read.
+  std::mt19937_64 rng(7);
+  for (DType dtype : {kFloat32, kFloat64, kFloat16})
+    for (int64_t n : {1, 17, 5000}) {
+      const auto program = expr::trace(
+          [](std::span<const Value> v) {
+            const Value m = v[1] * 0.9 + v[2] * 0.1;
+            const Value p = v[0] - m * v[3] - v[0] * 0.01;
+            return std::vector<Value>{p, m, v[0]};
+          },
+          std::vector<DType>(3, dtype), std::vector<Type>{expr::compute_type(dtype)},
+          std::vector<DType>(3, dtype));
+      GuardedBuffer p(dtype, Shape{n}), m(dtype, Shape{n}), g(dtype, Shape{n}), old(dtype, Shape{n});
+      for (auto* t : {&p, &m, &g}) fill_values(*t, rng);
+      expr::Literal lr;
+      lr.f = 0.25;
+      std::vector<std::vector<expr::Literal>> want;
+      for (int64_t i = 0; i < n; ++i) {
+        const expr::Literal in[] = {literal_of(p, Shape{i}), literal_of(m, Shape{i}),
+                                    literal_of(g, Shape{i})};
+        want.push_back(expr::evaluate(*program, in, std::span<const expr::Literal>(&lr, 1)));
+      }
+      const View inputs[] = {p.view(), m.view(), g.view()};
+      const View outputs[] = {p.view(), m.view(), old.view()};
+      cpu().pointwise({program.get(), inputs, outputs, std::span<const expr::Literal>(&lr, 1)});
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(mismatch(p.get(Shape{i}), want[size_t(i)][0].f, dtype, 1, 4), "") << i;
+        ASSERT_EQ(mismatch(m.get(Shape{i}), want[size_t(i)][1].f, dtype, 1, 4), "") << i;
+        ASSERT_EQ(mismatch(old.get(Shape{i}), want[size_t(i)][2].f, dtype), "") << i;
+      }
+    }
+}
+
+TEST(Pointwise, swapping_two_tensors_in_place) {
+  const auto program = expr::trace(
+      [](std::span<const Value> v) { return std::vector<Value>{v[1], v[0]}; },
+      std::vector<DType>(2, kFloat32), {}, {});
+  GuardedBuffer a(kFloat32, Shape{40}), b(kFloat32, Shape{40});
+  a.fill([](IntList i) { return double(i[0]); });
+  b.fill([](IntList i) { return double(-i[0]); });
+  const View both[] = {a.view(), b.view()};
+  cpu().pointwise({program.get(), both, both, {}});
+  for (int64_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(a.get(Shape{i}), double(-i));
+    EXPECT_EQ(b.get(Shape{i}), double(i));
+  }
+}
+
+TEST(Pointwise, constants_and_unused_inputs) {
+  const auto program = expr::trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{expr::constant_like(v[0], 2.5), v[1] * 2.0};
+      },
+      std::vector<DType>{kFloat32, kFloat32}, {}, std::vector<DType>{kBFloat16, kFloat32});
+  std::vector<GuardedBuffer> in, out;
+  std::mt19937_64 rng(8);
+  for (int k = 0; k < 2; ++k) fill_values(in.emplace_back(kFloat32, Shape{33}), rng);
+  out.emplace_back(kBFloat16, Shape{33});
+  out.emplace_back(kFloat32, Shape{33});
+  check(*program, in, out);
+}
+
+TEST(MultiPointwise, many_tensors) {
+  std::mt19937_64 rng(9);
+  const auto program = expr::trace(
+      [](std::span<const Value> v) { return std::vector<Value>{v[0] * 2.0 + v[1]}; },
+      std::vector<DType>(2, kFloat32), {}, {});
+  std::vector<GuardedBuffer> in, out;
+  const int64_t lengths[] = {1, 100, 0, 100000, 7, 1 << 17};
+  for (int64_t n : lengths) {
+    fill_values(in.emplace_back(kFloat32, Shape{n}), rng);
+    fill_values(in.emplace_back(kFloat32, Shape{n}), rng);
+    out.emplace_back(kFloat32, Shape{n});
+  }
+  std::vector<View> inputs, outputs;
+  for (auto& t : in) inputs.push_back(t.view());
+  for (auto& t : out) outputs.push_back(t.view());
+  cpu().multi_pointwise({program.get(), int64_t(out.size()), inputs, outputs, {}});
+  for (size_t k = 0; k < out.size(); ++k) {
+    EXPECT_TRUE(out[k].guards_intact());
+    for (int64_t i = 0; i < lengths[k]; ++i)
+      ASSERT_EQ(mismatch(out[k].get(Shape{i}),
+                         in[2 * k].get(Shape{i}) * 2 + in[2 * k + 1].get(Shape{i}), kFloat32, 1, 8),
+                "");
+  }
+}
+
+TEST(Fill, every_dtype_and_layout) {
+  for (int t = 0; t < kNumDTypes; ++t)
+    for (const Shape& sizes : {Shape{}, Shape{0}, Shape{1000}, Shape{3, 5, 7}})
+      for (const Layout& layout : dense_and_strided_layouts(sizes)) {
+        GuardedBuffer out(DType(t), layout);
+        expr::Literal v;
+        v.f = 1.5;
+        cpu().fill({out.view(), v, false, -2.0});
+        EXPECT_TRUE(out.guards_intact());
+        const double want = is_integral_or_bool(DType(t)) ? 1 : 1.5;
+        for (IndexWalk w(sizes); w; ++w) ASSERT_EQ(out.get(*w), want) << name_of(DType(t));
+        v.i = 3;
+        cpu().fill({out.view(), v, true});
+        for (IndexWalk w(sizes); w; ++w) ASSERT_EQ(out.get(*w), DType(t) == kBool ? 1 : 3);
+      }
+}
+
+}  // namespace
+}  // namespace arete::test

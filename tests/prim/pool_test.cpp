@@ -1,0 +1,167 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "tests/prim/strided_buffer.h"
+#include "tests/support/tolerance.h"
+
+namespace arete {
+namespace {
+
+using prim::PoolArgs;
+using test::StridedBuffer;
+using test::tolerance;
+
+struct Case {
+  PoolArgs::Kind kind;
+  DType dtype;
+  Shape x, y;
+  prim::Window window;
+  bool channels_last = false, count_include_pad = true;
+  int64_t divisor = 0, gap = 0;
+};
+
+// Calls f(position in the plane) for each tap of the window of output position `out` that falls on
+// the input; returns the size of the window including padding (clipped at the padded end).
+template <class F>
+int64_t for_taps(const Case& c, const std::array<int64_t, 3>& out, F&& f) {
+  const int s = c.window.spatial;
+  int64_t padded = 1, taps = 1;
+  for (int d = 0; d < s; ++d) {
+    const int64_t first = out[size_t(d)] * c.window.stride[d] - c.window.padding[d];
+    padded *= std::min(first + c.window.kernel[d], c.x[d + 2] + c.window.padding[d]) - first;
+    taps *= c.window.kernel[d];
+  }
+  for (int64_t t = 0; t < taps; ++t) {
+    int64_t rest = t, position = 0, step = 1;
+    bool inside = true;
+    for (int d = s - 1; d >= 0; --d) {
+      const int64_t i = out[size_t(d)] * c.window.stride[d] - c.window.padding[d] +
+                        rest % c.window.kernel[d] * c.window.dilation[d];
+      rest /= c.window.kernel[d];
+      inside = inside && i >= 0 && i < c.x[d + 2];
+      position += i * step, step *= c.x[d + 2];
+    }
+    if (inside) f(position);
+  }
+  return padded;
+}
+
+void run_case(const Case& c, std::mt19937_64& rng) {
+  const int s = c.window.spatial;
+  std::vector<int> order(size_t(s) + 2);
+  std::iota(order.begin(), order.end(), 0);
+  if (c.channels_last) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  StridedBuffer x(c.dtype, c.x, order, c.gap), y(c.dtype, c.y, order, c.gap), index(kInt64, c.y, order, c.gap);
+  StridedBuffer gx(c.dtype, c.x, order, c.gap), gy(c.dtype, c.y, order);
+  x.randomize(rng), gy.randomize(rng);
+  std::vector<double> vx = x.values();
+  if (is_floating(c.dtype) && rng() % 4 == 0) vx[rng() % vx.size()] = std::nan(""), x.set(vx);
+  const std::vector<double> vgy = gy.values();
+  const bool max = c.kind == PoolArgs::Kind::max;
+  int64_t in_plane = 1, out_plane = 1;
+  for (int d = 0; d < s; ++d) in_plane *= c.x[d + 2], out_plane *= c.y[d + 2];
+
+  PoolArgs p{};
+  p.kind = c.kind, p.window = c.window, p.count_include_pad = c.count_include_pad, p.divisor = c.divisor;
+  p.x = x.view(), p.y = y.view();
+  if (max) p.indices = index.view();
+  cpu::cpu_backend().pool(p);
+  p.backward = true, p.x = gx.view(), p.y = gy.view();
+  cpu::cpu_backend().pool(p);
+
+  const std::vector<double> got = y.values(), got_index = index.values(), got_gx = gx.values();
+  std::vector<double> want_gx(got_gx.size(), 0.0), magnitude(got_gx.size(), 0.0);
+  int64_t taps = 1;
+  for (int d = 0; d < s; ++d) taps *= c.window.kernel[d];
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    const int64_t plane = i / out_plane * in_plane;
+    std::array<int64_t, 3> out{};
+    for (int64_t d = s - 1, rest = i % out_plane; d >= 0; --d)
+      out[size_t(d)] = rest % c.y[size_t(d) + 2], rest /= c.y[size_t(d) + 2];
+    double best = -std::numeric_limits<double>::infinity(), sum = 0, size = 0;
+    int64_t inside = 0, chosen = -1;
+    const int64_t padded = for_taps(c, out, [&](int64_t at) {
+      const double v = vx[size_t(plane + at)];
+      if (chosen < 0 || v > best || (std::isnan(v) && !std::isnan(best))) best = v, chosen = at;
+      sum += v, size += std::abs(v), ++inside;
+    });
+    if (max) {
+      ASSERT_GE(chosen, 0) << "the case has a window outside the input";
+      ASSERT_TRUE(got[size_t(i)] == best || (std::isnan(best) && std::isnan(got[size_t(i)]))) << i;
+      ASSERT_EQ(got_index[size_t(i)], double(chosen)) << i;
+      want_gx[size_t(plane + chosen)] += vgy[size_t(i)];
+      magnitude[size_t(plane + chosen)] += std::abs(vgy[size_t(i)]);
+    } else {
+      const double divisor = c.divisor ? double(c.divisor) : double(c.count_include_pad ? padded : inside);
+      if (std::isnan(sum))
+        ASSERT_TRUE(std::isnan(got[size_t(i)]));
+      else
+        ASSERT_NEAR(got[size_t(i)], sum / divisor, tolerance(c.dtype, taps, size / divisor)) << i;
+      for_taps(c, out, [&](int64_t at) {
+        want_gx[size_t(plane + at)] += vgy[size_t(i)] / divisor;
+        magnitude[size_t(plane + at)] += std::abs(vgy[size_t(i)] / divisor);
+      });
+    }
+  }
+  for (size_t i = 0; i < got_gx.size(); ++i)
+    ASSERT_NEAR(got_gx[i], want_gx[i], c.dtype == kInt64 ? 0 : tolerance(c.dtype, taps, magnitude[i])) << i;
+  for (const StridedBuffer* b : {&x, &y, &index, &gx, &gy}) b->expect_guards_intact();
+}
+
+class PoolOfType : public ::testing::TestWithParam<DType> {};
+
+TEST_P(PoolOfType, RandomWindowsAndLayouts) {
+  std::mt19937_64 rng(uint64_t(GetParam()) + 1);
+  const auto pick = [&](int64_t low, int64_t high) { return low + int64_t(rng() % uint64_t(high - low + 1)); };
+  for (int i = 0; i < 150; ++i) {
+    Case c{};
+    c.kind = i % 2 && GetParam() != kInt64 ? PoolArgs::Kind::avg : PoolArgs::Kind::max;
+    c.dtype = GetParam();
+    const int s = c.window.spatial = int(pick(1, 3));
+    c.x = {pick(1, 3), i % 5 == 0 ? pick(60, 70) : pick(1, 5)};
+    c.y = c.x;
+    const bool ceil = pick(0, 1);
+    for (int d = 0; d < s; ++d) {
+      const int64_t k = c.window.kernel[d] = pick(1, 4);
+      c.window.stride[d] = pick(1, 3);
+      c.window.padding[d] = pick(0, k / 2);
+      const int64_t dilation = c.window.dilation[d] = c.kind == PoolArgs::Kind::max ? pick(1, 2) : 1;
+      const int64_t size = dilation * (k - 1) + 1 + pick(0, 9), p = c.window.padding[d];
+      int64_t out = (size + 2 * p - dilation * (k - 1) - 1 + (ceil ? c.window.stride[d] - 1 : 0)) / c.window.stride[d] + 1;
+      if (ceil && (out - 1) * c.window.stride[d] >= size + p) --out;
+      c.x.push_back(size), c.y.push_back(out);
+    }
+    if (c.kind == PoolArgs::Kind::max && ceil)  // a dilated window may start in the padding and step over the end
+      for (int d = 0; d < s; ++d) c.window.dilation[d] = 1, c.y[size_t(d) + 2] = std::min(c.y[size_t(d) + 2], (c.x[size_t(d) + 2] + c.window.padding[d] - 1) / c.window.stride[d] + 1);
+    c.channels_last = pick(0, 1), c.gap = pick(0, 2) ? 0 : pick(-2, 3);
+    c.count_include_pad = pick(0, 1), c.divisor = pick(0, 2) ? 0 : 3;
+    run_case(c, rng);
+    if (HasFatalFailure() || HasFailure()) {
+      ADD_FAILURE() << "case " << i << " x " << to_string(c.x) << " y " << to_string(c.y);
+      return;
+    }
+  }
+}
+
+TEST_P(PoolOfType, TwoByTwoWindows) {
+  std::mt19937_64 rng(9);
+  for (auto [h, w] : {std::array<int64_t, 2>{28, 28}, {7, 9}, {2, 300}})
+    for (bool last : {false, true}) {
+      Case c{};
+      c.kind = PoolArgs::Kind::max, c.dtype = GetParam(), c.channels_last = last;
+      c.x = {3, 5, h, w}, c.y = {3, 5, h / 2, w / 2};
+      c.window.kernel = c.window.stride = {2, 2, 1};
+      for (int i = 0; i < 4; ++i) run_case(c, rng);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, PoolOfType,
+                         ::testing::Values(kFloat32, kFloat64, kFloat16, kBFloat16, kInt64),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace arete

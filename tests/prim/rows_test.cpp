@@ -1,0 +1,65 @@
+// iota, and add_rows on shapes that several threads share.
+#include <gtest/gtest.h>
+
+#include "arete/base/thread_pool.h"
+#include "arete/prim/backend.h"
+#include "tests/support/guarded_buffer.h"
+
+namespace arete::test {
+namespace {
+
+prim::Backend& cpu() { return prim::backend_for(kCPU); }
+
+TEST(Iota, EveryDtype) {
+  for (int t = 0; t < kNumDTypes; ++t)
+    for (int64_t stride : {1, 3, -1}) {
+      const DType dtype = DType(t);
+      GuardedBuffer out(dtype, Layout(Shape{7}, Shape{stride}));
+      prim::IotaArgs args{.out = out.view(), .start = 1.5, .step = 0.5};
+      args.istart = 3;
+      args.istep = 2;
+      cpu().iota(args);
+      ASSERT_TRUE(out.guards_intact());
+      for (int64_t i = 0; i < 7; ++i) {
+        GuardedBuffer expected(dtype, Shape{1});  // rounds as the dtype does
+        expected.set(Shape{0},
+                     is_integral_or_bool(dtype) ? double(3 + 2 * i) : 1.5 + 0.5 * double(i));
+        EXPECT_EQ(out.get(Shape{i}), expected.get(Shape{0})) << name_of(dtype);
+      }
+    }
+}
+
+TEST(Iota, WrapsAndStaysExactFarOut) {
+  GuardedBuffer wide(kInt64, Shape{3}), narrow(kInt8, Shape{300});
+  prim::IotaArgs args{.out = wide.view()};
+  args.istart = INT64_MAX - 1;
+  cpu().iota(args);
+  EXPECT_EQ(wide.at<int64_t>(Shape{1}), INT64_MAX);
+  EXPECT_EQ(wide.at<int64_t>(Shape{2}), INT64_MIN);
+  cpu().iota({.out = narrow.view()});
+  EXPECT_EQ(narrow.at<int8_t>(Shape{299}), int8_t(299 - 256));
+}
+
+// Long enough for the parallel paths, by rows and by columns; the order of additions, and so every
+// bit, is that of one thread.
+TEST(AddRows, SameBitsForAnyNumberOfThreads) {
+  std::mt19937_64 rng(1);
+  for (const auto& [rows, width, n] : {std::array<int64_t, 3>{50, 512, 2000}, {3000, 20, 20000}}) {
+    GuardedBuffer src(kFloat32, Shape{n, width}), index(kInt64, Shape{n});
+    src.fill([&](IntList) { return double(rng() >> 11) * 0x1p-53; });
+    for (IndexWalk w(Shape{n}); w; ++w) index.set_at<int64_t>(*w, int64_t(rng() % uint64_t(rows)));
+    GuardedBuffer expected(kFloat32, Shape{rows, width}), out(kFloat32, Shape{rows, width});
+    for (IndexWalk w(Shape{n, width}); w; ++w) {
+      const Shape to{index.at<int64_t>(Shape{(*w)[0]}), (*w)[1]};
+      expected.set_at<float>(to, expected.at<float>(to) + src.at<float>(*w));
+    }
+    const int before = num_threads();
+    set_num_threads(3);
+    cpu().add_rows({out.view(), index.view(), src.view()});
+    set_num_threads(before);
+    EXPECT_EQ(out.values(), expected.values());
+  }
+}
+
+}  // namespace
+}  // namespace arete::test

@@ -1,0 +1,134 @@
+// scatter and add_rows against plain loops, with repeated indices.
+#include <gtest/gtest.h>
+
+#include "arete/base/error.h"
+#include "arete/prim/backend.h"
+#include "tests/prim/ordering_reference.h"
+#include "tests/support/guarded_buffer.h"
+
+namespace arete::test {
+namespace {
+
+using prim::ScatterMode;
+
+prim::Backend& cpu() { return prim::backend_for(kCPU); }
+
+double combine(ScatterMode m, DType t, double old, double v) {
+  const bool logic = t == kBool;
+  switch (m) {
+    case ScatterMode::set:
+      return v;
+    case ScatterMode::add:
+      return logic ? old != 0 || v != 0 : old + v;
+    case ScatterMode::mul:
+      return old * v;
+    case ScatterMode::min:
+      return std::isnan(old) || std::isnan(v) ? NAN : std::min(old, v);
+    case ScatterMode::max:
+      return std::isnan(old) || std::isnan(v) ? NAN : std::max(old, v);
+  }
+  return 0;
+}
+
+TEST(Scatter, EveryDtypeModeAndLayout) {
+  std::mt19937_64 rng(1);
+  for (int t = 0; t < kNumDTypes; ++t)
+    for (ScatterMode m : {ScatterMode::set, ScatterMode::add, ScatterMode::mul, ScatterMode::min,
+                          ScatterMode::max}) {
+      const DType dtype = DType(t);
+      if (is_complex(dtype) && (m == ScatterMode::min || m == ScatterMode::max)) continue;
+      for (const Shape& out_sizes : {Shape{}, Shape{5}, Shape{4, 6}, Shape{3, 5, 4}, Shape{40, 30}})
+        for (int dim = 0; dim < std::max(1, int(out_sizes.size())); ++dim)
+          for (const Layout& layout : dense_and_strided_layouts(out_sizes)) {
+            Shape sizes = out_sizes;
+            for (int64_t& s : sizes) s = std::max<int64_t>(1, s - int64_t(rng() % 2));
+            if (!sizes.empty()) sizes[size_t(dim)] = int64_t(rng() % 6);
+            const auto sources = input_layouts(sizes);
+            GuardedBuffer out(dtype, layout), src(dtype, sources[rng() % sources.size()]),
+                index(kInt64, sources[rng() % sources.size()]);
+            const int64_t size = out_sizes.empty() ? 1 : out_sizes[size_t(dim)];
+            // Products of at most six numbers up to 2 stay exact in every type.
+            out.fill_random(rng, 1, 2);
+            src.fill_random(rng, m == ScatterMode::mul ? 1 : -2,
+                            m == ScatterMode::mul && is_float8(dtype) ? 1 : 2);
+            if (is_floating(dtype) && (m == ScatterMode::min || m == ScatterMode::max))
+              for (IndexWalk w(sizes); w; ++w)
+                if (rng() % 30 == 0) src.set(*w, std::nan(""));
+            for (IndexWalk w(sizes); w; ++w)
+              index.set_at<int64_t>(*w, int64_t(rng() % uint64_t(2 * size)) - size);
+            GuardedBuffer expected(dtype, out_sizes);
+            for (IndexWalk w(out_sizes); w; ++w) expected.set(*w, out.get(*w));
+            for (IndexWalk w(sizes); w; ++w) {
+              Shape to = *w;
+              const int64_t i = index.at<int64_t>(*w);
+              if (!to.empty()) to[size_t(dim)] = i < 0 ? i + size : i;
+              expected.set(to, combine(m, dtype, expected.get(to), src.get(*w)));
+            }
+            cpu().scatter({.out = out.view(),
+                           .index = index.view(),
+                           .src = src.view(),
+                           .dim = dim,
+                           .mode = m});
+            ASSERT_TRUE(out.guards_intact());
+            for (IndexWalk w(out_sizes); w; ++w)
+              ASSERT_TRUE(same_value(out.get(*w), expected.get(*w)))
+                  << name_of(dtype) << " mode " << int(m) << " got " << out.get(*w) << " expected "
+                  << expected.get(*w);
+          }
+    }
+}
+
+TEST(Scatter, IndexOutOfRangeWritesNothingOutside) {
+  for (int64_t bad : {int64_t(3), int64_t(-4), INT64_MAX, INT64_MIN}) {
+    GuardedBuffer out(kFloat32, Shape{3}), index(kInt64, Shape{2}), src(kFloat32, Shape{2});
+    index.set_at<int64_t>(Shape{1}, bad);
+    try {
+      cpu().scatter({.out = out.view(),
+                     .index = index.view(),
+                     .src = src.view(),
+                     .dim = 0,
+                     .mode = ScatterMode::add,
+                     .op = "scatter_add"});
+      ADD_FAILURE() << "no error";
+    } catch (const IndexError& e) {
+      EXPECT_EQ(e.op(), "scatter_add");
+      EXPECT_NE(std::string(e.what()).find("index " + std::to_string(bad) +
+                                           " is out of bounds for dimension 0 with size 3"),
+                std::string::npos)
+          << e.what();
+    }
+    EXPECT_TRUE(out.guards_intact());
+  }
+}
+
+TEST(AddRows, EveryDtypeNativeAndDecomposed) {
+  std::mt19937_64 rng(2);
+  for (int t = 0; t < kNumDTypes; ++t)
+    for (int64_t width : {0, 1, 5, 300})
+      for (int64_t n : {0, 1, 40})
+        for (bool decomposed : {false, true})
+          for (const Layout& layout : dense_and_strided_layouts(Shape{6, width})) {
+            const DType dtype = DType(t);
+            const auto sources = input_layouts(Shape{n, width});
+            GuardedBuffer out(dtype, layout), src(dtype, sources[rng() % sources.size()]),
+                index(kInt64, Shape{n});
+            out.fill_random(rng, 0, 3);
+            // Small enough for sums of 40 to be exact in 8 bits.
+            src.fill([&](IntList) { return double(rng() % 40 == 0); });
+            for (IndexWalk w(Shape{n}); w; ++w) index.set_at<int64_t>(*w, int64_t(rng() % 12) - 6);
+            GuardedBuffer expected(dtype, Shape{6, width});
+            for (IndexWalk w(Shape{6, width}); w; ++w) expected.set(*w, out.get(*w));
+            for (IndexWalk w(Shape{n, width}); w; ++w) {
+              const int64_t i = index.at<int64_t>(Shape{(*w)[0]});
+              const Shape to{i < 0 ? i + 6 : i, (*w)[1]};
+              expected.set(to, expected.get(to) + src.get(*w));
+            }
+            const prim::AddRowsArgs args{out.view(), index.view(), src.view()};
+            decomposed ? cpu().Primitives::add_rows(args) : cpu().add_rows(args);
+            ASSERT_TRUE(out.guards_intact());
+            ASSERT_EQ(out.values(), expected.values()) << name_of(dtype) << " width " << width;
+          }
+}
+
+}  // namespace
+}  // namespace arete::test

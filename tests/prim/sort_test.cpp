@@ -1,0 +1,163 @@
+// sort, topk and arg_reduce against a stable sort of doubles.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "arete/base/error.h"
+#include "arete/prim/backend.h"
+#include "tests/prim/ordering_reference.h"
+#include "tests/support/guarded_buffer.h"
+
+namespace arete::test {
+namespace {
+
+using prim::View;
+
+prim::Backend& cpu() { return prim::backend_for(kCPU); }
+
+// The lane through `index` along `dim`.
+std::vector<double> lane(const GuardedBuffer& b, Shape index, int dim) {
+  std::vector<double> out;
+  if (b.layout().rank() == 0) return {b.get({})};
+  for (index[dim] = 0; index[dim] < b.layout().sizes[dim]; ++index[dim])
+    out.push_back(b.get(index));
+  return out;
+}
+
+// Many equal values, both zeros, infinities and NaN.
+void fill_ties(GuardedBuffer& b, std::mt19937_64& rng) {
+  b.fill_random(rng, -5, 5);
+  if (!is_floating(b.dtype())) return;
+  for (IndexWalk w(b.layout().sizes); w; ++w) {
+    const uint64_t r = rng() % 16;
+    if (r == 0) b.set(*w, std::nan(""));
+    if (r == 1) b.set(*w, -0.0);
+    if (r == 2 && b.dtype() != kFloat8E4M3) b.set(*w, std::numeric_limits<double>::infinity());
+    if (r == 3 && b.dtype() != kFloat8E4M3) b.set(*w, -std::numeric_limits<double>::infinity());
+  }
+}
+
+// Shapes with lanes that are short, medium (radix) and many.
+std::vector<Shape> shapes() {
+  return {{}, {0}, {1}, {37}, {3, 0, 2}, {2, 3, 5}, {3, 1500}, {1030, 3}};
+}
+
+void check_sort(DType dtype, const Layout& layout, const Layout& out_layout, int dim,
+                bool descending, std::mt19937_64& rng) {
+  GuardedBuffer in(dtype, layout), values(dtype, out_layout), indices(kInt64, out_layout);
+  fill_ties(in, rng);
+  cpu().sort({.in = in.view(),
+              .values = values.view(),
+              .indices = indices.view(),
+              .dim = dim,
+              .descending = descending});
+  ASSERT_TRUE(in.guards_intact() && values.guards_intact() && indices.guards_intact());
+  for (IndexWalk w(layout.sizes); w; ++w) {
+    if (layout.rank() > 0 && (*w)[dim] != 0) continue;
+    const std::vector<double> v = lane(in, *w, dim);
+    const std::vector<int64_t> order = sorted_positions(v, descending);
+    const std::vector<double> got = lane(values, *w, dim), at = lane(indices, *w, dim);
+    for (size_t i = 0; i < v.size(); ++i) {
+      ASSERT_EQ(int64_t(at[i]), order[i]) << name_of(dtype) << " position " << i;
+      ASSERT_TRUE(same_value(got[i], v[size_t(order[i])]));
+      ASSERT_EQ(std::signbit(got[i]), std::signbit(v[size_t(order[i])]));
+    }
+  }
+}
+
+TEST(Sort, EveryDtypeLayoutAndDimension) {
+  std::mt19937_64 rng(1);
+  for (DType dtype : real_dtypes())
+    for (const Shape& sizes : shapes())
+      for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
+        for (bool descending : {false, true}) {
+          const auto inputs = input_layouts(sizes);
+          const auto outputs = dense_and_strided_layouts(sizes);
+          const size_t k = rng() % inputs.size();
+          check_sort(dtype, inputs[k], outputs[rng() % outputs.size()], dim, descending, rng);
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(Sort, LongLanesOnSeveralThreads) {
+  std::mt19937_64 rng(2);
+  for (DType dtype : {kFloat32, kInt64, kFloat16, kUInt8, kFloat64}) {
+    const int64_t n = (1 << 16) + 77;
+    GuardedBuffer in(dtype, Shape{n}), values(dtype, Shape{n}), indices(kInt64, Shape{n});
+    in.fill(
+        [&](IntList) { return double(int64_t(rng() % 200000) - (dtype == kUInt8 ? 0 : 100000)); });
+    cpu().sort({.in = in.view(), .values = values.view(), .indices = indices.view(), .dim = 0});
+    const std::vector<double> v = in.values();
+    const std::vector<int64_t> order = sorted_positions(v, false);
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(indices.at<int64_t>(Shape{i}), order[size_t(i)]) << name_of(dtype);
+      ASSERT_EQ(values.get(Shape{i}), v[size_t(order[size_t(i)])]);
+    }
+    ASSERT_TRUE(values.guards_intact() && indices.guards_intact());
+  }
+}
+
+TEST(Sort, FullRangeOf64Bits) {
+  GuardedBuffer in(kInt64, Shape{5}), out(kInt64, Shape{5});
+  const int64_t v[5] = {INT64_MAX, -1, INT64_MIN, 0, INT64_MAX - 1};
+  for (int64_t i = 0; i < 5; ++i) in.set_at<int64_t>(Shape{i}, v[i]);
+  cpu().sort({.in = in.view(), .values = out.view(), .indices = View{}, .dim = 0});
+  const int64_t expected[5] = {INT64_MIN, -1, 0, INT64_MAX - 1, INT64_MAX};
+  for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(out.at<int64_t>(Shape{i}), expected[i]);
+}
+
+TEST(Sort, ComplexIsRefused) {
+  GuardedBuffer in(kComplex64, Shape{3}), out(kComplex64, Shape{3}), at(kInt64, Shape{3});
+  EXPECT_THROW(cpu().sort({.in = in.view(), .values = out.view(), .indices = at.view(), .dim = 0}),
+               NotImplementedError);
+}
+
+TEST(ArgReduce, EveryDtypeLayoutAndDimension) {
+  std::mt19937_64 rng(4);
+  for (DType dtype : real_dtypes())
+    for (const Shape& sizes : shapes()) {
+      if (numel_of(sizes) == 0) continue;
+      for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
+        for (bool largest : {false, true})
+          for (const Layout& layout : input_layouts(sizes)) {
+            GuardedBuffer in(dtype, layout);
+            fill_ties(in, rng);
+            Shape out_sizes = sizes;
+            if (!sizes.empty()) out_sizes[size_t(dim)] = 1;
+            GuardedBuffer out(kInt64, out_sizes), values(dtype, out_sizes);
+            cpu().arg_reduce({.in = in.view(),
+                              .out = out.view(),
+                              .values = values.view(),
+                              .dim = dim,
+                              .largest = largest});
+            ASSERT_TRUE(out.guards_intact() && values.guards_intact());
+            for (IndexWalk w(out_sizes); w; ++w) {
+              const std::vector<double> v = lane(in, *w, dim);
+              int64_t best = 0;
+              for (size_t i = 1; i < v.size(); ++i) {
+                const double b = v[size_t(best)];
+                if (std::isnan(b)) break;
+                if (std::isnan(v[i]) || (largest ? v[i] > b : v[i] < b)) best = int64_t(i);
+              }
+              ASSERT_EQ(out.at<int64_t>(*w), best) << name_of(dtype);
+              ASSERT_TRUE(same_value(values.get(*w), v[size_t(best)]));
+            }
+          }
+    }
+}
+
+TEST(ArgReduce, FirstOfEqualsInALongLane) {
+  const int64_t n = 300000;
+  GuardedBuffer in(kFloat32, Shape{n}), out(kInt64, Shape{1});
+  for (int64_t at : {int64_t(0), n / 2, n - 1}) {
+    in.fill([](IntList) { return 1.0; });
+    in.set(Shape{at}, 2.0);
+    in.set(Shape{n - 1}, 2.0);
+    cpu().arg_reduce(
+        {.in = in.view(), .out = out.view(), .values = View{}, .dim = 0, .largest = true});
+    EXPECT_EQ(out.at<int64_t>(Shape{0}), at);
+  }
+}
+
+}  // namespace
+}  // namespace arete::test

@@ -1,0 +1,369 @@
+// The rules of differentiation: accumulation, graphs, in-place writes, views, hooks, modes.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "arete/autograd/engine.h"
+#include "arete/autograd/function.h"
+#include "arete/autograd/gradcheck.h"
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace {
+
+using Values = std::vector<double>;
+
+Tensor leaf(const Values& v) { return tensor(v, kFloat64).requires_grad_(); }
+Values values(const Tensor& t) { return t.to_vector<double>(); }
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+#define EXPECT_ERROR(statement, text) \
+  EXPECT_NE(error_of([&] { statement; }).find(text), std::string::npos) << error_of([&] { statement; })
+
+TEST(Autograd, AccumulatesInLeaves) {
+  Tensor x = leaf({1, 2, 3});
+  (x * x).sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{2, 4, 6}));
+  (x * 2).sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{4, 6, 8}));
+}
+
+TEST(Autograd, GradientsOfOneTensorUsedTwiceDoNotShareMemory) {
+  Tensor x = leaf({1, 2}), y = leaf({3, 4});
+  (x + y).sum().backward();
+  EXPECT_NE(x.grad().data_ptr(), y.grad().data_ptr());
+  x.grad().add_(1);
+  EXPECT_EQ(values(y.grad()), (Values{1, 1}));
+}
+
+TEST(Autograd, BroadcastGradientsAreSummed) {
+  Tensor x = leaf({1, 2, 3});
+  Tensor w = leaf({2});
+  (x * w).sum().backward();
+  EXPECT_EQ(values(w.grad()), (Values{6}));
+  EXPECT_EQ(values(x.grad()), (Values{2, 2, 2}));
+}
+
+TEST(Autograd, NeedsAScalarOrAGradient) {
+  Tensor x = leaf({1, 2});
+  EXPECT_ERROR((x * 2).backward(), "grad can be implicitly created only for scalar outputs");
+  (x * 2).backward(tensor(Values{1, 10}, kFloat64));
+  EXPECT_EQ(values(x.grad()), (Values{2, 20}));
+  EXPECT_ERROR((x * 2).backward(ones({3}, kFloat64)), "Mismatch in shape");
+}
+
+TEST(Autograd, WithoutHistoryIsAnError) {
+  EXPECT_ERROR(ones({}).backward(), "element 0 of tensors does not require grad");
+}
+
+TEST(Autograd, SecondPassNeedsRetainGraph) {
+  Tensor x = leaf({2});
+  Tensor y = (x * x).sum();
+  y.backward({}, true);
+  y.backward();
+  EXPECT_EQ(values(x.grad()), (Values{8}));
+  EXPECT_ERROR(y.backward(), "Trying to backward through the graph a second time");
+}
+
+TEST(Autograd, HigherOrders) {
+  Tensor x = leaf({2, -1});
+  Tensor y = (x * x * x).sum();
+  const Tensor first = autograd::grad(y, x, true)[0];
+  EXPECT_EQ(values(first), (Values{12, 3}));
+  const Tensor second = autograd::grad(first.sum(), x, true)[0];
+  EXPECT_EQ(values(second), (Values{12, -6}));
+  const Tensor third = autograd::grad(second.sum(), x)[0];
+  EXPECT_EQ(values(third), (Values{6, 6}));
+  EXPECT_FALSE(x.grad().defined()) << "grad() must not touch the leaves";
+}
+
+TEST(Autograd, GradOfIntermediateAndUnused) {
+  Tensor x = leaf({3}), unused = leaf({1});
+  Tensor h = x * 2;
+  Tensor y = (h * h).sum();
+  EXPECT_EQ(values(autograd::grad({&y, 1}, {&h, 1}, {}, true)[0]), (Values{12}));
+  EXPECT_ERROR(autograd::grad({&y, 1}, {&unused, 1}, {}, true), "appears to not have been used");
+  EXPECT_FALSE(autograd::grad({&y, 1}, {&unused, 1}, {}, true, false, true)[0].defined());
+}
+
+TEST(Autograd, DetachAndModes) {
+  Tensor x = leaf({1, 2});
+  EXPECT_FALSE(x.detach().requires_grad());
+  EXPECT_EQ(x.detach().data_ptr(), x.data_ptr());
+  {
+    NoGradGuard no_grad;
+    EXPECT_FALSE((x * 2).requires_grad());
+    EnableGradGuard grad;
+    EXPECT_TRUE((x * 2).requires_grad());
+  }
+  EXPECT_TRUE((x * 2).requires_grad());
+  Tensor inference;
+  {
+    InferenceModeGuard mode;
+    inference = x.detach() * 2;
+  }
+  EXPECT_TRUE(inference.is_inference());
+  EXPECT_ERROR(inference.add_(1), "Inplace update to inference tensor");
+  EXPECT_ERROR(x * inference, "Inference tensors cannot be saved for backward");
+}
+
+TEST(Autograd, DeepGraphsNeedNoStack) {
+  Tensor x = leaf({1});
+  Tensor y = x;
+  for (int i = 0; i < 200000; ++i) y = y + 1;
+  y.sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{1}));
+}
+
+TEST(Autograd, GraphsAreFreedWithTheirTensors) {
+  Tensor x = leaf({1, 2});
+  const int64_t before = x.storage()->use_count();
+  {
+    Tensor y = (x * x).exp();
+    EXPECT_GT(x.storage()->use_count() + x.impl()->use_count(), before + 1);
+  }
+  EXPECT_EQ(x.storage()->use_count(), before);
+  EXPECT_EQ(x.impl()->use_count(), 1);
+}
+
+// ---- in-place writes
+
+TEST(InPlace, LeafThatRequiresGrad) {
+  Tensor x = leaf({1, 2});
+  EXPECT_ERROR(x.add_(1), "a leaf Variable that requires grad is being used in an in-place operation");
+  EXPECT_ERROR(x.view({2, 1}).add_(1), "a view of a leaf Variable that requires grad");
+  NoGradGuard no_grad;
+  x.add_(1);
+  EXPECT_EQ(values(x), (Values{2, 3}));
+}
+
+TEST(InPlace, SavedValueModified) {
+  Tensor x = leaf({1, 2});
+  Tensor y = x * 1;
+  Tensor z = y * y;
+  y.add_(1);
+  EXPECT_ERROR(z.sum().backward(), "modified by an inplace operation");
+}
+
+TEST(InPlace, SavedThroughAnotherViewModified) {
+  Tensor x = leaf({1, 2, 3, 4});
+  Tensor y = x * 1;
+  Tensor z = y.view({2, 2}) * x.view({2, 2});
+  y.detach().zero_();
+  EXPECT_ERROR(z.sum().backward(), "modified by an inplace operation");
+}
+
+TEST(InPlace, ChainsWithHistory) {
+  Tensor x = leaf({1, 2, 3});
+  Tensor y = x * 2;
+  y.mul_(3).add_(x);
+  y.sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{7, 7, 7}));
+}
+
+TEST(InPlace, OutputSavingOperators) {
+  Tensor x = leaf({-1, 0.5, 2});
+  Tensor y = x * 1;
+  y.relu_();
+  (y * 3).sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{0, 3, 3}));
+  Tensor w = leaf({0.5});
+  Tensor v = w * 1;
+  v.exp_();
+  v.sum().backward();
+  EXPECT_NEAR(values(w.grad())[0], std::exp(0.5), 1e-15);
+}
+
+TEST(InPlace, WriteThroughAViewReachesTheBase) {
+  Tensor x = leaf({1, 2, 3, 4});
+  Tensor w = leaf({5, 6});
+  Tensor base = x * 1;
+  base.narrow(0, 1, 2).mul_(w);
+  EXPECT_EQ(values(base), (Values{1, 10, 18, 4}));
+  (base * base).sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{2, 2 * 10 * 5, 2 * 18 * 6, 8}));
+  EXPECT_EQ(values(w.grad()), (Values{2 * 10 * 2, 2 * 18 * 3}));
+}
+
+TEST(InPlace, OtherViewsSeeTheWrite) {
+  Tensor x = leaf({1, 2, 3, 4});
+  Tensor base = x * 1;
+  Tensor early = base.view({2, 2});
+  base.mul_(10);
+  (early * early).sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{200, 400, 600, 800}));
+}
+
+TEST(InPlace, BaseWithoutHistoryGetsIt) {
+  Tensor base = zeros({4}, kFloat64);
+  Tensor w = leaf({2, 3});
+  Tensor view = base.view({2, 2});
+  base.narrow(0, 2, 2).add_(w);
+  EXPECT_TRUE(base.requires_grad());
+  EXPECT_TRUE(view.requires_grad());
+  view.select(0, 1).sum().backward();
+  EXPECT_EQ(values(w.grad()), (Values{1, 1}));
+}
+
+TEST(InPlace, CopyIntoASliceOfATransposedBase) {
+  Tensor x = leaf({1, 2, 3, 4, 5, 6}), w = leaf({7, 8});
+  const auto f = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    Tensor base = (in[0] * 1).view({2, 3}).t() * 2;
+    base.select(0, 1).copy_(in[1] * in[1]);
+    return {base * base};
+  };
+  EXPECT_EQ(autograd::gradcheck(f, {x, w}), "");
+  EXPECT_EQ(autograd::gradgradcheck(f, {x, w}), "");
+}
+
+TEST(InPlace, MultiOutputViewsAndNoGradViews) {
+  Tensor x = leaf({1, 2, 3, 4});
+  Tensor y = x * 1;
+  EXPECT_ERROR(y.chunk(2)[0].add_(1), "is a view and is being modified inplace");
+  Tensor view;
+  {
+    NoGradGuard no_grad;
+    view = y.view({2, 2});
+  }
+  EXPECT_ERROR(view.mul_(x.view({2, 2})), "A view was created in no_grad mode");
+}
+
+TEST(InPlace, OverlappingTargets) {
+  Tensor x = zeros({1}, kFloat64).expand({4});
+  EXPECT_ERROR(x.add_(1), "more than one element of the written-to tensor refers to a single memory location");
+}
+
+TEST(InPlace, ShapeAndDtypeMustFit) {
+  Tensor x = zeros({2}, kInt64);
+  EXPECT_ERROR(x.add_(0.5), "can't be cast to the desired output type");
+  EXPECT_ERROR(x.add_(ones({3, 2}, kInt64)), "doesn't match the broadcast shape");
+}
+
+TEST(InPlace, ReadsOfOverlappingMemoryComeFirst) {
+  Tensor x = arange(5, kFloat64);
+  x.narrow(0, 1, 4).add_(x.narrow(0, 0, 4));
+  EXPECT_EQ(values(x), (Values{0, 1, 3, 5, 7}));
+}
+
+// ---- hooks, custom functions, anomaly, threads
+
+TEST(Hooks, ReplaceAndObserve) {
+  Tensor x = leaf({1, 2});
+  Tensor h = x * 3;
+  h.retain_grad();
+  const uint64_t id = h.register_hook([](const Tensor& g) { return g * 10; });
+  (h * 2).sum().backward();
+  EXPECT_EQ(values(x.grad()), (Values{60, 60}));
+  Tensor y = leaf({1});
+  int calls = 0;
+  y.register_hook([&](const Tensor&) { ++calls; return Tensor(); });
+  (y + y).sum().backward();
+  EXPECT_EQ(calls, 1) << "a hook sees the finished gradient once";
+  h.remove_hook(id);
+}
+
+TEST(Hooks, RetainGradOfIntermediates) {
+  Tensor x = leaf({1, 2});
+  Tensor h = x * 3;
+  h.retain_grad();
+  (h * h).sum().backward();
+  EXPECT_EQ(values(h.grad()), (Values{6, 12}));
+}
+
+struct Cube : autograd::Function<Cube> {
+  static constexpr const char* name = "Cube";
+  static std::vector<Tensor> forward(autograd::Context& context, const std::vector<Tensor>& in) {
+    context.save_for_backward({in[0]});
+    return {in[0] * in[0] * in[0]};
+  }
+  static std::vector<Tensor> backward(autograd::Context& context, const std::vector<Tensor>& g) {
+    const Tensor x = context.saved_tensors()[0];
+    return {g[0] * 3 * x * x};
+  }
+};
+
+TEST(CustomFunction, FirstAndSecondOrder) {
+  Tensor x = leaf({2, -3});
+  const auto f = [](const std::vector<Tensor>& in) { return Cube::apply(in); };
+  EXPECT_EQ(autograd::gradcheck(f, {x}), "");
+  EXPECT_EQ(autograd::gradgradcheck(f, {x}), "");
+  EXPECT_EQ(Cube::apply({x})[0].grad_fn()->name(), "Cube");
+}
+
+TEST(CustomFunction, SavedInputModified) {
+  Tensor x = leaf({2});
+  Tensor h = x * 1;
+  Tensor y = Cube::apply({h})[0];
+  h.add_(1);
+  EXPECT_ERROR(y.sum().backward(), "modified by an inplace operation");
+}
+
+TEST(Checkpoint, EqualsThePlainCallBitForBit) {
+  manual_seed(3);
+  Tensor x = randn({8, 8}).requires_grad_(), w = randn({8, 8}).requires_grad_();
+  const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    return {(in[0] * w).tanh() * rand({8, 8})};
+  };
+  manual_seed(5);
+  f({x})[0].sum().backward();
+  const auto plain_x = x.grad().to_vector<float>(), plain_w = w.grad().to_vector<float>();
+  x.set_grad({});
+  w.set_grad({});
+  manual_seed(5);
+  autograd::checkpoint(f, {x})[0].sum().backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), plain_x);
+  EXPECT_EQ(w.grad().to_vector<float>(), plain_w);
+}
+
+TEST(Gradcheck, FindsAWrongGradient) {
+  const autograd::FunctionDef wrong{
+      "Wrong",
+      [](autograd::Context& c, const std::vector<Tensor>& in) {
+        c.save_for_backward({in[0]});
+        return std::vector<Tensor>{in[0] * in[0]};
+      },
+      [](autograd::Context& c, const std::vector<Tensor>& g) {
+        return std::vector<Tensor>{g[0] * c.saved_tensors()[0]};
+      }};
+  const auto f = [&](const std::vector<Tensor>& in) { return autograd::apply(wrong, in); };
+  EXPECT_NE(autograd::gradcheck(f, {leaf({1.5})}).find("Jacobian mismatch for output 0"), std::string::npos);
+}
+
+TEST(Anomaly, NamesTheOperator) {
+  Tensor x = leaf({0.0});
+  const autograd::AnomalyGuard guard;
+  EXPECT_ERROR((x * 0.0 - 1.0).log(), "Function 'log' returned nan values");
+  // Forward is finite, backward is 0 * inf.
+  EXPECT_ERROR((x.sqrt() * 0.0).sum().backward(), "Backward' returned nan values");
+}
+
+TEST(Threads, IndependentGraphsInParallel) {
+  std::vector<std::thread> threads;
+  std::vector<double> results(4);
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t, &results] {
+      for (int i = 0; i < 50; ++i) {
+        Tensor x = leaf({double(t + 1)});
+        (x * x * x).sum().backward();
+        results[size_t(t)] = values(x.grad())[0];
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(results, (std::vector<double>{3, 12, 27, 48}));
+}
+
+}  // namespace
+}  // namespace arete

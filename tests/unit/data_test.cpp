@@ -1,0 +1,537 @@
+// Data sets, samplers, the loader and the MNIST reader.
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "arete/data/dataset.h"
+#include "arete/data/loader.h"
+#include "arete/data/sampler.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/random.h"
+#include "io_test_support.h"
+
+namespace arete::data {
+namespace {
+
+using test::expect_error;
+using test::TempDir;
+using test::write_text;
+
+// Example i is (i, 10 i).
+DatasetPtr counting(int64_t n) {
+  const Tensor x = arange(n);
+  return std::make_shared<TensorDataset>(std::vector<Tensor>{x, x * 10});
+}
+
+std::vector<std::vector<int64_t>> walk(DataLoader& loader) {
+  std::vector<std::vector<int64_t>> batches;
+  for (const Batch& b : loader) {
+    batches.push_back(b.input().to_vector<int64_t>());
+    EXPECT_TRUE(equal(b.target(), b.input() * 10));
+  }
+  return batches;
+}
+
+std::vector<int64_t> iota_vector(int64_t n) {
+  std::vector<int64_t> v(static_cast<size_t>(n));
+  std::iota(v.begin(), v.end(), int64_t{0});
+  return v;
+}
+
+std::vector<int64_t> sorted(std::vector<int64_t> v) {
+  std::sort(v.begin(), v.end());
+  return v;
+}
+
+std::vector<int64_t> joined(const std::vector<std::vector<int64_t>>& parts) {
+  std::vector<int64_t> all;
+  for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
+  return all;
+}
+
+// ---- data sets
+
+TEST(Dataset, TensorDatasetGivesRows) {
+  const Tensor x = arange(12, kFloat32).view({4, 3}), y = arange(4);
+  const TensorDataset d({x, y});
+  EXPECT_EQ(d.size(), 4);
+  const Example e = d.get(2);
+  ASSERT_EQ(e.size(), 2u);
+  EXPECT_EQ(e[0].to_vector<double>(), (std::vector<double>{6, 7, 8}));
+  EXPECT_EQ(e[1].item<int64_t>(), 2);
+  const Batch b = d.get_batch({3, 0, 3});
+  EXPECT_EQ(b.input().to_vector<double>(), (std::vector<double>{9, 10, 11, 0, 1, 2, 9, 10, 11}));
+  EXPECT_EQ(b.target().to_vector<int64_t>(), (std::vector<int64_t>{3, 0, 3}));
+}
+
+TEST(Dataset, RefusesWrongIndicesAndSizes) {
+  const DatasetPtr d = counting(4);
+  for (const int64_t i : {int64_t{4}, int64_t{-1}}) {
+    expect_error(ErrorKind::index, {"is out of range for a data set of 4 examples"},
+                 [&] { d->get(i); });
+    expect_error(ErrorKind::index, {"is out of range"}, [&] { d->get_batch({0, i}); });
+  }
+  expect_error(ErrorKind::value, {"Size mismatch between tensors", "4 rows"},
+               [] { TensorDataset({arange(4), arange(5)}); });
+  expect_error(ErrorKind::value, {"Size mismatch"}, [] { TensorDataset({arange(4), Tensor()}); });
+  expect_error(ErrorKind::value, {"at least one tensor"}, [] { TensorDataset({}); });
+  expect_error(ErrorKind::index, {"is out of range"}, [&] { Subset(d, {0, 4}); });
+  expect_error(ErrorKind::value, {"null"}, [] { Subset(nullptr, {}); });
+  expect_error(ErrorKind::value, {"null"}, [] { ConcatDataset({nullptr}); });
+}
+
+TEST(Dataset, SubsetAndConcatMapIndices) {
+  const auto part = std::make_shared<Subset>(counting(10), std::vector<int64_t>{7, 1, 7});
+  EXPECT_EQ(part->size(), 3);
+  EXPECT_EQ(part->get_batch({0, 1, 2}).input().to_vector<int64_t>(),
+            (std::vector<int64_t>{7, 1, 7}));
+  const ConcatDataset both({counting(2), counting(0), part});
+  EXPECT_EQ(both.size(), 5);
+  EXPECT_EQ(both.get_batch({0, 1, 2, 3, 4}).input().to_vector<int64_t>(),
+            (std::vector<int64_t>{0, 1, 7, 1, 7}));
+  EXPECT_THROW(both.get(5), IndexError);
+  EXPECT_EQ(ConcatDataset({}).size(), 0);
+}
+
+TEST(Dataset, RandomSplitCoversAllOnce) {
+  const DatasetPtr d = counting(20);
+  const auto parts = random_split(d, {13, 7}, 5);
+  ASSERT_EQ(parts.size(), 2u);
+  std::vector<int64_t> all;
+  for (const DatasetPtr& p : parts)
+    for (int64_t i = 0; i < p->size(); ++i) all.push_back(p->get(i)[0].item<int64_t>());
+  EXPECT_NE(all, iota_vector(20));
+  EXPECT_EQ(sorted(all), iota_vector(20));
+  const auto again = random_split(d, {13, 7}, 5);
+  for (int64_t i = 0; i < 7; ++i)
+    EXPECT_EQ(again[1]->get(i)[0].item<int64_t>(), parts[1]->get(i)[0].item<int64_t>());
+  expect_error(ErrorKind::value, {"Sum of input lengths does not equal", "20", "19"},
+               [&] { random_split(d, {13, 6}); });
+  expect_error(ErrorKind::value, {"must not be negative"}, [&] { random_split(d, {-1, 21}); });
+}
+
+TEST(Dataset, CollateStacksAndChecks) {
+  const Batch b = collate({{zeros({2}), tensor(1)}, {ones({2}), tensor(2)}});
+  EXPECT_EQ(b.input().sizes()[0], 2);
+  EXPECT_EQ(b.target().to_vector<int64_t>(), (std::vector<int64_t>{1, 2}));
+  expect_error(ErrorKind::value, {"stack expects each tensor to be equal size", "[2]", "[3]"},
+               [] { collate({{zeros({2})}, {zeros({3})}}); });
+  expect_error(ErrorKind::value, {"same number of tensors"},
+               [] { collate({{zeros({2})}, {zeros({2}), zeros({2})}}); });
+  expect_error(ErrorKind::value, {"no examples"}, [] { collate({}); });
+  expect_error(ErrorKind::value, {"undefined"}, [] { collate({{Tensor()}}); });
+}
+
+// ---- samplers
+
+TEST(Sampler, PermutationIsOneAndDependsOnSeedAndEpoch) {
+  for (const int64_t n : {0, 1, 2, 100}) EXPECT_EQ(sorted(permutation(n, 3, 4)), iota_vector(n));
+  const auto p = permutation(100, 1, 0);
+  EXPECT_EQ(permutation(100, 1, 0), p);
+  EXPECT_NE(permutation(100, 2, 0), p);
+  EXPECT_NE(permutation(100, 1, 1), p);
+  EXPECT_THROW(permutation(-1, 0, 0), ValueError);
+}
+
+TEST(Sampler, PermutationIsUniform) {
+  // Each of the 6 orders of 3 things about equally often: 6000 draws, standard deviation 29.
+  std::map<std::vector<int64_t>, int> count;
+  for (int64_t epoch = 0; epoch < 6000; ++epoch) ++count[permutation(3, 11, epoch)];
+  ASSERT_EQ(count.size(), 6u);
+  for (const auto& [order, n] : count) EXPECT_NEAR(n, 1000, 150);
+}
+
+TEST(Sampler, RandomWithReplacement) {
+  const RandomSampler s(5, 1, true, 1000);
+  EXPECT_EQ(s.size(), 1000);
+  const auto order = s.order(0);
+  ASSERT_EQ(order.size(), 1000u);
+  EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()), (std::set<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_NE(s.order(1), order);
+  const auto some = RandomSampler(10, 1, false, 4).order(0);
+  EXPECT_EQ(std::set<int64_t>(some.begin(), some.end()).size(), 4u);
+  EXPECT_THROW(RandomSampler(3, 0, false, 4), ValueError);
+  EXPECT_THROW(RandomSampler(0, 0, true, 4), ValueError);
+  EXPECT_THROW(RandomSampler(3, 0, true, -4), ValueError);
+}
+
+TEST(Sampler, SubsetAndWeighted) {
+  const auto order = SubsetRandomSampler({4, 8, 15, 16, 23, 42}, 2).order(1);
+  EXPECT_EQ(sorted(order), (std::vector<int64_t>{4, 8, 15, 16, 23, 42}));
+  std::vector<int> count(4);
+  for (const int64_t i : WeightedRandomSampler({1, 0, 3, 0}, 4000, 7).order(0)) ++count[size_t(i)];
+  EXPECT_EQ(count[1] + count[3], 0);
+  EXPECT_NEAR(count[0], 1000, 150);
+  for (const std::vector<double>& bad :
+       {std::vector<double>{}, {0, 0}, {1, -1}, {1, NAN}, {INFINITY}, {1e308, 1e308}})
+    EXPECT_THROW(WeightedRandomSampler(bad, 1, 0), ValueError);
+}
+
+TEST(Sampler, DistributedSharesCoverAll) {
+  for (const bool shuffle : {false, true})
+    for (const bool drop : {false, true})
+      for (const int64_t n : {0, 1, 3, 10, 12}) {
+        std::vector<int64_t> all;
+        for (int rank = 0; rank < 4; ++rank) {
+          const DistributedSampler s(n, 4, rank, shuffle, 9, drop);
+          const auto mine = s.order(2);
+          EXPECT_EQ(int64_t(mine.size()), s.size());
+          EXPECT_EQ(s.size(), drop ? n / 4 : (n + 3) / 4);
+          all.insert(all.end(), mine.begin(), mine.end());
+        }
+        const std::set<int64_t> seen(all.begin(), all.end());
+        if (drop)
+          EXPECT_EQ(int64_t(seen.size()), n / 4 * 4);  // none twice
+        else
+          EXPECT_EQ(std::vector<int64_t>(seen.begin(), seen.end()), iota_vector(n));
+      }
+  expect_error(ErrorKind::value, {"Invalid rank 4, rank should be in the interval [0, 3]"},
+               [] { DistributedSampler(10, 4, 4); });
+}
+
+// ---- loader
+
+TEST(DataLoader, OrderDoesNotDependOnWorkers) {
+  std::optional<std::vector<std::vector<int64_t>>> first, second;
+  for (const int workers : {0, 1, 2, 5}) {
+    DataLoader loader(counting(53),
+                      {.batch_size = 8, .shuffle = true, .num_workers = workers, .seed = 3});
+    EXPECT_EQ(loader.size(), 7);
+    const auto a = walk(loader), b = walk(loader);
+    EXPECT_EQ(a.size(), 7u);
+    EXPECT_EQ(sorted(joined(a)), iota_vector(53));
+    EXPECT_NE(a, b) << "each epoch has an order of its own";
+    if (first) {
+      EXPECT_EQ(a, *first) << workers;
+      EXPECT_EQ(b, *second) << workers;
+    }
+    first = a;
+    second = b;
+  }
+}
+
+TEST(DataLoader, DropLastAndEmpty) {
+  DataLoader loader(counting(10), {.batch_size = 4, .drop_last = true});
+  EXPECT_EQ(loader.size(), 2);
+  EXPECT_EQ(walk(loader), (std::vector<std::vector<int64_t>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  for (const int workers : {0, 2}) {
+    DataLoader none(counting(0), {.batch_size = 4, .num_workers = workers});
+    EXPECT_TRUE(walk(none).empty());
+    EXPECT_TRUE(walk(none).empty());
+  }
+}
+
+TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
+  const auto options = [](int workers) {
+    return DataLoaderOptions{
+        .batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 8};
+  };
+  DataLoader whole(counting(30), options(0));
+  walk(whole);
+  const auto want = walk(whole);       // epoch 1
+  const auto want_next = walk(whole);  // epoch 2
+  for (const int workers : {0, 3}) {
+    DataLoader first(counting(30), options(workers));
+    walk(first);
+    std::vector<std::vector<int64_t>> got;
+    LoaderState state;
+    for (const Batch& b : first) {
+      got.push_back(b.input().to_vector<int64_t>());
+      state = first.state();
+      if (got.size() == 3) break;
+    }
+    EXPECT_EQ(state, (LoaderState{1, 3}));
+    DataLoader second(counting(30), options(3 - workers));
+    second.load_state(state);
+    EXPECT_EQ(second.state(), state);
+    for (const auto& b : walk(second)) got.push_back(b);
+    EXPECT_EQ(got, want) << workers;
+    EXPECT_EQ(walk(second), want_next);
+  }
+}
+
+TEST(DataLoader, StateAtTheEndIsTheNextEpoch) {
+  DataLoader loader(counting(8), {.batch_size = 4});
+  int seen = 0;
+  for ([[maybe_unused]] const Batch& b : loader)
+    EXPECT_EQ(loader.state(), (++seen == 2 ? LoaderState{1, 0} : LoaderState{0, 1}));
+  EXPECT_EQ(loader.state(), (LoaderState{1, 0}));
+  expect_error(ErrorKind::value, {"the saved position does not fit", "0..2", "batch 3"},
+               [&] { loader.load_state({0, 3}); });
+  EXPECT_THROW(loader.load_state({-1, 0}), ValueError);
+}
+
+TEST(DataLoader, AnEpochLeftEarlyIsAbandoned) {
+  for (const int workers : {0, 2}) {
+    DataLoader loader(counting(40), {.batch_size = 4, .shuffle = true, .num_workers = workers});
+    for ([[maybe_unused]] const Batch& b : loader) break;
+    DataLoader other(counting(40), {.batch_size = 4, .shuffle = true});
+    walk(other);
+    EXPECT_EQ(walk(loader), walk(other));  // both are epoch 1
+  }
+}
+
+// Fails once at one example.
+class Broken final : public Dataset {
+ public:
+  int64_t size() const override { return 20; }
+  Example get(int64_t i) const override {
+    if (i == 9 && failures_.fetch_sub(1) > 0) throw std::runtime_error("example 9 is broken");
+    return {tensor(i), tensor(10 * i)};
+  }
+
+ private:
+  mutable std::atomic<int> failures_{1};
+};
+
+TEST(DataLoader, ErrorsComeWhereTheirBatchWouldHave) {
+  for (const int workers : {0, 1, 3}) {
+    DataLoader loader(std::make_shared<Broken>(), {.batch_size = 4, .num_workers = workers});
+    std::vector<int64_t> got;
+    try {
+      for (const Batch& b : loader)
+        for (const int64_t v : b.input().to_vector<int64_t>()) got.push_back(v);
+      ADD_FAILURE() << "no error with " << workers << " workers";
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "example 9 is broken");
+    }
+    EXPECT_EQ(got, iota_vector(8));
+    EXPECT_EQ(loader.state(), (LoaderState{0, 2}));
+    // The next walk tries that batch again.
+    EXPECT_EQ(joined(walk(loader)), (std::vector<int64_t>{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
+  }
+}
+
+TEST(DataLoader, IsDestroyedWithWorkersBusy) {
+  DataLoader loader(counting(1000), {.batch_size = 2, .num_workers = 3, .prefetch_factor = 4});
+  DataLoader moved = std::move(loader);
+  auto it = moved.begin();
+  ++it;
+  EXPECT_EQ(it->input().to_vector<int64_t>(), (std::vector<int64_t>{2, 3}));
+}
+
+TEST(DataLoader, TransformsDoNotDependOnWorkers) {
+  const auto noise = [](Example e, Generator& g) {
+    e[0] = e[0].to(kFloat32) + rand({}, {}, &g);
+    return e;
+  };
+  std::vector<std::vector<double>> runs;
+  std::vector<double> second_epoch;
+  for (const int workers : {0, 1, 4}) {
+    DataLoader loader(counting(20), {.batch_size = 3,
+                                     .shuffle = true,
+                                     .num_workers = workers,
+                                     .seed = 1,
+                                     .transform = noise});
+    std::vector<double> values;
+    for (const Batch& b : loader)
+      for (const double v : b.input().to_vector<double>()) values.push_back(v);
+    runs.push_back(values);
+    second_epoch.clear();
+    for (const Batch& b : loader)
+      for (const double v : b.input().to_vector<double>()) second_epoch.push_back(v);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_EQ(runs[0], runs[2]);
+  // Noise differs from example to example and from epoch to epoch.
+  std::set<double> fractions;
+  for (const double v : runs[0]) fractions.insert(v - std::floor(v));
+  for (const double v : second_epoch) fractions.insert(v - std::floor(v));
+  EXPECT_GT(fractions.size(), 35u);
+}
+
+TEST(DataLoader, OwnCollateAndSampler) {
+  DataLoader loader(counting(6), {.batch_size = 4,
+                                  .sampler = std::make_shared<SubsetRandomSampler>(
+                                      std::vector<int64_t>{1, 3, 5}, 0),
+                                  .collate_fn = [](const std::vector<Example>& examples) {
+                                    return Batch{tensor(int64_t(examples.size()))};
+                                  }});
+  EXPECT_EQ(loader.size(), 1);
+  for (const Batch& b : loader) EXPECT_EQ(b[0].item<int64_t>(), 3);
+}
+
+TEST(DataLoader, RefusesWrongOptions) {
+  const DatasetPtr d = counting(4);
+  EXPECT_THROW(DataLoader(nullptr), ValueError);
+  EXPECT_THROW(DataLoader(d, {.batch_size = 0}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.num_workers = -1}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.num_workers = 1, .prefetch_factor = 0}), ValueError);
+  expect_error(ErrorKind::value, {"sampler option is mutually exclusive with shuffle"}, [&] {
+    DataLoader(d, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(4)});
+  });
+  class Liar final : public Sampler {
+    std::vector<int64_t> order(int64_t) const override { return {0}; }
+    int64_t size() const override { return 4; }
+  };
+  DataLoader loader(d, {.sampler = std::make_shared<Liar>()});
+  expect_error(ErrorKind::value, {"4 indices", "1"}, [&] { loader.begin(); });
+  DataLoader outside(d, {.sampler = std::make_shared<SequentialSampler>(5), .num_workers = 2});
+  EXPECT_THROW(walk(outside), IndexError);
+}
+
+// ---- MNIST
+
+std::string gzip(const std::string& s) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, s.size()) + 32, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.data()));
+  z.avail_in = static_cast<uInt>(s.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+std::string big_endian(uint32_t v) {
+  return {char(v >> 24), char(v >> 16 & 255), char(v >> 8 & 255), char(v & 255)};
+}
+
+std::string images_file(uint32_t n) {
+  std::string s = big_endian(0x00000803) + big_endian(n) + big_endian(28) + big_endian(28);
+  for (uint32_t i = 0; i < n * 784; ++i) s += char(i % 256);
+  return s;
+}
+
+std::string labels_file(const std::vector<int>& labels) {
+  std::string s = big_endian(0x00000801) + big_endian(uint32_t(labels.size()));
+  for (const int l : labels) s += char(l);
+  return s;
+}
+
+class MnistFiles : public testing::Test {
+ protected:
+  MnistFiles() { write(images_file(3), labels_file({7, 0, 9})); }
+  void write(const std::string& images, const std::string& labels) {
+    write_text(folder / "train-images-idx3-ubyte.gz", gzip(images));
+    write_text(folder / "train-labels-idx1-ubyte.gz", gzip(labels));
+  }
+  void expect_bad(std::initializer_list<std::string_view> parts) {
+    expect_error(ErrorKind::io, parts, [&] { MNIST(folder.path(), true); });
+  }
+  TempDir folder;
+};
+
+TEST_F(MnistFiles, GivesImagesAndLabels) {
+  const MNIST d(folder.path(), true);
+  EXPECT_EQ(d.size(), 3);
+  EXPECT_EQ(d.images().dtype(), kUInt8);
+  EXPECT_EQ(d.labels().to_vector<int64_t>(), (std::vector<int64_t>{7, 0, 9}));
+  const Batch b = d.get_batch({2, 0});
+  EXPECT_EQ(to_string(b.input().sizes()), "[2, 1, 28, 28]");
+  EXPECT_EQ(b.input().dtype(), kFloat32);
+  EXPECT_EQ(b.target().to_vector<int64_t>(), (std::vector<int64_t>{9, 7}));
+  const float* x = b.input().data<float>();
+  for (int p = 0; p < 784; ++p) {
+    EXPECT_EQ(x[p], float((2 * 784 + p) % 256 / 255.0));
+    EXPECT_EQ(x[784 + p], float(p % 256 / 255.0));
+  }
+  const Example e = d.get(1);
+  EXPECT_EQ(to_string(e[0].sizes()), "[1, 28, 28]");
+  EXPECT_EQ(e[1].item<int64_t>(), 0);
+  EXPECT_THROW(d.get(3), IndexError);
+  EXPECT_THROW(d.get_batch({0, -1}), IndexError);
+}
+
+TEST_F(MnistFiles, Normalises) {
+  const MNIST d(folder.path(), true, 0.25, 0.5);
+  EXPECT_EQ(d.get(0)[0].data<float>()[255], float((1.0 - 0.25) / 0.5));
+  EXPECT_THROW(MNIST(folder.path(), true, 0, 0), ValueError);
+}
+
+TEST_F(MnistFiles, IsFloat32WhateverTheDefault) {
+  set_default_dtype(kFloat64);
+  const MNIST d(folder.path(), true);
+  Batch b;
+  EXPECT_NO_THROW(b = d.get_batch({0}));
+  set_default_dtype(kFloat32);
+  ASSERT_EQ(b.size(), 2u);
+  EXPECT_EQ(b.input().dtype(), kFloat32);
+}
+
+TEST_F(MnistFiles, ReadsPlainFilesToo) {
+  std::filesystem::remove(folder / "train-images-idx3-ubyte.gz");
+  write_text(folder / "train-images-idx3-ubyte", images_file(3));
+  EXPECT_EQ(MNIST(folder.path(), true).size(), 3);
+}
+
+TEST_F(MnistFiles, MissingFiles) {
+  expect_error(ErrorKind::io, {"t10k-images-idx3-ubyte[.gz] is missing", folder.path()},
+               [&] { MNIST(folder.path(), false); });
+  std::filesystem::remove(folder / "train-labels-idx1-ubyte.gz");
+  expect_bad({"train-labels-idx1-ubyte[.gz] is missing", folder.path()});
+}
+
+TEST_F(MnistFiles, TruncatedFiles) {
+  const std::string good = gzip(images_file(3));
+  write_text(folder / "train-images-idx3-ubyte.gz", good.substr(0, good.size() / 2));
+  expect_bad({"train-images-idx3-ubyte.gz"});
+  write_text(folder / "train-images-idx3-ubyte.gz", "");
+  expect_bad({"train-images-idx3-ubyte.gz"});
+  // Truncated before it was packed.
+  write(images_file(3).substr(0, 2000), labels_file({7, 0, 9}));
+  expect_bad({"train-images-idx3-ubyte.gz"});
+  write(images_file(3), labels_file({7, 0, 9}).substr(0, 10));
+  expect_bad({"train-labels-idx1-ubyte.gz"});
+}
+
+TEST_F(MnistFiles, CorruptGzip) {
+  std::string bad = gzip(images_file(3));
+  bad[bad.size() - 6] = char(bad[bad.size() - 6] ^ 1);  // the checksum
+  write_text(folder / "train-images-idx3-ubyte.gz", bad);
+  expect_bad({"train-images-idx3-ubyte.gz"});
+  bad = gzip(images_file(3));
+  for (size_t i = 20; i < 40; ++i) bad[i] = char(~bad[i]);
+  write_text(folder / "train-images-idx3-ubyte.gz", bad);
+  expect_bad({"train-images-idx3-ubyte.gz"});
+}
+
+TEST_F(MnistFiles, MislabelledFiles) {
+  write(images_file(3), images_file(3));
+  expect_bad({"train-labels-idx1-ubyte.gz", "one label byte per image"});
+  write(labels_file({1, 2, 3}), labels_file({1, 2, 3}));
+  expect_bad({"train-images-idx3-ubyte.gz", "images of 28 x 28 bytes"});
+  write("<html>not found</html>", labels_file({1}));
+  expect_bad({"train-images-idx3-ubyte.gz", "not an IDX file"});
+}
+
+TEST_F(MnistFiles, LabelsThatDoNotFit) {
+  write(images_file(3), labels_file({7, 10, 9}));
+  expect_bad({"label 10 of image 1 is not in 0..9", "train-labels-idx1-ubyte.gz"});
+  write(images_file(3), labels_file({7, 1}));
+  expect_bad({"numbers of images and labels differ", "3 labels", "2"});
+}
+
+TEST_F(MnistFiles, NoImagesAtAll) {
+  write(images_file(0), labels_file({}));
+  EXPECT_EQ(MNIST(folder.path(), true).size(), 0);
+}
+
+TEST_F(MnistFiles, FolderIsFoundOrTheErrorSaysWhere) {
+  EXPECT_EQ(FashionMNIST::find_folder(folder.path()), folder.path());
+  expect_error(ErrorKind::io, {"the data folder does not exist", "/nowhere"},
+               [] { FashionMNIST::find_folder("/nowhere"); });
+  const TempDir root;
+  std::filesystem::create_directory(root / "fashion-mnist");
+  const char* before = std::getenv("ARETE_DATA");
+  const std::string saved = before ? before : "";
+  setenv("ARETE_DATA", root.path().c_str(), 1);
+  EXPECT_EQ(FashionMNIST::find_folder(), root / "fashion-mnist");
+  before ? setenv("ARETE_DATA", saved.c_str(), 1) : unsetenv("ARETE_DATA");
+  EXPECT_EQ(FashionMNIST::class_names().size(), 10u);
+  EXPECT_EQ(FashionMNIST::class_names()[9], "Ankle boot");
+}
+
+}  // namespace
+}  // namespace arete::data

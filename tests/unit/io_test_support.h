@@ -1,0 +1,73 @@
+// What the tests of files share: a scratch folder, and a check of an error's kind and text.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "arete/base/error.h"
+
+namespace arete::test {
+
+/// A folder that lives as long as the object.
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::temp_directory_path() / "arete-test-XXXXXX").string();
+    if (!::mkdtemp(name.data())) std::abort();
+    path_ = name;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+  const std::string& path() const { return path_; }
+  size_t file_count() const {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_),
+                                             std::filesystem::directory_iterator()));
+  }
+
+ private:
+  std::string path_;
+};
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline void write_text(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<long>(text.size()));
+}
+
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+/// Runs `body`, which must throw an arete::Error of that kind whose text holds all `parts`.
+template <typename Body>
+void expect_error(ErrorKind kind, std::initializer_list<std::string_view> parts, Body&& body) {
+  try {
+    body();
+    ADD_FAILURE() << "no error was thrown; expected one with: "
+                  << (parts.size() ? *parts.begin() : std::string_view());
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.kind()), static_cast<int>(kind)) << error.what();
+    for (const std::string_view part : parts)
+      EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos)
+          << "expected: " << part << "\nin: " << error.what();
+  }
+}
+
+}  // namespace arete::test
