@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace arete::cli {
@@ -21,6 +22,7 @@ struct TrainOptions {
   bool resume = false;
   bool overwrite = false;
   bool quiet = false;
+  std::function<void(int64_t step)> after_step;  // called when a step and its checkpoint are done
 };
 int train(const TrainOptions& options);
 

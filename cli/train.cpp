@@ -221,6 +221,7 @@ int train(const TrainOptions& o) {
       if (o.checkpoint_every > 0 && s.step % o.checkpoint_every == 0 &&
           sums.seen < train_set->size())
         save_within_epoch();
+      if (o.after_step) o.after_step(s.step);
     }
     if (interrupted && sums.seen < train_set->size()) {
       bar.reset();

@@ -37,8 +37,9 @@ Batch collate(const std::vector<Example>& examples) {
                   ValueError("collate", "each example must have the same number of tensors")
                       .expected(std::to_string(examples[0].size()))
                       .got(std::to_string(e.size())));
-      ARETE_CHECK(e[k].defined(), ValueError("collate", "an example holds an undefined tensor")
-                                      .argument("tensor " + std::to_string(k) + " of the examples"));
+      ARETE_CHECK(e[k].defined(),
+                  ValueError("collate", "an example holds an undefined tensor")
+                      .argument("tensor " + std::to_string(k) + " of the examples"));
       ARETE_CHECK(e[k].layout().sizes == examples[0][k].layout().sizes,
                   ValueError("collate", "stack expects each tensor to be equal size")
                       .argument("tensor " + std::to_string(k) + " of the examples")

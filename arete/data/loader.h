@@ -18,13 +18,13 @@ using Transform = std::function<Example(Example, Generator&)>;
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
-  SamplerPtr sampler;       ///< instead of shuffle
-  int num_workers = 0;      ///< threads; 0: batches are made when asked for
-  int prefetch_factor = 2;  ///< batches each worker may be ahead
-  bool drop_last = false;   ///< leave out a last batch that is not full
+  SamplerPtr sampler = nullptr;  ///< instead of shuffle
+  int num_workers = 0;           ///< threads; 0: batches are made when asked for
+  int prefetch_factor = 2;       ///< batches each worker may be ahead
+  bool drop_last = false;        ///< leave out a last batch that is not full
   uint64_t seed = 0;
-  Transform transform;
-  std::function<Batch(const std::vector<Example>&)> collate_fn;
+  Transform transform = nullptr;
+  std::function<Batch(const std::vector<Example>&)> collate_fn = nullptr;
 };
 
 /// Where a loader stands, to go on later: the next batch is number `batch` of epoch `epoch`.

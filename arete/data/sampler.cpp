@@ -12,8 +12,9 @@ namespace arete::data {
 namespace {
 
 void check_count(const char* who, int64_t n) {
-  ARETE_CHECK(n >= 0, ValueError(who, "the number of examples must not be negative")
-                          .got(std::to_string(n)));
+  ARETE_CHECK(
+      n >= 0,
+      ValueError(who, "the number of examples must not be negative").got(std::to_string(n)));
 }
 
 // A stream of numbers for one epoch: the epoch takes the upper half of the counter.

@@ -28,6 +28,13 @@ void check_grad_exists(const Call& call) {
                                 .hint("detach() the inputs if no gradient is wanted"));
 }
 
+// False for argmax, nonzero and so on, which end the history without an error.
+bool has_differentiable_output(const OpRecord& op, const OutputSpecs& specs) {
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (is_differentiable(specs[i].dtype) && !(op.non_differentiable_outputs >> i & 1)) return true;
+  return false;
+}
+
 Results run(const Call& call) {
   const OpRecord& op = call.op;
   OutputSpecs specs;
@@ -35,7 +42,7 @@ Results run(const Call& call) {
   Results outputs;
   for (const OutputSpec& s : specs) outputs.push_back(empty_tensor(s));
   IntrusivePtr<OpNode> node;
-  if (needs_history(call)) {
+  if (has_differentiable_output(op, specs) && needs_history(call)) {
     check_grad_exists(call);
     node = IntrusivePtr<OpNode>(new OpNode(call));
   }

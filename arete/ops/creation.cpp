@@ -72,6 +72,10 @@ const OpRecord& empty_op =
         .infer(infer_sizes)
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
         .errors(size_errors)
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{{2, 3}, m.dtype, m.device}, "matrix"},
+                                     {{std::vector<int64_t>{}, m.dtype, m.device}, "0-d"}};
+        })
         .no_reference(kUnset);
 
 const OpRecord& empty_strided_op =
@@ -99,6 +103,9 @@ const OpRecord& empty_strided_op =
               {{{2, 3}, std::vector<int64_t>{1}, m.dtype, m.device},
                ErrorKind::value,
                "dimensionality of sizes (2) must match dimensionality of strides (1)"}};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{{2, 3}, {1, 2}, m.dtype, m.device}, "column-major"}};
         })
         .no_reference(kUnset);
 
@@ -167,6 +174,10 @@ const OpRecord& empty_like_op =
         .grad(no_gradient)
         .no_grad_outputs(1)
         .no_gradient_test()
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make_strided({2, 3}), std::nullopt, std::nullopt}, "strided"}};
+        })
         .no_reference(kUnset);
 
 const OpRecord& zeros_like_op =

@@ -411,7 +411,35 @@ const OpRecord& softmax_nll_backward_op =
         })
         .lower(softmax_nll_backward_lower)
         .grad(softmax_nll_backward_grad, 0b101111)
-        .no_reference("checked as the gradient of softmax_nll, whose saved outputs it needs");
+        // Its gradient takes lse and the total weight as functions of the input, so it is checked as the
+        // second derivative of softmax_nll.
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> out;
+          const DType work = work_dtype(m.dtype);
+          const auto add = [&](Tensor grad, Tensor x, Tensor target, Tensor weight, int reduction) {
+            const Tensor lse = x.detach().to(work).logsumexp(int64_t(class_dim(x)));
+            const Tensor total = m.make({}, 1, 3).detach().to(work);
+            out.push_back({{grad, x, target, weight, lse, total, 1, reduction}});
+          };
+          add(m.make({}), m.make({3, 4}), m.make_index({3}, 4), Tensor(), kMean);
+          add(m.make({3}), m.make({3, 4}), m.make_index({3}, 4), m.make({4}, 0.5, 2), kNone);
+          add(m.make({}), m.make_strided({2, 3, 2}), m.make_index({2, 2}, 3), Tensor(), kSum);
+          add(m.make({}), m.make({4}), m.make_index({}, 4), Tensor(), kMean);
+          return out;
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &grad = c.tensor(0), &x = c.tensor(1), &t = c.tensor(2);
+          const size_t d = class_dim(x);
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            Shape row = i;
+            row.erase(row.begin() + d);
+            const int64_t label = int64_t(at(t, row));
+            if (label == c.integer(6)) return 0.0;
+            const double p = std::exp(at(x, i) - at(c.tensor(4), row)) - (label == i[d] ? 1 : 0);
+            return p * at(grad, row) * class_weight(c, 3, label) / at(c.tensor(5), {});
+          })};
+        });
 
 Tensor softmax_nll_backward(const Tensor& grad, const Tensor& x, const Tensor& target, const Tensor& weight,
                             const Tensor& lse, const Tensor& total, int64_t ignore, int64_t reduction) {

@@ -19,9 +19,11 @@ namespace arete::ops {
   X(fused_norm)           \
   X(index)                \
   X(index_put)            \
+  X(index_reduce)         \
   X(interpolate)          \
   X(linear)               \
   X(loss)                 \
+  X(mask)                 \
   X(matmul)               \
   X(multinomial)          \
   X(nn)                   \
@@ -33,6 +35,7 @@ namespace arete::ops {
   X(random)               \
   X(reduce)               \
   X(scan)                 \
+  X(search)               \
   X(shape)                \
   X(shape_compose)        \
   X(shape_copy)           \

@@ -456,6 +456,40 @@ std::vector<Tensor> norm_reference(const Call& c) {
   return {from_values(y, x.sizes()), from_values(mean, rows), from_values(var, rows)};
 }
 
+std::vector<Tensor> backward_reference(const Call& c) {
+  const NormSpec s = spec_of(c, 5);
+  const Shape rows = stat_sizes(s);
+  const std::vector<double> g = values_of(c.tensor(0)), x = values_of(c.tensor(1));
+  const std::vector<double> w = c.has(2) ? values_of(c.tensor(2)) : std::vector<double>();
+  const std::vector<double> mean = values_of(c.tensor(3)), rstd = values_of(c.tensor(4));
+  std::vector<double> sum(mean.size(), 0.0), product(mean.size(), 0.0), dx;
+  std::vector<double> dw(size_t(numel_of(s.weight_shape)), 0.0), db(dw.size(), 0.0);
+  const double n = elements_per_row(s);
+  const auto walk = [&](auto f) {
+    size_t k = 0;
+    for_each_index(s.shape, [&](const Shape& i) {
+      const size_t r = size_t(flat_position(rows, i)), p = size_t(flat_position(s.weight_shape, i));
+      f(r, p, g[k], (x[k] - mean[r]) * rstd[r], g[k] * (w.empty() ? 1 : w[p]));
+      ++k;
+    });
+  };
+  walk([&](size_t r, size_t p, double gv, double xhat, double u) {
+    sum[r] += s.center ? u / n : 0;
+    product[r] += u * xhat / n;
+    dw[p] += gv * xhat;
+    db[p] += gv;
+  });
+  walk([&](size_t r, size_t, double, double xhat, double u) {
+    dx.push_back(rstd[r] * (u - sum[r] - xhat * product[r]));
+  });
+  if (!c.has(2) && !c.boolean(10)) {
+    dw.clear();
+    db.clear();
+  }
+  const Shape sizes = dw.empty() ? Shape{0} : s.weight_shape;
+  return {from_values(dx, c.tensor(1).sizes()), from_values(dw, sizes), from_values(db, sizes)};
+}
+
 const OpRecord& fused_norm_op =
     define("fused_norm(Tensor input, Tensor? weight, Tensor? bias, int[] shape, int[] dims, int[] weight_shape, "
            "bool center, float eps) -> (Tensor, Tensor, Tensor)")
@@ -479,7 +513,23 @@ const OpRecord& fused_norm_backward_op =
         .infer(backward_infer)
         .lower(backward_lower)
         .grad(backward_grad, 0b00111)
-        .no_reference("checked as the gradient of fused_norm, whose statistics it needs");
+        // Its gradient takes mean and rstd as functions of the input, so it is checked as the second
+        // derivative of fused_norm.
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> out;
+          for (Sample& s : norm_samples(m)) {
+            std::vector<Arg> args;
+            for (const OwnedArg& a : s.args) args.push_back(a.borrow());
+            const Results r = call_all(fused_norm_op, args);
+            std::vector<OwnedArg> all{m.make(s.args[0].tensor.sizes()), s.args[0], s.args[1], r[1].detach(), r[2].detach()};
+            all.insert(all.end(), s.args.begin() + 3, s.args.end());
+            all.push_back(s.args[2].kind == Arg::Kind::tensor);
+            out.push_back({std::move(all), s.note});
+          }
+          return out;
+        })
+        .reference(backward_reference);
 
 Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd,
                             const NormSpec& s, bool has_bias) {

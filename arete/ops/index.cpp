@@ -12,10 +12,11 @@ namespace ops {
 using prim::ScatterMode;
 
 void check_index_dtype(const Call& c, const Tensor& index) {
-  ARETE_CHECK(is_integer(index.dtype()),
-              TypeError(c.name(), std::string(c.name()) + "(): Expected dtype int32/int64 for index")
-                  .argument("index")
-                  .got(describe(index)));
+  ARETE_CHECK(
+      is_integer(index.dtype()),
+      TypeError(c.name(), std::string(c.name()) + "(): Expected dtype int32/int64 for index")
+          .argument("index")
+          .got(describe(index)));
 }
 
 void check_same_dtype(const Call& c, const Tensor& self, const Tensor& src) {
@@ -32,11 +33,11 @@ void check_not_larger(const Call& c, const Tensor& index, const Tensor& self, in
                       const char* name) {
   bool fits = true;
   for (int64_t d = 0; d < self.dim(); ++d) fits &= d == dim || index.size(d) <= self.size(d);
-  ARETE_CHECK(fits, ValueError(c.name(), "Expected index " + to_string(index.sizes()) +
-                                             " to be no larger than " + name + " " +
-                                             to_string(self.sizes()) +
-                                             (dim >= 0 ? " apart from dimension " + std::to_string(dim)
-                                                       : std::string())));
+  ARETE_CHECK(fits, ValueError(c.name(),
+                               "Expected index " + to_string(index.sizes()) +
+                                   " to be no larger than " + name + " " + to_string(self.sizes()) +
+                                   (dim >= 0 ? " apart from dimension " + std::to_string(dim)
+                                             : std::string())));
 }
 
 void check_rank(const Call& c, const Tensor& index, const Tensor& other, const char* name) {
@@ -123,8 +124,8 @@ void scatter_infer(const Call& c, OutputSpecs& out) {
     check_same_dtype(c, self, c.tensor(3));
   } else {
     ARETE_CHECK(c.scalar(3).category() <= std::max(1, category_of(self.dtype())),
-                TypeError(c.name(), "value cannot be converted to type " +
-                                        std::string(name_of(self.dtype())))
+                TypeError(c.name(),
+                          "value cannot be converted to type " + std::string(name_of(self.dtype())))
                     .argument("value")
                     .got(c.scalar(3).to_string()));
   }
@@ -305,11 +306,12 @@ const OpRecord& index_select_op =
           const int dim = dim_argument(c);
           check_slices(c, dim);
           Shape sizes(self.sizes());
-          if (!sizes.empty()) sizes[size_t(dim)] = c.tensor(2).numel();
+          if (!sizes.empty())
+            sizes[size_t(dim)] = c.tensor(2).numel();
           else
-            ARETE_CHECK(c.tensor(2).numel() == 1,
-                        IndexError(c.name(),
-                                   "index_select(): Index to scalar can have only 1 value"));
+            ARETE_CHECK(
+                c.tensor(2).numel() == 1,
+                IndexError(c.name(), "index_select(): Index to scalar can have only 1 value"));
           out.push_back({std::move(sizes), self.dtype(), common_device(c), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -334,14 +336,15 @@ const OpRecord& index_select_op =
             },
             0b10)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4, 3}), 0, m.make_index({5}, 4)}, "rows"},
-                  {{m.make({4, 3}), -1, m.make_index({2}, 3)}, "columns"},
-                  {{m.make_strided({2, 3, 2}), 1, m.make_index({4}, 3)}, "strided"},
-                  {{m.make_strided({3, 2}), 0, m.make_index({2}, 3).sub(Scalar(3))}, "from the end"},
-                  {{m.make({5}), 0, m.make_index({}, 5)}, "0-d index"},
-                  {{m.make({3, 2}), 0, m.make_index({0}, 3)}, "nothing"},
-                  {{m.make({3, 0}), 0, m.make_index({2}, 3)}, "empty rows"},
-                  {{m.make({}), 0, m.make_index({1}, 1)}, "0-d"}};
+          return {
+              {{m.make({4, 3}), 0, m.make_index({5}, 4)}, "rows"},
+              {{m.make({4, 3}), -1, m.make_index({2}, 3)}, "columns"},
+              {{m.make_strided({2, 3, 2}), 1, m.make_index({4}, 3)}, "strided"},
+              {{m.make_strided({3, 2}), 0, m.make_index({2}, 3).sub(Scalar(3))}, "from the end"},
+              {{m.make({5}), 0, m.make_index({}, 5)}, "0-d index"},
+              {{m.make({3, 2}), 0, m.make_index({0}, 3)}, "nothing"},
+              {{m.make({3, 0}), 0, m.make_index({2}, 3)}, "empty rows"},
+              {{m.make({}), 0, m.make_index({1}, 1)}, "0-d"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({3, 2}), 0, m.make_index({2, 2}, 3)},
@@ -466,9 +469,8 @@ const OpRecord& index_copy_op =
         .in_place()
         .samples([](SampleMaker& m) { return slices_samples(m, false); })
         .errors(slices_errors)
-        .reference([](const Call& c) {
-          return slices_reference(c, [](double, double v) { return v; });
-        });
+        .reference(
+            [](const Call& c) { return slices_reference(c, [](double, double v) { return v; }); });
 
 const OpRecord& index_fill_op =
     define("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
@@ -480,7 +482,8 @@ const OpRecord& index_fill_op =
           const SpreadIndex spread(index.view(), out[0].sizes(), dim);
           const NumberView value(p, out[0].dtype(), spread.view().sizes, c.scalar(3));
           start_from_self(c, out[0], p);
-          p.scatter({view_of(out[0]), spread.view(), value.view(), dim, ScatterMode::set, c.name()});
+          p.scatter(
+              {view_of(out[0]), spread.view(), value.view(), dim, ScatterMode::set, c.name()});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -516,30 +519,6 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index) {
 }
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
   return arete::gather(*this, dim, index);
-}
-
-Tensor take_along_dim(const Tensor& self, const Tensor& index, std::optional<int64_t> dim) {
-  if (!dim) return gather(self.reshape({-1}), 0, index.reshape({-1}));
-  ARETE_CHECK(self.dim() == index.dim(),
-              ValueError("take_along_dim",
-                         "torch.take_along_dim(): input and indices should have the same number of "
-                         "dimensions")
-                  .got(to_string(self.sizes()) + " and " + to_string(index.sizes())));
-  const int d = normalize_dim(*dim, int(self.dim()), "take_along_dim");
-  Shape a(self.sizes()), b(index.sizes());
-  if (a.empty()) return gather(self, 0, index);
-  const int64_t n = a[size_t(d)], k = b[size_t(d)];
-  a[size_t(d)] = b[size_t(d)] = 1;
-  Shape from = broadcast_shapes(a, b, "take_along_dim"), to = from;
-  from[size_t(d)] = n;
-  to[size_t(d)] = k;
-  return gather(self.expand(from), d, index.expand(to));
-}
-Tensor Tensor::take_along_dim(const Tensor& index, std::optional<int64_t> dim) const {
-  return arete::take_along_dim(*this, index, dim);
-}
-Tensor take(const Tensor& self, const Tensor& index) {
-  return index_select(self.reshape({-1}), 0, index.reshape({-1})).reshape(index.sizes());
 }
 
 Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {

@@ -65,7 +65,7 @@ Tensor index_put(const Tensor& self, const std::vector<Index>& indices, const Te
 
 namespace ops {
 /// Flat row-major positions (int64, 1-d) of the elements that are not zero. Reads the data: a
-/// ValueError for meta tensors.
+/// DeviceError for meta tensors.
 Tensor flat_nonzero(const Tensor& self);
 }  // namespace ops
 

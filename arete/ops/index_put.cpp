@@ -1,5 +1,4 @@
-// Masks, positions of elements, and index expressions: x[1, 2:5, mask, rows] for reading and
-// writing.
+// Index expressions: x[1, 2:5, mask, rows] for reading and writing.
 #include <algorithm>
 
 #include "arete/core/modes.h"
@@ -16,162 +15,21 @@ namespace {
 
 using expr::Value;
 
-PointwiseDef masked_fill_definition() {
-  PointwiseDef d;
-  d.n_inputs = 2;
-  d.n_params = 1;
-  d.definition = [](std::span<const Value> v) { return std::vector{where(v[1], v[2], v[0])}; };
-  d.non_differentiable = 2;
-  return d;
-}
-
-const OpRecord& masked_fill_op =
-    define("masked_fill(Tensor self, Tensor mask, Scalar value) -> Tensor")
-        .doc("self with a number where mask holds.")
-        .pointwise(masked_fill_definition())
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make_mask({2, 3}), Scalar(1.5)}, "equal shapes"},
-                  {{m.make({2, 3}), m.make_mask({3}), Scalar(-1)}, "broadcast mask"},
-                  {{m.make_strided({3, 4}), m.make_mask({3, 1}), Scalar(0)}, "strided"},
-                  {{m.make({}), m.make_mask({}), Scalar(2)}, "0-d"},
-                  {{m.make({0, 3}), m.make_mask({3}), Scalar(2)}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make_mask({4}), Scalar(1)}, ErrorKind::value,
-                   "The size of tensor a (3) must match the size of tensor b (4)"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_fill");
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(c.tensor(1), i) != 0 ? c.scalar(2).to_double() : at(c.tensor(0), i);
-          })};
-        });
-
-void check_mask(const char* op, const Tensor& mask) {
-  ARETE_CHECK(mask.dtype() == kBool, TypeError(op, std::string(op) + ": expected BoolTensor for mask")
-                                         .argument("mask")
-                                         .got(describe(mask)));
-}
-
-Scalar fill_value(const Tensor& self, const Scalar& value) {
-  return self.dtype() == kBool ? Scalar(value.to_bool()) : value;
-}
-
-// Positions in a row-major tensor of `sizes` as one index for each dimension.
-std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes) {
-  std::vector<Tensor> all(sizes.size());
-  int64_t stride = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    Tensor t = stride == 1 ? flat : flat.floor_divide(Scalar(stride));
-    all[d] = d == 0 ? t : t.remainder(Scalar(std::max<int64_t>(sizes[d], 1)));
-    stride *= sizes[d];
-  }
-  return all;
-}
-
-// The data decide the size, so a reference is all there is to compare with.
-const OpRecord& nonzero_op =
-    define("nonzero(Tensor self) -> Tensor")
-        .doc("Positions of the elements that are not zero.")
-        .compose([](const Call& c) -> Results {
-          const Tensor& x = c.tensor(0);
-          const Tensor flat = flat_nonzero(x);
-          if (x.dim() == 0) return {zeros({flat.numel(), 0}, TensorOptions(kInt64, x.device()))};
-          if (x.dim() == 1) return {flat.reshape({-1, 1})};
-          return {stack(coordinates(flat, x.sizes()), 1)};
-        })
-        .dtypes({kBool, kInt64, kFloat32})
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}, 0, 2)}, "matrix"},
-                  {{m.make_strided({2, 3, 2}, 0, 2)}, "strided"},
-                  {{m.make({6}, 0, 2)}, "vector"},
-                  {{m.make({})}, "0-d"},
-                  {{m.make({0, 2})}, "empty"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          std::vector<double> v;
-          int64_t n = 0;
-          for_each_index(x.sizes(), [&](const Shape& i) {
-            if (at(x, i) == 0) return;
-            ++n;
-            for (int64_t k : i) v.push_back(double(k));
-          });
-          return {from_values(v, {n, x.dim()}, kInt64)};
-        });
-
-const OpRecord& masked_select_op =
-    define("masked_select(Tensor self, Tensor mask) -> Tensor")
-        .doc("The elements where mask holds.")
-        .compose([](const Call& c) -> Results {
-          const Tensor &x = c.tensor(0), &mask = c.tensor(1);
-          check_mask(c.name(), mask);
-          const Shape sizes = broadcast_shapes(x.sizes(), mask.sizes(), c.name());
-          return {index_select(x.expand(sizes).reshape({-1}), 0, flat_nonzero(mask.expand(sizes)))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}), m.make_mask({3, 4})}, "equal shapes"},
-                  {{m.make({4}), m.make_mask({3, 1})}, "broadcast"},
-                  {{m.make_strided({2, 3}), m.make_mask({3})}, "strided"},
-                  {{m.make({}), m.make_mask({})}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), m.make_index({3}, 2)}, ErrorKind::type, "masked_select: expected BoolTensor for mask"},
-                  {{m.make({3}), m.make_mask({2})}, ErrorKind::value, "The size of tensor a (3) must match"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_select");
-          std::vector<double> v;
-          for_each_index(sizes, [&](const Shape& i) {
-            if (at(c.tensor(1), i) != 0) v.push_back(at(c.tensor(0), i));
-          });
-          return {from_values(v, {int64_t(v.size())})};
-        });
-
-const OpRecord& masked_scatter_op =
-    define("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
-        .doc("self with the elements of source, in order, where mask holds.")
-        .compose([](const Call& c) -> Results {
-          const Tensor &x = c.tensor(0), &source = c.tensor(2);
-          check_mask(c.name(), c.tensor(1));
-          const Tensor flat = flat_nonzero(c.tensor(1).expand(x.sizes()));
-          ARETE_CHECK(source.numel() >= flat.numel(),
-                      ValueError(c.name(), "masked_scatter: expected self and source to have same "
-                                           "dtypes and source enough elements for the mask")
-                          .argument("source")
-                          .expected("at least " + std::to_string(flat.numel()) + " elements")
-                          .got(std::to_string(source.numel())));
-          const Tensor values = source.reshape({-1}).narrow(0, 0, flat.numel());
-          return {index_copy(x.reshape({-1}), 0, flat, values).reshape(x.sizes())};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({7})}, "equal shapes"},
-                  {{m.make_strided({2, 3}), m.make_mask({3}), m.make({3, 2})}, "broadcast mask"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const std::vector<double> source = values_of(c.tensor(2));
-          size_t next = 0;
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return at(c.tensor(1), i) != 0 ? source[next++] : at(c.tensor(0), i);
-          })};
-        });
-
 // Each index is looked up in a table of the contributions of its dimension: that resolves negative
 // ones and finds those out of range with the primitive that does so anyway.
 const OpRecord& flat_index_op =
     define("flat_index(Tensor[] indices, int[] sizes, int[] dims) -> Tensor")
-        .doc("Index tensors of one shape, for neighbouring dimensions of the given sizes, as one "
-             "row-major position; dims are the numbers of the dimensions for error texts.")
+        .doc(
+            "Index tensors of one shape, for neighbouring dimensions of the given sizes, as one "
+            "row-major position; dims are the numbers of the dimensions for error texts.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& first = c.tensors(0)[0];
           out.push_back({Shape(first.sizes()), kInt64, common_device(c), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          static const expr::ProgramPtr add = expr::trace(
-              [](std::span<const Value> v) { return std::vector{v[0] + v[1]}; },
-              std::vector{kInt64, kInt64}, {}, std::vector{kInt64});
+          static const expr::ProgramPtr add =
+              expr::trace([](std::span<const Value> v) { return std::vector{v[0] + v[1]}; },
+                          std::vector{kInt64, kInt64}, {}, std::vector{kInt64});
           const std::span<const Tensor> indices = c.tensors(0);
           const IntList sizes = c.ints(1);
           const int64_t n = out[0].numel();
@@ -199,8 +57,9 @@ const OpRecord& flat_index_op =
             Shape s[3], t[3];
             const bool last = k + 1 == sizes.size();
             const prim::View to = last ? view_of(out[0]) : part.view();
-            p.gather({raised(table.view(), s[0], t[0], sizes[k]), raised(index.view(), s[1], t[1], n),
-                      raised(to, s[2], t[2], n), int(dim), "index"});
+            p.gather({raised(table.view(), s[0], t[0], sizes[k]),
+                      raised(index.view(), s[1], t[1], n), raised(to, s[2], t[2], n), int(dim),
+                      "index"});
             if (!last) {
               prim::View flat = view_of(out[0]);
               const Shape length{n}, one{1};
@@ -215,26 +74,33 @@ const OpRecord& flat_index_op =
         .dtypes({kFloat32})
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto pair = [](Tensor a, Tensor b) { return std::vector<Tensor>{std::move(a), std::move(b)}; };
+          const auto pair = [](Tensor a, Tensor b) {
+            return std::vector<Tensor>{std::move(a), std::move(b)};
+          };
           return {{{pair(m.make_index({4}, 3), m.make_index({4}, 5)), {3, 5}, {0, 1}}, "vectors"},
-                  {{pair(m.make_index({2, 3}, 3).sub(Scalar(3)), m.make_index({2, 3}, 5)), {3, 5}, {1, 3}},
+                  {{pair(m.make_index({2, 3}, 3).sub(Scalar(3)), m.make_index({2, 3}, 5)),
+                    {3, 5},
+                    {1, 3}},
                    "matrices, from the end"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::vector<Tensor> pair{m.make_index({2}, 3), m.make_index({2}, 1).add(Scalar(5))};
-          return {{{pair, {3, 4}, {0, 2}}, ErrorKind::index, "index 5 is out of bounds for dimension 2 with size 4"}};
+          return {{{pair, {3, 4}, {0, 2}},
+                   ErrorKind::index,
+                   "index 5 is out of bounds for dimension 2 with size 4"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensors(0)[0].sizes(),
-                               [&](const Shape& i) {
-                                 double flat = 0;
-                                 for (size_t k = 0; k < c.ints(1).size(); ++k) {
-                                   const double n = double(c.ints(1)[k]), j = at(c.tensors(0)[k], i);
-                                   flat = flat * n + (j < 0 ? j + n : j);
-                                 }
-                                 return flat;
-                               },
-                               kInt64)};
+          return {build_tensor(
+              c.tensors(0)[0].sizes(),
+              [&](const Shape& i) {
+                double flat = 0;
+                for (size_t k = 0; k < c.ints(1).size(); ++k) {
+                  const double n = double(c.ints(1)[k]), j = at(c.tensors(0)[k], i);
+                  flat = flat * n + (j < 0 ? j + n : j);
+                }
+                return flat;
+              },
+              kInt64)};
         });
 
 // Note [Index expressions]
@@ -252,22 +118,22 @@ struct Expression {
   std::vector<Entry> tensors;
 };
 
-bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }
-
 // How many dimensions of self an entry stands for.
 int64_t dims_of(const Index& i) {
-  if (std::holds_alternative<NewAxis>(i.value) || std::holds_alternative<Ellipsis>(i.value)) return 0;
+  if (std::holds_alternative<NewAxis>(i.value) || std::holds_alternative<Ellipsis>(i.value))
+    return 0;
   const Tensor* t = std::get_if<Tensor>(&i.value);
   return t && is_mask(*t) ? t->dim() : 1;
 }
 
 void add_mask(Expression& e, const Tensor& mask, int64_t& dim, int64_t self_dim) {
   for (int64_t k = 0; k < mask.dim(); ++k)
-    ARETE_CHECK(mask.size(k) == e.base.size(dim + k),
-                IndexError("index", "The shape of the mask " + to_string(mask.sizes()) + " at index " +
-                                        std::to_string(k) + " does not match the shape of the indexed tensor " +
-                                        to_string(e.base.sizes()) + " at index " +
-                                        std::to_string(self_dim + k)));
+    ARETE_CHECK(
+        mask.size(k) == e.base.size(dim + k),
+        IndexError("index",
+                   "The shape of the mask " + to_string(mask.sizes()) + " at index " +
+                       std::to_string(k) + " does not match the shape of the indexed tensor " +
+                       to_string(e.base.sizes()) + " at index " + std::to_string(self_dim + k)));
   if (mask.dim() == 0) e.base = e.base.unsqueeze(dim);
   const Tensor flat = flat_nonzero(mask.dim() == 0 ? mask.reshape({1}) : mask);
   if (mask.dim() <= 1) {
@@ -291,24 +157,28 @@ Expression parse(const Tensor& self, const std::vector<Index>& indices, bool wri
   int64_t named = 0, ellipses = 0;
   for (const Index& i : indices) {
     if (const Tensor* t = std::get_if<Tensor>(&i.value))
-      ARETE_CHECK(t->defined() && is_integral_or_bool(t->dtype()),
-                  IndexError("index", "tensors used as indices must be long, int, byte or bool tensors")
-                      .got(describe(*t)));
+      ARETE_CHECK(
+          t->defined() && is_integral_or_bool(t->dtype()),
+          IndexError("index", "tensors used as indices must be long, int, byte or bool tensors")
+              .got(describe(*t)));
     named += dims_of(i);
     ellipses += std::holds_alternative<Ellipsis>(i.value);
   }
-  ARETE_CHECK(ellipses <= 1, IndexError("index", "an index can only have a single ellipsis ('...')"));
-  ARETE_CHECK(named <= self.dim(),
-              IndexError("index", "too many indices for tensor of dimension " + std::to_string(self.dim()))
-                  .got(std::to_string(named) + " indices"));
+  ARETE_CHECK(ellipses <= 1,
+              IndexError("index", "an index can only have a single ellipsis ('...')"));
+  ARETE_CHECK(named <= self.dim(), IndexError("index", "too many indices for tensor of dimension " +
+                                                           std::to_string(self.dim()))
+                                       .got(std::to_string(named) + " indices"));
   int64_t dim = 0, self_dim = 0;  // in the view and in self
   for (const Index& i : indices) {
     Tensor& x = e.base;
     if (const int64_t* number = std::get_if<int64_t>(&i.value)) {
       const int64_t n = x.size(dim);
-      ARETE_CHECK(*number >= -n && *number < n,
-                  IndexError("index", "index " + std::to_string(*number) + " is out of bounds for dimension " +
-                                          std::to_string(self_dim) + " with size " + std::to_string(n)));
+      ARETE_CHECK(
+          *number >= -n && *number < n,
+          IndexError("index", "index " + std::to_string(*number) +
+                                  " is out of bounds for dimension " + std::to_string(self_dim) +
+                                  " with size " + std::to_string(n)));
       x = x.select(dim, *number);
     } else if (const Slice* s = std::get_if<Slice>(&i.value)) {
       if (s->start || s->stop || s->step != 1) x = x.slice(dim, s->start, s->stop, s->step);
@@ -327,9 +197,10 @@ Expression parse(const Tensor& self, const std::vector<Index>& indices, bool wri
         e.tensors.push_back({dim++, t.dtype() == kInt64 ? local : local.to(kInt64)});
       } else if (writing) {  // a number
         const int64_t k = local.item<int64_t>(), n = x.size(dim);
-        ARETE_CHECK(k >= -n && k < n,
-                    IndexError("index", "index " + std::to_string(k) + " is out of bounds for dimension " +
-                                            std::to_string(self_dim) + " with size " + std::to_string(n)));
+        ARETE_CHECK(
+            k >= -n && k < n,
+            IndexError("index", "index " + std::to_string(k) + " is out of bounds for dimension " +
+                                    std::to_string(self_dim) + " with size " + std::to_string(n)));
         x = x.select(dim, k);
       } else {  // the same, without reading it
         x = index_select(x, dim, local).squeeze(dim);
@@ -343,12 +214,12 @@ Expression parse(const Tensor& self, const std::vector<Index>& indices, bool wri
 // Several index tensors, ready for use: the view with their dimensions in front as one, the
 // position in it, and how the parts of the result are ordered.
 struct Combined {
-  Shape order;       // of the view's dimensions: indexed ones first
-  Shape merged;      // sizes of the view with the indexed dimensions as one
-  Shape index;       // sizes of the broadcast index
-  Shape rest;        // sizes of the dimensions without index
-  int64_t before;    // how many of `rest` stand before the index in the result
-  Tensor flat;       // 1-d
+  Shape order;     // of the view's dimensions: indexed ones first
+  Shape merged;    // sizes of the view with the indexed dimensions as one
+  Shape index;     // sizes of the broadcast index
+  Shape rest;      // sizes of the dimensions without index
+  int64_t before;  // how many of `rest` stand before the index in the result
+  Tensor flat;     // 1-d
 };
 
 Combined combine(const Expression& e) {
@@ -366,7 +237,11 @@ Combined combine(const Expression& e) {
     }
     c.index = wide;
   }
-  ARETE_CHECK(fits, IndexError("index", "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes));
+  ARETE_CHECK(
+      fits,
+      IndexError("index",
+                 "shape mismatch: indexing tensors could not be broadcast together with shapes " +
+                     shapes));
   Shape sizes, dims;
   std::vector<Tensor> indices;
   int64_t rows = 1;
@@ -437,24 +312,31 @@ Tensor fit(const Tensor& values, IntList sizes, const Tensor& target) {
   bool fits = v.dim() <= int64_t(sizes.size());
   for (int64_t d = 0; fits && d < v.dim(); ++d)
     fits = v.size(d) == 1 || v.size(d) == sizes[sizes.size() - size_t(v.dim()) + size_t(d)];
-  ARETE_CHECK(fits, ValueError("index_put_", "shape mismatch: value tensor of shape " + to_string(values.sizes()) +
-                                                 " cannot be broadcast to indexing result of shape " +
-                                                 to_string(sizes)));
-  if (v.device() != target.device() || v.dtype() != target.dtype()) v = v.to(target.device(), target.dtype());
+  ARETE_CHECK(
+      fits, ValueError("index_put_",
+                       "shape mismatch: value tensor of shape " + to_string(values.sizes()) +
+                           " cannot be broadcast to indexing result of shape " + to_string(sizes)));
+  if (v.device() != target.device() || v.dtype() != target.dtype())
+    v = v.to(target.device(), target.dtype());
   return v.expand(sizes);
 }
 
-void write_slices(Tensor& target, int64_t dim, const Tensor& index, const Tensor& values, bool accumulate) {
-  if (accumulate) target.index_add_(dim, index, values);
-  else index_copy_into(target, dim, index, values);
+void write_slices(Tensor& target, int64_t dim, const Tensor& index, const Tensor& values,
+                  bool accumulate) {
+  if (accumulate)
+    target.index_add_(dim, index, values);
+  else
+    index_copy_into(target, dim, index, values);
 }
 
 void write(Expression e, const Tensor& values, bool accumulate) {
   Tensor& x = e.base;
   if (e.tensors.empty()) {
     const Tensor v = fit(values, x.sizes(), x);
-    if (accumulate) x.add_(v);
-    else x.copy_(v);
+    if (accumulate)
+      x.add_(v);
+    else
+      x.copy_(v);
     return;
   }
   if (e.tensors.size() == 1) {
@@ -470,7 +352,8 @@ void write(Expression e, const Tensor& values, bool accumulate) {
   Shape flat = c.merged;
   flat[0] = c.flat.numel();
   const Tensor v =
-      reorder(fit(values, result_sizes(c.rest, c.index, c.before), x), n_index, c.before, false).reshape(flat);
+      reorder(fit(values, result_sizes(c.rest, c.index, c.before), x), n_index, c.before, false)
+          .reshape(flat);
   Tensor front = x.permute(c.order);
   if (view(front.layout(), c.merged)) {
     Tensor rows = front.view(c.merged);
@@ -486,8 +369,9 @@ void write(Expression e, const Tensor& values, bool accumulate) {
 bool fill_by_mask(Tensor& self, const std::vector<Index>& indices, const Scalar& value) {
   if (indices.size() != 1) return false;
   const Tensor* mask = std::get_if<Tensor>(&indices[0].value);
-  if (!mask || !mask->defined() || mask->dtype() != kBool || mask->dim() == 0 || mask->dim() > self.dim() ||
-      mask->device() != self.device() || value.category() > std::max(1, category_of(self.dtype())))
+  if (!mask || !mask->defined() || mask->dtype() != kBool || mask->dim() == 0 ||
+      mask->dim() > self.dim() || mask->device() != self.device() ||
+      value.category() > std::max(1, category_of(self.dtype())))
     return false;
   Shape sizes(mask->sizes());
   if (!std::equal(sizes.begin(), sizes.end(), self.sizes().begin())) return false;
@@ -498,76 +382,32 @@ bool fill_by_mask(Tensor& self, const std::vector<Index>& indices, const Scalar&
 
 }  // namespace
 
-Tensor flat_nonzero(const Tensor& self) {
-  ARETE_CHECK(!self.is_meta(),
-              ValueError("nonzero", "the number of elements depends on the data, which meta tensors do not have")
-                  .got(describe(self)));
-  const Tensor mask = is_mask(self) ? self : self.ne(Scalar(0));
-  prim::Primitives& p =
-      modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(self.device());
-  const int64_t n = mask.numel();
-  const prim::ScratchView found(p, kInt64, {n});
-  const int64_t count = p.compact({view_of(mask), found.view()});
-  const Tensor out = empty_tensor({count}, kInt64, self.device());
-  prim::View part = found.view();
-  const Shape length{count};
-  part.sizes = length;
-  p.copy({view_of(out), part});
-  return out;
-}
-
 }  // namespace ops
-
-Tensor masked_fill(const Tensor& self, const Tensor& mask, Scalar value) {
-  ops::check_mask("masked_fill", mask);
-  return ops::call(ops::masked_fill_op, {self, mask, ops::fill_value(self, value)});
-}
-Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) {
-  ops::check_mask("masked_fill", mask);
-  ARETE_CHECK(value.dim() == 0,
-              ValueError("masked_fill", "masked_fill only supports a 0-dimensional value tensor, but got tensor with " +
-                                            std::to_string(value.dim()) + " dimension(s)."));
-  return where(mask, value.to(self.device(), self.dtype()), self);
-}
-Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
-  return arete::masked_fill(*this, mask, value);
-}
-Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
-  ops::check_mask("masked_fill_", mask);
-  return ops::call_in_place(*this, ops::masked_fill_op, {*this, mask, ops::fill_value(*this, value)});
-}
-Tensor masked_select(const Tensor& self, const Tensor& mask) {
-  return ops::call(ops::masked_select_op, {self, mask});
-}
-Tensor Tensor::masked_select(const Tensor& mask) const { return arete::masked_select(*this, mask); }
-Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
-  return ops::call(ops::masked_scatter_op, {self, mask, source});
-}
-Tensor nonzero(const Tensor& self) { return ops::call(ops::nonzero_op, {self}); }
-Tensor Tensor::nonzero() const { return arete::nonzero(*this); }
-std::vector<Tensor> nonzero_tuple(const Tensor& self) {
-  const Tensor x = self.dim() == 0 ? self.reshape({1}) : self;
-  return ops::coordinates(ops::flat_nonzero(x), x.sizes());
-}
 
 Tensor index(const Tensor& self, const std::vector<Index>& indices) {
   return ops::read(ops::parse(self, indices, false));
 }
-Tensor Tensor::index(const std::vector<Index>& indices) const { return arete::index(*this, indices); }
+Tensor Tensor::index(const std::vector<Index>& indices) const {
+  return arete::index(*this, indices);
+}
 Tensor Tensor::index(std::initializer_list<Index> indices) const {
   return arete::index(*this, std::vector<Index>(indices));
 }
 Tensor Tensor::operator[](int64_t i) const {
-  ARETE_CHECK(dim() > 0, IndexError("index", "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a "
-                                             "0-dim tensor to a number"));
+  ARETE_CHECK(dim() > 0,
+              IndexError("index",
+                         "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a "
+                         "0-dim tensor to a number"));
   return arete::index(*this, {Index(i)});
 }
 
-Tensor& Tensor::index_put_(const std::vector<Index>& indices, const Tensor& value, bool accumulate) {
+Tensor& Tensor::index_put_(const std::vector<Index>& indices, const Tensor& value,
+                           bool accumulate) {
   ops::write(ops::parse(*this, indices, true), value, accumulate);
   return *this;
 }
-Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& value, bool accumulate) {
+Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& value,
+                           bool accumulate) {
   return index_put_(std::vector<Index>(indices), value, accumulate);
 }
 Tensor& Tensor::index_put_(std::initializer_list<Index> list, Scalar value) {
@@ -575,7 +415,8 @@ Tensor& Tensor::index_put_(std::initializer_list<Index> list, Scalar value) {
   if (ops::fill_by_mask(*this, indices, value)) return *this;
   return index_put_(indices, full({}, value, options()));
 }
-Tensor index_put(const Tensor& self, const std::vector<Index>& indices, const Tensor& values, bool accumulate) {
+Tensor index_put(const Tensor& self, const std::vector<Index>& indices, const Tensor& values,
+                 bool accumulate) {
   Tensor out = self.clone();
   out.index_put_(indices, values, accumulate);
   return out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "arete/ops/call.h"
 #include "arete/ops/reference_util.h"
@@ -31,12 +32,17 @@ class IndexView {
 class NumberView {
  public:
   NumberView(prim::Primitives& p, DType t, IntList sizes, const Scalar& value)
-      : scratch_(p, t, IntList()), sizes_(sizes), strides_(sizes.size(), 0), view_(scratch_.view()) {
+      : scratch_(p, t, IntList()),
+        sizes_(sizes),
+        strides_(sizes.size(), 0),
+        view_(scratch_.view()) {
     prim::FillArgs fill;
     fill.out = scratch_.view();
     fill.value_is_integer = value.is_integral();
-    if (fill.value_is_integer) fill.value.i = value.to_int64();
-    else fill.value.f = value.to_double();
+    if (fill.value_is_integer)
+      fill.value.i = value.to_int64();
+    else
+      fill.value.f = value.to_double();
     fill.imag = value.to_complex().imag();
     p.fill(fill);
     view_.sizes = sizes_;
@@ -101,6 +107,10 @@ inline Shape at_dim(const Shape& i, int dim, int64_t k) {
   return r;
 }
 
+/// Can `t` stand for the positions of its true elements?
+inline bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }
+/// Positions in a row-major tensor of `sizes` as one index for each dimension.
+std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes);
 /// In-place index_copy.
 Tensor& index_copy_into(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
 

@@ -175,7 +175,7 @@ const OpRecord& interpolate_op =
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({1, 2, 3}), L{5}, none, none, none, none, none, "nearest", false}},
+          return {{{m.make({1, 2, 3}), L{5}, none, none, none, "nearest", false}},
                   {{m.make({1, 1, 2, 3}), L{3, 5}, none, none, none, "nearest-exact", false}},
                   {{m.make({1, 2, 4}), none, none, none, 1.5, "linear", false}},
                   {{m.make({1, 2, 4}), L{7}, none, none, none, "linear", true}},
@@ -188,7 +188,7 @@ const OpRecord& interpolate_op =
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({1, 2, 3}), none, none, "nearest", false}, ErrorKind::value, "either size or scale_factor should be defined"},
+          return {{{m.make({1, 2, 3}), none, none, none, none, "nearest", false}, ErrorKind::value, "either size or scale_factor should be defined"},
                   {{m.make({1, 2, 3}), L{3}, none, none, 1.0, "nearest", false}, ErrorKind::value, "only one of size or scale_factor"},
                   {{m.make({1, 2, 3}), L{3}, none, none, none, "bilinear", false}, ErrorKind::not_implemented, "Got 3D input, but bilinear mode needs 4D input"},
                   {{m.make({1, 2, 3}), L{3}, none, none, none, "nearest", true}, ErrorKind::value, "align_corners option can only be set"},

@@ -167,7 +167,7 @@ const OpRecord& embedding_op =
         }, 1)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make_index({4}, 3), m.make({3, 2}), -1}},
-                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}), 1}, "padding"},
+                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), 1}, "padding"},
                   {{m.make_index({}, 4), m.make({4, 3}), -1}},
                   {{m.make_index({0}, 4), m.make({4, 3}), -1}}};
         })

@@ -275,7 +275,7 @@ const OpRecord& avg_pool_backward_op =
           return {avg_pool(g.grad(), params_of(g, 2, false), g.boolean(6), g.integer(7))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({1, 2, 2, 3}), L{1, 2, 4, 3}, L{2, 2}, L{2, 1}, L{0, 1}, false, true, 0}},
+          return {{{m.make({1, 2, 2, 4}), L{1, 2, 4, 3}, L{2, 2}, L{2, 1}, L{0, 1}, false, true, 0}},
                   {{m.make({1, 2, 3}), L{1, 2, 5}, L{3}, L{2}, L{1}, false, false, 0}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

@@ -23,12 +23,25 @@ struct OpRecord;
 class Arg {
  public:
   enum class Kind : uint8_t {
-    none, tensor, tensors, boolean, integer, real, scalar, ints, string, dtype, device, generator,
+    none,
+    tensor,
+    tensors,
+    boolean,
+    integer,
+    real,
+    scalar,
+    ints,
+    string,
+    dtype,
+    device,
+    generator,
   };
   Arg() = default;
   Arg(std::nullopt_t) {}
   Arg(const Tensor& t) : kind_(t.defined() ? Kind::tensor : Kind::none) { tensor_ = &t; }
-  Arg(std::span<const Tensor> t) : kind_(Kind::tensors), count_(uint32_t(t.size())) { tensor_ = t.data(); }
+  Arg(std::span<const Tensor> t) : kind_(Kind::tensors), count_(uint32_t(t.size())) {
+    tensor_ = t.data();
+  }
   Arg(const std::vector<Tensor>& t) : Arg(std::span<const Tensor>(t)) {}
   Arg(bool v) : kind_(Kind::boolean) { integer_ = v; }
   Arg(int v) : Arg(int64_t(v)) {}
@@ -54,14 +67,20 @@ class Arg {
   bool boolean() const { return integer_ != 0; }
   int64_t integer() const { return integer_; }
   double real() const {
-    return kind_ == Kind::integer ? double(integer_) : kind_ == Kind::scalar ? scalar_->to_double() : real_;
+    return kind_ == Kind::integer  ? double(integer_)
+           : kind_ == Kind::scalar ? scalar_->to_double()
+                                   : real_;
   }
   Scalar scalar() const {
     switch (kind_) {
-      case Kind::scalar: return *scalar_;
-      case Kind::real: return Scalar(real_);
-      case Kind::boolean: return Scalar(integer_ != 0);
-      default: return Scalar(integer_);
+      case Kind::scalar:
+        return *scalar_;
+      case Kind::real:
+        return Scalar(real_);
+      case Kind::boolean:
+        return Scalar(integer_ != 0);
+      default:
+        return Scalar(integer_);
     }
   }
   IntList ints() const { return IntList(ints_, count_); }
@@ -257,7 +276,7 @@ struct OpRecord {
   /// The in-place form computes into a temporary and copies back.
   bool in_place_by_copy = false;
   bool has_in_place = false;
-  bool random = false;                          ///< draws from a generator
+  bool random = false;  ///< draws from a generator
 
   Autocast autocast = Autocast::none;
   /// FLOPs of one call; null: one per output element (pointwise: the program's).
@@ -269,6 +288,7 @@ struct OpRecord {
   /// Dtypes that samples are made for; default: f32 f64 bf16 f16 for floating operators.
   std::vector<DType> dtypes{kFloat32, kFloat64, kBFloat16, kFloat16};
   bool test_gradient = true;         ///< gradcheck and gradgradcheck over the samples
+  bool once_differentiable = false;  ///< the gradient has no gradient (said in the doc)
   std::string no_reference_because;  ///< a record without a reference says why
 };
 
@@ -279,36 +299,98 @@ class Definer {
  public:
   explicit Definer(OpRecord& r) : r_(r) {}
   operator const OpRecord&() const { return r_; }
-  Definer& doc(std::string_view text) { r_.doc = text; return *this; }
-  Definer& view(Layout (*f)(const Call&)) { r_.view = f; return *this; }
-  Definer& views(std::vector<Layout> (*f)(const Call&)) { r_.views = f; return *this; }
-  Definer& compose(Results (*f)(const Call&)) { r_.compose = f; return *this; }
-  Definer& infer(void (*f)(const Call&, OutputSpecs&)) { r_.infer = f; return *this; }
-  Definer& lower(void (*f)(const Call&, std::span<const Tensor>, prim::Primitives&)) { r_.lower = f; return *this; }
+  Definer& doc(std::string_view text) {
+    r_.doc = text;
+    return *this;
+  }
+  Definer& view(Layout (*f)(const Call&)) {
+    r_.view = f;
+    return *this;
+  }
+  Definer& views(std::vector<Layout> (*f)(const Call&)) {
+    r_.views = f;
+    return *this;
+  }
+  Definer& compose(Results (*f)(const Call&)) {
+    r_.compose = f;
+    return *this;
+  }
+  Definer& infer(void (*f)(const Call&, OutputSpecs&)) {
+    r_.infer = f;
+    return *this;
+  }
+  Definer& lower(void (*f)(const Call&, std::span<const Tensor>, prim::Primitives&)) {
+    r_.lower = f;
+    return *this;
+  }
   /// saves: bits of inputs and outputs the formula reads.
-  Definer& grad(TensorList (*f)(const GradCall&), uint64_t save_inputs = 0, uint64_t save_outputs = 0) {
+  Definer& grad(TensorList (*f)(const GradCall&), uint64_t save_inputs = 0,
+                uint64_t save_outputs = 0) {
     r_.grad = f;
     r_.save_inputs = save_inputs;
     r_.save_outputs = save_outputs;
     return *this;
   }
-  Definer& no_grad_outputs(uint32_t bits) { r_.non_differentiable_outputs = bits; return *this; }
-  Definer& in_place(bool by_copy = false) { r_.has_in_place = true; r_.in_place_by_copy = by_copy; return *this; }
-  Definer& random() { r_.random = true; return *this; }
-  Definer& autocast(Autocast a) { r_.autocast = a; return *this; }
-  Definer& flops(double (*f)(const Call&)) { r_.flops = f; return *this; }
-  Definer& samples(std::function<std::vector<Sample>(SampleMaker&)> f) { r_.samples = std::move(f); return *this; }
-  Definer& errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f) { r_.errors = std::move(f); return *this; }
-  Definer& reference(Reference f) { r_.reference = std::move(f); return *this; }
-  Definer& no_reference(std::string_view because) { r_.no_reference_because = because; return *this; }
-  Definer& dtypes(std::vector<DType> d) { r_.dtypes = std::move(d); return *this; }
-  Definer& no_gradient_test() { r_.test_gradient = false; return *this; }
+  Definer& no_grad_outputs(uint32_t bits) {
+    r_.non_differentiable_outputs = bits;
+    return *this;
+  }
+  Definer& in_place(bool by_copy = false) {
+    r_.has_in_place = true;
+    r_.in_place_by_copy = by_copy;
+    return *this;
+  }
+  Definer& random() {
+    r_.random = true;
+    return *this;
+  }
+  Definer& autocast(Autocast a) {
+    r_.autocast = a;
+    return *this;
+  }
+  Definer& flops(double (*f)(const Call&)) {
+    r_.flops = f;
+    return *this;
+  }
+  Definer& samples(std::function<std::vector<Sample>(SampleMaker&)> f) {
+    r_.samples = std::move(f);
+    return *this;
+  }
+  Definer& errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f) {
+    r_.errors = std::move(f);
+    return *this;
+  }
+  Definer& reference(Reference f) {
+    r_.reference = std::move(f);
+    return *this;
+  }
+  Definer& no_reference(std::string_view because) {
+    r_.no_reference_because = because;
+    return *this;
+  }
+  Definer& dtypes(std::vector<DType> d) {
+    r_.dtypes = std::move(d);
+    return *this;
+  }
+  Definer& once_differentiable() {
+    r_.once_differentiable = true;
+    return *this;
+  }
+  Definer& no_gradient_test() {
+    r_.test_gradient = false;
+    return *this;
+  }
   Definer& pointwise(PointwiseDef d);
   /// Shorthands: a lambda of n Values (inputs, then params).
-  Definer& unary(expr::Value (*f)(expr::Value), PointwiseDef::Result r = PointwiseDef::Result::floating);
-  Definer& binary(expr::Value (*f)(expr::Value, expr::Value), PointwiseDef::Result r = PointwiseDef::Result::promote);
+  Definer& unary(expr::Value (*f)(expr::Value),
+                 PointwiseDef::Result r = PointwiseDef::Result::floating);
+  Definer& binary(expr::Value (*f)(expr::Value, expr::Value),
+                  PointwiseDef::Result r = PointwiseDef::Result::promote);
   /// Override of the symbolic derivative (see PointwiseDef::gradient).
-  Definer& gradient(expr::Definition d) { r_.pointwise->gradient = std::move(d); return *this; }
+  Definer& gradient(expr::Definition d) {
+    r_.pointwise->gradient = std::move(d);
+    return *this;
+  }
 
  private:
   OpRecord& r_;

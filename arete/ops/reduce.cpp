@@ -3,9 +3,8 @@
 
 #include <cmath>
 
-#include "arete/ops/creation.h"
-#include "arete/ops/pointwise.h"
-#include "arete/ops/reduce_util.h"
+#include "arete/ops/fused_builder.h"
+#include "arete/ops/reduce_family.h"
 
 namespace arete {
 namespace ops {
@@ -36,6 +35,42 @@ struct PartView {
   }
 };
 
+// How many elements become one.
+int64_t reduced_count(IntList sizes, uint32_t mask) {
+  int64_t n = 1;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (mask >> d & 1) n *= sizes[d];
+  return n;
+}
+
+// Memory for a value of each result, seen with the reduced dimensions present.
+class KeptScratch {
+ public:
+  KeptScratch(prim::Primitives& p, DType t, IntList sizes, uint32_t mask)
+      : sizes_(reduced_sizes(sizes, mask, true)), scratch_(p, t, sizes_) {}
+  const prim::View& view() const { return scratch_.view(); }
+
+ private:
+  Shape sizes_;
+  prim::ScratchView scratch_;
+};
+
+// The rest of a reduce call.
+struct ReduceParts {
+  const expr::Program* prologue = nullptr;
+  std::span<const expr::Literal> params{};
+  const expr::Program* epilogue = nullptr;
+  std::span<const expr::Literal> epilogue_params{};
+};
+
+// out (a view with reduced dimensions of size 1) = the inputs reduced over `mask` of `space`.
+void run_reduce(prim::Primitives& p, Monoid monoid, IntList space, uint32_t mask,
+                std::span<const prim::View> inputs, const prim::View& out,
+                const ReduceParts& parts = {}) {
+  p.reduce({monoid, space, mask, inputs, out, parts.prologue, parts.params, parts.epilogue,
+            parts.epilogue_params});
+}
+
 // ---- sum: (self, dims, keepdim, dtype)
 
 DType sum_dtype(const Call& call) {
@@ -46,7 +81,7 @@ DType sum_dtype(const Call& call) {
 
 void push_reduced(const Call& call, OutputSpecs& out, DType t) {
   const Tensor& x = call.tensor(0);
-  const uint32_t mask = reduced_mask(call.ints(1), x.dim(), call.name());
+  const uint32_t mask = reduced_dims(call, 1);
   out.push_back({reduced_sizes(x.sizes(), mask, call.boolean(2)), t, x.device(), {}});
 }
 
@@ -58,8 +93,8 @@ struct Reduced {
   prim::View in, out;
   Reduced(const Call& call, const Tensor& result)
       : x(call.tensor(0)),
-        mask(reduced_mask(call.ints(1), x.dim(), call.name())),
-        out_layout(kept_layout(result.layout(), x.sizes(), mask)),
+        mask(reduced_dims(call, 1)),
+        out_layout(keepdim_layout(result, x.sizes(), mask)),
         in(view_of(x)),
         out(view_of(result, out_layout)) {}
   void run(prim::Primitives& p, Monoid monoid, const ReduceParts& parts = {}) const {
@@ -93,9 +128,9 @@ void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
 // The gradient of each element is that of its group.
 Tensor spread(const GradCall& g, const Tensor& grad) {
   const IntList sizes = g.input_sizes(0);
-  const uint32_t mask = reduced_mask(g.ints(1), int64_t(sizes.size()), "sum");
+  const uint32_t mask = dims_of_grad(g, 1);
   const Tensor t = grad.dtype() == g.input_dtype(0) ? grad : grad.to(g.input_dtype(0));
-  return kept(t, sizes, mask).expand(sizes);
+  return with_dims(t, sizes, mask).expand(sizes);
 }
 
 double total(const std::vector<double>& v) {
@@ -107,7 +142,7 @@ double total(const std::vector<double>& v) {
 template <class F>
 Reference reference_by(F f, DType t = kFloat64) {
   return [f, t](const Call& c) {
-    return std::vector<Tensor>{reduce_groups(c.tensor(0), c.ints(1), c.boolean(2), f, t)};
+    return std::vector<Tensor>{reduce_reference(c, 1, c.boolean(2), f, t)};
   };
 }
 
@@ -118,7 +153,7 @@ const OpRecord& sum_op =
         .lower(sum_lower)
         .grad([](const GradCall& g) -> TensorList { return {spread(g, g.grad())}; })
         .samples([](SampleMaker& m) {
-          auto all = reduce_samples_with_empty(m, {std::nullopt});
+          auto all = reduce_samples(m, {std::nullopt});
           all.push_back({{m.make({3, 2}), {0}, false, kFloat64}, "dtype"});
           return all;
         })
@@ -129,26 +164,33 @@ const OpRecord& sum_op =
 
 const char* torch_name(DType t) {
   switch (t) {
-    case kUInt8: return "Byte";
-    case kInt8: return "Char";
-    case kInt16: return "Short";
-    case kInt32: return "Int";
-    case kInt64: return "Long";
-    default: return "Bool";
+    case kUInt8:
+      return "Byte";
+    case kInt8:
+      return "Char";
+    case kInt16:
+      return "Short";
+    case kInt32:
+      return "Int";
+    case kInt64:
+      return "Long";
+    default:
+      return "Bool";
   }
 }
 
 void mean_infer(const Call& c, OutputSpecs& out) {
   const DType t = c.has(3) ? c[3].dtype() : c.tensor(0).dtype();
+  ARETE_CHECK(!is_integral_or_bool(t),
+              TypeError(c.name(), std::string("mean(): could not infer output dtype. ") +
+                                      (c.has(3) ? "Optional dtype" : "Input dtype") +
+                                      " must be either a floating point or complex dtype. Got: " +
+                                      torch_name(t))
+                  .argument(c.has(3) ? "dtype" : "self")
+                  .hint("pass dtype=float32 or convert the input"));
   ARETE_CHECK(
-      !is_integral_or_bool(t),
-      TypeError(c.name(),
-                std::string("mean(): could not infer output dtype. ") + (c.has(3) ? "Optional dtype" : "Input dtype") +
-                    " must be either a floating point or complex dtype. Got: " + torch_name(t))
-          .argument(c.has(3) ? "dtype" : "self")
-          .hint("pass dtype=float32 or convert the input"));
-  ARETE_CHECK(!is_complex(t) && !is_complex(c.tensor(0).dtype()),
-              NotImplementedError(c.name(), "mean of complex numbers: divide the sum").got(name_of(t)));
+      !is_complex(t) && !is_complex(c.tensor(0).dtype()),
+      NotImplementedError(c.name(), "mean of complex numbers: divide the sum").got(name_of(t)));
   push_reduced(c, out, t);
 }
 
@@ -178,30 +220,33 @@ const OpRecord& mean_op =
         .lower(mean_lower)
         .grad([](const GradCall& g) -> TensorList {
           const IntList sizes = g.input_sizes(0);
-          const uint32_t mask = reduced_mask(g.ints(1), int64_t(sizes.size()), "mean");
+          const uint32_t mask = dims_of_grad(g, 1);
           const double n = double(reduced_count(sizes, mask));
           return {spread(g, g.grad().mul(Scalar(1.0 / n)))};
         })
         .samples([](SampleMaker& m) {
-          auto all = reduce_samples(m, false, {std::nullopt});
+          auto all = reduce_samples(m, {std::nullopt}, false, false);
           all.push_back({{m.make({3, 2}), {0}, false, kFloat64}, "dtype"});
           all.push_back({{m.make({2, 0}), {0}, false, std::nullopt}, "no results"});
           return all;
         })
         .errors([](SampleMaker& m) {
           auto all = reduce_errors(m, {std::nullopt});
-          all.push_back({{m.make_index({3}, 4), {0}, false, std::nullopt}, ErrorKind::type,
+          all.push_back({{m.make_index({3}, 4), {0}, false, std::nullopt},
+                         ErrorKind::type,
                          "mean(): could not infer output dtype. Input dtype must be either a "
                          "floating point or complex dtype. Got: Long"});
           return all;
         })
-        .reference(reference_by([](const std::vector<double>& v) { return total(v) / double(v.size()); }));
+        .reference(
+            reference_by([](const std::vector<double>& v) { return total(v) / double(v.size()); }));
 
 // ---- var and std: (self, dims, keepdim, correction)
 
 void var_infer(const Call& c, OutputSpecs& out) {
   ARETE_CHECK(is_floating(c.tensor(0).dtype()),
-              TypeError(c.name(), std::string(c.name()) + ": only support floating point and complex dtypes")
+              TypeError(c.name(),
+                        std::string(c.name()) + ": only support floating point and complex dtypes")
                   .got(name_of(c.tensor(0).dtype())));
   push_reduced(c, out, c.tensor(0).dtype());
 }
@@ -233,10 +278,10 @@ void var_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
 // (x - mean) * scale, where scale is a gradient of each result divided as needed.
 Tensor var_spread(const GradCall& g, const Tensor& scale) {
   const Tensor x = g.input(0);
-  const uint32_t mask = reduced_mask(g.ints(1), x.dim(), "var");
+  const uint32_t mask = dims_of_grad(g, 1);
   const Tensor center = call(mean_op, {x, g.arg(1), true, std::nullopt});
   const double n = divisor(reduced_count(x.sizes(), mask), g.real(3));
-  return x.sub(center).mul(kept(scale, x.sizes(), mask).mul(Scalar(1.0 / n)));
+  return x.sub(center).mul(with_dims(scale, x.sizes(), mask).mul(Scalar(1.0 / n)));
 }
 
 std::vector<Sample> var_samples(SampleMaker& m) {
@@ -254,7 +299,7 @@ Reference var_reference(F last) {
   return [last](const Call& c) {
     const double correction = c.real(3);
     return std::vector<Tensor>{
-        reduce_groups(c.tensor(0), c.ints(1), c.boolean(2), [&](const std::vector<double>& v) {
+        reduce_reference(c, 1, c.boolean(2), [&](const std::vector<double>& v) {
           const double mean = total(v) / double(v.size());
           double s = 0;
           for (double x : v) s += (x - mean) * (x - mean);
@@ -268,7 +313,11 @@ const OpRecord& var_op =
         .doc("Variance over dimensions.")
         .infer(var_infer)
         .lower(var_lower<false>)
-        .grad([](const GradCall& g) -> TensorList { return {var_spread(g, g.grad().mul(Scalar(2)))}; }, 1)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {var_spread(g, g.grad().mul(Scalar(2)))};
+            },
+            1)
         .samples(var_samples)
         .errors([](SampleMaker& m) { return reduce_errors(m, {1.0}); })
         .reference(var_reference([](double v) { return v; }));
@@ -303,7 +352,7 @@ void logical_infer(const Call& c, OutputSpecs& out) {
   push_reduced(c, out, kBool);
 }
 std::vector<Sample> logical_samples(SampleMaker& m) {
-  std::vector<Sample> all = reduce_samples_with_empty(m);
+  std::vector<Sample> all = reduce_samples(m);
   all.push_back({{m.make({3, 3}, 0, 1.5), {1}, false}, "zeros among integers"});
   all.push_back({{m.make({4, 2}, 1, 2), {0}, false}, "no zeros"});
   return all;
@@ -351,9 +400,10 @@ const OpRecord& count_nonzero_op =
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           static ProgramCache cache;
           const Reduced r(call, out[0]);
-          const expr::Program& count = cache.get(
-              uint64_t(r.x.dtype()), {r.x.dtype()}, {}, {kInt64},
-              [](Values v) { return std::vector{cast(cast(v[0], expr::Type::boolean), expr::Type::i64)}; });
+          const expr::Program& count =
+              cache.get(uint64_t(r.x.dtype()), {r.x.dtype()}, {}, {kInt64}, [](Values v) {
+                return std::vector{cast(cast(v[0], expr::Type::boolean), expr::Type::i64)};
+              });
           r.run(p, Monoid::sum, {&count});
         })
         .dtypes({kBool, kInt64, kFloat32})
@@ -471,12 +521,12 @@ Tensor Tensor::var(IntList dims, double correction, bool keepdim) const {
 Tensor Tensor::std(IntList dims, double correction, bool keepdim) const {
   return ops::call(ops::std_op, {*this, dims, keepdim, correction});
 }
-::std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims, double correction,
-                                      bool keepdim) {
+std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims, double correction,
+                                    bool keepdim) {
   return {var(self, dims, correction, keepdim), mean(self, dims, keepdim)};
 }
-::std::tuple<Tensor, Tensor> std_mean(const Tensor& self, IntList dims, double correction,
-                                      bool keepdim) {
+std::tuple<Tensor, Tensor> std_mean(const Tensor& self, IntList dims, double correction,
+                                    bool keepdim) {
   return {self.std(dims, correction, keepdim), mean(self, dims, keepdim)};
 }
 
@@ -492,6 +542,11 @@ Tensor Tensor::any() const { return arete::any(*this); }
 Tensor Tensor::any(IntList dims, bool keepdim) const { return arete::any(*this, dims, keepdim); }
 Tensor Tensor::all() const { return arete::all(*this); }
 Tensor Tensor::all(IntList dims, bool keepdim) const { return arete::all(*this, dims, keepdim); }
+std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  const int64_t d = dim.value_or(0);
+  const IntList dims = dim ? IntList(&d, 1) : IntList();
+  return {amin(self, dims, keepdim), amax(self, dims, keepdim)};
+}
 Tensor count_nonzero(const Tensor& self, IntList dims) {
   return ops::call(ops::count_nonzero_op, {self, dims, false});
 }

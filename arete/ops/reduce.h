@@ -24,11 +24,17 @@ Tensor prod(const Tensor& self);
 Tensor prod(const Tensor& self, int64_t dim, bool keepdim = false);
 /// Variance with `correction` taken off the count (1: the unbiased estimate). Floating only.
 Tensor var(const Tensor& self, IntList dims = {}, double correction = 1, bool keepdim = false);
-/// Square root of var().
+/// Square root of var(); the gradient at 0 is 0.
 Tensor std(const Tensor& self, IntList dims = {}, double correction = 1, bool keepdim = false);
 /// Variance and mean.
 std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims = {}, double correction = 1,
                                     bool keepdim = false);
+/// Standard deviation and mean.
+std::tuple<Tensor, Tensor> std_mean(const Tensor& self, IntList dims = {}, double correction = 1,
+                                    bool keepdim = false);
+/// Sum and mean of what is not NaN.
+Tensor nansum(const Tensor& self, IntList dims = {}, bool keepdim = false);
+Tensor nanmean(const Tensor& self, IntList dims = {}, bool keepdim = false);
 /// The extreme values; NaN wins. Of nothing: ValueError. The gradient is shared among ties.
 Tensor amin(const Tensor& self, IntList dims = {}, bool keepdim = false);
 Tensor amax(const Tensor& self, IntList dims = {}, bool keepdim = false);
@@ -38,6 +44,9 @@ Tensor max(const Tensor& self);
 /// that position.
 std::tuple<Tensor, Tensor> min(const Tensor& self, int64_t dim, bool keepdim = false);
 std::tuple<Tensor, Tensor> max(const Tensor& self, int64_t dim, bool keepdim = false);
+/// Smallest and largest value, over all elements or along one dimension.
+std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim = {},
+                                   bool keepdim = false);
 /// The first position of the extreme value along `dim`, or in the flattened tensor; int64.
 Tensor argmin(const Tensor& self, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmax(const Tensor& self, std::optional<int64_t> dim = {}, bool keepdim = false);

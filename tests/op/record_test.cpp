@@ -14,7 +14,8 @@ using ops::SampleMaker;
 class Record : public testing::TestWithParam<const OpRecord*> {};
 
 std::string where(const OpRecord& op, DType t, size_t i, const ops::Sample& s) {
-  return op.name + ", " + std::string(name_of(t)) + ", sample " + std::to_string(i) + " (" + s.note + ")";
+  return op.name + ", " + std::string(name_of(t)) + ", sample " + std::to_string(i) + " (" +
+         s.note + ")";
 }
 
 TEST_P(Record, SaysWhatItIs) {
@@ -54,7 +55,9 @@ TEST_P(Record, AgreesWithReference) {
 
 TEST_P(Record, DoesNotDependOnStrides) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || op.random || op.name == "read_window" || op.name.starts_with("empty") || op.name.starts_with("as_strided")) return;
+  if (!op.samples || op.random || op.name == "read_window" || op.name.starts_with("empty") ||
+      op.name.starts_with("as_strided"))
+    return;
   SampleMaker maker(op.dtypes[0], kCPU, false);
   const auto samples = op.samples(maker);
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -91,7 +94,8 @@ TEST_P(Record, InfersOnMeta) {
     SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
     const ops::Results real = run(op, samples[i].args);
     auto meta_args = map_tensors(samples[i].args, [](const Tensor& t) {
-      return ops::empty_tensor(ops::OutputSpec{Shape(t.sizes()), t.dtype(), kMeta, Shape(t.strides())});
+      return ops::empty_tensor(
+          ops::OutputSpec{Shape(t.sizes()), t.dtype(), kMeta, Shape(t.strides())});
     });
     for (auto& a : meta_args)
       if (a.kind == ops::Arg::Kind::device) a.device = kMeta;
@@ -126,7 +130,9 @@ TEST_P(Record, InPlaceEqualsFunctional) {
     const Tensor want = run(op, samples[i].args)[0];
     auto args = samples[i].args;
     Tensor& self = args[0].tensor;
-    if (want.layout().sizes != self.layout().sizes || category_of(want.dtype()) > category_of(self.dtype())) continue;
+    if (want.layout().sizes != self.layout().sizes ||
+        category_of(want.dtype()) > category_of(self.dtype()))
+      continue;
     self = self.clone();
     const uint64_t version = self.version();
     const void* memory = self.data_ptr();

@@ -29,10 +29,12 @@ struct Case {
 
 std::string describe(const Case& c) {
   std::string s(name_of(c.dtype));
-  for (int64_t v : {c.batch, c.in_per_group, c.out_per_group, c.groups}) s += " " + std::to_string(v);
+  for (int64_t v : {c.batch, c.in_per_group, c.out_per_group, c.groups})
+    s += " " + std::to_string(v);
   for (int d = 0; d < c.window.spatial; ++d) {
     s += " | " + std::to_string(c.size[size_t(d)]);
-    for (int64_t v : {c.window.kernel[d], c.window.stride[d], c.window.padding[d], c.window.dilation[d]})
+    for (int64_t v :
+         {c.window.kernel[d], c.window.stride[d], c.window.padding[d], c.window.dilation[d]})
       s += " " + std::to_string(v);
   }
   for (bool b : {c.bias, c.x_last, c.w_last, c.y_last}) s += b ? " 1" : " 0";
@@ -47,7 +49,8 @@ struct Sums {
   void add(int64_t i, double v) { value[size_t(i)] += v, magnitude[size_t(i)] += std::abs(v); }
 };
 
-void expect_close(const StridedBuffer& got, const Sums& want, int64_t length, const std::string& what) {
+void expect_close(const StridedBuffer& got, const Sums& want, int64_t length,
+                  const std::string& what) {
   const std::vector<double> v = got.values();
   ASSERT_EQ(v.size(), want.value.size());
   for (size_t i = 0; i < v.size(); ++i) {
@@ -68,7 +71,10 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   int64_t in_plane = 1, taps = 1, out_plane = 1;
   for (int d = 0; d < s; ++d) {
     const auto& w = c.window;
-    const int64_t out = (c.size[size_t(d)] + 2 * w.padding[d] - w.dilation[d] * (w.kernel[d] - 1) - 1) / w.stride[d] + 1;
+    const int64_t out =
+        (c.size[size_t(d)] + 2 * w.padding[d] - w.dilation[d] * (w.kernel[d] - 1) - 1) /
+            w.stride[d] +
+        1;
     xs.push_back(c.size[size_t(d)]), ws.push_back(w.kernel[d]), ys.push_back(out);
     in_plane *= c.size[size_t(d)], taps *= w.kernel[d], out_plane *= out;
   }
@@ -96,7 +102,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
           int64_t rest_o = o, rest_t = t, position = 0, step = 1;
           bool inside = true;
           for (int d = s - 1; d >= 0; --d) {
-            const int64_t i = rest_o % ys[size_t(d) + 2] * c.window.stride[d] - c.window.padding[d] +
+            const int64_t i = rest_o % ys[size_t(d) + 2] * c.window.stride[d] -
+                              c.window.padding[d] +
                               rest_t % c.window.kernel[d] * c.window.dilation[d];
             rest_o /= ys[size_t(d) + 2], rest_t /= c.window.kernel[d];
             inside = inside && i >= 0 && i < xs[size_t(d) + 2];
@@ -104,7 +111,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
           }
           if (!inside) continue;
           for (int64_t ci = 0; ci < c.in_per_group; ++ci) {
-            const int64_t ix = (n * xs[1] + co / c.out_per_group * c.in_per_group + ci) * in_plane + position;
+            const int64_t ix =
+                (n * xs[1] + co / c.out_per_group * c.in_per_group + ci) * in_plane + position;
             const int64_t iw = (co * c.in_per_group + ci) * taps + t;
             want_y.add(iy, vx[size_t(ix)] * vw[size_t(iw)]);
             want_gx.add(ix, vgy[size_t(iy)] * vw[size_t(iw)]);
@@ -137,7 +145,9 @@ class ConvOfType : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ConvOfType, RandomShapesWindowsAndLayouts) {
   std::mt19937_64 rng(uint64_t(GetParam()) + 21);
-  const auto pick = [&](int64_t low, int64_t high) { return low + int64_t(rng() % uint64_t(high - low + 1)); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(rng() % uint64_t(high - low + 1));
+  };
   for (int i = 0; i < 60; ++i) {
     Case c{};
     c.dtype = GetParam();
@@ -149,7 +159,8 @@ TEST_P(ConvOfType, RandomShapesWindowsAndLayouts) {
     for (int d = 0; d < s; ++d) {
       c.window.kernel[d] = pick(1, 3), c.window.stride[d] = pick(1, 3);
       c.window.dilation[d] = pick(0, 2) ? 1 : 2, c.window.padding[d] = pick(0, 2);
-      c.size.push_back(c.window.dilation[d] * (c.window.kernel[d] - 1) + 1 + pick(0, s == 3 ? 3 : 8));
+      c.size.push_back(c.window.dilation[d] * (c.window.kernel[d] - 1) + 1 +
+                       pick(0, s == 3 ? 3 : 8));
     }
     c.bias = pick(0, 1);
     const int64_t layout = pick(0, 3);  // both alike, or mixed
@@ -160,7 +171,8 @@ TEST_P(ConvOfType, RandomShapesWindowsAndLayouts) {
     if (HasFailure()) return;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Types, ConvOfType, ::testing::Values(kFloat32, kBFloat16, kFloat64, kFloat16),
+INSTANTIATE_TEST_SUITE_P(Types, ConvOfType,
+                         ::testing::Values(kFloat32, kBFloat16, kFloat64, kFloat16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 Case network_case(int64_t batch, int64_t in, int64_t size, int64_t out) {
@@ -174,7 +186,8 @@ Case network_case(int64_t batch, int64_t in, int64_t size, int64_t out) {
 TEST(Conv, LayersOfASmallNetwork) {
   std::mt19937_64 rng(31);
   for (bool last : {false, true})
-    for (Case c : {network_case(5, 1, 28, 32), network_case(3, 32, 14, 64), network_case(2, 3, 33, 20)}) {
+    for (Case c :
+         {network_case(5, 1, 28, 32), network_case(3, 32, 14, 64), network_case(2, 3, 33, 20)}) {
       c.x_last = c.y_last = last;
       run_case(c, rng);
     }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/gemm_blocked.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "tests/prim/strided_buffer.h"
@@ -20,9 +21,12 @@ using test::tolerance;
 
 double activate(Activation act, double x) {
   switch (act) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0 ? 0 : x;
-    case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   }
@@ -92,11 +96,12 @@ std::string describe(const Case& c) {
     for (int d : o) t += char('0' + d);
     return t;
   };
-  s += order(c.a_order) + order(c.b_order) + order(c.out_order) + " gaps " + std::to_string(c.a_gap) +
-       "," + std::to_string(c.b_gap) + "," + std::to_string(c.out_gap);
+  s += order(c.a_order) + order(c.b_order) + order(c.out_order) + " gaps " +
+       std::to_string(c.a_gap) + "," + std::to_string(c.b_gap) + "," + std::to_string(c.out_gap);
   return s + " alpha " + std::to_string(c.alpha) + " beta " + std::to_string(c.beta) +
-         (c.bias ? " bias" : "") + (c.aux ? " aux" : "") + " act " + std::to_string(int(c.activation)) +
-         (c.a_broadcast ? " a*" : "") + (c.b_broadcast ? " b*" : "") + (c.a_reversed ? " rev" : "");
+         (c.bias ? " bias" : "") + (c.aux ? " aux" : "") + " act " +
+         std::to_string(int(c.activation)) + (c.a_broadcast ? " a*" : "") +
+         (c.b_broadcast ? " b*" : "") + (c.a_reversed ? " rev" : "");
 }
 
 void run_case(const Case& c, std::mt19937_64& rng) {
@@ -115,8 +120,9 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   g.alpha = c.alpha, g.beta = c.beta, g.activation = c.activation;
   if (c.bias) g.bias = bias.view();
   if (c.aux) g.aux = aux.view();
-  const Reference r = reference(a.values(), b.values(), old, c.bias ? bias.values() : std::vector<double>{},
-                                c.batch, ab, bb, c.m, c.n, c.k, g);
+  const Reference r =
+      reference(a.values(), b.values(), old, c.bias ? bias.values() : std::vector<double>{},
+                c.batch, ab, bb, c.m, c.n, c.k, g);
   cpu::cpu_backend().gemm(g);
   expect_close(out.values(), r.out, r.magnitude, c.dtype, c.k, describe(c));
   if (c.aux) expect_close(aux.values(), r.aux, r.magnitude, c.dtype, c.k, describe(c) + " aux");
@@ -127,8 +133,11 @@ class GemmOfType : public ::testing::TestWithParam<DType> {};
 
 TEST_P(GemmOfType, RandomShapesStridesAndEpilogues) {
   std::mt19937_64 rng(uint64_t(GetParam()) + 7);
-  const auto pick = [&](int64_t low, int64_t high) { return low + int64_t(rng() % uint64_t(high - low + 1)); };
-  const std::vector<std::vector<int>> orders = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(rng() % uint64_t(high - low + 1));
+  };
+  const std::vector<std::vector<int>> orders = {
+      {0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};
   const bool floating = is_floating(GetParam());
   for (int i = 0; i < 150; ++i) {
     Case c{GetParam(), pick(1, 4) == 1 ? pick(1, 9) : 1, pick(1, 40), pick(1, 40), pick(1, 40)};
@@ -233,7 +242,7 @@ TEST(Gemm, NanAndInfinityPropagate) {
         cpu::cpu_backend().gemm(g);
         const auto got = out.values();
         for (int64_t j = 0; j < n; ++j) EXPECT_TRUE(std::isnan(got[size_t(j)])) << name_of(t) << n;
-        EXPECT_EQ(got[size_t(n)], inf);                // inf * 1
+        EXPECT_EQ(got[size_t(n)], inf);               // inf * 1
         EXPECT_TRUE(std::isnan(got[size_t(n + 1)]));  // inf * 0
       }
 }
@@ -242,9 +251,12 @@ TEST(Gemm, ComplexProducts) {
   std::mt19937_64 rng(8);
   for (int i = 0; i < 12; ++i) {
     const int64_t m = 3, n = 4, k = 5;
-    StridedBuffer a(kComplex64, {m, k}, i % 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 1}, i % 3);
-    StridedBuffer b(kComplex64, {k, n}, i % 4 > 1 ? std::vector<int>{1, 0} : std::vector<int>{0, 1}, -(i % 3) - 1);
-    StridedBuffer out(kComplex64, {m, n}, i % 5 > 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 1});
+    StridedBuffer a(kComplex64, {m, k}, i % 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 1},
+                    i % 3);
+    StridedBuffer b(kComplex64, {k, n}, i % 4 > 1 ? std::vector<int>{1, 0} : std::vector<int>{0, 1},
+                    -(i % 3) - 1);
+    StridedBuffer out(kComplex64, {m, n},
+                      i % 5 > 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 1});
     a.randomize(rng), b.randomize(rng);
     using C = std::complex<float>;
     a.view().as<C>()[0] = C(2, 3);
@@ -260,9 +272,48 @@ TEST(Gemm, ComplexProducts) {
         std::complex<double> sum = 0;
         for (int64_t p = 0; p < k; ++p)
           sum += std::complex<double>(at(g.a, r, p)) * std::complex<double>(at(g.b, p, c));
-        EXPECT_LE(std::abs(sum - std::complex<double>(at(g.out, r, c))), tolerance(kFloat32, k, 20));
+        EXPECT_LE(std::abs(sum - std::complex<double>(at(g.out, r, c))),
+                  tolerance(kFloat32, k, 20));
       }
   }
+}
+
+TEST(Gemm, BlockedProductOfEveryInstructionSet) {
+  std::vector<void (*)(const cpu::BlockedGemm&)> versions{cpu::base::gemm_blocked};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    versions.push_back(cpu::avx2::gemm_blocked);
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw"))
+    versions.push_back(cpu::avx512::gemm_blocked);
+#endif
+  std::mt19937_64 rng(12);
+  for (DType t : {kFloat64, kInt8, kInt32, kInt64})
+    for (const auto version : versions) {
+      const int64_t m = 37, n = 53, k = t == kInt8 ? 3 : 211;
+      StridedBuffer a(t, {m, k}, {1, 0}), b(t, {k, n}), out(t, {m, n});
+      a.randomize(rng), b.randomize(rng), out.randomize(rng);
+      const std::vector<double> va = a.values(), vb = b.values(), old = out.values();
+      const prim::View x = a.view(), y = b.view(), z = out.view();
+      version({t,
+               m,
+               n,
+               k,
+               {x.data, x.strides[0], x.strides[1]},
+               {y.data, y.strides[0], y.strides[1]},
+               {z.data, z.strides[0], z.strides[1]},
+               2,
+               1});
+      const std::vector<double> got = out.values();
+      for (int64_t i = 0; i < m * n; ++i) {
+        double sum = old[size_t(i)], size = std::abs(sum);
+        for (int64_t p = 0; p < k; ++p) {
+          const double v = 2 * va[size_t(i / n * k + p)] * vb[size_t(p * n + i % n)];
+          sum += v, size += std::abs(v);
+        }
+        ASSERT_NEAR(got[size_t(i)], sum, tolerance(t, k, size)) << name_of(t) << " " << i;
+      }
+    }
 }
 
 TEST(Gemm, BooleanIsATypeError) {

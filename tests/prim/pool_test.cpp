@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/pool_kernels.h"
 #include "tests/prim/strided_buffer.h"
 #include "tests/support/tolerance.h"
 
@@ -55,7 +56,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   std::vector<int> order(size_t(s) + 2);
   std::iota(order.begin(), order.end(), 0);
   if (c.channels_last) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  StridedBuffer x(c.dtype, c.x, order, c.gap), y(c.dtype, c.y, order, c.gap), index(kInt64, c.y, order, c.gap);
+  StridedBuffer x(c.dtype, c.x, order, c.gap), y(c.dtype, c.y, order, c.gap),
+      index(kInt64, c.y, order, c.gap);
   StridedBuffer gx(c.dtype, c.x, order, c.gap), gy(c.dtype, c.y, order);
   x.randomize(rng), gy.randomize(rng);
   std::vector<double> vx = x.values();
@@ -66,7 +68,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   for (int d = 0; d < s; ++d) in_plane *= c.x[d + 2], out_plane *= c.y[d + 2];
 
   PoolArgs p{};
-  p.kind = c.kind, p.window = c.window, p.count_include_pad = c.count_include_pad, p.divisor = c.divisor;
+  p.kind = c.kind, p.window = c.window, p.count_include_pad = c.count_include_pad,
+  p.divisor = c.divisor;
   p.x = x.view(), p.y = y.view();
   if (max) p.indices = index.view();
   cpu::cpu_backend().pool(p);
@@ -96,7 +99,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
       want_gx[size_t(plane + chosen)] += vgy[size_t(i)];
       magnitude[size_t(plane + chosen)] += std::abs(vgy[size_t(i)]);
     } else {
-      const double divisor = c.divisor ? double(c.divisor) : double(c.count_include_pad ? padded : inside);
+      const double divisor =
+          c.divisor ? double(c.divisor) : double(c.count_include_pad ? padded : inside);
       if (std::isnan(sum))
         ASSERT_TRUE(std::isnan(got[size_t(i)]));
       else
@@ -108,7 +112,9 @@ void run_case(const Case& c, std::mt19937_64& rng) {
     }
   }
   for (size_t i = 0; i < got_gx.size(); ++i)
-    ASSERT_NEAR(got_gx[i], want_gx[i], c.dtype == kInt64 ? 0 : tolerance(c.dtype, taps, magnitude[i])) << i;
+    ASSERT_NEAR(got_gx[i], want_gx[i],
+                c.dtype == kInt64 ? 0 : tolerance(c.dtype, taps, magnitude[i]))
+        << i;
   for (const StridedBuffer* b : {&x, &y, &index, &gx, &gy}) b->expect_guards_intact();
 }
 
@@ -116,7 +122,9 @@ class PoolOfType : public ::testing::TestWithParam<DType> {};
 
 TEST_P(PoolOfType, RandomWindowsAndLayouts) {
   std::mt19937_64 rng(uint64_t(GetParam()) + 1);
-  const auto pick = [&](int64_t low, int64_t high) { return low + int64_t(rng() % uint64_t(high - low + 1)); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(rng() % uint64_t(high - low + 1));
+  };
   for (int i = 0; i < 150; ++i) {
     Case c{};
     c.kind = i % 2 && GetParam() != kInt64 ? PoolArgs::Kind::avg : PoolArgs::Kind::max;
@@ -129,14 +137,22 @@ TEST_P(PoolOfType, RandomWindowsAndLayouts) {
       const int64_t k = c.window.kernel[d] = pick(1, 4);
       c.window.stride[d] = pick(1, 3);
       c.window.padding[d] = pick(0, k / 2);
-      const int64_t dilation = c.window.dilation[d] = c.kind == PoolArgs::Kind::max ? pick(1, 2) : 1;
+      const int64_t dilation = c.window.dilation[d] =
+          c.kind == PoolArgs::Kind::max ? pick(1, 2) : 1;
       const int64_t size = dilation * (k - 1) + 1 + pick(0, 9), p = c.window.padding[d];
-      int64_t out = (size + 2 * p - dilation * (k - 1) - 1 + (ceil ? c.window.stride[d] - 1 : 0)) / c.window.stride[d] + 1;
+      int64_t out = (size + 2 * p - dilation * (k - 1) - 1 + (ceil ? c.window.stride[d] - 1 : 0)) /
+                        c.window.stride[d] +
+                    1;
       if (ceil && (out - 1) * c.window.stride[d] >= size + p) --out;
       c.x.push_back(size), c.y.push_back(out);
     }
-    if (c.kind == PoolArgs::Kind::max && ceil)  // a dilated window may start in the padding and step over the end
-      for (int d = 0; d < s; ++d) c.window.dilation[d] = 1, c.y[size_t(d) + 2] = std::min(c.y[size_t(d) + 2], (c.x[size_t(d) + 2] + c.window.padding[d] - 1) / c.window.stride[d] + 1);
+    if (c.kind == PoolArgs::Kind::max &&
+        ceil)  // a dilated window may start in the padding and step over the end
+      for (int d = 0; d < s; ++d)
+        c.window.dilation[d] = 1,
+        c.y[size_t(d) + 2] =
+            std::min(c.y[size_t(d) + 2],
+                     (c.x[size_t(d) + 2] + c.window.padding[d] - 1) / c.window.stride[d] + 1);
     c.channels_last = pick(0, 1), c.gap = pick(0, 2) ? 0 : pick(-2, 3);
     c.count_include_pad = pick(0, 1), c.divisor = pick(0, 2) ? 0 : 3;
     run_case(c, rng);
@@ -157,6 +173,44 @@ TEST_P(PoolOfType, TwoByTwoWindows) {
       c.window.kernel = c.window.stride = {2, 2, 1};
       for (int i = 0; i < 4; ++i) run_case(c, rng);
     }
+}
+
+TEST(Pool, EveryInstructionSetGivesTheSame) {
+  std::vector<void (*)(const PoolArgs&)> versions{cpu::base::pool};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    versions.push_back(cpu::avx2::pool);
+#endif
+  std::mt19937_64 rng(13);
+  for (bool last : {false, true})
+    for (int64_t kernel : {2, 3})
+      for (DType t : {kFloat32, kFloat64, kBFloat16})
+        for (PoolArgs::Kind kind : {PoolArgs::Kind::max, PoolArgs::Kind::avg}) {
+          const std::vector<int> order =
+              last ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{0, 1, 2, 3};
+          StridedBuffer x(t, {2, 5, 28, 31}, order);
+          x.randomize(rng);
+          PoolArgs p{};
+          p.kind = kind, p.x = x.view();
+          p.window.kernel = {kernel, kernel, 1}, p.window.stride = {2, 2, 1};
+          StridedBuffer want(t, {2, 5, kernel == 2 ? 14 : 13, 15}, order),
+              where(kInt64, want.sizes(), order);
+          p.y = want.view(), p.indices = where.view();
+          cpu::cpu_backend().pool(p);
+          for (const auto version : versions) {
+            StridedBuffer got(t, want.sizes(), order), index(kInt64, want.sizes(), order);
+            p.y = got.view(), p.indices = index.view();
+            version(p);
+            if (kind == PoolArgs::Kind::max) {
+              EXPECT_EQ(got.values(), want.values());
+              EXPECT_EQ(index.values(), where.values());
+            } else {
+              const std::vector<double> a = got.values(), b = want.values();
+              for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance(t, 9, 1));
+            }
+            got.expect_guards_intact();
+          }
+        }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, PoolOfType,

@@ -98,7 +98,9 @@ class StridedBuffer {
   }
   void set(const std::vector<double>& values) {
     size_t i = 0;
-    for_each([&](int64_t offset) { store(const_cast<std::byte*>(address(offset)), dtype_, values[i++]); });
+    for_each([&](int64_t offset) {
+      store(const_cast<std::byte*>(address(offset)), dtype_, values[i++]);
+    });
   }
   /// Random values as the dtype holds them: small integers or halves of [-1, 1].
   void randomize(std::mt19937_64& rng) {

@@ -8,8 +8,7 @@
 namespace arete::test {
 
 Tensor to_reference(const Tensor& t) {
-  const DType wanted =
-      is_floating(t.dtype()) ? kFloat64 : t.dtype() == kBool ? kBool : kInt64;
+  const DType wanted = is_floating(t.dtype()) ? kFloat64 : t.dtype() == kBool ? kBool : kInt64;
   return t.detach().to(kCPU).to(wanted).contiguous();
 }
 

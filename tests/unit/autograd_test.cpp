@@ -191,11 +191,11 @@ TEST(InPlace, WriteThroughAViewReachesTheBase) {
   Tensor x = leaf({1, 2, 3, 4});
   Tensor w = leaf({5, 6});
   Tensor base = x * 1;
-  base.narrow(0, 1, 2).mul_(w);
-  EXPECT_EQ(values(base), (Values{1, 10, 18, 4}));
+  base.narrow(0, 1, 2).mul_(10).add_(w * w);
+  EXPECT_EQ(values(base), (Values{1, 45, 66, 4}));
   (base * base).sum().backward();
-  EXPECT_EQ(values(x.grad()), (Values{2, 2 * 10 * 5, 2 * 18 * 6, 8}));
-  EXPECT_EQ(values(w.grad()), (Values{2 * 10 * 2, 2 * 18 * 3}));
+  EXPECT_EQ(values(x.grad()), (Values{2, 2 * 45 * 10, 2 * 66 * 10, 8}));
+  EXPECT_EQ(values(w.grad()), (Values{2 * 45 * 2 * 5, 2 * 66 * 2 * 6}));
 }
 
 TEST(InPlace, OtherViewsSeeTheWrite) {

@@ -79,8 +79,9 @@ TEST(Dataset, RefusesWrongIndicesAndSizes) {
                  [&] { d->get(i); });
     expect_error(ErrorKind::index, {"is out of range"}, [&] { d->get_batch({0, i}); });
   }
-  expect_error(ErrorKind::value, {"Size mismatch between tensors", "4 rows"},
-               [] { TensorDataset({arange(4), arange(5)}); });
+  expect_error(ErrorKind::value, {"Size mismatch between tensors", "4 rows"}, [] {
+    TensorDataset({arange(4), arange(5)});
+  });
   expect_error(ErrorKind::value, {"Size mismatch"}, [] { TensorDataset({arange(4), Tensor()}); });
   expect_error(ErrorKind::value, {"at least one tensor"}, [] { TensorDataset({}); });
   expect_error(ErrorKind::index, {"is out of range"}, [&] { Subset(d, {0, 4}); });
@@ -113,8 +114,9 @@ TEST(Dataset, RandomSplitCoversAllOnce) {
   const auto again = random_split(d, {13, 7}, 5);
   for (int64_t i = 0; i < 7; ++i)
     EXPECT_EQ(again[1]->get(i)[0].item<int64_t>(), parts[1]->get(i)[0].item<int64_t>());
-  expect_error(ErrorKind::value, {"Sum of input lengths does not equal", "20", "19"},
-               [&] { random_split(d, {13, 6}); });
+  expect_error(ErrorKind::value, {"Sum of input lengths does not equal", "20", "19"}, [&] {
+    random_split(d, {13, 6});
+  });
   expect_error(ErrorKind::value, {"must not be negative"}, [&] { random_split(d, {-1, 21}); });
 }
 
@@ -122,10 +124,12 @@ TEST(Dataset, CollateStacksAndChecks) {
   const Batch b = collate({{zeros({2}), tensor(1)}, {ones({2}), tensor(2)}});
   EXPECT_EQ(b.input().sizes()[0], 2);
   EXPECT_EQ(b.target().to_vector<int64_t>(), (std::vector<int64_t>{1, 2}));
-  expect_error(ErrorKind::value, {"stack expects each tensor to be equal size", "[2]", "[3]"},
-               [] { collate({{zeros({2})}, {zeros({3})}}); });
-  expect_error(ErrorKind::value, {"same number of tensors"},
-               [] { collate({{zeros({2})}, {zeros({2}), zeros({2})}}); });
+  expect_error(ErrorKind::value, {"stack expects each tensor to be equal size", "[2]", "[3]"}, [] {
+    collate({{zeros({2})}, {zeros({3})}});
+  });
+  expect_error(ErrorKind::value, {"same number of tensors"}, [] {
+    collate({{zeros({2})}, {zeros({2}), zeros({2})}});
+  });
   expect_error(ErrorKind::value, {"no examples"}, [] { collate({}); });
   expect_error(ErrorKind::value, {"undefined"}, [] { collate({{Tensor()}}); });
 }
@@ -231,8 +235,7 @@ TEST(DataLoader, DropLastAndEmpty) {
 
 TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
   const auto options = [](int workers) {
-    return DataLoaderOptions{
-        .batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 8};
+    return DataLoaderOptions{.batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 8};
   };
   DataLoader whole(counting(30), options(0));
   walk(whole);
@@ -264,8 +267,9 @@ TEST(DataLoader, StateAtTheEndIsTheNextEpoch) {
   for ([[maybe_unused]] const Batch& b : loader)
     EXPECT_EQ(loader.state(), (++seen == 2 ? LoaderState{1, 0} : LoaderState{0, 1}));
   EXPECT_EQ(loader.state(), (LoaderState{1, 0}));
-  expect_error(ErrorKind::value, {"the saved position does not fit", "0..2", "batch 3"},
-               [&] { loader.load_state({0, 3}); });
+  expect_error(ErrorKind::value, {"the saved position does not fit", "0..2", "batch 3"}, [&] {
+    loader.load_state({0, 3});
+  });
   EXPECT_THROW(loader.load_state({-1, 0}), ValueError);
 }
 
@@ -306,7 +310,8 @@ TEST(DataLoader, ErrorsComeWhereTheirBatchWouldHave) {
     EXPECT_EQ(got, iota_vector(8));
     EXPECT_EQ(loader.state(), (LoaderState{0, 2}));
     // The next walk tries that batch again.
-    EXPECT_EQ(joined(walk(loader)), (std::vector<int64_t>{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
+    EXPECT_EQ(joined(walk(loader)),
+              (std::vector<int64_t>{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
   }
 }
 
@@ -326,11 +331,9 @@ TEST(DataLoader, TransformsDoNotDependOnWorkers) {
   std::vector<std::vector<double>> runs;
   std::vector<double> second_epoch;
   for (const int workers : {0, 1, 4}) {
-    DataLoader loader(counting(20), {.batch_size = 3,
-                                     .shuffle = true,
-                                     .num_workers = workers,
-                                     .seed = 1,
-                                     .transform = noise});
+    DataLoader loader(
+        counting(20),
+        {.batch_size = 3, .shuffle = true, .num_workers = workers, .seed = 1, .transform = noise});
     std::vector<double> values;
     for (const Batch& b : loader)
       for (const double v : b.input().to_vector<double>()) values.push_back(v);

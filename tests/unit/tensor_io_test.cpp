@@ -55,8 +55,12 @@ class EachDType : public testing::TestWithParam<int> {
 };
 
 TEST_P(EachDType, Safetensors) {
-  if (dtype() == kComplex128) GTEST_SKIP() << "safetensors has no complex128";
   const Tensor matrix = sample(dtype(), {3, 5});
+  if (dtype() == kComplex128) {  // the format has no such type
+    EXPECT_THROW(save_safetensors(folder / "f", {{"m", matrix}}), Error);
+    EXPECT_EQ(folder.file_count(), 0u);
+    return;
+  }
   const NamedTensors all{{"matrix", matrix},
                          {"transposed", matrix.t()},
                          {"every second", matrix.slice(1, 0, {}, 2)},
@@ -81,16 +85,20 @@ TEST_P(EachDType, Npy) {
     EXPECT_EQ(folder.file_count(), 0u);
     return;
   }
-  for (const Tensor& want : {matrix, matrix.t(), matrix.slice(1, 0, {}, 2),
-                             matrix.select(0, 1).expand({4, 5}), sample(dtype(), {}),
-                             sample(dtype(), {0, 3})}) {
+  for (const Tensor& want :
+       {matrix, matrix.t(), matrix.slice(1, 0, {}, 2), matrix.select(0, 1).expand({4, 5}),
+        sample(dtype(), {}), sample(dtype(), {0, 3})}) {
     save_npy(folder / "x.npy", want);
     expect_same(load_npy(folder / "x.npy"), want);
   }
 }
 
 TEST_P(EachDType, NpyInFortranOrder) {
-  if (!numpy_has_it()) GTEST_SKIP() << "NumPy has no such dtype";
+  if (!numpy_has_it()) {
+    const int64_t shape[] = {1};
+    EXPECT_THROW(write_npy_header(is_float8(dtype()) ? "F8_E4M3" : "BF16", shape), ValueError);
+    return;
+  }
   const Tensor want = sample(dtype(), {2, 3, 4});
   save_npy(folder / "c.npy", want);
   const std::string c = read_text(folder / "c.npy");
@@ -114,9 +122,8 @@ TEST_P(EachDType, Npz) {
   expect_same(got.at("nested/b"), b);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EachDType, testing::Range(0, kAll), [](const auto& info) {
-  return std::string(name_of(DType(info.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, EachDType, testing::Range(0, kAll),
+                         [](const auto& info) { return std::string(name_of(DType(info.param))); });
 
 TEST(TensorIo, TensorsThatShareMemoryAndRequireGrad) {
   const TempDir folder;
@@ -124,7 +131,8 @@ TEST(TensorIo, TensorsThatShareMemoryAndRequireGrad) {
   save_safetensors(folder / "f", {{"a", x}, {"b", x}, {"view", x.view({6})}});
   const auto f = load_safetensors(folder / "f");
   for (const char* name : {"a", "b"}) expect_same(f.tensors.at(name), x.detach());
-  f.tensors.at("a").zero_();  // the copies are independent
+  Tensor a = f.tensors.at("a");
+  a.zero_();  // the copies are independent
   expect_same(f.tensors.at("b"), x.detach());
 }
 
@@ -139,13 +147,13 @@ TEST(TensorIo, EqualTensorsGiveEqualFiles) {
 TEST(TensorIo, RefusesWhatCannotBeWritten) {
   const TempDir folder;
   const Tensor x = zeros({2});
-  expect_error(ErrorKind::value, {"'u'", "undefined"},
-               [&] { save_safetensors(folder / "f", {{"u", Tensor()}}); });
+  expect_error(ErrorKind::value, {"'u'", "undefined"}, [&] {
+    save_safetensors(folder / "f", {{"u", Tensor()}});
+  });
   EXPECT_THROW(save_safetensors(folder / "f", {{"a", x}, {"a", x}}), ValueError);
   EXPECT_THROW(save_safetensors(folder / "f", {{"m", empty({2}, kMeta)}}), DeviceError);
   EXPECT_THROW(save_npz(folder / "f", {{"a", x}, {"a", x}}), ValueError);
   EXPECT_THROW(save_npz(folder / "f", {{"../a", x}}), ValueError);
-  EXPECT_THROW(save_safetensors(folder / "f", {{"z", zeros({2}, kComplex128)}}), Error);
   EXPECT_EQ(folder.file_count(), 0u) << "nothing may be left behind";
 }
 
@@ -168,8 +176,8 @@ TEST(TensorIo, UnwritableFolder) {
   write_text(folder / "file", "");
   EXPECT_THROW(save_npy(folder / "file/x.npy", x), IoError);
   if (::geteuid() != 0) {  // root may write anywhere
-    std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_read |
-                                                    std::filesystem::perms::owner_exec);
+    std::filesystem::permissions(
+        folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
     EXPECT_THROW(save_npy(folder / "x.npy", x), IoError);
     std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
   }
@@ -193,9 +201,15 @@ TEST(TensorIo, BadFiles) {
   save_npz(folder / "z", {{"x", x}, {"y", x}});
   const auto load = [](const std::string& path) {
     switch (path.back()) {
-      case 's': load_safetensors(path); break;
-      case 'n': load_npy(path); break;
-      default: load_npz(path); break;
+      case 's':
+        load_safetensors(path);
+        break;
+      case 'n':
+        load_npy(path);
+        break;
+      default:
+        load_npz(path);
+        break;
     }
   };
   for (const char* name : {"s", "n", "z"}) {

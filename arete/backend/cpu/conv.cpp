@@ -51,19 +51,19 @@ memory::format_tag tag_of(Order order, int spatial) {
 //   64x1x28x28 -> 32  forward    367      1010     370            221     352
 //                     dgrad      321      1475    1397           1086    1417
 //                     wgrad     1102       806     355            559     360
-//   64x32x14x14 -> 64 forward   2248      1316    1272           1117    1209
-//                     dgrad     2740      1712    1400           1226    1418
-//                     wgrad     2545      1482    1340           2590    1356
+//   64x32x14x14 -> 64 forward   2248      1316    1185           1117    1209
+//                     dgrad     2740      1712    1456           1226    1418
+//                     wgrad     2545      1482    1214           2590    1356
 //   64x32x28x28 -> 64 forward   8262      5027      -               -       -
 //                     dgrad    10736      5470      -            4324       -
 //                     wgrad    11812      5751      -            5161       -
-// Hence: channels last stay as they are but for weight gradients of thin inputs; channels first go
+// Hence: channels last stay as they are but for weight gradients; channels first go
 // through `any`, but for data gradients of thin inputs. With one side fixed and the other `any`
 // oneDNN may fall back to reference code (350 ms in the second case), so both are the same.
 enum class Choice : uint8_t { as_given, any };
 
 Choice choose(Pass pass, Order order, int64_t channels, int64_t groups) {
-  // Depthwise ones (16x128x28x28, 3x3) take 28 ms as given and 0.5 ms blocked.
+  // Depthwise ones (16x128x28x28, 3x3, one thread) take over 18 ms as given, 1.3 ms blocked.
   const bool thin = channels < 8 && groups == 1;
   if (order == Order::channels_last) return pass == Pass::wgrad ? Choice::any : Choice::as_given;
   return pass == Pass::dgrad && thin ? Choice::as_given : Choice::any;
@@ -167,7 +167,8 @@ void plan_for_choice(ConvPlan& plan, const ConvArgs& c, Orders orders, Choice ch
   const char* name = nullptr;
   switch (c.pass) {
     case Pass::forward:
-      take_descriptors(plan, forward, forward.src_desc(), forward.weights_desc(), forward.dst_desc());
+      take_descriptors(plan, forward, forward.src_desc(), forward.weights_desc(),
+                       forward.dst_desc());
       plan.primitive = Forward(forward);
       name = forward.impl_info_str();
       break;
@@ -239,9 +240,9 @@ onednn::PlanCache<ConvPlan>& plan_cache() {
 }
 
 onednn::PlanKey key_of(const ConvArgs& c, Orders orders, int threads) {
-  onednn::PlanKey key{threads, int64_t(c.pass), int64_t(c.x.dtype), c.groups, c.window.spatial,
-                      c.bias.data != nullptr, int64_t(orders.x), int64_t(orders.w),
-                      int64_t(orders.y)};
+  onednn::PlanKey key{threads,           int64_t(c.pass),   int64_t(c.x.dtype),
+                      c.groups,          c.window.spatial,  c.bias.data != nullptr,
+                      int64_t(orders.x), int64_t(orders.w), int64_t(orders.y)};
   for (const View* v : {&c.x, &c.w, &c.y}) key.append(v->sizes.begin(), v->sizes.end());
   for (const auto* a : {&c.window.kernel, &c.window.stride, &c.window.padding, &c.window.dilation})
     key.append(a->begin(), a->begin() + c.window.spatial);
@@ -252,8 +253,7 @@ void run_plan(CpuBackend& backend, const ConvPlan& plan, const ConvArgs& c) {
   struct Scratch {
     CpuBackend& backend;
     size_t bytes;
-    std::byte* data =
-        bytes > 0 ? static_cast<std::byte*>(backend.scratch(bytes)) : nullptr;
+    std::byte* data = bytes > 0 ? static_cast<std::byte*>(backend.scratch(bytes)) : nullptr;
     ~Scratch() {
       if (data != nullptr) backend.release_scratch(data, bytes);
     }
@@ -263,17 +263,18 @@ void run_plan(CpuBackend& backend, const ConvPlan& plan, const ConvArgs& c) {
   };
   const auto before = [&](const ConvPlan::Operand& o, const View& v) {
     if (o.differs)
-      onednn::execute(o.reorder, {{DNNL_ARG_FROM, &o.given, v.data},
-                                  {DNNL_ARG_TO, &o.used, memory_of(o, v)}});
+      onednn::execute(o.reorder,
+                      {{DNNL_ARG_FROM, &o.given, v.data}, {DNNL_ARG_TO, &o.used, memory_of(o, v)}});
   };
   const auto after = [&](const ConvPlan::Operand& o, const View& v) {
     if (o.differs)
-      onednn::execute(o.reorder, {{DNNL_ARG_FROM, &o.used, memory_of(o, v)},
-                                  {DNNL_ARG_TO, &o.given, v.data}});
+      onednn::execute(o.reorder,
+                      {{DNNL_ARG_FROM, &o.used, memory_of(o, v)}, {DNNL_ARG_TO, &o.given, v.data}});
   };
   void *const x = memory_of(plan.x, c.x), *const w = memory_of(plan.w, c.w),
-       *const y = memory_of(plan.y, c.y);
-  void* const pad = plan.scratchpad.get_size() > 0 ? scratch.data + plan.scratchpad_offset : nullptr;
+              *const y = memory_of(plan.y, c.y);
+  void* const pad =
+      plan.scratchpad.get_size() > 0 ? scratch.data + plan.scratchpad_offset : nullptr;
   switch (c.pass) {
     case Pass::forward:
       before(plan.x, c.x), before(plan.w, c.w);
@@ -322,8 +323,8 @@ bool convolve(CpuBackend& backend, const ConvArgs& c) {
   ARETE_ASSERT(x && w && y);
   const onednn::ThreadScope threads;
   const Orders orders{*x, *w, *y};
-  const auto plan = plan_cache().get(key_of(c, orders, threads.threads()),
-                                     [&] { return make_plan(c, orders); });
+  const auto plan =
+      plan_cache().get(key_of(c, orders, threads.threads()), [&] { return make_plan(c, orders); });
   if (plan->usable) run_plan(backend, *plan, c);
   return plan->usable;
 }
@@ -332,7 +333,8 @@ bool convolve(CpuBackend& backend, const ConvArgs& c) {
 // copied back by store().
 class Dense {
  public:
-  Dense(CpuBackend& backend, View& view, bool read) : backend_(backend), original_(view), read_(read) {
+  Dense(CpuBackend& backend, View& view, bool read)
+      : backend_(backend), original_(view), read_(read) {
     scratch_.emplace(backend, view.dtype, view.sizes);
     view = scratch_->view();
     if (read) backend.copy({view, original_});

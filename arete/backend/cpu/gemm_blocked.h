@@ -25,8 +25,8 @@ struct BlockedGemm {
 /// Runs with the widest instructions of this machine, in parallel unless in a parallel region.
 void gemm_blocked(const BlockedGemm& problem);
 
-/// out += bias, then aux = out, then out = max(out, 0) where NaN stays; `bias` and `aux` may be null.
-/// `n` elements of f32 or f64 side by side.
+/// out += bias, then aux = out, then out = max(out, 0) where NaN stays; `bias` and `aux` may be
+/// null. `n` elements of f32 or f64 side by side.
 struct FinishRow {
   DType dtype;
   int64_t n;
@@ -38,10 +38,10 @@ struct FinishRow {
 void finish_row(const FinishRow& row);
 
 /// The code compiled for one instruction set (gemm_blocked.simd.cpp).
-#define ARETE_GEMM_KERNELS(target)                \
-  namespace target {                              \
-  void gemm_blocked(const BlockedGemm& problem);  \
-  void finish_row(const FinishRow& row);          \
+#define ARETE_GEMM_KERNELS(target)               \
+  namespace target {                             \
+  void gemm_blocked(const BlockedGemm& problem); \
+  void finish_row(const FinishRow& row);         \
   }
 ARETE_GEMM_KERNELS(base)
 ARETE_GEMM_KERNELS(avx2)

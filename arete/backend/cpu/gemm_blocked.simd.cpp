@@ -14,8 +14,8 @@
 // result in registers. A kKc x kNr panel of B stays in the first cache, a kMc x kKc block of A in
 // the second. Packing reads any strides and converts narrow integers to 32 bits, in which they
 // multiply and add: modulo 2^8 or 2^16 the result is the same.
-// OpenBLAS 0.3.21 does not know CPUs newer than itself and falls back to SSE3 code there: dgemm of
-// 1024 on a 2-core Emerald Rapids gives 28 GFLOP/s (90 when told the CPU's kind by hand).
+// OpenBLAS 0.3.21 does not know CPUs newer than itself and falls back to SSE3 code there: on one
+// Emerald Rapids core f64 of 1024^3 runs at 20 GFLOP/s, 94 after prepare_blas(), 86 here.
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
@@ -38,7 +38,7 @@ struct Vector {
 template <class T>
 constexpr int kLanes = kVectorBytes / int(sizeof(T));
 template <class T>
-constexpr int kNr = kVectors * kLanes<T>;
+constexpr int kNr = kVectors* kLanes<T>;
 
 // One tile: out (kMr, kNr) row-major in `tile`, from packed panels.
 template <class T>
@@ -115,8 +115,7 @@ void store_tile(const T* tile, S* out, int64_t rs, int64_t cs, int64_t rows, int
         for (int64_t j = 0; j < cols; ++j) row[j * cs] = S(scale.alpha * from[j]);
       }
     } else if (cs == 1) {
-      for (int64_t j = 0; j < cols; ++j)
-        row[j] = S(scale.alpha * from[j] + scale.beta * T(row[j]));
+      for (int64_t j = 0; j < cols; ++j) row[j] = S(scale.alpha * from[j] + scale.beta * T(row[j]));
     } else {
       for (int64_t j = 0; j < cols; ++j)
         row[j * cs] = S(scale.alpha * from[j] + scale.beta * T(row[j * cs]));
@@ -168,13 +167,12 @@ void run(const BlockedGemm& g) {
     const int64_t cols = std::min(nc, g.n - j0), panels = (cols + nr - 1) / nr;
     for (int64_t p0 = 0; p0 < g.k; p0 += kc) {
       const int64_t depth = std::min(kc, g.k - p0);
-      parallel_for(0, panels, std::max<int64_t>(1, 32768 / (nr * depth)),
-                   [&](int64_t first, int64_t last) {
-                     pack<nr>(b + p0 * g.b.row_stride + (j0 + first * nr) * g.b.col_stride,
-                              g.b.col_stride, g.b.row_stride,
-                              std::min(cols, last * nr) - first * nr, depth,
-                              packed_b.data + first * nr * depth);
-                   });
+      parallel_for(
+          0, panels, std::max<int64_t>(1, 32768 / (nr * depth)), [&](int64_t first, int64_t last) {
+            pack<nr>(b + p0 * g.b.row_stride + (j0 + first * nr) * g.b.col_stride, g.b.col_stride,
+                     g.b.row_stride, std::min(cols, last * nr) - first * nr, depth,
+                     packed_b.data + first * nr * depth);
+          });
       Scale<T> now = scale;
       if (p0 > 0) now.beta = T(1), now.read_out = true;
       // Work items: blocks of rows, times groups of panels where there are few blocks.
@@ -193,8 +191,8 @@ void run(const BlockedGemm& g) {
           const int64_t block = item / groups, group = item % groups;
           const int64_t i0 = block * mc, rows = std::min(mc, g.m - i0);
           if (block != block_in_buffer)
-            pack<kMr>(a + i0 * g.a.row_stride + p0 * g.a.col_stride, g.a.row_stride,
-                      g.a.col_stride, rows, depth, packed_a.data);
+            pack<kMr>(a + i0 * g.a.row_stride + p0 * g.a.col_stride, g.a.row_stride, g.a.col_stride,
+                      rows, depth, packed_a.data);
           block_in_buffer = block;
           const int64_t jp_end = (group + 1) * panels / groups;
           for (int64_t jp = group * panels / groups; jp < jp_end; ++jp)
@@ -240,13 +238,20 @@ void finish_row(const FinishRow& r) {
 
 void gemm_blocked(const BlockedGemm& g) {
   switch (g.dtype) {
-    case DType::f64: return run<double, double>(g);
-    case DType::u8: return run<uint8_t, uint32_t>(g);
-    case DType::i8: return run<int8_t, uint32_t>(g);
-    case DType::i16: return run<int16_t, uint32_t>(g);
-    case DType::i32: return run<int32_t, uint32_t>(g);
-    case DType::i64: return run<int64_t, uint64_t>(g);
-    default: ARETE_BUG("dtype without a blocked product");
+    case DType::f64:
+      return run<double, double>(g);
+    case DType::u8:
+      return run<uint8_t, uint32_t>(g);
+    case DType::i8:
+      return run<int8_t, uint32_t>(g);
+    case DType::i16:
+      return run<int16_t, uint32_t>(g);
+    case DType::i32:
+      return run<int32_t, uint32_t>(g);
+    case DType::i64:
+      return run<int64_t, uint64_t>(g);
+    default:
+      ARETE_BUG("dtype without a blocked product");
   }
 }
 

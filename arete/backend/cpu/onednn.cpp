@@ -27,9 +27,12 @@ dnnl::stream& stream() {
 
 memory::data_type to_dnnl(DType dtype) {
   switch (dtype) {
-    case DType::f32: return memory::data_type::f32;
-    case DType::bf16: return memory::data_type::bf16;
-    default: ARETE_BUG("dtype without a oneDNN counterpart");
+    case DType::f32:
+      return memory::data_type::f32;
+    case DType::bf16:
+      return memory::data_type::bf16;
+    default:
+      ARETE_BUG("dtype without a oneDNN counterpart");
   }
 }
 
@@ -64,12 +67,14 @@ void check(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
   if (status == dnnl_out_of_memory)
     throw OutOfMemoryError("oneDNN", std::string(what) + ": out of memory");
-  throw BugError("oneDNN", std::string(what) + " failed with status " + std::to_string(int(status)));
+  throw BugError("oneDNN",
+                 std::string(what) + " failed with status " + std::to_string(int(status)));
 }
 }  // namespace
 
 void execute(const dnnl::primitive& primitive, std::initializer_list<Argument> arguments) {
-  // The C interface: the C++ one takes an unordered_map, which costs more than the rest of the call.
+  // The C interface: the C++ one takes an unordered_map, which costs more than the rest of the
+  // call.
   constexpr int kMax = 8;
   ARETE_ASSERT(arguments.size() <= size_t(kMax));
   struct Handles {
@@ -105,7 +110,8 @@ memory::dims batched_strides(int64_t batch, const std::array<int64_t, 3>& s, int
   if (rows == 1) strides[0] = std::max<int64_t>(cols * s[2], 1);
   if (cols == 1) strides[1] = s[1] == 1 ? rows : 1;
   if (batch != 1)
-    strides.insert(strides.begin(), s[0] == 0 ? std::max(rows * strides[0], cols * strides[1]) : s[0]);
+    strides.insert(strides.begin(),
+                   s[0] == 0 ? std::max(rows * strides[0], cols * strides[1]) : s[0]);
   return strides;
 }
 
@@ -153,8 +159,16 @@ bool matmul(CpuBackend& backend, const MatmulSpec& s, const void* a, const void*
             const void* bias) {
   ARETE_ASSERT(!s.has_bias || s.alpha == 1);  // oneDNN would scale the bias too
   const ThreadScope threads;
-  PlanKey key{threads.threads(), int64_t(s.dtype), int64_t(s.out_dtype), s.batch, s.m, s.n, s.k,
-              s.has_bias, std::bit_cast<int32_t>(s.alpha), std::bit_cast<int32_t>(s.beta)};
+  PlanKey key{threads.threads(),
+              int64_t(s.dtype),
+              int64_t(s.out_dtype),
+              s.batch,
+              s.m,
+              s.n,
+              s.k,
+              s.has_bias,
+              std::bit_cast<int32_t>(s.alpha),
+              std::bit_cast<int32_t>(s.beta)};
   for (const auto* strides : {&s.a_strides, &s.b_strides, &s.out_strides})
     key.append(strides->begin(), strides->end());
   const auto plan = matmul_cache().get(key, [&] { return make_plan(s); });
@@ -168,11 +182,12 @@ bool matmul(CpuBackend& backend, const MatmulSpec& s, const void* a, const void*
       if (data != nullptr) backend.release_scratch(data, bytes);
     }
   } scratch{backend, bytes};
-  execute(plan->primitive, {{DNNL_ARG_SRC, &plan->a, const_cast<void*>(a)},
-                            {DNNL_ARG_WEIGHTS, &plan->b, const_cast<void*>(b)},
-                            {DNNL_ARG_DST, &plan->out, out},
-                            {DNNL_ARG_BIAS, &plan->bias, const_cast<void*>(s.has_bias ? bias : nullptr)},
-                            {DNNL_ARG_SCRATCHPAD, &plan->scratchpad, scratch.data}});
+  execute(plan->primitive,
+          {{DNNL_ARG_SRC, &plan->a, const_cast<void*>(a)},
+           {DNNL_ARG_WEIGHTS, &plan->b, const_cast<void*>(b)},
+           {DNNL_ARG_DST, &plan->out, out},
+           {DNNL_ARG_BIAS, &plan->bias, const_cast<void*>(s.has_bias ? bias : nullptr)},
+           {DNNL_ARG_SCRATCHPAD, &plan->scratchpad, scratch.data}});
   return true;
 }
 

@@ -20,8 +20,14 @@ void CpuBackend::pool(const prim::PoolArgs& p) {
     ARETE_ASSERT(max || p.window.dilation[d] == 1);
   }
   switch (p.x.dtype) {
-    case DType::f32: case DType::f64: case DType::f16: case DType::bf16: case DType::i64: break;
-    default: return Primitives::pool(p);
+    case DType::f32:
+    case DType::f64:
+    case DType::f16:
+    case DType::bf16:
+    case DType::i64:
+      break;
+    default:
+      return Primitives::pool(p);
   }
 #if defined(__x86_64__)
   static const auto f = [] {

@@ -16,8 +16,8 @@
 // element of the input belongs to one piece, so the backward passes need no atomics. Windows reach
 // into padding and, with ceil mode, beyond it; their ranges are clipped before the loops. In a
 // single plane the innermost loop runs along a row of the output instead, one element of the window
-// at a time (64 x 32 x 28 x 28, 2 x 2, one thread: 12 ms output by output). Two by two windows over
-// rows have a loop of their own: it is what most networks use.
+// at a time. Two by two windows over rows have vectors of 8 outputs written out, because compilers
+// leave rows of 14 to scalar code: 64 x 32 x 28 x 28 takes 0.38 ms of one core instead of 1.2 ms.
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
@@ -40,7 +40,8 @@ struct Space {
     if (v.data == nullptr) return;
     const int s = v.rank() - 2;
     sample = v.strides[0], channel = v.strides[1];
-    for (int d = 0; d < s; ++d) size[3 - s + d] = v.sizes[d + 2], stride[3 - s + d] = v.strides[d + 2];
+    for (int d = 0; d < s; ++d)
+      size[3 - s + d] = v.sizes[d + 2], stride[3 - s + d] = v.strides[d + 2];
   }
   int64_t plane() const { return size[0] * size[1] * size[2]; }
   // Positions in the plane are multiples of one stride.
@@ -59,7 +60,7 @@ struct Geometry {
   Space x, y, index;
   Index3 kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
   int64_t samples, channels, block;
-  bool x_linear, by_rows;  // by_rows: a single plane, with rows worth a loop along them
+  bool x_linear, by_rows;           // by_rows: a single plane, with rows worth a loop along them
   std::vector<double> width_count;  // average: taps across per output of a row
 
   explicit Geometry(const PoolArgs& p) : x(p.x), y(p.y), index(p.indices) {
@@ -70,7 +71,8 @@ struct Geometry {
       padding[to] = p.window.padding[d], dilation[to] = p.window.dilation[d];
     }
     samples = p.x.sizes[0], channels = p.x.sizes[1];
-    const bool side_by_side = x.channel == 1 && y.channel == 1 && (p.indices.data == nullptr || index.channel == 1);
+    const bool side_by_side =
+        x.channel == 1 && y.channel == 1 && (p.indices.data == nullptr || index.channel == 1);
     block = side_by_side && channels > 1 ? kChannels : 1;
     x_linear = x.is_linear();
     by_rows = block == 1 && y.size[2] >= 4;
@@ -84,7 +86,8 @@ struct Geometry {
   int64_t taps(int d, int64_t out, bool with_padding) const {
     const int64_t first = out * stride[d] - padding[d];
     if (with_padding) return std::min(first + kernel[d], x.size[d] + padding[d]) - first;
-    return std::max<int64_t>(std::min(first + kernel[d], x.size[d]) - std::max<int64_t>(first, 0), 0);
+    return std::max<int64_t>(std::min(first + kernel[d], x.size[d]) - std::max<int64_t>(first, 0),
+                             0);
   }
   int64_t blocks() const { return (channels + block - 1) / block; }
 };
@@ -148,22 +151,20 @@ void max_2x2(const T* r0, const T* r1, int64_t base, int64_t width, T* y, int64_
   typedef int64_t I __attribute__((vector_size(L * 8)));
   M even, number;
   for (int i = 0; i < L; ++i) even[i] = 2 * i, number[i] = 2 * i;
-  const auto load = [](const T* from) {
-    V v;
-    __builtin_memcpy(&v, from, sizeof(V));
-    return v;
-  };
-  const V u0 = load(r0), u1 = load(r0 + L), l0 = load(r1), l1 = load(r1 + L);
+  V u0, u1, l0, l1;
+  __builtin_memcpy(&u0, r0, sizeof(V)), __builtin_memcpy(&u1, r0 + L, sizeof(V));
+  __builtin_memcpy(&l0, r1, sizeof(V)), __builtin_memcpy(&l1, r1 + L, sizeof(V));
   V best = __builtin_shuffle(u0, u1, even);
   M tap = M{};
-  const auto challenge = [&](V v, Mask at) {
-    const M better = ~(M)(v <= best) & (M)(best == best);  // as beats()
-    best = better ? v : best;
-    tap = better ? at - M{} : tap;
-  };
-  challenge(__builtin_shuffle(u0, u1, even + 1), 1);
-  challenge(__builtin_shuffle(l0, l1, even), Mask(width));
-  challenge(__builtin_shuffle(l0, l1, even + 1), Mask(width + 1));
+  const V others[3] = {__builtin_shuffle(u0, u1, even + 1), __builtin_shuffle(l0, l1, even),
+                       __builtin_shuffle(l0, l1, even + 1)};
+  const Mask taps[3] = {1, Mask(width), Mask(width + 1)};
+#pragma GCC unroll 3
+  for (int i = 0; i < 3; ++i) {
+    const M better = ~(M)(others[i] <= best) & (M)(best == best);  // as beats()
+    best = better ? others[i] : best;
+    tap = better ? taps[i] - M{} : tap;
+  }
   __builtin_memcpy(y, &best, sizeof(V));
   if (index == nullptr) return;
   const I where = __builtin_convertvector(tap + number, I) + base;
@@ -249,30 +250,33 @@ void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
       where[i] = Narrow(start);
       if (!narrow) wide[i] = start;
     }
-    for_row_taps(g, od, oh, w0, n, [&](int64_t first, int64_t last, int64_t offset, int64_t position) {
-      const T* from = x + offset;
-      if (!narrow) {
-        for (int64_t i = first; i < last; ++i) {
-          const C v = C(from[(i - first) * g.stride[2] * g.x.stride[2]]);
-          if (beats(v, best[i])) best[i] = v, wide[i] = position + (i - first) * g.stride[2];
-        }
-        return;
-      }
-      with_stride(g.stride[2] * g.x.stride[2], [&](auto step) {
-        const Narrow base = Narrow(position), between = Narrow(g.stride[2]);
-        for (int64_t i = 0; i < last - first; ++i) {
-          const C v = C(from[i * step]);
-          const bool b = beats(v, best[first + i]);
-          best[first + i] = b ? v : best[first + i];
-          where[first + i] = b ? Narrow(base + Narrow(i) * between) : where[first + i];
-        }
-      });
-    });
+    for_row_taps(g, od, oh, w0, n,
+                 [&](int64_t first, int64_t last, int64_t offset, int64_t position) {
+                   const T* from = x + offset;
+                   if (!narrow) {
+                     for (int64_t i = first; i < last; ++i) {
+                       const C v = C(from[(i - first) * g.stride[2] * g.x.stride[2]]);
+                       if (beats(v, best[i]))
+                         best[i] = v, wide[i] = position + (i - first) * g.stride[2];
+                     }
+                     return;
+                   }
+                   with_stride(g.stride[2] * g.x.stride[2], [&](auto step) {
+                     const Narrow base = Narrow(position), between = Narrow(g.stride[2]);
+                     for (int64_t i = 0; i < last - first; ++i) {
+                       const C v = C(from[i * step]);
+                       const bool b = beats(v, best[first + i]);
+                       best[first + i] = b ? v : best[first + i];
+                       where[first + i] = b ? Narrow(base + Narrow(i) * between) : where[first + i];
+                     }
+                   });
+                 });
     T* to = y + at(g.y, od, oh, w0);
     for (int64_t i = 0; i < n; ++i) to[i * g.y.stride[2]] = T(best[i]);
     if (index == nullptr) return;
     int64_t* out = index + at(g.index, od, oh, w0);
-    for (int64_t i = 0; i < n; ++i) out[i * g.index.stride[2]] = narrow ? int64_t(where[i]) : wide[i];
+    for (int64_t i = 0; i < n; ++i)
+      out[i * g.index.stride[2]] = narrow ? int64_t(where[i]) : wide[i];
   });
 }
 
@@ -286,12 +290,14 @@ void max_forward(const PoolArgs& p, const Geometry& g) {
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
     int64_t* index =
         indexed ? p.indices.as<int64_t>() + n * g.index.sample + c0 * g.index.channel : nullptr;
-    if constexpr (std::is_floating_point_v<T>) if (two_by_two) {
-      for (int64_t h = 0; h < g.y.size[1]; ++h)
-        max_row_2x2(x + 2 * h * g.x.stride[1], x + (2 * h + 1) * g.x.stride[1], g.y.size[2],
-                    2 * h * g.x.size[2], g.x.size[2], y + h * g.y.stride[1],
-                    indexed ? index + h * g.index.stride[1] : nullptr);
-      return;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (two_by_two) {
+        for (int64_t h = 0; h < g.y.size[1]; ++h)
+          max_row_2x2(x + 2 * h * g.x.stride[1], x + (2 * h + 1) * g.x.stride[1], g.y.size[2],
+                      2 * h * g.x.size[2], g.x.size[2], y + h * g.y.stride[1],
+                      indexed ? index + h * g.index.stride[1] : nullptr);
+        return;
+      }
     }
     if (g.by_rows) return max_rows(x, y, index, g);
     for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
@@ -416,10 +422,11 @@ double divisor_of(const PoolArgs& p, const Geometry& g, int64_t od, int64_t oh, 
 }
 // The divisors of the outputs [w0, w0 + n) of a row.
 template <class C>
-void row_divisors(const PoolArgs& p, const Geometry& g, int64_t od, int64_t oh, int64_t w0, int64_t n,
-                  C* out) {
+void row_divisors(const PoolArgs& p, const Geometry& g, int64_t od, int64_t oh, int64_t w0,
+                  int64_t n, C* out) {
   if (p.divisor != 0) return void(std::fill(out, out + n, C(p.divisor)));
-  const double outer = double(g.taps(0, od, p.count_include_pad) * g.taps(1, oh, p.count_include_pad));
+  const double outer =
+      double(g.taps(0, od, p.count_include_pad) * g.taps(1, oh, p.count_include_pad));
   const double* width = g.width_count.data() + w0;
   for (int64_t i = 0; i < n; ++i) out[i] = C(outer * width[i]);
 }
@@ -513,7 +520,8 @@ void avg_backward(const PoolArgs& p, const Geometry& g) {
 template <class T>
 void run(const PoolArgs& p) {
   const Geometry g(p);
-  if (p.kind == PoolArgs::Kind::max) return p.backward ? max_backward<T>(p, g) : max_forward<T>(p, g);
+  if (p.kind == PoolArgs::Kind::max)
+    return p.backward ? max_backward<T>(p, g) : max_forward<T>(p, g);
   return p.backward ? avg_backward<T>(p, g) : avg_forward<T>(p, g);
 }
 
@@ -522,11 +530,16 @@ void run(const PoolArgs& p) {
 void pool(const PoolArgs& p) {
   if (p.x.numel() == 0) return;
   switch (p.x.dtype) {
-    case DType::f32: return run<float>(p);
-    case DType::f64: return run<double>(p);
-    case DType::f16: return run<Half>(p);
-    case DType::bf16: return run<BFloat16>(p);
-    default: return run<int64_t>(p);
+    case DType::f32:
+      return run<float>(p);
+    case DType::f64:
+      return run<double>(p);
+    case DType::f16:
+      return run<Half>(p);
+    case DType::bf16:
+      return run<BFloat16>(p);
+    default:
+      return run<int64_t>(p);
   }
 }
 

@@ -5,8 +5,14 @@
 
 namespace arete::cpu {
 
-namespace base { void pool(const prim::PoolArgs& args); }
-namespace avx2 { void pool(const prim::PoolArgs& args); }
-namespace avx512 { void pool(const prim::PoolArgs& args); }
+namespace base {
+void pool(const prim::PoolArgs& args);
+}
+namespace avx2 {
+void pool(const prim::PoolArgs& args);
+}
+namespace avx512 {
+void pool(const prim::PoolArgs& args);
+}
 
 }  // namespace arete::cpu

@@ -66,7 +66,10 @@ inline VF scale_f(VF x, VF n, VF biased) {
 
 inline VF exp_f(VF x) {
   x = x > 89.0f ? splat_f(89.0f) : x;  // comparisons let NaN through
-  x = x < -104.0f ? splat_f(-104.0f) : x;
+  // Below -104 the result rounds to 0. Scaling down to it would be an underflow, which costs the
+  // processor a hundred cycles each: masked softmax is full of them.
+  const auto is_zero = x < -104.0f;
+  x = is_zero ? splat_f(0.0f) : x;
   const VF biased = x * kLog2E + kMagic;
   const VF n = biased - kMagic;
   VF r = x - n * kLn2High;
@@ -77,7 +80,7 @@ inline VF exp_f(VF x) {
   q = q * r + 1.666651964e-01f;
   q = q * r + 4.999999404e-01f;
   const VF p = (q * r) * r + r + 1.0f;
-  return scale_f(p, n, biased);
+  return is_zero ? splat_f(0.0f) : scale_f(p, n, biased);
 }
 
 /// Small arguments: x + x u P(u) with u = x^2. Others: tanh |x| = m / (m + 2) with m = e^2|x| - 1,

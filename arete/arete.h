@@ -1,0 +1,71 @@
+// Everything a program needs: #include "arete/arete.h".
+#pragma once
+
+// Tensors and what they are made of.
+#include "arete/base/error.h"
+#include "arete/core/device.h"
+#include "arete/core/dtype.h"
+#include "arete/core/generator.h"
+#include "arete/core/layout.h"
+#include "arete/core/modes.h"
+#include "arete/core/scalar.h"
+#include "arete/core/tensor.h"
+
+// Operators.
+#include "arete/ops/activation.h"
+#include "arete/ops/conv.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/loss.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/nn.h"
+#include "arete/ops/norm.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/pool.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "arete/ops/softmax.h"
+#include "arete/ops/sort.h"
+
+// Differentiation.
+#include "arete/autograd/engine.h"
+#include "arete/autograd/function.h"
+#include "arete/autograd/gradcheck.h"
+
+// Networks.
+#include "arete/nn/activation.h"
+#include "arete/nn/attention.h"
+#include "arete/nn/container.h"
+#include "arete/nn/conv.h"
+#include "arete/nn/dropout.h"
+#include "arete/nn/embedding.h"
+#include "arete/nn/init.h"
+#include "arete/nn/linear.h"
+#include "arete/nn/loss.h"
+#include "arete/nn/module.h"
+#include "arete/nn/norm.h"
+#include "arete/nn/pooling.h"
+#include "arete/nn/reshape.h"
+#include "arete/nn/rnn.h"
+#include "arete/nn/state_dict.h"
+#include "arete/nn/transformer.h"
+#include "arete/nn/utils.h"
+
+// Training.
+#include "arete/optim/adam.h"
+#include "arete/optim/adaptive.h"
+#include "arete/optim/lr_scheduler.h"
+#include "arete/optim/optimizer.h"
+#include "arete/optim/sgd.h"
+
+// Data and files.
+#include "arete/data/dataset.h"
+#include "arete/data/loader.h"
+#include "arete/data/sampler.h"
+#include "arete/io/tensor_io.h"
+
+namespace arete::nn {
+/// PyTorch's name for the operators: nn::functional::relu(x).
+namespace functional = ::arete;
+}  // namespace arete::nn

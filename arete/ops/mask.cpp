@@ -1,0 +1,227 @@
+// Masks, and the positions of elements that are not zero.
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/index_util.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+
+std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes) {
+  std::vector<Tensor> all(sizes.size());
+  int64_t stride = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    Tensor t = stride == 1 ? flat : flat.floor_divide(Scalar(stride));
+    all[d] = d == 0 ? t : t.remainder(Scalar(std::max<int64_t>(sizes[d], 1)));
+    stride *= sizes[d];
+  }
+  return all;
+}
+
+namespace {
+
+using expr::Value;
+
+PointwiseDef masked_fill_definition() {
+  PointwiseDef d;
+  d.n_inputs = 2;
+  d.n_params = 1;
+  d.definition = [](std::span<const Value> v) { return std::vector{where(v[1], v[2], v[0])}; };
+  d.non_differentiable = 2;
+  return d;
+}
+
+const OpRecord& masked_fill_op =
+    define("masked_fill(Tensor self, Tensor mask, Scalar value) -> Tensor")
+        .doc("self with a number where mask holds.")
+        .pointwise(masked_fill_definition())
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), Scalar(1.5)}, "equal shapes"},
+                  {{m.make({2, 3}), m.make_mask({3}), Scalar(-1)}, "broadcast mask"},
+                  {{m.make_strided({3, 4}), m.make_mask({3, 1}), Scalar(0)}, "strided"},
+                  {{m.make({}), m.make_mask({}), Scalar(2)}, "0-d"},
+                  {{m.make({0, 3}), m.make_mask({3}), Scalar(2)}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make_mask({4}), Scalar(1)},
+                   ErrorKind::value,
+                   "The size of tensor a (3) must match the size of tensor b (4)"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes =
+              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_fill");
+          return {build_tensor(sizes, [&](const Shape& i) {
+            return at(c.tensor(1), i) != 0 ? c.scalar(2).to_double() : at(c.tensor(0), i);
+          })};
+        });
+
+void check_mask(const char* op, const Tensor& mask) {
+  ARETE_CHECK(mask.dtype() == kBool,
+              TypeError(op, std::string(op) + ": expected BoolTensor for mask")
+                  .argument("mask")
+                  .got(describe(mask)));
+}
+
+Scalar fill_value(const Tensor& self, const Scalar& value) {
+  return self.dtype() == kBool ? Scalar(value.to_bool()) : value;
+}
+
+// The data decide the size, so a reference is all there is to compare with.
+const OpRecord& nonzero_op =
+    define("nonzero(Tensor self) -> Tensor")
+        .doc("Positions of the elements that are not zero.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const Tensor flat = flat_nonzero(x);
+          if (x.dim() == 0) return {zeros({flat.numel(), 0}, TensorOptions(kInt64, x.device()))};
+          if (x.dim() == 1) return {flat.reshape({-1, 1})};
+          return {stack(coordinates(flat, x.sizes()), 1)};
+        })
+        .dtypes({kBool, kInt64, kFloat32})
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}, 0, 2)}, "matrix"},
+                  {{m.make_strided({2, 3, 2}, 0, 2)}, "strided"},
+                  {{m.make({6}, 0, 2)}, "vector"},
+                  {{m.make({})}, "0-d"},
+                  {{m.make({0, 2})}, "empty"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          std::vector<double> v;
+          int64_t n = 0;
+          for_each_index(x.sizes(), [&](const Shape& i) {
+            if (at(x, i) == 0) return;
+            ++n;
+            for (int64_t k : i) v.push_back(double(k));
+          });
+          return {from_values(v, {n, x.dim()}, kInt64)};
+        });
+
+const OpRecord& masked_select_op =
+    define("masked_select(Tensor self, Tensor mask) -> Tensor")
+        .doc("The elements where mask holds.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), &mask = c.tensor(1);
+          check_mask(c.name(), mask);
+          const Shape sizes = broadcast_shapes(x.sizes(), mask.sizes(), c.name());
+          return {index_select(x.expand(sizes).reshape({-1}), 0, flat_nonzero(mask.expand(sizes)))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}), m.make_mask({3, 4})}, "equal shapes"},
+                  {{m.make({4}), m.make_mask({3, 1})}, "broadcast"},
+                  {{m.make_strided({2, 3}), m.make_mask({3})}, "strided"},
+                  {{m.make({}), m.make_mask({})}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), m.make_index({3}, 2)},
+                   ErrorKind::type,
+                   "masked_select: expected BoolTensor for mask"},
+                  {{m.make({3}), m.make_mask({2})},
+                   ErrorKind::value,
+                   "The size of tensor a (3) must match"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes =
+              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_select");
+          std::vector<double> v;
+          for_each_index(sizes, [&](const Shape& i) {
+            if (at(c.tensor(1), i) != 0) v.push_back(at(c.tensor(0), i));
+          });
+          return {from_values(v, {int64_t(v.size())})};
+        });
+
+const OpRecord& masked_scatter_op =
+    define("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
+        .doc("self with the elements of source, in order, where mask holds.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), &source = c.tensor(2);
+          check_mask(c.name(), c.tensor(1));
+          const Tensor flat = flat_nonzero(c.tensor(1).expand(x.sizes()));
+          ARETE_CHECK(source.numel() >= flat.numel(),
+                      ValueError(c.name(),
+                                 "masked_scatter: expected self and source to have same "
+                                 "dtypes and source enough elements for the mask")
+                          .argument("source")
+                          .expected("at least " + std::to_string(flat.numel()) + " elements")
+                          .got(std::to_string(source.numel())));
+          const Tensor values = source.reshape({-1}).narrow(0, 0, flat.numel());
+          return {index_copy(x.reshape({-1}), 0, flat, values).reshape(x.sizes())};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({7})}, "equal shapes"},
+                  {{m.make_strided({2, 3}), m.make_mask({3}), m.make({3, 2})}, "broadcast mask"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> source = values_of(c.tensor(2));
+          size_t next = 0;
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return at(c.tensor(1), i) != 0 ? source[next++] : at(c.tensor(0), i);
+          })};
+        });
+
+}  // namespace
+
+Tensor flat_nonzero(const Tensor& self) {
+  ARETE_CHECK(
+      !self.is_meta(),
+      DeviceError("nonzero",
+                  "the number of elements depends on the data, which meta tensors do not have")
+          .got(describe(self)));
+  const Tensor mask = is_mask(self) ? self : self.ne(Scalar(0));
+  prim::Primitives& p =
+      modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(self.device());
+  const int64_t n = mask.numel();
+  const prim::ScratchView found(p, kInt64, {n});
+  const int64_t count = p.compact({view_of(mask), found.view()});
+  const Tensor out = empty_tensor({count}, kInt64, self.device());
+  prim::View part = found.view();
+  const Shape length{count};
+  part.sizes = length;
+  p.copy({view_of(out), part});
+  return out;
+}
+
+}  // namespace ops
+
+Tensor masked_fill(const Tensor& self, const Tensor& mask, Scalar value) {
+  ops::check_mask("masked_fill", mask);
+  return ops::call(ops::masked_fill_op, {self, mask, ops::fill_value(self, value)});
+}
+Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) {
+  ops::check_mask("masked_fill", mask);
+  ARETE_CHECK(
+      value.dim() == 0,
+      ValueError("masked_fill",
+                 "masked_fill only supports a 0-dimensional value tensor, but got tensor with " +
+                     std::to_string(value.dim()) + " dimension(s)."));
+  return where(mask, value.to(self.device(), self.dtype()), self);
+}
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
+  return arete::masked_fill(*this, mask, value);
+}
+Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
+  ops::check_mask("masked_fill_", mask);
+  return ops::call_in_place(*this, ops::masked_fill_op,
+                            {*this, mask, ops::fill_value(*this, value)});
+}
+Tensor masked_select(const Tensor& self, const Tensor& mask) {
+  return ops::call(ops::masked_select_op, {self, mask});
+}
+Tensor Tensor::masked_select(const Tensor& mask) const { return arete::masked_select(*this, mask); }
+Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
+  return ops::call(ops::masked_scatter_op, {self, mask, source});
+}
+Tensor nonzero(const Tensor& self) { return ops::call(ops::nonzero_op, {self}); }
+Tensor Tensor::nonzero() const { return arete::nonzero(*this); }
+std::vector<Tensor> nonzero_tuple(const Tensor& self) {
+  const Tensor x = self.dim() == 0 ? self.reshape({1}) : self;
+  return ops::coordinates(ops::flat_nonzero(x), x.sizes());
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(mask)

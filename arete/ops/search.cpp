@@ -1,0 +1,308 @@
+#include "arete/ops/search.h"
+
+#include <cmath>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// Binary search for all values at once: each step looks at the middle of what is left.
+const OpRecord& searchsorted_op =
+    define("searchsorted(Tensor sorted_sequence, Tensor values, *, bool right=False) -> Tensor")
+        .doc("Positions at which values would be inserted in a sorted sequence.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &sorted = c.tensor(0), &values = c.tensor(1);
+          bool fits = sorted.dim() == 1 || (sorted.dim() > 1 && sorted.dim() == values.dim());
+          for (int64_t d = 0; fits && sorted.dim() > 1 && d + 1 < sorted.dim(); ++d)
+            fits = sorted.size(d) == values.size(d);
+          ARETE_CHECK(
+              fits, ValueError(c.name(),
+                               "boundaries tensor should be 1 dimension or the first N-1 "
+                               "dimensions of boundaries tensor and input value tensor must match")
+                        .got(to_string(sorted.sizes()) + " and " + to_string(values.sizes())));
+          const int64_t n = sorted.size(-1);
+          Tensor low = zeros(values.sizes(), TensorOptions(kInt64, values.device()));
+          Tensor high = full(values.sizes(), Scalar(n), TensorOptions(kInt64, values.device()));
+          for (int64_t left = n; left > 0; left /= 2) {
+            const Tensor middle = low.add(high).floor_divide(Scalar(2));
+            const Tensor safe = middle.clamp(std::nullopt, Scalar(n - 1));
+            const Tensor at = sorted.dim() == 1 ? take(sorted, safe) : gather(sorted, -1, safe);
+            const Tensor before =
+                (c.boolean(2) ? at.le(values) : at.lt(values)).logical_and(middle.lt(high));
+            low = where(before, middle.add(Scalar(1)), low);
+            high = where(before, high, middle);
+          }
+          return {low};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto row = [&](int64_t n) {
+            return arange(Scalar(0), Scalar(n), TensorOptions(m.device))
+                .mul(Scalar(0.5))
+                .sub(Scalar(1))
+                .to(m.dtype);
+          };
+          return {
+              {{row(5), m.make({3, 4}), false}, "vector"},
+              {{row(5), row(4), false}, "equal values"},
+              {{row(5), row(4), true}, "equal values, right"},
+              {{row(6).reshape({1, 6}).expand({2, 6}).contiguous(), m.make({2, 3}), true}, "rows"},
+              {{row(1), m.make({4}), false}, "one"},
+              {{row(8), m.make({}), false}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({3, 4}), false},
+                   ErrorKind::value,
+                   "boundaries tensor should be 1 dimension"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& sorted = c.tensor(0);
+          const int64_t n = sorted.size(-1);
+          return {build_tensor(
+              c.tensor(1).sizes(),
+              [&](const Shape& i) {
+                const double v = at(c.tensor(1), i);
+                int64_t k = 0;
+                for (int64_t j = 0; j < n; ++j) {
+                  Shape p = sorted.dim() == 1 ? Shape{0} : i;
+                  p.back() = j;
+                  const double s = at(sorted, p);
+                  k += c.boolean(2) ? s <= v : s < v;
+                }
+                return k;
+              },
+              kInt64)};
+        });
+
+const OpRecord& bincount_op =
+    define("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor")
+        .doc("How often each number from 0 on occurs.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& self = c.tensor(0);
+          ARETE_CHECK(
+              self.dim() == 1 && is_integer(self.dtype()),
+              ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs.")
+                  .got(describe(self)));
+          ARETE_CHECK(!self.is_meta(),
+                      DeviceError(c.name(), "the size of the result depends on the data"));
+          ARETE_CHECK(c.integer(2) >= 0,
+                      ValueError(c.name(), "minlength should be >= 0").argument("minlength"));
+          const bool weighted = c.has(1);
+          if (weighted)
+            ARETE_CHECK(
+                c.tensor(1).dim() == 1 && c.tensor(1).numel() == self.numel(),
+                ValueError(c.name(), "weights should be 1-d and have the same length as input")
+                    .argument("weights"));
+          int64_t n = c.integer(2);
+          if (self.numel() > 0) {
+            ARETE_CHECK(
+                self.min().item<int64_t>() >= 0,
+                ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
+            n = std::max(n, self.max().item<int64_t>() + 1);
+          }
+          const TensorOptions o(weighted ? c.tensor(1).dtype() : kInt64, self.device());
+          const Tensor add = weighted ? c.tensor(1) : ones(self.sizes(), o);
+          return {index_add(zeros({n}, o), 0, self, add)};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make_index({12}, 5), std::nullopt, 0}, "counts"},
+                  {{m.make_index({12}, 5), m.make({12}), 8}, "weights, minlength"},
+                  {{m.make_index({0}, 5), std::nullopt, 3}, "nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({3}), std::nullopt, 0}, ErrorKind::value, "bincount only supports 1-d"},
+              {{m.make_index({3}, 2).sub(Scalar(4)), std::nullopt, 0},
+               ErrorKind::value,
+               "bincount only supports 1-d"},
+              {{m.make_index({3}, 2), m.make({2}), 0}, ErrorKind::value, "weights should be 1-d"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> x = values_of(c.tensor(0));
+          std::vector<double> counts(size_t(c.integer(2)), 0);
+          for (size_t i = 0; i < x.size(); ++i) {
+            if (size_t(x[i]) >= counts.size()) counts.resize(size_t(x[i]) + 1, 0);
+            counts[size_t(x[i])] += c.has(1) ? values_of(c.tensor(1))[i] : 1;
+          }
+          return {from_values(counts, {int64_t(counts.size())}, c.has(1) ? kFloat64 : kInt64)};
+        });
+
+// ---- running extrema: (self, dim) -> (values, indices)
+
+void running_infer(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  normalize_dim(c.integer(1), int(x.dim()), c.name());
+  ARETE_CHECK(!is_complex(x.dtype()),
+              NotImplementedError(c.name(), "complex numbers have no order"));
+  out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+  out.push_back({Shape(x.sizes()), kInt64, x.device(), {}});
+}
+
+// The position is the running maximum of the positions at which the extremum so far was met. The
+// larger of two booleans is their disjunction, which the scan of max gives as well.
+template <prim::Monoid monoid>
+void running_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  const int dim = normalize_dim(c.integer(1), int(x.dim()), c.name());
+  p.scan({monoid, view_of(x), view_of(out[0]), dim});
+  const int64_t n = x.dim() ? x.size(dim) : 1;
+  const prim::ScratchView positions(p, kInt64, {n});
+  prim::IotaArgs iota;
+  iota.out = positions.view();
+  p.iota(iota);
+  Shape strides(size_t(x.dim()), 0);
+  if (x.dim()) strides[size_t(dim)] = 1;
+  prim::View at = positions.view();
+  at.sizes = out[0].layout().sizes;
+  at.strides = strides;
+  const expr::ProgramPtr met = expr::trace(
+      [](std::span<const expr::Value> v) {
+        // NaN stays NaN once met: its positions are those of the NaNs.
+        expr::Value hit = v[0] == v[1];
+        if (v[0].is_floating()) hit = hit | is_nan(v[0]);
+        return std::vector{where(hit, v[2], 0.0)};
+      },
+      std::vector{x.dtype(), x.dtype(), kInt64}, {}, std::vector{kInt64});
+  const prim::View in[] = {view_of(x), view_of(out[0]), at};
+  const prim::View to = view_of(out[1]);
+  p.pointwise({met.get(), in, {&to, 1}, {}});
+  p.scan({prim::Monoid::max, to, to, dim});
+}
+
+TensorList running_grad(const GradCall& g) {
+  const Tensor start = zeros(g.input_sizes(0), g.grad().options());
+  return {scatter_add(start, g.integer(1), g.output(1), g.grad())};
+}
+
+std::vector<Sample> running_samples(SampleMaker& m) {
+  return {{{m.make_distinct({3, 4}), 1}, "rows"},
+          {{m.make_distinct({3, 4}), 0}, "columns"},
+          {{m.make_distinct({2, 3, 2}), -2}, "middle"},
+          {{m.make_distinct({}), 0}, "0-d"},
+          {{m.make_distinct({0, 2}), 0}, "empty"}};
+}
+
+Reference running_reference(bool largest) {
+  return [largest](const Call& c) -> std::vector<Tensor> {
+    const Tensor& x = c.tensor(0);
+    if (x.dim() == 0) return {from_values(values_of(x), {}), from_values({0}, {}, kInt64)};
+    const size_t d = size_t(normalize_dim(c.integer(1), int(x.dim()), "cummax"));
+    std::vector<double> values, positions;
+    for_each_index(x.sizes(), [&](const Shape& i) {
+      Shape j = i;
+      j[d] = 0;
+      double best = at(x, j);
+      int64_t where = 0;
+      for (j[d] = 1; j[d] <= i[d]; ++j[d]) {
+        const double v = at(x, j);
+        if (largest ? v < best : v > best) continue;
+        best = v;
+        where = j[d];
+      }
+      values.push_back(best);
+      positions.push_back(double(where));
+    });
+    return {from_values(values, x.sizes()), from_values(positions, x.sizes(), kInt64)};
+  };
+}
+std::vector<ErrorSample> running_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), 2}, ErrorKind::index, "Dimension out of range"}};
+}
+
+const OpRecord& cummax_op =
+    define("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+        .doc("Running maximum and its position.")
+        .infer(running_infer)
+        .lower(running_lower<prim::Monoid::max>)
+        .grad(running_grad, 0, 0b10)
+        .no_grad_outputs(0b10)
+        .samples(running_samples)
+        .errors(running_errors)
+        .reference(running_reference(true));
+const OpRecord& cummin_op =
+    define("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+        .doc("Running minimum and its position.")
+        .infer(running_infer)
+        .lower(running_lower<prim::Monoid::min>)
+        .grad(running_grad, 0, 0b10)
+        .no_grad_outputs(0b10)
+        .samples(running_samples)
+        .errors(running_errors)
+        .reference(running_reference(false));
+
+// Each step doubles how many elements the partial results cover, so that every sum is formed from
+// two of like size and nothing has to be scaled by a maximum that comes later.
+const OpRecord& logcumsumexp_op =
+    define("logcumsumexp(Tensor self, int dim) -> Tensor")
+        .doc("log of the running sum of exponentials.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const int dim = normalize_dim(c.integer(1), int(x.dim()), c.name());
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(c.name(), "logcumsumexp: expected a floating point input")
+                          .got(name_of(x.dtype())));
+          if (x.dim() == 0) return {x.clone()};
+          const int64_t n = x.size(dim);
+          Tensor y = x;
+          for (int64_t step = 1; step < n; step *= 2) {
+            const Tensor more =
+                logaddexp(y.narrow(dim, step, n - step), y.narrow(dim, 0, n - step));
+            y = cat({y.narrow(dim, 0, step), more}, dim);
+          }
+          return {n > 1 ? y : x.clone()};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 5}), 1}, "rows"},
+                  {{m.make_strided({3, 4}), 0}, "columns, strided"},
+                  {{m.make({4}, -40, 40), -1}, "wide range"},
+                  {{m.make({}), 0}, "0-d"},
+                  {{m.make({2, 1}), 1}, "one"}};
+        })
+        .errors(running_errors)
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          if (x.dim() == 0) return {from_values(values_of(x), {})};
+          const size_t d = size_t(normalize_dim(c.integer(1), int(x.dim()), "logcumsumexp"));
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            double top = -INFINITY, s = 0;
+            Shape j = i;
+            for (j[d] = 0; j[d] <= i[d]; ++j[d]) top = std::max(top, at(x, j));
+            for (j[d] = 0; j[d] <= i[d]; ++j[d]) s += std::exp(at(x, j) - top);
+            return top + std::log(s);
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+  return ops::call(ops::searchsorted_op, {sorted, values, right});
+}
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right) {
+  return searchsorted(boundaries, values, right);
+}
+Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
+  return ops::call(ops::bincount_op, {self, weights, minlength});
+}
+std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim) {
+  const auto r = ops::call_all(ops::cummax_op, {self, dim});
+  return {r[0], r[1]};
+}
+std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim) {
+  const auto r = ops::call_all(ops::cummin_op, {self, dim});
+  return {r[0], r[1]};
+}
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  return ops::call(ops::logcumsumexp_op, {self, dim});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(search)

@@ -1,0 +1,29 @@
+// Searching in sorted values, counting, and running extrema.
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "arete/core/tensor.h"
+
+namespace arete {
+
+/// For each of `values` the position (int64) in `sorted` (ascending along its last dimension)
+/// before which it would be inserted: of equal elements the first, with `right` behind the last.
+/// `sorted` is 1-d, or has the sizes of values but for the last dimension.
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
+/// searchsorted with 1-d boundaries.
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right = false);
+/// How often each of 0, 1, ... occurs among `self` (1-d, integers, not negative), or the sum of its
+/// weights: 1-d of at least `minlength` elements, int64 or of the dtype of weights. Reads the data:
+/// not for meta tensors.
+Tensor bincount(const Tensor& self, const Tensor& weights = {}, int64_t minlength = 0);
+
+/// Running maximum (minimum) along `dim` and its position so far (int64), the last of equal ones;
+/// the gradient goes there.
+std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim);
+std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim);
+/// log of the running sum of exp(x) along `dim`, without overflow.
+Tensor logcumsumexp(const Tensor& self, int64_t dim);
+
+}  // namespace arete

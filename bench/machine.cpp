@@ -1,0 +1,98 @@
+#include "bench/machine.h"
+
+#include <cblas.h>
+#include <dnnl.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <vector>
+
+#include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
+#include "arete/prim/backend.h"
+#include "bench/row.h"
+
+namespace arete::bench {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16];
+  std::strftime(text, sizeof(text), "%Y-%m-%d", &utc);
+  return text;
+}
+
+std::string library_versions() {
+  const dnnl_version_t* v = dnnl_version();
+  std::string blas = openblas_get_config();
+  while (!blas.empty() && blas.back() == ' ') blas.pop_back();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+         std::to_string(v->patch) + ", " + blas;
+}
+
+double seconds_of(std::function<void()> call) {
+  return measure(Row{.name = "machine", .unit = Unit::ms, .prepare = [&] { return call; }}, 9);
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine m;
+  m.cpu = cpu_name();
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) m.processors = CPU_COUNT(&set);
+  m.threads = num_threads();
+  m.date = today();
+  m.arete = ARETE_VERSION;
+  m.backend = prim::backend_for(kCPU).description();
+#ifdef __clang__
+  m.compiler = __VERSION__;
+#else
+  m.compiler = "g++ " __VERSION__;
+#endif
+  m.libraries = library_versions();
+  return m;
+}
+
+double copy_bandwidth() {
+  constexpr size_t kBytes = size_t(64) << 20;
+  std::vector<char> from(kBytes, 1), to(kBytes, 0);
+  const double seconds = seconds_of([&] {
+    const int64_t shares = num_threads();
+    parallel_for(0, shares, 1, [&](int64_t first, int64_t last) {
+      const size_t begin = kBytes / size_t(shares) * size_t(first);
+      const size_t end = last == shares ? kBytes : kBytes / size_t(shares) * size_t(last);
+      std::memcpy(to.data() + begin, from.data() + begin, end - begin);
+    });
+  });
+  return 2 * double(kBytes) / seconds;
+}
+
+double gemm_rate() {
+  constexpr int n = 2048;
+  std::vector<float> a(size_t(n) * n, 0.5f), b(a), c(a);
+  const double dnnl = seconds_of([&] {
+    const dnnl_status_t status =
+        dnnl_sgemm('N', 'N', n, n, n, 1, a.data(), n, b.data(), n, 0, c.data(), n);
+    if (status != dnnl_success) ARETE_BUG("oneDNN refuses a plain product");
+  });
+  const double blas = seconds_of([&] {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a.data(), n, b.data(), n, 0,
+                c.data(), n);
+  });
+  return 2.0 * n * n * n / std::min(dnnl, blas);
+}
+
+}  // namespace arete::bench

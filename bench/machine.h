@@ -1,0 +1,25 @@
+// What the figures were measured on, and how fast it is without Arete.
+#pragma once
+
+#include <string>
+
+namespace arete::bench {
+
+struct Machine {
+  std::string cpu;      ///< as the system names it
+  int processors = 0;   ///< those this process may run on
+  int threads = 0;      ///< those the figures use
+  std::string date;     ///< of today, YYYY-MM-DD (UTC)
+  std::string arete;    ///< version
+  std::string backend;  ///< what the CPU backend says of itself
+  std::string compiler;
+  std::string libraries;  ///< oneDNN and OpenBLAS with their versions
+};
+Machine this_machine();
+
+/// Bytes read and written per second by threads that each std::memcpy a share of 64 MiB.
+double copy_bandwidth();
+/// FLOP/s of a product of two 2048 x 2048 f32 matrices by oneDNN or OpenBLAS, whichever is faster.
+double gemm_rate();
+
+}  // namespace arete::bench

@@ -1,0 +1,50 @@
+// One row of the benchmark: what is run, in which unit it is reported, what it should reach.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace arete::bench {
+
+/// How a time becomes the figure of a row.
+enum class Unit { ns, us, ms, gb_per_s, gflop_per_s, images_per_s, sequences_per_s };
+std::string_view name_of(Unit unit);
+/// Rates are better when larger, times when smaller.
+bool is_rate(Unit unit);
+
+/// What a row has to reach: a figure of its own unit, or a multiple of the peer's speed.
+struct Goal {
+  enum class Kind { none, figure, ratio } kind = Kind::none;
+  double value = 0;
+};
+inline Goal at_most(double figure) { return {Goal::Kind::figure, figure}; }
+inline Goal times_the_peer(double ratio) { return {Goal::Kind::ratio, ratio}; }
+
+struct Row {
+  std::string name;  ///< without the "cpu2/" in front
+  Unit unit;
+  /// What one call does in units of the figure: bytes, FLOPs or samples (times: not used).
+  double amount = 0;
+  /// The least one call has to move or compute: for ratios to the machine where there is no peer.
+  double bytes = 0, flops = 0;
+  int calls = 1;  ///< in one measurement
+  int repetitions = 9;
+  bool has_peer = true;
+  Goal goal{};
+  /// Makes the data and returns one call.
+  std::function<std::function<void()>()> prepare;
+
+  /// The figure for a call of that many seconds.
+  double figure(double seconds) const;
+};
+
+/// Median seconds of one call: two measurements to warm up, then `repetitions`.
+double measure(const Row& row, int repetitions);
+
+std::vector<Row> operator_rows();
+std::vector<Row> overhead_rows();
+std::vector<Row> training_rows();
+
+}  // namespace arete::bench

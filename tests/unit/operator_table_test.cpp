@@ -1,0 +1,82 @@
+// docs/operator_table.md is made from the records.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "arete/ops/record.h"
+
+namespace arete {
+namespace {
+
+using ops::OpRecord;
+
+std::string kind_of(const OpRecord& op) {
+  if (op.pointwise) return "pointwise";
+  if (op.view || op.views) return "view";
+  return op.compose ? "composition" : "primitives";
+}
+
+std::string gradient_of(const OpRecord& op) {
+  bool differentiable = false;
+  for (const DType t : op.dtypes) differentiable = differentiable || is_differentiable(t);
+  if (!differentiable) return "";
+  if (op.pointwise) {
+    const ops::PointwiseDef& p = *op.pointwise;
+    const uint32_t all = (1u << p.n_inputs) - 1;
+    if (p.result == ops::PointwiseDef::Result::boolean || (p.non_differentiable & all) == all)
+      return "";
+    return p.gradient ? "own program" : "symbolic";
+  }
+  if (op.compose) return "of its parts";
+  return op.grad ? "formula" : "";
+}
+
+std::string dtypes_of(const OpRecord& op) {
+  std::string s;
+  for (const DType t : op.dtypes) s += (s.empty() ? "" : ", ") + std::string(name_of(t));
+  return s;
+}
+
+// A text inside a cell.
+std::string cell(std::string text) {
+  for (size_t i = text.find('|'); i != std::string::npos; i = text.find('|', i + 2))
+    text.insert(i, "\\");
+  return text;
+}
+
+std::string table() {
+  std::string s =
+      "# All operators\n\n"
+      "Made from the records by the test `OperatorTable.IsUpToDate` (`ARETE_UPDATE=1` writes it "
+      "anew); [operators.md](operators.md) says what the columns mean.\n\n"
+      "| operator | kind | tested in | gradient | in place | reference |\n"
+      "|---|---|---|---|---|---|\n";
+  for (const OpRecord* op : ops::all_records())
+    s += "| `" + op->name + "` | " + kind_of(*op) + " | " + dtypes_of(*op) + " | " +
+         gradient_of(*op) + " | " + (op->has_in_place ? "yes" : "") + " | " +
+         (op->reference ? "yes" : cell(op->no_reference_because)) + " |\n";
+  return s;
+}
+
+TEST(OperatorTable, IsUpToDate) {
+  const std::filesystem::path path =
+      std::filesystem::path(ARETE_TEST_DIR) / ".." / "docs" / "operator_table.md";
+  if (!std::filesystem::exists(path.parent_path())) GTEST_SKIP() << "the source tree is not here";
+  const std::string want = table();
+  if (const char* update = std::getenv("ARETE_UPDATE"); update && *update)
+    std::ofstream(path, std::ios::binary) << want;
+  std::ifstream file(path, std::ios::binary);
+  const std::string have(std::istreambuf_iterator<char>(file), {});
+  // Not EXPECT_EQ: the difference of two long tables helps nobody.
+  EXPECT_TRUE(have == want)
+      << "The operators' records have changed. Write docs/operator_table.md anew with\n"
+         "  ARETE_UPDATE=1 build/release/bin/test_unit --gtest_filter=OperatorTable.*\n"
+         "look at the difference, and commit it.";
+}
+
+}  // namespace
+}  // namespace arete
