@@ -63,7 +63,11 @@
 #include "arete/data/dataset.h"
 #include "arete/data/loader.h"
 #include "arete/data/sampler.h"
+#include "arete/io/event_writer.h"
+#include "arete/io/html_report.h"
+#include "arete/io/metrics_log.h"
 #include "arete/io/tensor_io.h"
+#include "arete/models/classifier.h"
 
 namespace arete::nn {
 /// PyTorch's name for the operators: nn::functional::relu(x).

@@ -13,6 +13,7 @@ struct TrainOptions {
   int64_t epochs = 5;
   int64_t batch_size = 64;
   double lr = 1e-3;
+  std::string schedule = "cosine";  // of the learning rate over all epochs, or "constant"
   std::string device = "auto";
   uint64_t seed = 0;
   std::string out = "runs/fashion-mnist";

@@ -14,7 +14,10 @@ DataFolder find_data(const std::string& dataset, const std::string& folder) {
 }
 
 std::shared_ptr<const data::MNIST> open_data(const DataFolder& f, bool train) {
-  return std::make_shared<data::MNIST>(f.folder, train);
+  // Mean and standard deviation of the training images' pixels.
+  const bool fashion = f.dataset == "fashion-mnist";
+  return std::make_shared<data::MNIST>(f.folder, train, fashion ? 0.2860 : 0.1307,
+                                       fashion ? 0.3530 : 0.3081);
 }
 
 const std::vector<std::string>& class_names(const std::string& dataset) {

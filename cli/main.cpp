@@ -30,6 +30,10 @@ void add_train(CLI::App& app, TrainOptions& o, int& code) {
   c->add_option("--lr", o.lr, "Learning rate of Adam")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  c->add_option("--schedule", o.schedule,
+                "Learning rate over the run: cosine (down to 0) or constant")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cosine", "constant"}));
   c->add_option("--device", o.device, "auto, cpu or cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));

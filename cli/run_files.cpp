@@ -43,6 +43,7 @@ RunState parse_state(const std::map<std::string, std::string>& metadata, const s
     RunState s;
     s.dataset = j.at("dataset");
     s.model = j.at("model");
+    s.schedule = j.at("schedule");
     s.batch_size = j.at("batch_size");
     s.seed = j.at("seed");
     s.lr = j.at("lr");
@@ -90,6 +91,7 @@ void save_checkpoint(const std::string& path, const nn::Module& model,
                      const optim::Optimizer& optimizer, const RunState& s) {
   json j{{"dataset", s.dataset},
          {"model", s.model},
+         {"schedule", s.schedule},
          {"batch_size", s.batch_size},
          {"seed", s.seed},
          {"lr", s.lr},
@@ -168,7 +170,7 @@ void write_report(const std::string& folder, const RunState& s, const std::strin
                      {"model", s.model},
                      {"epochs", std::to_string(epochs)},
                      {"batch size", std::to_string(s.batch_size)},
-                     {"learning rate", json(s.lr).dump()},
+                     {"learning rate", json(s.lr).dump() + ", " + s.schedule},
                      {"optimizer", "Adam"},
                      {"seed", std::to_string(s.seed)}}},
                    {"Environment",

@@ -21,7 +21,7 @@ struct EpochFigures {
 /// Everything besides weights and optimizer that a resumed run needs to end bit-equal to one that
 /// was never interrupted.
 struct RunState {
-  std::string dataset, model;
+  std::string dataset, model, schedule;
   int64_t batch_size = 0;
   uint64_t seed = 0;
   double lr = 0;

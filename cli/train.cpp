@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <numbers>
 
 #include "arete/core/modes.h"
 #include "arete/io/event_writer.h"
@@ -105,10 +106,17 @@ RunState first_state(const TrainOptions& o) {
   RunState s;
   s.dataset = o.dataset;
   s.model = o.model;
+  s.schedule = o.schedule;
   s.batch_size = o.batch_size;
   s.seed = o.seed;
   s.lr = o.lr;
   return s;
+}
+
+// The rate of a step: a function of its number alone, so that a resumed run goes on with it.
+double learning_rate(const TrainOptions& o, int64_t step, int64_t total_steps) {
+  if (o.schedule == "constant") return o.lr;
+  return o.lr * 0.5 * (1 + std::cos(std::numbers::pi * double(step) / double(total_steps)));
 }
 
 // The saved run must be the one that is asked for; only the number of epochs may grow.
@@ -121,6 +129,7 @@ void check_same_run(const RunState& saved, const TrainOptions& o) {
   };
   check("data set", saved.dataset, o.dataset);
   check("model", saved.model, o.model);
+  check("schedule", saved.schedule, o.schedule);
   check("batch size", std::to_string(saved.batch_size), std::to_string(o.batch_size));
   check("seed", std::to_string(saved.seed), std::to_string(o.seed));
   check("learning rate", Scalar(saved.lr).to_string(), Scalar(o.lr).to_string());
@@ -178,6 +187,7 @@ int train(const TrainOptions& o) {
                  format_integer(uint64_t(net.num_parameters())).c_str(),
                  format_integer(uint64_t(train_set->size())).c_str(), device.to_string().c_str());
 
+  const int64_t total_steps = o.epochs * loader.size();
   const InterruptGuard interrupt;
   net.train();
   const auto save = [&] {
@@ -209,6 +219,7 @@ int train(const TrainOptions& o) {
       const Tensor logits = net(x);
       const Tensor loss = cross_entropy(logits, y);
       loss.backward();
+      optimizer.set_lr(learning_rate(o, s.step, total_steps));
       optimizer.step();
       sums.add(loss, logits, y);
       ++s.step;

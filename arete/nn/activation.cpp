@@ -23,9 +23,9 @@ Tensor in_place(const Tensor& input, F&& f) {
 Tensor ReLU::forward(const Tensor& x) {
   return inplace_ ? in_place(x, [](Tensor& t) { t.relu_(); }) : relu(x);
 }
-#define ARETE_FORWARD_INPLACE(Name, function)                                         \
-  Tensor Name::forward(const Tensor& x) {                                             \
-    return inplace_ ? in_place(x, [](Tensor& t) { function##_(t); }) : function(x);   \
+#define ARETE_FORWARD_INPLACE(Name, function)                                       \
+  Tensor Name::forward(const Tensor& x) {                                           \
+    return inplace_ ? in_place(x, [](Tensor& t) { function##_(t); }) : function(x); \
   }
 ARETE_FORWARD_INPLACE(ReLU6, relu6)
 ARETE_FORWARD_INPLACE(SiLU, silu)
@@ -86,9 +86,7 @@ PReLU::PReLU(int64_t num_parameters, double init) {
   weight = register_parameter("weight", full({num_parameters}, init));
 }
 Tensor PReLU::forward(const Tensor& x) { return prelu(x, weight); }
-std::string PReLU::extra_repr() const {
-  return "num_parameters=" + std::to_string(weight.numel());
-}
+std::string PReLU::extra_repr() const { return "num_parameters=" + std::to_string(weight.numel()); }
 
 Tensor GLU::forward(const Tensor& x) { return glu(x, dim_); }
 Tensor Softmax::forward(const Tensor& x) { return softmax(x, dim_); }

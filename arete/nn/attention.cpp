@@ -18,10 +18,10 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
       dropout_(o.dropout),
       batch_first_(o.batch_first),
       add_zero_attn_(o.add_zero_attn),
-      out_proj((check_sizes("MultiheadAttention",
-                            {{"embed_dim", embed_dim}, {"num_heads", num_heads}}),
-                embed_dim),
-               embed_dim, {.bias = o.bias}) {
+      out_proj(
+          (check_sizes("MultiheadAttention", {{"embed_dim", embed_dim}, {"num_heads", num_heads}}),
+           embed_dim),
+          embed_dim, {.bias = o.bias}) {
   ARETE_CHECK(embed_dim % num_heads == 0,
               ValueError("MultiheadAttention", "embed_dim must be divisible by num_heads")
                   .got(text_of(embed_dim) + " and " + text_of(num_heads)));
@@ -78,7 +78,8 @@ Tensor allowing(const Tensor& mask) {
   return mask.defined() && mask.dtype() == kBool ? logical_not(mask) : mask;
 }
 
-void check_mask(const char* name, const Tensor& mask, IntList expected, const std::string& or_else) {
+void check_mask(const char* name, const Tensor& mask, IntList expected,
+                const std::string& or_else) {
   if (std::ranges::equal(mask.sizes(), expected)) return;
   throw ValueError("MultiheadAttention", std::string("the shape of ") + name + " is wrong")
       .argument(name)
@@ -95,16 +96,17 @@ Tensor MultiheadAttention::forward(const Tensor& x) {
 AttentionResult MultiheadAttention::forward(const Tensor& query, const Tensor& key,
                                             const Tensor& value, const AttentionCall& call) const {
   const bool batched = query.dim() == 3;
-  ARETE_CHECK((batched || query.dim() == 2) && key.dim() == query.dim() &&
-                  value.dim() == query.dim(),
-              ValueError("MultiheadAttention", "query, key and value must all have 3 dimensions, "
-                                               "or all 2 (no batch)")
-                  .got(text_of(query.sizes()) + ", " + text_of(key.sizes()) + " and " +
-                       text_of(value.sizes())));
+  ARETE_CHECK(
+      (batched || query.dim() == 2) && key.dim() == query.dim() && value.dim() == query.dim(),
+      ValueError("MultiheadAttention",
+                 "query, key and value must all have 3 dimensions, "
+                 "or all 2 (no batch)")
+          .got(text_of(query.sizes()) + ", " + text_of(key.sizes()) + " and " +
+               text_of(value.sizes())));
   ARETE_CHECK(query.size(-1) == embed_dim_,
-              ValueError("MultiheadAttention",
-                         "was expecting embedding dimension of " + text_of(embed_dim_) +
-                             ", but got " + text_of(query.size(-1))));
+              ValueError("MultiheadAttention", "was expecting embedding dimension of " +
+                                                   text_of(embed_dim_) + ", but got " +
+                                                   text_of(query.size(-1))));
   // Everything below is batch first: (N, length, features).
   const auto batch_first = [&](const Tensor& t) {
     if (!batched) return t.unsqueeze(0);
@@ -125,10 +127,12 @@ AttentionResult MultiheadAttention::forward(const Tensor& query, const Tensor& k
     k = linear(batch_first(key), weights[1], biases[1]);
     v = linear(batch_first(value), weights[2], biases[2]);
   }
-  const int64_t batch = q.size(0), length = q.size(1), given = k.size(1), width = embed_dim_ / heads_;
+  const int64_t batch = q.size(0), length = q.size(1), given = k.size(1),
+                width = embed_dim_ / heads_;
   ARETE_CHECK(k.size(0) == batch && v.size(0) == batch && v.size(1) == given,
-              ValueError("MultiheadAttention", "key and value must have one length, and all three "
-                                               "one batch size")
+              ValueError("MultiheadAttention",
+                         "key and value must have one length, and all three "
+                         "one batch size")
                   .got(text_of(query.sizes()) + ", " + text_of(key.sizes()) + " and " +
                        text_of(value.sizes())));
   if (bias_k.defined()) {
@@ -184,8 +188,8 @@ AttentionResult MultiheadAttention::forward(const Tensor& query, const Tensor& k
   } else {
     const Tensor scores = matmul_scaled(split_heads(q), split_heads(k).transpose(-2, -1),
                                         1 / std::sqrt(double(width)));
-    const Tensor weights =
-        dropout(mask.defined() ? ops::masked_softmax(scores, mask) : softmax(scores, -1), dropout_p);
+    const Tensor weights = dropout(
+        mask.defined() ? ops::masked_softmax(scores, mask) : softmax(scores, -1), dropout_p);
     mixed = matmul(weights, split_heads(v));
     result.weights = call.average_attn_weights ? weights.mean(1) : weights;
     if (!batched) result.weights = result.weights.squeeze(0);

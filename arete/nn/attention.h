@@ -11,10 +11,10 @@ namespace arete::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;  ///< of attention weights, in training
   bool bias = true;
-  bool add_bias_kv = false;    ///< a trained extra key and value
-  bool add_zero_attn = false;  ///< an extra key and value of zeros
+  bool add_bias_kv = false;                     ///< a trained extra key and value
+  bool add_zero_attn = false;                   ///< an extra key and value of zeros
   std::optional<int64_t> kdim = {}, vdim = {};  ///< features of key and value; default embed_dim
-  bool batch_first = false;  ///< (N, L, E) instead of (L, N, E)
+  bool batch_first = false;                     ///< (N, L, E) instead of (L, N, E)
 };
 
 /// What a call may say besides query, key and value. Boolean masks forbid where they are true (as

@@ -33,7 +33,10 @@ class ChildIterator {
       : module_(m), at_(at), get_(get) {}
   Module& operator*() const { return get_(*module_, at_); }
   Module* operator->() const { return &**this; }
-  ChildIterator& operator++() { ++at_; return *this; }
+  ChildIterator& operator++() {
+    ++at_;
+    return *this;
+  }
   bool operator==(const ChildIterator& o) const { return at_ == o.at_; }
 
  private:
@@ -58,7 +61,9 @@ class ModuleList : public Module {
     return *this;
   }
   template <class M>
-  ModuleList& push_back(const M& module) { return append(module); }
+  ModuleList& push_back(const M& module) {
+    return append(module);
+  }
   size_t size() const { return num_children(); }
   bool empty() const { return size() == 0; }
   /// IndexError outside [0, size()).
@@ -88,8 +93,10 @@ class Sequential : public ModuleList {
  public:
   Sequential() = default;
   template <class First, class... Rest>
-    requires(sizeof...(Rest) > 0 || !std::is_base_of_v<Sequential, std::remove_cvref_t<First>>)
-  explicit Sequential(const First& first, const Rest&... rest) {
+  requires(sizeof...(Rest) > 0 ||
+           !std::is_base_of_v<
+               Sequential, std::remove_cvref_t<First>>) explicit Sequential(const First& first,
+                                                                            const Rest&... rest) {
     append(first);
     (append(rest), ...);
   }
@@ -99,7 +106,9 @@ class Sequential : public ModuleList {
     return add(std::to_string(size()), module);
   }
   template <class M>
-  Sequential& push_back(const M& module) { return append(module); }
+  Sequential& push_back(const M& module) {
+    return append(module);
+  }
   /// The same under a name: Sequential().add("conv", nn::Conv2d(1, 8, 3)).add("relu", nn::ReLU()).
   template <class M>
   Sequential& add(std::string_view name, const M& module) {

@@ -38,9 +38,7 @@ bool all_equal(const Shape& values, int64_t v) {
   return std::all_of(values.begin(), values.end(), [v](int64_t x) { return x == v; });
 }
 
-Shape kernel_of(const Tensor& weight) {
-  return Shape(IntList(weight.sizes().subspan(2)));
-}
+Shape kernel_of(const Tensor& weight) { return Shape(IntList(weight.sizes().subspan(2))); }
 
 int64_t fan_in_of(const Tensor& weight) { return init::calculate_fan_in_and_fan_out(weight).in; }
 
@@ -73,9 +71,9 @@ ConvNd<N>::ConvNd(int64_t in_channels, int64_t out_channels, const Extent& kerne
   } else if (padding_text_ == "valid") {
     before = after = Shape(size_t(N), 0);
   } else {
-    ARETE_CHECK(padding_text_.empty(),
-                ValueError(layer, "Invalid padding string").got(padding_text_).expected(
-                    "numbers, same or valid"));
+    ARETE_CHECK(padding_text_.empty(), ValueError(layer, "Invalid padding string")
+                                           .got(padding_text_)
+                                           .expected("numbers, same or valid"));
     before = after = spread(options.padding.values(), N, layer, "padding");
   }
   if (padding_mode_ == "zeros" && std::ranges::equal(before, after)) {
@@ -102,16 +100,18 @@ void ConvNd<N>::reset_parameters() {
 
 template <int N>
 Tensor ConvNd<N>::forward(const Tensor& input) {
-  const Tensor x =
-      pad_.empty() ? input
-                   : pad(input, pad_, padding_mode_ == "zeros" ? "constant" : padding_mode_);
+  const Tensor x = pad_.empty()
+                       ? input
+                       : pad(input, pad_, padding_mode_ == "zeros" ? "constant" : padding_mode_);
   if constexpr (N == 1) return conv1d(x, weight, bias, stride_, padding_, dilation_, groups_);
   if constexpr (N == 2) return conv2d(x, weight, bias, stride_, padding_, dilation_, groups_);
   if constexpr (N == 3) return conv3d(x, weight, bias, stride_, padding_, dilation_, groups_);
 }
 
 template <int N>
-std::string ConvNd<N>::name() const { return kConvNames[N]; }
+std::string ConvNd<N>::name() const {
+  return kConvNames[N];
+}
 
 template <int N>
 std::string ConvNd<N>::extra_repr() const {
@@ -183,7 +183,9 @@ Tensor ConvTransposeNd<N>::forward(const Tensor& x, IntList output_size) {
 }
 
 template <int N>
-std::string ConvTransposeNd<N>::name() const { return kTransposeNames[N]; }
+std::string ConvTransposeNd<N>::name() const {
+  return kTransposeNames[N];
+}
 
 template <int N>
 std::string ConvTransposeNd<N>::extra_repr() const {

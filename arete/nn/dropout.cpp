@@ -7,8 +7,10 @@ namespace arete::nn {
 
 namespace {
 double checked(double p, const char* layer) {
-  ARETE_CHECK(p >= 0 && p <= 1, ValueError(layer, "dropout probability has to be between 0 and 1, "
-                                                  "but got " + text_of(p)));
+  ARETE_CHECK(p >= 0 && p <= 1, ValueError(layer,
+                                           "dropout probability has to be between 0 and 1, "
+                                           "but got " +
+                                               text_of(p)));
   return p;
 }
 }  // namespace
@@ -29,9 +31,13 @@ Tensor DropoutNd<N>::forward(const Tensor& x) {
   return feature_dropout(x.unsqueeze(0), p_, is_training()).squeeze(0);
 }
 template <int N>
-std::string DropoutNd<N>::name() const { return "Dropout" + std::to_string(N) + "d"; }
+std::string DropoutNd<N>::name() const {
+  return "Dropout" + std::to_string(N) + "d";
+}
 template <int N>
-std::string DropoutNd<N>::extra_repr() const { return "p=" + text_of(p_); }
+std::string DropoutNd<N>::extra_repr() const {
+  return "p=" + text_of(p_);
+}
 template class DropoutNd<1>;
 template class DropoutNd<2>;
 template class DropoutNd<3>;

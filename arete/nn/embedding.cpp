@@ -16,8 +16,9 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, const Embedd
 
 Embedding::Embedding(const Tensor& table, bool trained, const EmbeddingOptions& options)
     : padding_idx_(options.padding_idx) {
-  ARETE_CHECK(table.dim() == 2, ValueError("Embedding", "the table must have two dimensions")
-                                    .got(text_of(table.sizes())));
+  ARETE_CHECK(
+      table.dim() == 2,
+      ValueError("Embedding", "the table must have two dimensions").got(text_of(table.sizes())));
   if (padding_idx_) {
     const int64_t rows = table.size(0);
     ARETE_CHECK(*padding_idx_ >= -rows && *padding_idx_ < rows,

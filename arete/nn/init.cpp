@@ -13,8 +13,9 @@ namespace arete::nn::init {
 
 Fans calculate_fan_in_and_fan_out(const Tensor& tensor) {
   ARETE_CHECK(tensor.dim() >= 2,
-              ValueError("init", "Fan in and fan out can not be computed for tensor with fewer "
-                                 "than 2 dimensions")
+              ValueError("init",
+                         "Fan in and fan out can not be computed for tensor with fewer "
+                         "than 2 dimensions")
                   .got(to_string(tensor.sizes())));
   int64_t window = 1;
   for (int64_t d = 2; d < tensor.dim(); ++d) window *= tensor.size(d);
@@ -26,11 +27,11 @@ double calculate_gain(std::string_view nonlinearity, double param) {
   if (nonlinearity == "relu") return std::numbers::sqrt2;
   if (nonlinearity == "leaky_relu") return std::sqrt(2 / (1 + param * param));
   if (nonlinearity == "selu") return 0.75;
-  const bool linear = nonlinearity == "linear" || nonlinearity == "sigmoid" ||
-                      nonlinearity.starts_with("conv");
-  ARETE_CHECK(linear, ValueError("calculate_gain",
-                                 "Unsupported nonlinearity " + std::string(nonlinearity))
-                          .expected("linear, conv*, sigmoid, tanh, relu, leaky_relu or selu"));
+  const bool linear =
+      nonlinearity == "linear" || nonlinearity == "sigmoid" || nonlinearity.starts_with("conv");
+  ARETE_CHECK(linear,
+              ValueError("calculate_gain", "Unsupported nonlinearity " + std::string(nonlinearity))
+                  .expected("linear, conv*, sigmoid, tanh, relu, leaky_relu or selu"));
   return 1;
 }
 
@@ -50,7 +51,9 @@ Tensor trunc_normal_(Tensor tensor, double mean, double std, double a, double b,
               ValueError("trunc_normal_", "the interval must not be empty and std positive"));
   const NoGradGuard no_grad;
   // The inverse of the normal distribution function on uniform numbers of its range over [a, b].
-  const auto cdf = [&](double x) { return 0.5 * std::erfc(-(x - mean) / (std * std::numbers::sqrt2)); };
+  const auto cdf = [&](double x) {
+    return 0.5 * std::erfc(-(x - mean) / (std * std::numbers::sqrt2));
+  };
   Tensor x = arete::empty(tensor.sizes(), tensor.options().dtype(kFloat64));
   arete::uniform_(x, 2 * cdf(a) - 1, 2 * cdf(b) - 1, generator);
   x.erfinv_().mul_(std * std::numbers::sqrt2).add_(mean).clamp_(a, b);

@@ -16,8 +16,7 @@ std::string text_of(double v) {
 
 std::string tuple_text(IntList values) {
   std::string text = "(";
-  for (size_t i = 0; i < values.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
   return text + (values.size() == 1 ? ",)" : ")");
 }
 

@@ -142,11 +142,11 @@ void CloneScope::finish() {
   ModuleAccess::cloning = state_->outer;
   state_->active = false;
   for (const State::Reference& r : state_->references)
-    ARETE_CHECK(r.impl->use_count() <= r.count,
-                ValueError("clone", "a member of the copy still refers to the original's '" +
-                                        r.name + "'")
-                    .hint("declare the member that holds it as nn::Parameter or nn::Buffer, not "
-                          "as Tensor"));
+    ARETE_CHECK(
+        r.impl->use_count() <= r.count,
+        ValueError("clone", "a member of the copy still refers to the original's '" + r.name + "'")
+            .hint("declare the member that holds it as nn::Parameter or nn::Buffer, not "
+                  "as Tensor"));
 }
 
 }  // namespace detail
@@ -160,10 +160,12 @@ Module::Module(const Module& other) : body_(ModuleAccess::cloned(other.body_)) {
 Module::~Module() = default;
 
 Tensor Module::forward(const Tensor&) {
-  throw NotImplementedError(name(), "Module [" + name() + "] is missing the required \"forward\" "
-                                    "function for one input")
-      .hint("declare `Tensor forward(const Tensor& x) override`; a module with several inputs is "
-            "called through its own forward(...)");
+  throw NotImplementedError(name(), "Module [" + name() +
+                                        "] is missing the required \"forward\" "
+                                        "function for one input")
+      .hint(
+          "declare `Tensor forward(const Tensor& x) override`; a module with several inputs is "
+          "called through its own forward(...)");
 }
 
 Tensor Module::operator()(const Tensor& input) const {
@@ -251,7 +253,9 @@ std::vector<Tensor> values_of(const StateDict& named) {
 std::vector<Tensor> Module::parameters(bool recurse) const {
   return values_of(named_parameters(recurse));
 }
-std::vector<Tensor> Module::buffers(bool recurse) const { return values_of(named_buffers(recurse)); }
+std::vector<Tensor> Module::buffers(bool recurse) const {
+  return values_of(named_buffers(recurse));
+}
 
 std::vector<NamedModule> Module::named_children() const {
   std::vector<NamedModule> result;
@@ -268,8 +272,8 @@ std::vector<Module*> Module::children() const {
 std::vector<NamedModule> Module::named_modules() {
   std::vector<NamedModule> result;
   ModuleAccess::walk(*this, [&](const std::string& prefix, const Module& m, const Body&) {
-    result.push_back({prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1),
-                      const_cast<Module*>(&m)});
+    result.push_back(
+        {prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1), const_cast<Module*>(&m)});
   });
   return result;
 }
@@ -357,8 +361,8 @@ Buffer Module::register_buffer(std::string_view name, const Tensor& value, bool 
 
 void Module::add_child(std::string_view name, std::shared_ptr<Module> module, Copier copier) {
   auto& children = body_->children;
-  const auto old = std::find_if(children.begin(), children.end(),
-                                [&](const auto& c) { return c.name == name; });
+  const auto old =
+      std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.name == name; });
   check_name(name, old == children.end() && body_->has(name), "register_module");
   ModuleAccess::walk(*module, [&](const std::string&, const Module&, const Body& b) {
     ARETE_CHECK(&b != body_.get(),
@@ -383,8 +387,7 @@ size_t Module::num_children() const { return body_->children.size(); }
 bool Module::is_training() const noexcept { return body_->training; }
 
 Module& Module::train(bool on) {
-  ModuleAccess::walk(*this,
-                     [&](const std::string&, const Module&, Body& b) { b.training = on; });
+  ModuleAccess::walk(*this, [&](const std::string&, const Module&, Body& b) { b.training = on; });
   return *this;
 }
 
@@ -407,9 +410,9 @@ void Module::zero_grad(bool set_to_none) {
 
 Module& Module::convert(std::optional<Device> device, std::optional<DType> dtype) {
   const NoGradGuard no_grad;
-  ARETE_CHECK(!dtype || is_floating(*dtype),
-              TypeError("to", "nn.Module.to only accepts floating point dtypes")
-                  .got(name_of(*dtype)));
+  ARETE_CHECK(
+      !dtype || is_floating(*dtype),
+      TypeError("to", "nn.Module.to only accepts floating point dtypes").got(name_of(*dtype)));
   std::vector<Tensor> all = parameters();
   for (const Tensor& b : buffers()) all.push_back(b);
   const auto converted = [&](const Tensor& t) {

@@ -162,10 +162,9 @@ class Module {
   M child(std::string_view name, const M& module) {
     static_assert(std::is_base_of_v<Module, M>, "child() takes modules");
     static_assert(!std::is_same_v<Module, M>, "the concrete type of a child must be known");
-    add_child(name, std::make_shared<M>(module),
-              [](const Module& m) -> std::shared_ptr<Module> {
-                return std::make_shared<M>(static_cast<const M&>(m));
-              });
+    add_child(name, std::make_shared<M>(module), [](const Module& m) -> std::shared_ptr<Module> {
+      return std::make_shared<M>(static_cast<const M&>(m));
+    });
     return module;
   }
   /// PyTorch's name for child().
@@ -206,7 +205,8 @@ class CloneScope {
 }  // namespace detail
 
 /// An independent copy of a network: own weights, buffers and flags, the same structure. ValueError
-/// if a member declared as Tensor keeps the original's weights.
+/// if a member declared as Tensor keeps the original's weights. No other thread may use the network
+/// meanwhile.
 template <class M>
 M clone(const M& module) {
   detail::CloneScope scope(module);

@@ -95,16 +95,18 @@ Tensor InstanceNormNd<N>::forward(const Tensor& input) {
   const Tensor x = single ? input.unsqueeze(0) : input;
   ARETE_CHECK(!options_.affine || x.size(1) == num_features_,
               ValueError("InstanceNorm", "expected input's size at dim=1 to match num_features (" +
-                                             text_of(num_features_) + "), but got: " +
-                                             text_of(x.size(1)) + "."));
-  const Tensor y = instance_norm(x, running_mean, running_var, weight, bias,
-                                 is_training() || !running_mean.defined(), options_.momentum,
-                                 options_.eps);
+                                             text_of(num_features_) +
+                                             "), but got: " + text_of(x.size(1)) + "."));
+  const Tensor y =
+      instance_norm(x, running_mean, running_var, weight, bias,
+                    is_training() || !running_mean.defined(), options_.momentum, options_.eps);
   return single ? y.squeeze(0) : y;
 }
 
 template <int N>
-std::string InstanceNormNd<N>::name() const { return "InstanceNorm" + std::to_string(N) + "d"; }
+std::string InstanceNormNd<N>::name() const {
+  return "InstanceNorm" + std::to_string(N) + "d";
+}
 
 template <int N>
 std::string InstanceNormNd<N>::extra_repr() const {
@@ -119,8 +121,8 @@ template class InstanceNormNd<3>;
 LayerNorm::LayerNorm(const NormalizedShape& normalized_shape, const LayerNormOptions& options)
     : sizes_(normalized_shape.sizes), eps_(options.eps) {
   weight = register_parameter("weight", options.elementwise_affine ? ones(sizes_) : Tensor());
-  bias = register_parameter(
-      "bias", options.elementwise_affine && options.bias ? zeros(sizes_) : Tensor());
+  bias = register_parameter("bias",
+                            options.elementwise_affine && options.bias ? zeros(sizes_) : Tensor());
 }
 
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, sizes_, weight, bias, eps_); }

@@ -21,7 +21,9 @@ Tensor MaxPoolNd<N>::forward(const Tensor& x) {
   if constexpr (N == 3) return max_pool3d(x, kernel_, o.stride, o.padding, o.dilation, o.ceil_mode);
 }
 template <int N>
-std::string MaxPoolNd<N>::name() const { return numbered("MaxPool", N); }
+std::string MaxPoolNd<N>::name() const {
+  return numbered("MaxPool", N);
+}
 template <int N>
 std::string MaxPoolNd<N>::extra_repr() const {
   return "kernel_size=" + extent_text(kernel_) +
@@ -50,7 +52,9 @@ Tensor AvgPoolNd<N>::forward(const Tensor& x) {
                       o.divisor_override);
 }
 template <int N>
-std::string AvgPoolNd<N>::name() const { return numbered("AvgPool", N); }
+std::string AvgPoolNd<N>::name() const {
+  return numbered("AvgPool", N);
+}
 template <int N>
 std::string AvgPoolNd<N>::extra_repr() const {
   return "kernel_size=" + extent_text(kernel_) +
@@ -65,7 +69,9 @@ Tensor AdaptiveAvgPoolNd<N>::forward(const Tensor& x) {
   if constexpr (N == 3) return adaptive_avg_pool3d(x, output_);
 }
 template <int N>
-std::string AdaptiveAvgPoolNd<N>::name() const { return numbered("AdaptiveAvgPool", N); }
+std::string AdaptiveAvgPoolNd<N>::name() const {
+  return numbered("AdaptiveAvgPool", N);
+}
 template <int N>
 std::string AdaptiveAvgPoolNd<N>::extra_repr() const {
   return "output_size=" + extent_text(output_);
@@ -78,16 +84,18 @@ Tensor AdaptiveMaxPoolNd<N>::forward(const Tensor& x) {
   if constexpr (N == 3) return adaptive_max_pool3d(x, output_);
 }
 template <int N>
-std::string AdaptiveMaxPoolNd<N>::name() const { return numbered("AdaptiveMaxPool", N); }
+std::string AdaptiveMaxPoolNd<N>::name() const {
+  return numbered("AdaptiveMaxPool", N);
+}
 template <int N>
 std::string AdaptiveMaxPoolNd<N>::extra_repr() const {
   return "output_size=" + extent_text(output_);
 }
 
-#define ARETE_INSTANTIATE_POOL(N)         \
-  template class MaxPoolNd<N>;            \
-  template class AvgPoolNd<N>;            \
-  template class AdaptiveAvgPoolNd<N>;    \
+#define ARETE_INSTANTIATE_POOL(N)      \
+  template class MaxPoolNd<N>;         \
+  template class AvgPoolNd<N>;         \
+  template class AdaptiveAvgPoolNd<N>; \
   template class AdaptiveMaxPoolNd<N>;
 ARETE_INSTANTIATE_POOL(1)
 ARETE_INSTANTIATE_POOL(2)

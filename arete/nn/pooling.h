@@ -91,10 +91,10 @@ using AdaptiveMaxPool1d = AdaptiveMaxPoolNd<1>;
 using AdaptiveMaxPool2d = AdaptiveMaxPoolNd<2>;
 using AdaptiveMaxPool3d = AdaptiveMaxPoolNd<3>;
 
-#define ARETE_EXTERN_POOL(N)                     \
-  extern template class MaxPoolNd<N>;            \
-  extern template class AvgPoolNd<N>;            \
-  extern template class AdaptiveAvgPoolNd<N>;    \
+#define ARETE_EXTERN_POOL(N)                  \
+  extern template class MaxPoolNd<N>;         \
+  extern template class AvgPoolNd<N>;         \
+  extern template class AdaptiveAvgPoolNd<N>; \
   extern template class AdaptiveMaxPoolNd<N>;
 ARETE_EXTERN_POOL(1)
 ARETE_EXTERN_POOL(2)

@@ -13,7 +13,8 @@ namespace arete::nn {
 /// Joins dimensions start_dim to end_dim; by default everything but the batch.
 class Flatten : public Module {
  public:
-  explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1) : start_(start_dim), end_(end_dim) {}
+  explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1)
+      : start_(start_dim), end_(end_dim) {}
   Tensor forward(const Tensor& input) override { return input.flatten(start_, end_); }
   std::string extra_repr() const override {
     return "start_dim=" + std::to_string(start_) + ", end_dim=" + std::to_string(end_);

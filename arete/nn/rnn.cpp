@@ -24,12 +24,11 @@ RNNBase::RNNBase(Kind kind, int64_t input_size, int64_t hidden_size, const RNNOp
       batch_first_(o.batch_first),
       dropout_(o.dropout) {
   const char* layer_name = kNames[int(kind)];
-  check_sizes(layer_name, {{"input_size", input_size},
-                           {"hidden_size", hidden_size},
-                           {"num_layers", layers_}});
-  ARETE_CHECK(dropout_ >= 0 && dropout_ <= 1,
-              ValueError(layer_name, "dropout should be a number in range [0, 1]")
-                  .got(text_of(dropout_)));
+  check_sizes(layer_name,
+              {{"input_size", input_size}, {"hidden_size", hidden_size}, {"num_layers", layers_}});
+  ARETE_CHECK(
+      dropout_ >= 0 && dropout_ <= 1,
+      ValueError(layer_name, "dropout should be a number in range [0, 1]").got(text_of(dropout_)));
   ARETE_CHECK(proj_size_ == 0 || kind == Kind::lstm,
               ValueError(layer_name, "proj_size argument is only supported for LSTM"));
   ARETE_CHECK(proj_size_ >= 0 && proj_size_ < hidden_size,
@@ -80,8 +79,12 @@ std::vector<Tensor> RNNBase::run_direction(const Weights& w, const Tensor& x, bo
     const Tensor from_state = linear(h, w.hh, w.bias_hh);
     switch (kind_) {
       case Kind::tanh:
-      case Kind::relu: h = rnn_step(from_input[t], from_state, kind_ == Kind::relu); break;
-      case Kind::gru: h = gru_step(from_input[t], from_state, h); break;
+      case Kind::relu:
+        h = rnn_step(from_input[t], from_state, kind_ == Kind::relu);
+        break;
+      case Kind::gru:
+        h = gru_step(from_input[t], from_state, h);
+        break;
       case Kind::lstm: {
         const auto next = lstm_step(from_input[t], from_state, c);
         c = next.c;
@@ -99,16 +102,15 @@ RNNBase::Run RNNBase::run(const Tensor& input, const Tensor& h0, const Tensor& c
   ARETE_CHECK(batched || input.dim() == 2,
               ValueError(layer_name, "Expected input to be 2D or 3D, got " +
                                          std::to_string(input.dim()) + "D instead"));
-  ARETE_CHECK(input.size(-1) == input_size_,
-              ValueError(layer_name, "input.size(-1) must be equal to input_size. Expected " +
-                                         text_of(input_size_) + ", got " +
-                                         text_of(input.size(-1))));
+  ARETE_CHECK(
+      input.size(-1) == input_size_,
+      ValueError(layer_name, "input.size(-1) must be equal to input_size. Expected " +
+                                 text_of(input_size_) + ", got " + text_of(input.size(-1))));
   Tensor x = !batched ? input.unsqueeze(1) : batch_first_ ? input.transpose(0, 1) : input;
   const int64_t batch = x.size(1), states = layers_ * directions_;
   const auto initial = [&](const Tensor& given, int64_t width, const char* what) {
     if (!given.defined()) return zeros({states, batch, width}, x.options());
-    const Shape expected =
-        batched ? Shape{states, batch, width} : Shape{states, width};
+    const Shape expected = batched ? Shape{states, batch, width} : Shape{states, width};
     ARETE_CHECK(std::ranges::equal(given.sizes(), expected),
                 ValueError(layer_name, std::string("Expected ") + what + " size " +
                                            text_of(expected) + ", got " + text_of(given.sizes())));

@@ -15,7 +15,7 @@ struct RNNOptions {
   bool batch_first = false;  ///< (N, T, features) instead of (T, N, features)
   double dropout = 0;        ///< between layers, in training
   bool bidirectional = false;
-  int64_t proj_size = 0;                  ///< LSTM only: h is projected to this size
+  int64_t proj_size = 0;                   ///< LSTM only: h is projected to this size
   std::string_view nonlinearity = "tanh";  ///< RNN only; or "relu"
 };
 

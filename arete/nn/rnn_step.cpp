@@ -24,7 +24,8 @@ class StepPrograms {
     if (!program) {
       std::vector<DType> types;
       for (const Tensor& t : inputs) types.push_back(t.dtype());
-      program = expr::trace([this](std::span<const Value> v) { return body_(v); }, types, {}, outputs);
+      program =
+          expr::trace([this](std::span<const Value> v) { return body_(v); }, types, {}, outputs);
     }
     return program;
   }
@@ -44,12 +45,10 @@ std::vector<Tensor> gates_of(const Tensor& a, const Tensor& b, int64_t gates) {
 }  // namespace
 
 Tensor rnn_step(const Tensor& from_input, const Tensor& from_state, bool relu) {
-  static StepPrograms with_tanh([](std::span<const Value> v) -> std::vector<Value> {
-    return {tanh(v[0] + v[1])};
-  });
-  static StepPrograms with_relu([](std::span<const Value> v) -> std::vector<Value> {
-    return {max(v[0] + v[1], 0.0)};
-  });
+  static StepPrograms with_tanh(
+      [](std::span<const Value> v) -> std::vector<Value> { return {tanh(v[0] + v[1])}; });
+  static StepPrograms with_relu(
+      [](std::span<const Value> v) -> std::vector<Value> { return {max(v[0] + v[1], 0.0)}; });
   const std::vector<Tensor> inputs{from_input, from_state};
   return ops::apply_program((relu ? with_relu : with_tanh).get(inputs, {from_state.dtype()}),
                             inputs, {}, relu ? "rnn_relu_step" : "rnn_tanh_step")[0];

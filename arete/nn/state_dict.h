@@ -22,10 +22,10 @@ class StateDict {
   StateDict(std::initializer_list<Entry> entries) : StateDict(entries.begin(), entries.end()) {}
   /// From any map or list of (name, tensor) pairs; of repeated names the last one counts.
   template <class Range>
-    requires(!std::same_as<std::remove_cvref_t<Range>, StateDict>) && requires(const Range& r) {
-      { r.begin()->first } -> std::convertible_to<std::string>;
-      { r.begin()->second } -> std::convertible_to<Tensor>;
-    }
+  requires(!std::same_as<std::remove_cvref_t<Range>, StateDict>) && requires(const Range& r) {
+    { r.begin()->first } -> std::convertible_to<std::string>;
+    { r.begin()->second } -> std::convertible_to<Tensor>;
+  }
   StateDict(const Range& entries) : StateDict(entries.begin(), entries.end()) {}
 
   /// Sets or adds.

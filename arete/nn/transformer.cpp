@@ -9,8 +9,9 @@
 namespace arete::nn {
 
 TransformerActivation::TransformerActivation(std::string_view name) {
-  ARETE_CHECK(name == "relu" || name == "gelu",
-              ValueError("Transformer", "activation should be relu/gelu, not " + std::string(name)));
+  ARETE_CHECK(
+      name == "relu" || name == "gelu",
+      ValueError("Transformer", "activation should be relu/gelu, not " + std::string(name)));
   if (name == "relu")
     function_ = [](const Tensor& x) { return relu(x); };
   else
@@ -20,8 +21,8 @@ TransformerActivation::TransformerActivation(std::string_view name) {
 namespace {
 
 MultiheadAttention attention(int64_t d_model, int64_t nhead, const TransformerLayerOptions& o) {
-  return MultiheadAttention(
-      d_model, nhead, {.dropout = o.dropout, .bias = o.bias, .batch_first = o.batch_first});
+  return MultiheadAttention(d_model, nhead,
+                            {.dropout = o.dropout, .bias = o.bias, .batch_first = o.batch_first});
 }
 
 LayerNorm norm(int64_t d_model, const TransformerLayerOptions& o) {
@@ -142,8 +143,7 @@ TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int
 Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
                                    const DecoderCall& call) {
   Tensor x = tgt;
-  for (Module& layer : layers_)
-    x = static_cast<TransformerDecoderLayer&>(layer)(x, memory, call);
+  for (Module& layer : layers_) x = static_cast<TransformerDecoderLayer&>(layer)(x, memory, call);
   return norm_ ? (*norm_)(x) : x;
 }
 

@@ -21,8 +21,8 @@ class TransformerActivation {
   /// ValueError for other names.
   TransformerActivation(std::string_view name);
   template <class F>
-    requires std::invocable<const F&, const Tensor&>
-  TransformerActivation(F f) : function_(std::move(f)) {}
+  requires std::invocable<const F&, const Tensor&> TransformerActivation(F f)
+      : function_(std::move(f)) {}
   Tensor operator()(const Tensor& x) const { return function_(x); }
 
  private:

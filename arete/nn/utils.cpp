@@ -64,9 +64,8 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
     }
     if (n == 0) continue;
     const expr::Literal literal{.f = number};
-    prim::Primitives& target = modes().word & Modes::kCapture
-                                   ? *modes().recorder
-                                   : prim::backend_for(batch[0].device());
+    prim::Primitives& target =
+        modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(batch[0].device());
     target.multi_pointwise({.program = program.get(),
                             .n_tensors = n,
                             .inputs = inputs,
@@ -105,20 +104,21 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
                     .got(total.item().to_string()));
   if (grads.empty()) return total;
   const Tensor factor = div(Scalar(max_norm), total + 1e-6).clamp({}, 1.0);
-  rewrite(grads, factor,
-          [](std::span<const expr::Value> v) { return v[0] * expr::cast(v[1], v[0].type()); }, 0);
+  rewrite(
+      grads, factor,
+      [](std::span<const expr::Value> v) { return v[0] * expr::cast(v[1], v[0].type()); }, 0);
   return total;
 }
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
   const NoGradGuard no_grad;
-  rewrite(gradients_of(parameters), {},
-          [](std::span<const expr::Value> v) { return min(max(v[0], -v[1]), v[1]); }, clip_value);
+  rewrite(
+      gradients_of(parameters), {},
+      [](std::span<const expr::Value> v) { return min(max(v[0], -v[1]), v[1]); }, clip_value);
 }
 
 Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
-  ARETE_CHECK(!parameters.empty(),
-              ValueError("parameters_to_vector", "there are no parameters"));
+  ARETE_CHECK(!parameters.empty(), ValueError("parameters_to_vector", "there are no parameters"));
   std::vector<Tensor> flat;
   for (const Tensor& p : parameters) flat.push_back(p.reshape({-1}));
   return cat(flat);
@@ -129,8 +129,9 @@ void vector_to_parameters(const Tensor& vector, const std::vector<Tensor>& param
   int64_t total = 0;
   for (const Tensor& p : parameters) total += p.numel();
   ARETE_CHECK(vector.dim() == 1 && vector.numel() == total,
-              ValueError("vector_to_parameters", "the vector must have as many elements as all "
-                                                 "parameters together")
+              ValueError("vector_to_parameters",
+                         "the vector must have as many elements as all "
+                         "parameters together")
                   .expected("[" + std::to_string(total) + "]")
                   .got(to_string(vector.sizes())));
   int64_t at = 0;

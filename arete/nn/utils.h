@@ -11,8 +11,8 @@ namespace arete::nn::utils {
 /// INFINITY: the largest absolute value) is at most max_norm: by max_norm / (norm + 1e-6) where
 /// that is below 1. Returns the norm before, 0-d. Parameters without gradient do not count. Nothing
 /// is read on the host unless error_if_nonfinite (ValueError for a norm that is NaN or infinite).
-Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
-                       double norm_type = 2, bool error_if_nonfinite = false);
+Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2,
+                       bool error_if_nonfinite = false);
 /// The norm alone.
 Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type = 2);
 /// Limits every element of the gradients to [-clip_value, clip_value], in place.

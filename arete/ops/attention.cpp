@@ -24,25 +24,37 @@ Tensor attention(const Call& c) {
   const Tensor& q = c.tensor(0);
   Tensor k = c.tensor(1), v = c.tensor(2), mask = c.has(3) ? c.tensor(3) : Tensor();
   const bool causal = c.boolean(5);
-  ARETE_CHECK(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2,
-              ValueError(op, "scaled_dot_product_attention: Expected query, key, and value to all be at least 2 "
-                             "dimensional, but got " + std::to_string(q.dim()) + ", " + std::to_string(k.dim()) +
-                                 " and " + std::to_string(v.dim()) + " dimensions"));
-  ARETE_CHECK(q.dtype() == k.dtype() && q.dtype() == v.dtype(),
-              TypeError(op, "Expected query, key, and value to have the same dtype, but got query.dtype: " +
-                                std::string(name_of(q.dtype())) + " key.dtype: " + std::string(name_of(k.dtype())) +
-                                " and value.dtype: " + std::string(name_of(v.dtype())) + " instead."));
+  ARETE_CHECK(
+      q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2,
+      ValueError(
+          op,
+          "scaled_dot_product_attention: Expected query, key, and value to all be at least 2 "
+          "dimensional, but got " +
+              std::to_string(q.dim()) + ", " + std::to_string(k.dim()) + " and " +
+              std::to_string(v.dim()) + " dimensions"));
+  ARETE_CHECK(
+      q.dtype() == k.dtype() && q.dtype() == v.dtype(),
+      TypeError(op, "Expected query, key, and value to have the same dtype, but got query.dtype: " +
+                        std::string(name_of(q.dtype())) +
+                        " key.dtype: " + std::string(name_of(k.dtype())) +
+                        " and value.dtype: " + std::string(name_of(v.dtype())) + " instead."));
   ARETE_CHECK(!causal || !mask.defined(),
-              ValueError(op, "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"));
-  ARETE_CHECK(q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
-              ValueError(op, "scaled_dot_product_attention: query and key must have one last size, key and value one "
-                             "length")
-                  .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+              ValueError(op,
+                         "scaled_dot_product_attention: Explicit attn_mask should not be set when "
+                         "is_causal=True"));
+  ARETE_CHECK(
+      q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
+      ValueError(
+          op,
+          "scaled_dot_product_attention: query and key must have one last size, key and value one "
+          "length")
+          .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
   if (c.boolean(7)) {
-    ARETE_CHECK(q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0 &&
-                    k.size(-3) == v.size(-3),
-                ValueError(op, "Number of heads in key and value must divide the number of heads in query")
-                    .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+    ARETE_CHECK(
+        q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 &&
+            q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3),
+        ValueError(op, "Number of heads in key and value must divide the number of heads in query")
+            .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
     const int64_t repeats = q.size(-3) / k.size(-3);
     if (repeats > 1) {
       k = k.repeat_interleave(repeats, k.dim() - 3);
@@ -52,31 +64,48 @@ Tensor attention(const Call& c) {
   const double scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(q.size(-1)));
   if (causal) mask = causal_mask(q.size(-2), k.size(-2), q.device());
   const Tensor scores = matmul_scaled(q, k.mT(), scale);
-  if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype())) mask = mask.to(scores.dtype());
+  if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
+    mask = mask.to(scores.dtype());
   Tensor weights = masked_softmax(scores, mask);
-  if (weights.dtype() != v.dtype()) weights = weights.to(v.dtype());  // autocast computes softmax in f32
+  if (weights.dtype() != v.dtype())
+    weights = weights.to(v.dtype());  // autocast computes softmax in f32
   return matmul(dropout(weights, c.real(4), c.real(4) > 0), v);
 }
 
 const OpRecord& attention_op =
-    define("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-           "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
+    define(
+        "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? "
+        "attn_mask=None, "
+        "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) "
+        "-> Tensor")
         .doc("softmax(scale * query @ key^T + mask) @ value.")
         .compose([](const Call& c) -> Results { return {attention(c)}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({2, 2, 3}), m.make({2, 3, 3}), m.make({2, 3, 2}), none, 0.0, false, none, false}},
-                  {{m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), none, 0.0, true, none, false}, "causal"},
-                  {{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, false, 0.5, false}, "mask"},
-                  {{m.make({2, 2, 3}), m.make({2, 3, 3}), m.make({2, 3, 2}), m.make({2, 3}), 0.0, false, none, false},
+          return {{{m.make({2, 2, 3}), m.make({2, 3, 3}), m.make({2, 3, 2}), none, 0.0, false, none,
+                    false}},
+                  {{m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), none, 0.0,
+                    true, none, false},
+                   "causal"},
+                  {{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, false,
+                    0.5, false},
+                   "mask"},
+                  {{m.make({2, 2, 3}), m.make({2, 3, 3}), m.make({2, 3, 2}), m.make({2, 3}), 0.0,
+                    false, none, false},
                    "additive mask"},
-                  {{m.make({4, 2, 2}), m.make({2, 3, 2}), m.make({2, 3, 2}), none, 0.0, false, none, true}, "grouped heads"}};
+                  {{m.make({4, 2, 2}), m.make({2, 3, 2}), m.make({2, 3, 2}), none, 0.0, false, none,
+                    true},
+                   "grouped heads"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, true, none, false}, ErrorKind::value,
-                   "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"},
-                  {{m.make({2, 3}), m.make({3, 4}), m.make({3, 2}), none, 0.0, false, none, false}, ErrorKind::value,
+          return {{{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, true,
+                    none, false},
+                   ErrorKind::value,
+                   "scaled_dot_product_attention: Explicit attn_mask should not be set when "
+                   "is_causal=True"},
+                  {{m.make({2, 3}), m.make({3, 4}), m.make({3, 2}), none, 0.0, false, none, false},
+                   ErrorKind::value,
                    "scaled_dot_product_attention: query and key must have one last size"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {

@@ -19,75 +19,93 @@ namespace {
 using Pass = prim::ConvArgs::Pass;
 
 Tensor convolution(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvParams& c);
-Tensor convolution_wgrad(const Tensor& x, const Tensor& grad, IntList weight_size, const ConvParams& c);
+Tensor convolution_wgrad(const Tensor& x, const Tensor& grad, IntList weight_size,
+                         const ConvParams& c);
 
 // Geometry arguments of a call from position `at` on.
 template <class C>
 ConvParams params_of(const C& call, size_t at) {
-  return {Shape(call.ints(at)), Shape(call.ints(at + 1)), Shape(call.ints(at + 2)), call.integer(at + 3)};
+  return {Shape(call.ints(at)), Shape(call.ints(at + 1)), Shape(call.ints(at + 2)),
+          call.integer(at + 3)};
 }
 
 Shape output_sizes(const char* op, IntList x, IntList w, const ConvParams& c) {
   Shape out{x[0], w[0]};
   for (size_t d = 0; d < c.stride.size(); ++d) {
     const int64_t span = c.dilation[d] * (w[d + 2] - 1) + 1, room = x[d + 2] + 2 * c.padding[d];
-    ARETE_CHECK(span <= room, ValueError(op, "Calculated padded input size per channel: (" + std::to_string(room) +
-                                                 "). Kernel size: (" + std::to_string(span) +
-                                                 "). Kernel size can't be greater than actual input size")
-                                  .got("input " + to_string(x) + ", weight " + to_string(w)));
+    ARETE_CHECK(
+        span <= room,
+        ValueError(op, "Calculated padded input size per channel: (" + std::to_string(room) +
+                           "). Kernel size: (" + std::to_string(span) +
+                           "). Kernel size can't be greater than actual input size")
+            .got("input " + to_string(x) + ", weight " + to_string(w)));
     out.push_back((room - span) / c.stride[d] + 1);
   }
   return out;
 }
 
 void check_geometry(const char* op, const ConvParams& c, int spatial) {
-  for (const auto& [list, name, least] : {std::tuple{&c.stride, "stride", 1}, {&c.padding, "padding", 0}, {&c.dilation, "dilation", 1}}) {
-    ARETE_CHECK(int(list->size()) == spatial, ValueError(op, "one number for each spatial dimension is needed").argument(name));
+  for (const auto& [list, name, least] : {std::tuple{&c.stride, "stride", 1},
+                                          {&c.padding, "padding", 0},
+                                          {&c.dilation, "dilation", 1}}) {
+    ARETE_CHECK(int(list->size()) == spatial,
+                ValueError(op, "one number for each spatial dimension is needed").argument(name));
     for (int64_t v : *list)
-      ARETE_CHECK(v >= least, ValueError(op, least ? std::string("non-positive ") + name + " is not supported"
-                                                   : std::string("negative ") + name + " is not supported")
-                                  .argument(name)
-                                  .got(to_string(*list)));
+      ARETE_CHECK(v >= least,
+                  ValueError(op, least ? std::string("non-positive ") + name + " is not supported"
+                                       : std::string("negative ") + name + " is not supported")
+                      .argument(name)
+                      .got(to_string(*list)));
   }
-  ARETE_CHECK(c.groups > 0, ValueError(op, "non-positive groups is not supported").argument("groups").got(std::to_string(c.groups)));
+  ARETE_CHECK(c.groups > 0, ValueError(op, "non-positive groups is not supported")
+                                .argument("groups")
+                                .got(std::to_string(c.groups)));
 }
 
 void check_dtypes(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  ARETE_CHECK(x.dtype() == w.dtype(),
-              TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and weight type (" +
-                                std::string(name_of(w.dtype())) + ") should be the same"));
+  ARETE_CHECK(
+      x.dtype() == w.dtype(),
+      TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and weight type (" +
+                        std::string(name_of(w.dtype())) + ") should be the same"));
   ARETE_CHECK(!bias.defined() || bias.dtype() == x.dtype(),
               TypeError(op, "Input type (" + std::string(name_of(x.dtype())) + ") and bias type (" +
-                                (bias.defined() ? std::string(name_of(bias.dtype())) : "") + ") should be the same"));
+                                (bias.defined() ? std::string(name_of(bias.dtype())) : "") +
+                                ") should be the same"));
 }
 
-void check_operands(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvParams& c) {
+void check_operands(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    const ConvParams& c) {
   const int spatial = int(w.dim()) - 2;
-  ARETE_CHECK(spatial >= 1 && spatial <= 3, ValueError(op, "weight should have 3 to 5 dimensions").got(describe(w)));
+  ARETE_CHECK(spatial >= 1 && spatial <= 3,
+              ValueError(op, "weight should have 3 to 5 dimensions").got(describe(w)));
   ARETE_CHECK(x.dim() == w.dim(),
               ValueError(op, "Expected " + std::to_string(spatial + 1) + "D (unbatched) or " +
                                  std::to_string(spatial + 2) + "D (batched) input to conv" +
-                                 std::to_string(spatial) + "d, but got input of size: " + to_string(x.sizes())));
+                                 std::to_string(spatial) +
+                                 "d, but got input of size: " + to_string(x.sizes())));
   check_dtypes(op, x, w, bias);
   check_geometry(op, c, spatial);
   const int64_t channels = w.sizes()[1] * c.groups;
   ARETE_CHECK(x.sizes()[1] == channels,
-              ValueError(op, "Given groups=" + std::to_string(c.groups) + ", weight of size " + to_string(w.sizes()) +
-                                 ", expected input" + to_string(x.sizes()) + " to have " + std::to_string(channels) +
-                                 " channels, but got " + std::to_string(x.sizes()[1]) + " channels instead"));
-  ARETE_CHECK(w.sizes()[0] % c.groups == 0,
-              ValueError(op, "Given groups=" + std::to_string(c.groups) + ", expected weight to be divisible by " +
-                                 std::to_string(c.groups) + " at dimension 0, but got weight of size " +
-                                 to_string(w.sizes()) + " instead"));
+              ValueError(op, "Given groups=" + std::to_string(c.groups) + ", weight of size " +
+                                 to_string(w.sizes()) + ", expected input" + to_string(x.sizes()) +
+                                 " to have " + std::to_string(channels) + " channels, but got " +
+                                 std::to_string(x.sizes()[1]) + " channels instead"));
+  ARETE_CHECK(
+      w.sizes()[0] % c.groups == 0,
+      ValueError(op, "Given groups=" + std::to_string(c.groups) +
+                         ", expected weight to be divisible by " + std::to_string(c.groups) +
+                         " at dimension 0, but got weight of size " + to_string(w.sizes()) +
+                         " instead"));
   ARETE_CHECK(!bias.defined() || (bias.dim() == 1 && bias.sizes()[0] == w.sizes()[0]),
               ValueError(op, "Given weight of size " + to_string(w.sizes()) +
-                                 ", expected bias to be 1-dimensional with " + std::to_string(w.sizes()[0]) +
-                                 " elements, but got bias of size " +
+                                 ", expected bias to be 1-dimensional with " +
+                                 std::to_string(w.sizes()[0]) + " elements, but got bias of size " +
                                  (bias.defined() ? to_string(bias.sizes()) : "") + " instead"));
 }
 
-void run(prim::Primitives& p, Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& bias,
-         const ConvParams& c) {
+void run(prim::Primitives& p, Pass pass, const Tensor& x, const Tensor& w, const Tensor& y,
+         const Tensor& bias, const ConvParams& c) {
   prim::ConvArgs a{};
   a.pass = pass;
   a.x = view_of(x);
@@ -122,22 +140,28 @@ void for_each_product(IntList x, IntList w, IntList y, const ConvParams& c, F f)
   });
 }
 
-std::vector<double> reference_forward(const Tensor& x, const Tensor& w, IntList y, const ConvParams& c) {
+std::vector<double> reference_forward(const Tensor& x, const Tensor& w, IntList y,
+                                      const ConvParams& c) {
   std::vector<double> out(size_t(numel_of(y)), 0.0);
   const std::vector<double> xv = values_of(x), wv = values_of(w);
-  for_each_product(x.sizes(), w.sizes(), y, c, [&](size_t ix, size_t iw, size_t iy) { out[iy] += xv[ix] * wv[iw]; });
+  for_each_product(x.sizes(), w.sizes(), y, c,
+                   [&](size_t ix, size_t iw, size_t iy) { out[iy] += xv[ix] * wv[iw]; });
   return out;
 }
-std::vector<double> reference_dgrad(const Tensor& g, const Tensor& w, IntList x, const ConvParams& c) {
+std::vector<double> reference_dgrad(const Tensor& g, const Tensor& w, IntList x,
+                                    const ConvParams& c) {
   std::vector<double> out(size_t(numel_of(x)), 0.0);
   const std::vector<double> gv = values_of(g), wv = values_of(w);
-  for_each_product(x, w.sizes(), g.sizes(), c, [&](size_t ix, size_t iw, size_t iy) { out[ix] += gv[iy] * wv[iw]; });
+  for_each_product(x, w.sizes(), g.sizes(), c,
+                   [&](size_t ix, size_t iw, size_t iy) { out[ix] += gv[iy] * wv[iw]; });
   return out;
 }
-std::vector<double> reference_wgrad(const Tensor& x, const Tensor& g, IntList w, const ConvParams& c) {
+std::vector<double> reference_wgrad(const Tensor& x, const Tensor& g, IntList w,
+                                    const ConvParams& c) {
   std::vector<double> out(size_t(numel_of(w)), 0.0);
   const std::vector<double> xv = values_of(x), gv = values_of(g);
-  for_each_product(x.sizes(), w, g.sizes(), c, [&](size_t ix, size_t iw, size_t iy) { out[iw] += xv[ix] * gv[iy]; });
+  for_each_product(x.sizes(), w, g.sizes(), c,
+                   [&](size_t ix, size_t iw, size_t iy) { out[iw] += xv[ix] * gv[iy]; });
   return out;
 }
 void add_channels(std::vector<double>& y, IntList sizes, const Tensor& bias) {
@@ -150,8 +174,10 @@ using L = std::initializer_list<int64_t>;
 // ---- the three records ----
 
 const OpRecord& convolution_op =
-    define("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
-           "int groups) -> Tensor")
+    define(
+        "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
+        "dilation, "
+        "int groups) -> Tensor")
         .doc("Convolution of 1 to 3 spatial dimensions.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &x = call.tensor(0), &w = call.tensor(1);
@@ -162,25 +188,28 @@ const OpRecord& convolution_op =
           out.push_back({std::move(sizes), x.dtype(), common_device(call), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-          run(p, Pass::forward, call.tensor(0), call.tensor(1), out[0], call.has(2) ? call.tensor(2) : Tensor(),
-              params_of(call, 3));
+          run(p, Pass::forward, call.tensor(0), call.tensor(1), out[0],
+              call.has(2) ? call.tensor(2) : Tensor(), params_of(call, 3));
         })
-        .grad([](const GradCall& g) -> TensorList {
-          const ConvParams c = params_of(g, 3);
-          const bool bias = g.has_input(2) && g.needs(2);
-          TensorList out(3);
-          if (g.needs(0)) out[0] = convolution_dgrad(g.grad(), g.input(1), g.input_sizes(0), c);
-          if (g.needs(1) && bias) {
-            std::tie(out[1], out[2]) = convolution_wgrad_bias(g.input(0), g.grad(), g.input_sizes(1), c);
-          } else if (g.needs(1)) {
-            out[1] = convolution_wgrad(g.input(0), g.grad(), g.input_sizes(1), c);
-          } else if (bias) {
-            Shape dims{0};
-            for (int64_t d = 2; d < g.grad().dim(); ++d) dims.push_back(d);
-            out[2] = g.grad().sum(dims);
-          }
-          return out;
-        }, 0b011)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const ConvParams c = params_of(g, 3);
+              const bool bias = g.has_input(2) && g.needs(2);
+              TensorList out(3);
+              if (g.needs(0)) out[0] = convolution_dgrad(g.grad(), g.input(1), g.input_sizes(0), c);
+              if (g.needs(1) && bias) {
+                std::tie(out[1], out[2]) =
+                    convolution_wgrad_bias(g.input(0), g.grad(), g.input_sizes(1), c);
+              } else if (g.needs(1)) {
+                out[1] = convolution_wgrad(g.input(0), g.grad(), g.input_sizes(1), c);
+              } else if (bias) {
+                Shape dims{0};
+                for (int64_t d = 2; d < g.grad().dim(); ++d) dims.push_back(d);
+                out[2] = g.grad().sum(dims);
+              }
+              return out;
+            },
+            0b011)
         .autocast(Autocast::lower)
         .flops([](const Call& call) {
           const ConvParams c = params_of(call, 3);
@@ -188,25 +217,42 @@ const OpRecord& convolution_op =
           return conv_flops(call.tensor(1), numel_of(y) / std::max<int64_t>(y[1], 1));
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 2, 3, 3}), m.make({2, 2, 2, 2}), m.make({2}), L{1, 1}, L{0, 0}, L{1, 1}, 1}},
-                  {{m.make_strided({1, 2, 3, 4}), m.make_strided({2, 1, 2, 2}), m.make({2}), L{2, 1}, L{1, 0}, L{1, 1}, 2},
+          return {{{m.make({2, 2, 3, 3}), m.make({2, 2, 2, 2}), m.make({2}), L{1, 1}, L{0, 0},
+                    L{1, 1}, 1}},
+                  {{m.make_strided({1, 2, 3, 4}), m.make_strided({2, 1, 2, 2}), m.make({2}),
+                    L{2, 1}, L{1, 0}, L{1, 1}, 2},
                    "grouped"},
-                  {{m.make({1, 2, 6}), m.make({3, 2, 2}), std::nullopt, L{1}, L{1}, L{2}, 1}, "dilated"},
-                  {{m.make({1, 1, 2, 3, 2}), m.make({2, 1, 2, 2, 1}), m.make({2}), L{1, 1, 1}, L{0, 1, 0}, L{1, 1, 1}, 1}},
-                  {{m.make({0, 2, 3, 3}), m.make({2, 2, 2, 2}), m.make({2}), L{1, 1}, L{0, 0}, L{1, 1}, 1}, "no batch"}};
+                  {{m.make({1, 2, 6}), m.make({3, 2, 2}), std::nullopt, L{1}, L{1}, L{2}, 1},
+                   "dilated"},
+                  {{m.make({1, 1, 2, 3, 2}), m.make({2, 1, 2, 2, 1}), m.make({2}), L{1, 1, 1},
+                    L{0, 1, 0}, L{1, 1, 1}, 1}},
+                  {{m.make({0, 2, 3, 3}), m.make({2, 2, 2, 2}), m.make({2}), L{1, 1}, L{0, 0},
+                    L{1, 1}, 1},
+                   "no batch"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 3, 4, 4}), m.make({2, 2, 2, 2}), std::nullopt, L{1, 1}, L{0, 0}, L{1, 1}, 1}, ErrorKind::value,
-                   "Given groups=1, weight of size [2, 2, 2, 2], expected input[1, 3, 4, 4] to have 2 channels, but got "
+          return {{{m.make({1, 3, 4, 4}), m.make({2, 2, 2, 2}), std::nullopt, L{1, 1}, L{0, 0},
+                    L{1, 1}, 1},
+                   ErrorKind::value,
+                   "Given groups=1, weight of size [2, 2, 2, 2], expected input[1, 3, 4, 4] to "
+                   "have 2 channels, but got "
                    "3 channels instead"},
-                  {{m.make({1, 2, 2, 2}), m.make({2, 2, 3, 3}), std::nullopt, L{1, 1}, L{0, 0}, L{1, 1}, 1}, ErrorKind::value,
+                  {{m.make({1, 2, 2, 2}), m.make({2, 2, 3, 3}), std::nullopt, L{1, 1}, L{0, 0},
+                    L{1, 1}, 1},
+                   ErrorKind::value,
                    "Kernel size can't be greater than actual input size"},
-                  {{m.make({1, 2, 4, 4}), m.make({2, 2, 3, 3}), m.make({3}), L{1, 1}, L{0, 0}, L{1, 1}, 1}, ErrorKind::value,
+                  {{m.make({1, 2, 4, 4}), m.make({2, 2, 3, 3}), m.make({3}), L{1, 1}, L{0, 0},
+                    L{1, 1}, 1},
+                   ErrorKind::value,
                    "expected bias to be 1-dimensional with 2 elements"},
-                  {{m.make({1, 2, 4, 4}), m.make({2, 2, 3, 3}), std::nullopt, L{0, 1}, L{0, 0}, L{1, 1}, 1}, ErrorKind::value,
+                  {{m.make({1, 2, 4, 4}), m.make({2, 2, 3, 3}), std::nullopt, L{0, 1}, L{0, 0},
+                    L{1, 1}, 1},
+                   ErrorKind::value,
                    "non-positive stride is not supported"},
-                  {{m.make({1, 2, 4, 4}).to(kInt64), m.make({2, 2, 3, 3}), std::nullopt, L{1, 1}, L{0, 0}, L{1, 1}, 1},
-                   ErrorKind::type, "Input type (int64) and weight type"}};
+                  {{m.make({1, 2, 4, 4}).to(kInt64), m.make({2, 2, 3, 3}), std::nullopt, L{1, 1},
+                    L{0, 0}, L{1, 1}, 1},
+                   ErrorKind::type,
+                   "Input type (int64) and weight type"}};
         })
         .reference([](const Call& call) -> std::vector<Tensor> {
           const ConvParams c = params_of(call, 3);
@@ -217,15 +263,18 @@ const OpRecord& convolution_op =
         });
 
 const OpRecord& convolution_dgrad_op =
-    define("convolution_dgrad(Tensor grad, Tensor weight, int[] input_size, int[] stride, int[] padding, "
-           "int[] dilation, int groups) -> Tensor")
+    define(
+        "convolution_dgrad(Tensor grad, Tensor weight, int[] input_size, int[] stride, int[] "
+        "padding, "
+        "int[] dilation, int groups) -> Tensor")
         .doc("Gradient of a convolution with respect to its input; a transposed convolution.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &w = call.tensor(1);
           Shape sizes(call.ints(2));
           check_dtypes(call.name(), g, w, Tensor());
           ARETE_CHECK(g.dim() == w.dim() && int64_t(sizes.size()) == w.dim() &&
-                          output_sizes(call.name(), sizes, w.sizes(), params_of(call, 3)) == Shape(g.sizes()),
+                          output_sizes(call.name(), sizes, w.sizes(), params_of(call, 3)) ==
+                              Shape(g.sizes()),
                       ValueError(call.name(), "grad, weight and input_size do not fit")
                           .got(describe(g) + ", " + describe(w) + ", " + to_string(sizes)));
           auto strides = strides_like(g, sizes);
@@ -234,36 +283,42 @@ const OpRecord& convolution_dgrad_op =
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::dgrad, out[0], call.tensor(1), call.tensor(0), Tensor(), params_of(call, 3));
         })
-        .grad([](const GradCall& g) -> TensorList {
-          const ConvParams c = params_of(g, 3);
-          TensorList out(2);
-          if (g.needs(0)) out[0] = convolution(g.grad(), g.input(1), Tensor(), c);
-          if (g.needs(1)) out[1] = convolution_wgrad(g.grad(), g.input(0), g.input_sizes(1), c);
-          return out;
-        }, 0b11)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const ConvParams c = params_of(g, 3);
+              TensorList out(2);
+              if (g.needs(0)) out[0] = convolution(g.grad(), g.input(1), Tensor(), c);
+              if (g.needs(1)) out[1] = convolution_wgrad(g.grad(), g.input(0), g.input_sizes(1), c);
+              return out;
+            },
+            0b11)
         .autocast(Autocast::lower)
         .flops([](const Call& call) {
           const Tensor& g = call.tensor(0);
           return conv_flops(call.tensor(1), g.numel() / std::max<int64_t>(g.size(1), 1));
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 2, 2, 2}), m.make({2, 2, 2, 2}), L{2, 2, 3, 3}, L{1, 1}, L{0, 0}, L{1, 1}, 1}},
-                  {{m.make_strided({1, 2, 2, 3}), m.make({2, 1, 2, 2}), L{1, 2, 3, 4}, L{2, 1}, L{1, 0}, L{1, 1}, 2}},
+          return {{{m.make({2, 2, 2, 2}), m.make({2, 2, 2, 2}), L{2, 2, 3, 3}, L{1, 1}, L{0, 0},
+                    L{1, 1}, 1}},
+                  {{m.make_strided({1, 2, 2, 3}), m.make({2, 1, 2, 2}), L{1, 2, 3, 4}, L{2, 1},
+                    L{1, 0}, L{1, 1}, 2}},
                   {{m.make({1, 2, 3}), m.make({2, 2, 2}), L{1, 2, 6}, L{2}, L{0}, L{1}, 1}}};
         })
         .reference([](const Call& call) -> std::vector<Tensor> {
           const ConvParams c = params_of(call, 3);
-          return {from_values(reference_dgrad(call.tensor(0), call.tensor(1), call.ints(2), c), call.ints(2))};
+          return {from_values(reference_dgrad(call.tensor(0), call.tensor(1), call.ints(2), c),
+                              call.ints(2))};
         });
 
 void wgrad_infer(const Call& call, OutputSpecs& out) {
   const Tensor &x = call.tensor(0), &g = call.tensor(1);
   Shape sizes(call.ints(2));
   check_dtypes(call.name(), x, g, Tensor());
-  ARETE_CHECK(x.dim() == g.dim() && int64_t(sizes.size()) == x.dim() &&
-                  output_sizes(call.name(), x.sizes(), sizes, params_of(call, 3)) == Shape(g.sizes()),
-              ValueError(call.name(), "input, grad and weight_size do not fit")
-                  .got(describe(x) + ", " + describe(g) + ", " + to_string(sizes)));
+  ARETE_CHECK(
+      x.dim() == g.dim() && int64_t(sizes.size()) == x.dim() &&
+          output_sizes(call.name(), x.sizes(), sizes, params_of(call, 3)) == Shape(g.sizes()),
+      ValueError(call.name(), "input, grad and weight_size do not fit")
+          .got(describe(x) + ", " + describe(g) + ", " + to_string(sizes)));
   out.push_back({std::move(sizes), x.dtype(), common_device(call), {}});
 }
 TensorList wgrad_grad(const GradCall& g) {
@@ -283,9 +338,11 @@ TensorList wgrad_grad(const GradCall& g) {
   return out;
 }
 std::vector<Sample> wgrad_samples(SampleMaker& m) {
-  return {{{m.make({2, 2, 3, 3}), m.make({2, 2, 2, 2}), L{2, 2, 2, 2}, L{1, 1}, L{0, 0}, L{1, 1}, 1}},
-          {{m.make_strided({1, 2, 3, 4}), m.make({1, 2, 2, 3}), L{2, 1, 2, 2}, L{2, 1}, L{1, 0}, L{1, 1}, 2}},
-          {{m.make({1, 2, 6}), m.make({1, 2, 3}), L{2, 2, 2}, L{2}, L{0}, L{1}, 1}}};
+  return {
+      {{m.make({2, 2, 3, 3}), m.make({2, 2, 2, 2}), L{2, 2, 2, 2}, L{1, 1}, L{0, 0}, L{1, 1}, 1}},
+      {{m.make_strided({1, 2, 3, 4}), m.make({1, 2, 2, 3}), L{2, 1, 2, 2}, L{2, 1}, L{1, 0},
+        L{1, 1}, 2}},
+      {{m.make({1, 2, 6}), m.make({1, 2, 3}), L{2, 2, 2}, L{2}, L{0}, L{1}, 1}}};
 }
 double wgrad_flops(const Call& call) {
   const Tensor& g = call.tensor(1);
@@ -293,8 +350,10 @@ double wgrad_flops(const Call& call) {
 }
 
 const OpRecord& convolution_wgrad_op =
-    define("convolution_wgrad(Tensor input, Tensor grad, int[] weight_size, int[] stride, int[] padding, "
-           "int[] dilation, int groups) -> Tensor")
+    define(
+        "convolution_wgrad(Tensor input, Tensor grad, int[] weight_size, int[] stride, int[] "
+        "padding, "
+        "int[] dilation, int groups) -> Tensor")
         .doc("Gradient of a convolution with respect to its weight.")
         .infer(wgrad_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -305,16 +364,21 @@ const OpRecord& convolution_wgrad_op =
         .flops(wgrad_flops)
         .samples(wgrad_samples)
         .reference([](const Call& call) -> std::vector<Tensor> {
-          return {from_values(reference_wgrad(call.tensor(0), call.tensor(1), call.ints(2), params_of(call, 3)), call.ints(2))};
+          return {from_values(
+              reference_wgrad(call.tensor(0), call.tensor(1), call.ints(2), params_of(call, 3)),
+              call.ints(2))};
         });
 
 const OpRecord& convolution_wgrad_bias_op =
-    define("convolution_wgrad_bias(Tensor input, Tensor grad, int[] weight_size, int[] stride, int[] padding, "
-           "int[] dilation, int groups) -> (Tensor, Tensor)")
+    define(
+        "convolution_wgrad_bias(Tensor input, Tensor grad, int[] weight_size, int[] stride, int[] "
+        "padding, "
+        "int[] dilation, int groups) -> (Tensor, Tensor)")
         .doc("Gradients of a convolution with respect to weight and bias in one pass.")
         .infer([](const Call& call, OutputSpecs& out) {
           wgrad_infer(call, out);
-          out.push_back({Shape{call.ints(2)[0]}, call.tensor(0).dtype(), call.tensor(0).device(), {}});
+          out.push_back(
+              {Shape{call.ints(2)[0]}, call.tensor(0).dtype(), call.tensor(0).device(), {}});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::wgrad, call.tensor(0), out[0], call.tensor(1), out[1], params_of(call, 3));
@@ -327,28 +391,35 @@ const OpRecord& convolution_wgrad_bias_op =
           const Tensor& g = call.tensor(1);
           std::vector<double> bias(size_t(call.ints(2)[0]), 0.0);
           for_each_index(g.sizes(), [&](const Shape& i) { bias[size_t(i[1])] += at(g, i); });
-          return {from_values(reference_wgrad(call.tensor(0), g, call.ints(2), params_of(call, 3)), call.ints(2)),
+          return {from_values(reference_wgrad(call.tensor(0), g, call.ints(2), params_of(call, 3)),
+                              call.ints(2)),
                   from_values(bias, {int64_t(bias.size())})};
         });
 
 Tensor convolution(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvParams& c) {
   return call(convolution_op, {x, w, bias, c.stride, c.padding, c.dilation, c.groups});
 }
-Tensor convolution_wgrad(const Tensor& x, const Tensor& grad, IntList weight_size, const ConvParams& c) {
-  return call(convolution_wgrad_op, {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups});
+Tensor convolution_wgrad(const Tensor& x, const Tensor& grad, IntList weight_size,
+                         const ConvParams& c) {
+  return call(convolution_wgrad_op,
+              {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups});
 }
 
 }  // namespace
 
-Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvParams& c) {
+Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias,
+                           const ConvParams& c) {
   return convolution(x, w, bias, c);
 }
-Tensor convolution_dgrad(const Tensor& grad, const Tensor& w, IntList input_size, const ConvParams& c) {
-  return call(convolution_dgrad_op, {grad, w, input_size, c.stride, c.padding, c.dilation, c.groups});
+Tensor convolution_dgrad(const Tensor& grad, const Tensor& w, IntList input_size,
+                         const ConvParams& c) {
+  return call(convolution_dgrad_op,
+              {grad, w, input_size, c.stride, c.padding, c.dilation, c.groups});
 }
-std::tuple<Tensor, Tensor> convolution_wgrad_bias(const Tensor& x, const Tensor& grad, IntList weight_size,
-                                                  const ConvParams& c) {
-  Results r = call_all(convolution_wgrad_bias_op, {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups});
+std::tuple<Tensor, Tensor> convolution_wgrad_bias(const Tensor& x, const Tensor& grad,
+                                                  IntList weight_size, const ConvParams& c) {
+  Results r = call_all(convolution_wgrad_bias_op,
+                       {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups});
   return {r[0], r[1]};
 }
 

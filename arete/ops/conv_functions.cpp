@@ -11,7 +11,9 @@ namespace arete {
 namespace ops {
 namespace {
 
-std::string conv_name(const char* prefix, int spatial) { return prefix + std::to_string(spatial) + "d"; }
+std::string conv_name(const char* prefix, int spatial) {
+  return prefix + std::to_string(spatial) + "d";
+}
 
 // The batched form of an input that may lack its batch dimension.
 Tensor batched(const Tensor& x, int spatial, const char* op) {
@@ -24,16 +26,19 @@ Tensor batched(const Tensor& x, int spatial, const char* op) {
 
 void check_weight(const Tensor& w, int spatial, const char* op) {
   ARETE_CHECK(w.dim() == spatial + 2,
-              ValueError(op, "weight should have " + std::to_string(spatial + 2) + " dimensions").argument("weight").got(describe(w)));
+              ValueError(op, "weight should have " + std::to_string(spatial + 2) + " dimensions")
+                  .argument("weight")
+                  .got(describe(w)));
 }
 
-Tensor conv_any(int spatial, const Tensor& input, const Tensor& w, const Tensor& bias, IntList stride,
-                const Padding& padding, IntList dilation, int64_t groups) {
+Tensor conv_any(int spatial, const Tensor& input, const Tensor& w, const Tensor& bias,
+                IntList stride, const Padding& padding, IntList dilation, int64_t groups) {
   const std::string name = conv_name("conv", spatial);
   const char* op = name.c_str();
   check_weight(w, spatial, op);
   const Tensor x = batched(input, spatial, op);
-  ConvParams c{spread(stride, spatial, op, "stride"), {}, spread(dilation, spatial, op, "dilation"), groups};
+  ConvParams c{
+      spread(stride, spatial, op, "stride"), {}, spread(dilation, spatial, op, "dilation"), groups};
   Shape skip(size_t(spatial), 0);
   if (padding.mode().empty()) {
     c.padding = spread(padding.values(), spatial, op, "padding");
@@ -44,7 +49,8 @@ Tensor conv_any(int spatial, const Tensor& input, const Tensor& w, const Tensor&
                 ValueError(op, "Invalid padding string: '" + std::string(padding.mode()) + "'")
                     .expected("\"same\", \"valid\" or integers"));
     for (int d = 0; d < spatial; ++d) {
-      ARETE_CHECK(c.stride[size_t(d)] == 1, ValueError(op, "padding='same' is not supported for strided convolutions"));
+      ARETE_CHECK(c.stride[size_t(d)] == 1,
+                  ValueError(op, "padding='same' is not supported for strided convolutions"));
       // The odd one goes to the right: pad both sides by the larger part and skip the results that
       // start too early.
       const int64_t total = c.dilation[size_t(d)] * (w.size(d + 2) - 1);
@@ -58,8 +64,9 @@ Tensor conv_any(int spatial, const Tensor& input, const Tensor& w, const Tensor&
   return x.is_same(input) ? y : y.squeeze(0);
 }
 
-Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, const Tensor& bias, IntList stride,
-                          IntList padding, IntList output_padding, int64_t groups, IntList dilation) {
+Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, const Tensor& bias,
+                          IntList stride, IntList padding, IntList output_padding, int64_t groups,
+                          IntList dilation) {
   const std::string name = conv_name("conv_transpose", spatial);
   const char* op = name.c_str();
   check_weight(w, spatial, op);
@@ -69,13 +76,15 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
   const Shape extra = spread(output_padding, spatial, op, "output_padding");
   ARETE_CHECK(groups > 0, ValueError(op, "non-positive groups is not supported"));
   ARETE_CHECK(x.size(1) == w.size(0) && w.size(0) % groups == 0,
-              ValueError(op, "Given transposed=1, weight of size " + to_string(w.sizes()) + ", expected input" +
-                                 to_string(x.sizes()) + " to have " + std::to_string(w.size(0)) +
-                                 " channels, but got " + std::to_string(x.size(1)) + " channels instead"));
+              ValueError(op, "Given transposed=1, weight of size " + to_string(w.sizes()) +
+                                 ", expected input" + to_string(x.sizes()) + " to have " +
+                                 std::to_string(w.size(0)) + " channels, but got " +
+                                 std::to_string(x.size(1)) + " channels instead"));
   const int64_t channels = w.size(1) * groups;
   ARETE_CHECK(!bias.defined() || (bias.dim() == 1 && bias.numel() == channels),
               ValueError(op, "Given transposed=1, weight of size " + to_string(w.sizes()) +
-                                 ", expected bias to be 1-dimensional with " + std::to_string(channels) + " elements")
+                                 ", expected bias to be 1-dimensional with " +
+                                 std::to_string(channels) + " elements")
                   .got(describe(bias)));
   Shape sizes{x.size(0), channels};
   for (int d = 0; d < spatial; ++d) {
@@ -83,13 +92,17 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
     ARETE_CHECK(c.stride[i] > 0 && c.dilation[i] > 0 && c.padding[i] >= 0,
                 ValueError(op, "stride and dilation must be positive and padding not negative"));
     ARETE_CHECK(extra[i] >= 0 && extra[i] < std::max(c.stride[i], c.dilation[i]),
-                ValueError(op, "output padding must be smaller than either stride or dilation, but got output_padding " +
-                                   to_string(extra)));
-    sizes.push_back((x.size(d + 2) - 1) * c.stride[i] - 2 * c.padding[i] + c.dilation[i] * (w.size(d + 2) - 1) +
-                    extra[i] + 1);
-    ARETE_CHECK(sizes.back() > 0, ValueError(op, "Given input size per channel: " + to_string(x.sizes().subspan(2)) +
-                                                     ". Calculated output size per channel: " +
-                                                     to_string(IntList(sizes).subspan(2)) + ". Output size is too small"));
+                ValueError(op,
+                           "output padding must be smaller than either stride or dilation, but got "
+                           "output_padding " +
+                               to_string(extra)));
+    sizes.push_back((x.size(d + 2) - 1) * c.stride[i] - 2 * c.padding[i] +
+                    c.dilation[i] * (w.size(d + 2) - 1) + extra[i] + 1);
+    ARETE_CHECK(
+        sizes.back() > 0,
+        ValueError(op, "Given input size per channel: " + to_string(x.sizes().subspan(2)) +
+                           ". Calculated output size per channel: " +
+                           to_string(IntList(sizes).subspan(2)) + ". Output size is too small"));
   }
   Tensor y = convolution_dgrad(x, w, sizes, c);
   if (bias.defined()) {
@@ -103,8 +116,8 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
 using L = std::initializer_list<int64_t>;
 
 // Plain loops for one convolution under any of the conventions: padding on the left `left`.
-Tensor reference_conv(const Call& c, int spatial, IntList left_in, IntList stride, IntList dilation, int64_t groups,
-                      bool same) {
+Tensor reference_conv(const Call& c, int spatial, IntList left_in, IntList stride, IntList dilation,
+                      int64_t groups, bool same) {
   const Tensor &x = c.tensor(0), &w = c.tensor(1);
   const bool batch = x.dim() == spatial + 2;
   const size_t lead = batch ? 2 : 1;
@@ -142,25 +155,30 @@ const OpRecord& define_conv(const char* schema) {
   return define(schema)
       .doc("Convolution over spatial dimensions, with or without a batch dimension.")
       .compose([](const Call& c) -> Results {
-        return {conv_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(), c.ints(3),
-                         Padding(c.ints(4)), c.ints(5), c.integer(6))};
+        return {conv_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
+                         c.ints(3), Padding(c.ints(4)), c.ints(5), c.integer(6))};
       })
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         const auto sizes = [](int64_t a, int64_t b, int64_t s) {
           Shape out{a, b};
-          for (int d = 0; d < spatial; ++d) out.push_back(d + 1 == spatial ? s : std::min<int64_t>(s, 2));
+          for (int d = 0; d < spatial; ++d)
+            out.push_back(d + 1 == spatial ? s : std::min<int64_t>(s, 2));
           return out;
         };
         const Shape batched_x = sizes(1, 2, 4), kernel = sizes(2, 2, 2);
         return {{{m.make(batched_x), m.make(kernel), m.make({2}), L{1}, L{0}, L{1}, 1}},
-                {{m.make(IntList(batched_x).subspan(1)), m.make(kernel), std::nullopt, L{2}, L{1}, L{1}, 1}, "no batch"}};
+                {{m.make(IntList(batched_x).subspan(1)), m.make(kernel), std::nullopt, L{2}, L{1},
+                  L{1}, 1},
+                 "no batch"}};
       })
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
         Shape kernel{2, 2};
         for (int d = 0; d < spatial; ++d) kernel.push_back(2);
-        return {{{m.make({2}), m.make(kernel), std::nullopt, L{1}, L{0}, L{1}, 1}, ErrorKind::value,
+        return {{{m.make({2}), m.make(kernel), std::nullopt, L{1}, L{0}, L{1}, 1},
+                 ErrorKind::value,
                  "Expected " + std::to_string(spatial + 1) + "D (unbatched) or"},
-                {{m.make({1, 2, 4, 4}), m.make({2, 2}), std::nullopt, L{1}, L{0}, L{1}, 1}, ErrorKind::value,
+                {{m.make({1, 2, 4, 4}), m.make({2, 2}), std::nullopt, L{1}, L{0}, L{1}, 1},
+                 ErrorKind::value,
                  "weight should have " + std::to_string(spatial + 2) + " dimensions"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
@@ -173,8 +191,8 @@ const OpRecord& define_conv_mode(const char* schema) {
   return define(schema)
       .doc("Convolution with padding \"same\" or \"valid\".")
       .compose([](const Call& c) -> Results {
-        return {conv_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(), c.ints(3),
-                         Padding(c[4].string()), c.ints(5), c.integer(6))};
+        return {conv_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
+                         c.ints(3), Padding(c[4].string()), c.ints(5), c.integer(6))};
       })
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         Shape x{1, 2}, even{2, 2}, odd{2, 1};
@@ -193,13 +211,16 @@ const OpRecord& define_conv_mode(const char* schema) {
           x.push_back(3);
           kernel.push_back(2);
         }
-        return {{{m.make(x), m.make(kernel), std::nullopt, L{2}, "same", L{1}, 1}, ErrorKind::value,
+        return {{{m.make(x), m.make(kernel), std::nullopt, L{2}, "same", L{1}, 1},
+                 ErrorKind::value,
                  "padding='same' is not supported for strided convolutions"},
-                {{m.make(x), m.make(kernel), std::nullopt, L{1}, "full", L{1}, 1}, ErrorKind::value,
+                {{m.make(x), m.make(kernel), std::nullopt, L{1}, "full", L{1}, 1},
+                 ErrorKind::value,
                  "Invalid padding string: 'full'"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
-        return {reference_conv(c, spatial, {0}, c.ints(3), c.ints(5), c.integer(6), c[4].string() == "same")};
+        return {reference_conv(c, spatial, {0}, c.ints(3), c.ints(5), c.integer(6),
+                               c[4].string() == "same")};
       });
 }
 
@@ -208,8 +229,9 @@ const OpRecord& define_conv_transpose(const char* schema) {
   return define(schema)
       .doc("Transposed convolution, with or without a batch dimension.")
       .compose([](const Call& c) -> Results {
-        return {conv_transpose_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(), c.ints(3),
-                                   c.ints(4), c.ints(5), c.integer(6), c.ints(7))};
+        return {conv_transpose_any(spatial, c.tensor(0), c.tensor(1),
+                                   c.has(2) ? c.tensor(2) : Tensor(), c.ints(3), c.ints(4),
+                                   c.ints(5), c.integer(6), c.ints(7))};
       })
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         Shape x{1, 2}, w{2, 1}, grouped{2, 1};
@@ -220,8 +242,10 @@ const OpRecord& define_conv_transpose(const char* schema) {
         }
         return {{{m.make(x), m.make(w), m.make({1}), L{1}, L{0}, L{0}, 1, L{1}}},
                 {{m.make(x), m.make(w), std::nullopt, L{2}, L{1}, L{1}, 1, L{1}}, "output padding"},
-                {{m.make(x), m.make(grouped), m.make({2}), L{1}, L{0}, L{0}, 2, L{2}}, "grouped and dilated"},
-                {{m.make(IntList(x).subspan(1)), m.make(w), m.make({1}), L{1}, L{0}, L{0}, 1, L{1}}, "no batch"}};
+                {{m.make(x), m.make(grouped), m.make({2}), L{1}, L{0}, L{0}, 2, L{2}},
+                 "grouped and dilated"},
+                {{m.make(IntList(x).subspan(1)), m.make(w), m.make({1}), L{1}, L{0}, L{0}, 1, L{1}},
+                 "no batch"}};
       })
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
         Shape x{1, 2}, w{2, 1}, wrong{3, 1};
@@ -230,16 +254,20 @@ const OpRecord& define_conv_transpose(const char* schema) {
           w.push_back(2);
           wrong.push_back(2);
         }
-        return {{{m.make(x), m.make(w), std::nullopt, L{1}, L{0}, L{1}, 1, L{1}}, ErrorKind::value,
+        return {{{m.make(x), m.make(w), std::nullopt, L{1}, L{0}, L{1}, 1, L{1}},
+                 ErrorKind::value,
                  "output padding must be smaller than either stride or dilation"},
-                {{m.make(x), m.make(wrong), std::nullopt, L{1}, L{0}, L{0}, 1, L{1}}, ErrorKind::value,
+                {{m.make(x), m.make(wrong), std::nullopt, L{1}, L{0}, L{0}, 1, L{1}},
+                 ErrorKind::value,
                  "Given transposed=1, weight of size"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
         const Tensor &x = c.tensor(0), &w = c.tensor(1);
         const bool batch = x.dim() == spatial + 2;
         const size_t lead = batch ? 2 : 1;
-        const auto pick = [&](size_t i, int d) { return c.ints(i).size() == 1 ? c.ints(i)[0] : c.ints(i)[size_t(d)]; };
+        const auto pick = [&](size_t i, int d) {
+          return c.ints(i).size() == 1 ? c.ints(i)[0] : c.ints(i)[size_t(d)];
+        };
         Shape out;
         if (batch) out.push_back(x.size(0));
         out.push_back(w.size(1) * c.integer(6));
@@ -263,22 +291,25 @@ const OpRecord& define_conv_transpose(const char* schema) {
           });
         });
         size_t n = 0;
-        for_each_index(out, [&](const Shape& i) { y[n++] += c.has(2) ? at(c.tensor(2), {i[lead - 1]}) : 0; });
+        for_each_index(
+            out, [&](const Shape& i) { y[n++] += c.has(2) ? at(c.tensor(2), {i[lead - 1]}) : 0; });
         return {from_values(y, out)};
       });
 }
 
-#define ARETE_CONV_ARGS(padding) \
-  "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, " padding ", int[] dilation=1, int groups=1) -> Tensor"
-#define ARETE_CONV_TRANSPOSE_ARGS                                                                 \
-  "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, "           \
+#define ARETE_CONV_ARGS(padding)                                              \
+  "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, " padding \
+  ", int[] dilation=1, int groups=1) -> Tensor"
+#define ARETE_CONV_TRANSPOSE_ARGS                                                      \
+  "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, " \
   "int[] output_padding=0, int groups=1, int[] dilation=1) -> Tensor"
 const OpRecord* const conv_ops[3] = {&define_conv<1>("conv1d" ARETE_CONV_ARGS("int[] padding=0")),
                                      &define_conv<2>("conv2d" ARETE_CONV_ARGS("int[] padding=0")),
                                      &define_conv<3>("conv3d" ARETE_CONV_ARGS("int[] padding=0"))};
-const OpRecord* const conv_mode_ops[3] = {&define_conv_mode<1>("conv1d_padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
-                                          &define_conv_mode<2>("conv2d_padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
-                                          &define_conv_mode<3>("conv3d_padding" ARETE_CONV_ARGS("str padding=\"valid\""))};
+const OpRecord* const conv_mode_ops[3] = {
+    &define_conv_mode<1>("conv1d_padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
+    &define_conv_mode<2>("conv2d_padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
+    &define_conv_mode<3>("conv3d_padding" ARETE_CONV_ARGS("str padding=\"valid\""))};
 const OpRecord* const conv_transpose_ops[3] = {
     &define_conv_transpose<1>("conv_transpose1d" ARETE_CONV_TRANSPOSE_ARGS),
     &define_conv_transpose<2>("conv_transpose2d" ARETE_CONV_TRANSPOSE_ARGS),
@@ -286,35 +317,37 @@ const OpRecord* const conv_transpose_ops[3] = {
 #undef ARETE_CONV_ARGS
 #undef ARETE_CONV_TRANSPOSE_ARGS
 
-Tensor call_conv(int spatial, const Tensor& input, const Tensor& weight, const Tensor& bias, const Extent& stride,
-                 const Padding& padding, const Extent& dilation, int64_t groups) {
+Tensor call_conv(int spatial, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                 const Extent& stride, const Padding& padding, const Extent& dilation,
+                 int64_t groups) {
   const IntList s = stride, d = dilation;
   if (padding.mode().empty())
     return call(*conv_ops[spatial - 1], {input, weight, bias, s, padding.values(), d, groups});
   return call(*conv_mode_ops[spatial - 1], {input, weight, bias, s, padding.mode(), d, groups});
 }
 Tensor call_transpose(int spatial, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                      const Extent& stride, const Extent& padding, const Extent& output_padding, int64_t groups,
-                      const Extent& dilation) {
-  return call(*conv_transpose_ops[spatial - 1], {input, weight, bias, IntList(stride), IntList(padding),
-                                                 IntList(output_padding), groups, IntList(dilation)});
+                      const Extent& stride, const Extent& padding, const Extent& output_padding,
+                      int64_t groups, const Extent& dilation) {
+  return call(*conv_transpose_ops[spatial - 1],
+              {input, weight, bias, IntList(stride), IntList(padding), IntList(output_padding),
+               groups, IntList(dilation)});
 }
 
 }  // namespace
 }  // namespace ops
 
-#define ARETE_CONV(n)                                                                             \
-  Tensor conv##n##d(const Tensor& input, const Tensor& weight, const Tensor& bias,                \
-                    const Extent& stride, const Padding& padding, const Extent& dilation,         \
-                    int64_t groups) {                                                             \
-    return ops::call_conv(n, input, weight, bias, stride, padding, dilation, groups);             \
-  }                                                                                               \
-  Tensor conv_transpose##n##d(const Tensor& input, const Tensor& weight, const Tensor& bias,      \
-                              const Extent& stride, const Extent& padding,                        \
-                              const Extent& output_padding, int64_t groups,                       \
-                              const Extent& dilation) {                                           \
-    return ops::call_transpose(n, input, weight, bias, stride, padding, output_padding, groups,   \
-                               dilation);                                                         \
+#define ARETE_CONV(n)                                                                           \
+  Tensor conv##n##d(const Tensor& input, const Tensor& weight, const Tensor& bias,              \
+                    const Extent& stride, const Padding& padding, const Extent& dilation,       \
+                    int64_t groups) {                                                           \
+    return ops::call_conv(n, input, weight, bias, stride, padding, dilation, groups);           \
+  }                                                                                             \
+  Tensor conv_transpose##n##d(const Tensor& input, const Tensor& weight, const Tensor& bias,    \
+                              const Extent& stride, const Extent& padding,                      \
+                              const Extent& output_padding, int64_t groups,                     \
+                              const Extent& dilation) {                                         \
+    return ops::call_transpose(n, input, weight, bias, stride, padding, output_padding, groups, \
+                               dilation);                                                       \
   }
 ARETE_CONV(1)
 ARETE_CONV(2)

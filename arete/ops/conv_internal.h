@@ -13,9 +13,11 @@ struct ConvParams {
   int64_t groups = 1;
 };
 
-Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvParams& c);
+Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias,
+                           const ConvParams& c);
 /// The gradient of x, of sizes input_size, from that of y.
-Tensor convolution_dgrad(const Tensor& grad, const Tensor& w, IntList input_size, const ConvParams& c);
+Tensor convolution_dgrad(const Tensor& grad, const Tensor& w, IntList input_size,
+                         const ConvParams& c);
 /// The gradients of weight and bias.
 std::tuple<Tensor, Tensor> convolution_wgrad_bias(const Tensor& x, const Tensor& grad,
                                                   IntList weight_size, const ConvParams& c);

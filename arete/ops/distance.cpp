@@ -81,18 +81,26 @@ const OpRecord& cosine_similarity_op =
                   {{m.make({2, 3, 2}), m.make({2, 3, 2}), 0, 1e-8}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2, 3}), 2, 1e-8}, ErrorKind::index, "Dimension out of range"}};
+          return {{{m.make({2, 3}), m.make({2, 3}), 2, 1e-8},
+                   ErrorKind::index,
+                   "Dimension out of range"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          return {map_row_pairs(c.tensor(0), c.tensor(1), c.integer(2),
-                                [&](const auto& a, const auto& b) { return cosine(a, b, c.real(3)); })};
+          return {
+              map_row_pairs(c.tensor(0), c.tensor(1), c.integer(2),
+                            [&](const auto& a, const auto& b) { return cosine(a, b, c.real(3)); })};
         });
 
 const OpRecord& pairwise_distance_op =
-    define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) -> Tensor")
+    define(
+        "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) "
+        "-> Tensor")
         .doc("p-norm of x1 - x2 + eps along the last dimension.")
         .compose([](const Call& c) -> Results {
-          return {c.tensor(0).sub(c.tensor(1)).add(Scalar(c.real(3))).norm(c.real(2), {-1}, c.boolean(4))};
+          return {c.tensor(0)
+                      .sub(c.tensor(1))
+                      .add(Scalar(c.real(3)))
+                      .norm(c.real(2), {-1}, c.boolean(4))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.5, 3), 2.0, 1e-6, false}},
@@ -100,23 +108,26 @@ const OpRecord& pairwise_distance_op =
                   {{m.make({3}, 0, 1), m.make({3}, 1.5, 3), 3.0, 1e-3, false}}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          Tensor t = map_row_pairs(c.tensor(0), c.tensor(1), -1,
-                                   [&](const auto& a, const auto& b) { return distance(a, b, c.real(2), c.real(3)); });
+          Tensor t = map_row_pairs(c.tensor(0), c.tensor(1), -1, [&](const auto& a, const auto& b) {
+            return distance(a, b, c.real(2), c.real(3));
+          });
           Shape sizes(t.sizes());
           if (c.boolean(4)) sizes.push_back(1);
           return {from_values(values_of(t), sizes)};
         });
 
 const OpRecord& cosine_embedding_loss_op =
-    define("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
-           "str reduction=\"mean\") -> Tensor")
+    define(
+        "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+        "str reduction=\"mean\") -> Tensor")
         .doc("1 - cos for targets of 1, max(0, cos - margin) for targets of -1.")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1), &target = c.tensor(2);
-          ARETE_CHECK(a.dim() == target.dim() + 1 && b.dim() == a.dim(),
-                      ValueError(c.name(), "cosine_embedding_loss: input1, input2 and target do not fit")
-                          .expected("(N, D), (N, D) and (N), or (D), (D) and ()")
-                          .got(describe(a) + ", " + describe(b) + ", " + describe(target)));
+          ARETE_CHECK(
+              a.dim() == target.dim() + 1 && b.dim() == a.dim(),
+              ValueError(c.name(), "cosine_embedding_loss: input1, input2 and target do not fit")
+                  .expected("(N, D), (N, D) and (N), or (D), (D) and ()")
+                  .got(describe(a) + ", " + describe(b) + ", " + describe(target)));
           const Tensor cosines = cosine_of(a, b, -1, 1e-6);
           const Tensor far = cosines.sub(Scalar(c.real(3))).clamp(Scalar(0));
           const Tensor zero = cosines.mul(Scalar(0));
@@ -126,27 +137,32 @@ const OpRecord& cosine_embedding_loss_op =
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const auto labels = [&] { return m.make_index({3}, 2).mul(Scalar(2)).sub(Scalar(1)); };
-          return {{{m.make({3, 2}, 0.5, 2), m.make({3, 2}, 0.5, 2), labels(), 0.1, "mean"}},
-                  {{m.make({3, 2}, 0.5, 2), m.make_strided({3, 2}, 0.5, 2), labels(), 0.0, "none"}}};
+          return {
+              {{m.make({3, 2}, 0.5, 2), m.make({3, 2}, 0.5, 2), labels(), 0.1, "mean"}},
+              {{m.make({3, 2}, 0.5, 2), m.make_strided({3, 2}, 0.5, 2), labels(), 0.0, "none"}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 2}), m.make({3, 2}), m.make_index({3, 2}, 2), 0.0, "mean"}, ErrorKind::value,
+          return {{{m.make({3, 2}), m.make({3, 2}), m.make_index({3, 2}, 2), 0.0, "mean"},
+                   ErrorKind::value,
                    "cosine_embedding_loss: input1, input2 and target do not fit"}};
         })
         .reference([](const Call& c) {
-          const Tensor cosines = map_row_pairs(c.tensor(0), c.tensor(1), -1,
-                                               [](const auto& a, const auto& b) { return cosine(a, b, 1e-6); });
-          return reduce_reference(build_tensor(cosines.sizes(),
-                                               [&](const Shape& i) {
-                                                 const double v = at(cosines, i);
-                                                 return at(c.tensor(2), i) == 1 ? 1 - v
-                                                                                : std::max(0.0, v - c.real(3));
-                                               }),
-                                  c[4].string());
+          const Tensor cosines =
+              map_row_pairs(c.tensor(0), c.tensor(1), -1,
+                            [](const auto& a, const auto& b) { return cosine(a, b, 1e-6); });
+          return reduce_reference(
+              build_tensor(cosines.sizes(),
+                           [&](const Shape& i) {
+                             const double v = at(cosines, i);
+                             return at(c.tensor(2), i) == 1 ? 1 - v : std::max(0.0, v - c.real(3));
+                           }),
+              c[4].string());
         });
 
 const OpRecord& hinge_embedding_loss_op =
-    define("hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str reduction=\"mean\") -> Tensor")
+    define(
+        "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str "
+        "reduction=\"mean\") -> Tensor")
         .doc("x for targets of 1, max(0, margin - x) for targets of -1.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &target = c.tensor(1);
@@ -159,20 +175,23 @@ const OpRecord& hinge_embedding_loss_op =
                   {{m.make_strided({2, 3}, 0.6, 2), labels(), 0.5, "none"}}};
         })
         .reference([](const Call& c) {
-          return reduce_reference(build_tensor(c.tensor(0).sizes(),
-                                               [&](const Shape& i) {
-                                                 const double v = at(c.tensor(0), i);
-                                                 return at(c.tensor(1), i) == 1 ? v : std::max(0.0, c.real(2) - v);
-                                               }),
-                                  c[3].string());
+          return reduce_reference(
+              build_tensor(c.tensor(0).sizes(),
+                           [&](const Shape& i) {
+                             const double v = at(c.tensor(0), i);
+                             return at(c.tensor(1), i) == 1 ? v : std::max(0.0, c.real(2) - v);
+                           }),
+              c[3].string());
         });
 
 const OpRecord& margin_ranking_loss_op =
-    define("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
-           "str reduction=\"mean\") -> Tensor")
+    define(
+        "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+        "str reduction=\"mean\") -> Tensor")
         .doc("max(0, -target * (input1 - input2) + margin).")
         .compose([](const Call& c) -> Results {
-          const Tensor t = c.tensor(1).sub(c.tensor(0)).mul(c.tensor(2)).add(Scalar(c.real(3))).clamp(Scalar(0));
+          const Tensor t =
+              c.tensor(1).sub(c.tensor(0)).mul(c.tensor(2)).add(Scalar(c.real(3))).clamp(Scalar(0));
           return {apply_reduction(t, c[4].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -181,17 +200,21 @@ const OpRecord& margin_ranking_loss_op =
                   {{m.make({3}, 0, 1), m.make({3}, 1.2, 2), labels(), 0.0, "sum"}}};
         })
         .reference([](const Call& c) {
-          return reduce_reference(build_tensor(c.tensor(0).sizes(),
-                                               [&](const Shape& i) {
-                                                 return std::max(0.0, -at(c.tensor(2), i) * (at(c.tensor(0), i) - at(c.tensor(1), i)) +
-                                                                          c.real(3));
-                                               }),
-                                  c[4].string());
+          return reduce_reference(
+              build_tensor(c.tensor(0).sizes(),
+                           [&](const Shape& i) {
+                             return std::max(0.0, -at(c.tensor(2), i) * (at(c.tensor(0), i) -
+                                                                         at(c.tensor(1), i)) +
+                                                      c.real(3));
+                           }),
+              c[4].string());
         });
 
 const OpRecord& triplet_margin_loss_op =
-    define("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, "
-           "float eps=1e-6, bool swap=False, str reduction=\"mean\") -> Tensor")
+    define(
+        "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
+        "float p=2.0, "
+        "float eps=1e-6, bool swap=False, str reduction=\"mean\") -> Tensor")
         .doc("max(0, d(anchor, positive) - d(anchor, negative) + margin).")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &pos = c.tensor(1), &neg = c.tensor(2);
@@ -199,11 +222,14 @@ const OpRecord& triplet_margin_loss_op =
           const Tensor near = pairwise_distance(a, pos, p, eps);
           Tensor far = pairwise_distance(a, neg, p, eps);
           if (c.boolean(6)) far = minimum(far, pairwise_distance(pos, neg, p, eps));
-          return {apply_reduction(near.sub(far).add(Scalar(c.real(3))).clamp(Scalar(0)), c[7].string(), c.name())};
+          return {apply_reduction(near.sub(far).add(Scalar(c.real(3))).clamp(Scalar(0)),
+                                  c[7].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 3, 4), m.make({2, 3}, 1.5, 2), 1.0, 2.0, 1e-6, false, "mean"}},
-                  {{m.make({2, 3}, 0, 1), m.make({2, 3}, 3, 4), m.make({2, 3}, 1.5, 1.9), 2.0, 2.0, 1e-6, true, "none"}}};
+          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 3, 4), m.make({2, 3}, 1.5, 2), 1.0, 2.0,
+                    1e-6, false, "mean"}},
+                  {{m.make({2, 3}, 0, 1), m.make({2, 3}, 3, 4), m.make({2, 3}, 1.5, 1.9), 2.0, 2.0,
+                    1e-6, true, "none"}}};
         })
         .reference([](const Call& c) {
           const auto d = [&](size_t i, size_t j) {
@@ -212,12 +238,14 @@ const OpRecord& triplet_margin_loss_op =
             });
           };
           const Tensor near = d(0, 1), far = d(0, 2), other = d(1, 2);
-          return reduce_reference(build_tensor(near.sizes(),
-                                               [&](const Shape& i) {
-                                                 const double f = c.boolean(6) ? std::min(at(far, i), at(other, i)) : at(far, i);
-                                                 return std::max(0.0, at(near, i) - f + c.real(3));
-                                               }),
-                                  c[7].string());
+          return reduce_reference(
+              build_tensor(near.sizes(),
+                           [&](const Shape& i) {
+                             const double f =
+                                 c.boolean(6) ? std::min(at(far, i), at(other, i)) : at(far, i);
+                             return std::max(0.0, at(near, i) - f + c.real(3));
+                           }),
+              c[7].string());
         });
 
 }  // namespace

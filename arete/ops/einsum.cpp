@@ -3,10 +3,10 @@
 // Note [Einsum]
 // Every operand is first brought to one order of dimensions: repeated letters become diagonals,
 // letters that no later operand and not the result mention are summed at once, the dimensions of
-// the ellipsis are named 128, 129, ... from the right, so that they broadcast. Two operands are then
-// contracted as one batched product: their letters fall in those of both that stay (batch), of the
-// first only (rows), of the second only (columns), and of both that go (summed). The result keeps
-// its letters, the next operand follows.
+// the ellipsis are named 128, 129, ... from the right, so that they broadcast. Two operands are
+// then contracted as one batched product: their letters fall in those of both that stay (batch), of
+// the first only (rows), of the second only (columns), and of both that go (summed). The result
+// keeps its letters, the next operand follows.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -23,7 +23,9 @@ using Labels = SmallVector<int, 8>;
 constexpr int kEllipsis0 = 128;
 
 bool has(const Labels& l, int label) { return std::find(l.begin(), l.end(), label) != l.end(); }
-size_t position(const Labels& l, int label) { return size_t(std::find(l.begin(), l.end(), label) - l.begin()); }
+size_t position(const Labels& l, int label) {
+  return size_t(std::find(l.begin(), l.end(), label) - l.begin());
+}
 
 struct Term {
   Labels before, after;  // letters left and right of "..."
@@ -44,7 +46,8 @@ Term parse_term(std::string_view text, const char* what) {
       continue;
     }
     ARETE_CHECK((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z'),
-                ValueError("einsum", std::string("einsum(): invalid subscript given at index ") + std::to_string(i) +
+                ValueError("einsum", std::string("einsum(): invalid subscript given at index ") +
+                                         std::to_string(i) +
                                          " in the equation string, subscripts must be in [a-zA-Z]")
                     .got(std::string(1, ch)));
     (t.ellipsis ? t.after : t.before).push_back(ch);
@@ -67,8 +70,9 @@ Equation parse(std::string_view text) {
     all.append(e.output->after.begin(), e.output->after.end());
     for (size_t i = 0; i < all.size(); ++i)
       for (size_t j = 0; j < i; ++j)
-        ARETE_CHECK(all[i] != all[j], ValueError("einsum", std::string("einsum(): output subscript ") + char(all[i]) +
-                                                               " appears more than once in the output"));
+        ARETE_CHECK(all[i] != all[j],
+                    ValueError("einsum", std::string("einsum(): output subscript ") + char(all[i]) +
+                                             " appears more than once in the output"));
   }
   for (size_t begin = 0;;) {
     const size_t comma = left.find(',', begin);
@@ -87,11 +91,13 @@ struct Operand {
 // The letters of an operand's dimensions; those of the ellipsis count from the right.
 Labels labels_of(const Term& term, int64_t rank, size_t which) {
   const int64_t named = int64_t(term.before.size() + term.after.size());
-  ARETE_CHECK(term.ellipsis ? rank >= named : rank == named,
-              ValueError("einsum", "einsum(): the number of subscripts in the equation (" + std::to_string(named) + ") " +
-                                       (term.ellipsis ? "is more than" : "does not match") +
-                                       " the number of dimensions (" + std::to_string(rank) + ") for operand " +
-                                       std::to_string(which) + (term.ellipsis ? "" : " and no ellipsis was given")));
+  ARETE_CHECK(
+      term.ellipsis ? rank >= named : rank == named,
+      ValueError("einsum",
+                 "einsum(): the number of subscripts in the equation (" + std::to_string(named) +
+                     ") " + (term.ellipsis ? "is more than" : "does not match") +
+                     " the number of dimensions (" + std::to_string(rank) + ") for operand " +
+                     std::to_string(which) + (term.ellipsis ? "" : " and no ellipsis was given")));
   Labels l = term.before;
   for (int64_t k = rank - named; k > 0; --k) l.push_back(kEllipsis0 + int(k) - 1);
   l.append(term.after.begin(), term.after.end());
@@ -109,7 +115,8 @@ void take_diagonals(Operand& o, size_t which) {
       ARETE_CHECK(o.t.size(int64_t(i)) == o.t.size(int64_t(j)),
                   ValueError("einsum", std::string("einsum(): subscript ") + char(o.labels[i]) +
                                            " is repeated for operand " + std::to_string(which) +
-                                           " but the sizes don't match, " + std::to_string(o.t.size(int64_t(j))) +
+                                           " but the sizes don't match, " +
+                                           std::to_string(o.t.size(int64_t(j))) +
                                            " != " + std::to_string(o.t.size(int64_t(i)))));
       // The diagonal comes last: bring it to place i.
       o.t = o.t.diagonal(0, int64_t(i), int64_t(j)).movedim(-1, int64_t(i));
@@ -123,8 +130,10 @@ void sum_missing(Operand& o, const Labels& keep) {
   Shape dims;
   Labels rest;
   for (size_t i = 0; i < o.labels.size(); ++i) {
-    if (has(keep, o.labels[i])) rest.push_back(o.labels[i]);
-    else dims.push_back(int64_t(i));
+    if (has(keep, o.labels[i]))
+      rest.push_back(o.labels[i]);
+    else
+      dims.push_back(int64_t(i));
   }
   if (dims.empty()) return;
   o.t = o.t.sum(dims);
@@ -158,8 +167,10 @@ Operand contract(Operand a, Operand b, const Labels& keep) {
   Labels batch, rows, columns, summed;
   const auto classify = [&](int l) {
     const bool in_a = has(a.labels, l), in_b = has(b.labels, l);
-    if (in_a && in_b) (has(keep, l) ? batch : summed).push_back(l);
-    else (in_a ? rows : columns).push_back(l);
+    if (in_a && in_b)
+      (has(keep, l) ? batch : summed).push_back(l);
+    else
+      (in_a ? rows : columns).push_back(l);
   };
   for (int l : a.labels) classify(l);
   for (int l : b.labels)
@@ -175,8 +186,12 @@ Operand contract(Operand a, Operand b, const Labels& keep) {
   result.append(columns.begin(), columns.end());
   // Broadcast sizes of what both have.
   Shape batch_sizes, summed_sizes;
-  for (int l : batch) batch_sizes.push_back(std::max(size_in(a, l), size_in(b, l)) * (size_in(a, l) && size_in(b, l) ? 1 : 0));
-  for (int l : summed) summed_sizes.push_back(std::max(size_in(a, l), size_in(b, l)) * (size_in(a, l) && size_in(b, l) ? 1 : 0));
+  for (int l : batch)
+    batch_sizes.push_back(std::max(size_in(a, l), size_in(b, l)) *
+                          (size_in(a, l) && size_in(b, l) ? 1 : 0));
+  for (int l : summed)
+    summed_sizes.push_back(std::max(size_in(a, l), size_in(b, l)) *
+                           (size_in(a, l) && size_in(b, l) ? 1 : 0));
   Labels order_a = batch, order_b = batch;
   order_a.append(rows.begin(), rows.end());
   order_a.append(summed.begin(), summed.end());
@@ -201,13 +216,14 @@ Operand contract(Operand a, Operand b, const Labels& keep) {
   }
   ta = ta.expand(full_a);
   tb = tb.expand(full_b);
-  const int64_t n_batch = product(ta, 0, nb), n_rows = product(ta, nb, nr), n_summed = product(ta, nb + nr, ns),
-                n_columns = product(tb, nb + ns, nc);
+  const int64_t n_batch = product(ta, 0, nb), n_rows = product(ta, nb, nr),
+                n_summed = product(ta, nb + nr, ns), n_columns = product(tb, nb + ns, nc);
   Tensor y;
   if (nb == 0) {
     y = arete::mm(ta.reshape({n_rows, n_summed}), tb.reshape({n_summed, n_columns}));
   } else {
-    y = arete::bmm(ta.reshape({n_batch, n_rows, n_summed}), tb.reshape({n_batch, n_summed, n_columns}));
+    y = arete::bmm(ta.reshape({n_batch, n_rows, n_summed}),
+                   tb.reshape({n_batch, n_summed, n_columns}));
   }
   return {y.reshape(full), result};
 }
@@ -219,13 +235,16 @@ struct Problem {
 
 Problem prepare(std::string_view equation, std::span<const Tensor> tensors) {
   const Equation e = parse(equation);
-  ARETE_CHECK(!tensors.empty(), ValueError("einsum", "einsum(): must provide at least one operand"));
-  ARETE_CHECK(e.inputs.size() == tensors.size(),
-              ValueError("einsum", e.inputs.size() < tensors.size()
-                                       ? "einsum(): more operands were provided than specified in the equation"
-                                       : "einsum(): fewer operands were provided than specified in the equation")
-                  .expected(std::to_string(e.inputs.size()))
-                  .got(std::to_string(tensors.size())));
+  ARETE_CHECK(!tensors.empty(),
+              ValueError("einsum", "einsum(): must provide at least one operand"));
+  ARETE_CHECK(
+      e.inputs.size() == tensors.size(),
+      ValueError("einsum",
+                 e.inputs.size() < tensors.size()
+                     ? "einsum(): more operands were provided than specified in the equation"
+                     : "einsum(): fewer operands were provided than specified in the equation")
+          .expected(std::to_string(e.inputs.size()))
+          .got(std::to_string(tensors.size())));
   Problem p;
   std::array<int64_t, 256> sizes;
   sizes.fill(-1);
@@ -234,19 +253,25 @@ Problem prepare(std::string_view equation, std::span<const Tensor> tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     Operand o{tensors[i], labels_of(e.inputs[i], tensors[i].dim(), i)};
     for (int l : o.labels) {
-      if (l < kEllipsis0) ++count[size_t(l)];
-      else ellipsis = std::max(ellipsis, l - kEllipsis0 + 1);
+      if (l < kEllipsis0)
+        ++count[size_t(l)];
+      else
+        ellipsis = std::max(ellipsis, l - kEllipsis0 + 1);
     }
     take_diagonals(o, i);
     for (size_t d = 0; d < o.labels.size(); ++d) {
       int64_t& known = sizes[size_t(o.labels[d])];
       const int64_t n = o.t.size(int64_t(d));
-      ARETE_CHECK(known < 0 || known == 1 || n == 1 || n == known,
-                  ValueError("einsum", "einsum(): operands do not broadcast with remapped shapes [original->remapped]: "
-                                       "subscript " +
-                                           (o.labels[d] < kEllipsis0 ? std::string(1, char(o.labels[d])) : std::string("...")) +
-                                           " has size " + std::to_string(n) + " for operand " + std::to_string(i) +
-                                           " which does not broadcast with previously seen size " + std::to_string(known)));
+      ARETE_CHECK(
+          known < 0 || known == 1 || n == 1 || n == known,
+          ValueError(
+              "einsum",
+              "einsum(): operands do not broadcast with remapped shapes [original->remapped]: "
+              "subscript " +
+                  (o.labels[d] < kEllipsis0 ? std::string(1, char(o.labels[d]))
+                                            : std::string("...")) +
+                  " has size " + std::to_string(n) + " for operand " + std::to_string(i) +
+                  " which does not broadcast with previously seen size " + std::to_string(known)));
       if (known < 0 || known == 1) known = n;
     }
     p.operands.push_back(std::move(o));
@@ -275,7 +300,8 @@ Tensor run(std::string_view equation, std::span<const Tensor> tensors) {
   Operand result = p.operands[0];
   for (size_t i = 1; i < p.operands.size(); ++i) {
     Labels keep = p.output;
-    for (size_t j = i + 1; j < p.operands.size(); ++j) keep.append(p.operands[j].labels.begin(), p.operands[j].labels.end());
+    for (size_t j = i + 1; j < p.operands.size(); ++j)
+      keep.append(p.operands[j].labels.begin(), p.operands[j].labels.end());
     result = contract(std::move(result), p.operands[i], keep);
   }
   sum_missing(result, p.output);
@@ -284,22 +310,24 @@ Tensor run(std::string_view equation, std::span<const Tensor> tensors) {
 
 std::vector<Sample> einsum_samples(SampleMaker& m) {
   using T = std::vector<Tensor>;
-  return {{{"ij,jk->ik", T{m.make({2, 3}), m.make({3, 4})}}, "matrix product"},
-          {{"bij,bjk->bik", T{m.make({2, 2, 3}), m.make_strided({2, 3, 2})}}, "batch"},
-          {{"ij,kj", T{m.make({2, 3}), m.make({2, 3})}}, "implicit output"},
-          {{"ii->i", T{m.make({3, 3})}}, "diagonal"},
-          {{"ii", T{m.make({3, 3})}}, "trace"},
-          {{"ij->ji", T{m.make({2, 3})}}, "transpose"},
-          {{"ij->", T{m.make({2, 3})}}, "sum"},
-          {{"i,j->ij", T{m.make({2}), m.make({3})}}, "outer product"},
-          {{"i,i->", T{m.make({3}), m.make({3})}}, "dot product"},
-          {{"ij,ij->ij", T{m.make({2, 3}), m.make({2, 3})}}, "elementwise"},
-          {{"...ij,...jk->...ik", T{m.make({2, 1, 2, 2}), m.make({3, 2, 2})}}, "ellipsis"},
-          {{"...i->...", T{m.make({2, 3})}}, "sum of the last"},
-          {{"bn,anm,bm->ba", T{m.make({2, 2}), m.make({3, 2, 2}), m.make({2, 2})}}, "three operands"},
-          {{"ij,j,k->k", T{m.make({2, 3}), m.make({3}), m.make({2})}}, "letters of one operand are summed"},
-          {{"ij,ij->i", T{m.make({2, 1}), m.make({2, 3})}}, "size 1 broadcasts"},
-          {{"bhqd,bhkd->bhqk", T{m.make({1, 2, 2, 2}), m.make({1, 2, 3, 2})}}, "attention"}};
+  return {
+      {{"ij,jk->ik", T{m.make({2, 3}), m.make({3, 4})}}, "matrix product"},
+      {{"bij,bjk->bik", T{m.make({2, 2, 3}), m.make_strided({2, 3, 2})}}, "batch"},
+      {{"ij,kj", T{m.make({2, 3}), m.make({2, 3})}}, "implicit output"},
+      {{"ii->i", T{m.make({3, 3})}}, "diagonal"},
+      {{"ii", T{m.make({3, 3})}}, "trace"},
+      {{"ij->ji", T{m.make({2, 3})}}, "transpose"},
+      {{"ij->", T{m.make({2, 3})}}, "sum"},
+      {{"i,j->ij", T{m.make({2}), m.make({3})}}, "outer product"},
+      {{"i,i->", T{m.make({3}), m.make({3})}}, "dot product"},
+      {{"ij,ij->ij", T{m.make({2, 3}), m.make({2, 3})}}, "elementwise"},
+      {{"...ij,...jk->...ik", T{m.make({2, 1, 2, 2}), m.make({3, 2, 2})}}, "ellipsis"},
+      {{"...i->...", T{m.make({2, 3})}}, "sum of the last"},
+      {{"bn,anm,bm->ba", T{m.make({2, 2}), m.make({3, 2, 2}), m.make({2, 2})}}, "three operands"},
+      {{"ij,j,k->k", T{m.make({2, 3}), m.make({3}), m.make({2})}},
+       "letters of one operand are summed"},
+      {{"ij,ij->i", T{m.make({2, 1}), m.make({2, 3})}}, "size 1 broadcasts"},
+      {{"bhqd,bhkd->bhqk", T{m.make({1, 2, 2, 2}), m.make({1, 2, 3, 2})}}, "attention"}};
 }
 
 // Sums over every assignment of all letters.
@@ -324,7 +352,8 @@ Tensor einsum_reference(std::string_view equation, std::span<const Tensor> tenso
     double term = 1;
     for (size_t k = 0; k < tensors.size(); ++k) {
       Shape at_index;
-      for (int l : labels_of(e.inputs[k], tensors[k].dim(), k)) at_index.push_back(i[position(all, l)]);
+      for (int l : labels_of(e.inputs[k], tensors[k].dim(), k))
+        at_index.push_back(i[position(all, l)]);
       term *= at(tensors[k], at_index);
     }
     Shape to;
@@ -341,18 +370,30 @@ const OpRecord& einsum_op =
         .samples(einsum_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           using T = std::vector<Tensor>;
-          return {{{"ij,jk->ik", T{m.make({2, 3})}}, ErrorKind::value,
+          return {{{"ij,jk->ik", T{m.make({2, 3})}},
+                   ErrorKind::value,
                    "einsum(): fewer operands were provided than specified in the equation"},
-                  {{"ij->ik", T{m.make({2, 3})}}, ErrorKind::value,
-                   "einsum(): output subscript k does not appear in the equation for any input operand"},
-                  {{"ij,jk->ik", T{m.make({2, 3}), m.make({4, 2})}}, ErrorKind::value,
+                  {{"ij->ik", T{m.make({2, 3})}},
+                   ErrorKind::value,
+                   "einsum(): output subscript k does not appear in the equation for any input "
+                   "operand"},
+                  {{"ij,jk->ik", T{m.make({2, 3}), m.make({4, 2})}},
+                   ErrorKind::value,
                    "einsum(): operands do not broadcast with remapped shapes"},
-                  {{"ijk->i", T{m.make({2, 3})}}, ErrorKind::value,
-                   "einsum(): the number of subscripts in the equation (3) does not match the number of dimensions (2)"},
-                  {{"i1->i", T{m.make({2, 3})}}, ErrorKind::value, "einsum(): invalid subscript given at index 1"},
-                  {{"ii->i", T{m.make({2, 3})}}, ErrorKind::value, "einsum(): subscript i is repeated for operand 0"}};
+                  {{"ijk->i", T{m.make({2, 3})}},
+                   ErrorKind::value,
+                   "einsum(): the number of subscripts in the equation (3) does not match the "
+                   "number of dimensions (2)"},
+                  {{"i1->i", T{m.make({2, 3})}},
+                   ErrorKind::value,
+                   "einsum(): invalid subscript given at index 1"},
+                  {{"ii->i", T{m.make({2, 3})}},
+                   ErrorKind::value,
+                   "einsum(): subscript i is repeated for operand 0"}};
         })
-        .reference([](const Call& c) -> std::vector<Tensor> { return {einsum_reference(c[0].string(), c.tensors(1))}; });
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {einsum_reference(c[0].string(), c.tensors(1))};
+        });
 
 }  // namespace
 }  // namespace ops

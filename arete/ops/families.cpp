@@ -41,6 +41,7 @@ namespace arete::ops {
   X(shape_copy)           \
   X(shape_split)          \
   X(softmax)              \
+  X(softmax_nll)          \
   X(sort)                 \
   X(ternary)              \
   X(unary)                \

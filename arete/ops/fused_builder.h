@@ -44,7 +44,8 @@ class FusedBuilder {
   }
   /// Row values into outputs whose inner sizes are 1.
   void store_row(const std::vector<int>& reads, int first_output, int count, Body body) {
-    add(prim::FusedStage::Kind::store_row, reads, body, out_types(first_output, count), first_output);
+    add(prim::FusedStage::Kind::store_row, reads, body, out_types(first_output, count),
+        first_output);
   }
   std::unique_ptr<prim::FusedSpec> finish() {
     return std::make_unique<prim::FusedSpec>(std::move(spec_));
@@ -131,9 +132,9 @@ class ProgramCache {
     return *cache_
                 .get(key,
                      [&] {
-                       return std::make_unique<CachedProgram>(CachedProgram{expr::trace(
-                           [&](std::span<const expr::Value> v) { return body(v); }, inputs, params,
-                           outputs)});
+                       return std::make_unique<CachedProgram>(CachedProgram{
+                           expr::trace([&](std::span<const expr::Value> v) { return body(v); },
+                                       inputs, params, outputs)});
                      })
                 .program;
   }

@@ -19,8 +19,8 @@ using prim::View;
 // Arguments of a call from position `at` on.
 template <class C>
 NormSpec spec_of(const C& call, size_t at) {
-  return {Shape(call.ints(at)), Shape(call.ints(at + 1)), Shape(call.ints(at + 2)), call.boolean(at + 3),
-          call.real(at + 4)};
+  return {Shape(call.ints(at)), Shape(call.ints(at + 1)), Shape(call.ints(at + 2)),
+          call.boolean(at + 3), call.real(at + 4)};
 }
 
 Shape stat_sizes(const NormSpec& s) {
@@ -49,7 +49,8 @@ Order rows_first(const NormSpec& s) {
 // A tensor seen as `shape`; where its strides do not allow that, a row-major copy.
 class Seen {
  public:
-  Seen(prim::Primitives& p, const Tensor& t, IntList shape, bool is_output) : p_(p), target_(view_of(t)) {
+  Seen(prim::Primitives& p, const Tensor& t, IntList shape, bool is_output)
+      : p_(p), target_(view_of(t)) {
     if (auto l = view(t.layout(), shape)) {
       layout_ = *l;
       view_ = view_of(t, layout_);
@@ -88,12 +89,17 @@ class Seen {
 // A weight broadcast to the space, in the order of `o`.
 struct SeenWeight {
   SeenWeight(const Tensor& w, const NormSpec& s, const Order& o)
-      : layout(permute(expand(Layout(s.weight_shape, [&] {
-                                Shape strides = contiguous_strides(s.weight_shape);
-                                const int64_t step = w.dim() == 1 ? w.stride(0) : 1;
-                                for (int64_t& v : strides) v *= step;
-                                return strides;
-                              }(), w.storage_offset()), s.shape), o.dims)),
+      : layout(permute(expand(Layout(
+                                  s.weight_shape,
+                                  [&] {
+                                    Shape strides = contiguous_strides(s.weight_shape);
+                                    const int64_t step = w.dim() == 1 ? w.stride(0) : 1;
+                                    for (int64_t& v : strides) v *= step;
+                                    return strides;
+                                  }(),
+                                  w.storage_offset()),
+                              s.shape),
+                       o.dims)),
         value(view_of(w, layout)) {}
   Layout layout;
   View value;
@@ -116,7 +122,8 @@ bool one_row_per_weight(const NormSpec& s) {
 
 // ---- kernels. Parameters: 1 / (elements of a row), eps ----
 
-const prim::FusedSpec& forward_spec(DType x, DType weight, DType bias, bool has_w, bool has_b, bool center) {
+const prim::FusedSpec& forward_spec(DType x, DType weight, DType bias, bool has_w, bool has_b,
+                                    bool center) {
   static SpecCache cache;
   return cache.get(pack_key({int(x), int(weight), int(bias), has_w, has_b, center}), [&] {
     const DType work = work_dtype(x);
@@ -128,28 +135,37 @@ const prim::FusedSpec& forward_spec(DType x, DType weight, DType bias, bool has_
     if (center) {
       const int sum = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{v[0]}; });
       mean = b.row({sum}, [](Values v) { return std::vector{v[0] * v[1]}; });
-      const int squares = b.reduce(Monoid::sum, {0, mean}, [](Values v) { return std::vector{square(v[0] - v[1])}; });
+      const int squares = b.reduce(Monoid::sum, {0, mean},
+                                   [](Values v) { return std::vector{square(v[0] - v[1])}; });
       rstd = b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; });
     } else {
-      const int squares = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{square(v[0])}; });
+      const int squares =
+          b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{square(v[0])}; });
       mean = b.row({squares}, [](Values v) { return std::vector{v[0] * 0.0}; });
       rstd = b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; });
     }
     const auto plain_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2]}; };
     const auto weight_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2] * v[3]}; };
     const auto bias_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2] + v[3]}; };
-    const auto both_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2] * v[3] + v[4]}; };
-    if (has_w && has_b) b.store({0, mean, rstd, 1, 2}, 0, 1, both_store);
-    else if (has_w) b.store({0, mean, rstd, 1}, 0, 1, weight_store);
-    else if (has_b) b.store({0, mean, rstd, 1}, 0, 1, bias_store);
-    else b.store({0, mean, rstd}, 0, 1, plain_store);
+    const auto both_store = [](Values v) {
+      return std::vector{(v[0] - v[1]) * v[2] * v[3] + v[4]};
+    };
+    if (has_w && has_b)
+      b.store({0, mean, rstd, 1, 2}, 0, 1, both_store);
+    else if (has_w)
+      b.store({0, mean, rstd, 1}, 0, 1, weight_store);
+    else if (has_b)
+      b.store({0, mean, rstd, 1}, 0, 1, bias_store);
+    else
+      b.store({0, mean, rstd}, 0, 1, plain_store);
     b.store_row({mean, rstd}, 1, 2, [](Values v) { return std::vector{v[0], v[1]}; });
     return b.finish();
   });
 }
 
 // inputs: grad, x, mean, rstd[, weight]; outputs: dx[, dweight, dbias as row values]
-const prim::FusedSpec& backward_spec(DType g, DType x, DType weight, bool has_w, bool center, bool rows) {
+const prim::FusedSpec& backward_spec(DType g, DType x, DType weight, bool has_w, bool center,
+                                     bool rows) {
   static SpecCache cache;
   return cache.get(pack_key({int(g), int(x), int(weight), has_w, center, rows}), [&] {
     const DType work = work_dtype(x);
@@ -208,7 +224,8 @@ double elements_per_row(const NormSpec& s) {
 
 // A contiguous tensor of the statistics' (or weight's) sizes, ordered and expanded to rank.
 struct SeenStat {
-  SeenStat(const Tensor& t, const Order& o) : layout(permute(t.layout(), o.dims)), value(view_of(t, layout)) {}
+  SeenStat(const Tensor& t, const Order& o)
+      : layout(permute(t.layout(), o.dims)), value(view_of(t, layout)) {}
   Layout layout;
   View value;
 };
@@ -217,11 +234,13 @@ struct SeenStat {
 
 void forward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(0);
-  ARETE_CHECK(is_floating(x.dtype()), TypeError(call.name(), "normalization is not implemented for '" +
-                                                                 std::string(name_of(x.dtype())) + "'"));
+  ARETE_CHECK(is_floating(x.dtype()),
+              TypeError(call.name(), "normalization is not implemented for '" +
+                                         std::string(name_of(x.dtype())) + "'"));
   const NormSpec s = spec_of(call, 3);
-  ARETE_CHECK(numel_of(s.shape) == x.numel(), ValueError(call.name(), "shape does not factorize the input")
-                                                  .got(to_string(s.shape) + " for " + describe(x)));
+  ARETE_CHECK(numel_of(s.shape) == x.numel(),
+              ValueError(call.name(), "shape does not factorize the input")
+                  .got(to_string(s.shape) + " for " + describe(x)));
   for (size_t i = 1; i < 3; ++i)
     ARETE_CHECK(!call.has(i) || call.tensor(i).numel() == numel_of(s.weight_shape),
                 ValueError(call.name(), "weight and bias must have one element for each position")
@@ -237,7 +256,8 @@ void forward_infer(const Call& call, OutputSpecs& out) {
 
 void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
   const Tensor& x = call.tensor(0);
-  const Tensor w = call.has(1) ? simple(call.tensor(1)) : Tensor(), b = call.has(2) ? simple(call.tensor(2)) : Tensor();
+  const Tensor w = call.has(1) ? simple(call.tensor(1)) : Tensor(),
+               b = call.has(2) ? simple(call.tensor(2)) : Tensor();
   const NormSpec s = spec_of(call, 3);
   if (numel_of(stat_sizes(s)) == 0) return;
   const Order o = rows_first(s);
@@ -249,13 +269,18 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   const SeenStat mean(out[1], o), rstd(out[2], o);
   const View outputs[3] = {sy.ordered(o), mean.value, rstd.value};
   const expr::Literal params[2] = {real_literal(1 / elements_per_row(s)), real_literal(s.eps)};
-  p.fused({&forward_spec(x.dtype(), w.defined() ? w.dtype() : kFloat32, b.defined() ? b.dtype() : kFloat32,
-                         w.defined(), b.defined(), s.center),
-           inputs[0].sizes, o.outer, {inputs.data(), inputs.size()}, outputs, params});
+  p.fused({&forward_spec(x.dtype(), w.defined() ? w.dtype() : kFloat32,
+                         b.defined() ? b.dtype() : kFloat32, w.defined(), b.defined(), s.center),
+           inputs[0].sizes,
+           o.outer,
+           {inputs.data(), inputs.size()},
+           outputs,
+           params});
   sy.finish();
 }
 
-// ---- backward: grad, input, weight, mean, rstd, shape, dims, weight_shape, center, eps, has_bias ----
+// ---- backward: grad, input, weight, mean, rstd, shape, dims, weight_shape, center, eps, has_bias
+// ----
 
 void backward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(1);
@@ -296,14 +321,20 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
     outputs.push_back(row_db.emplace(p, work, row_sizes));
   }
   if (x.numel() > 0)
-    p.fused({&backward_spec(g.dtype(), x.dtype(), w.defined() ? w.dtype() : kFloat32, w.defined(), s.center, rows),
-             space, o.outer, {inputs.data(), inputs.size()}, {outputs.data(), outputs.size()}, {&param, 1}});
+    p.fused({&backward_spec(g.dtype(), x.dtype(), w.defined() ? w.dtype() : kFloat32, w.defined(),
+                            s.center, rows),
+             space,
+             o.outer,
+             {inputs.data(), inputs.size()},
+             {outputs.data(), outputs.size()},
+             {&param, 1}});
   sdx.finish();
   if (!affine) return;
   if (rows && x.numel() > 0) {  // both are row-major over the channels
     for (const auto& [from, to] : {std::pair{&*row_dw, &out[1]}, {&*row_db, &out[2]}}) {
       View v = from->view();
-      const Layout flat(IntList{to->numel()}), flat_to(IntList{to->numel()}, IntList{1}, to->storage_offset());
+      const Layout flat(IntList{to->numel()}),
+          flat_to(IntList{to->numel()}, IntList{1}, to->storage_offset());
       v.sizes = flat.sizes;
       v.strides = flat.strides;
       p.copy({view_of(*to, flat_to), v});
@@ -329,16 +360,15 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
     r.out = view_of(out[size_t(k) + 1], l);
     r.inputs = {inputs.data(), size_t(k == 0 ? 4 : 1)};
     if (k == 0)
-      r.prologue = &weight_programs.get(pack_key({int(g.dtype()), int(x.dtype())}), {g.dtype(), x.dtype(), work, work},
-                                        {}, {work}, [](Values v) {
-                                          return std::vector{v[0] * ((v[1] - v[2]) * v[3])};
-                                        });
+      r.prologue = &weight_programs.get(
+          pack_key({int(g.dtype()), int(x.dtype())}), {g.dtype(), x.dtype(), work, work}, {},
+          {work}, [](Values v) { return std::vector{v[0] * ((v[1] - v[2]) * v[3])}; });
     p.reduce(r);
   }
 }
 
-Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd,
-                            const NormSpec& s, bool has_bias);
+Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean,
+                            const Tensor& rstd, const NormSpec& s, bool has_bias);
 
 // Note [Gradient of a norm's gradient]
 // Of one row, with n elements, xhat = (x - mean) r and P(u) = u - mean(u) - xhat mean(u xhat) (RMS
@@ -401,7 +431,8 @@ TensorList backward_grad(const GradCall& call) {
   if (for_g.defined()) out[0] = for_g.to(call.input_dtype(0)).reshape(call.input_sizes(0));
   if (for_x.defined()) out[1] = for_x.to(call.input_dtype(1)).reshape(call.input_sizes(1));
   if (for_w.defined())
-    out[2] = sum_to_size(for_w, s.weight_shape).to(call.input_dtype(2)).reshape(call.input_sizes(2));
+    out[2] =
+        sum_to_size(for_w, s.weight_shape).to(call.input_dtype(2)).reshape(call.input_sizes(2));
   return out;
 }
 
@@ -409,8 +440,8 @@ TensorList forward_grad(const GradCall& g) {
   const NormSpec s = spec_of(g, 3);
   TensorList out(3);
   const bool has_w = g.has_input(1), has_b = g.has_input(2);
-  const Results r = fused_norm_backward(g.grad(), g.input(0), has_w ? g.input(1) : Tensor(), g.output(1), g.output(2), s,
-                                        has_b);
+  const Results r = fused_norm_backward(g.grad(), g.input(0), has_w ? g.input(1) : Tensor(),
+                                        g.output(1), g.output(2), s, has_b);
   if (g.needs(0)) out[0] = r[0];
   if (has_w && g.needs(1)) out[1] = r[1].reshape(g.input_sizes(1));
   if (has_b && g.needs(2)) out[2] = r[2].to(g.input_dtype(2)).reshape(g.input_sizes(2));
@@ -421,13 +452,17 @@ using L = std::initializer_list<int64_t>;
 
 std::vector<Sample> norm_samples(SampleMaker& m) {
   const double eps = 1e-3;
-  return {{{m.make({3, 4}), m.make({4}), m.make({4}), L{3, 4}, L{1}, L{4}, true, eps}, "layer norm"},
-          {{m.make_strided({3, 4}), std::nullopt, std::nullopt, L{3, 4}, L{1}, L{4}, true, eps}},
-          {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, false, eps}, "RMS norm"},
-          {{m.make({2, 4, 2}), m.make({4}), m.make({4}), L{2, 2, 2, 2}, L{2, 3}, L{2, 2, 1}, true, eps}, "group norm"},
-          {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps}, "batch norm"},
-          {{m.make({3, 2, 2}), std::nullopt, m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps}},
-          {{m.make_strided({2, 3, 2}), m.make({3}), m.make({3}), L{2, 3, 2}, L{2}, L{3, 1}, true, eps}, "instance norm"}};
+  return {
+      {{m.make({3, 4}), m.make({4}), m.make({4}), L{3, 4}, L{1}, L{4}, true, eps}, "layer norm"},
+      {{m.make_strided({3, 4}), std::nullopt, std::nullopt, L{3, 4}, L{1}, L{4}, true, eps}},
+      {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, false, eps}, "RMS norm"},
+      {{m.make({2, 4, 2}), m.make({4}), m.make({4}), L{2, 2, 2, 2}, L{2, 3}, L{2, 2, 1}, true, eps},
+       "group norm"},
+      {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps},
+       "batch norm"},
+      {{m.make({3, 2, 2}), std::nullopt, m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps}},
+      {{m.make_strided({2, 3, 2}), m.make({3}), m.make({3}), L{2, 3, 2}, L{2}, L{3, 1}, true, eps},
+       "instance norm"}};
 }
 
 std::vector<Tensor> norm_reference(const Call& c) {
@@ -438,7 +473,10 @@ std::vector<Tensor> norm_reference(const Call& c) {
   std::vector<double> mean(size_t(numel_of(rows)), 0.0), var(mean.size(), 0.0), y;
   const double n = elements_per_row(s);
   size_t k = 0;
-  for_each_index(s.shape, [&](const Shape& i) { mean[size_t(flat_position(rows, i))] += s.center ? xv[k] / n : 0; ++k; });
+  for_each_index(s.shape, [&](const Shape& i) {
+    mean[size_t(flat_position(rows, i))] += s.center ? xv[k] / n : 0;
+    ++k;
+  });
   k = 0;
   for_each_index(s.shape, [&](const Shape& i) {
     const size_t r = size_t(flat_position(rows, i));
@@ -491,8 +529,10 @@ std::vector<Tensor> backward_reference(const Call& c) {
 }
 
 const OpRecord& fused_norm_op =
-    define("fused_norm(Tensor input, Tensor? weight, Tensor? bias, int[] shape, int[] dims, int[] weight_shape, "
-           "bool center, float eps) -> (Tensor, Tensor, Tensor)")
+    define(
+        "fused_norm(Tensor input, Tensor? weight, Tensor? bias, int[] shape, int[] dims, int[] "
+        "weight_shape, "
+        "bool center, float eps) -> (Tensor, Tensor, Tensor)")
         .doc("Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation.")
         .infer(forward_infer)
         .lower(forward_lower)
@@ -501,20 +541,24 @@ const OpRecord& fused_norm_op =
         .autocast(Autocast::f32)
         .samples(norm_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 4}), m.make({3}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5}, ErrorKind::value,
+          return {{{m.make({3, 4}), m.make({3}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5},
+                   ErrorKind::value,
                    "weight and bias must have one element for each position"}};
         })
         .reference(norm_reference);
 
 const OpRecord& fused_norm_backward_op =
-    define("fused_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, int[] shape, "
-           "int[] dims, int[] weight_shape, bool center, float eps, bool has_bias) -> (Tensor, Tensor, Tensor)")
+    define(
+        "fused_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, "
+        "int[] shape, "
+        "int[] dims, int[] weight_shape, bool center, float eps, bool has_bias) -> (Tensor, "
+        "Tensor, Tensor)")
         .doc("Gradients of fused_norm with respect to input, weight and bias.")
         .infer(backward_infer)
         .lower(backward_lower)
         .grad(backward_grad, 0b00111)
-        // Its gradient takes mean and rstd as functions of the input, so it is checked as the second
-        // derivative of fused_norm.
+        // Its gradient takes mean and rstd as functions of the input, so it is checked as the
+        // second derivative of fused_norm.
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           std::vector<Sample> out;
@@ -522,7 +566,8 @@ const OpRecord& fused_norm_backward_op =
             std::vector<Arg> args;
             for (const OwnedArg& a : s.args) args.push_back(a.borrow());
             const Results r = call_all(fused_norm_op, args);
-            std::vector<OwnedArg> all{m.make(s.args[0].tensor.sizes()), s.args[0], s.args[1], r[1].detach(), r[2].detach()};
+            std::vector<OwnedArg> all{m.make(s.args[0].tensor.sizes()), s.args[0], s.args[1],
+                                      r[1].detach(), r[2].detach()};
             all.insert(all.end(), s.args.begin() + 3, s.args.end());
             all.push_back(s.args[2].kind == Arg::Kind::tensor);
             out.push_back({std::move(all), s.note});
@@ -531,17 +576,18 @@ const OpRecord& fused_norm_backward_op =
         })
         .reference(backward_reference);
 
-Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd,
-                            const NormSpec& s, bool has_bias) {
-  return call_all(fused_norm_backward_op,
-                  {g, x, w, mean, rstd, s.shape, s.dims, s.weight_shape, s.center, s.eps, has_bias});
+Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean,
+                            const Tensor& rstd, const NormSpec& s, bool has_bias) {
+  return call_all(fused_norm_backward_op, {g, x, w, mean, rstd, s.shape, s.dims, s.weight_shape,
+                                           s.center, s.eps, has_bias});
 }
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                              const NormSpec& s) {
-  Results r = call_all(fused_norm_op, {input, weight, bias, s.shape, s.dims, s.weight_shape, s.center, s.eps});
+std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
+                                              const Tensor& bias, const NormSpec& s) {
+  Results r = call_all(fused_norm_op,
+                       {input, weight, bias, s.shape, s.dims, s.weight_shape, s.center, s.eps});
   return {r[0], r[1], r[2]};
 }
 

@@ -23,7 +23,7 @@ struct NormSpec {
 
 /// The normalized input, and mean and reciprocal standard deviation (f32 or f64, of `shape` with
 /// `dims` of size 1; without gradient).
-std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                              const NormSpec& spec);
+std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
+                                              const Tensor& bias, const NormSpec& spec);
 
 }  // namespace arete::ops

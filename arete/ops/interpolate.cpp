@@ -21,10 +21,11 @@ struct ModeInfo {
   Mode mode;
   int spatial;  // 0: any
 };
-constexpr ModeInfo kModes[] = {{"nearest", Mode::nearest, 0},   {"nearest-exact", Mode::nearest_exact, 0},
-                               {"linear", Mode::linear, 1},     {"bilinear", Mode::linear, 2},
-                               {"trilinear", Mode::linear, 3},  {"bicubic", Mode::cubic, 2},
-                               {"area", Mode::area, 0}};
+constexpr ModeInfo kModes[] = {
+    {"nearest", Mode::nearest, 0},  {"nearest-exact", Mode::nearest_exact, 0},
+    {"linear", Mode::linear, 1},    {"bilinear", Mode::linear, 2},
+    {"trilinear", Mode::linear, 3}, {"bicubic", Mode::cubic, 2},
+    {"area", Mode::area, 0}};
 
 ModeInfo mode_of(const char* op, std::string_view name) {
   for (const ModeInfo& m : kModes)
@@ -68,7 +69,8 @@ Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
     for (int k = 0; k < taps; ++k) {
       const double distance = x - double(base + k);
       t.index[size_t(k)].push_back(std::clamp<int64_t>(base + k, 0, n - 1));
-      t.weight[size_t(k)].push_back(mode == Mode::cubic ? cubic_weight(distance) : 1 - std::fabs(distance));
+      t.weight[size_t(k)].push_back(mode == Mode::cubic ? cubic_weight(distance)
+                                                        : 1 - std::fabs(distance));
     }
   }
   return t;
@@ -80,10 +82,13 @@ Tensor resample(const Tensor& x, int64_t dim, const Taps& taps) {
   along[0] = out;
   Tensor sum;
   for (size_t k = 0; k < taps.index.size(); ++k) {
-    const Tensor index = tensor_from_host(taps.index[k].data(), kInt64, {out}, TensorOptions(kInt64, x.device()));
+    const Tensor index =
+        tensor_from_host(taps.index[k].data(), kInt64, {out}, TensorOptions(kInt64, x.device()));
     const Tensor picked = x.index_select(dim, index);
     if (taps.index.size() == 1) return picked;
-    const Tensor w = tensor_from_host(taps.weight[k].data(), kFloat64, {out}, TensorOptions(x.dtype(), x.device())).view(along);
+    const Tensor w = tensor_from_host(taps.weight[k].data(), kFloat64, {out},
+                                      TensorOptions(x.dtype(), x.device()))
+                         .view(along);
     sum = sum.defined() ? addcmul(sum, picked, w) : picked.mul(w);
   }
   return sum;
@@ -95,45 +100,61 @@ struct Plan {
   std::vector<double> scales;  // input elements per output element
 };
 
-Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size, const std::vector<double>& factors,
-             std::string_view mode_name, bool align) {
+Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
+             const std::vector<double>& factors, std::string_view mode_name, bool align) {
   Plan p{mode_of(op, mode_name), {}, {}};
   const int spatial = int(x.dim()) - 2;
-  ARETE_CHECK(spatial >= 1 && spatial <= 3,
-              NotImplementedError(op, "Input Error: Only 3D, 4D and 5D input Tensors supported (got " +
-                                          std::to_string(x.dim()) + "D) for the modes: nearest | linear | bilinear | "
-                                          "bicubic | trilinear | area | nearest-exact (got " + std::string(mode_name) + ")"));
+  ARETE_CHECK(
+      spatial >= 1 && spatial <= 3,
+      NotImplementedError(op, "Input Error: Only 3D, 4D and 5D input Tensors supported (got " +
+                                  std::to_string(x.dim()) +
+                                  "D) for the modes: nearest | linear | bilinear | "
+                                  "bicubic | trilinear | area | nearest-exact (got " +
+                                  std::string(mode_name) + ")"));
   ARETE_CHECK(p.mode.spatial == 0 || p.mode.spatial == spatial,
-              NotImplementedError(op, "Got " + std::to_string(x.dim()) + "D input, but " + std::string(mode_name) +
-                                          " mode needs " + std::to_string(p.mode.spatial + 2) + "D input"));
-  ARETE_CHECK(!align || p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic,
-              ValueError(op, "align_corners option can only be set with the interpolating modes: linear | bilinear | "
-                             "bicubic | trilinear"));
-  ARETE_CHECK(!(size && !factors.empty()), ValueError(op, "only one of size or scale_factor should be defined"));
-  ARETE_CHECK(size || !factors.empty(), ValueError(op, "either size or scale_factor should be defined"));
-  ARETE_CHECK(is_floating(x.dtype()) || p.mode.mode == Mode::nearest || p.mode.mode == Mode::nearest_exact,
-              TypeError(op, "interpolating modes need a floating dtype").got(describe(x)));
+              NotImplementedError(op, "Got " + std::to_string(x.dim()) + "D input, but " +
+                                          std::string(mode_name) + " mode needs " +
+                                          std::to_string(p.mode.spatial + 2) + "D input"));
+  ARETE_CHECK(
+      !align || p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic,
+      ValueError(
+          op,
+          "align_corners option can only be set with the interpolating modes: linear | bilinear | "
+          "bicubic | trilinear"));
+  ARETE_CHECK(!(size && !factors.empty()),
+              ValueError(op, "only one of size or scale_factor should be defined"));
+  ARETE_CHECK(size || !factors.empty(),
+              ValueError(op, "either size or scale_factor should be defined"));
+  ARETE_CHECK(
+      is_floating(x.dtype()) || p.mode.mode == Mode::nearest || p.mode.mode == Mode::nearest_exact,
+      TypeError(op, "interpolating modes need a floating dtype").got(describe(x)));
   for (int d = 0; d < spatial; ++d) {
     const int64_t n = x.size(d + 2);
-    ARETE_CHECK(n > 0, ValueError(op, "Input and output sizes should be greater than 0").got(describe(x)));
+    ARETE_CHECK(n > 0,
+                ValueError(op, "Input and output sizes should be greater than 0").got(describe(x)));
     if (size) {
       ARETE_CHECK(size->size() == 1 || int(size->size()) == spatial,
-                  ValueError(op, "Input and output must have the same number of spatial dimensions, but got input with "
-                                 "spatial dimensions of " + to_string(x.sizes().subspan(2)) + " and output size of " +
-                                     to_string(*size)));
+                  ValueError(op,
+                             "Input and output must have the same number of spatial dimensions, "
+                             "but got input with "
+                             "spatial dimensions of " +
+                                 to_string(x.sizes().subspan(2)) + " and output size of " +
+                                 to_string(*size)));
       p.sizes.push_back((*size)[size->size() == 1 ? 0 : size_t(d)]);
       p.scales.push_back(double(n) / double(std::max<int64_t>(p.sizes.back(), 1)));
     } else {
-      ARETE_CHECK(factors.size() == 1 || int(factors.size()) == spatial,
-                  ValueError(op, "scale_factor needs one number, or one for each spatial dimension"));
+      ARETE_CHECK(
+          factors.size() == 1 || int(factors.size()) == spatial,
+          ValueError(op, "scale_factor needs one number, or one for each spatial dimension"));
       const double f = factors[factors.size() == 1 ? 0 : size_t(d)];
       ARETE_CHECK(f > 0, ValueError(op, "scale_factor must be positive").got(std::to_string(f)));
       p.sizes.push_back(int64_t(std::floor(double(n) * f)));
       p.scales.push_back(1 / f);
     }
-    ARETE_CHECK(p.sizes.back() > 0,
-                ValueError(op, "Input and output sizes should be greater than 0, but got input " +
-                                   to_string(x.sizes().subspan(2)) + " and output " + to_string(p.sizes)));
+    ARETE_CHECK(
+        p.sizes.back() > 0,
+        ValueError(op, "Input and output sizes should be greater than 0, but got input " +
+                           to_string(x.sizes().subspan(2)) + " and output " + to_string(p.sizes)));
   }
   return p;
 }
@@ -165,12 +186,15 @@ std::vector<double> factors_of(const Call& c) {
 using L = std::initializer_list<int64_t>;
 
 const OpRecord& interpolate_op =
-    define("interpolate(Tensor input, int[]? size=None, float? scale_depth=None, float? scale_height=None, "
-           "float? scale_width=None, str mode=\"nearest\", bool align_corners=False) -> Tensor")
+    define(
+        "interpolate(Tensor input, int[]? size=None, float? scale_depth=None, float? "
+        "scale_height=None, "
+        "float? scale_width=None, str mode=\"nearest\", bool align_corners=False) -> Tensor")
         .doc("Resizes the spatial dimensions to a size or by factors.")
         .compose([](const Call& c) -> Results {
-          const Plan p = plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
-                                 factors_of(c), c[5].string(), c.boolean(6));
+          const Plan p =
+              plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
+                      factors_of(c), c[5].string(), c.boolean(6));
           return {run_plan(c.tensor(0), p, c.boolean(6))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -188,11 +212,21 @@ const OpRecord& interpolate_op =
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({1, 2, 3}), none, none, none, none, "nearest", false}, ErrorKind::value, "either size or scale_factor should be defined"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, 1.0, "nearest", false}, ErrorKind::value, "only one of size or scale_factor"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, none, "bilinear", false}, ErrorKind::not_implemented, "Got 3D input, but bilinear mode needs 4D input"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, none, "nearest", true}, ErrorKind::value, "align_corners option can only be set"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, none, "lanczos", false}, ErrorKind::value, "mode 'lanczos' is not known"}};
+          return {{{m.make({1, 2, 3}), none, none, none, none, "nearest", false},
+                   ErrorKind::value,
+                   "either size or scale_factor should be defined"},
+                  {{m.make({1, 2, 3}), L{3}, none, none, 1.0, "nearest", false},
+                   ErrorKind::value,
+                   "only one of size or scale_factor"},
+                  {{m.make({1, 2, 3}), L{3}, none, none, none, "bilinear", false},
+                   ErrorKind::not_implemented,
+                   "Got 3D input, but bilinear mode needs 4D input"},
+                  {{m.make({1, 2, 3}), L{3}, none, none, none, "nearest", true},
+                   ErrorKind::value,
+                   "align_corners option can only be set"},
+                  {{m.make({1, 2, 3}), L{3}, none, none, none, "lanczos", false},
+                   ErrorKind::value,
+                   "mode 'lanczos' is not known"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           // Every output element as the sum over all input elements of the products of weights that
@@ -223,7 +257,8 @@ const OpRecord& interpolate_op =
               return k >= begin && k < end ? 1.0 / double(end - begin) : 0;
             }
             if (mode == "nearest") return k == std::min(int64_t(double(i) * s + 1e-9), n - 1);
-            if (mode == "nearest-exact") return k == std::min(int64_t((double(i) + 0.5) * s + 1e-9), n - 1);
+            if (mode == "nearest-exact")
+              return k == std::min(int64_t((double(i) + 0.5) * s + 1e-9), n - 1);
             double at_x = align ? double(i) * s : (double(i) + 0.5) * s - 0.5;
             if (mode != "bicubic") {
               at_x = std::min(std::max(at_x, 0.0), double(n - 1));
@@ -233,8 +268,10 @@ const OpRecord& interpolate_op =
             for (int64_t q = -3; q < n + 3; ++q)
               if (std::clamp<int64_t>(q, 0, n - 1) == k) {
                 const double t = std::fabs(at_x - double(q)), a = -0.75;
-                if (t <= 1) sum += (a + 2) * t * t * t - (a + 3) * t * t + 1;
-                else if (t < 2) sum += a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
+                if (t <= 1)
+                  sum += (a + 2) * t * t * t - (a + 3) * t * t + 1;
+                else if (t < 2)
+                  sum += a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
               }
             return sum;
           };
@@ -262,11 +299,13 @@ Tensor interpolate(const Tensor& input, std::optional<Extent> size,
   const std::optional<IntList> sizes = size ? std::optional<IntList>(IntList(*size)) : std::nullopt;
   const size_t spatial = size_t(std::max<int64_t>(input.dim() - 2, 0));
   ARETE_CHECK(scale_factor.size() <= 1 || scale_factor.size() == spatial,
-              ValueError("interpolate", "scale_factor needs one number, or one for each spatial dimension"));
+              ValueError("interpolate",
+                         "scale_factor needs one number, or one for each spatial dimension"));
   std::optional<double> factors[3];
   for (size_t d = 0; d < spatial && d < 3 && !scale_factor.empty(); ++d)
     factors[2 - d] = scale_factor[scale_factor.size() == 1 ? 0 : spatial - 1 - d];
-  return ops::call(ops::interpolate_op, {input, sizes, factors[0], factors[1], factors[2], mode, align_corners});
+  return ops::call(ops::interpolate_op,
+                   {input, sizes, factors[0], factors[1], factors[2], mode, align_corners});
 }
 
 }  // namespace arete

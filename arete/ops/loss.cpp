@@ -14,9 +14,10 @@ namespace ops {
 Tensor apply_reduction(const Tensor& t, std::string_view reduction, const char* op) {
   if (reduction == "mean") return t.mean();
   if (reduction == "sum") return t.sum();
-  ARETE_CHECK(reduction == "none", ValueError(op, std::string(reduction) + " is not a valid value for reduction")
-                                       .argument("reduction")
-                                       .expected("\"none\", \"mean\" or \"sum\""));
+  ARETE_CHECK(reduction == "none",
+              ValueError(op, std::string(reduction) + " is not a valid value for reduction")
+                  .argument("reduction")
+                  .expected("\"none\", \"mean\" or \"sum\""));
   return t;
 }
 
@@ -52,11 +53,14 @@ std::vector<Tensor> reduced(const Call& c, size_t reduction_arg, F f) {
 }
 template <class F>
 Reference pair_reference(size_t reduction_arg, F f) {
-  return [=](const Call& c) { return reduced(c, reduction_arg, [&](double x, double y, const Shape&) { return f(x, y, c); }); };
+  return [=](const Call& c) {
+    return reduced(c, reduction_arg, [&](double x, double y, const Shape&) { return f(x, y, c); });
+  };
 }
 
 // Samples of a loss of two tensors, `rest` after the reduction. The pairs keep away from kinks.
-std::vector<Sample> pair_samples(SampleMaker& m, const std::vector<std::vector<OwnedArg>>& rest = {{}}) {
+std::vector<Sample> pair_samples(SampleMaker& m,
+                                 const std::vector<std::vector<OwnedArg>>& rest = {{}}) {
   std::vector<Sample> out;
   for (const auto& r : rest) {
     for (const char* reduction : {"mean", "none", "sum"}) {
@@ -75,19 +79,21 @@ std::vector<Sample> pair_samples(SampleMaker& m, const std::vector<std::vector<O
   return out;
 }
 std::vector<ErrorSample> pair_errors(SampleMaker& m, std::vector<OwnedArg> rest = {}) {
-  std::vector<OwnedArg> wrong_reduction{m.make({2}), m.make({2}), "average"}, wrong_sizes{m.make({2}), m.make({3}), "mean"};
+  std::vector<OwnedArg> wrong_reduction{m.make({2}), m.make({2}), "average"},
+      wrong_sizes{m.make({2}), m.make({3}), "mean"};
   for (auto* a : {&wrong_reduction, &wrong_sizes}) a->insert(a->end(), rest.begin(), rest.end());
   return {{wrong_reduction, ErrorKind::value, "average is not a valid value for reduction"},
-          {wrong_sizes, ErrorKind::value, "The size of tensor a (2) must match the size of tensor b (3)"}};
+          {wrong_sizes, ErrorKind::value,
+           "The size of tensor a (2) must match the size of tensor b (3)"}};
 }
 
 // ---- distances ----
 
-#define ARETE_PAIR_SAMPLES                                                      \
-  [](SampleMaker& m) -> std::vector<Sample> {                                   \
-    return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4)}},                 \
-            {{m.make_strided({2, 3}, 2.6, 4), m.make({3}, 0, 0.2)}},            \
-            {{m.make({0}), m.make({0})}}};                                      \
+#define ARETE_PAIR_SAMPLES                                           \
+  [](SampleMaker& m) -> std::vector<Sample> {                        \
+    return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4)}},      \
+            {{m.make_strided({2, 3}, 2.6, 4), m.make({3}, 0, 0.2)}}, \
+            {{m.make({0}), m.make({0})}}};                           \
   }
 Reference element_reference(double (*f)(double, double)) {
   return [f](const Call& c) -> std::vector<Tensor> {
@@ -114,10 +120,11 @@ const OpRecord& absolute_error_op =
 const OpRecord& smooth_l1_op =
     define("smooth_l1(Tensor input, Tensor target, float beta) -> Tensor")
         .doc("Quadratic / beta below beta, linear beyond.")
-        .pointwise(loss(2, 1, [](Values v) {
-          const Value z = abs(v[0] - v[1]);
-          return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
-        }))
+        .pointwise(loss(2, 1,
+                        [](Values v) {
+                          const Value z = abs(v[0] - v[1]);
+                          return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
+                        }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), 0.05}},
                   {{m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4), 2.0}}};
@@ -133,10 +140,11 @@ const OpRecord& smooth_l1_op =
 const OpRecord& huber_op =
     define("huber(Tensor input, Tensor target, float delta) -> Tensor")
         .doc("Quadratic up to delta, linear with slope delta beyond.")
-        .pointwise(loss(2, 1, [](Values v) {
-          const Value z = abs(v[0] - v[1]);
-          return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
-        }))
+        .pointwise(loss(2, 1,
+                        [](Values v) {
+                          const Value z = abs(v[0] - v[1]);
+                          return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
+                        }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), 0.05}},
                   {{m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4), 2.0}}};
@@ -157,7 +165,8 @@ const OpRecord& mse_loss_op =
         })
         .samples([](SampleMaker& m) { return pair_samples(m); })
         .errors([](SampleMaker& m) { return pair_errors(m); })
-        .reference(pair_reference(2, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
+        .reference(
+            pair_reference(2, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
 
 const OpRecord& l1_loss_op =
     define("l1_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
@@ -167,21 +176,29 @@ const OpRecord& l1_loss_op =
         })
         .samples([](SampleMaker& m) { return pair_samples(m); })
         .errors([](SampleMaker& m) { return pair_errors(m); })
-        .reference(pair_reference(2, [](double x, double y, const Call&) { return std::fabs(x - y); }));
+        .reference(
+            pair_reference(2, [](double x, double y, const Call&) { return std::fabs(x - y); }));
 
 const OpRecord& smooth_l1_loss_op =
-    define("smooth_l1_loss(Tensor input, Tensor target, str reduction=\"mean\", float beta=1.0) -> Tensor")
+    define(
+        "smooth_l1_loss(Tensor input, Tensor target, str reduction=\"mean\", float beta=1.0) -> "
+        "Tensor")
         .doc("Mean of the loss that is quadratic below beta and linear beyond.")
         .compose([](const Call& c) -> Results {
-          ARETE_CHECK(c.real(3) >= 0, ValueError(c.name(), "smooth_l1_loss does not support negative values for beta."));
+          ARETE_CHECK(
+              c.real(3) >= 0,
+              ValueError(c.name(), "smooth_l1_loss does not support negative values for beta."));
           const Tensor t = c.real(3) == 0 ? call(absolute_error_op, {c[0], c[1]})
                                           : call(smooth_l1_op, {c[0], c[1], c[3]});
           return {apply_reduction(t, c[2].string(), c.name())};
         })
-        .samples([](SampleMaker& m) { return pair_samples(m, {{1.7}, {0.05}, {0.0}}); })
+        .samples([](SampleMaker& m) {
+          return pair_samples(m, {{1.7}, {0.05}, {0.0}});
+        })
         .errors([](SampleMaker& m) {
           auto e = pair_errors(m, {1.0});
-          e.push_back({{m.make({2}), m.make({2}), "mean", -1.0}, ErrorKind::value,
+          e.push_back({{m.make({2}), m.make({2}), "mean", -1.0},
+                       ErrorKind::value,
                        "smooth_l1_loss does not support negative values for beta."});
           return e;
         })
@@ -191,17 +208,23 @@ const OpRecord& smooth_l1_loss_op =
         }));
 
 const OpRecord& huber_loss_op =
-    define("huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0) -> Tensor")
+    define(
+        "huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0) -> "
+        "Tensor")
         .doc("Mean of the loss that is quadratic up to delta and linear beyond.")
         .compose([](const Call& c) -> Results {
-          ARETE_CHECK(c.real(3) > 0,
-                      ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
+          ARETE_CHECK(
+              c.real(3) > 0,
+              ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
           return {apply_reduction(call(huber_op, {c[0], c[1], c[3]}), c[2].string(), c.name())};
         })
-        .samples([](SampleMaker& m) { return pair_samples(m, {{1.7}, {0.05}}); })
+        .samples([](SampleMaker& m) {
+          return pair_samples(m, {{1.7}, {0.05}});
+        })
         .errors([](SampleMaker& m) {
           auto e = pair_errors(m, {1.0});
-          e.push_back({{m.make({2}), m.make({2}), "mean", 0.0}, ErrorKind::value,
+          e.push_back({{m.make({2}), m.make({2}), "mean", 0.0},
+                       ErrorKind::value,
                        "huber_loss does not support non-positive values for delta."});
           return e;
         })
@@ -221,10 +244,11 @@ double soft_plus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std:
 const OpRecord& bce_op =
     define("bce(Tensor input, Tensor target) -> Tensor")
         .doc("-(y log x + (1 - y) log(1 - x)), logarithms not below -100.")
-        .pointwise(loss(2, 0, [](Values v) {
-          const Value x = v[0], y = v[1];
-          return -(y * max(log(x), -100.0) + (1.0 - y) * max(log1p(-x), -100.0));
-        }))
+        .pointwise(loss(2, 0,
+                        [](Values v) {
+                          const Value x = v[0], y = v[1];
+                          return -(y * max(log(x), -100.0) + (1.0 - y) * max(log1p(-x), -100.0));
+                        }))
         .gradient([](Values v) {
           const Value x = v[0], y = v[1], g = v[3];
           return std::vector{g * (x - y) / max((1.0 - x) * x, 1e-12),
@@ -240,26 +264,29 @@ const OpRecord& bce_op =
 const OpRecord& bce_logits_op =
     define("bce_logits(Tensor input, Tensor target) -> Tensor")
         .doc("Binary cross entropy of logits.")
-        .pointwise(loss(2, 0, [](Values v) {
-          const Value x = v[0];
-          return max(x, 0.0) - x * v[1] + log1p(exp(-abs(x)));
-        }))
+        .pointwise(loss(2, 0,
+                        [](Values v) {
+                          const Value x = v[0];
+                          return max(x, 0.0) - x * v[1] + log1p(exp(-abs(x)));
+                        }))
         .gradient([](Values v) {
           const Value x = v[0], y = v[1], g = v[3];
           return std::vector{g * (sigmoid(x) - y), -(g * x)};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3}, 0, 1)}}, {{m.make_strided({2, 3}, -30, 30), m.make({3}, 0, 1)}}};
+          return {{{m.make({2, 3}), m.make({2, 3}, 0, 1)}},
+                  {{m.make_strided({2, 3}, -30, 30), m.make({3}, 0, 1)}}};
         })
         .reference(element_reference([](double x, double y) { return soft_plus(x) - x * y; }));
 
 const OpRecord& bce_logits_weighted_op =
     define("bce_logits_weighted(Tensor input, Tensor target, Tensor pos_weight) -> Tensor")
         .doc("Binary cross entropy of logits with a factor for the positive term.")
-        .pointwise(loss(3, 0, [](Values v) {
-          const Value x = v[0], y = v[1], plus = max(-x, 0.0) + log1p(exp(-abs(x)));
-          return (1.0 - y) * x + (1.0 + (v[2] - 1.0) * y) * plus;
-        }))
+        .pointwise(loss(3, 0,
+                        [](Values v) {
+                          const Value x = v[0], y = v[1], plus = max(-x, 0.0) + log1p(exp(-abs(x)));
+                          return (1.0 - y) * x + (1.0 + (v[2] - 1.0) * y) * plus;
+                        }))
         .gradient([](Values v) {
           // softplus(-x) written as -log(sigmoid(x)) would lose large -x.
           const Value x = v[0], y = v[1], w = v[2], g = v[4];
@@ -273,7 +300,8 @@ const OpRecord& bce_logits_weighted_op =
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &x = c.tensor(0), &y = c.tensor(1), &w = c.tensor(2);
           return {build_tensor(x.sizes(), [&](const Shape& i) {
-            return at(w, i) * at(y, i) * soft_plus(-at(x, i)) + (1 - at(y, i)) * soft_plus(at(x, i));
+            return at(w, i) * at(y, i) * soft_plus(-at(x, i)) +
+                   (1 - at(y, i)) * soft_plus(at(x, i));
           })};
         });
 
@@ -282,23 +310,29 @@ Tensor weighted(const Tensor& t, const Call& c, size_t weight_arg) {
 }
 
 const OpRecord& binary_cross_entropy_op =
-    define("binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str reduction=\"mean\") -> Tensor")
+    define(
+        "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
+        "reduction=\"mean\") -> Tensor")
         .doc("Cross entropy of probabilities of two classes.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          ARETE_CHECK(Shape(x.sizes()) == Shape(y.sizes()),
-                      ValueError(c.name(), "Using a target size (" + to_string(y.sizes()) +
-                                               ") that is different to the input size (" + to_string(x.sizes()) +
-                                               ") is deprecated. Please ensure they have the same size."));
+          ARETE_CHECK(
+              Shape(x.sizes()) == Shape(y.sizes()),
+              ValueError(c.name(), "Using a target size (" + to_string(y.sizes()) +
+                                       ") that is different to the input size (" +
+                                       to_string(x.sizes()) +
+                                       ") is deprecated. Please ensure they have the same size."));
           return {apply_reduction(weighted(call(bce_op, {x, y}), c, 2), c[3].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), std::nullopt, "mean"}},
                   {{m.make({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), m.make({3}, 0.5, 2), "sum"}},
-                  {{m.make_strided({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), m.make({2, 1}, 0.5, 2), "none"}}};
+                  {{m.make_strided({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), m.make({2, 1}, 0.5, 2),
+                    "none"}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}, 0.1, 0.9), m.make({3}, 0, 1), std::nullopt, "mean"}, ErrorKind::value,
+          return {{{m.make({2, 3}, 0.1, 0.9), m.make({3}, 0, 1), std::nullopt, "mean"},
+                   ErrorKind::value,
                    "Using a target size ([3]) that is different to the input size ([2, 3])"}};
         })
         .reference([](const Call& c) {
@@ -308,31 +342,38 @@ const OpRecord& binary_cross_entropy_op =
         });
 
 const OpRecord& bce_with_logits_op =
-    define("binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
-           "str reduction=\"mean\", Tensor? pos_weight=None) -> Tensor")
+    define(
+        "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
+        "str reduction=\"mean\", Tensor? pos_weight=None) -> Tensor")
         .doc("Cross entropy of logits of two classes.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
           ARETE_CHECK(Shape(x.sizes()) == Shape(y.sizes()),
                       ValueError(c.name(), "Target size (" + to_string(y.sizes()) +
-                                               ") must be the same as input size (" + to_string(x.sizes()) + ")"));
-          const Tensor t = c.has(4) ? call(bce_logits_weighted_op, {x, y, c[4]}) : call(bce_logits_op, {x, y});
+                                               ") must be the same as input size (" +
+                                               to_string(x.sizes()) + ")"));
+          const Tensor t =
+              c.has(4) ? call(bce_logits_weighted_op, {x, y, c[4]}) : call(bce_logits_op, {x, y});
           return {apply_reduction(weighted(t, c, 2), c[3].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3}, 0, 1), std::nullopt, "mean", std::nullopt}},
-                  {{m.make({2, 3}), m.make({2, 3}, 0, 1), m.make({3}, 0.5, 2), "sum", std::nullopt}},
-                  {{m.make_strided({2, 3}), m.make({2, 3}, 0, 1), std::nullopt, "none", m.make({3}, 0.5, 2)}},
-                  {{m.make({}), m.make({}, 0, 1), std::nullopt, "mean", std::nullopt}}};
+          return {
+              {{m.make({2, 3}), m.make({2, 3}, 0, 1), std::nullopt, "mean", std::nullopt}},
+              {{m.make({2, 3}), m.make({2, 3}, 0, 1), m.make({3}, 0.5, 2), "sum", std::nullopt}},
+              {{m.make_strided({2, 3}), m.make({2, 3}, 0, 1), std::nullopt, "none",
+                m.make({3}, 0.5, 2)}},
+              {{m.make({}), m.make({}, 0, 1), std::nullopt, "mean", std::nullopt}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2}), std::nullopt, "mean", std::nullopt}, ErrorKind::value,
+          return {{{m.make({2, 3}), m.make({2}), std::nullopt, "mean", std::nullopt},
+                   ErrorKind::value,
                    "Target size ([2]) must be the same as input size ([2, 3])"}};
         })
         .reference([](const Call& c) {
           return reduced(c, 3, [&](double x, double y, const Shape& i) {
             const double w = c.has(4) ? at(c.tensor(4), i) : 1;
-            return (w * y * soft_plus(-x) + (1 - y) * soft_plus(x)) * (c.has(2) ? at(c.tensor(2), i) : 1);
+            return (w * y * soft_plus(-x) + (1 - y) * soft_plus(x)) *
+                   (c.has(2) ? at(c.tensor(2), i) : 1);
           });
         });
 
@@ -341,14 +382,17 @@ const OpRecord& bce_with_logits_op =
 const OpRecord& kl_div_point_op =
     define("kl_div_point(Tensor input, Tensor target) -> Tensor")
         .doc("target * (log target - input), 0 where target is 0.")
-        .pointwise(loss(2, 0, [](Values v) {
-          const Value t = v[1];
-          return where(t > 0.0, t * log(where(t > 0.0, t, 1.0)), 0.0) - t * v[0];
-        }))
+        .pointwise(loss(2, 0,
+                        [](Values v) {
+                          const Value t = v[1];
+                          return where(t > 0.0, t * log(where(t > 0.0, t, 1.0)), 0.0) - t * v[0];
+                        }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3}, 0.1, 1)}}, {{m.make_strided({2, 3}), m.make({3}, 0.1, 1)}}};
+          return {{{m.make({2, 3}), m.make({2, 3}, 0.1, 1)}},
+                  {{m.make_strided({2, 3}), m.make({3}, 0.1, 1)}}};
         })
-        .reference(element_reference([](double x, double t) { return t > 0 ? t * (std::log(t) - x) : -t * x; }));
+        .reference(element_reference(
+            [](double x, double t) { return t > 0 ? t * (std::log(t) - x) : -t * x; }));
 
 const OpRecord& kl_div_log_point_op =
     define("kl_div_log_point(Tensor input, Tensor target) -> Tensor")
@@ -360,7 +404,9 @@ const OpRecord& kl_div_log_point_op =
         .reference(element_reference([](double x, double t) { return std::exp(t) * (t - x); }));
 
 const OpRecord& kl_div_op =
-    define("kl_div(Tensor input, Tensor target, str reduction=\"mean\", bool log_target=False) -> Tensor")
+    define(
+        "kl_div(Tensor input, Tensor target, str reduction=\"mean\", bool log_target=False) -> "
+        "Tensor")
         .doc("Kullback-Leibler divergence of log probabilities from target.")
         .compose([](const Call& c) -> Results {
           const Tensor t = call(c.boolean(3) ? kl_div_log_point_op : kl_div_point_op, {c[0], c[1]});

@@ -25,8 +25,8 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, std::string_view redu
 /// |input - target|.
 Tensor l1_loss(const Tensor& input, const Tensor& target, std::string_view reduction = "mean");
 /// Quadratic / beta below beta, linear beyond; beta 0 is l1_loss. ValueError for negative beta.
-Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, std::string_view reduction = "mean",
-                      double beta = 1);
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
+                      std::string_view reduction = "mean", double beta = 1);
 /// Quadratic up to delta, linear with slope delta beyond. ValueError unless delta > 0.
 Tensor huber_loss(const Tensor& input, const Tensor& target, std::string_view reduction = "mean",
                   double delta = 1);

@@ -24,7 +24,9 @@ PointwiseDef masked_scale_def() {
   PointwiseDef d;
   d.n_inputs = 2;
   d.n_params = 1;
-  d.definition = [](std::span<const Value> v) { return std::vector{where(v[1], to_float(v[0]) * v[2], 0.0)}; };
+  d.definition = [](std::span<const Value> v) {
+    return std::vector{where(v[1], to_float(v[0]) * v[2], 0.0)};
+  };
   d.result = PointwiseDef::Result::floating;
   d.compute_promoted = false;
   d.non_differentiable = 0b10;
@@ -36,7 +38,8 @@ const OpRecord& masked_scale_op =
         .doc("self * scale where mask holds, else 0.")
         .pointwise(masked_scale_def())
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make_mask({2, 3}), 2.0}}, {{m.make_strided({2, 3}), m.make_mask({3}), 1.25}}};
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), 2.0}},
+                  {{m.make_strided({2, 3}), m.make_mask({3}), 1.25}}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
@@ -45,9 +48,10 @@ const OpRecord& masked_scale_op =
         });
 
 void check_probability(const char* op, double p) {
-  ARETE_CHECK(p >= 0 && p <= 1, ValueError(op, "dropout probability has to be between 0 and 1, but got " +
-                                                   Scalar(p).to_string())
-                                    .argument("p"));
+  ARETE_CHECK(p >= 0 && p <= 1,
+              ValueError(op, "dropout probability has to be between 0 and 1, but got " +
+                                 Scalar(p).to_string())
+                  .argument("p"));
 }
 
 Generator* generator_of(const Call& c, size_t i) { return c.has(i) ? c[i].generator() : nullptr; }
@@ -59,7 +63,9 @@ Tensor draw_mask(const Tensor& like, double keep, Generator* generator) {
 }
 
 const OpRecord& dropout_op =
-    define("dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> Tensor")
+    define(
+        "dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> "
+        "Tensor")
         .doc("Sets elements to 0 with probability p and scales the others.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
@@ -71,29 +77,36 @@ const OpRecord& dropout_op =
         })
         .random()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 0.5, true, std::nullopt}}, {{m.make({2, 3}), 0.5, false, std::nullopt}},
+          return {{{m.make({2, 3}), 0.5, true, std::nullopt}},
+                  {{m.make({2, 3}), 0.5, false, std::nullopt}},
                   {{m.make({2, 3}), 1.0, true, std::nullopt}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 1.5, true, std::nullopt}, ErrorKind::value,
+          return {{{m.make({2}), 1.5, true, std::nullopt},
+                   ErrorKind::value,
                    "dropout probability has to be between 0 and 1, but got 1.5"}};
         })
         .no_gradient_test()
         .no_reference(kRandom);
 
 const OpRecord& feature_dropout_op =
-    define("feature_dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> Tensor")
+    define(
+        "feature_dropout(Tensor input, float p=0.5, bool training=True, *, Generator? "
+        "generator=None) -> Tensor")
         .doc("Dropout of whole channels of (N, C, ...).")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const double p = c.real(1);
           check_probability(c.name(), p);
-          ARETE_CHECK(x.dim() >= 2, ValueError(c.name(), "Feature dropout requires at least 2 dimensions in the input"));
+          ARETE_CHECK(
+              x.dim() >= 2,
+              ValueError(c.name(), "Feature dropout requires at least 2 dimensions in the input"));
           if (!c.boolean(2) || p == 0) return {x};
           if (p == 1) return {x.mul(Scalar(0.0))};
           Shape sizes(x.sizes());
           for (size_t d = 2; d < sizes.size(); ++d) sizes[d] = 1;
-          const Tensor mask = draw_mask(empty(sizes, TensorOptions(kBool, x.device())), 1 - p, generator_of(c, 3));
+          const Tensor mask =
+              draw_mask(empty(sizes, TensorOptions(kBool, x.device())), 1 - p, generator_of(c, 3));
           return {call(masked_scale_op, {x, mask, 1 / (1 - p)})};
         })
         .random()
@@ -101,13 +114,17 @@ const OpRecord& feature_dropout_op =
           return {{{m.make({2, 3, 2}), 0.5, true, std::nullopt}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.5, true, std::nullopt}, ErrorKind::value, "Feature dropout requires at least 2 dimensions"}};
+          return {{{m.make({2}), 0.5, true, std::nullopt},
+                   ErrorKind::value,
+                   "Feature dropout requires at least 2 dimensions"}};
         })
         .no_gradient_test()
         .no_reference(kRandom);
 
 const OpRecord& alpha_dropout_op =
-    define("alpha_dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> Tensor")
+    define(
+        "alpha_dropout(Tensor input, float p=0.5, bool training=True, *, Generator? "
+        "generator=None) -> Tensor")
         .doc("Dropout to selu's negative limit, rescaled to mean 0 and variance 1.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
@@ -134,9 +151,13 @@ Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding);
 
 void check_index(const char* op, const Tensor& index) {
-  ARETE_CHECK(index.dtype() == kInt64 || index.dtype() == kInt32,
-              TypeError(op, "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-                            "Long, Int; but got " + std::string(name_of(index.dtype())) + " instead"));
+  ARETE_CHECK(
+      index.dtype() == kInt64 || index.dtype() == kInt32,
+      TypeError(
+          op,
+          "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+          "Long, Int; but got " +
+              std::string(name_of(index.dtype())) + " instead"));
 }
 
 const OpRecord& embedding_op =
@@ -144,7 +165,8 @@ const OpRecord& embedding_op =
         .doc("Rows of weight at the given indices.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &index = call.tensor(0), &w = call.tensor(1);
-          ARETE_CHECK(w.dim() == 2, ValueError(call.name(), "'weight' must be 2-D").got(describe(w)));
+          ARETE_CHECK(w.dim() == 2,
+                      ValueError(call.name(), "'weight' must be 2-D").got(describe(w)));
           check_index(call.name(), index);
           const Device device = common_device(call);
           Shape sizes(index.sizes());
@@ -160,11 +182,15 @@ const OpRecord& embedding_op =
           if (out[0].numel() == 0) return;
           p.take_rows({view_of(w), view_of(i, flat), view_of(out[0], rows), "embedding"});
         })
-        .grad([](const GradCall& g) -> TensorList {
-          TensorList out(2);
-          if (g.needs(1)) out[1] = embedding_backward(g.grad(), g.input(0), g.input_sizes(1)[0], g.integer(2));
-          return out;
-        }, 1)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(2);
+              if (g.needs(1))
+                out[1] =
+                    embedding_backward(g.grad(), g.input(0), g.input_sizes(1)[0], g.integer(2));
+              return out;
+            },
+            1)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make_index({4}, 3), m.make({3, 2}), -1}},
                   {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), 1}, "padding"},
@@ -172,9 +198,12 @@ const OpRecord& embedding_op =
                   {{m.make_index({0}, 4), m.make({4, 3}), -1}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({2}, 3), m.make({3}), -1}, ErrorKind::value, "'weight' must be 2-D"},
-                  {{m.make({2}), m.make({3, 2}), -1}, ErrorKind::type, "Expected tensor for argument #1 'indices'"},
-                  {{m.make_index({2}, 1).add(Scalar(7)), m.make({3, 2}), -1}, ErrorKind::index, "7"}};
+          return {
+              {{m.make_index({2}, 3), m.make({3}), -1}, ErrorKind::value, "'weight' must be 2-D"},
+              {{m.make({2}), m.make({3, 2}), -1},
+               ErrorKind::type,
+               "Expected tensor for argument #1 'indices'"},
+              {{m.make_index({2}, 1).add(Scalar(7)), m.make({3, 2}), -1}, ErrorKind::index, "7"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &index = c.tensor(0), &w = c.tensor(1);
@@ -187,14 +216,18 @@ const OpRecord& embedding_op =
         });
 
 const OpRecord& embedding_backward_op =
-    define("embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> Tensor")
+    define(
+        "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> "
+        "Tensor")
         .doc("Adds each gradient to the row it came from; the padding row stays 0.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &index = call.tensor(1);
           check_index(call.name(), index);
-          ARETE_CHECK(g.dim() == index.dim() + 1, ValueError(call.name(), "grad must have one dimension more than indices")
-                                                      .got(describe(g) + ", " + describe(index)));
-          out.push_back({Shape{call.integer(2), g.sizes().back()}, g.dtype(), common_device(call), {}});
+          ARETE_CHECK(g.dim() == index.dim() + 1,
+                      ValueError(call.name(), "grad must have one dimension more than indices")
+                          .got(describe(g) + ", " + describe(index)));
+          out.push_back(
+              {Shape{call.integer(2), g.sizes().back()}, g.dtype(), common_device(call), {}});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor i = plain(call.tensor(1), kInt64);
@@ -204,19 +237,23 @@ const OpRecord& embedding_backward_op =
           p.fill({view_of(out[0]), zero});
           if (g.numel() == 0) return;
           const Layout flat(IntList{i.numel()}, IntList{1}, i.storage_offset());
-          const Layout rows(IntList{i.numel(), out[0].sizes()[1]}, IntList{out[0].sizes()[1], 1}, g.storage_offset());
+          const Layout rows(IntList{i.numel(), out[0].sizes()[1]}, IntList{out[0].sizes()[1], 1},
+                            g.storage_offset());
           p.add_rows({view_of(out[0]), view_of(i, flat), view_of(g, rows), "embedding"});
           const int64_t padding = call.integer(3);
           if (padding < 0) return;
           const Layout row = narrow(out[0].layout(), 0, padding, 1);
           p.fill({view_of(out[0], row), zero});
         })
-        .grad([](const GradCall& g) -> TensorList {
-          const Tensor index = g.input(1);
-          Tensor h = embedding_rows(index, g.grad(), -1);
-          if (g.integer(3) >= 0) h = where(ne(index, Scalar(g.integer(3))).unsqueeze(-1), h, Scalar(0.0));
-          return {h, Tensor()};
-        }, 0b10)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor index = g.input(1);
+              Tensor h = embedding_rows(index, g.grad(), -1);
+              if (g.integer(3) >= 0)
+                h = where(ne(index, Scalar(g.integer(3))).unsqueeze(-1), h, Scalar(0.0));
+              return {h, Tensor()};
+            },
+            0b10)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({4, 2}), m.make_index({4}, 3), 3, -1}},
                   {{m.make_strided({2, 3, 2}), m.make_index({2, 3}, 3), 4, 1}},
@@ -246,29 +283,45 @@ const OpRecord& one_hot_op =
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           int64_t classes = c.integer(1);
-          ARETE_CHECK(is_integer(x.dtype()), TypeError(c.name(), "one_hot is only applicable to index tensor of type LongTensor.")
-                                                 .got(describe(x)));
+          ARETE_CHECK(
+              is_integer(x.dtype()),
+              TypeError(c.name(), "one_hot is only applicable to index tensor of type LongTensor.")
+                  .got(describe(x)));
           ARETE_CHECK(classes > 0 || (classes == -1 && x.numel() > 0) || x.numel() == 0,
-                      ValueError(c.name(), "num_classes should be positive").argument("num_classes").got(std::to_string(classes)));
+                      ValueError(c.name(), "num_classes should be positive")
+                          .argument("num_classes")
+                          .got(std::to_string(classes)));
           if (x.numel() > 0 && (classes == -1 || x.device().is_cpu())) {
-            ARETE_CHECK(x.min().item<int64_t>() >= 0, ValueError(c.name(), "Class values must be non-negative."));
+            ARETE_CHECK(x.min().item<int64_t>() >= 0,
+                        ValueError(c.name(), "Class values must be non-negative."));
             const int64_t largest = x.max().item<int64_t>();
             if (classes == -1) classes = largest + 1;
-            ARETE_CHECK(largest < classes, ValueError(c.name(), "Class values must be smaller than num_classes.")
-                                               .got("class " + std::to_string(largest) + " of " + std::to_string(classes)));
+            ARETE_CHECK(
+                largest < classes,
+                ValueError(c.name(), "Class values must be smaller than num_classes.")
+                    .got("class " + std::to_string(largest) + " of " + std::to_string(classes)));
           }
-          ARETE_CHECK(classes > 0, ValueError(c.name(), "Can not infer total number of classes from empty tensor."));
+          ARETE_CHECK(
+              classes > 0,
+              ValueError(c.name(), "Can not infer total number of classes from empty tensor."));
           const Tensor columns = arange(Scalar(classes), TensorOptions(kInt64, x.device()));
           return {eq(x.unsqueeze(-1), columns).to(kInt64)};
         })
         .dtypes({kInt64})
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make_index({4}, 3), -1}}, {{m.make_index({2, 2}, 3), 5}}, {{m.make_index({}, 3), 3}}, {{m.make_index({0}, 3), 3}}};
+          return {{{m.make_index({4}, 3), -1}},
+                  {{m.make_index({2, 2}, 3), 5}},
+                  {{m.make_index({}, 3), 3}},
+                  {{m.make_index({0}, 3), 3}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({3}, 1).add(Scalar(4)), 3}, ErrorKind::value, "Class values must be smaller than num_classes."},
-                  {{m.make_index({3}, 1).sub(Scalar(1)), 3}, ErrorKind::value, "Class values must be non-negative."}};
+          return {{{m.make_index({3}, 1).add(Scalar(4)), 3},
+                   ErrorKind::value,
+                   "Class values must be smaller than num_classes."},
+                  {{m.make_index({3}, 1).sub(Scalar(1)), 3},
+                   ErrorKind::value,
+                   "Class values must be non-negative."}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
@@ -277,9 +330,12 @@ const OpRecord& one_hot_op =
             for (double v : values_of(x)) classes = std::max(classes, int64_t(v) + 1);
           Shape sizes(x.sizes());
           sizes.push_back(classes);
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(x, Shape(i.begin(), i.end() - 1)) == double(i.back());
-          }, kInt64)};
+          return {build_tensor(
+              sizes,
+              [&](const Shape& i) {
+                return at(x, Shape(i.begin(), i.end() - 1)) == double(i.back());
+              },
+              kInt64)};
         });
 
 // ---- rearrangements ----
@@ -288,24 +344,32 @@ Shape shuffled(const Call& c, bool up, Shape* parts) {
   const Tensor& x = c.tensor(0);
   const int64_t r = c.integer(1);
   const char* op = c.name();
-  ARETE_CHECK(x.dim() >= 3, ValueError(op, std::string(op) + " expects input to have at least 3 dimensions, but got input with " +
-                                               std::to_string(x.dim()) + " dimension(s)"));
-  ARETE_CHECK(r > 0, ValueError(op, std::string(op) + " expects a positive " + (up ? "upscale_factor" : "downscale_factor") +
+  ARETE_CHECK(
+      x.dim() >= 3,
+      ValueError(op, std::string(op) +
+                         " expects input to have at least 3 dimensions, but got input with " +
+                         std::to_string(x.dim()) + " dimension(s)"));
+  ARETE_CHECK(r > 0, ValueError(op, std::string(op) + " expects a positive " +
+                                        (up ? "upscale_factor" : "downscale_factor") +
                                         ", but got " + std::to_string(r)));
   const int64_t ch = x.size(-3), h = x.size(-2), w = x.size(-1);
   Shape out(x.sizes().first(x.sizes().size() - 3));
   *parts = out;
   if (up) {
-    ARETE_CHECK(ch % (r * r) == 0,
-                ValueError(op, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
-                               "upscale_factor, but input.size(-3)=" + std::to_string(ch) + " is not divisible by " +
-                                   std::to_string(r * r)));
+    ARETE_CHECK(ch % (r * r) == 0, ValueError(op,
+                                              "pixel_shuffle expects its input's 'channel' "
+                                              "dimension to be divisible by the square of "
+                                              "upscale_factor, but input.size(-3)=" +
+                                                  std::to_string(ch) + " is not divisible by " +
+                                                  std::to_string(r * r)));
     for (int64_t v : {ch / (r * r), r, r, h, w}) parts->push_back(v);
     for (int64_t v : {ch / (r * r), h * r, w * r}) out.push_back(v);
   } else {
     ARETE_CHECK(h % r == 0 && w % r == 0,
-                ValueError(op, "pixel_unshuffle expects height and width to be divisible by downscale_factor, but got " +
-                                   to_string(x.sizes()) + " and " + std::to_string(r)));
+                ValueError(op,
+                           "pixel_unshuffle expects height and width to be divisible by "
+                           "downscale_factor, but got " +
+                               to_string(x.sizes()) + " and " + std::to_string(r)));
     for (int64_t v : {ch, h / r, r, w / r, r}) parts->push_back(v);
     for (int64_t v : {ch * r * r, h / r, w / r}) out.push_back(v);
   }
@@ -318,8 +382,10 @@ Results rearrange(const Call& c, bool up) {
   const int64_t lead = int64_t(parts.size()) - 5;
   for (int64_t d = 0; d < lead; ++d) order.push_back(d);
   // up: (C, r, r, H, W) -> (C, H, r, W, r); down: (C, H, r, W, r) -> (C, r, r, H, W)
-  if (up) for (int64_t d : {0, 3, 1, 4, 2}) order.push_back(lead + d);
-  else for (int64_t d : {0, 2, 4, 1, 3}) order.push_back(lead + d);
+  if (up)
+    for (int64_t d : {0, 3, 1, 4, 2}) order.push_back(lead + d);
+  else
+    for (int64_t d : {0, 2, 4, 1, 3}) order.push_back(lead + d);
   return {c.tensor(0).reshape(parts).permute(order).reshape(out)};
 }
 
@@ -331,7 +397,9 @@ const OpRecord& pixel_shuffle_op =
           return {{{m.make({1, 8, 2, 1}), 2}}, {{m.make_strided({4, 2, 3}), 2}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 3, 2, 2}), 2}, ErrorKind::value, "pixel_shuffle expects its input's 'channel' dimension"}};
+          return {{{m.make({1, 3, 2, 2}), 2},
+                   ErrorKind::value,
+                   "pixel_shuffle expects its input's 'channel' dimension"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
@@ -355,7 +423,9 @@ const OpRecord& pixel_unshuffle_op =
           return {{{m.make({1, 2, 2, 4}), 2}}, {{m.make_strided({2, 2, 2}), 2}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 3, 3, 2}), 2}, ErrorKind::value, "pixel_unshuffle expects height and width"}};
+          return {{{m.make({1, 3, 3, 2}), 2},
+                   ErrorKind::value,
+                   "pixel_unshuffle expects height and width"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
@@ -380,7 +450,9 @@ const OpRecord& normalize_op =
           return {x.div(x.norm(c.real(1), {c.integer(2)}, true).clamp(Scalar(c.real(3))))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0.5, 2), 2.0, 1, 1e-12}}, {{m.make_strided({2, 3}, 0.5, 2), 1.0, 0, 1e-12}}, {{m.make({4}, 0.5, 2), 3.0, 0, 1e-6}}};
+          return {{{m.make({2, 3}, 0.5, 2), 2.0, 1, 1e-12}},
+                  {{m.make_strided({2, 3}, 0.5, 2), 1.0, 0, 1e-12}},
+                  {{m.make({4}, 0.5, 2), 3.0, 0, 1e-6}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), 2.0, 2, 1e-12}, ErrorKind::index, "Dimension out of range"}};
@@ -391,7 +463,8 @@ const OpRecord& normalize_op =
           return {build_tensor(x.sizes(), [&](Shape i) {
             const double v = at(x, i);
             double sum = 0;
-            for (i[d] = 0; i[d] < x.size(int64_t(d)); ++i[d]) sum += std::pow(std::fabs(at(x, i)), c.real(1));
+            for (i[d] = 0; i[d] < x.size(int64_t(d)); ++i[d])
+              sum += std::pow(std::fabs(at(x, i)), c.real(1));
             return v / std::max(std::pow(sum, 1 / c.real(1)), c.real(3));
           })};
         });

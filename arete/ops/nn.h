@@ -14,15 +14,19 @@ class Generator;
 
 /// With `training`: elements set to 0 with probability p, the others divided by 1 - p; else the
 /// input itself. ValueError "dropout probability has to be between 0 and 1, but got ...".
-Tensor dropout(const Tensor& input, double p = 0.5, bool training = true, Generator* generator = nullptr);
+Tensor dropout(const Tensor& input, double p = 0.5, bool training = true,
+               Generator* generator = nullptr);
 /// The same for whole channels: input (N, C, ...).
-Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true, Generator* generator = nullptr);
+Tensor feature_dropout(const Tensor& input, double p = 0.5, bool training = true,
+                       Generator* generator = nullptr);
 /// Dropout that keeps mean and variance of inputs of mean 0 and variance 1 (for selu).
-Tensor alpha_dropout(const Tensor& input, double p = 0.5, bool training = true, Generator* generator = nullptr);
+Tensor alpha_dropout(const Tensor& input, double p = 0.5, bool training = true,
+                     Generator* generator = nullptr);
 
 /// Rows of `weight` (V, D) at the integers `input` (any shape) -> (*, D). The row padding_idx
 /// (negative: from the end) gets no gradient. IndexError for indices out of range.
-Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx = {});
+Tensor embedding(const Tensor& input, const Tensor& weight,
+                 std::optional<int64_t> padding_idx = {});
 /// int64 (*, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest.
 /// Errors: ValueError "Class values must be non-negative.", "Class values must be smaller than
 /// num_classes.".
@@ -42,8 +46,9 @@ Tensor interpolate(const Tensor& input, std::optional<Extent> size = {},
 /// no attn_mask). scale: by default 1 / sqrt(E). enable_gqa repeats the heads (dimension -3) of key
 /// and value to query's number. Rows that may see nothing are 0.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const Tensor& attn_mask = {}, double dropout_p = 0, bool is_causal = false,
-                                    std::optional<double> scale = {}, bool enable_gqa = false);
+                                    const Tensor& attn_mask = {}, double dropout_p = 0,
+                                    bool is_causal = false, std::optional<double> scale = {},
+                                    bool enable_gqa = false);
 
 /// (*, C r^2, H, W) -> (*, C, H r, W r).
 Tensor pixel_shuffle(const Tensor& self, int64_t upscale_factor);

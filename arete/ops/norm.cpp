@@ -23,18 +23,23 @@ std::string trailing(IntList sizes) {
   return s.size() > 2 ? "[*, " + s.substr(1) : "[*]";
 }
 
-NormSpec last_dims(const char* op, const Tensor& x, IntList normalized, const Tensor& weight, const Tensor& bias) {
-  ARETE_CHECK(!normalized.empty(), ValueError(op, "Expected normalized_shape to be at least 1-dimensional, i.e., "
-                                                  "containing at least one element, but got normalized_shape = []"));
+NormSpec last_dims(const char* op, const Tensor& x, IntList normalized, const Tensor& weight,
+                   const Tensor& bias) {
+  ARETE_CHECK(!normalized.empty(),
+              ValueError(op,
+                         "Expected normalized_shape to be at least 1-dimensional, i.e., "
+                         "containing at least one element, but got normalized_shape = []"));
   const bool fits = x.sizes().size() >= normalized.size() &&
                     Shape(x.sizes().last(normalized.size())) == Shape(normalized);
-  ARETE_CHECK(fits, ValueError(op, "Given normalized_shape=" + to_string(normalized) + ", expected input with shape " +
-                                       trailing(normalized) + ", but got input of size" + to_string(x.sizes())));
+  ARETE_CHECK(fits, ValueError(op, "Given normalized_shape=" + to_string(normalized) +
+                                       ", expected input with shape " + trailing(normalized) +
+                                       ", but got input of size" + to_string(x.sizes())));
   for (const auto& [t, name] : {std::pair{&weight, "weight"}, {&bias, "bias"}})
     ARETE_CHECK(!t->defined() || Shape(t->sizes()) == Shape(normalized),
-                ValueError(op, std::string("Expected ") + name + " to be of same shape as normalized_shape, but got " +
-                                   name + " of shape " + to_string(t->sizes()) + " and normalized_shape = " +
-                                   to_string(normalized)));
+                ValueError(op, std::string("Expected ") + name +
+                                   " to be of same shape as normalized_shape, but got " + name +
+                                   " of shape " + to_string(t->sizes()) +
+                                   " and normalized_shape = " + to_string(normalized)));
   NormSpec s;
   const int64_t n = numel_of(normalized);
   const int64_t rows = numel_of(x.sizes().first(x.sizes().size() - normalized.size()));
@@ -54,15 +59,15 @@ int64_t rest_of(const Tensor& x) {
 
 void check_channels(const char* op, int64_t channels, const Tensor& t, const char* name) {
   ARETE_CHECK(!t.defined() || t.numel() == channels,
-              ValueError(op, std::string(name) + " should contain " + std::to_string(channels) + " elements not " +
-                                 std::to_string(t.defined() ? t.numel() : 0))
+              ValueError(op, std::string(name) + " should contain " + std::to_string(channels) +
+                                 " elements not " + std::to_string(t.defined() ? t.numel() : 0))
                   .argument(name));
 }
 
 // running = (1 - momentum) * running + momentum * new, for mean and unbiased variance. `mean` and
 // `rstd` have one element for each channel.
-void update_running(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean, const Tensor& var,
-                    double momentum, double count) {
+void update_running(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
+                    const Tensor& var, double momentum, double count) {
   if (running_mean.defined()) {
     Tensor r = running_mean;
     r.lerp_(mean.to(r.dtype()), Scalar(momentum));
@@ -78,8 +83,8 @@ Tensor variance_from(const Tensor& rstd, double eps) {
 }
 
 // x * (weight / deviation) + (bias - mean * weight / deviation): one multiplication and addition.
-Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                  double eps) {
+Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                  const Tensor& bias, double eps) {
   Tensor scale = var.add(Scalar(eps)).rsqrt();
   if (weight.defined()) scale = scale.mul(weight);
   Tensor shift = mean.mul(scale).neg();
@@ -109,15 +114,20 @@ Tensor channel_norm(const Call& c, bool by_instance) {
   check_channels(op, channels, bias, "bias");
   if (!c.boolean(5)) {
     ARETE_CHECK(running_mean.defined() && running_var.defined(),
-                ValueError(op, "Expected running_mean and running_var to be defined when "
-                               "training=False or track_running_stats"));
+                ValueError(op,
+                           "Expected running_mean and running_var to be defined when "
+                           "training=False or track_running_stats"));
     return by_running(x, running_mean, running_var, weight, bias, eps);
   }
   const double count = by_instance ? double(rest) : double(n) * double(rest);
-  ARETE_CHECK(count > 1 || x.numel() == 0,
-              ValueError(op, std::string(by_instance ? "Expected more than 1 spatial element when training, got input size "
-                                                     : "Expected more than 1 value per channel when training, got input size ") +
-                                 to_string(x.sizes())));
+  ARETE_CHECK(
+      count > 1 || x.numel() == 0,
+      ValueError(
+          op, std::string(
+                  by_instance
+                      ? "Expected more than 1 spatial element when training, got input size "
+                      : "Expected more than 1 value per channel when training, got input size ") +
+                  to_string(x.sizes())));
   NormSpec s;
   s.shape = {n, channels, rest};
   s.dims = by_instance ? Shape{2} : Shape{0, 2};
@@ -131,7 +141,8 @@ Tensor channel_norm(const Call& c, bool by_instance) {
       m = m.mean(IntList{0}, true);
       var = var.mean(IntList{0}, true);
     }
-    update_running(running_mean, running_var, m.view({channels}), var.view({channels}), momentum, count);
+    update_running(running_mean, running_var, m.view({channels}), var.view({channels}), momentum,
+                   count);
   }
   return y;
 }
@@ -140,7 +151,8 @@ Tensor channel_norm(const Call& c, bool by_instance) {
 
 // Normalizes groups of elements: key(index) names the group, channel(index) the weight's element.
 template <class K, class W>
-Tensor reference_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, bool center, K key, W channel) {
+Tensor reference_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                      bool center, K key, W channel) {
   std::vector<double> sum, squares, count;
   for_each_index(x.sizes(), [&](const Shape& i) {
     const size_t k = key(i);
@@ -165,22 +177,28 @@ Tensor reference_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
     return v * (w.empty() ? 1 : w[c]) + (b.empty() ? 0 : b[c]);
   });
 }
-Tensor reference_last(const Tensor& x, int64_t n, const Tensor& w, const Tensor& b, double eps, bool center) {
+Tensor reference_last(const Tensor& x, int64_t n, const Tensor& w, const Tensor& b, double eps,
+                      bool center) {
   const auto flat = [&](const Shape& i) { return size_t(flat_position(x.sizes(), i)); };
-  return reference_norm(x, w, b, eps, center, [&](const Shape& i) { return flat(i) / size_t(n); },
-                        [&](const Shape& i) { return flat(i) % size_t(n); });
+  return reference_norm(
+      x, w, b, eps, center, [&](const Shape& i) { return flat(i) / size_t(n); },
+      [&](const Shape& i) { return flat(i) % size_t(n); });
 }
 
 using L = std::initializer_list<int64_t>;
 
 const OpRecord& layer_norm_op =
-    define("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-5) "
-           "-> Tensor")
+    define(
+        "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+        "float eps=1e-5) "
+        "-> Tensor")
         .doc("Normalization over the last dimensions.")
         .compose([](const Call& c) -> Results {
-          NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2), optional_tensor(c, 3));
+          NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2),
+                                 optional_tensor(c, 3));
           s.eps = c.real(4);
-          return {std::get<0>(fused_norm(c.tensor(0), optional_tensor(c, 2), optional_tensor(c, 3), s))};
+          return {std::get<0>(
+              fused_norm(c.tensor(0), optional_tensor(c, 2), optional_tensor(c, 3), s))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 4}), L{4}, m.make({4}), m.make({4}), 1e-3}},
@@ -190,17 +208,23 @@ const OpRecord& layer_norm_op =
                   {{m.make({0, 4}), L{4}, m.make({4}), m.make({4}), 1e-3}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), L{4}, std::nullopt, std::nullopt, 1e-5}, ErrorKind::value,
-                   "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]"},
-                  {{m.make({2, 3}), L{3}, m.make({2}), std::nullopt, 1e-5}, ErrorKind::value,
+          return {{{m.make({2, 3}), L{4}, std::nullopt, std::nullopt, 1e-5},
+                   ErrorKind::value,
+                   "Given normalized_shape=[4], expected input with shape [*, 4], but got input of "
+                   "size[2, 3]"},
+                  {{m.make({2, 3}), L{3}, m.make({2}), std::nullopt, 1e-5},
+                   ErrorKind::value,
                    "Expected weight to be of same shape as normalized_shape"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          return {reference_last(c.tensor(0), numel_of(c.ints(1)), optional_tensor(c, 2), optional_tensor(c, 3), c.real(4), true)};
+          return {reference_last(c.tensor(0), numel_of(c.ints(1)), optional_tensor(c, 2),
+                                 optional_tensor(c, 3), c.real(4), true)};
         });
 
 const OpRecord& rms_norm_op =
-    define("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
+    define(
+        "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+        "Tensor")
         .doc("Division by the root of the mean square over the last dimensions.")
         .compose([](const Call& c) -> Results {
           NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2), Tensor());
@@ -214,7 +238,9 @@ const OpRecord& rms_norm_op =
                   {{m.make({2, 4}, 0.5, 2), L{4}, m.make({4}), std::nullopt}, "eps of the dtype"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), L{4}, std::nullopt, std::nullopt}, ErrorKind::value, "Given normalized_shape=[4]"}};
+          return {{{m.make({2, 3}), L{4}, std::nullopt, std::nullopt},
+                   ErrorKind::value,
+                   "Given normalized_shape=[4]"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           return {reference_last(c.tensor(0), numel_of(c.ints(1)), optional_tensor(c, 2), Tensor(),
@@ -222,18 +248,25 @@ const OpRecord& rms_norm_op =
         });
 
 const OpRecord& group_norm_op =
-    define("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-5) -> Tensor")
+    define(
+        "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
+        "eps=1e-5) -> Tensor")
         .doc("Normalization of each sample's channels in groups.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t groups = c.integer(1);
-          ARETE_CHECK(x.dim() >= 2, ValueError(c.name(), "Expected at least 2 dimensions for input tensor but received " +
-                                                             std::to_string(x.dim())));
+          ARETE_CHECK(
+              x.dim() >= 2,
+              ValueError(c.name(), "Expected at least 2 dimensions for input tensor but received " +
+                                       std::to_string(x.dim())));
           const int64_t channels = x.size(1);
-          ARETE_CHECK(groups > 0 && channels % groups == 0,
-                      ValueError(c.name(), "Expected number of channels in input to be divisible by num_groups, but got "
-                                           "input of shape " + to_string(x.sizes()) + " and num_groups=" +
-                                               std::to_string(groups)));
+          ARETE_CHECK(
+              groups > 0 && channels % groups == 0,
+              ValueError(
+                  c.name(),
+                  "Expected number of channels in input to be divisible by num_groups, but got "
+                  "input of shape " +
+                      to_string(x.sizes()) + " and num_groups=" + std::to_string(groups)));
           check_channels(c.name(), channels, optional_tensor(c, 2), "weight");
           check_channels(c.name(), channels, optional_tensor(c, 3), "bias");
           NormSpec s;
@@ -249,64 +282,84 @@ const OpRecord& group_norm_op =
                   {{m.make({2, 4}), 1, m.make({4}), m.make({4}), 1e-3}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 4}), 3, std::nullopt, std::nullopt, 1e-5}, ErrorKind::value,
+          return {{{m.make({2, 4}), 3, std::nullopt, std::nullopt, 1e-5},
+                   ErrorKind::value,
                    "Expected number of channels in input to be divisible by num_groups"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
           const int64_t groups = c.integer(1), per = x.size(1) / groups;
-          return {reference_norm(x, optional_tensor(c, 2), optional_tensor(c, 3), c.real(4), true,
-                                 [&](const Shape& i) { return size_t(i[0] * groups + i[1] / per); },
-                                 [](const Shape& i) { return size_t(i[1]); })};
+          return {reference_norm(
+              x, optional_tensor(c, 2), optional_tensor(c, 3), c.real(4), true,
+              [&](const Shape& i) { return size_t(i[0] * groups + i[1] / per); },
+              [](const Shape& i) { return size_t(i[1]); })};
         });
 
 std::vector<Tensor> channel_reference(const Call& c, bool by_instance) {
   const Tensor& x = c.tensor(0);
   const Tensor w = optional_tensor(c, 3), b = optional_tensor(c, 4);
   if (c.boolean(5))
-    return {reference_norm(x, w, b, c.real(7), true,
-                           [&](const Shape& i) { return size_t(by_instance ? i[0] * x.size(1) + i[1] : i[1]); },
-                           [](const Shape& i) { return size_t(i[1]); })};
+    return {reference_norm(
+        x, w, b, c.real(7), true,
+        [&](const Shape& i) { return size_t(by_instance ? i[0] * x.size(1) + i[1] : i[1]); },
+        [](const Shape& i) { return size_t(i[1]); })};
   return {build_tensor(x.sizes(), [&](const Shape& i) {
-    const double v = (at(x, i) - at(c.tensor(1), {i[1]})) / std::sqrt(at(c.tensor(2), {i[1]}) + c.real(7));
+    const double v =
+        (at(x, i) - at(c.tensor(1), {i[1]})) / std::sqrt(at(c.tensor(2), {i[1]}) + c.real(7));
     return v * (w.defined() ? at(w, {i[1]}) : 1) + (b.defined() ? at(b, {i[1]}) : 0);
   })};
 }
 std::vector<Sample> channel_samples(SampleMaker& m) {
   const auto stat = [&](double low, double high) { return m.make({2}, low, high).detach(); };
-  return {{{m.make({3, 2, 2}), stat(-1, 1), stat(0.5, 2), m.make({2}), m.make({2}), true, 0.1, 1e-3}},
-          {{m.make_strided({2, 2, 2, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true, 0.1, 1e-3}},
-          {{m.make({3, 2, 2}), stat(-1, 1), stat(0.5, 2), m.make({2}), m.make({2}), false, 0.1, 1e-3}, "running"},
-          {{m.make({2, 2, 1, 3}), stat(-1, 1), stat(0.5, 2), std::nullopt, std::nullopt, false, 0.1, 1e-3}, "running"}};
+  return {
+      {{m.make({3, 2, 2}), stat(-1, 1), stat(0.5, 2), m.make({2}), m.make({2}), true, 0.1, 1e-3}},
+      {{m.make_strided({2, 2, 2, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
+        0.1, 1e-3}},
+      {{m.make({3, 2, 2}), stat(-1, 1), stat(0.5, 2), m.make({2}), m.make({2}), false, 0.1, 1e-3},
+       "running"},
+      {{m.make({2, 2, 1, 3}), stat(-1, 1), stat(0.5, 2), std::nullopt, std::nullopt, false, 0.1,
+        1e-3},
+       "running"}};
 }
 
 const OpRecord& batch_norm_op =
-    define("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
-           "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
+    define(
+        "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
+        "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
         .doc("Normalization of each channel over all samples.")
         .compose([](const Call& c) -> Results { return {channel_norm(c, false)}; })
         .samples([](SampleMaker& m) {
           auto s = channel_samples(m);
-          s.push_back({{m.make({4, 2}), std::nullopt, std::nullopt, m.make({2}), m.make({2}), true, 0.1, 1e-3}});
+          s.push_back({{m.make({4, 2}), std::nullopt, std::nullopt, m.make({2}), m.make({2}), true,
+                        0.1, 1e-3}});
           return s;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true, 0.1, 1e-5}, ErrorKind::value,
+          return {{{m.make({1, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
+                    0.1, 1e-5},
+                   ErrorKind::value,
                    "Expected more than 1 value per channel when training, got input size [1, 2]"},
-                  {{m.make({3, 2}), m.make({3}), m.make({2}), std::nullopt, std::nullopt, false, 0.1, 1e-5}, ErrorKind::value,
+                  {{m.make({3, 2}), m.make({3}), m.make({2}), std::nullopt, std::nullopt, false,
+                    0.1, 1e-5},
+                   ErrorKind::value,
                    "running_mean should contain 2 elements not 3"}};
         })
         .reference([](const Call& c) { return channel_reference(c, false); });
 
 const OpRecord& instance_norm_op =
-    define("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, "
-           "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> Tensor")
+    define(
+        "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? "
+        "weight=None, "
+        "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> "
+        "Tensor")
         .doc("Normalization of each channel of each sample.")
         .compose([](const Call& c) -> Results { return {channel_norm(c, true)}; })
         .samples(channel_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 2, 1}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true, 0.1, 1e-5},
-                   ErrorKind::value, "Expected more than 1 spatial element when training"}};
+          return {{{m.make({3, 2, 1}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
+                    0.1, 1e-5},
+                   ErrorKind::value,
+                   "Expected more than 1 spatial element when training"}};
         })
         .reference([](const Call& c) { return channel_reference(c, true); });
 
@@ -321,18 +374,21 @@ Tensor rms_norm(const Tensor& input, IntList normalized_shape, const Tensor& wei
                 std::optional<double> eps) {
   return ops::call(ops::rms_norm_op, {input, normalized_shape, weight, eps});
 }
-Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
-                  const Tensor& bias, double eps) {
+Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias,
+                  double eps) {
   return ops::call(ops::group_norm_op, {input, num_groups, weight, bias, eps});
 }
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                  const Tensor& weight, const Tensor& bias, bool training, double momentum, double eps) {
-  return ops::call(ops::batch_norm_op, {input, running_mean, running_var, weight, bias, training, momentum, eps});
+                  const Tensor& weight, const Tensor& bias, bool training, double momentum,
+                  double eps) {
+  return ops::call(ops::batch_norm_op,
+                   {input, running_mean, running_var, weight, bias, training, momentum, eps});
 }
-Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                     const Tensor& bias, bool use_input_stats, double momentum, double eps) {
-  return ops::call(ops::instance_norm_op,
-                   {input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps});
+Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& weight, const Tensor& bias, bool use_input_stats,
+                     double momentum, double eps) {
+  return ops::call(ops::instance_norm_op, {input, running_mean, running_var, weight, bias,
+                                           use_input_stats, momentum, eps});
 }
 
 }  // namespace arete

@@ -29,8 +29,9 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                   const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
                   double momentum = 0.1, double eps = 1e-5);
 /// Normalizes each channel of each sample; without use_input_stats by the running statistics.
-Tensor instance_norm(const Tensor& input, const Tensor& running_mean = {}, const Tensor& running_var = {},
-                     const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
-                     double momentum = 0.1, double eps = 1e-5);
+Tensor instance_norm(const Tensor& input, const Tensor& running_mean = {},
+                     const Tensor& running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1,
+                     double eps = 1e-5);
 
 }  // namespace arete

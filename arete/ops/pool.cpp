@@ -31,34 +31,41 @@ std::string by_x(IntList sizes) {
 
 Shape pooled_sizes(const char* op, IntList x, const PoolParams& p) {
   const size_t spatial = p.kernel.size();
-  ARETE_CHECK(x.size() == spatial + 2 && p.stride.size() == spatial && p.padding.size() == spatial &&
-                  p.dilation.size() == spatial,
-              ValueError(op, "input, kernel_size, stride, padding and dilation do not fit").got(to_string(x)));
+  ARETE_CHECK(x.size() == spatial + 2 && p.stride.size() == spatial &&
+                  p.padding.size() == spatial && p.dilation.size() == spatial,
+              ValueError(op, "input, kernel_size, stride, padding and dilation do not fit")
+                  .got(to_string(x)));
   Shape out{x[0], x[1]};
   bool too_small = false;
   for (size_t d = 0; d < spatial; ++d) {
-    const int64_t k = p.kernel[d], s = p.stride[d], pad = p.padding[d], dil = p.dilation[d], n = x[d + 2];
-    ARETE_CHECK(k > 0 && s > 0 && dil > 0,
-                ValueError(op, "kernel size, stride and dilation should be greater than zero")
-                    .got(to_string(p.kernel) + ", " + to_string(p.stride) + ", " + to_string(p.dilation)));
+    const int64_t k = p.kernel[d], s = p.stride[d], pad = p.padding[d], dil = p.dilation[d],
+                  n = x[d + 2];
+    ARETE_CHECK(
+        k > 0 && s > 0 && dil > 0,
+        ValueError(op, "kernel size, stride and dilation should be greater than zero")
+            .got(to_string(p.kernel) + ", " + to_string(p.stride) + ", " + to_string(p.dilation)));
     const int64_t span = dil * (k - 1) + 1;
     ARETE_CHECK(pad >= 0 && pad <= span / 2,
                 ValueError(op, "pad should be at most half of effective kernel size, but got pad=" +
                                    std::to_string(pad) + ", kernel_size=" + std::to_string(k) +
                                    " and dilation=" + std::to_string(dil)));
     const int64_t room = n + 2 * pad - span;
-    int64_t o = room < 0 ? (p.ceil_mode && room + s > 0 ? 1 : 0) : (room + (p.ceil_mode ? s - 1 : 0)) / s + 1;
+    int64_t o = room < 0 ? (p.ceil_mode && room + s > 0 ? 1 : 0)
+                         : (room + (p.ceil_mode ? s - 1 : 0)) / s + 1;
     if (p.ceil_mode && o > 0 && (o - 1) * s >= n + pad) --o;  // the last window must begin inside
     too_small = too_small || o <= 0;
     out.push_back(o);
   }
-  ARETE_CHECK(!too_small, ValueError(op, "Given input size: " + by_x(x.subspan(1)) + ". Calculated output size: " +
-                                             by_x(IntList(out).subspan(1)) + ". Output size is too small"));
+  ARETE_CHECK(!too_small,
+              ValueError(op, "Given input size: " + by_x(x.subspan(1)) +
+                                 ". Calculated output size: " + by_x(IntList(out).subspan(1)) +
+                                 ". Output size is too small"));
   return out;
 }
 
-void run(prim::Primitives& prims, Kind kind, bool backward, const Tensor& x, const Tensor& y, const Tensor& indices,
-         const PoolParams& p, bool count_include_pad = true, int64_t divisor = 0) {
+void run(prim::Primitives& prims, Kind kind, bool backward, const Tensor& x, const Tensor& y,
+         const Tensor& indices, const PoolParams& p, bool count_include_pad = true,
+         int64_t divisor = 0) {
   prim::PoolArgs a{};
   a.kind = kind;
   a.backward = backward;
@@ -71,9 +78,10 @@ void run(prim::Primitives& prims, Kind kind, bool backward, const Tensor& x, con
   prims.pool(a);
 }
 
-Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size, const PoolParams& p);
-Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p, bool count_include_pad,
-                         int64_t divisor);
+Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size,
+                         const PoolParams& p);
+Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p,
+                         bool count_include_pad, int64_t divisor);
 
 // ---- references ----
 
@@ -91,7 +99,8 @@ void for_each_in_window(const Shape& iy, IntList x, const PoolParams& p, F f) {
     f(ix, plane);
   });
 }
-double window_divisor(const Shape& iy, IntList x, const PoolParams& p, bool count_pad, int64_t divisor) {
+double window_divisor(const Shape& iy, IntList x, const PoolParams& p, bool count_pad,
+                      int64_t divisor) {
   if (divisor) return double(divisor);
   int64_t n = 1;
   for (size_t d = 0; d < p.kernel.size(); ++d) {
@@ -124,16 +133,21 @@ std::vector<Tensor> max_reference(const Call& c) {
 using L = std::initializer_list<int64_t>;
 
 std::vector<Sample> max_samples(SampleMaker& m) {
-  return {{{m.make_distinct({1, 2, 4, 3}), L{2, 2}, L{2, 1}, L{0, 0}, L{1, 1}, false}},
-          {{m.make_distinct({2, 1, 3, 3}), L{2, 2}, L{2, 2}, L{1, 1}, L{1, 1}, true}, "padding, ceil_mode"},
-          {{m.make_distinct({1, 2, 7}), L{3}, L{2}, L{1}, L{2}, false}, "dilated"},
-          {{m.make_distinct({1, 1, 2, 3, 4}), L{2, 2, 2}, L{1, 1, 2}, L{0, 1, 0}, L{1, 1, 1}, false}},
-          {{m.make_distinct({0, 2, 4, 4}), L{2, 2}, L{2, 2}, L{0, 0}, L{1, 1}, false}}};
+  return {
+      {{m.make_distinct({1, 2, 4, 3}), L{2, 2}, L{2, 1}, L{0, 0}, L{1, 1}, false}},
+      {{m.make_distinct({2, 1, 3, 3}), L{2, 2}, L{2, 2}, L{1, 1}, L{1, 1}, true},
+       "padding, ceil_mode"},
+      {{m.make_distinct({1, 2, 7}), L{3}, L{2}, L{1}, L{2}, false}, "dilated"},
+      {{m.make_distinct({1, 1, 2, 3, 4}), L{2, 2, 2}, L{1, 1, 2}, L{0, 1, 0}, L{1, 1, 1}, false}},
+      {{m.make_distinct({0, 2, 4, 4}), L{2, 2}, L{2, 2}, L{0, 0}, L{1, 1}, false}}};
 }
 std::vector<ErrorSample> max_errors(SampleMaker& m) {
-  return {{{m.make({1, 2, 4, 4}), L{2, 2}, L{2, 2}, L{2, 2}, L{1, 1}, false}, ErrorKind::value,
-           "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1"},
-          {{m.make({1, 2, 1, 1}), L{3, 3}, L{1, 1}, L{0, 0}, L{1, 1}, false}, ErrorKind::value,
+  return {{{m.make({1, 2, 4, 4}), L{2, 2}, L{2, 2}, L{2, 2}, L{1, 1}, false},
+           ErrorKind::value,
+           "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and "
+           "dilation=1"},
+          {{m.make({1, 2, 1, 1}), L{3, 3}, L{1, 1}, L{0, 0}, L{1, 1}, false},
+           ErrorKind::value,
            "Given input size: (2x1x1). Calculated output size: (2x0x0). Output size is too small"}};
 }
 
@@ -146,45 +160,57 @@ void max_infer(const Call& call, OutputSpecs& out) {
 }
 
 const OpRecord& max_pool_op =
-    define("max_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) "
-           "-> (Tensor, Tensor)")
+    define(
+        "max_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, "
+        "bool ceil_mode) "
+        "-> (Tensor, Tensor)")
         .doc("Maximum of each window and its position in the plane.")
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true));
         })
-        .grad([](const GradCall& g) -> TensorList {
-          return {max_pool_backward(g.grad(), g.output(1), g.input_sizes(0), params_of(g, 1, true))};
-        }, 0, 0b10)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {max_pool_backward(g.grad(), g.output(1), g.input_sizes(0),
+                                        params_of(g, 1, true))};
+            },
+            0, 0b10)
         .no_grad_outputs(0b10)
         .samples(max_samples)
         .errors(max_errors)
         .reference(max_reference);
 
 const OpRecord& max_pool_values_op =
-    define("max_pool_values(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, "
-           "bool ceil_mode) -> Tensor")
+    define(
+        "max_pool_values(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] "
+        "dilation, "
+        "bool ceil_mode) -> Tensor")
         .doc("Maximum of each window.")
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, true));
         })
-        .grad([](const GradCall& g) -> TensorList {
-          const PoolParams p = params_of(g, 1, true);
-          const auto [values, indices] = max_pool(g.input(0).detach(), p);
-          return {max_pool_backward(g.grad(), indices, g.input_sizes(0), p)};
-        }, 1)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const PoolParams p = params_of(g, 1, true);
+              const auto [values, indices] = max_pool(g.input(0).detach(), p);
+              return {max_pool_backward(g.grad(), indices, g.input_sizes(0), p)};
+            },
+            1)
         .samples(max_samples)
         .errors(max_errors)
         .reference([](const Call& c) -> std::vector<Tensor> { return {max_reference(c)[0]}; });
 
 const OpRecord& max_pool_backward_op =
-    define("max_pool_backward(Tensor grad, Tensor indices, int[] input_size, int[] kernel_size, int[] stride, "
-           "int[] padding, int[] dilation, bool ceil_mode) -> Tensor")
+    define(
+        "max_pool_backward(Tensor grad, Tensor indices, int[] input_size, int[] kernel_size, int[] "
+        "stride, "
+        "int[] padding, int[] dilation, bool ceil_mode) -> Tensor")
         .doc("Adds each gradient at the position of its window's maximum.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
-          ARETE_CHECK(Shape(g.sizes()) == Shape(call.tensor(1).sizes()) && g.sizes().size() == call.ints(2).size(),
+          ARETE_CHECK(Shape(g.sizes()) == Shape(call.tensor(1).sizes()) &&
+                          g.sizes().size() == call.ints(2).size(),
                       ValueError(call.name(), "grad and indices must have one shape"));
           auto strides = strides_like(g, call.ints(2));
           out.push_back({Shape(call.ints(2)), g.dtype(), common_device(call), std::move(strides)});
@@ -192,22 +218,26 @@ const OpRecord& max_pool_backward_op =
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, true, out[0], call.tensor(0), call.tensor(1), params_of(call, 3, true));
         })
-        .grad([](const GradCall& g) -> TensorList {
-          const Tensor& h = g.grad();
-          const Tensor indices = g.input(1);
-          const int64_t spatial = h.dim() - 2;
-          const Tensor flat = h.flatten(-spatial).gather(-1, indices.flatten(-spatial));
-          return {flat.view(indices.sizes()), Tensor()};
-        }, 0b10)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor& h = g.grad();
+              const Tensor indices = g.input(1);
+              const int64_t spatial = h.dim() - 2;
+              const Tensor flat = h.flatten(-spatial).gather(-1, indices.flatten(-spatial));
+              return {flat.view(indices.sizes()), Tensor()};
+            },
+            0b10)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({1, 2, 2}), m.make_index({1, 2, 2}, 1).add(Scalar(1)), L{1, 2, 4}, L{2}, L{2}, L{0}, L{1}, false}}};
+          return {{{m.make({1, 2, 2}), m.make_index({1, 2, 2}, 1).add(Scalar(1)), L{1, 2, 4}, L{2},
+                    L{2}, L{0}, L{1}, false}}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const IntList sizes = c.ints(2);
           std::vector<double> out(size_t(numel_of(sizes)), 0.0);
           const int64_t plane = numel_of(sizes.subspan(2));
           for_each_index(c.tensor(0).sizes(), [&](const Shape& i) {
-            out[size_t((i[0] * sizes[1] + i[1]) * plane + int64_t(at(c.tensor(1), i)))] += at(c.tensor(0), i);
+            out[size_t((i[0] * sizes[1] + i[1]) * plane + int64_t(at(c.tensor(1), i)))] +=
+                at(c.tensor(0), i);
           });
           return {from_values(out, sizes)};
         });
@@ -215,35 +245,42 @@ const OpRecord& max_pool_backward_op =
 std::vector<Sample> avg_samples(SampleMaker& m) {
   return {{{m.make({1, 2, 4, 3}), L{2, 2}, L{2, 1}, L{0, 0}, false, true, 0}},
           {{m.make({2, 1, 3, 3}), L{2, 2}, L{2, 2}, L{1, 1}, true, true, 0}, "padding, ceil_mode"},
-          {{m.make_strided({2, 1, 3, 3}), L{2, 2}, L{2, 2}, L{1, 1}, true, false, 0}, "padding not counted"},
+          {{m.make_strided({2, 1, 3, 3}), L{2, 2}, L{2, 2}, L{1, 1}, true, false, 0},
+           "padding not counted"},
           {{m.make({1, 2, 5}), L{3}, L{2}, L{1}, false, false, 0}},
           {{m.make({1, 2, 5}), L{2}, L{2}, L{0}, false, true, 3}, "divisor"},
           {{m.make({1, 1, 2, 3, 4}), L{2, 2, 2}, L{1, 1, 2}, L{0, 1, 0}, false, true, 0}}};
 }
 
 const OpRecord& avg_pool_op =
-    define("avg_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
-           "bool count_include_pad, int divisor) -> Tensor")
+    define(
+        "avg_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
+        "bool count_include_pad, int divisor) -> Tensor")
         .doc("Mean of each window; divisor 0 means its size.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(0);
-          ARETE_CHECK(is_floating(x.dtype()), TypeError(call.name(), "\"avg_pool_out_frame\" not implemented for '" +
-                                                                         std::string(name_of(x.dtype())) + "'"));
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(call.name(), "\"avg_pool_out_frame\" not implemented for '" +
+                                                 std::string(name_of(x.dtype())) + "'"));
           Shape sizes = pooled_sizes(call.name(), x.sizes(), params_of(call, 1, false));
           auto strides = strides_like(x, sizes);
           out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-          run(p, Kind::avg, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, false), call.boolean(5),
-              call.integer(6));
+          run(p, Kind::avg, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, false),
+              call.boolean(5), call.integer(6));
         })
         .grad([](const GradCall& g) -> TensorList {
-          return {avg_pool_backward(g.grad(), g.input_sizes(0), params_of(g, 1, false), g.boolean(5), g.integer(6))};
+          return {avg_pool_backward(g.grad(), g.input_sizes(0), params_of(g, 1, false),
+                                    g.boolean(5), g.integer(6))};
         })
         .samples(avg_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({1, 2, 4}, 3), L{2}, L{2}, L{0}, false, true, 0}, ErrorKind::type, "not implemented for 'int64'"},
-                  {{m.make({1, 2, 4}), L{0}, L{2}, L{0}, false, true, 0}, ErrorKind::value,
+          return {{{m.make_index({1, 2, 4}, 3), L{2}, L{2}, L{0}, false, true, 0},
+                   ErrorKind::type,
+                   "not implemented for 'int64'"},
+                  {{m.make({1, 2, 4}), L{0}, L{2}, L{0}, false, true, 0},
+                   ErrorKind::value,
                    "kernel size, stride and dilation should be greater than zero"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
@@ -251,35 +288,41 @@ const OpRecord& avg_pool_op =
           const PoolParams p = params_of(c, 1, false);
           return {build_tensor(pooled_sizes("", x.sizes(), p), [&](const Shape& iy) {
             double sum = 0;
-            for_each_in_window(iy, x.sizes(), p, [&](const Shape& ix, int64_t) { sum += at(x, ix); });
+            for_each_in_window(iy, x.sizes(), p,
+                               [&](const Shape& ix, int64_t) { sum += at(x, ix); });
             return sum / window_divisor(iy, x.sizes(), p, c.boolean(5), c.integer(6));
           })};
         });
 
 const OpRecord& avg_pool_backward_op =
-    define("avg_pool_backward(Tensor grad, int[] input_size, int[] kernel_size, int[] stride, int[] padding, "
-           "bool ceil_mode, bool count_include_pad, int divisor) -> Tensor")
+    define(
+        "avg_pool_backward(Tensor grad, int[] input_size, int[] kernel_size, int[] stride, int[] "
+        "padding, "
+        "bool ceil_mode, bool count_include_pad, int divisor) -> Tensor")
         .doc("Spreads each gradient over its window.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
           auto strides = strides_like(g, call.ints(1));
-          ARETE_CHECK(pooled_sizes(call.name(), call.ints(1), params_of(call, 2, false)) == Shape(g.sizes()),
+          ARETE_CHECK(pooled_sizes(call.name(), call.ints(1), params_of(call, 2, false)) ==
+                          Shape(g.sizes()),
                       ValueError(call.name(), "grad and input_size do not fit"));
           out.push_back({Shape(call.ints(1)), g.dtype(), g.device(), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-          run(p, Kind::avg, true, out[0], call.tensor(0), Tensor(), params_of(call, 2, false), call.boolean(6),
-              call.integer(7));
+          run(p, Kind::avg, true, out[0], call.tensor(0), Tensor(), params_of(call, 2, false),
+              call.boolean(6), call.integer(7));
         })
         .grad([](const GradCall& g) -> TensorList {
           return {avg_pool(g.grad(), params_of(g, 2, false), g.boolean(6), g.integer(7))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({1, 2, 2, 4}), L{1, 2, 4, 3}, L{2, 2}, L{2, 1}, L{0, 1}, false, true, 0}},
-                  {{m.make({1, 2, 3}), L{1, 2, 5}, L{3}, L{2}, L{1}, false, false, 0}}};
+          return {
+              {{m.make({1, 2, 2, 4}), L{1, 2, 4, 3}, L{2, 2}, L{2, 1}, L{0, 1}, false, true, 0}},
+              {{m.make({1, 2, 3}), L{1, 2, 5}, L{3}, L{2}, L{1}, false, false, 0}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 2, 3}), L{1, 2, 9}, L{3}, L{2}, L{1}, false, false, 0}, ErrorKind::value,
+          return {{{m.make({1, 2, 3}), L{1, 2, 9}, L{3}, L{2}, L{1}, false, false, 0},
+                   ErrorKind::value,
                    "grad and input_size do not fit"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
@@ -287,7 +330,8 @@ const OpRecord& avg_pool_backward_op =
           const PoolParams p = params_of(c, 2, false);
           std::vector<double> out(size_t(numel_of(sizes)), 0.0);
           for_each_index(c.tensor(0).sizes(), [&](const Shape& iy) {
-            const double share = at(c.tensor(0), iy) / window_divisor(iy, sizes, p, c.boolean(6), c.integer(7));
+            const double share =
+                at(c.tensor(0), iy) / window_divisor(iy, sizes, p, c.boolean(6), c.integer(7));
             for_each_in_window(iy, sizes, p, [&](const Shape& ix, int64_t) {
               out[size_t(flat_position(sizes, ix))] += share;
             });
@@ -295,13 +339,15 @@ const OpRecord& avg_pool_backward_op =
           return {from_values(out, sizes)};
         });
 
-Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size, const PoolParams& p) {
-  return call(max_pool_backward_op, {grad, indices, input_size, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
+Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size,
+                         const PoolParams& p) {
+  return call(max_pool_backward_op,
+              {grad, indices, input_size, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
 }
-Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p, bool count_include_pad,
-                         int64_t divisor) {
-  return call(avg_pool_backward_op,
-              {grad, input_size, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad, divisor});
+Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p,
+                         bool count_include_pad, int64_t divisor) {
+  return call(avg_pool_backward_op, {grad, input_size, p.kernel, p.stride, p.padding, p.ceil_mode,
+                                     count_include_pad, divisor});
 }
 
 }  // namespace
@@ -314,7 +360,8 @@ Tensor max_pool_values(const Tensor& x, const PoolParams& p) {
   return call(max_pool_values_op, {x, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
 }
 Tensor avg_pool(const Tensor& x, const PoolParams& p, bool count_include_pad, int64_t divisor) {
-  return call(avg_pool_op, {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad, divisor});
+  return call(avg_pool_op,
+              {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad, divisor});
 }
 
 }  // namespace ops

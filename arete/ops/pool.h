@@ -21,14 +21,20 @@ Tensor max_pool3d(const Tensor& self, const Extent& kernel_size, std::optional<E
                   const Extent& padding = 0, const Extent& dilation = 1, bool ceil_mode = false);
 /// The same and the position (i64) of each maximum within the flattened spatial plane.
 std::tuple<Tensor, Tensor> max_pool1d_with_indices(const Tensor& self, const Extent& kernel_size,
-                                                   std::optional<Extent> stride = {}, const Extent& padding = 0,
-                                                   const Extent& dilation = 1, bool ceil_mode = false);
+                                                   std::optional<Extent> stride = {},
+                                                   const Extent& padding = 0,
+                                                   const Extent& dilation = 1,
+                                                   bool ceil_mode = false);
 std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Tensor& self, const Extent& kernel_size,
-                                                   std::optional<Extent> stride = {}, const Extent& padding = 0,
-                                                   const Extent& dilation = 1, bool ceil_mode = false);
+                                                   std::optional<Extent> stride = {},
+                                                   const Extent& padding = 0,
+                                                   const Extent& dilation = 1,
+                                                   bool ceil_mode = false);
 std::tuple<Tensor, Tensor> max_pool3d_with_indices(const Tensor& self, const Extent& kernel_size,
-                                                   std::optional<Extent> stride = {}, const Extent& padding = 0,
-                                                   const Extent& dilation = 1, bool ceil_mode = false);
+                                                   std::optional<Extent> stride = {},
+                                                   const Extent& padding = 0,
+                                                   const Extent& dilation = 1,
+                                                   bool ceil_mode = false);
 
 /// The mean of each window. Padding counts as zeros if count_include_pad, else not at all;
 /// divisor_override replaces the number of elements.
@@ -50,8 +56,11 @@ Tensor adaptive_max_pool1d(const Tensor& self, const Extent& output_size);
 Tensor adaptive_max_pool2d(const Tensor& self, const Extent& output_size);
 Tensor adaptive_max_pool3d(const Tensor& self, const Extent& output_size);
 /// The same and the positions, as max_pool2d_with_indices.
-std::tuple<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& self, const Extent& output_size);
-std::tuple<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& self, const Extent& output_size);
-std::tuple<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& self, const Extent& output_size);
+std::tuple<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& self,
+                                                            const Extent& output_size);
+std::tuple<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& self,
+                                                            const Extent& output_size);
+std::tuple<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& self,
+                                                            const Extent& output_size);
 
 }  // namespace arete

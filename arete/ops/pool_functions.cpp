@@ -18,19 +18,24 @@ namespace {
 Tensor batched(const Tensor& x, int spatial, const char* op) {
   ARETE_CHECK(x.dim() == spatial + 2 || x.dim() == spatial + 1,
               ValueError(op, std::string("Expected ") + std::to_string(spatial + 1) + "D or " +
-                                 std::to_string(spatial + 2) + "D input to " + op + ", but got " + to_string(x.sizes())));
+                                 std::to_string(spatial + 2) + "D input to " + op + ", but got " +
+                                 to_string(x.sizes())));
   return x.dim() == spatial + 1 ? x.unsqueeze(0) : x;
 }
-Tensor unbatched_like(const Tensor& y, const Tensor& x) { return y.dim() == x.dim() ? y : y.squeeze(0); }
+Tensor unbatched_like(const Tensor& y, const Tensor& x) {
+  return y.dim() == x.dim() ? y : y.squeeze(0);
+}
 
-// Geometry arguments from position 1 on: kernel_size, stride (empty: the kernel's), padding[, dilation].
+// Geometry arguments from position 1 on: kernel_size, stride (empty: the kernel's), padding[,
+// dilation].
 PoolParams pool_params(const Call& c, int spatial, bool has_dilation) {
   const char* op = c.name();
   PoolParams p;
   p.kernel = spread(c.ints(1), spatial, op, "kernel_size");
   p.stride = c.has(2) && !c.ints(2).empty() ? spread(c.ints(2), spatial, op, "stride") : p.kernel;
   p.padding = spread(c.ints(3), spatial, op, "padding");
-  p.dilation = has_dilation ? spread(c.ints(4), spatial, op, "dilation") : Shape(size_t(spatial), 1);
+  p.dilation =
+      has_dilation ? spread(c.ints(4), spatial, op, "dilation") : Shape(size_t(spatial), 1);
   p.ceil_mode = c.boolean(has_dilation ? 5 : 4);
   return p;
 }
@@ -46,7 +51,8 @@ Shape spatial_sizes(int spatial, L lead, int64_t first, int64_t last) {
 
 // The maximum and its place in the plane for windows [begin, end) chosen by `window(d, i)`.
 template <class W>
-std::vector<Tensor> windows_reference(const Tensor& x, int spatial, IntList out_spatial, bool maximum, W window) {
+std::vector<Tensor> windows_reference(const Tensor& x, int spatial, IntList out_spatial,
+                                      bool maximum, W window) {
   const size_t lead = size_t(x.dim() - spatial);
   Shape out(x.sizes().first(lead));
   for (int64_t s : out_spatial) out.push_back(s);
@@ -97,14 +103,20 @@ const OpRecord& define_max(const char* schema) {
       .compose([](const Call& c) { return max_pool_any(c, spatial, indices); })
       .no_grad_outputs(0b10)
       .samples([](SampleMaker& m) -> std::vector<Sample> {
-        return {{{m.make_distinct(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}, L{}, L{0}, L{1}, false}},
-                {{m.make_distinct(spatial_sizes(spatial, {2}, 2, 5)), L{2}, L{1}, L{1}, L{1}, true}, "no batch"}};
+        return {
+            {{m.make_distinct(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}, L{}, L{0}, L{1}, false}},
+            {{m.make_distinct(spatial_sizes(spatial, {2}, 2, 5)), L{2}, L{1}, L{1}, L{1}, true},
+             "no batch"}};
       })
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        return {{{m.make({2}), L{2}, L{}, L{0}, L{1}, false}, ErrorKind::value,
-                 "Expected " + std::to_string(spatial + 1) + "D or " + std::to_string(spatial + 2) + "D input to"},
-                {{m.make(spatial_sizes(spatial, {1, 2}, 4, 4)), L{2, 2, 2, 2}, L{}, L{0}, L{1}, false}, ErrorKind::value,
-                 "expected kernel_size to be a single integer value or a list of"}};
+        return {
+            {{m.make({2}), L{2}, L{}, L{0}, L{1}, false},
+             ErrorKind::value,
+             "Expected " + std::to_string(spatial + 1) + "D or " + std::to_string(spatial + 2) +
+                 "D input to"},
+            {{m.make(spatial_sizes(spatial, {1, 2}, 4, 4)), L{2, 2, 2, 2}, L{}, L{0}, L{1}, false},
+             ErrorKind::value,
+             "expected kernel_size to be a single integer value or a list of"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
         const Tensor& x = c.tensor(0);
@@ -112,7 +124,8 @@ const OpRecord& define_max(const char* schema) {
         const size_t lead = size_t(x.dim() - spatial);
         Shape out;
         for (size_t d = 0; d < size_t(spatial); ++d) {
-          const int64_t n = x.sizes()[lead + d], k = p.kernel[d], s = p.stride[d], pad = p.padding[d];
+          const int64_t n = x.sizes()[lead + d], k = p.kernel[d], s = p.stride[d],
+                        pad = p.padding[d];
           int64_t o = (n + 2 * pad - k + (p.ceil_mode ? s - 1 : 0)) / s + 1;
           if (p.ceil_mode && (o - 1) * s >= n + pad) --o;
           out.push_back(o);
@@ -138,15 +151,21 @@ const OpRecord& define_avg(const char* schema) {
         int64_t divisor = 0;
         if (spatial > 1 && c.has(6)) {
           divisor = c.integer(6);
-          ARETE_CHECK(divisor != 0, ValueError(c.name(), "divisor must be not zero").argument("divisor_override"));
+          ARETE_CHECK(
+              divisor != 0,
+              ValueError(c.name(), "divisor must be not zero").argument("divisor_override"));
         }
-        return {unbatched_like(avg_pool(x, pool_params(c, spatial, false), c.boolean(5), divisor), c.tensor(0))};
+        return {unbatched_like(avg_pool(x, pool_params(c, spatial, false), c.boolean(5), divisor),
+                               c.tensor(0))};
       })
       .samples([](SampleMaker& m) -> std::vector<Sample> {
-        std::vector<Sample> out{{{m.make(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}, L{}, L{0}, false, true}},
-                                {{m.make(spatial_sizes(spatial, {2}, 2, 5)), L{2}, L{1}, L{1}, false, false}, "no batch"}};
+        std::vector<Sample> out{
+            {{m.make(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}, L{}, L{0}, false, true}},
+            {{m.make(spatial_sizes(spatial, {2}, 2, 5)), L{2}, L{1}, L{1}, false, false},
+             "no batch"}};
         if (spatial > 1)
-          for (size_t i = 0; i < out.size(); ++i) out[i].args.push_back(i ? OwnedArg(3) : OwnedArg());
+          for (size_t i = 0; i < out.size(); ++i)
+            out[i].args.push_back(i ? OwnedArg(3) : OwnedArg());
         return out;
       })
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
@@ -174,7 +193,9 @@ const OpRecord& define_avg(const char* schema) {
             inside += 1;
             sum += at(x, ix);
           });
-          return sum / (spatial > 1 && c.has(6) ? double(c.integer(6)) : c.boolean(5) ? all : inside);
+          return sum / (spatial > 1 && c.has(6) ? double(c.integer(6))
+                        : c.boolean(5)          ? all
+                                                : inside);
         })};
       });
 }
@@ -192,11 +213,18 @@ Shape adaptive_sizes(const Call& c, const Tensor& x, int spatial, bool* even) {
     int64_t& o = out[size_t(d)];
     const int64_t n = x.size(d + 2);
     if (o == -1) o = n;
-    ARETE_CHECK(o >= 0, ValueError(c.name(), "elements of output_size must be greater than or equal to 0 but received " +
-                                                 to_string(c.ints(1))));
-    ARETE_CHECK(n > 0, ValueError(c.name(), std::string(c.name()) +
-                                                "(): Expected input to have non-zero size for non-batch dimensions, but "
-                                                "input has sizes " + to_string(x.sizes())));
+    ARETE_CHECK(
+        o >= 0,
+        ValueError(c.name(),
+                   "elements of output_size must be greater than or equal to 0 but received " +
+                       to_string(c.ints(1))));
+    ARETE_CHECK(
+        n > 0,
+        ValueError(c.name(),
+                   std::string(c.name()) +
+                       "(): Expected input to have non-zero size for non-batch dimensions, but "
+                       "input has sizes " +
+                       to_string(x.sizes())));
     *even = *even && o > 0 && n % o == 0;
   }
   return out;
@@ -230,8 +258,10 @@ Tensor adaptive_avg(const Call& c, int spatial) {
         const int64_t begin = window_begin(i, n, o), end = window_end(i, n, o);
         for (int64_t k = begin; k < end; ++k) w[size_t(k * o + i)] = 1.0 / double(end - begin);
       }
-      const Tensor weights = tensor_from_host(w.data(), kFloat64, {n, o}, TensorOptions(x.dtype(), x.device()));
-      y = d + 1 == spatial ? y.matmul(weights) : y.transpose(d + 2, -1).matmul(weights).transpose(d + 2, -1);
+      const Tensor weights =
+          tensor_from_host(w.data(), kFloat64, {n, o}, TensorOptions(x.dtype(), x.device()));
+      y = d + 1 == spatial ? y.matmul(weights)
+                           : y.transpose(d + 2, -1).matmul(weights).transpose(d + 2, -1);
     }
   }
   return unbatched_like(y, c.tensor(0));
@@ -253,12 +283,14 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
     for (int d = 0; d < spatial; ++d) {
       const int64_t n = x.size(d + 2), o = out[size_t(d)];
       int64_t longest = 1;
-      for (int64_t i = 0; i < o; ++i) longest = std::max(longest, window_end(i, n, o) - window_begin(i, n, o));
+      for (int64_t i = 0; i < o; ++i)
+        longest = std::max(longest, window_end(i, n, o) - window_begin(i, n, o));
       std::vector<int64_t> table;
       for (int64_t i = 0; i < o; ++i)
         for (int64_t k = 0; k < longest; ++k)
           table.push_back(std::min(window_begin(i, n, o) + k, window_end(i, n, o) - 1));
-      tables.push_back(tensor_from_host(table.data(), kInt64, {o * longest}, TensorOptions(kInt64, x.device())));
+      tables.push_back(
+          tensor_from_host(table.data(), kInt64, {o * longest}, TensorOptions(kInt64, x.device())));
       y = y.index_select(d + 2, tables.back());
       split.push_back(o);
       split.push_back(longest);
@@ -278,9 +310,12 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
         rest /= k;
         Shape along(size_t(spatial), 1);
         along[size_t(d)] = out[size_t(d)];
-        const Tensor row = arange(Scalar(out[size_t(d)]), TensorOptions(kInt64, x.device())).mul(Scalar(k)).view(along);
+        const Tensor row = arange(Scalar(out[size_t(d)]), TensorOptions(kInt64, x.device()))
+                               .mul(Scalar(k))
+                               .view(along);
         const Tensor entry = chosen.floor_divide(Scalar(rest)).remainder(Scalar(k)).add(row);
-        const Tensor position = tables[size_t(d)].index_select(0, entry.reshape({entry.numel()})).view(entry.sizes());
+        const Tensor position =
+            tables[size_t(d)].index_select(0, entry.reshape({entry.numel()})).view(entry.sizes());
         places = d == 0 ? position : places.mul(Scalar(x.size(d + 2))).add(position);
       }
     }
@@ -299,9 +334,11 @@ std::vector<Sample> adaptive_samples(SampleMaker& m) {
 }
 template <int spatial>
 std::vector<ErrorSample> adaptive_errors(SampleMaker& m) {
-  return {{{m.make({2}), L{2}}, ErrorKind::value, "Expected " + std::to_string(spatial + 1) + "D or"},
-          {{m.make(spatial_sizes(spatial, {1, 2}, 2, 4)), L{-2}}, ErrorKind::value,
-           "elements of output_size must be greater than or equal to 0"}};
+  return {
+      {{m.make({2}), L{2}}, ErrorKind::value, "Expected " + std::to_string(spatial + 1) + "D or"},
+      {{m.make(spatial_sizes(spatial, {1, 2}, 2, 4)), L{-2}},
+       ErrorKind::value,
+       "elements of output_size must be greater than or equal to 0"}};
 }
 template <int spatial>
 std::vector<Tensor> adaptive_reference(const Call& c, bool maximum) {
@@ -314,7 +351,8 @@ std::vector<Tensor> adaptive_reference(const Call& c, bool maximum) {
   }
   return windows_reference(x, spatial, out, maximum, [&](int d, int64_t i) {
     const int64_t n = x.sizes()[lead + size_t(d)], o = out[size_t(d)];
-    return std::pair{int64_t(std::floor(double(i * n) / double(o))), int64_t(std::ceil(double((i + 1) * n) / double(o)))};
+    return std::pair{int64_t(std::floor(double(i * n) / double(o))),
+                     int64_t(std::ceil(double((i + 1) * n) / double(o)))};
   });
 }
 
@@ -325,7 +363,9 @@ const OpRecord& define_adaptive_avg(const char* schema) {
       .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; })
       .samples(adaptive_samples<spatial>)
       .errors(adaptive_errors<spatial>)
-      .reference([](const Call& c) -> std::vector<Tensor> { return {adaptive_reference<spatial>(c, false)[0]}; });
+      .reference([](const Call& c) -> std::vector<Tensor> {
+        return {adaptive_reference<spatial>(c, false)[0]};
+      });
 }
 template <int spatial, bool indices>
 const OpRecord& define_adaptive_max(const char* schema) {
@@ -342,21 +382,26 @@ const OpRecord& define_adaptive_max(const char* schema) {
       });
 }
 
-#define ARETE_MAX_ARGS \
-  "(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> "
-#define ARETE_AVG_ARGS \
-  "(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, bool count_include_pad=True"
-#define ARETE_POOL_RECORDS(n, avg_rest)                                                                        \
-  const OpRecord& max_pool##n##d_op = define_max<n, false>("max_pool" #n "d" ARETE_MAX_ARGS "Tensor");           \
-  const OpRecord& max_pool##n##d_with_indices_op =                                                              \
-      define_max<n, true>("max_pool" #n "d_with_indices" ARETE_MAX_ARGS "(Tensor, Tensor)");                     \
-  const OpRecord& avg_pool##n##d_op = define_avg<n>("avg_pool" #n "d" ARETE_AVG_ARGS avg_rest ") -> Tensor");     \
-  const OpRecord& adaptive_avg_pool##n##d_op =                                                                  \
-      define_adaptive_avg<n>("adaptive_avg_pool" #n "d(Tensor self, int[] output_size) -> Tensor");              \
-  const OpRecord& adaptive_max_pool##n##d_op =                                                                  \
-      define_adaptive_max<n, false>("adaptive_max_pool" #n "d(Tensor self, int[] output_size) -> Tensor");       \
-  const OpRecord& adaptive_max_pool##n##d_with_indices_op = define_adaptive_max<n, true>(                       \
-      "adaptive_max_pool" #n "d_with_indices(Tensor self, int[] output_size) -> (Tensor, Tensor)");
+#define ARETE_MAX_ARGS                                                                         \
+  "(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, bool " \
+  "ceil_mode=False) -> "
+#define ARETE_AVG_ARGS                                                                             \
+  "(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, bool " \
+  "count_include_pad=True"
+#define ARETE_POOL_RECORDS(n, avg_rest)                                                      \
+  const OpRecord& max_pool##n##d_op =                                                        \
+      define_max<n, false>("max_pool" #n "d" ARETE_MAX_ARGS "Tensor");                       \
+  const OpRecord& max_pool##n##d_with_indices_op =                                           \
+      define_max<n, true>("max_pool" #n "d_with_indices" ARETE_MAX_ARGS "(Tensor, Tensor)"); \
+  const OpRecord& avg_pool##n##d_op =                                                        \
+      define_avg<n>("avg_pool" #n "d" ARETE_AVG_ARGS avg_rest ") -> Tensor");                \
+  const OpRecord& adaptive_avg_pool##n##d_op = define_adaptive_avg<n>(                       \
+      "adaptive_avg_pool" #n "d(Tensor self, int[] output_size) -> Tensor");                 \
+  const OpRecord& adaptive_max_pool##n##d_op = define_adaptive_max<n, false>(                \
+      "adaptive_max_pool" #n "d(Tensor self, int[] output_size) -> Tensor");                 \
+  const OpRecord& adaptive_max_pool##n##d_with_indices_op = define_adaptive_max<n, true>(    \
+      "adaptive_max_pool" #n                                                                 \
+      "d_with_indices(Tensor self, int[] output_size) -> (Tensor, Tensor)");
 ARETE_POOL_RECORDS(1, "")
 ARETE_POOL_RECORDS(2, ", int? divisor_override=None")
 ARETE_POOL_RECORDS(3, ", int? divisor_override=None")
@@ -367,34 +412,37 @@ ARETE_POOL_RECORDS(3, ", int? divisor_override=None")
 std::tuple<Tensor, Tensor> pair_of(Results r) { return {r[0], r[1]}; }
 
 // A stride left out is an empty list.
-IntList stride_of(const std::optional<Extent>& stride) { return stride ? IntList(*stride) : IntList(); }
+IntList stride_of(const std::optional<Extent>& stride) {
+  return stride ? IntList(*stride) : IntList();
+}
 
 }  // namespace
 }  // namespace ops
 
-#define ARETE_POOLS(n)                                                                                        \
-  Tensor max_pool##n##d(const Tensor& self, const Extent& kernel_size, std::optional<Extent> stride,          \
-                        const Extent& padding, const Extent& dilation, bool ceil_mode) {                      \
-    return ops::call(ops::max_pool##n##d_op, {self, IntList(kernel_size), ops::stride_of(stride),             \
-                                              IntList(padding), IntList(dilation), ceil_mode});               \
-  }                                                                                                           \
-  std::tuple<Tensor, Tensor> max_pool##n##d_with_indices(                                                     \
-      const Tensor& self, const Extent& kernel_size, std::optional<Extent> stride, const Extent& padding,     \
-      const Extent& dilation, bool ceil_mode) {                                                               \
-    return ops::pair_of(ops::call_all(ops::max_pool##n##d_with_indices_op,                                    \
-                                      {self, IntList(kernel_size), ops::stride_of(stride),                    \
-                                       IntList(padding), IntList(dilation), ceil_mode}));                     \
-  }                                                                                                           \
-  Tensor adaptive_avg_pool##n##d(const Tensor& self, const Extent& output_size) {                             \
-    return ops::call(ops::adaptive_avg_pool##n##d_op, {self, IntList(output_size)});                          \
-  }                                                                                                           \
-  Tensor adaptive_max_pool##n##d(const Tensor& self, const Extent& output_size) {                             \
-    return ops::call(ops::adaptive_max_pool##n##d_op, {self, IntList(output_size)});                          \
-  }                                                                                                           \
-  std::tuple<Tensor, Tensor> adaptive_max_pool##n##d_with_indices(const Tensor& self,                         \
-                                                                  const Extent& output_size) {                \
-    return ops::pair_of(                                                                                      \
-        ops::call_all(ops::adaptive_max_pool##n##d_with_indices_op, {self, IntList(output_size)}));           \
+#define ARETE_POOLS(n)                                                                            \
+  Tensor max_pool##n##d(const Tensor& self, const Extent& kernel_size,                            \
+                        std::optional<Extent> stride, const Extent& padding,                      \
+                        const Extent& dilation, bool ceil_mode) {                                 \
+    return ops::call(ops::max_pool##n##d_op, {self, IntList(kernel_size), ops::stride_of(stride), \
+                                              IntList(padding), IntList(dilation), ceil_mode});   \
+  }                                                                                               \
+  std::tuple<Tensor, Tensor> max_pool##n##d_with_indices(                                         \
+      const Tensor& self, const Extent& kernel_size, std::optional<Extent> stride,                \
+      const Extent& padding, const Extent& dilation, bool ceil_mode) {                            \
+    return ops::pair_of(ops::call_all(ops::max_pool##n##d_with_indices_op,                        \
+                                      {self, IntList(kernel_size), ops::stride_of(stride),        \
+                                       IntList(padding), IntList(dilation), ceil_mode}));         \
+  }                                                                                               \
+  Tensor adaptive_avg_pool##n##d(const Tensor& self, const Extent& output_size) {                 \
+    return ops::call(ops::adaptive_avg_pool##n##d_op, {self, IntList(output_size)});              \
+  }                                                                                               \
+  Tensor adaptive_max_pool##n##d(const Tensor& self, const Extent& output_size) {                 \
+    return ops::call(ops::adaptive_max_pool##n##d_op, {self, IntList(output_size)});              \
+  }                                                                                               \
+  std::tuple<Tensor, Tensor> adaptive_max_pool##n##d_with_indices(const Tensor& self,             \
+                                                                  const Extent& output_size) {    \
+    return ops::pair_of(ops::call_all(ops::adaptive_max_pool##n##d_with_indices_op,               \
+                                      {self, IntList(output_size)}));                             \
   }
 ARETE_POOLS(1)
 ARETE_POOLS(2)
@@ -403,16 +451,16 @@ ARETE_POOLS(3)
 
 Tensor avg_pool1d(const Tensor& self, const Extent& kernel_size, std::optional<Extent> stride,
                   const Extent& padding, bool ceil_mode, bool count_include_pad) {
-  return ops::call(ops::avg_pool1d_op, {self, IntList(kernel_size), ops::stride_of(stride), IntList(padding),
-                                        ceil_mode, count_include_pad});
+  return ops::call(ops::avg_pool1d_op, {self, IntList(kernel_size), ops::stride_of(stride),
+                                        IntList(padding), ceil_mode, count_include_pad});
 }
-#define ARETE_AVG_POOL(n)                                                                                     \
-  Tensor avg_pool##n##d(const Tensor& self, const Extent& kernel_size, std::optional<Extent> stride,          \
-                        const Extent& padding, bool ceil_mode, bool count_include_pad,                        \
-                        std::optional<int64_t> divisor_override) {                                            \
-    return ops::call(ops::avg_pool##n##d_op,                                                                  \
-                     {self, IntList(kernel_size), ops::stride_of(stride), IntList(padding), ceil_mode,        \
-                      count_include_pad, divisor_override});                                                  \
+#define ARETE_AVG_POOL(n)                                                                    \
+  Tensor avg_pool##n##d(const Tensor& self, const Extent& kernel_size,                       \
+                        std::optional<Extent> stride, const Extent& padding, bool ceil_mode, \
+                        bool count_include_pad, std::optional<int64_t> divisor_override) {   \
+    return ops::call(ops::avg_pool##n##d_op,                                                 \
+                     {self, IntList(kernel_size), ops::stride_of(stride), IntList(padding),  \
+                      ceil_mode, count_include_pad, divisor_override});                      \
   }
 ARETE_AVG_POOL(2)
 ARETE_AVG_POOL(3)

@@ -15,11 +15,12 @@ using Values = FusedBuilder::Values;
 using prim::Monoid;
 
 void check_floating(const Call& call, DType t) {
-  ARETE_CHECK(is_floating(t), TypeError(call.name(), "\"softmax_lastdim_kernel_impl\" not implemented for '" +
-                                                         std::string(name_of(t)) + "'")
-                                  .expected("a floating dtype")
-                                  .got(name_of(t))
-                                  .hint("pass dtype=float32 or convert the input"));
+  ARETE_CHECK(is_floating(t),
+              TypeError(call.name(), "\"softmax_lastdim_kernel_impl\" not implemented for '" +
+                                         std::string(name_of(t)) + "'")
+                  .expected("a floating dtype")
+                  .got(name_of(t))
+                  .hint("pass dtype=float32 or convert the input"));
 }
 
 // Runs a spec whose rows run along `dim`.
@@ -49,19 +50,21 @@ const prim::FusedSpec& softmax_spec(DType in, DType out) {
   return cache.get(pack_key({int(in), int(out), out == kFloat64}), [&] {
     FusedBuilder b({in}, {out});
     if (out == kFloat64) {
-      const int m = b.reduce(Monoid::max, {0}, [](Values v) { return std::vector{cast(v[0], expr::Type::f64)}; });
-      const int s = b.reduce(Monoid::sum, {0, m}, [](Values v) { return std::vector{exp(v[0] - v[1])}; });
+      const int m = b.reduce(Monoid::max, {0},
+                             [](Values v) { return std::vector{cast(v[0], expr::Type::f64)}; });
+      const int s =
+          b.reduce(Monoid::sum, {0, m}, [](Values v) { return std::vector{exp(v[0] - v[1])}; });
       const int r = b.row({s}, [](Values v) { return std::vector{reciprocal(v[0])}; });
       b.store({0, m, r}, 0, 1, [](Values v) { return std::vector{exp(v[0] - v[1]) * v[2]}; });
     } else {
-      const int m = b.reduce(Monoid::max, {0}, [](Values v) { return std::vector{cast(v[0], expr::Type::f32)}; });
+      const int m = b.reduce(Monoid::max, {0},
+                             [](Values v) { return std::vector{cast(v[0], expr::Type::f32)}; });
       const int s = b.reduce(Monoid::sum, {0, m}, [](Values v) {
         return std::vector{exp(cast(v[0], expr::Type::f32) - v[1])};
       });
       const int r = b.row({s}, [](Values v) { return std::vector{reciprocal(v[0])}; });
-      b.store({0, m, r}, 0, 1, [](Values v) {
-        return std::vector{exp(cast(v[0], expr::Type::f32) - v[1]) * v[2]};
-      });
+      b.store({0, m, r}, 0, 1,
+              [](Values v) { return std::vector{exp(cast(v[0], expr::Type::f32) - v[1]) * v[2]}; });
     }
     return b.finish();
   });
@@ -72,19 +75,21 @@ const prim::FusedSpec& log_softmax_spec(DType in, DType out) {
   return cache.get(pack_key({int(in), int(out)}), [&] {
     FusedBuilder b({in}, {out});
     if (out == kFloat64) {
-      const int m = b.reduce(Monoid::max, {0}, [](Values v) { return std::vector{cast(v[0], expr::Type::f64)}; });
-      const int s = b.reduce(Monoid::sum, {0, m}, [](Values v) { return std::vector{exp(v[0] - v[1])}; });
+      const int m = b.reduce(Monoid::max, {0},
+                             [](Values v) { return std::vector{cast(v[0], expr::Type::f64)}; });
+      const int s =
+          b.reduce(Monoid::sum, {0, m}, [](Values v) { return std::vector{exp(v[0] - v[1])}; });
       const int r = b.row({s}, [](Values v) { return std::vector{log(v[0])}; });
       b.store({0, m, r}, 0, 1, [](Values v) { return std::vector{(v[0] - v[1]) - v[2]}; });
     } else {
-      const int m = b.reduce(Monoid::max, {0}, [](Values v) { return std::vector{cast(v[0], expr::Type::f32)}; });
+      const int m = b.reduce(Monoid::max, {0},
+                             [](Values v) { return std::vector{cast(v[0], expr::Type::f32)}; });
       const int s = b.reduce(Monoid::sum, {0, m}, [](Values v) {
         return std::vector{exp(cast(v[0], expr::Type::f32) - v[1])};
       });
       const int r = b.row({s}, [](Values v) { return std::vector{log(v[0])}; });
-      b.store({0, m, r}, 0, 1, [](Values v) {
-        return std::vector{(cast(v[0], expr::Type::f32) - v[1]) - v[2]};
-      });
+      b.store({0, m, r}, 0, 1,
+              [](Values v) { return std::vector{(cast(v[0], expr::Type::f32) - v[1]) - v[2]}; });
     }
     return b.finish();
   });
@@ -95,7 +100,8 @@ void softmax_infer(const Call& call, OutputSpecs& out) {
   dim_of(call, 1, x);
   const DType t = call.has(2) ? call[2].dtype() : x.dtype();
   check_floating(call, t);
-  ARETE_CHECK(!is_complex(x.dtype()), TypeError(call.name(), "softmax is not defined for complex numbers"));
+  ARETE_CHECK(!is_complex(x.dtype()),
+              TypeError(call.name(), "softmax is not defined for complex numbers"));
   out.push_back({Shape(x.sizes()), t, x.device(), {}});
 }
 
@@ -130,7 +136,8 @@ void backward_infer(const Call& call, OutputSpecs& out) {
   const Tensor &g = call.tensor(0), &y = call.tensor(1);
   dim_of(call, 2, y);
   ARETE_CHECK(Shape(g.sizes()) == Shape(y.sizes()),
-              ValueError(call.name(), "grad and output must have one shape").got(describe(g) + ", " + describe(y)));
+              ValueError(call.name(), "grad and output must have one shape")
+                  .got(describe(g) + ", " + describe(y)));
   out.push_back({Shape(y.sizes()), y.dtype(), common_device(call), {}});
 }
 
@@ -187,8 +194,9 @@ std::vector<Sample> forward_samples(SampleMaker& m) {
           {{m.make({3, 0}), 1, std::nullopt}}};
 }
 std::vector<ErrorSample> forward_errors(SampleMaker& m) {
-  return {{{m.make({2, 3}), 2, std::nullopt}, ErrorKind::index, "Dimension out of range"},
-          {{m.make_index({2, 3}, 4), 1, std::nullopt}, ErrorKind::type, "not implemented for 'int64'"}};
+  return {
+      {{m.make({2, 3}), 2, std::nullopt}, ErrorKind::index, "Dimension out of range"},
+      {{m.make_index({2, 3}, 4), 1, std::nullopt}, ErrorKind::type, "not implemented for 'int64'"}};
 }
 std::vector<Sample> backward_samples(SampleMaker& m) {
   return {{{m.make({2, 3}), m.make({2, 3}, 0, 1), 1}},
@@ -207,9 +215,11 @@ const OpRecord& softmax_op =
         .doc("exp(x) / sum(exp(x)) along a dimension.")
         .infer(softmax_infer)
         .lower(softmax_lower<softmax_spec>)
-        .grad([](const GradCall& g) -> TensorList {
-          return {grad_to(g, softmax_backward(g.grad(), g.output(), g.integer(1)))};
-        }, 0, 1)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {grad_to(g, softmax_backward(g.grad(), g.output(), g.integer(1)))};
+            },
+            0, 1)
         .autocast(Autocast::f32)
         .samples(forward_samples)
         .errors(forward_errors)
@@ -222,9 +232,11 @@ const OpRecord& log_softmax_op =
         .doc("log(softmax(x)) along a dimension.")
         .infer(softmax_infer)
         .lower(softmax_lower<log_softmax_spec>)
-        .grad([](const GradCall& g) -> TensorList {
-          return {grad_to(g, log_softmax_backward(g.grad(), g.output(), g.integer(1)))};
-        }, 0, 1)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {grad_to(g, log_softmax_backward(g.grad(), g.output(), g.integer(1)))};
+            },
+            0, 1)
         .autocast(Autocast::f32)
         .samples(forward_samples)
         .errors(forward_errors)
@@ -232,31 +244,32 @@ const OpRecord& log_softmax_op =
           return {map_rows(c.tensor(0), c.integer(1), log_softmax_row)};
         });
 
-Tensor row_sum(const Tensor& t, int64_t dim) {
-  return t.dim() == 0 ? t : t.sum(dim, true);
-}
+Tensor row_sum(const Tensor& t, int64_t dim) { return t.dim() == 0 ? t : t.sum(dim, true); }
 
 const OpRecord& softmax_backward_op =
     define("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
         .doc("Gradient of softmax from its output: y * (g - sum(g * y)).")
         .infer(backward_infer)
         .lower(backward_lower<softmax_backward_spec>)
-        .grad([](const GradCall& g) -> TensorList {
-          const Tensor &h = g.grad(), grad = g.input(0), y = g.input(1);
-          const int64_t dim = g.integer(2);
-          TensorList out(2);
-          if (g.needs(0)) out[0] = softmax_backward(h, y, dim);
-          if (g.needs(1))
-            out[1] = h.mul(grad.sub(row_sum(grad.mul(y), dim))).sub(grad.mul(row_sum(h.mul(y), dim)));
-          return out;
-        }, 0b11)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor &h = g.grad(), grad = g.input(0), y = g.input(1);
+              const int64_t dim = g.integer(2);
+              TensorList out(2);
+              if (g.needs(0)) out[0] = softmax_backward(h, y, dim);
+              if (g.needs(1))
+                out[1] = h.mul(grad.sub(row_sum(grad.mul(y), dim)))
+                             .sub(grad.mul(row_sum(h.mul(y), dim)));
+              return out;
+            },
+            0b11)
         .samples(backward_samples)
         .reference([](const Call& c) -> std::vector<Tensor> {
           const std::vector<double> g = values_of(c.tensor(0)), y = values_of(c.tensor(1));
           std::vector<double> gy;
           for (size_t i = 0; i < g.size(); ++i) gy.push_back(g[i] * y[i]);
-          const std::vector<double> s =
-              values_of(map_rows(from_values(gy, c.tensor(0).sizes()), c.integer(2), [](std::vector<double> r) {
+          const std::vector<double> s = values_of(map_rows(
+              from_values(gy, c.tensor(0).sizes()), c.integer(2), [](std::vector<double> r) {
                 double sum = 0;
                 for (double v : r) sum += v;
                 return std::vector<double>(r.size(), sum);
@@ -270,23 +283,26 @@ const OpRecord& log_softmax_backward_op =
         .doc("Gradient of log_softmax from its output: g - exp(y) * sum(g).")
         .infer(backward_infer)
         .lower(backward_lower<log_softmax_backward_spec>)
-        .grad([](const GradCall& g) -> TensorList {
-          const Tensor &h = g.grad(), grad = g.input(0), y = g.input(1);
-          const int64_t dim = g.integer(2);
-          const Tensor p = y.exp();
-          TensorList out(2);
-          if (g.needs(0)) out[0] = h.sub(row_sum(h.mul(p), dim));
-          if (g.needs(1)) out[1] = h.mul(p).mul(row_sum(grad, dim)).neg();
-          return out;
-        }, 0b11)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor &h = g.grad(), grad = g.input(0), y = g.input(1);
+              const int64_t dim = g.integer(2);
+              const Tensor p = y.exp();
+              TensorList out(2);
+              if (g.needs(0)) out[0] = h.sub(row_sum(h.mul(p), dim));
+              if (g.needs(1)) out[1] = h.mul(p).mul(row_sum(grad, dim)).neg();
+              return out;
+            },
+            0b11)
         .samples(backward_samples)
         .reference([](const Call& c) -> std::vector<Tensor> {
           const std::vector<double> g = values_of(c.tensor(0)), y = values_of(c.tensor(1));
-          const std::vector<double> s = values_of(map_rows(c.tensor(0), c.integer(2), [](std::vector<double> r) {
-            double sum = 0;
-            for (double v : r) sum += v;
-            return std::vector<double>(r.size(), sum);
-          }));
+          const std::vector<double> s =
+              values_of(map_rows(c.tensor(0), c.integer(2), [](std::vector<double> r) {
+                double sum = 0;
+                for (double v : r) sum += v;
+                return std::vector<double>(r.size(), sum);
+              }));
           std::vector<double> out;
           for (size_t i = 0; i < g.size(); ++i) out.push_back(g[i] - std::exp(y[i]) * s[i]);
           return {from_values(out, c.tensor(0).sizes())};
@@ -321,15 +337,16 @@ const prim::FusedSpec& masked_softmax_spec(DType in, DType mask) {
   static SpecCache cache;
   return cache.get(pack_key({int(in), int(mask)}), [&] {
     FusedBuilder b({in, mask}, {in});
-    const int m = b.reduce(Monoid::max, {0, 1}, [](Values v) { return std::vector{masked_score(v)}; });
-    const int safe = b.row({m}, [](Values v) { return std::vector{where(v[0] == -INFINITY, 0.0, v[0])}; });
-    const int s = b.reduce(Monoid::sum, {0, 1, safe}, [](Values v) {
-      return std::vector{exp(masked_score(v) - v[2])};
-    });
-    const int r = b.row({s}, [](Values v) { return std::vector{where(v[0] == 0.0, 0.0, reciprocal(v[0]))}; });
-    b.store({0, 1, safe, r}, 0, 1, [](Values v) {
-      return std::vector{exp(masked_score(v) - v[2]) * v[3]};
-    });
+    const int m =
+        b.reduce(Monoid::max, {0, 1}, [](Values v) { return std::vector{masked_score(v)}; });
+    const int safe =
+        b.row({m}, [](Values v) { return std::vector{where(v[0] == -INFINITY, 0.0, v[0])}; });
+    const int s = b.reduce(Monoid::sum, {0, 1, safe},
+                           [](Values v) { return std::vector{exp(masked_score(v) - v[2])}; });
+    const int r =
+        b.row({s}, [](Values v) { return std::vector{where(v[0] == 0.0, 0.0, reciprocal(v[0]))}; });
+    b.store({0, 1, safe, r}, 0, 1,
+            [](Values v) { return std::vector{exp(masked_score(v) - v[2]) * v[3]}; });
     return b.finish();
   });
 }
@@ -340,11 +357,14 @@ const OpRecord& masked_softmax_op =
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &x = call.tensor(0), &mask = call.tensor(1);
           check_floating(call, x.dtype());
-          ARETE_CHECK(x.dim() > 0, ValueError(call.name(), "scores must have at least one dimension"));
-          ARETE_CHECK(mask.dtype() == kBool || mask.dtype() == x.dtype(),
-                      TypeError(call.name(), "Expected attn_mask dtype to be bool or to match query dtype, but got " +
-                                                 std::string(name_of(mask.dtype())) + " and " +
-                                                 std::string(name_of(x.dtype()))));
+          ARETE_CHECK(x.dim() > 0,
+                      ValueError(call.name(), "scores must have at least one dimension"));
+          ARETE_CHECK(
+              mask.dtype() == kBool || mask.dtype() == x.dtype(),
+              TypeError(call.name(),
+                        "Expected attn_mask dtype to be bool or to match query dtype, but got " +
+                            std::string(name_of(mask.dtype())) + " and " +
+                            std::string(name_of(x.dtype()))));
           expand(mask.layout(), x.sizes());
           out.push_back({Shape(x.sizes()), x.dtype(), common_device(call), {}});
         })
@@ -353,15 +373,22 @@ const OpRecord& masked_softmax_op =
           if (out[0].numel() == 0) return;
           const Layout full = expand(mask.layout(), x.sizes());
           const prim::View inputs[2] = {view_of(x), view_of(mask, full)}, o = view_of(out[0]);
-          p.fused({&masked_softmax_spec(x.dtype(), mask.dtype()), o.sizes, o.rank() - 1, inputs, {&o, 1}, {}});
+          p.fused({&masked_softmax_spec(x.dtype(), mask.dtype()),
+                   o.sizes,
+                   o.rank() - 1,
+                   inputs,
+                   {&o, 1},
+                   {}});
         })
-        .grad([](const GradCall& g) -> TensorList {
-          const Tensor gx = softmax_backward(g.grad(), g.output(), -1);
-          TensorList out(2);
-          if (g.needs(0)) out[0] = gx;
-          if (g.needs(1)) out[1] = sum_to_size(gx, g.input_sizes(1));
-          return out;
-        }, 0, 1)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor gx = softmax_backward(g.grad(), g.output(), -1);
+              TensorList out(2);
+              if (g.needs(0)) out[0] = gx;
+              if (g.needs(1)) out[1] = sum_to_size(gx, g.input_sizes(1));
+              return out;
+            },
+            0, 1)
         .autocast(Autocast::f32)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make_mask({2, 3})}},
@@ -371,7 +398,9 @@ const OpRecord& masked_softmax_op =
                   {{m.make({0, 3}), m.make_mask({3})}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make_index({2, 3}, 2)}, ErrorKind::type, "Expected attn_mask dtype to be bool"}};
+          return {{{m.make({2, 3}), m.make_index({2, 3}, 2)},
+                   ErrorKind::type,
+                   "Expected attn_mask dtype to be bool"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &x = c.tensor(0), &mask = c.tensor(1);

@@ -11,8 +11,9 @@ namespace arete::ops {
 inline Shape spread(IntList values, int n, const char* op, const char* argument) {
   if (values.size() == 1) return Shape(size_t(n), values[0]);
   ARETE_CHECK(int(values.size()) == n,
-              ValueError(op, std::string("expected ") + argument + " to be a single integer value or a list of " +
-                                 std::to_string(n) + " values to match the dimensions")
+              ValueError(op, std::string("expected ") + argument +
+                                 " to be a single integer value or a list of " + std::to_string(n) +
+                                 " values to match the dimensions")
                   .argument(argument)
                   .got(to_string(values)));
   return Shape(values);
@@ -32,7 +33,8 @@ inline prim::Window make_window(IntList kernel, IntList stride, IntList padding,
 
 /// Channels-last strides if `t` is laid out so and not also row-major: results keep the order.
 inline std::optional<Shape> strides_like(const Tensor& t, IntList sizes) {
-  if (t.layout().is_channels_last() && !t.is_contiguous() && (sizes.size() == 4 || sizes.size() == 5))
+  if (t.layout().is_channels_last() && !t.is_contiguous() &&
+      (sizes.size() == 4 || sizes.size() == 5))
     return channels_last_strides(sizes);
   return std::nullopt;
 }

@@ -55,9 +55,8 @@ struct AdamStep {
   void run(Batch& batch) const {
     const bool with_decay = decay != 0;
     const auto rule = [*this, with_decay](const Operands& v) -> std::vector<Value> {
-      const Value step_size = v.numbers[0], w1 = v.numbers[1], b2 = v.numbers[2],
-                  w2 = v.numbers[3], correction2 = v.numbers[4], e = v.numbers[5],
-                  wd = v.numbers[6];
+      const Value step_size = v.numbers[0], w1 = v.numbers[1], b2 = v.numbers[2], w2 = v.numbers[3],
+                  correction2 = v.numbers[4], e = v.numbers[5], wd = v.numbers[6];
       Value p = v.param, g = maximize ? -v.grad : v.grad;
       if (with_decay && decoupled) p = p * wd;
       if (with_decay && !decoupled) g = g + wd * p;
@@ -109,8 +108,7 @@ void Lion::update(const ParamGroup& group, Batch& batch) {
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value g = maximize ? -v.grad : v.grad, m = v.state[0];
     const Value direction = sign(v.numbers[2] * m + v.numbers[3] * g);
-    return {v.param * v.numbers[1] - v.numbers[0] * direction,
-            v.numbers[4] * m + v.numbers[5] * g};
+    return {v.param * v.numbers[1] - v.numbers[0] * direction, v.numbers[4] * m + v.numbers[5] * g};
   };
   batch.run(uint32_t(maximize), rule,
             {lr, 1 - lr * group.get("weight_decay"), beta1, 1 - beta1, beta2, 1 - beta2});

@@ -101,9 +101,8 @@ void Adagrad::update(const ParamGroup& group, Batch& batch) {
 }
 
 Settings settings_of(const AdadeltaOptions& o) {
-  check_not_negative("Adadelta", {{"learning rate", o.lr},
-                                  {"epsilon", o.eps},
-                                  {"weight_decay", o.weight_decay}});
+  check_not_negative(
+      "Adadelta", {{"learning rate", o.lr}, {"epsilon", o.eps}, {"weight_decay", o.weight_decay}});
   ARETE_CHECK(o.rho >= 0 && o.rho <= 1,
               ValueError("Adadelta", "Invalid rho value: " + std::to_string(o.rho))
                   .expected("a number in [0, 1]"));

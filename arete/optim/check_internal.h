@@ -21,10 +21,10 @@ inline void check_not_negative(const char* optimizer,
 inline void check_fraction(const char* optimizer,
                            std::initializer_list<std::pair<const char*, double>> values) {
   for (const auto& [name, value] : values)
-    ARETE_CHECK(value >= 0 && value < 1,
-                ValueError(optimizer, "Invalid " + std::string(name) +
-                                          " value: " + std::to_string(value))
-                    .expected("a number in [0, 1)"));
+    ARETE_CHECK(
+        value >= 0 && value < 1,
+        ValueError(optimizer, "Invalid " + std::string(name) + " value: " + std::to_string(value))
+            .expected("a number in [0, 1)"));
 }
 
 }  // namespace arete::optim

@@ -157,7 +157,8 @@ double LinearLR::next(size_t, double lr) const {
   if (last_epoch_ == 0) return lr * o_.start_factor;
   if (last_epoch_ > o_.total_iters) return lr;
   const double rise = o_.end_factor - o_.start_factor;
-  return lr * (1 + rise / (double(o_.total_iters) * o_.start_factor + double(last_epoch_ - 1) * rise));
+  return lr *
+         (1 + rise / (double(o_.total_iters) * o_.start_factor + double(last_epoch_ - 1) * rise));
 }
 
 PolynomialLR::PolynomialLR(Optimizer& optimizer, const PolynomialLROptions& options)
@@ -191,8 +192,8 @@ double CosineAnnealingLR::next(size_t g, double lr) const {
   const double unit = std::numbers::pi / double(t_max_);
   if ((last_epoch_ - 1 - t_max_) % (2 * t_max_) == 0)
     return lr + (base_lr_[g] - eta_min_) * (1 - std::cos(unit)) / 2;
-  return (1 + std::cos(unit * double(last_epoch_))) / (1 + std::cos(unit * double(last_epoch_ - 1))) *
-             (lr - eta_min_) +
+  return (1 + std::cos(unit * double(last_epoch_))) /
+             (1 + std::cos(unit * double(last_epoch_ - 1))) * (lr - eta_min_) +
          eta_min_;
 }
 
@@ -228,8 +229,9 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& o)
       cosine_(o.anneal_strategy == "cos"),
       cycle_momentum_(o.cycle_momentum),
       three_phase_(o.three_phase) {
-  ARETE_CHECK(total_ > 0, ValueError("OneCycleLR", "You must define either total_steps OR (epochs "
-                                                   "AND steps_per_epoch)"));
+  ARETE_CHECK(total_ > 0, ValueError("OneCycleLR",
+                                     "You must define either total_steps OR (epochs "
+                                     "AND steps_per_epoch)"));
   ARETE_CHECK(pct_start_ >= 0 && pct_start_ <= 1,
               ValueError("OneCycleLR", "Expected float between 0 and 1 pct_start")
                   .got(std::to_string(pct_start_)));
@@ -245,8 +247,9 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& o)
     const ParamGroup& first = optimizer.param_groups().front();
     momentum_name_ = first.has("momentum") ? "momentum" : "beta1";
     ARETE_CHECK(first.has(momentum_name_),
-                ValueError("OneCycleLR", "optimizer must support momentum or beta1 with "
-                                         "`cycle_momentum` option enabled"));
+                ValueError("OneCycleLR",
+                           "optimizer must support momentum or beta1 with "
+                           "`cycle_momentum` option enabled"));
   }
   for (size_t g = 0; g < base_lr_.size(); ++g) {
     base_lr_[g] = max_lr_[g] / div_;
@@ -279,8 +282,8 @@ double OneCycleLR::closed(size_t g, int64_t epoch) const {
 
 void OneCycleLR::update_others() {
   if (!cycle_momentum_) return;
-  const double m = interpolate(double(last_epoch_), max_momentum_, base_momentum_, max_momentum_,
-                               max_momentum_);
+  const double m =
+      interpolate(double(last_epoch_), max_momentum_, base_momentum_, max_momentum_, max_momentum_);
   for (ParamGroup& g : optimizer_->param_groups()) g.set(momentum_name_, m);
 }
 
@@ -301,8 +304,9 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlate
       relative_(options.threshold_mode == "rel"),
       best_(minimize_ ? std::numeric_limits<double>::infinity()
                       : -std::numeric_limits<double>::infinity()) {
-  ARETE_CHECK(o_.factor < 1, ValueError("ReduceLROnPlateau", "Factor should be < 1.0.")
-                                 .got(std::to_string(o_.factor)));
+  ARETE_CHECK(
+      o_.factor < 1,
+      ValueError("ReduceLROnPlateau", "Factor should be < 1.0.").got(std::to_string(o_.factor)));
   ARETE_CHECK(minimize_ || options.mode == "max",
               ValueError("ReduceLROnPlateau", "mode " + std::string(options.mode) + " is unknown!")
                   .expected("min or max"));
@@ -366,17 +370,21 @@ void ReduceLROnPlateau::load(const std::map<std::string, double>& state) {
 
 SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<int64_t> milestones,
                            std::vector<std::shared_ptr<LRScheduler>> schedulers)
-    : LRScheduler(optimizer), milestones_(std::move(milestones)), schedulers_(std::move(schedulers)) {
+    : LRScheduler(optimizer),
+      milestones_(std::move(milestones)),
+      schedulers_(std::move(schedulers)) {
   ARETE_CHECK(!schedulers_.empty() && milestones_.size() + 1 == schedulers_.size(),
-              ValueError("SequentialLR", "expects number of schedulers provided to be one more "
-                                         "than the number of milestone points")
+              ValueError("SequentialLR",
+                         "expects number of schedulers provided to be one more "
+                         "than the number of milestone points")
                   .got(std::to_string(schedulers_.size()) + " schedulers and " +
                        std::to_string(milestones_.size()) + " milestones"));
   ARETE_CHECK(std::is_sorted(milestones_.begin(), milestones_.end()),
               ValueError("SequentialLR", "the milestones must ascend"));
   for (const auto& s : schedulers_)
-    ARETE_CHECK(s && s->optimizer_ == &optimizer,
-                ValueError("SequentialLR", "expects all schedulers to belong to the same optimizer"));
+    ARETE_CHECK(
+        s && s->optimizer_ == &optimizer,
+        ValueError("SequentialLR", "expects all schedulers to belong to the same optimizer"));
   restart(0);
 }
 

@@ -196,9 +196,9 @@ struct OneCycleLROptions {
   std::vector<double> max_lr = {};  ///< one number, or one for each group
   int64_t total_steps = 0;          ///< or epochs * steps_per_epoch
   int64_t epochs = 0, steps_per_epoch = 0;
-  double pct_start = 0.3;                   ///< part of the cycle in which the rate rises
+  double pct_start = 0.3;                    ///< part of the cycle in which the rate rises
   std::string_view anneal_strategy = "cos";  ///< or "linear"
-  bool cycle_momentum = true;  ///< momentum (or beta1) falls while the rate rises
+  bool cycle_momentum = true;                ///< momentum (or beta1) falls while the rate rises
   double base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25;         ///< the first rate is max_lr / div_factor
   double final_div_factor = 1e4;  ///< the last one is the first / final_div_factor
@@ -230,7 +230,7 @@ struct ReduceLROnPlateauOptions {
   int64_t patience = 10;  ///< epochs without improvement that are tolerated
   double threshold = 1e-4;
   std::string_view threshold_mode = "rel";  ///< or "abs"
-  int64_t cooldown = 0;  ///< epochs after a reduction in which none are counted
+  int64_t cooldown = 0;                     ///< epochs after a reduction in which none are counted
   double min_lr = 0;
   double eps = 1e-8;  ///< smaller reductions are not made
 };
@@ -258,15 +258,16 @@ class ReduceLROnPlateau : public LRScheduler {
 /// Schedulers one after the other: scheduler i + 1 takes over at epoch milestones[i], from its own
 /// epoch 0.
 ///
-///     optim::SequentialLR schedule(opt, {5}, optim::LinearLR(opt), optim::CosineAnnealingLR(opt, 95));
+///     optim::SequentialLR schedule(opt, {5}, optim::LinearLR(opt), optim::CosineAnnealingLR(opt,
+///     95));
 class SequentialLR : public LRScheduler {
  public:
   SequentialLR(Optimizer& optimizer, std::vector<int64_t> milestones,
                std::vector<std::shared_ptr<LRScheduler>> schedulers);
   template <class... Schedulers>
-    requires(sizeof...(Schedulers) > 0 && (std::is_base_of_v<LRScheduler, Schedulers> && ...))
-  SequentialLR(Optimizer& optimizer, std::vector<int64_t> milestones,
-               const Schedulers&... schedulers)
+  requires(sizeof...(Schedulers) > 0 && (std::is_base_of_v<LRScheduler, Schedulers> && ...))
+      SequentialLR(Optimizer& optimizer, std::vector<int64_t> milestones,
+                   const Schedulers&... schedulers)
       : SequentialLR(optimizer, std::move(milestones),
                      std::vector<std::shared_ptr<LRScheduler>>{
                          std::make_shared<Schedulers>(schedulers)...}) {}

@@ -68,8 +68,9 @@ void Optimizer::add_group(std::vector<Tensor> params, const Settings& settings) 
     ARETE_CHECK(p.is_floating_point(),
                 TypeError(name_, "parameters must have a floating dtype").got(ops::describe(p)));
     ARETE_CHECK(std::find(seen.begin(), seen.end(), p.impl()) == seen.end(),
-                ValueError(name_, "some parameters appear in more than one parameter group, or "
-                                  "twice in one")
+                ValueError(name_,
+                           "some parameters appear in more than one parameter group, or "
+                           "twice in one")
                     .got(ops::describe(p)));
     seen.push_back(p.impl());
   }
@@ -166,7 +167,8 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
     const std::vector<expr::Type> params(numbers.size(), type);
     program = expr::trace(
         [&](std::span<const expr::Value> v) {
-          return rule({v[0], expr::cast(v[1], type), v.subspan(2, n_state), v.subspan(2 + n_state)});
+          return rule(
+              {v[0], expr::cast(v[1], type), v.subspan(2, n_state), v.subspan(2 + n_state)});
         },
         inputs, params, outputs);
   }
@@ -250,8 +252,8 @@ void Optimizer::load_state_dict(const State& state) {
                   std::to_string(group.params.size()) + " parameters, the state " +
                   std::to_string(int64_t(*count)) + ".";
     std::vector<std::string> names;
-    for (auto it = numbers.lower_bound(prefix); it != numbers.end() && it->first.starts_with(prefix);
-         ++it)
+    for (auto it = numbers.lower_bound(prefix);
+         it != numbers.end() && it->first.starts_with(prefix); ++it)
       names.push_back(it->first.substr(prefix.size()));
     for (const std::string& name : names) group.set(name, *take(prefix + name), true);
     slots.emplace_back(group.params.size());

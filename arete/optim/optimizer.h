@@ -103,7 +103,7 @@ class Optimizer {
   virtual double initial_state(const ParamGroup&, size_t) const { return 0; }
 
  private:
-  struct Slot {  // of one parameter
+  struct Slot {                 // of one parameter
     int64_t step = 0;           // updates so far
     std::vector<Tensor> state;  // one per name; undefined until used
   };

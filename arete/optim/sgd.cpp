@@ -8,9 +8,8 @@ namespace arete::optim {
 using expr::Value;
 
 Settings settings_of(const SGDOptions& o) {
-  check_not_negative("SGD", {{"learning rate", o.lr},
-                             {"momentum", o.momentum},
-                             {"weight_decay", o.weight_decay}});
+  check_not_negative(
+      "SGD", {{"learning rate", o.lr}, {"momentum", o.momentum}, {"weight_decay", o.weight_decay}});
   ARETE_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0),
               ValueError("SGD", "Nesterov momentum requires a momentum and zero dampening"));
   return {{"lr", o.lr},

@@ -2,13 +2,18 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <thread>
 
 #include "arete/data/dataset.h"
 #include "arete/data/loader.h"
@@ -220,6 +225,22 @@ TEST(DataLoader, OrderDoesNotDependOnWorkers) {
     first = a;
     second = b;
   }
+}
+
+// Its first examples take longest.
+class SlowStart final : public Dataset {
+ public:
+  int64_t size() const override { return 12; }
+  Example get(int64_t i) const override {
+    if (i < 4) std::this_thread::sleep_for(std::chrono::milliseconds(20 * (4 - i)));
+    return {tensor(i), tensor(10 * i)};
+  }
+};
+
+TEST(DataLoader, BatchesWaitForEarlierOnes) {
+  DataLoader loader(std::make_shared<SlowStart>(), {.num_workers = 4, .prefetch_factor = 3});
+  EXPECT_EQ(joined(walk(loader)), iota_vector(12));
+  EXPECT_GT(loader.stats().consumer_wait, 0);
 }
 
 TEST(DataLoader, DropLastAndEmpty) {

@@ -12,7 +12,8 @@ using test::has;
 TEST(NnLinear, AffineMap) {
   nn::Linear layer(2, 3);
   layer.to(kFloat64);
-  layer.load_state_dict({{"weight", tensor({{1, 2}, {3, 4}, {5, 6}})}, {"bias", tensor({10, 20, 30})}});
+  layer.load_state_dict(
+      {{"weight", tensor({{1, 2}, {3, 4}, {5, 6}})}, {"bias", tensor({10, 20, 30})}});
   expect_values(layer(tensor({{1.0, -1.0}}, kFloat64)), {9, 19, 29});
   nn::Bilinear two(2, 1, 1);
   two.to(kFloat64).load_state_dict({{"weight", tensor({{{2}, {3}}})}, {"bias", tensor({1})}});
@@ -57,13 +58,14 @@ TEST(NnInit, Distributions) {
   for (IntList sizes : {IntList({3, 5}), IntList({6, 2, 2})}) {
     Tensor q = nn::init::orthogonal_(empty(sizes, kFloat64), 3).flatten(1);
     const bool wide = q.size(0) <= q.size(1);
-    expect_tensors(wide ? q.mm(q.t()) : q.t().mm(q), eye(std::min(q.size(0), q.size(1)), kFloat64) * 9,
-                   q.numel());
+    expect_tensors(wide ? q.mm(q.t()) : q.t().mm(q),
+                   eye(std::min(q.size(0), q.size(1)), kFloat64) * 9, q.numel());
   }
   EXPECT_EQ(nn::init::calculate_gain("tanh"), 5.0 / 3);
   EXPECT_EQ(nn::init::calculate_gain("leaky_relu", 1), 1);
   EXPECT_TRUE(has(error_of([] { nn::init::calculate_gain("swish"); }), "Unsupported nonlinearity"));
-  EXPECT_TRUE(has(error_of([] { nn::init::xavier_normal_(ones({3})); }), "fewer than 2 dimensions"));
+  EXPECT_TRUE(
+      has(error_of([] { nn::init::xavier_normal_(ones({3})); }), "fewer than 2 dimensions"));
 }
 
 // A convolution of one dimension by its definition, over an input padded already.
@@ -81,15 +83,18 @@ std::vector<double> conv_by_hand(const std::vector<double>& x, const std::vector
 TEST(NnConv, PaddingModes) {
   const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}, kFloat64).view({1, 1, 4});
   const std::vector<double> w{1, 10, 100};
-  const struct { const char* mode; std::vector<double> padded; } cases[] = {
-      {"zeros", {0, 1, 2, 3, 4, 0}},
-      {"reflect", {2, 1, 2, 3, 4, 3}},
-      {"replicate", {1, 1, 2, 3, 4, 4}},
-      {"circular", {4, 1, 2, 3, 4, 1}}};
+  const struct {
+    const char* mode;
+    std::vector<double> padded;
+  } cases[] = {{"zeros", {0, 1, 2, 3, 4, 0}},
+               {"reflect", {2, 1, 2, 3, 4, 3}},
+               {"replicate", {1, 1, 2, 3, 4, 4}},
+               {"circular", {4, 1, 2, 3, 4, 1}}};
   for (const auto& c : cases)
     for (Padding padding : {Padding(1), Padding("same")}) {
       nn::Conv1d conv(1, 1, 3, {.padding = padding, .padding_mode = c.mode});
-      conv.to(kFloat64).load_state_dict({{"weight", tensor(w).view({1, 1, 3})}, {"bias", tensor({5})}});
+      conv.to(kFloat64).load_state_dict(
+          {{"weight", tensor(w).view({1, 1, 3})}, {"bias", tensor({5})}});
       expect_values(conv(x), conv_by_hand(c.padded, w, 5), 3);
     }
   nn::Conv1d even(1, 1, 2, {.padding = "same", .bias = false});  // one zero, at the end
@@ -143,9 +148,10 @@ TEST(NnNorm, BatchNormTrainsAndEvaluates) {
   bn.eval();
   const Tensor z = bn(x);
   for (int64_t c = 0; c < 3; ++c)
-    expect_tensors(z.select(1, c),
-                   (x.select(1, c) - want_mean[size_t(c)]) / std::sqrt(want_var[size_t(c)] + 1e-5) * 2 - 1,
-                   24);
+    expect_tensors(
+        z.select(1, c),
+        (x.select(1, c) - want_mean[size_t(c)]) / std::sqrt(want_var[size_t(c)] + 1e-5) * 2 - 1,
+        24);
   expect_values(bn.running_mean, want_mean, 24);
   EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), 1);
   EXPECT_TRUE(has(error_of([&] { nn::BatchNorm2d(3)(x); }), "expected 4D input (got 3D input)"));
@@ -185,7 +191,8 @@ TEST(NnNorm, LayerGroupInstanceRms) {
   rms.to(kFloat64);
   nn::init::constant_(rms.weight, 3);
   expect_tensors(rms(x), x / (x.square().mean(2, true) + 1e-3).sqrt() * 3, 3);
-  EXPECT_EQ(nn::LayerNorm(5, {.bias = false}).state_dict().keys(), std::vector<std::string>{"weight"});
+  EXPECT_EQ(nn::LayerNorm(5, {.bias = false}).state_dict().keys(),
+            std::vector<std::string>{"weight"});
   EXPECT_TRUE(has(error_of([] { nn::GroupNorm(3, 4); }), "divisible by num_groups"));
 }
 
@@ -233,7 +240,8 @@ TEST(NnActivation, ModulesCallTheFunctions) {
   check(nn::GELU(), [](double v) { return v * 0.5 * std::erfc(-v / std::sqrt(2.0)); });
   check(nn::SiLU(), [](double v) { return v * test::logistic(v); });
   check(nn::Mish(), [](double v) { return v * std::tanh(std::log1p(std::exp(v))); });
-  check(nn::Softplus(2, 3), [](double v) { return 2 * v > 3 ? v : std::log1p(std::exp(2 * v)) / 2; });
+  check(nn::Softplus(2, 3),
+        [](double v) { return 2 * v > 3 ? v : std::log1p(std::exp(2 * v)) / 2; });
   check(nn::Hardswish(), [](double v) { return v * std::clamp(v / 6 + 0.5, 0.0, 1.0); });
   check(nn::Hardtanh(-2, 1), [](double v) { return std::clamp(v, -2.0, 1.0); });
   check(nn::Sigmoid(), [](double v) { return test::logistic(v); });
@@ -293,10 +301,12 @@ TEST(NnLoss, ModulesCallTheFunctions) {
   const double bce = (-std::log(test::logistic(0)) - std::log(1 - test::logistic(2))) / 2;
   expect_values(nn::BCELoss()(a.sigmoid(), t), {bce}, 2);
   expect_values(nn::BCEWithLogitsLoss()(a, t), {bce}, 2);
-  expect_values(nn::KLDivLoss({.reduction = "batchmean"})(tensor({{std::log(0.5), std::log(0.5)}}, kFloat64),
-                                                          tensor({{0.25, 0.75}}, kFloat64)),
-                {0.25 * std::log(0.5) + 0.75 * std::log(1.5)}, 2);
-  EXPECT_TRUE(has(error_of([] { nn::MSELoss({.reduction = "average"}); }), "not a valid value for reduction"));
+  expect_values(
+      nn::KLDivLoss({.reduction = "batchmean"})(tensor({{std::log(0.5), std::log(0.5)}}, kFloat64),
+                                                tensor({{0.25, 0.75}}, kFloat64)),
+      {0.25 * std::log(0.5) + 0.75 * std::log(1.5)}, 2);
+  EXPECT_TRUE(has(error_of([] { nn::MSELoss({.reduction = "average"}); }),
+                  "not a valid value for reduction"));
 }
 
 }  // namespace

@@ -27,9 +27,8 @@ std::vector<std::string> keys(std::initializer_list<const char*> names) {
 
 TEST(NnModule, NamesFollowPyTorch) {
   Net net;
-  EXPECT_EQ(net.named_parameters().keys(),
-            keys({"scale", "fc1.weight", "fc1.bias", "bn.weight", "bn.bias", "head.1.weight",
-                  "head.1.bias"}));
+  EXPECT_EQ(net.named_parameters().keys(), keys({"scale", "fc1.weight", "fc1.bias", "bn.weight",
+                                                 "bn.bias", "head.1.weight", "head.1.bias"}));
   EXPECT_EQ(net.named_buffers().keys(),
             keys({"bn.running_mean", "bn.running_var", "bn.num_batches_tracked"}));
   EXPECT_EQ(net.state_dict().keys(),
@@ -44,15 +43,16 @@ TEST(NnModule, NamesFollowPyTorch) {
 
 TEST(NnModule, PrintsATree) {
   Net net;
-  EXPECT_EQ(net.to_string(),
-            "Net(\n"
-            "  (fc1): Linear(in_features=3, out_features=4, bias=True)\n"
-            "  (bn): BatchNorm1d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
-            "  (head): Sequential(\n"
-            "    (0): ReLU()\n"
-            "    (1): Linear(in_features=4, out_features=2, bias=True)\n"
-            "  )\n"
-            ")");
+  EXPECT_EQ(
+      net.to_string(),
+      "Net(\n"
+      "  (fc1): Linear(in_features=3, out_features=4, bias=True)\n"
+      "  (bn): BatchNorm1d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+      "  (head): Sequential(\n"
+      "    (0): ReLU()\n"
+      "    (1): Linear(in_features=4, out_features=2, bias=True)\n"
+      "  )\n"
+      ")");
   EXPECT_EQ(nn::Conv2d(1, 32, 3, {.padding = 1}).to_string(),
             "Conv2d(1, 32, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))");
   EXPECT_EQ(nn::Conv1d(4, 8, 5, {.padding = "same", .groups = 2, .bias = false}).to_string(),
@@ -83,8 +83,7 @@ TEST(NnModule, CopiesShareAndClonesDoNot) {
   // Members, children and registered tensors of the clone are the same objects.
   EXPECT_TRUE(twin.get_parameter("fc1.weight").is_same(twin.fc1.weight));
   EXPECT_TRUE(twin.get_parameter("scale").is_same(twin.scale));
-  EXPECT_TRUE(twin.get_parameter("head.1.weight")
-                  .is_same(twin.head[1].as<nn::Linear>()->weight));
+  EXPECT_TRUE(twin.get_parameter("head.1.weight").is_same(twin.head[1].as<nn::Linear>()->weight));
   EXPECT_TRUE(twin.scale.requires_grad());
   const Tensor x = randn({5, 3});
   net.eval();
@@ -138,8 +137,9 @@ TEST(NnModule, StrictLoadingNamesEverythingAtOnce) {
   EXPECT_TRUE(has(text, "Error(s) in loading state_dict for Net")) << text;
   EXPECT_TRUE(has(text, "Missing key(s) in state_dict: \"fc1.bias\"")) << text;
   EXPECT_TRUE(has(text, "Unexpected key(s) in state_dict: \"extra\"")) << text;
-  EXPECT_TRUE(has(text, "size mismatch for head.1.weight: copying a param with shape [3, 3] from "
-                        "checkpoint, the shape in current model is [2, 4]"))
+  EXPECT_TRUE(has(text,
+                  "size mismatch for head.1.weight: copying a param with shape [3, 3] from "
+                  "checkpoint, the shape in current model is [2, 4]"))
       << text;
   EXPECT_EQ(net.scale.item<double>(), 1) << "nothing changes on an error";
   state.insert("head.1.weight", zeros({2, 4}));
@@ -196,10 +196,10 @@ TEST(NnModule, ApplyVisitsChildrenFirst) {
 TEST(NnModule, HooksSeeAndReplace) {
   auto net = nn::Sequential(nn::Identity());
   int seen = 0;
-  const uint64_t pre = net.register_forward_pre_hook(
-      [&](nn::Module&, const Tensor& x) { return ++seen, x * 2; });
-  const uint64_t post = net[0].register_forward_hook(
-      [&](nn::Module& m, const Tensor& x, const Tensor& y) {
+  const uint64_t pre =
+      net.register_forward_pre_hook([&](nn::Module&, const Tensor& x) { return ++seen, x * 2; });
+  const uint64_t post =
+      net[0].register_forward_hook([&](nn::Module& m, const Tensor& x, const Tensor& y) {
         EXPECT_EQ(m.name(), "Identity");
         EXPECT_TRUE(x.is_same(y));
         return y + 1;
@@ -223,7 +223,8 @@ TEST(NnModule, MistakesAreNamed) {
   EXPECT_TRUE(has(error_of([&] { net.child("self", net); }), "cannot contain itself"));
   EXPECT_TRUE(has(error_of([&] { net.get_submodule("head.7"); }), "one of: 0, 1"));
   EXPECT_TRUE(has(error_of([&] { net.get_parameter("fc2.weight"); }), "fc1.weight"));
-  EXPECT_TRUE(has(error_of([&] { nn::ModuleList()(ones({1})); }), "missing the required \"forward\""));
+  EXPECT_TRUE(
+      has(error_of([&] { nn::ModuleList()(ones({1})); }), "missing the required \"forward\""));
   EXPECT_TRUE(has(error_of([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }), "divisible by groups"));
   EXPECT_TRUE(has(error_of([] { nn::Linear(2, -1); }), "out_features"));
 }

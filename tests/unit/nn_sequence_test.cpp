@@ -40,7 +40,8 @@ struct Reference {
 };
 
 void lstm_by_hand(const Reference& r, const Vec& x, Vec& h, Vec& c) {
-  const Vec gi = affine(r.w("weight_ih"), x, r.b("bias_ih")), gh = affine(r.w("weight_hh"), h, r.b("bias_hh"));
+  const Vec gi = affine(r.w("weight_ih"), x, r.b("bias_ih")),
+            gh = affine(r.w("weight_hh"), h, r.b("bias_hh"));
   const size_t n = c.size();
   Vec full(n);
   for (size_t k = 0; k < n; ++k) {
@@ -52,7 +53,8 @@ void lstm_by_hand(const Reference& r, const Vec& x, Vec& h, Vec& c) {
 }
 
 void gru_by_hand(const Reference& r, const Vec& x, Vec& h) {
-  const Vec gi = affine(r.w("weight_ih"), x, r.b("bias_ih")), gh = affine(r.w("weight_hh"), h, r.b("bias_hh"));
+  const Vec gi = affine(r.w("weight_ih"), x, r.b("bias_ih")),
+            gh = affine(r.w("weight_hh"), h, r.b("bias_hh"));
   const size_t n = h.size();
   for (size_t k = 0; k < n; ++k) {
     const double reset = logistic(gi[k] + gh[k]), update = logistic(gi[n + k] + gh[n + k]);
@@ -62,14 +64,16 @@ void gru_by_hand(const Reference& r, const Vec& x, Vec& h) {
 }
 
 void rnn_by_hand(const Reference& r, const Vec& x, Vec& h) {
-  const Vec gi = affine(r.w("weight_ih"), x, r.b("bias_ih")), gh = affine(r.w("weight_hh"), h, r.b("bias_hh"));
+  const Vec gi = affine(r.w("weight_ih"), x, r.b("bias_ih")),
+            gh = affine(r.w("weight_hh"), h, r.b("bias_hh"));
   for (size_t k = 0; k < h.size(); ++k) h[k] = std::max(gi[k] + gh[k], 0.0);
 }
 
 TEST(NnRnn, LstmOfTwoLayersBothWays) {
   for (int64_t proj : {0, 2})
     for (bool bias : {true, false}) {
-      nn::LSTM lstm(3, 4, {.num_layers = 2, .bias = bias, .bidirectional = true, .proj_size = proj});
+      nn::LSTM lstm(3, 4,
+                    {.num_layers = 2, .bias = bias, .bidirectional = true, .proj_size = proj});
       lstm.to(kFloat64);
       const size_t out = size_t(proj ? proj : 4);
       const int64_t T = 5, N = 2;
@@ -82,8 +86,10 @@ TEST(NnRnn, LstmOfTwoLayersBothWays) {
         for (int64_t layer = 0; layer < 2; ++layer) {
           Mat output(size_t(T), Vec(2 * out));
           for (int64_t d = 0; d < 2; ++d) {
-            const Reference r{lstm.state_dict(), "_l" + std::to_string(layer) + (d ? "_reverse" : "")};
-            Vec h = vec(h0.select(0, 2 * layer + d).select(0, n)), c = vec(c0.select(0, 2 * layer + d).select(0, n));
+            const Reference r{lstm.state_dict(),
+                              "_l" + std::to_string(layer) + (d ? "_reverse" : "")};
+            Vec h = vec(h0.select(0, 2 * layer + d).select(0, n)),
+                c = vec(c0.select(0, 2 * layer + d).select(0, n));
             for (int64_t i = 0; i < T; ++i) {
               const size_t t = size_t(d ? T - 1 - i : i);
               lstm_by_hand(r, input[t], h, c);
@@ -94,7 +100,8 @@ TEST(NnRnn, LstmOfTwoLayersBothWays) {
           }
           input = output;
         }
-        for (int64_t t = 0; t < T; ++t) expect_values(y.select(0, t).select(0, n), input[size_t(t)], 100);
+        for (int64_t t = 0; t < T; ++t)
+          expect_values(y.select(0, t).select(0, n), input[size_t(t)], 100);
       }
     }
 }
@@ -139,21 +146,44 @@ TEST(NnRnn, NamesFormsAndGradients) {
   // The gradient of every weight against a difference quotient in a random direction.
   const auto loss = [&] { return lstm(x).output.square().sum(); };
   loss().backward();
+  const double step = std::cbrt(epsilon_of(kFloat64));
   for (const auto& [name, p] : lstm.named_parameters()) {
     const Tensor direction = randn(p.sizes(), kFloat64);
-    const double step = std::cbrt(epsilon_of(kFloat64));
+    const double slope = (p.grad() * direction).sum().item<double>();
+    EXPECT_GT(std::fabs(slope), step) << name;
     const NoGradGuard no_grad;
     Tensor w = p;
-    w.add_(direction, step);
-    const double up = loss().item<double>();
-    w.sub_(direction, 2 * step);
-    const double down = loss().item<double>();
-    w.add_(direction, step);
-    const double slope = (p.grad() * direction).sum().item<double>();
-    EXPECT_NEAR((up - down) / (2 * step), slope, step * step * 1e3 * (1 + std::fabs(slope))) << name;
+    const auto at = [&](double distance) {
+      w.add_(direction, distance);
+      const double f = loss().item<double>();
+      w.sub_(direction, distance);
+      return f;
+    };
+    // At this step the quotient's truncation and rounding errors are of one size.
+    const double scale = loss().item<double>() + direction.abs().sum().item<double>();
+    EXPECT_NEAR((at(step) - at(-step)) / (2 * step), slope,
+                test::tolerance(kFloat64, 60, scale) / step)
+        << name;
   }
+  // The steps' fused programs are differentiable twice.
+  const std::vector<Tensor> inputs{randn({2, 1, 2}, kFloat64).requires_grad_()};
+  const auto outputs = [&](const std::vector<Tensor>& in) {
+    const auto [out, state] = late(in[0]);
+    return std::vector<Tensor>{out, state.h, state.c};
+  };
+  EXPECT_EQ(autograd::gradcheck(outputs, inputs), "");
+  nn::GRU gru(2, 2);
+  gru.to(kFloat64);
+  const auto gru_output = [&](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{gru(in[0]).output};
+  };
+  EXPECT_EQ(autograd::gradcheck(gru_output, inputs), "");
+  EXPECT_EQ(autograd::gradgradcheck(gru_output, inputs), "");
   EXPECT_TRUE(has(error_of([&] { lstm(randn({4, 5, 7}, kFloat64)); }), "Expected 2, got 7"));
-  EXPECT_TRUE(has(error_of([&] { lstm(x, {zeros({1, 4, 3}, kFloat64), {}}); }), "Expected hidden[0] size [2, 4, 3]"));
+  EXPECT_TRUE(has(error_of([&] {
+                    lstm(x, {zeros({1, 4, 3}, kFloat64), {}});
+                  }),
+                  "Expected hidden[0] size [2, 4, 3]"));
   EXPECT_TRUE(has(error_of([] { nn::GRU(2, 3, {.proj_size = 1}); }), "only supported for LSTM"));
 }
 
@@ -162,7 +192,8 @@ TEST(NnRnn, CellsAreOneStep) {
   nn::GRUCell gru(3, 4);
   nn::RNNCell rnn(3, 4, {.nonlinearity = "relu"});
   lstm.to(kFloat64), gru.to(kFloat64), rnn.to(kFloat64);
-  const Tensor x = randn({1, 3}, kFloat64), h0 = randn({1, 4}, kFloat64), c0 = randn({1, 4}, kFloat64);
+  const Tensor x = randn({1, 3}, kFloat64), h0 = randn({1, 4}, kFloat64),
+               c0 = randn({1, 4}, kFloat64);
   Vec h = vec(h0), c = vec(c0);
   lstm_by_hand({lstm.state_dict(), ""}, vec(x), h, c);
   const auto [h1, c1] = lstm(x, {h0, c0});
@@ -185,12 +216,16 @@ std::pair<Mat, Vec> attend_by_hand(const nn::MultiheadAttention& m, int64_t head
   Mat w[3];
   if (s.contains("in_proj_weight")) {
     const Mat all = mat(s.at("in_proj_weight"));
-    for (size_t i = 0; i < 3; ++i) w[i] = Mat(all.begin() + int64_t(i * E), all.begin() + int64_t((i + 1) * E));
+    for (size_t i = 0; i < 3; ++i)
+      w[i] = Mat(all.begin() + int64_t(i * E), all.begin() + int64_t((i + 1) * E));
   } else {
-    w[0] = mat(s.at("q_proj_weight")), w[1] = mat(s.at("k_proj_weight")), w[2] = mat(s.at("v_proj_weight"));
+    w[0] = mat(s.at("q_proj_weight")), w[1] = mat(s.at("k_proj_weight")),
+    w[2] = mat(s.at("v_proj_weight"));
   }
   const Vec b = vec(s.at("in_proj_bias"));
-  const auto part = [&](size_t i) { return Vec(b.begin() + int64_t(i * E), b.begin() + int64_t((i + 1) * E)); };
+  const auto part = [&](size_t i) {
+    return Vec(b.begin() + int64_t(i * E), b.begin() + int64_t((i + 1) * E));
+  };
   Mat rows;
   Vec weights;
   for (int64_t n = 0; n < q.size(0); ++n) {
@@ -234,18 +269,21 @@ TEST(NnAttention, AgainstTheDefinition) {
   same.to(kFloat64), other.to(kFloat64);
   nn::init::normal_(same.in_proj_bias), nn::init::normal_(other.in_proj_bias);
   EXPECT_EQ(same.state_dict().keys(),
-            (std::vector<std::string>{"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}));
+            (std::vector<std::string>{"in_proj_weight", "in_proj_bias", "out_proj.weight",
+                                      "out_proj.bias"}));
   EXPECT_EQ(other.state_dict().keys(),
-            (std::vector<std::string>{"q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias",
-                                      "out_proj.weight", "out_proj.bias"}));
+            (std::vector<std::string>{"q_proj_weight", "k_proj_weight", "v_proj_weight",
+                                      "in_proj_bias", "out_proj.weight", "out_proj.bias"}));
   const Tensor q = randn({N, L, E}, kFloat64);
   const Tensor padding = tensor({{false, false, true, false}, {false, true, true, false}});
-  const Tensor banned = tensor({{false, true, false, false}, {false, false, false, true}, {false, false, false, false}});
+  const Tensor banned = tensor(
+      {{false, true, false, false}, {false, false, false, true}, {false, false, false, false}});
   const Tensor added = randn({L, S}, kFloat64);
   const Mat added_rows = mat(added);
   for (bool equal_dims : {true, false}) {
     nn::MultiheadAttention& m = equal_dims ? same : other;
-    const Tensor k = randn({N, S, equal_dims ? E : 5}, kFloat64), v = randn({N, S, equal_dims ? E : 3}, kFloat64);
+    const Tensor k = randn({N, S, equal_dims ? E : 5}, kFloat64),
+                 v = randn({N, S, equal_dims ? E : 3}, kFloat64);
     for (int mask = 0; mask < 4; ++mask)
       for (bool pad : {false, true}) {
         const auto allowed = [&](int64_t n, int64_t i, int64_t j) -> double {
@@ -265,7 +303,8 @@ TEST(NnAttention, AgainstTheDefinition) {
           call.need_weights = need;
           call.average_attn_weights = false;
           const auto [y, p] = m(q, k, v, call);
-          SCOPED_TRACE(testing::Message() << "mask " << mask << " pad " << pad << " weights " << need);
+          SCOPED_TRACE(testing::Message()
+                       << "mask " << mask << " pad " << pad << " weights " << need);
           expect_values(y, flat(want), 200);
           EXPECT_EQ(p.defined(), need);
           if (need) expect_values(p, weights, 50);
@@ -295,30 +334,44 @@ TEST(NnAttention, LayoutsSelfAttentionAndExtraKeys) {
                  first(x, x, x, {.attn_mask = mask}).output, 50);
   nn::MultiheadAttention extra(4, 2, {.add_bias_kv = true, .add_zero_attn = true});
   EXPECT_EQ(extra(randn({5, 2, 4}), randn({3, 2, 4}), randn({3, 2, 4}),
-                  {.key_padding_mask = zeros({2, 3}, kBool)}).weights.size(2), 5);
+                  {.key_padding_mask = zeros({2, 3}, kBool)})
+                .weights.size(2),
+            5);
   EXPECT_TRUE(has(error_of([] { nn::MultiheadAttention(5, 2); }), "divisible by num_heads"));
   EXPECT_TRUE(has(error_of([&] { first(x, x, x, {.attn_mask = zeros({4, 5})}); }), "attn_mask"));
-  EXPECT_TRUE(has(error_of([&] { first(randn({3, 5, 6})); }), "embedding dimension of 4, but got 6"));
+  EXPECT_TRUE(has(error_of([&] {
+                    first(randn({3, 5, 6}));
+                  }),
+                  "embedding dimension of 4, but got 6"));
 }
 
 TEST(NnTransformer, EncoderLayerByItsParts) {
   for (bool norm_first : {false, true}) {
-    nn::TransformerEncoderLayer layer(4, 2, {.dim_feedforward = 7, .dropout = 0, .activation = "gelu",
-                                             .layer_norm_eps = 1e-3, .batch_first = true, .norm_first = norm_first});
+    nn::TransformerEncoderLayer layer(4, 2,
+                                      {.dim_feedforward = 7,
+                                       .dropout = 0,
+                                       .activation = "gelu",
+                                       .layer_norm_eps = 1e-3,
+                                       .batch_first = true,
+                                       .norm_first = norm_first});
     layer.to(kFloat64);
     EXPECT_EQ(layer.state_dict().keys(),
-              (std::vector<std::string>{"self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
-                                        "self_attn.out_proj.bias", "linear1.weight", "linear1.bias", "linear2.weight",
-                                        "linear2.bias", "norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"}));
+              (std::vector<std::string>{
+                  "self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
+                  "self_attn.out_proj.bias", "linear1.weight", "linear1.bias", "linear2.weight",
+                  "linear2.bias", "norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"}));
     const Tensor x = randn({2, 3, 4}, kFloat64);
     const auto normalize = [](const Tensor& t) {
       const Tensor centered = t - t.mean(2, true);
       return centered / (centered.square().mean(2, true) + 1e-3).sqrt();
     };
-    const auto attend = [&](const Tensor& t) { return layer.self_attn(t, t, t, {.is_causal = true}).output; };
+    const auto attend = [&](const Tensor& t) {
+      return layer.self_attn(t, t, t, {.is_causal = true}).output;
+    };
     const auto feed = [&](const Tensor& t) {
       const Tensor a = t.matmul(layer.linear1.weight.t()) + layer.linear1.bias;
-      return (a * (1 - (a / std::sqrt(2.0)).erf().neg()) / 2).matmul(layer.linear2.weight.t()) + layer.linear2.bias;
+      return (a * (1 - (a / std::sqrt(2.0)).erf().neg()) / 2).matmul(layer.linear2.weight.t()) +
+             layer.linear2.bias;
     };
     Tensor want;
     if (norm_first) {
@@ -343,7 +396,8 @@ TEST(NnTransformer, StacksAreIndependentCopies) {
   EXPECT_GT(encoder.get_parameter("layers.1.linear1.weight").abs().max().item<double>(), 0);
   const Tensor src = randn({6, 2, 4});
   nn::LayerNorm norm(4);
-  const Tensor by_layers = norm(encoder.get_submodule("layers.1")(encoder.get_submodule("layers.0")(src)));
+  const Tensor by_layers =
+      norm(encoder.get_submodule("layers.1")(encoder.get_submodule("layers.0")(src)));
   expect_tensors(encoder(src), by_layers, 100);
 
   nn::TransformerDecoderLayer dec_layer(4, 2, {.dim_feedforward = 5, .dropout = 0});

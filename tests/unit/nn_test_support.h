@@ -20,7 +20,8 @@ inline void expect_values(const Tensor& got, const std::vector<double>& want, in
   double scale = 1;
   for (double w : want) scale = std::max(scale, std::fabs(w));
   const double allowed = tolerance(got.dtype(), length, scale);
-  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(values[i], want[i], allowed) << "element " << i;
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(values[i], want[i], allowed) << "element " << i;
 }
 
 inline void expect_tensors(const Tensor& got, const Tensor& want, int64_t length = 1) {

@@ -17,7 +17,9 @@ std::vector<Tensor> with_grads(DType t) {
 
 TEST(NnUtils, ClipsTheJointNorm) {
   for (DType t : {kFloat32, kFloat64, kBFloat16}) {
-    const struct { double order, norm; } cases[] = {{2, 13}, {1, 19}, {INFINITY, 12}, {3, std::cbrt(27 + 64 + 1728)}};
+    const struct {
+      double order, norm;
+    } cases[] = {{2, 13}, {1, 19}, {INFINITY, 12}, {3, std::cbrt(27 + 64 + 1728)}};
     for (const auto& c : cases) {
       std::vector<Tensor> params = with_grads(t);
       const uint64_t version = params[0].grad().version();
@@ -56,7 +58,8 @@ TEST(NnUtils, ParametersAsOneVector) {
   EXPECT_TRUE(b.weight.is_leaf() && b.weight.requires_grad());
   v.sum().backward();
   expect_values(a.bias.grad(), {1, 1, 1});
-  EXPECT_TRUE(has(error_of([&] { nn::utils::vector_to_parameters(zeros({8}), b.parameters()); }), "[9]"));
+  EXPECT_TRUE(
+      has(error_of([&] { nn::utils::vector_to_parameters(zeros({8}), b.parameters()); }), "[9]"));
 }
 
 TEST(NnStateDict, KeepsOrderAndFinds) {

@@ -18,8 +18,8 @@ double gradient_at(int step, size_t i, double p) {
 // Steps `opt` over two parameters of different shapes; `scalar(step, i, p, g)` updates element i of
 // a plain copy, which must stay equal.
 template <class Scalar>
-void compare(optim::Optimizer& opt, std::vector<Tensor>& params, Scalar&& scalar,
-             int from_step = 1, int steps = kSteps) {
+void compare(optim::Optimizer& opt, std::vector<Tensor>& params, Scalar&& scalar, int from_step = 1,
+             int steps = kSteps) {
   std::vector<double> plain;
   for (const Tensor& t : params)
     for (double v : t.to_vector<double>()) plain.push_back(v);
@@ -46,7 +46,8 @@ void compare(optim::Optimizer& opt, std::vector<Tensor>& params, Scalar&& scalar
 }
 
 std::vector<Tensor> make_params() {
-  std::vector<Tensor> params{linspace(-1, 1, 6, kFloat64).view({2, 3}), tensor({0.5, -2.0}, kFloat64)};
+  std::vector<Tensor> params{linspace(-1, 1, 6, kFloat64).view({2, 3}),
+                             tensor({0.5, -2.0}, kFloat64)};
   for (Tensor& p : params) p.requires_grad_();
   return params;
 }
@@ -87,15 +88,19 @@ TEST(OptimAdam, AllVariants) {
           std::vector<Tensor> params = make_params();
           std::unique_ptr<optim::Optimizer> opt;
           if (decoupled)
-            opt = std::make_unique<optim::AdamW>(
-                params, optim::AdamWOptions{.lr = 0.05, .betas = {0.8, 0.95}, .eps = 1e-6,
-                                            .weight_decay = decay, .amsgrad = amsgrad,
-                                            .maximize = maximize});
+            opt = std::make_unique<optim::AdamW>(params, optim::AdamWOptions{.lr = 0.05,
+                                                                             .betas = {0.8, 0.95},
+                                                                             .eps = 1e-6,
+                                                                             .weight_decay = decay,
+                                                                             .amsgrad = amsgrad,
+                                                                             .maximize = maximize});
           else
-            opt = std::make_unique<optim::Adam>(
-                params, optim::AdamOptions{.lr = 0.05, .betas = {0.8, 0.95}, .eps = 1e-6,
-                                           .weight_decay = decay, .amsgrad = amsgrad,
-                                           .maximize = maximize});
+            opt = std::make_unique<optim::Adam>(params, optim::AdamOptions{.lr = 0.05,
+                                                                           .betas = {0.8, 0.95},
+                                                                           .eps = 1e-6,
+                                                                           .weight_decay = decay,
+                                                                           .amsgrad = amsgrad,
+                                                                           .maximize = maximize});
           State m(8), v(8), top(8);
           compare(*opt, params, [&](int t, size_t i, double& p, double g) {
             if (maximize) g = -g;
@@ -132,8 +137,12 @@ TEST(OptimRMSprop, AllVariants) {
     for (bool centered : {false, true})
       for (double decay : {0.0, 0.1}) {
         std::vector<Tensor> params = make_params();
-        optim::RMSprop opt(params, {.lr = 0.01, .alpha = 0.9, .eps = 1e-4, .weight_decay = decay,
-                                    .momentum = momentum, .centered = centered});
+        optim::RMSprop opt(params, {.lr = 0.01,
+                                    .alpha = 0.9,
+                                    .eps = 1e-4,
+                                    .weight_decay = decay,
+                                    .momentum = momentum,
+                                    .centered = centered});
         State v(8), mean(8), buffer(8);
         compare(opt, params, [&](int, size_t i, double& p, double g) {
           g += decay * p;
@@ -149,8 +158,11 @@ TEST(OptimRMSprop, AllVariants) {
 
 TEST(OptimAdagrad, DecaysItsRate) {
   std::vector<Tensor> params = make_params();
-  optim::Adagrad opt(params, {.lr = 0.1, .lr_decay = 0.05, .weight_decay = 0.1,
-                              .initial_accumulator_value = 0.5, .eps = 1e-6});
+  optim::Adagrad opt(params, {.lr = 0.1,
+                              .lr_decay = 0.05,
+                              .weight_decay = 0.1,
+                              .initial_accumulator_value = 0.5,
+                              .eps = 1e-6});
   State sum(8, 0.5);
   compare(opt, params, [&](int t, size_t i, double& p, double g) {
     g += 0.1 * p;
@@ -237,7 +249,8 @@ TEST(Optimizer, GroupsHaveTheirOwnSettings) {
   expect_values(a.grad(), {0, 0});
   opt.zero_grad();
   EXPECT_FALSE(a.grad().defined());
-  EXPECT_TRUE(has(error_of([&] { opt.param_groups()[0].set("speed", 1); }), "one of: lr, momentum"));
+  EXPECT_TRUE(
+      has(error_of([&] { opt.param_groups()[0].set("speed", 1); }), "one of: lr, momentum"));
 }
 
 TEST(Optimizer, ParametersThatMissStepsCountTheirOwn) {

@@ -13,8 +13,8 @@ constexpr double kPi = std::numbers::pi;
 
 struct Fixture {
   Tensor a = ones({1}).requires_grad_(), b = ones({1}).requires_grad_();
-  optim::SGD opt{std::vector<optim::Group<optim::SGDOptions>>{
-      {{a}, {.lr = 0.4, .momentum = 0.9}}, {{b}, {.lr = 0.1, .momentum = 0.9}}}};
+  optim::SGD opt{std::vector<optim::Group<optim::SGDOptions>>{{{a}, {.lr = 0.4, .momentum = 0.9}},
+                                                              {{b}, {.lr = 0.1, .momentum = 0.9}}}};
 };
 
 // The rates over epochs 0 to `epochs` are base * f(epoch); recursive forms add up their roundings.
@@ -107,16 +107,18 @@ TEST(OptimScheduler, WarmUpThenCosine) {
   follows(s, x.opt, 14, [](int e, double b) {
     return e < 4 ? b * (0.1 + 0.9 * e / 4) : b * (1 + std::cos(kPi * (e - 4) / 10)) / 2;
   });
-  EXPECT_TRUE(has(error_of([&] { optim::SequentialLR(x.opt, {}, optim::StepLR(x.opt, 1),
-                                                     optim::StepLR(x.opt, 1)); }),
+  EXPECT_TRUE(has(error_of([&] {
+                    optim::SequentialLR(x.opt, {}, optim::StepLR(x.opt, 1),
+                                        optim::StepLR(x.opt, 1));
+                  }),
                   "one more"));
 }
 
 TEST(OptimScheduler, OneCycle) {
   Fixture x;
   // Rises to epoch 0.3 * 21 - 1 = 5.3, falls to epoch 20.
-  optim::OneCycleLR s(x.opt, {.max_lr = {1.0, 0.5}, .total_steps = 21, .div_factor = 10,
-                              .final_div_factor = 100});
+  optim::OneCycleLR s(
+      x.opt, {.max_lr = {1.0, 0.5}, .total_steps = 21, .div_factor = 10, .final_div_factor = 100});
   const auto anneal = [](double from, double to, double part) {
     return to + (from - to) / 2 * (1 + std::cos(kPi * part));
   };
@@ -124,10 +126,10 @@ TEST(OptimScheduler, OneCycle) {
     const double peak = 5.3;
     for (size_t g = 0; g < 2; ++g) {
       const double top = g ? 0.5 : 1.0, low = top / 10, end = low / 100;
-      const double lr = e <= peak ? anneal(low, top, e / peak)
-                                  : anneal(top, end, (e - peak) / (20 - peak));
-      const double m = e <= peak ? anneal(0.95, 0.85, e / peak)
-                                 : anneal(0.85, 0.95, (e - peak) / (20 - peak));
+      const double lr =
+          e <= peak ? anneal(low, top, e / peak) : anneal(top, end, (e - peak) / (20 - peak));
+      const double m =
+          e <= peak ? anneal(0.95, 0.85, e / peak) : anneal(0.85, 0.95, (e - peak) / (20 - peak));
       EXPECT_NEAR(x.opt.param_groups()[g].lr(), lr, test::tolerance(kFloat64, 100, 1));
       EXPECT_NEAR(x.opt.param_groups()[g].get("momentum"), m, test::tolerance(kFloat64, 100, 1));
     }
@@ -137,8 +139,11 @@ TEST(OptimScheduler, OneCycle) {
 
   Tensor p = ones({1}).requires_grad_();
   optim::Adam adam({p});
-  optim::OneCycleLR t(adam, {.max_lr = {1}, .epochs = 3, .steps_per_epoch = 4,
-                             .anneal_strategy = "linear", .three_phase = true});
+  optim::OneCycleLR t(adam, {.max_lr = {1},
+                             .epochs = 3,
+                             .steps_per_epoch = 4,
+                             .anneal_strategy = "linear",
+                             .three_phase = true});
   std::vector<double> rates;
   for (int e = 0; e < 12; ++e) {
     rates.push_back(adam.lr());
@@ -180,8 +185,9 @@ TEST(OptimScheduler, PlateauWaitsAndCools) {
   EXPECT_EQ(y.opt.lr(), 0.1);
 
   Fixture z;
-  optim::ReduceLROnPlateau up(z.opt, {.mode = "max", .factor = 0.5, .patience = 0,
-                                      .threshold = 0.1, .threshold_mode = "abs"});
+  optim::ReduceLROnPlateau up(
+      z.opt,
+      {.mode = "max", .factor = 0.5, .patience = 0, .threshold = 0.1, .threshold_mode = "abs"});
   up.step(1.0);
   up.step(1.2);
   EXPECT_EQ(z.opt.lr(), 0.4);

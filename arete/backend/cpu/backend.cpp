@@ -1,9 +1,13 @@
+#include <sleef.h>
+
 #include <cstring>
 #include <string>
 
+#include "arete/backend/cpu/blas.h"
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/memory.h"
+#include "arete/backend/cpu/onednn.h"
 #include "arete/base/thread_pool.h"
 
 namespace arete::cpu {
@@ -27,7 +31,8 @@ std::string CpuBackend::supports(prim::Primitive p, DType dtype) const {
     case Primitive::copy:
     case Primitive::gather:
     case Primitive::take_rows:
-    case Primitive::iota: return "";
+    case Primitive::iota:
+      return "";
     case Primitive::gemm:
       return is_integral_or_bool(dtype) || is_float8(dtype)
                  ? "matrix products of " + std::string(name_of(dtype)) + " are not supported"
@@ -44,7 +49,8 @@ std::string CpuBackend::supports(prim::Primitive p, DType dtype) const {
       return is_complex(dtype) ? "programs work on real numbers; complex operators are composed of "
                                  "operators on their parts"
                                : "";
-    default: return is_complex(dtype) ? "complex numbers have no order" : "";
+    default:
+      return is_complex(dtype) ? "complex numbers have no order" : "";
   }
 }
 
@@ -52,7 +58,9 @@ std::string CpuBackend::description() const {
   const std::string isa = kernels::table().name;
   const int n = num_threads();
   return "cpu: " + (isa == "base" ? std::string("baseline") : isa) + " kernels, " +
-         std::to_string(n) + (n == 1 ? " thread" : " threads");
+         std::to_string(n) + (n == 1 ? " thread" : " threads") + ", " + onednn::version() + ", " +
+         blas_version() + ", SLEEF " + std::to_string(SLEEF_VERSION_MAJOR) + "." +
+         std::to_string(SLEEF_VERSION_MINOR) + "." + std::to_string(SLEEF_VERSION_PATCHLEVEL);
 }
 
 CpuBackend& cpu_backend() {

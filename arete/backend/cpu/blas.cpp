@@ -9,6 +9,7 @@ extern "C" {
 __attribute__((weak)) extern void* gotoblas;
 __attribute__((weak)) void gotoblas_dynamic_init(void);
 __attribute__((weak)) char* openblas_get_corename(void);
+__attribute__((weak)) char* openblas_get_config(void);
 }
 
 namespace arete::cpu {
@@ -37,6 +38,16 @@ void prepare_blas() {
     if (gotoblas == nullptr) gotoblas = previous;
 #endif
   });
+}
+
+std::string blas_version() {
+  if (openblas_get_config == nullptr) return "BLAS";
+  prepare_blas();
+  // "OpenBLAS 0.3.21 DYNAMIC_ARCH ...": name and number.
+  const std::string config = openblas_get_config();
+  std::string text = config.substr(0, config.find(' ', config.find(' ') + 1));
+  if (openblas_get_corename != nullptr) text += std::string(" (") + openblas_get_corename() + ")";
+  return text;
 }
 
 }  // namespace arete::cpu

@@ -14,6 +14,12 @@ namespace arete::cpu::onednn {
 
 using dnnl::memory;
 
+std::string version() {
+  const dnnl_version_t* v = dnnl_version();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+         std::to_string(v->patch);
+}
+
 const dnnl::engine& engine() {
   // Never destroyed: plans of other static objects may outlive this file's.
   static const dnnl::engine* const e = new dnnl::engine(dnnl::engine::kind::cpu, 0);

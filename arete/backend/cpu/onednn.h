@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +21,8 @@ class CpuBackend;
 namespace onednn {
 
 const dnnl::engine& engine();
+/// "oneDNN 2.6.3".
+std::string version();
 /// The calling thread's stream; execution is synchronous.
 dnnl::stream& stream();
 /// f32 and bf16; anything else is a bug of the caller.

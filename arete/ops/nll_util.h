@@ -1,0 +1,110 @@
+// Shared by the fused cross entropy and the losses composed around it: checks, and the loops of
+// their references.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/reference_util.h"
+
+namespace arete::ops {
+
+/// The dimension of the classes of logits (N, C, ...) or (C).
+inline size_t class_dim(const Tensor& input) { return input.dim() == 1 ? 0 : 1; }
+
+// Shapes of logits and integer targets.
+inline void check_targets(const char* op, const Tensor& x, const Tensor& target) {
+  ARETE_CHECK(x.dim() > 0,
+              ValueError(op, "input must have at least one dimension").argument("input"));
+  ARETE_CHECK(is_floating(x.dtype()),
+              TypeError(op, "input must be of a floating dtype").got(describe(x)));
+  ARETE_CHECK(
+      target.dtype() == kInt64,
+      TypeError(op, "expected scalar type Long but found " + std::string(name_of(target.dtype())))
+          .argument("target")
+          .expected("int64 classes, or probabilities of input's shape")
+          .got(describe(target)));
+  if (x.dim() == 1) {
+    ARETE_CHECK(target.dim() == 0,
+                ValueError(op, "size mismatch (got input: " + to_string(x.sizes()) +
+                                   ", target: " + to_string(target.sizes()) + ")"));
+    return;
+  }
+  ARETE_CHECK(target.dim() > 0 && x.sizes()[0] == target.sizes()[0],
+              ValueError(op, "Expected input batch_size (" + std::to_string(x.sizes()[0]) +
+                                 ") to match target batch_size (" +
+                                 std::to_string(target.dim() ? target.sizes()[0] : 1) + ").")
+                  .got("input " + describe(x) + ", target " + describe(target)));
+  Shape expected(x.sizes());
+  expected.erase(expected.begin() + 1);
+  ARETE_CHECK(expected == Shape(target.sizes()),
+              ValueError(op, "Expected target size " + to_string(expected) + ", got " +
+                                 to_string(target.sizes())));
+}
+
+inline void check_weight(const char* op, const Tensor& x, const Tensor& weight) {
+  const int64_t classes = x.sizes()[class_dim(x)];
+  ARETE_CHECK(
+      weight.dim() == 1 && weight.numel() == classes,
+      ValueError(op, "weight tensor should be defined either for all " + std::to_string(classes) +
+                         " classes or no classes but got weight tensor of shape: " +
+                         to_string(weight.sizes())));
+}
+
+// On the host the values can be looked at before anything is read with them.
+inline void check_range(const char* op, const Tensor& target, int64_t classes, int64_t ignore) {
+  if (!target.device().is_cpu() || (modes().word & Modes::kCapture) || target.numel() == 0) return;
+  const Tensor t = plain(target, kInt64);
+  const int64_t* p = static_cast<const int64_t*>(t.data_ptr());
+  for (int64_t i = 0; i < t.numel(); ++i)
+    ARETE_CHECK((p[i] >= 0 && p[i] < classes) || p[i] == ignore,
+                IndexError(op, "Target " + std::to_string(p[i]) + " is out of bounds.")
+                    .argument("target")
+                    .expected("classes in [0, " + std::to_string(classes) + ")" +
+                              (ignore < 0 ? "" : " or " + std::to_string(ignore))));
+}
+
+enum Reduction : int { kNone = 0, kMean = 1, kSum = 2 };
+
+inline int reduction_of(std::string_view text, const char* op) {
+  if (text == "mean") return kMean;
+  if (text == "sum") return kSum;
+  ARETE_CHECK(text == "none",
+              ValueError(op, std::string(text) + " is not a valid value for reduction")
+                  .argument("reduction")
+                  .expected("\"none\", \"mean\" or \"sum\""));
+  return kNone;
+}
+
+/// The fused cross entropy of logits and int64 classes; `weight` may be undefined and gets no
+/// gradient.
+Tensor softmax_nll(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore,
+                   int reduction);
+
+// ---- references ----
+
+/// Argument i of the call is the weight of the classes, or absent.
+inline double class_weight(const Call& c, size_t i, int64_t k) {
+  return c.has(i) ? at(c.tensor(i), {k}) : 1;
+}
+
+// Element (row, class) of logits whose row is an index of target.
+inline Shape logit_index(const Tensor& x, const Shape& row, int64_t k) {
+  Shape i = row;
+  i.insert(i.begin() + class_dim(x), k);
+  return i;
+}
+
+inline double log_sum_exp(const Tensor& x, const Shape& row) {
+  double m = -INFINITY, s = 0;
+  const int64_t classes = x.sizes()[class_dim(x)];
+  for (int64_t k = 0; k < classes; ++k) m = std::max(m, at(x, logit_index(x, row, k)));
+  for (int64_t k = 0; k < classes; ++k) s += std::exp(at(x, logit_index(x, row, k)) - m);
+  return m + std::log(s);
+}
+
+}  // namespace arete::ops

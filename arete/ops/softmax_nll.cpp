@@ -1,0 +1,397 @@
+// Cross entropy of logits and classes as one operator, with a fused gradient.
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/call.h"
+#include "arete/ops/fused_builder.h"
+#include "arete/ops/nll_util.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/softmax.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using expr::Type;
+using expr::Value;
+using Values = FusedBuilder::Values;
+using prim::Monoid;
+using prim::ScratchView;
+using prim::View;
+
+Layout at_least_1d(const Layout& l) {
+  return l.sizes.empty() ? Layout(IntList{1}, IntList{1}, l.offset) : l;
+}
+
+expr::Literal integer_literal(int64_t v) {
+  expr::Literal l;
+  l.i = v;
+  return l;
+}
+
+struct Views {
+  Layout x, rows, target;  // x with classes last; target and row values with a last size of 1
+  DType work;
+};
+
+Views views_of(const Tensor& x, const Tensor& target) {
+  Views v;
+  v.x = dim_last(x.layout(), int64_t(class_dim(x)));
+  if (x.dim() == 1) v.x = unsqueeze(v.x, 0);
+  v.target = unsqueeze(at_least_1d(target.layout()), -1);
+  v.rows = Layout(v.target.sizes);
+  v.work = work_dtype(x.dtype());
+  return v;
+}
+
+const prim::FusedSpec& lse_spec(DType in) {
+  static SpecCache cache;
+  return cache.get(pack_key({int(in)}), [&] {
+    FusedBuilder b({in}, {work_dtype(in)});
+    const int m = b.reduce(Monoid::max, {0}, [](Values v) { return std::vector{v[0]}; });
+    const int s =
+        b.reduce(Monoid::sum, {0, m}, [](Values v) { return std::vector{exp(v[0] - v[1])}; });
+    b.store_row({m, s}, 0, 1, [](Values v) { return std::vector{v[0] + log(v[1])}; });
+    return b.finish();
+  });
+}
+
+// The class to read for each target: 0 where ignored.
+void safe_index(prim::Primitives& p, const View& target, int64_t ignore, const View& out) {
+  static ProgramCache cache;
+  const expr::Literal param = integer_literal(ignore);
+  const expr::Program& program = cache.get(0, {kInt64}, {Type::i64}, {kInt64}, [](Values v) {
+    return std::vector{where(v[0] == v[1], 0.0, v[0])};
+  });
+  p.pointwise({&program, {&target, 1}, {&out, 1}, {&param, 1}});
+}
+
+// weight[target] for each target.
+void weight_of(prim::Primitives& p, const Tensor& weight, const View& index, const View& out) {
+  const int64_t n = index.numel(), one = 1;
+  View flat_index = index, flat_out = out;
+  flat_index.sizes = flat_out.sizes = IntList(&n, 1);
+  flat_index.strides = flat_out.strides = IntList(&one, 1);
+  p.gather({view_of(weight), flat_index, flat_out, 0, "cross_entropy"});
+}
+
+void softmax_nll_infer(const Call& call, OutputSpecs& out) {
+  const Tensor &x = call.tensor(0), &target = call.tensor(1);
+  check_targets("cross_entropy", x, target);
+  if (call.has(2)) check_weight("cross_entropy", x, call.tensor(2));
+  const Device device = common_device(call);
+  const DType work = work_dtype(x.dtype());
+  out.push_back(
+      {call.integer(4) == kNone ? Shape(target.sizes()) : Shape(), x.dtype(), device, {}});
+  out.push_back({Shape(target.sizes()), work, device, {}});
+  out.push_back({Shape(), work, device, {}});
+}
+
+void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  static ProgramCache loss_programs, weight_programs, divide_programs;
+  const Tensor &x = call.tensor(0), &target = call.tensor(1);
+  const Tensor weight = call.has(2) ? call.tensor(2) : Tensor();
+  const int64_t ignore = call.integer(3), reduction = call.integer(4);
+  check_range("cross_entropy", target, x.sizes()[class_dim(x)], ignore);
+  const Views v = views_of(x, target);
+  const View xv = view_of(x, v.x), tv = view_of(target, v.target);
+  const Layout lse_layout(v.rows.sizes);
+  const View lse = view_of(out[1], lse_layout);
+  if (x.numel() > 0)
+    p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
+
+  const ScratchView index(p, kInt64, v.rows.sizes), picked(p, x.dtype(), v.rows.sizes);
+  safe_index(p, tv, ignore, index);
+  if (x.numel() > 0) p.gather({xv, index, picked, xv.rank() - 1, "cross_entropy"});
+  std::optional<ScratchView> weights;
+  if (weight.defined())
+    weight_of(p, weight, index, weights.emplace(p, weight.dtype(), v.rows.sizes));
+
+  // (target, lse, picked[, weight]) -> the loss of one target.
+  std::vector<DType> types{kInt64, v.work, x.dtype()};
+  SmallVector<View, 4> inputs{tv, lse, picked};
+  if (weights) {
+    types.push_back(weight.dtype());
+    inputs.push_back(*weights);
+  }
+  const DType result = reduction == kNone ? x.dtype() : v.work;
+  const expr::Literal param = integer_literal(ignore);
+  const expr::Program& loss =
+      loss_programs.get(pack_key({int(x.dtype()), weights ? int(weight.dtype()) : 31, int(result)}),
+                        types, {Type::i64}, {result}, [&](Values u) {
+                          Value l = u[1] - u[2];
+                          if (weights) l = l * u[3];
+                          return std::vector{where(u[0] == u.back(), 0.0, l)};
+                        });
+  const Layout ones(Shape(v.rows.sizes.size(), 1));
+  Layout scalar = ones;
+  const View total = [&] {
+    scalar.offset = out[2].storage_offset();
+    return view_of(out[2], scalar);
+  }();
+  expr::Literal one;
+  one.f = 1;
+  if (reduction == kNone) {
+    Layout l = v.rows;
+    l.offset = out[0].storage_offset();
+    const View o = view_of(out[0], l);
+    p.pointwise({&loss, {inputs.data(), inputs.size()}, {&o, 1}, {&param, 1}});
+    p.fill({total, one});
+    return;
+  }
+  const uint32_t all = (1u << v.rows.sizes.size()) - 1;
+  const ScratchView sum(p, v.work, ones.sizes);
+  prim::ReduceArgs r{};
+  r.monoid = Monoid::sum;
+  r.space = v.rows.sizes;
+  r.reduced = all;
+  r.inputs = {inputs.data(), inputs.size()};
+  r.out = sum;
+  r.prologue = &loss;
+  r.params = {&param, 1};
+  p.reduce(r);
+  Layout result_layout = ones;
+  result_layout.offset = out[0].storage_offset();
+  const View o = view_of(out[0], result_layout);
+  if (reduction == kSum) {
+    p.copy({o, sum});
+    p.fill({total, one});
+    return;
+  }
+  // The weights of the targets that count.
+  const expr::Program& count = weight_programs.get(
+      pack_key({int(v.work), weights ? int(weight.dtype()) : 31}),
+      weights ? std::vector{kInt64, weight.dtype()} : std::vector{kInt64}, {Type::i64}, {v.work},
+      [&](Values u) {
+        const Value one_value = cast(u[0] == u[0], work_type(v.work));
+        const Value w = weights ? u[1] : one_value;
+        return std::vector{where(u[0] == u.back(), 0.0, cast(w, work_type(v.work)))};
+      });
+  SmallVector<View, 2> counted{tv};
+  if (weights) counted.push_back(*weights);
+  r.inputs = {counted.data(), counted.size()};
+  r.out = total;
+  r.prologue = &count;
+  p.reduce(r);
+  const expr::Program& divide =
+      divide_programs.get(pack_key({int(v.work), int(x.dtype())}), {v.work, v.work}, {},
+                          {x.dtype()}, [](Values u) { return std::vector{u[0] / u[1]}; });
+  const View parts[2] = {sum, total};
+  p.pointwise({&divide, parts, {&o, 1}, {}});
+}
+
+// grad, input, target, weight, lse, total_weight, ignore_index, reduction
+void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
+                                prim::Primitives& p) {
+  static ProgramCache scale_programs, grad_programs;
+  const Tensor &grad = call.tensor(0), &x = call.tensor(1), &target = call.tensor(2);
+  const Tensor weight = call.has(3) ? call.tensor(3) : Tensor();
+  if (x.numel() == 0) return;
+  const int64_t ignore = call.integer(6);
+  const Views v = views_of(x, target);
+  const View tv = view_of(target, v.target);
+  std::optional<ScratchView> index, weights;
+  if (weight.defined()) {
+    safe_index(p, tv, ignore, index.emplace(p, kInt64, v.rows.sizes));
+    weight_of(p, weight, *index, weights.emplace(p, weight.dtype(), v.rows.sizes));
+  }
+  // For each target: what its row is scaled by, and the class (-1 where ignored) as i32.
+  const ScratchView scale(p, v.work, v.rows.sizes), label(p, kInt32, v.rows.sizes);
+  const Layout grad_layout =
+      grad.dim() == 0 ? at_least_1d(grad.layout()) : unsqueeze(grad.layout(), -1);
+  const Layout total_layout = at_least_1d(call.tensor(5).layout());
+  SmallVector<View, 4> inputs{tv, view_of(grad, grad_layout),
+                              view_of(call.tensor(5), total_layout)};
+  std::vector<DType> types{kInt64, grad.dtype(), v.work};
+  if (weights) {
+    inputs.push_back(*weights);
+    types.push_back(weight.dtype());
+  }
+  const expr::Literal param = integer_literal(ignore);
+  const expr::Program& prepare = scale_programs.get(
+      pack_key({int(grad.dtype()), int(v.work), weights ? int(weight.dtype()) : 31}), types,
+      {Type::i64}, {v.work, kInt32}, [&](Values u) {
+        Value s = u[1] / u[2];
+        if (weights) s = s * u[3];
+        const Value ignored = u[0] == u.back();
+        return std::vector{where(ignored, 0.0, s), where(ignored, -1.0, cast(u[0], Type::i32))};
+      });
+  const View prepared[2] = {scale, label};
+  p.pointwise({&prepare, {inputs.data(), inputs.size()}, prepared, {&param, 1}});
+
+  const ScratchView columns(p, kInt32, IntList{v.x.sizes.back()});
+  prim::IotaArgs iota{};
+  iota.out = columns;
+  iota.istep = 1;
+  p.iota(iota);
+  const Layout lse_layout = unsqueeze(at_least_1d(call.tensor(4).layout()), -1);
+  Layout out_layout = dim_last(out[0].layout(), int64_t(class_dim(x)));
+  if (x.dim() == 1) out_layout = unsqueeze(out_layout, 0);
+  const View all[5] = {view_of(x, v.x), view_of(call.tensor(4), lse_layout), scale, label, columns};
+  const View o = view_of(out[0], out_layout);
+  const expr::Program& program =
+      grad_programs.get(pack_key({int(x.dtype()), int(v.work)}),
+                        {x.dtype(), v.work, v.work, kInt32, kInt32}, {}, {x.dtype()}, [](Values u) {
+                          const Value q = exp(u[0] - u[1]);
+                          return std::vector{where(u[3] == u[4], q - 1.0, q) * u[2]};
+                        });
+  p.pointwise({&program, all, {&o, 1}, {}});
+}
+
+Tensor softmax_nll_backward(const Tensor& grad, const Tensor& x, const Tensor& target,
+                            const Tensor& weight, const Tensor& lse, const Tensor& total,
+                            int64_t ignore, int64_t reduction);
+
+// The factor of each row's gradient but the incoming one, by operators.
+Tensor row_factors(const Tensor& target, const Tensor& weight, const Tensor& total, int64_t ignore,
+                   DType dtype) {
+  const Tensor valid = ne(target, Scalar(ignore));
+  Tensor f = valid.to(total.dtype());
+  if (weight.defined()) {
+    const Tensor safe = where(valid, target, Scalar(0));
+    f = f.mul(weight.index_select(0, safe.reshape({safe.numel()})).view(safe.sizes()));
+  }
+  return f.div(total).to(dtype);
+}
+
+// Gradient of softmax_nll_backward: with p = softmax(x), s = grad * factor by row,
+// out = (p - onehot) * s.
+TensorList softmax_nll_backward_grad(const GradCall& g) {
+  const Tensor& h = g.grad();
+  const Tensor grad = g.input(0), x = g.input(1), target = g.input(2), total = g.input(5);
+  const Tensor weight = g.has_input(3) ? g.input(3) : Tensor();
+  const int64_t dim = int64_t(class_dim(x));
+  const Tensor factor = row_factors(target, weight, total, g.integer(6), x.dtype()).unsqueeze(dim);
+  const Tensor p = softmax(x, dim);
+  TensorList out(6);
+  if (g.needs(0)) {
+    const Tensor valid = ne(target, Scalar(g.integer(6)));
+    const Tensor safe = where(valid, target, Scalar(0)).unsqueeze(dim);
+    const Tensor per_row =
+        h.mul(p).sum(dim, true).sub(h.gather(dim, safe)).mul(factor).squeeze(dim);
+    out[0] = sum_to_size(per_row, g.input_sizes(0));
+  }
+  if (g.needs(1)) {
+    const Tensor s = grad.dim() == 0 ? grad : grad.unsqueeze(dim);
+    out[1] = softmax_backward(h.mul(factor).mul(s), p, dim);
+  }
+  return out;
+}
+
+std::vector<Sample> nll_samples(SampleMaker& m) {
+  std::vector<Sample> out;
+  for (int r : {kMean, kNone, kSum}) {
+    out.push_back({{m.make({3, 4}), m.make_index({3}, 4), std::nullopt, -100, r}});
+    out.push_back({{m.make({3, 4}), m.make_index({3}, 4), m.make({4}, 0.5, 2).detach(), 1, r}});
+  }
+  out.push_back({{m.make_strided({2, 3, 2}), m.make_index({2, 2}, 3), std::nullopt, 0, kMean}});
+  out.push_back({{m.make({5}), m.make_index({}, 5), std::nullopt, -100, kMean}});
+  return out;
+}
+
+const OpRecord& softmax_nll_op =
+    define(
+        "softmax_nll(Tensor input, Tensor target, Tensor? weight, int ignore_index, int reduction) "
+        "-> "
+        "(Tensor, Tensor, Tensor)")
+        .doc(
+            "Cross entropy of logits and classes; also log(sum(exp)) of each row and the weight of "
+            "all.")
+        .infer(softmax_nll_infer)
+        .lower(softmax_nll_lower)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(3);
+              if (g.needs(0))
+                out[0] = softmax_nll_backward(g.grad(), g.input(0), g.input(1),
+                                              g.has_input(2) ? g.input(2) : Tensor(), g.output(1),
+                                              g.output(2), g.integer(3), g.integer(4));
+              return out;
+            },
+            0b111, 0b110)
+        .no_grad_outputs(0b110)
+        .autocast(Autocast::f32)
+        .samples(nll_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3, 4}), m.make_index({2}, 4), std::nullopt, -100, 1},
+                   ErrorKind::value,
+                   "Expected input batch_size (3) to match target batch_size (2)."}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x = c.tensor(0), &t = c.tensor(1);
+          std::vector<double> losses, lse;
+          double sum = 0, total = 0;
+          for_each_index(t.sizes(), [&](const Shape& row) {
+            const int64_t k = int64_t(at(t, row));
+            lse.push_back(log_sum_exp(x, row));
+            const double w = k == c.integer(3) ? 0 : class_weight(c, 2, k);
+            losses.push_back(w == 0 ? 0 : w * (lse.back() - at(x, logit_index(x, row, k))));
+            sum += losses.back();
+            total += w;
+          });
+          const int64_t r = c.integer(4);
+          return {r == kNone ? from_values(losses, t.sizes())
+                             : from_values({r == kSum ? sum : sum / total}, {}),
+                  from_values(lse, t.sizes()), from_values({r == kMean ? total : 1.0}, {})};
+        });
+
+const OpRecord& softmax_nll_backward_op =
+    define(
+        "softmax_nll_backward(Tensor grad, Tensor input, Tensor target, Tensor? weight, Tensor "
+        "lse, "
+        "Tensor total_weight, int ignore_index, int reduction) -> Tensor")
+        .doc("Gradient of softmax_nll with respect to its input: (softmax - onehot) scaled by row.")
+        .infer([](const Call& call, OutputSpecs& out) {
+          const Tensor& x = call.tensor(1);
+          out.push_back({Shape(x.sizes()), x.dtype(), common_device(call), {}});
+        })
+        .lower(softmax_nll_backward_lower)
+        .grad(softmax_nll_backward_grad, 0b101111)
+        // Its gradient takes lse and the total weight as functions of the input, so it is checked
+        // as the second derivative of softmax_nll.
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> out;
+          const DType work = work_dtype(m.dtype);
+          const auto add = [&](Tensor grad, Tensor x, Tensor target, Tensor weight, int reduction) {
+            const Tensor lse = x.detach().to(work).logsumexp(int64_t(class_dim(x)));
+            const Tensor total = m.make({}, 1, 3).detach().to(work);
+            out.push_back({{grad, x, target, weight, lse, total, 1, reduction}});
+          };
+          add(m.make({}), m.make({3, 4}), m.make_index({3}, 4), Tensor(), kMean);
+          add(m.make({3}), m.make({3, 4}), m.make_index({3}, 4), m.make({4}, 0.5, 2), kNone);
+          add(m.make({}), m.make_strided({2, 3, 2}), m.make_index({2, 2}, 3), Tensor(), kSum);
+          add(m.make({}), m.make({4}), m.make_index({}, 4), Tensor(), kMean);
+          return out;
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &grad = c.tensor(0), &x = c.tensor(1), &t = c.tensor(2);
+          const size_t d = class_dim(x);
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            Shape row = i;
+            row.erase(row.begin() + d);
+            const int64_t label = int64_t(at(t, row));
+            if (label == c.integer(6)) return 0.0;
+            const double p = std::exp(at(x, i) - at(c.tensor(4), row)) - (label == i[d] ? 1 : 0);
+            return p * at(grad, row) * class_weight(c, 3, label) / at(c.tensor(5), {});
+          })};
+        });
+
+Tensor softmax_nll_backward(const Tensor& grad, const Tensor& x, const Tensor& target,
+                            const Tensor& weight, const Tensor& lse, const Tensor& total,
+                            int64_t ignore, int64_t reduction) {
+  return call(softmax_nll_backward_op, {grad, x, target, weight, lse, total, ignore, reduction});
+}
+
+}  // namespace
+
+Tensor softmax_nll(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore,
+                   int reduction) {
+  return std::move(call_all(softmax_nll_op, {input, target, weight, ignore, reduction})[0]);
+}
+
+}  // namespace ops
+}  // namespace arete
+
+ARETE_FAMILY(softmax_nll)
