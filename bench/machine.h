@@ -19,7 +19,7 @@ Machine this_machine();
 
 /// Bytes read and written per second by threads that each std::memcpy a share of 64 MiB.
 double copy_bandwidth();
-/// FLOP/s of a product of two 2048 x 2048 f32 matrices by oneDNN or OpenBLAS, whichever is faster.
+/// FLOP/s of a product of two 2048 x 2048 f32 matrices by oneDNN.
 double gemm_rate();
 
 }  // namespace arete::bench

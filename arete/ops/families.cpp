@@ -44,8 +44,7 @@ namespace arete::ops {
   X(softmax_nll)          \
   X(sort)                 \
   X(ternary)              \
-  X(unary)                \
-  X(window)
+  X(unary)
 
 #define ARETE_DECLARE(name) void family_##name();
 ARETE_FAMILIES(ARETE_DECLARE)

@@ -3,7 +3,8 @@
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/window.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
 
 namespace arete {
 
@@ -30,6 +31,14 @@ bool is_stale_view(const Tensor& t) {
 
 Tensor base_of(const Tensor& t) { return Tensor(t.impl()->base); }
 
+// Elements of memory that a base's layout spans.
+int64_t extent(const Layout& base) { return base.end() - base.offset; }
+
+// A piece of memory of that length as the base shows it.
+Tensor unpack(const Tensor& flat, const Layout& base) {
+  return flat.as_strided(base.sizes, base.strides, 0);
+}
+
 // The gradient of reading `view` out of a base.
 class RegeneratedView final : public Node {
  public:
@@ -38,8 +47,8 @@ class RegeneratedView final : public Node {
   TensorList backward(const TensorList& grads, uint64_t) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {Tensor()};
-    return {ops::write_window(zeros(base_.sizes, g.options()), g, base_.strides, view_.strides,
-                              view_.offset - base_.offset)};
+    return {unpack(
+        ops::embed_window(g, {extent(base_)}, view_.strides, view_.offset - base_.offset), base_)};
   }
 
  private:
@@ -61,12 +70,18 @@ class ViewWrite final : public Node {
     const Tensor& g = grads[0];
     if (!g.defined()) return result;
     const int64_t offset = view_.offset - base_.offset;
-    const Tensor part = ops::read_window(g, base_.strides, view_.sizes, view_.strides, offset);
+    const Shape memory{extent(base_)};
+    const Tensor flat = ops::embed_window(g, memory, base_.strides, 0);
+    const Tensor part = flat.as_strided(view_.sizes, view_.strides, offset).clone();
     TensorList inner = write_->backward({part}, needed);
     if (needed & 1) {
       // What was overwritten keeps only what the write passes on to the old values.
-      const Tensor replaced = inner[0].defined() ? inner[0] : zeros(view_.sizes, g.options());
-      result[0] = ops::write_window(g, replaced, base_.strides, view_.strides, offset);
+      const Tensor written = ops::embed_window(ones(view_.sizes, TensorOptions(kBool, g.device())),
+                                               memory, view_.strides, offset);
+      const Tensor passed_on = inner[0].defined()
+                                   ? ops::embed_window(inner[0], memory, view_.strides, offset)
+                                   : zeros(memory, g.options());
+      result[0] = unpack(where(written, passed_on, flat), base_);
     }
     for (size_t i = 1; i < edges.size(); ++i) result[i] = inner[i];
     return result;

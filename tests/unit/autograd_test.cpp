@@ -229,6 +229,18 @@ TEST(InPlace, CopyIntoASliceOfATransposedBase) {
   EXPECT_EQ(autograd::gradgradcheck(f, {x, w}), "");
 }
 
+TEST(InPlace, OverlappingViewsOfAWrittenBaseSumTheirGradients) {
+  Tensor x = leaf({1, 2, 3});
+  const auto f = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    Tensor base = in[0] * 1;
+    Tensor wide = base.expand({2, 3}), windows = base.unfold(0, 2, 1);
+    base.mul_(3);
+    return {wide * wide, windows * windows};
+  };
+  EXPECT_EQ(autograd::gradcheck(f, {x}), "");
+  EXPECT_EQ(autograd::gradgradcheck(f, {x}), "");
+}
+
 TEST(InPlace, MultiOutputViewsAndNoGradViews) {
   Tensor x = leaf({1, 2, 3, 4});
   Tensor y = x * 1;
