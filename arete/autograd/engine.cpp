@@ -79,8 +79,11 @@ class Pass {
   void step(Node& node, TensorList& grads) {
     for (const Tensor& g : grads)
       if (g.defined()) owned_.erase(g.impl());
-    if (node.hooks)
+    if (node.hooks) {
       for (auto& [id, hook] : node.hooks->pre) hook(grads);
+      for (auto& [slot, sink] : node.hooks->retained)
+        if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
+    }
     for (const Capture& c : captures_)
       if (c.node == &node) *c.result = grads[c.slot];
     const bool is_sink = dynamic_cast<AccumulateGrad*>(&node) != nullptr;
@@ -336,10 +339,7 @@ void Tensor::retain_grad() const {
     meta.accumulator->outputs.push_back({Shape(sizes()), dtype(), device()});
   }
   const Edge e = gradient_edge(*this);
-  hooks_of(*e.node).pre.emplace_back(next_hook_id(),
-                                     [sink = meta.accumulator, slot = e.slot](TensorList& grads) {
-                                       if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
-                                     });
+  hooks_of(*e.node).retained.emplace_back(e.slot, meta.accumulator);
 }
 
 uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {

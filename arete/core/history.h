@@ -36,6 +36,8 @@ struct GradMeta {
   Device device;
 };
 
+class AccumulateGrad;
+
 /// One recorded function. backward() maps gradients of its outputs to gradients of its inputs.
 class Node : public RefCounted {
  public:
@@ -57,14 +59,16 @@ class Node : public RefCounted {
 
   void destroy() const noexcept;
 
-  SmallVector<Edge, 3> edges;           // one per input that may need a gradient, else empty
-  SmallVector<GradMeta, 1> outputs;     // one per output
-  uint64_t sequence;                    // creation order on this process: later runs first
-  std::string forward_trace;            // anomaly mode: where the forward call was made
+  SmallVector<Edge, 3> edges;        // one per input that may need a gradient, else empty
+  SmallVector<GradMeta, 1> outputs;  // one per output
+  uint64_t sequence;                 // creation order on this process: later runs first
+  std::string forward_trace;         // anomaly mode: where the forward call was made
 
   struct Hooks {
     std::vector<std::pair<uint64_t, PreHook>> pre;
     std::vector<std::pair<uint64_t, PostHook>> post;
+    /// Sinks of retain_grad() by output: they get what the pre-hooks leave.
+    std::vector<std::pair<uint32_t, IntrusivePtr<AccumulateGrad>>> retained;
   };
   std::unique_ptr<Hooks> hooks;
 };
@@ -83,8 +87,8 @@ class AccumulateGrad final : public Node {
 struct AutogradMeta {
   bool requires_grad = false;  // leaves only; others: grad_fn
   bool retains_grad = false;
-  Edge grad_fn;                                // non-leaves: producer and its output
-  IntrusivePtr<AccumulateGrad> accumulator;    // leaves; also holds the gradient
+  Edge grad_fn;                              // non-leaves: producer and its output
+  IntrusivePtr<AccumulateGrad> accumulator;  // leaves; also holds the gradient
   std::string name;
 };
 
@@ -101,7 +105,7 @@ class SavedTensor {
   void reset() { *this = SavedTensor(); }
 
  private:
-  Tensor saved_;       // a handle without history, sharing the storage (or the leaf itself)
+  Tensor saved_;  // a handle without history, sharing the storage (or the leaf itself)
   Edge edge_;
   uint64_t version_ = 0;
   bool is_output_ = false, is_leaf_ = false;

@@ -278,6 +278,7 @@ TEST(Hooks, ReplaceAndObserve) {
   h.retain_grad();
   const uint64_t id = h.register_hook([](const Tensor& g) { return g * 10; });
   (h * 2).sum().backward();
+  EXPECT_EQ(values(h.grad()), (Values{20, 20})) << "what the hooks leave is retained";
   EXPECT_EQ(values(x.grad()), (Values{60, 60}));
   Tensor y = leaf({1});
   int calls = 0;
