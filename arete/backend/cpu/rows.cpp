@@ -72,7 +72,7 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
       std::byte* to = out.data + i * out.strides[0] * size;
       const std::byte* from = table.data + k * table.strides[0] * size;
       if (whole) {
-        std::memcpy(to, from, size_t(width * size));
+        if (width > 0) std::memcpy(to, from, size_t(width * size));
       } else {
         for (int64_t j = 0; j < width; ++j)
           std::memcpy(to + j * out.strides[1] * size, from + j * table.strides[1] * size,
