@@ -66,15 +66,10 @@ namespace {
 
 using Variant = PointwiseDef::Cache::Variant;
 
-const PointwiseDef::Cache& cache_of(const PointwiseDef& def) {
-  static std::mutex mutex;
-  auto& slot = const_cast<PointwiseDef&>(def).cache;
-  if (!slot) {
-    const std::lock_guard lock(mutex);
-    if (!slot) slot = std::make_shared<PointwiseDef::Cache>();
-  }
-  return *slot;
-}
+// The dtype a call computes in and that of its result.
+struct PointwiseTypes {
+  DType compute, result;
+};
 
 // Everything about one call that the choice of program needs.
 struct Resolved {
@@ -203,20 +198,19 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   }
   key = (key << 4 | uint64_t(compute)) << 4 | uint64_t(result);
   key = key << 8 | folded;
-  const PointwiseDef::Cache& cache = cache_of(def);
+  PointwiseDef::Cache& cache = *def.cache;
   r.variant = cache.find(key);
   if (!r.variant) [[unlikely]] {
     auto fresh = std::make_unique<Variant>();
     fresh->key = key;
     fresh->compute = compute;
     fresh->program = build(def, call, r.types, fresh->number_inputs, folded);
-    auto& mutable_cache = const_cast<PointwiseDef::Cache&>(cache);
-    const std::lock_guard lock(mutable_cache.mutex);
+    const std::lock_guard lock(cache.mutex);
     r.variant = cache.find(key);
     if (!r.variant) {
-      fresh->next = mutable_cache.first.load(std::memory_order_relaxed);
+      fresh->next = cache.first.load(std::memory_order_relaxed);
       r.variant = fresh.release();
-      mutable_cache.first.store(r.variant, std::memory_order_release);
+      cache.first.store(r.variant, std::memory_order_release);
     }
   }
   const auto param_types = r.variant->program->params();
@@ -511,7 +505,9 @@ Results ProgramNode::apply_literals(const ProgramPtr& program, std::span<const T
 
 }  // namespace
 
-PointwiseTypes pointwise_types(const Call& call) { return resolve(call).types; }
+std::shared_ptr<PointwiseDef::Cache> make_pointwise_cache() {
+  return std::make_shared<PointwiseDef::Cache>();
+}
 
 Results call_pointwise(const Call& call) {
   const Resolved r = resolve(call);

@@ -11,10 +11,8 @@ Tensor call_pointwise_one(const Call& call);
 /// Writes into `self` (checked by check_in_place) and records history if asked.
 void call_pointwise_into(const Call& call, Tensor& self, bool record);
 
-/// The dtype a pointwise call computes in and that of its result.
-struct PointwiseTypes {
-  DType compute, result;
-};
-PointwiseTypes pointwise_types(const Call& call);
+/// The variants of a record, none yet; made when the record is, so that calls need no lock to find
+/// it.
+std::shared_ptr<PointwiseDef::Cache> make_pointwise_cache();
 
 }  // namespace arete::ops

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "arete/ops/families.h"
+#include "arete/ops/pointwise_call.h"
 #include "arete/ops/record.h"
 
 namespace arete::ops {
@@ -110,6 +111,7 @@ const Schema& schema_of(const OpRecord& op) {
 
 Definer& Definer::pointwise(PointwiseDef d) {
   r_.pointwise = std::make_shared<PointwiseDef>(std::move(d));
+  r_.pointwise->cache = make_pointwise_cache();
   return *this;
 }
 
