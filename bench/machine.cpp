@@ -1,12 +1,12 @@
 #include "bench/machine.h"
 
-#include <cblas.h>
 #include <dnnl.h>
 #include <sched.h>
 
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <functional>
 #include <vector>
 
 #include "arete/base/error.h"
@@ -33,14 +33,6 @@ std::string today() {
   return text;
 }
 
-std::string library_versions() {
-  const dnnl_version_t* v = dnnl_version();
-  std::string blas = openblas_get_config();
-  while (!blas.empty() && blas.back() == ' ') blas.pop_back();
-  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
-         std::to_string(v->patch) + ", " + blas;
-}
-
 double seconds_of(std::function<void()> call) {
   return measure(Row{.name = "machine", .unit = Unit::ms, .prepare = [&] { return call; }}, 9);
 }
@@ -61,7 +53,6 @@ Machine this_machine() {
 #else
   m.compiler = "g++ " __VERSION__;
 #endif
-  m.libraries = library_versions();
   return m;
 }
 

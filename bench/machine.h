@@ -11,9 +11,8 @@ struct Machine {
   int threads = 0;      ///< those the figures use
   std::string date;     ///< of today, YYYY-MM-DD (UTC)
   std::string arete;    ///< version
-  std::string backend;  ///< what the CPU backend says of itself
+  std::string backend;  ///< what the CPU backend says of itself and its libraries
   std::string compiler;
-  std::string libraries;  ///< oneDNN and OpenBLAS with their versions
 };
 Machine this_machine();
 

@@ -130,7 +130,8 @@ void print_beside_machine(const std::vector<Line>& lines, double copy, double ge
       ++goals;
       reached += *yes;
     }
-  std::printf("\n%d of %d rows with a goal that needs no PyTorch reach it\n", reached, goals);
+  if (goals > 0)
+    std::printf("\n%d of %d rows with a goal that needs no PyTorch reach it\n", reached, goals);
 }
 
 void write_json(const std::string& path, const std::vector<Line>& lines, const Machine& m,
@@ -154,7 +155,6 @@ void write_json(const std::string& path, const std::vector<Line>& lines, const M
       {"arete", m.arete},
       {"backend", m.backend},
       {"compiler", m.compiler},
-      {"libraries", m.libraries},
       {"torch", torch.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(torch)},
       {"copy_GB/s", copy / 1e9},
       {"gemm_GFLOP/s", gemm / 1e9}};
@@ -181,9 +181,9 @@ int run(const Options& o) {
                 IoError("arete-bench", "cannot write '" + o.json + "'")
                     .hint("check that its folder is there and writable"));
   const Machine machine = this_machine();
-  std::printf("%s, %d processors, %d threads; Arete %s (%s); %s; %s; %s\n", machine.cpu.c_str(),
+  std::printf("%s, %d processors, %d threads; Arete %s (%s); %s; %s\n", machine.cpu.c_str(),
               machine.processors, machine.threads, machine.arete.c_str(), machine.backend.c_str(),
-              machine.libraries.c_str(), machine.compiler.c_str(), machine.date.c_str());
+              machine.compiler.c_str(), machine.date.c_str());
   std::fflush(stdout);
 
   PeerFigures peer{.why_not = "--no-peer was given"};

@@ -55,7 +55,7 @@ TEST(NnInit, Distributions) {
   // The standard deviation of a normal one cut at half a standard deviation on both sides.
   EXPECT_NEAR(w.mean().item<double>(), 1, 0.01);
   EXPECT_NEAR(spread(), 2 * std::sqrt(1 - 2 * 0.5 * 0.352065 / 0.382925), 0.01);
-  for (IntList sizes : {IntList({3, 5}), IntList({6, 2, 2})}) {
+  for (const Shape& sizes : {Shape{3, 5}, Shape{6, 2, 2}}) {
     Tensor q = nn::init::orthogonal_(empty(sizes, kFloat64), 3).flatten(1);
     const bool wide = q.size(0) <= q.size(1);
     expect_tensors(wide ? q.mm(q.t()) : q.t().mm(q),

@@ -36,8 +36,8 @@ struct Arena {
       chunks[size_t(++current)].used = 0;
     }
     const size_t size = std::max(bytes, kFirstChunk);
-    chunks.push_back({static_cast<std::byte*>(::operator new(size, std::align_val_t(64))), size,
-                      bytes});
+    chunks.push_back(
+        {static_cast<std::byte*>(::operator new(size, std::align_val_t(64))), size, bytes});
     current = int(chunks.size()) - 1;
     return chunks.back().data;
   }

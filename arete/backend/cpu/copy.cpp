@@ -36,8 +36,7 @@ void move_elements(const View& out, const View& in) {
   Extents extents{};
   choose_extents(nest, 0, nest.rank, kMaxBlock, extents);
   const Tiling tiling(nest, extents);
-  parallel_for(0, tiling.tiles(),
-               std::max<int64_t>(1, kGrainBytes / (size * tiling.tile_numel())),
+  parallel_for(0, tiling.tiles(), std::max<int64_t>(1, kGrainBytes / (size * tiling.tile_numel())),
                [&](int64_t first, int64_t last) {
                  TileCursor cursor(tiling, first);
                  for (int64_t t = first;;) {

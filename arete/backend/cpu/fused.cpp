@@ -60,8 +60,7 @@ class Fusion {
     views.append(args.outputs.begin(), args.outputs.end());
     views.append(args.inputs.begin(), args.inputs.end());
     nest_ = LoopNest::plan_split(args.space, args.outer_rank, views, &inner_);
-    for (int d = 0; d < nest_.rank; ++d)
-      (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
+    for (int d = 0; d < nest_.rank; ++d) (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
     for (const FusedStage& s : args.spec->stages) add_stage(s);
   }
 
@@ -74,8 +73,10 @@ class Fusion {
     double cost = 0;
     for (const Stage& s : stages_) cost += s.by_element ? s.code->cost : 0;
     const int64_t group_numel = elements_ * group_;
-    parallel_for(0, groups_, std::max<int64_t>(1, int64_t(65536 / (2 + cost)) / std::max<int64_t>(1, group_numel)),
-                 [&](int64_t first, int64_t last) { run_groups(tiling, first, last); });
+    parallel_for(
+        0, groups_,
+        std::max<int64_t>(1, int64_t(65536 / (2 + cost)) / std::max<int64_t>(1, group_numel)),
+        [&](int64_t first, int64_t last) { run_groups(tiling, first, last); });
   }
 
  private:
@@ -141,9 +142,7 @@ class Fusion {
     if (elements_ <= kShortRow && nest_.sizes[size_t(row_dim_)] > 1) mode_ = Mode::batch;
   }
 
-  bool is_inner(int d) const {
-    return mode_ == Mode::columns ? d >= 1 && d <= inner_ : d < inner_;
-  }
+  bool is_inner(int d) const { return mode_ == Mode::columns ? d >= 1 && d <= inner_ : d < inner_; }
 
   Tiling choose_tiles() {
     int64_t block = kMaxBlock;
@@ -153,7 +152,9 @@ class Fusion {
       extents.fill(1);
       group_ = 1;
       switch (mode_) {
-        case Mode::single: choose_extents(nest_, 0, inner_, block, extents); break;
+        case Mode::single:
+          choose_extents(nest_, 0, inner_, block, extents);
+          break;
         case Mode::batch:
           group_ = std::min(nest_.sizes[size_t(row_dim_)], std::max<int64_t>(1, block / elements_));
           for (int d = 0; d < inner_; ++d) extents[size_t(d)] = nest_.sizes[size_t(d)];
@@ -179,9 +180,8 @@ class Fusion {
         if (s.by_element)
           for (size_t i = 0; i < s.inputs.size(); ++i) {
             const bool uniform =
-                s.inputs[i] < 0
-                    ? mode_ == Mode::single
-                    : tiling.access[size_t(s.inputs[i])] == Tiling::Access::uniform;
+                s.inputs[i] < 0 ? mode_ == Mode::single
+                                : tiling.access[size_t(s.inputs[i])] == Tiling::Access::uniform;
             if (uniform) s.key.uniform |= uint32_t(1) << i;
           }
         s.code = &code_for(*s.spec->program, s.key);
@@ -194,8 +194,8 @@ class Fusion {
       groups_ = 1;
       for (int d = 0; d < nest_.rank; ++d) {
         if (is_inner(d)) continue;
-        groups_ *= d == row_dim_ ? (nest_.sizes[size_t(d)] + group_ - 1) / group_
-                                 : nest_.sizes[size_t(d)];
+        groups_ *=
+            d == row_dim_ ? (nest_.sizes[size_t(d)] + group_ - 1) / group_ : nest_.sizes[size_t(d)];
       }
       return tiling;
     }
@@ -203,8 +203,8 @@ class Fusion {
 
   /// A stage as one thread runs it.
   struct Running {
-    std::optional<TileRunner> tiles;  // by element
-    std::optional<Frame> frame;       // by row
+    std::optional<TileRunner> tiles;      // by element
+    std::optional<Frame> frame;           // by row
     SmallVector<std::byte*, 4> gathered;  // row-wise inputs and outputs that are tensors
   };
 
@@ -213,11 +213,10 @@ class Fusion {
     SmallVector<RowValue, 8> values;
     for (DType d : row_dtypes_) {
       const size_t size = size_of(d);
-      values.push_back({d, size, arena.take(size_t(group_) * size),
-                        mode_ == Mode::single
-                            ? nullptr
-                            : arena.take(size_t(tiling.tile_numel()) * size),
-                        false});
+      values.push_back(
+          {d, size, arena.take(size_t(group_) * size),
+           mode_ == Mode::single ? nullptr : arena.take(size_t(tiling.tile_numel()) * size),
+           false});
     }
     std::vector<Running> running(stages_.size());
     // Accumulators to row values: one frame for each pair of types met.
@@ -238,8 +237,8 @@ class Fusion {
         const size_t row = size_t(s.first_row) + j;
         if (a.dtype != row_dtypes_[row]) {
           const Code& code = code_for(*conversion(a.dtype, row_dtypes_[row]), CodeKey{});
-          converters[row] =
-              std::make_unique<Frame>(code, std::span<const expr::Literal>(), arena.take(code.register_bytes));
+          converters[row] = std::make_unique<Frame>(code, std::span<const expr::Literal>(),
+                                                    arena.take(code.register_bytes));
         }
       }
     }
@@ -296,8 +295,8 @@ class Fusion {
   }
 
   void by_element(const Stage& s, Running& r, const TileCursor& start, int64_t tiles, int64_t n,
-                  SmallVector<RowValue, 8>& values,
-                  std::vector<std::unique_ptr<Frame>>& converters, std::byte* acc) const {
+                  SmallVector<RowValue, 8>& values, std::vector<std::unique_ptr<Frame>>& converters,
+                  std::byte* acc) const {
     Frame& frame = r.tiles->frame();
     const int64_t per_tile = start.n() / n;  // elements of a row in the first, largest tile
     for (size_t i = 0; i < s.inputs.size(); ++i) {

@@ -24,11 +24,16 @@ bool is_own_storage(DType d) { return expr::storage_type(expr::compute_type(d)) 
 
 uint64_t cell_bits(Type type, expr::Literal v) {
   switch (type) {
-    case Type::boolean: return uint64_t(v.i != 0);
-    case Type::i32: return uint64_t(uint32_t(int32_t(v.i)));
-    case Type::i64: return uint64_t(v.i);
-    case Type::f32: return std::bit_cast<uint32_t>(float(v.f));
-    case Type::f64: return std::bit_cast<uint64_t>(v.f);
+    case Type::boolean:
+      return uint64_t(v.i != 0);
+    case Type::i32:
+      return uint64_t(uint32_t(int32_t(v.i)));
+    case Type::i64:
+      return uint64_t(v.i);
+    case Type::f32:
+      return std::bit_cast<uint32_t>(float(v.f));
+    case Type::f64:
+      return std::bit_cast<uint64_t>(v.f);
   }
   __builtin_unreachable();
 }
@@ -37,17 +42,22 @@ uint64_t cell_bits(Type type, expr::Literal v) {
 double cost_of(Op op) {
   if (op >= Op::exp && op <= Op::sigmoid) return op >= Op::erfinv && op <= Op::digamma ? 60 : 8;
   switch (op) {
-    case Op::pow: return 20;
-    case Op::atan2: return 15;
+    case Op::pow:
+      return 20;
+    case Op::atan2:
+      return 15;
     case Op::floor_div:
     case Op::fmod:
     case Op::remainder:
-    case Op::nextafter: return 15;
+    case Op::nextafter:
+      return 15;
     case Op::sqrt:
     case Op::rsqrt:
     case Op::reciprocal:
-    case Op::div: return 2;
-    default: return 1;
+    case Op::div:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -75,8 +85,8 @@ class Compiler {
  private:
   struct Value {
     bool uniform;
-    int size;        // bytes of an element
-    int slot;        // -1: not placed yet
+    int size;                         // bytes of an element
+    int slot;                         // -1: not placed yet
     int defined = -1, last_use = -1;  // in steps of the body
     bool result = false;              // needed after the body
   };
@@ -168,7 +178,8 @@ class Compiler {
         if (expr::is_float(in.type))
           if (const int v = fused_pair(in); v >= 0) return v;
         break;
-      default: break;
+      default:
+        break;
     }
     return simple(in);
   }
@@ -215,7 +226,8 @@ class Compiler {
         code_.cost += 1;
         return compute(table_.select[size][mask == 7 ? 0 : mask], size, v);
       }
-      default: break;
+      default:
+        break;
     }
     bool all_uniform = true;
     for (int k = 0; k < n; ++k) all_uniform &= uniform(v[size_t(k)]);
@@ -232,8 +244,7 @@ class Compiler {
     const Program::Output& o = program_.outputs()[size_t(k)];
     const Type from = program_.code()[size_t(o.value)].type, to = expr::compute_type(o.dtype);
     const int v = value_of_[size_t(o.value)];
-    return from == to ? v
-                      : compute(table_.cast[int(from)][int(to)], size_of_type(to), {v, -1, -1});
+    return from == to ? v : compute(table_.cast[int(from)][int(to)], size_of_type(to), {v, -1, -1});
   }
 
   void write_outputs() {
@@ -247,8 +258,7 @@ class Compiler {
       int v = output_value(k);
       const bool own = is_own_storage(dtype);
       if (key_.values) {
-        if (!own)
-          v = compute(table_.round_to[int(dtype)], values_[size_t(v)].size, {v, -1, -1});
+        if (!own) v = compute(table_.round_to[int(dtype)], values_[size_t(v)].size, {v, -1, -1});
         if (uniform(v)) {
           const int size = values_[size_t(v)].size;
           const int out = add_value(false, size);
@@ -284,8 +294,10 @@ class Compiler {
     if (out != a) __builtin_memcpy(out, a, size_t(n) * kSize);
   }
   static Kernel copy_kernel(int size) {
-    return size == 1 ? copy_block<1> : size == 2 ? copy_block<2>
-           : size == 4 ? copy_block<4> : copy_block<8>;
+    return size == 1   ? copy_block<1>
+           : size == 2 ? copy_block<2>
+           : size == 4 ? copy_block<4>
+                       : copy_block<8>;
   }
 
   bool overwritten(int value) const {
@@ -371,8 +383,7 @@ class Compiler {
     copy(once_, code_.once);
     copy(body_, code_.body);
     for (size_t k = 0; k < results_.size(); ++k)
-      code_.results.push_back(
-          {slot(results_[k]), expr::compute_type(program_.outputs()[k].dtype)});
+      code_.results.push_back({slot(results_[k]), expr::compute_type(program_.outputs()[k].dtype)});
   }
 
   const Program& program_;
@@ -399,8 +410,8 @@ class CompiledProgram final : public expr::Compiled {
     std::lock_guard lock(mutex_);
     for (Node* n = head_.load(std::memory_order_relaxed); n != first; n = n->next)
       if (n->key == key) return n->code;
-    Node* n = new Node{key, Compiler(program, key).compile(),
-                       head_.load(std::memory_order_relaxed)};
+    Node* n =
+        new Node{key, Compiler(program, key).compile(), head_.load(std::memory_order_relaxed)};
     head_.store(n, std::memory_order_release);
     return n->code;
   }

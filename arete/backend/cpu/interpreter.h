@@ -26,15 +26,13 @@ inline constexpr int64_t kMaxBlock = 4096;
 
 /// What of a call the code of a program depends on.
 struct CodeKey {
-  uint32_t uniform = 0;            ///< bit k: input k is one value for the whole block
-  uint64_t alias = ~uint64_t(0);   ///< 5 bits for each output: the input in its memory; 31: none
-  bool values = false;             ///< leave results in registers, as computation types
+  uint32_t uniform = 0;           ///< bit k: input k is one value for the whole block
+  uint64_t alias = ~uint64_t(0);  ///< 5 bits for each output: the input in its memory; 31: none
+  bool values = false;            ///< leave results in registers, as computation types
   bool operator==(const CodeKey&) const = default;
 
   static constexpr int kMaxAliased = 12;  // outputs beyond are never in place
-  void set_alias(int output, int input) {
-    alias &= ~(uint64_t(31 ^ input) << (5 * output));
-  }
+  void set_alias(int output, int input) { alias &= ~(uint64_t(31 ^ input) << (5 * output)); }
   int alias_of(int output) const {
     return output < kMaxAliased ? int((alias >> (5 * output)) & 31) : 31;
   }

@@ -100,8 +100,7 @@ void run_nest(const prim::PointwiseArgs& args) {
     }
     double cost = code.cost;
     for (Tiling::Access a : tiling.access) cost += a == Tiling::Access::packed ? 4 : 0;
-    parallel_for(0, tiling.tiles(),
-                 std::max<int64_t>(1, grain_for(cost) / tiling.tile_numel()),
+    parallel_for(0, tiling.tiles(), std::max<int64_t>(1, grain_for(cost) / tiling.tile_numel()),
                  [&](int64_t first, int64_t last) {
                    ArenaScope arena;
                    TileRunner runner(tiling, code, args.params, inputs, outputs, arena);
@@ -163,7 +162,8 @@ void CpuBackend::fill(const prim::FillArgs& args) {
   visit_dtype(out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T value;
-    if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
+    if constexpr (std::is_same_v<T, std::complex<float>> ||
+                  std::is_same_v<T, std::complex<double>>) {
       using R = typename T::value_type;
       value = T(R(args.value_is_integer ? double(args.value.i) : args.value.f), R(args.imag));
     } else if constexpr (std::is_same_v<T, bool>) {

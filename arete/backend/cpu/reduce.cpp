@@ -24,20 +24,27 @@ uint64_t identity_of(Monoid monoid, kernels::KType type) {
   using kernels::KType;
   const bool low = monoid == Monoid::max || monoid == Monoid::any;
   switch (monoid) {
-    case Monoid::sum: return 0;  // of every type
+    case Monoid::sum:
+      return 0;  // of every type
     case Monoid::prod:
       return type == KType::t_f64   ? std::bit_cast<uint64_t>(1.0)
              : type == KType::t_f32 ? uint64_t(std::bit_cast<uint32_t>(1.0f))
                                     : 1;
-    default: break;
+    default:
+      break;
   }
   constexpr double kInf = std::numeric_limits<double>::infinity();
   switch (type) {
-    case KType::t_bool: return low ? 0 : 1;
-    case KType::t_i32: return low ? uint64_t(uint32_t(INT32_MIN)) : uint64_t(INT32_MAX);
-    case KType::t_i64: return low ? uint64_t(INT64_MIN) : uint64_t(INT64_MAX);
-    case KType::t_f32: return std::bit_cast<uint32_t>(float(low ? -kInf : kInf));
-    default: return std::bit_cast<uint64_t>(low ? -kInf : kInf);
+    case KType::t_bool:
+      return low ? 0 : 1;
+    case KType::t_i32:
+      return low ? uint64_t(uint32_t(INT32_MIN)) : uint64_t(INT32_MAX);
+    case KType::t_i64:
+      return low ? uint64_t(INT64_MIN) : uint64_t(INT64_MAX);
+    case KType::t_f32:
+      return std::bit_cast<uint32_t>(float(low ? -kInf : kInf));
+    default:
+      return std::bit_cast<uint64_t>(low ? -kInf : kInf);
   }
 }
 
@@ -126,7 +133,8 @@ class Finisher {
 /// Memory for partial results.
 class Partials {
  public:
-  explicit Partials(size_t bytes) : bytes_(bytes), data_(static_cast<std::byte*>(allocate_cached(bytes))) {}
+  explicit Partials(size_t bytes)
+      : bytes_(bytes), data_(static_cast<std::byte*>(allocate_cached(bytes))) {}
   ~Partials() { release_cached(data_, bytes_); }
   Partials(const Partials&) = delete;
   Partials& operator=(const Partials&) = delete;
@@ -261,7 +269,11 @@ class Reduction {
   // Rows.
 
   void run_rows() {
-    const Extents one = [] { Extents e; e.fill(1); return e; }();
+    const Extents one = [] {
+      Extents e;
+      e.fill(1);
+      return e;
+    }();
     Tiling tiling(nest_, one);
     const bool batched = reduced_ <= default_block() / 4 && nest_.rank > inner_;
     const Code& code = fit(
@@ -306,8 +318,9 @@ class Reduction {
   void long_rows(const Tiling& tiling, const Code& code) {
     int64_t per_output = 1;
     for (int d = 0; d < inner_; ++d) per_output *= tiling.counts[size_t(d)];
-    const int64_t chunk =
-        reduced_ > 2 * kRowChunk ? std::max<int64_t>(1, kRowChunk / tiling.tile_numel()) : per_output;
+    const int64_t chunk = reduced_ > 2 * kRowChunk
+                              ? std::max<int64_t>(1, kRowChunk / tiling.tile_numel())
+                              : per_output;
     const int64_t chunks = (per_output + chunk - 1) / chunk;
     const double each = cost(code, tiling);
     auto accumulate = [&](TileRunner& runner, TileCursor& cursor, int64_t tiles, bool more,
@@ -393,12 +406,11 @@ class Reduction {
         },
         tiling);
     // Where there is nothing to compute, rows are read where they are.
-    const bool in_place = code.body.empty() && code.results[0].slot == 0 &&
-                          tiling.access[1] != Tiling::Access::uniform &&
-                          nest_.operands[1].strides[0] ==
-                              int64_t(size_of(nest_.operands[1].dtype)) &&
-                          nest_.operands[1].strides[1] %
-                                  int64_t(size_of(nest_.operands[1].dtype)) == 0;
+    const bool in_place =
+        code.body.empty() && code.results[0].slot == 0 &&
+        tiling.access[1] != Tiling::Access::uniform &&
+        nest_.operands[1].strides[0] == int64_t(size_of(nest_.operands[1].dtype)) &&
+        nest_.operands[1].strides[1] % int64_t(size_of(nest_.operands[1].dtype)) == 0;
     if (in_place) {
       Extents extents;
       extents.fill(1);
@@ -431,66 +443,67 @@ class Reduction {
     const int64_t items = strips * others * chunks;
 
     Partials partials(chunks > 1 ? size_t(chunks * outputs_) * acc_.size : 0);
-    parallel_for(0, items, grain(cost(code, tiling), slice * length),
-                 [&](int64_t first, int64_t last) {
-      ArenaScope arena;
-      Finisher finisher(args_, acc_, arena);
-      TileRunner runner(tiling, code, args_.params, inputs_, {}, arena);
-      // Narrow rows are accumulated several at a time.
-      const bool dense = !in_place || nest_.operands[1].strides[1] ==
-                                          nest_.operands[1].strides[0] * width;
-      const int64_t group = width > 32 || !dense ? 1 : 64 / width;
-      std::byte* acc = arena.take(size_t(strip * group) * acc_.size);
-      std::byte* folded = group > 1 ? arena.take(size_t(strip) * acc_.size) : acc;
-      for (int64_t item = first; item < last; ++item) {
-        const int64_t c = item % chunks, s = item / chunks % strips, o = item / chunks / strips;
-        Extents low{}, high = nest_.sizes;
-        low[0] = s * strip;
-        high[0] = std::min(width, low[0] + strip);
-        low[size_t(cut)] = c * length;
-        high[size_t(cut)] = std::min(nest_.sizes[size_t(cut)], low[size_t(cut)] + length);
-        int64_t rest = o;
-        for (int d = first_kept; d < nest_.rank; ++d) {
-          low[size_t(d)] = rest % nest_.sizes[size_t(d)];
-          high[size_t(d)] = low[size_t(d)] + 1;
-          rest /= nest_.sizes[size_t(d)];
-        }
-        const int64_t wide = high[0] - low[0];
-        acc_.clear(acc, wide * group);
-        TileCursor cursor(tiling, low, high);
-        std::byte* const out = cursor.base(0);
-        for (int64_t left = tiles_in(tiling, low, high);;) {
-          const int64_t w = cursor.extent(0), rows = cursor.n() / w;
-          std::byte* const at = acc + size_t(cursor.start(0) - low[0]) * acc_.size;
-          if (!in_place) runner.run(cursor);
-          const auto* values = in_place
-                                   ? cursor.base(1)
-                                   : static_cast<const std::byte*>(runner.frame().result(0));
-          if (group == 1) {
-            const LoopNest::Operand& in = nest_.operands[1];
-            acc_.cols(at, values, rows, w,
-                      in_place ? in.strides[1] / int64_t(size_of(in.dtype)) : w);
-          } else {
-            const int64_t whole = rows / group;
-            acc_.cols(at, values, whole, w * group, w * group);
-            acc_.cols(at, values + size_t(whole * group * w) * value_size(), rows - whole * group,
-                      w, w);
+    parallel_for(
+        0, items, grain(cost(code, tiling), slice * length), [&](int64_t first, int64_t last) {
+          ArenaScope arena;
+          Finisher finisher(args_, acc_, arena);
+          TileRunner runner(tiling, code, args_.params, inputs_, {}, arena);
+          // Narrow rows are accumulated several at a time.
+          const bool dense =
+              !in_place || nest_.operands[1].strides[1] == nest_.operands[1].strides[0] * width;
+          const int64_t group = width > 32 || !dense ? 1 : 64 / width;
+          std::byte* acc = arena.take(size_t(strip * group) * acc_.size);
+          std::byte* folded = group > 1 ? arena.take(size_t(strip) * acc_.size) : acc;
+          for (int64_t item = first; item < last; ++item) {
+            const int64_t c = item % chunks, s = item / chunks % strips, o = item / chunks / strips;
+            Extents low{}, high = nest_.sizes;
+            low[0] = s * strip;
+            high[0] = std::min(width, low[0] + strip);
+            low[size_t(cut)] = c * length;
+            high[size_t(cut)] = std::min(nest_.sizes[size_t(cut)], low[size_t(cut)] + length);
+            int64_t rest = o;
+            for (int d = first_kept; d < nest_.rank; ++d) {
+              low[size_t(d)] = rest % nest_.sizes[size_t(d)];
+              high[size_t(d)] = low[size_t(d)] + 1;
+              rest /= nest_.sizes[size_t(d)];
+            }
+            const int64_t wide = high[0] - low[0];
+            acc_.clear(acc, wide * group);
+            TileCursor cursor(tiling, low, high);
+            std::byte* const out = cursor.base(0);
+            for (int64_t left = tiles_in(tiling, low, high);;) {
+              const int64_t w = cursor.extent(0), rows = cursor.n() / w;
+              std::byte* const at = acc + size_t(cursor.start(0) - low[0]) * acc_.size;
+              if (!in_place) runner.run(cursor);
+              const auto* values = in_place
+                                       ? cursor.base(1)
+                                       : static_cast<const std::byte*>(runner.frame().result(0));
+              if (group == 1) {
+                const LoopNest::Operand& in = nest_.operands[1];
+                acc_.cols(at, values, rows, w,
+                          in_place ? in.strides[1] / int64_t(size_of(in.dtype)) : w);
+              } else {
+                const int64_t whole = rows / group;
+                acc_.cols(at, values, whole, w * group, w * group);
+                acc_.cols(at, values + size_t(whole * group * w) * value_size(),
+                          rows - whole * group, w, w);
+              }
+              if (--left == 0) break;
+              cursor.next();
+            }
+            if (group > 1) {
+              acc_.clear(folded, wide);
+              acc_.combine(folded, acc, group, wide, wide);
+            }
+            if (chunks > 1) {
+              std::byte* to =
+                  partials.data() + size_t((c * others + o) * width + low[0]) * acc_.size;
+              std::copy(folded, folded + size_t(wide) * acc_.size, to);
+            } else {
+              finisher.store(folded, wide, out, nest_.operands[0].strides[0]);
+            }
           }
-          if (--left == 0) break;
-          cursor.next();
-        }
-        if (group > 1) {
-          acc_.clear(folded, wide);
-          acc_.combine(folded, acc, group, wide, wide);
-        }
-        if (chunks > 1) {
-          std::byte* to = partials.data() + size_t((c * others + o) * width + low[0]) * acc_.size;
-          std::copy(folded, folded + size_t(wide) * acc_.size, to);
-        } else {
-          finisher.store(folded, wide, out, nest_.operands[0].strides[0]);
-        }
-      }
-    });
+        });
     if (chunks > 1) {
       // Back to the order that combine() expects: the column is the first kept dimension.
       std::rotate(nest_.sizes.begin(), nest_.sizes.begin() + 1, nest_.sizes.begin() + 1 + inner_);
@@ -517,12 +530,11 @@ class Reduction {
   void combine(const std::byte* partials, int64_t chunks) {
     Partials acc(size_t(outputs_) * acc_.size);
     acc_.clear(acc.data(), outputs_);
-    parallel_for(0, outputs_, std::max<int64_t>(64, 65536 / chunks),
-                 [&](int64_t first, int64_t last) {
-                   acc_.combine(acc.data() + size_t(first) * acc_.size,
-                                partials + size_t(first) * acc_.size, chunks, last - first,
-                                outputs_);
-                 });
+    parallel_for(
+        0, outputs_, std::max<int64_t>(64, 65536 / chunks), [&](int64_t first, int64_t last) {
+          acc_.combine(acc.data() + size_t(first) * acc_.size, partials + size_t(first) * acc_.size,
+                       chunks, last - first, outputs_);
+        });
     finish_all(acc.data());
   }
 

@@ -26,12 +26,15 @@ void copy_run_as(std::byte* dst, int64_t dst_stride, const std::byte* src, int64
     *reinterpret_cast<T*>(dst) = *reinterpret_cast<const T*>(src);
 }
 
-struct Bytes16 { uint64_t low, high; };
+struct Bytes16 {
+  uint64_t low, high;
+};
 
-/// Copies a box; strides in bytes.
+/// Copies a box; strides in bytes. References: copies would be read in wider words than the cursor
+/// wrote them in, which waits for all its stores, and so for the previous tile's.
 struct BoxCopy {
   int rank;
-  Extents sizes, dst_strides, src_strides;
+  const Extents &sizes, &dst_strides, &src_strides;
   size_t size;
 
   void run(std::byte* dst, const std::byte* src) const {
@@ -46,7 +49,8 @@ struct BoxCopy {
         if (dst_strides[size_t(d)] == unit && sizes[size_t(d)] > 1) across = d;
     }
     if (across >= 0 && sizes[0] > 1) {
-      const int64_t other_dst = dst_strides[size_t(across)], other_src = src_strides[size_t(across)];
+      const int64_t other_dst = dst_strides[size_t(across)],
+                    other_src = src_strides[size_t(across)];
       const bool gather = dst_strides[0] == unit;
       // Rows of the source are along its unit stride.
       const int64_t rows = gather ? sizes[0] : sizes[size_t(across)];
@@ -121,11 +125,16 @@ void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t 
     return;
   }
   switch (size) {
-    case 1: return copy_run_as<uint8_t>(dst, dst_stride, src, src_stride, n);
-    case 2: return copy_run_as<uint16_t>(dst, dst_stride, src, src_stride, n);
-    case 4: return copy_run_as<uint32_t>(dst, dst_stride, src, src_stride, n);
-    case 8: return copy_run_as<uint64_t>(dst, dst_stride, src, src_stride, n);
-    default: return copy_run_as<Bytes16>(dst, dst_stride, src, src_stride, n);
+    case 1:
+      return copy_run_as<uint8_t>(dst, dst_stride, src, src_stride, n);
+    case 2:
+      return copy_run_as<uint16_t>(dst, dst_stride, src, src_stride, n);
+    case 4:
+      return copy_run_as<uint32_t>(dst, dst_stride, src, src_stride, n);
+    case 8:
+      return copy_run_as<uint64_t>(dst, dst_stride, src, src_stride, n);
+    default:
+      return copy_run_as<Bytes16>(dst, dst_stride, src, src_stride, n);
   }
 }
 
@@ -142,8 +151,8 @@ void choose_extents(const LoopNest& nest, int first, int last, int64_t block, Ex
         if (std::abs(o.strides[size_t(d)]) != unit || nest.sizes[size_t(d)] < 4) continue;
         const int64_t side = std::min<int64_t>(nest.sizes[size_t(d)], block >= 1024 ? 32 : 16);
         extents[size_t(d)] = side;
-        extents[size_t(first)] =
-            std::min(nest.sizes[size_t(first)], std::max<int64_t>(1, std::min<int64_t>(block, 2048) / side));
+        extents[size_t(first)] = std::min(
+            nest.sizes[size_t(first)], std::max<int64_t>(1, std::min<int64_t>(block, 2048) / side));
         return;
       }
     }
@@ -178,7 +187,7 @@ Tiling::Tiling(const LoopNest& nest_in, const Extents& extents_in)
   for (const LoopNest::Operand& o : nest_in.operands)
     access.push_back(is_uniform(o, nest_in, extents)       ? Access::uniform
                      : walks_directly(o, nest_in, extents) ? Access::direct
-                                                        : Access::packed);
+                                                           : Access::packed);
 }
 
 TileCursor::TileCursor(const Tiling& tiling, int64_t first) : tiling_(tiling) {
@@ -236,25 +245,27 @@ void TileCursor::next() {
   measure();
 }
 
-void TileCursor::pack(int operand, void* dst) const {
-  const LoopNest::Operand& o = tiling_.nest->operands[size_t(operand)];
-  BoxCopy copy{tiling_.nest->rank, extent_, {}, o.strides, size_of(o.dtype)};
-  int64_t stride = int64_t(copy.size);
-  for (int d = 0; d < copy.rank; ++d) {
-    copy.dst_strides[size_t(d)] = stride;
+Extents TileCursor::packed_strides(size_t size) const {
+  Extents strides;
+  int64_t stride = int64_t(size);
+  for (int d = 0; d < tiling_.nest->rank; ++d) {
+    strides[size_t(d)] = stride;
     stride *= extent_[size_t(d)];
   }
+  return strides;
+}
+
+void TileCursor::pack(int operand, void* dst) const {
+  const LoopNest::Operand& o = tiling_.nest->operands[size_t(operand)];
+  const Extents packed = packed_strides(size_of(o.dtype));
+  const BoxCopy copy{tiling_.nest->rank, extent_, packed, o.strides, size_of(o.dtype)};
   copy.run(static_cast<std::byte*>(dst), base(operand));
 }
 
 void TileCursor::unpack(int operand, const void* src) const {
   const LoopNest::Operand& o = tiling_.nest->operands[size_t(operand)];
-  BoxCopy copy{tiling_.nest->rank, extent_, o.strides, {}, size_of(o.dtype)};
-  int64_t stride = int64_t(copy.size);
-  for (int d = 0; d < copy.rank; ++d) {
-    copy.src_strides[size_t(d)] = stride;
-    stride *= extent_[size_t(d)];
-  }
+  const Extents packed = packed_strides(size_of(o.dtype));
+  const BoxCopy copy{tiling_.nest->rank, extent_, o.strides, packed, size_of(o.dtype)};
   copy.run(base(operand), static_cast<const std::byte*>(src));
 }
 
@@ -262,7 +273,7 @@ void TileCursor::copy(int to, int from) const {
   const LoopNest::Operand& d = tiling_.nest->operands[size_t(to)];
   const LoopNest::Operand& s = tiling_.nest->operands[size_t(from)];
   BoxCopy{tiling_.nest->rank, extent_, d.strides, s.strides, size_of(d.dtype)}.run(base(to),
-                                                                                  base(from));
+                                                                                   base(from));
 }
 
 TileRunner::TileRunner(const Tiling& tiling, const Code& code,

@@ -67,6 +67,8 @@ class TileCursor {
 
  private:
   void measure();
+  /// Strides in bytes of a contiguous copy of this tile; only the nest's dimensions are set.
+  Extents packed_strides(size_t size) const;
   const Tiling& tiling_;
   Extents low_, high_, position_, extent_;
   int64_t n_ = 0;

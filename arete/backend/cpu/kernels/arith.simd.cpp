@@ -28,32 +28,49 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t n) {
 }
 
 #define ARETE_UNARY(name, expression) \
-  struct name { template <class T> static auto run(T a) { return expression; } };
+  struct name {                       \
+    template <class T>                \
+    static auto run(T a) {            \
+      return expression;              \
+    }                                 \
+  };
 #define ARETE_BINARY(name, expression) \
-  struct name { template <class T> static auto run(T a, T b) { return expression; } };
-#define ARETE_FLOAT_FUNCTION(name, fn)                       \
-  struct name {                                              \
+  struct name {                        \
+    template <class T>                 \
+    static auto run(T a, T b) {        \
+      return expression;               \
+    }                                  \
+  };
+#define ARETE_FLOAT_FUNCTION(name, fn)                         \
+  struct name {                                                \
     static float run(float a) { return __builtin_##fn##f(a); } \
     static double run(double a) { return __builtin_##fn(a); }  \
   };
 // Integers wrap.
-#define ARETE_WRAPPING(name, op)                             \
-  struct name {                                              \
-    template <class T> static T run(T a, T b) {              \
-      return T(Unsigned<T>(a) op Unsigned<T>(b));            \
-    }                                                        \
+#define ARETE_WRAPPING(name, op)                  \
+  struct name {                                   \
+    template <class T>                            \
+    static T run(T a, T b) {                      \
+      return T(Unsigned<T>(a) op Unsigned<T>(b)); \
+    }                                             \
   };
 
 struct Neg {
-  template <class T> static T run(T a) {
-    if constexpr (kIsFloat<T>) return -a;
-    else return T(Unsigned<T>(0) - Unsigned<T>(a));
+  template <class T>
+  static T run(T a) {
+    if constexpr (kIsFloat<T>)
+      return -a;
+    else
+      return T(Unsigned<T>(0) - Unsigned<T>(a));
   }
 };
 struct Abs {
   static float run(float a) { return __builtin_fabsf(a); }
   static double run(double a) { return __builtin_fabs(a); }
-  template <class T> static T run(T a) { return a < 0 ? Neg::run(a) : a; }
+  template <class T>
+  static T run(T a) {
+    return a < 0 ? Neg::run(a) : a;
+  }
 };
 ARETE_UNARY(Sign, T(T(a > 0) - T(a < 0)))
 ARETE_UNARY(BitNot, T(~a))
@@ -81,18 +98,20 @@ struct CopySign {
   static float run(float a, float b) { return __builtin_copysignf(a, b); }
   static double run(double a, double b) { return __builtin_copysign(a, b); }
 };
-ARETE_BINARY(BitAnd, T(a & b))
+ARETE_BINARY(BitAnd, T(a& b))
 ARETE_BINARY(BitOr, T(a | b))
 ARETE_BINARY(BitXor, T(a ^ b))
 struct Shl {
-  template <class T> static T run(T a, T b) {
+  template <class T>
+  static T run(T a, T b) {
     constexpr T kBits = sizeof(T) * 8;
     const T shifted = T(Unsigned<T>(a) << (b & (kBits - 1)));
     return b < 0 || b >= kBits ? T(0) : shifted;
   }
 };
 struct Shr {
-  template <class T> static T run(T a, T b) {
+  template <class T>
+  static T run(T a, T b) {
     constexpr T kBits = sizeof(T) * 8;
     return T(a >> (b < 0 || b >= kBits ? kBits - 1 : b));
   }
@@ -190,16 +209,28 @@ void put3(Kernel* kernels) {
 }
 
 struct Select {
-  template <class T> static T run(uint8_t c, T a, T b) { return c ? a : b; }
+  template <class T>
+  static T run(uint8_t c, T a, T b) {
+    return c ? a : b;
+  }
 };
 struct MulAdd {
-  template <class T> static T run(T a, T b, T c) { return a * b + c; }
+  template <class T>
+  static T run(T a, T b, T c) {
+    return a * b + c;
+  }
 };
 struct MulSub {
-  template <class T> static T run(T a, T b, T c) { return a * b - c; }
+  template <class T>
+  static T run(T a, T b, T c) {
+    return a * b - c;
+  }
 };
 struct SubMul {
-  template <class T> static T run(T a, T b, T c) { return c - a * b; }
+  template <class T>
+  static T run(T a, T b, T c) {
+    return c - a * b;
+  }
 };
 template <class T>
 void put_pairs(KernelTable& t) {

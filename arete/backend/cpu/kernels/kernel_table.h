@@ -9,25 +9,93 @@ namespace arete::cpu::kernels {
 
 // The order of expr::Op, expr::Type, DType and prim::Monoid; kernel_table.cpp checks it.
 enum KOp : int {
-  op_input, op_param, op_constant,
-  op_neg, op_abs, op_sign, op_bit_not,
-  op_floor, op_ceil, op_trunc, op_round, op_sqrt, op_rsqrt, op_reciprocal,
-  op_exp, op_exp2, op_expm1, op_log, op_log2, op_log10, op_log1p,
-  op_sin, op_cos, op_tan, op_asin, op_acos, op_atan, op_sinh, op_cosh, op_tanh,
-  op_asinh, op_acosh, op_atanh,
-  op_erf, op_erfc, op_erfinv, op_lgamma, op_digamma, op_sigmoid,
-  op_is_nan, op_is_inf,
-  op_add, op_sub, op_mul, op_div, op_floor_div, op_fmod, op_remainder, op_pow,
-  op_atan2, op_copysign, op_nextafter, op_min, op_max,
-  op_bit_and, op_bit_or, op_bit_xor, op_shl, op_shr,
-  op_eq, op_ne, op_lt, op_le, op_gt, op_ge,
-  op_select, op_cast, op_round_to,
+  op_input,
+  op_param,
+  op_constant,
+  op_neg,
+  op_abs,
+  op_sign,
+  op_bit_not,
+  op_floor,
+  op_ceil,
+  op_trunc,
+  op_round,
+  op_sqrt,
+  op_rsqrt,
+  op_reciprocal,
+  op_exp,
+  op_exp2,
+  op_expm1,
+  op_log,
+  op_log2,
+  op_log10,
+  op_log1p,
+  op_sin,
+  op_cos,
+  op_tan,
+  op_asin,
+  op_acos,
+  op_atan,
+  op_sinh,
+  op_cosh,
+  op_tanh,
+  op_asinh,
+  op_acosh,
+  op_atanh,
+  op_erf,
+  op_erfc,
+  op_erfinv,
+  op_lgamma,
+  op_digamma,
+  op_sigmoid,
+  op_is_nan,
+  op_is_inf,
+  op_add,
+  op_sub,
+  op_mul,
+  op_div,
+  op_floor_div,
+  op_fmod,
+  op_remainder,
+  op_pow,
+  op_atan2,
+  op_copysign,
+  op_nextafter,
+  op_min,
+  op_max,
+  op_bit_and,
+  op_bit_or,
+  op_bit_xor,
+  op_shl,
+  op_shr,
+  op_eq,
+  op_ne,
+  op_lt,
+  op_le,
+  op_gt,
+  op_ge,
+  op_select,
+  op_cast,
+  op_round_to,
   kNumKOps
 };
 enum KType : int { t_bool, t_i32, t_i64, t_f32, t_f64, kNumKTypes };
 enum KDType : int {
-  d_u8, d_i8, d_i16, d_i32, d_i64, d_f16, d_f32, d_f64, d_c64, d_c128, d_bool, d_bf16,
-  d_f8e4m3, d_f8e5m2, kNumKDTypes
+  d_u8,
+  d_i8,
+  d_i16,
+  d_i32,
+  d_i64,
+  d_f16,
+  d_f32,
+  d_f64,
+  d_c64,
+  d_c128,
+  d_bool,
+  d_bf16,
+  d_f8e4m3,
+  d_f8e5m2,
+  kNumKDTypes
 };
 enum KMonoid : int { m_sum, m_prod, m_min, m_max, m_all, m_any, kNumKMonoids };
 
@@ -57,18 +125,18 @@ enum Pair : int {
 
 struct KernelTable {
   const char* name;
-  Kernel unary[kNumKOps][kNumKTypes];                  // by operand type
-  Kernel binary[kNumKOps][kNumKTypes][kNumVariants];   // by operand type
-  Kernel pair[kNumPairs][kNumKTypes][8];               // bit k: operand k is a scalar
-  Kernel select[9][8];                                 // by element size; bit k: scalar
-  Kernel cast[kNumKTypes][kNumKTypes];                 // from, to
-  Kernel load[kNumKDTypes];                            // storage to computation type
-  Kernel store[kNumKDTypes];                           // computation to storage type
+  Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
+  Kernel binary[kNumKOps][kNumKTypes][kNumVariants];  // by operand type
+  Kernel pair[kNumPairs][kNumKTypes][8];              // bit k: operand k is a scalar
+  Kernel select[9][8];                                // by element size; bit k: scalar
+  Kernel cast[kNumKTypes][kNumKTypes];                // from, to
+  Kernel load[kNumKDTypes];                           // storage to computation type
+  Kernel store[kNumKDTypes];                          // computation to storage type
   Kernel round_to[kNumKDTypes];
-  Kernel splat[17];                                    // by element size: out[i] = a[0]
+  Kernel splat[17];  // by element size: out[i] = a[0]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
-  TransposeKernel transpose[17];                       // by element size
+  TransposeKernel transpose[17];  // by element size
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

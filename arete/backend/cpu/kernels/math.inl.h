@@ -39,13 +39,11 @@ constexpr float kLn2High = 0x1.62e4p-1f, kLn2Low = 1.42860677e-6f;
 constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
 
 inline VF splat_f(float v) { return VF{} + v; }
-inline VF abs_f(VF x) {
-  return __builtin_bit_cast(VF, __builtin_bit_cast(VI, x) & 0x7fffffff);
-}
+inline VF abs_f(VF x) { return __builtin_bit_cast(VF, __builtin_bit_cast(VI, x) & 0x7fffffff); }
 /// |magnitude| with the sign of `sign`; magnitude must not be negative.
 inline VF with_sign(VF magnitude, VF sign) {
-  return __builtin_bit_cast(VF, __builtin_bit_cast(VI, magnitude) |
-                                    (__builtin_bit_cast(VI, sign) & int32_t(0x80000000)));
+  return __builtin_bit_cast(
+      VF, __builtin_bit_cast(VI, magnitude) | (__builtin_bit_cast(VI, sign) & int32_t(0x80000000)));
 }
 
 /// x * 2^n for whole n in [-252, 254]; `biased` is n + kMagic.
@@ -65,11 +63,16 @@ inline VF scale_f(VF x, VF n, VF biased) {
 }
 
 inline VF exp_f(VF x) {
-  x = x > 89.0f ? splat_f(89.0f) : x;  // comparisons let NaN through
   // Below -104 the result rounds to 0. Scaling down to it would be an underflow, which costs the
   // processor a hundred cycles each: masked softmax is full of them.
+#if defined(__AVX512F__)
+  x = _mm512_min_ps(splat_f(89.0f), x);  // of a NaN and a number the second is taken
+  const __mmask16 keep = _mm512_cmp_ps_mask(x, splat_f(-104.0f), _CMP_NLT_UQ);
+#else
+  x = x > 89.0f ? splat_f(89.0f) : x;  // comparisons let NaN through
   const auto is_zero = x < -104.0f;
   x = is_zero ? splat_f(0.0f) : x;
+#endif
   const VF biased = x * kLog2E + kMagic;
   const VF n = biased - kMagic;
   VF r = x - n * kLn2High;
@@ -80,7 +83,11 @@ inline VF exp_f(VF x) {
   q = q * r + 1.666651964e-01f;
   q = q * r + 4.999999404e-01f;
   const VF p = (q * r) * r + r + 1.0f;
+#if defined(__AVX512F__)
+  return _mm512_maskz_scalef_ps(keep, p, n);
+#else
   return is_zero ? splat_f(0.0f) : scale_f(p, n, biased);
+#endif
 }
 
 /// Small arguments: x + x u P(u) with u = x^2. Others: tanh |x| = m / (m + 2) with m = e^2|x| - 1,

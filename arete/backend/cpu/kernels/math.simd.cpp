@@ -1,8 +1,8 @@
 // Transcendental functions.
 #include <sleef.h>
 
-#include "arete/backend/cpu/kernels/simd.inl.h"
 #include "arete/backend/cpu/kernels/math.inl.h"
+#include "arete/backend/cpu/kernels/simd.inl.h"
 
 namespace arete::cpu::kernels {
 namespace {
@@ -79,9 +79,13 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t n) {
 }
 
 template <auto F>
-void put_f(KernelTable& t, KOp op) { t.unary[op][t_f32] = unary<F, float, VF>; }
+void put_f(KernelTable& t, KOp op) {
+  t.unary[op][t_f32] = unary<F, float, VF>;
+}
 template <auto F>
-void put_d(KernelTable& t, KOp op) { t.unary[op][t_f64] = unary<F, double, VD>; }
+void put_d(KernelTable& t, KOp op) {
+  t.unary[op][t_f64] = unary<F, double, VD>;
+}
 template <auto F, class T, class V>
 void put2(KernelTable& t, KOp op) {
   t.binary[op][kTypeOf<T>][vv] = binary<F, T, V, vv>;
@@ -90,8 +94,8 @@ void put2(KernelTable& t, KOp op) {
 }
 
 // Wrapped: the address of a library function is no constant expression everywhere.
-#define ARETE_WRAP(name, accuracy)                                        \
-  VF name##_f(VF x) { return ARETE_SLEEF_F(name, accuracy)(x); }          \
+#define ARETE_WRAP(name, accuracy)                               \
+  VF name##_f(VF x) { return ARETE_SLEEF_F(name, accuracy)(x); } \
   VD name##_d(VD x) { return ARETE_SLEEF_D(name, accuracy)(x); }
 ARETE_WRAP(exp2, u10)
 ARETE_WRAP(expm1, u10)
@@ -126,17 +130,15 @@ VD atan2_d(VD x, VD y) { return ARETE_SLEEF_D(atan2, u10)(x, y); }
 }  // namespace
 
 void ARETE_FILL(math)(KernelTable& t) {
-#define ARETE_PUT(name)            \
-  put_f<name##_f>(t, op_##name);   \
+#define ARETE_PUT(name)          \
+  put_f<name##_f>(t, op_##name); \
   put_d<name##_d>(t, op_##name);
-  ARETE_PUT(exp) ARETE_PUT(exp2) ARETE_PUT(expm1)
-  ARETE_PUT(log) ARETE_PUT(log2) ARETE_PUT(log10) ARETE_PUT(log1p)
-  ARETE_PUT(sin) ARETE_PUT(cos) ARETE_PUT(tan)
-  ARETE_PUT(asin) ARETE_PUT(acos) ARETE_PUT(atan)
-  ARETE_PUT(sinh) ARETE_PUT(cosh) ARETE_PUT(tanh)
-  ARETE_PUT(asinh) ARETE_PUT(acosh) ARETE_PUT(atanh)
-  ARETE_PUT(erf) ARETE_PUT(erfc) ARETE_PUT(lgamma) ARETE_PUT(sigmoid)
-  put2<pow_f, float, VF>(t, op_pow);
+  ARETE_PUT(exp)
+  ARETE_PUT(exp2) ARETE_PUT(expm1) ARETE_PUT(log) ARETE_PUT(log2) ARETE_PUT(log10) ARETE_PUT(log1p)
+      ARETE_PUT(sin) ARETE_PUT(cos) ARETE_PUT(tan) ARETE_PUT(asin) ARETE_PUT(acos) ARETE_PUT(atan)
+          ARETE_PUT(sinh) ARETE_PUT(cosh) ARETE_PUT(tanh) ARETE_PUT(asinh) ARETE_PUT(acosh)
+              ARETE_PUT(atanh) ARETE_PUT(erf) ARETE_PUT(erfc) ARETE_PUT(lgamma) ARETE_PUT(sigmoid)
+                  put2<pow_f, float, VF>(t, op_pow);
   put2<pow_d, double, VD>(t, op_pow);
   put2<atan2_f, float, VF>(t, op_atan2);
   put2<atan2_d, double, VD>(t, op_atan2);

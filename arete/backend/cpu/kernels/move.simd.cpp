@@ -1,28 +1,84 @@
 // Transposition of blocks.
+#include <utility>
+
 #include "arete/backend/cpu/kernels/simd.inl.h"
 
 namespace arete::cpu::kernels {
 namespace {
 
-struct Bytes16 { uint64_t low, high; };
+struct Bytes16 {
+  uint64_t low, high;
+};
+
+#if defined(__AVX512BW__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+/// A square of as many rows as a vector has elements, through registers: log2(lanes) rounds that
+/// each interleave row i with row i + lanes / 2. Whole vectors are read and written, so that every
+/// cache line is touched once.
+template <class T>
+struct Square {
+  // Sixteen registers at most: beyond, the compiler spills.
+  static constexpr int kLanes =
+      kVectorBytes / int(sizeof(T)) < 16 ? kVectorBytes / int(sizeof(T)) : 16;
+  typedef T V __attribute__((vector_size(sizeof(T) * kLanes)));
+
+  template <int... i>
+  static V low(V a, V b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(a, b, (i / 2 + i % 2 * kLanes)...);
+  }
+  template <int... i>
+  static V high(V a, V b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(a, b, (kLanes / 2 + i / 2 + i % 2 * kLanes)...);
+  }
+  static void run(T* d, const T* s, int64_t dst_stride, int64_t src_stride) {
+    constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
+    V rows[kLanes], next[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) __builtin_memcpy(&rows[i], s + i * src_stride, sizeof(V));
+#pragma GCC unroll 4
+    for (int round = 1; round < kLanes; round *= 2) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kLanes / 2; ++i) {
+        next[2 * i] = low(rows[i], rows[i + kLanes / 2], lanes);
+        next[2 * i + 1] = high(rows[i], rows[i + kLanes / 2], lanes);
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) __builtin_memcpy(d + i * dst_stride, &rows[i], sizeof(V));
+  }
+};
 
 template <class T>
 void transpose(void* dst, const void* src, int64_t rows, int64_t cols, int64_t dst_stride,
                int64_t src_stride) {
   auto* d = static_cast<T*>(dst);
   auto* s = static_cast<const T*>(src);
-  constexpr int64_t kBlock = 8;
+  constexpr int64_t kBlock = Square<T>::kLanes;
   int64_t r = 0;
   for (; r + kBlock <= rows; r += kBlock) {
     int64_t c = 0;
     for (; c + kBlock <= cols; c += kBlock)
-      for (int64_t j = 0; j < kBlock; ++j)
-        for (int64_t i = 0; i < kBlock; ++i)
-          d[(c + j) * dst_stride + r + i] = s[(r + i) * src_stride + c + j];
+      Square<T>::run(d + c * dst_stride + r, s + r * src_stride + c, dst_stride, src_stride);
     for (; c < cols; ++c)
       for (int64_t i = 0; i < kBlock; ++i) d[c * dst_stride + r + i] = s[(r + i) * src_stride + c];
   }
   for (; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) d[c * dst_stride + r] = s[r * src_stride + c];
+}
+template <>
+void transpose<Bytes16>(void* dst, const void* src, int64_t rows, int64_t cols, int64_t dst_stride,
+                        int64_t src_stride) {
+  auto* d = static_cast<Bytes16*>(dst);
+  auto* s = static_cast<const Bytes16*>(src);
+  for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) d[c * dst_stride + r] = s[r * src_stride + c];
 }
 

@@ -19,19 +19,37 @@ struct VectorOf {
 };
 
 struct Sum {
-  template <class A> static A run(A a, A b) { return a + b; }
-  template <class A> static constexpr A identity() { return 0; }
+  template <class A>
+  static A run(A a, A b) {
+    return a + b;
+  }
+  template <class A>
+  static constexpr A identity() {
+    return 0;
+  }
 };
 struct Prod {
-  template <class A> static A run(A a, A b) { return a * b; }
-  template <class A> static constexpr A identity() { return 1; }
+  template <class A>
+  static A run(A a, A b) {
+    return a * b;
+  }
+  template <class A>
+  static constexpr A identity() {
+    return 1;
+  }
 };
 // On vectors too: comparisons there give masks.
 struct Min {
-  template <class A> static A run(A a, A b) { return (a < b) | (a != a) ? a : b; }
+  template <class A>
+  static A run(A a, A b) {
+    return (a < b) | (a != a) ? a : b;
+  }
 };
 struct Max {
-  template <class A> static A run(A a, A b) { return (a > b) | (a != a) ? a : b; }
+  template <class A>
+  static A run(A a, A b) {
+    return (a > b) | (a != a) ? a : b;
+  }
 };
 
 template <class M, class T, class A>

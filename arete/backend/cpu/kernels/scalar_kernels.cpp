@@ -30,7 +30,9 @@ void put2(KernelTable& t, KOp op, KType type) {
 }
 
 template <class T>
-T next_after(T a, T b) { return std::nextafter(a, b); }
+T next_after(T a, T b) {
+  return std::nextafter(a, b);
+}
 
 template <class T>
 void put_division(KernelTable& t, KType type) {

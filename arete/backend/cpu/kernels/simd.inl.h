@@ -18,11 +18,17 @@ namespace arete::cpu::kernels {
 namespace {
 
 template <class T>
-struct UnsignedOf { using type = T; };
+struct UnsignedOf {
+  using type = T;
+};
 template <>
-struct UnsignedOf<int32_t> { using type = uint32_t; };
+struct UnsignedOf<int32_t> {
+  using type = uint32_t;
+};
 template <>
-struct UnsignedOf<int64_t> { using type = uint64_t; };
+struct UnsignedOf<int64_t> {
+  using type = uint64_t;
+};
 template <class T>
 using Unsigned = typename UnsignedOf<T>::type;
 
@@ -36,23 +42,37 @@ inline constexpr bool kIsFloat<double> = true;
 template <class T>
 struct TypeIndex;
 template <>
-struct TypeIndex<uint8_t> { static constexpr KType value = t_bool; };
+struct TypeIndex<uint8_t> {
+  static constexpr KType value = t_bool;
+};
 template <>
-struct TypeIndex<int32_t> { static constexpr KType value = t_i32; };
+struct TypeIndex<int32_t> {
+  static constexpr KType value = t_i32;
+};
 template <>
-struct TypeIndex<int64_t> { static constexpr KType value = t_i64; };
+struct TypeIndex<int64_t> {
+  static constexpr KType value = t_i64;
+};
 template <>
-struct TypeIndex<float> { static constexpr KType value = t_f32; };
+struct TypeIndex<float> {
+  static constexpr KType value = t_f32;
+};
 template <>
-struct TypeIndex<double> { static constexpr KType value = t_f64; };
+struct TypeIndex<double> {
+  static constexpr KType value = t_f64;
+};
 template <class T>
 inline constexpr KType kTypeOf = TypeIndex<T>::value;
 
 /// a < b ? a : b and so on, NaN if either is NaN.
 template <class T>
-inline T min_of(T a, T b) { return a < b || a != a ? a : b; }
+inline T min_of(T a, T b) {
+  return a < b || a != a ? a : b;
+}
 template <class T>
-inline T max_of(T a, T b) { return a > b || a != a ? a : b; }
+inline T max_of(T a, T b) {
+  return a > b || a != a ? a : b;
+}
 
 }  // namespace
 }  // namespace arete::cpu::kernels
