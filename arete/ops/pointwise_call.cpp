@@ -536,8 +536,12 @@ void call_pointwise_into(const Call& call, Tensor& self, bool record) {
                                                      {r.params.data(), r.params.size()}, space));
   // Another view of self's memory would see half-written values: read a copy of it.
   Tensors safe = r.inputs;
-  for (Tensor& t : safe)
-    if (t.storage() == self.storage() && !(t.layout() == self.layout())) t = plain(t, t.dtype());
+  for (Tensor& t : safe) {
+    if (t.storage() != self.storage() || t.layout() == self.layout() || self.is_meta()) continue;
+    const Tensor shown = t;
+    t = empty_tensor(shown.sizes(), shown.dtype(), shown.device());
+    target(self.device()).copy({view_of(t), view_of(shown)});
+  }
   execute(*r.variant->program, {safe.data(), safe.size()}, {&self, 1},
           {r.params.data(), r.params.size()});
   self.storage()->bump_version();

@@ -265,9 +265,13 @@ TEST(InPlace, ShapeAndDtypeMustFit) {
 }
 
 TEST(InPlace, ReadsOfOverlappingMemoryComeFirst) {
-  Tensor x = arange(5, kFloat64);
-  x.narrow(0, 1, 4).add_(x.narrow(0, 0, 4));
-  EXPECT_EQ(values(x), (Values{0, 1, 3, 5, 7}));
+  // Longer than any vector register: one load too early would hide a missing copy.
+  Tensor x = arange(1000, kFloat64);
+  x.narrow(0, 1, 999).add_(x.narrow(0, 0, 999));
+  EXPECT_TRUE(equal(x.narrow(0, 1, 999), arange(999, kFloat64) * 2 + 1));
+  Tensor y = arange(6, kFloat64).view({2, 3});
+  y.select(0, 0).copy_(y.select(0, 1) + y.select(0, 0)).mul_(y.select(0, 0));
+  EXPECT_EQ(values(y), (Values{9, 25, 49, 3, 4, 5}));
 }
 
 // ---- hooks, custom functions, anomaly, threads
