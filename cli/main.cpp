@@ -1,6 +1,8 @@
 // arete: trains, evaluates and describes.
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 
@@ -12,6 +14,14 @@
 namespace {
 
 using namespace arete::cli;
+
+// CLI11's own check names the range of a double to 300 digits.
+std::string positive_number(const std::string& text) {
+  char* end = nullptr;
+  const double v = std::strtod(text.c_str(), &end);
+  const bool good = end != text.c_str() && *end == 0 && v > 0 && std::isfinite(v);
+  return good ? "" : "expected a positive number, got '" + text + "'";
+}
 
 void add_train(CLI::App& app, TrainOptions& o, int& code) {
   CLI::App* c =
@@ -29,7 +39,7 @@ void add_train(CLI::App& app, TrainOptions& o, int& code) {
       ->check(CLI::Range(int64_t(1), int64_t(60000)));
   c->add_option("--lr", o.lr, "Learning rate of Adam")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number);
   c->add_option("--schedule", o.schedule,
                 "Learning rate over the run: cosine (down to 0) or constant")
       ->capture_default_str()
