@@ -78,16 +78,17 @@ namespace detail {
 
 /// Throws `error` (an expression such as `ValueError("op", "text").hint("...")`, evaluated only
 /// then) unless `condition` holds.
-#define ARETE_CHECK(condition, error)         \
-  do {                                        \
-    if (!(condition)) [[unlikely]] throw error; \
+#define ARETE_CHECK(condition, error) \
+  do {                                \
+    if (!(condition)) [[unlikely]]    \
+      throw error;                    \
   } while (false)
 
 /// Throws BugError with the place in the source unless `condition` holds.
-#define ARETE_ASSERT(condition)                                                           \
-  do {                                                                                    \
-    if (!(condition)) [[unlikely]]                                                        \
-      ::arete::detail::throw_bug(__FILE__, __LINE__, #condition, "");                     \
+#define ARETE_ASSERT(condition)                                       \
+  do {                                                                \
+    if (!(condition)) [[unlikely]]                                    \
+      ::arete::detail::throw_bug(__FILE__, __LINE__, #condition, ""); \
   } while (false)
 
 /// Throws BugError: control should never come here.

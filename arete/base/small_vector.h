@@ -28,8 +28,7 @@ class SmallVector {
   explicit SmallVector(size_t n, const T& value = T()) { resize(n, value); }
   SmallVector(std::initializer_list<T> list) { append(list.begin(), list.end()); }
   template <class It>
-    requires(!std::is_integral_v<It>)
-  SmallVector(It first, It last) { append(first, last); }
+  requires(!std::is_integral_v<It>) SmallVector(It first, It last) { append(first, last); }
   SmallVector(std::span<const T> s) { append(s.begin(), s.end()); }
   SmallVector(const SmallVector& o) { append(o.begin(), o.end()); }
   SmallVector(SmallVector&& o) noexcept { steal(o); }
@@ -128,9 +127,7 @@ class SmallVector {
     ++size_;
     return *p;
   }
-  bool inline_storage() const noexcept {
-    return data_ == reinterpret_cast<const T*>(buffer_);
-  }
+  bool inline_storage() const noexcept { return data_ == reinterpret_cast<const T*>(buffer_); }
   void grow(size_t n) {
     n = std::max(n, capacity_ * 2);
     T* p = static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))));

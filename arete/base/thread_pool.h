@@ -45,7 +45,9 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& body) {
   using Body = std::remove_reference_t<F>;
   detail::parallel_for(
       begin, end, grain,
-      [](void* context, int64_t first, int64_t last) { (*static_cast<Body*>(context))(first, last); },
+      [](void* context, int64_t first, int64_t last) {
+        (*static_cast<Body*>(context))(first, last);
+      },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

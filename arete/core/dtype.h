@@ -12,12 +12,20 @@ namespace arete {
 
 /// The element types of tensors. The order is that of the promotion table.
 enum class DType : uint8_t {
-  u8, i8, i16, i32, i64,
-  f16, f32, f64,
-  c64, c128,
+  u8,
+  i8,
+  i16,
+  i32,
+  i64,
+  f16,
+  f32,
+  f64,
+  c64,
+  c128,
   boolean,
   bf16,
-  f8e4m3, f8e5m2,
+  f8e4m3,
+  f8e5m2,
 };
 inline constexpr int kNumDTypes = 14;
 
@@ -34,9 +42,9 @@ struct DTypeInfo {
   uint8_t cls;            // 0 boolean, 1 integer, 2 floating, 3 complex
 };
 inline constexpr DTypeInfo kDTypeInfo[kNumDTypes] = {
-    {"uint8", 1, 1},   {"int8", 1, 1},      {"int16", 2, 1},      {"int32", 4, 1},
-    {"int64", 8, 1},   {"float16", 2, 2},   {"float32", 4, 2},    {"float64", 8, 2},
-    {"complex64", 8, 3}, {"complex128", 16, 3}, {"bool", 1, 0},   {"bfloat16", 2, 2},
+    {"uint8", 1, 1},         {"int8", 1, 1},        {"int16", 2, 1},   {"int32", 4, 1},
+    {"int64", 8, 1},         {"float16", 2, 2},     {"float32", 4, 2}, {"float64", 8, 2},
+    {"complex64", 8, 3},     {"complex128", 16, 3}, {"bool", 1, 0},    {"bfloat16", 2, 2},
     {"float8_e4m3fn", 1, 2}, {"float8_e5m2", 1, 2}};
 }  // namespace detail
 
@@ -51,9 +59,7 @@ constexpr bool is_integer(DType t) { return detail::kDTypeInfo[int(t)].cls == 1;
 constexpr bool is_integral_or_bool(DType t) { return detail::kDTypeInfo[int(t)].cls <= 1; }
 constexpr bool is_float8(DType t) { return t == kFloat8E4M3 || t == kFloat8E5M2; }
 /// Floating types of 16 bits or fewer, which compute in f32.
-constexpr bool is_reduced_float(DType t) {
-  return t == kFloat16 || t == kBFloat16 || is_float8(t);
-}
+constexpr bool is_reduced_float(DType t) { return t == kFloat16 || t == kBFloat16 || is_float8(t); }
 /// Gradients exist for floating and complex tensors.
 constexpr bool is_differentiable(DType t) { return detail::kDTypeInfo[int(t)].cls >= 2; }
 /// 0 boolean, 1 integer, 2 floating, 3 complex: promotion's categories.
@@ -80,26 +86,33 @@ template <class T>
 struct DTypeOf;
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
-#define ARETE_FOR_EACH_DTYPE(X)                                                               \
-  X(uint8_t, u8) X(int8_t, i8) X(int16_t, i16) X(int32_t, i32) X(int64_t, i64) X(Half, f16)   \
-  X(float, f32) X(double, f64) X(std::complex<float>, c64) X(std::complex<double>, c128)      \
-  X(bool, boolean) X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)
-#define ARETE_DTYPE_OF(T, e) \
-  template <>                \
-  struct DTypeOf<T> { static constexpr DType value = DType::e; };
+#define ARETE_FOR_EACH_DTYPE(X)                                                                 \
+  X(uint8_t, u8)                                                                                \
+  X(int8_t, i8) X(int16_t, i16) X(int32_t, i32) X(int64_t, i64) X(Half, f16) X(float, f32)      \
+      X(double, f64) X(std::complex<float>, c64) X(std::complex<double>, c128) X(bool, boolean) \
+          X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)
+#define ARETE_DTYPE_OF(T, e)                 \
+  template <>                                \
+  struct DTypeOf<T> {                        \
+    static constexpr DType value = DType::e; \
+  };
 ARETE_FOR_EACH_DTYPE(ARETE_DTYPE_OF)
 #undef ARETE_DTYPE_OF
 
-/// A value that carries a C++ type: `visit_dtype(t, [](auto tag) { using T = decltype(tag)::type; })`.
+/// A value that carries a C++ type: `visit_dtype(t, [](auto tag) { using T = decltype(tag)::type;
+/// })`.
 template <class T>
-struct TypeTag { using type = T; };
+struct TypeTag {
+  using type = T;
+};
 
 /// Calls `f` with the TypeTag of `t`'s C++ type, for every dtype.
 template <class F>
 decltype(auto) visit_dtype(DType t, F&& f) {
   switch (t) {
 #define ARETE_VISIT(T, e) \
-  case DType::e: return f(TypeTag<T>{});
+  case DType::e:          \
+    return f(TypeTag<T>{});
     ARETE_FOR_EACH_DTYPE(ARETE_VISIT)
 #undef ARETE_VISIT
   }

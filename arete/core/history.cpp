@@ -60,8 +60,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output)
     is_leaf_ = true;
     return;
   }
-  saved_ = Tensor(IntrusivePtr<TensorImpl>(
-      new TensorImpl(t.storage(), t.layout(), t.dtype())));
+  saved_ = Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), t.layout(), t.dtype())));
   if (!is_output) edge_ = gradient_edge(t);
 }
 
@@ -81,8 +80,8 @@ Tensor SavedTensor::unpack(Node* owner, uint32_t output_slot, const std::string&
                   .got("version " + std::to_string(saved_.version()))
                   .hint("use the out-of-place form of the later operator, or clone() first"));
   if (is_leaf_) return saved_;
-  Tensor t(IntrusivePtr<TensorImpl>(
-      new TensorImpl(saved_.storage(), saved_.layout(), saved_.dtype())));
+  Tensor t(
+      IntrusivePtr<TensorImpl>(new TensorImpl(saved_.storage(), saved_.layout(), saved_.dtype())));
   // Not by set_history(): the producers keep their numbers.
   if (is_output_ && owner) autograd_meta(t).grad_fn = {IntrusivePtr<Node>(owner), output_slot};
   if (!is_output_ && edge_) autograd_meta(t).grad_fn = edge_;

@@ -74,7 +74,7 @@ Shape normalize_dims(IntList dims, int rank, const char* op, bool empty_is_all);
 Shape broadcast_shapes(IntList a, IntList b, const char* op);
 
 // Views. Each checks its arguments (IndexError, ValueError with the names of op and argument).
-Layout expand(const Layout& l, IntList sizes);            ///< -1 keeps a size
+Layout expand(const Layout& l, IntList sizes);  ///< -1 keeps a size
 Layout permute(const Layout& l, IntList dims);
 Layout transpose(const Layout& l, int64_t a, int64_t b);
 Layout slice(const Layout& l, int64_t dim, std::optional<int64_t> start,
@@ -82,10 +82,10 @@ Layout slice(const Layout& l, int64_t dim, std::optional<int64_t> start,
 Layout select(const Layout& l, int64_t dim, int64_t index);
 Layout narrow(const Layout& l, int64_t dim, int64_t start, int64_t length);
 Layout unsqueeze(const Layout& l, int64_t dim);
-Layout squeeze(const Layout& l);                          ///< all dims of size 1
-Layout squeeze(const Layout& l, IntList dims);            ///< those of them that have size 1
+Layout squeeze(const Layout& l);                ///< all dims of size 1
+Layout squeeze(const Layout& l, IntList dims);  ///< those of them that have size 1
 Layout as_strided(IntList sizes, IntList strides, int64_t offset,
-                  int64_t storage_numel);                 ///< checks that it stays inside
+                  int64_t storage_numel);  ///< checks that it stays inside
 Layout diagonal(const Layout& l, int64_t offset, int64_t dim1, int64_t dim2);
 Layout unfold(const Layout& l, int64_t dim, int64_t size, int64_t step);
 

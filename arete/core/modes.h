@@ -7,15 +7,19 @@
 
 namespace arete {
 
-namespace prim { class Primitives; }
-namespace ops { class CallObserver; }
+namespace prim {
+class Primitives;
+}
+namespace ops {
+class CallObserver;
+}
 
 /// Everything about the current thread that a call must know. Changed through RAII guards only.
 struct Modes {
   enum : uint32_t {
     kAutocast = 1u << 0,
     kCapture = 1u << 1,
-    kObserve = 1u << 2,    // profiler or other observer of calls
+    kObserve = 1u << 2,  // profiler or other observer of calls
     kAnomaly = 1u << 3,
     kInference = 1u << 4,
   };
@@ -23,8 +27,8 @@ struct Modes {
   bool grad_enabled = true;
   bool deterministic = false;
   DType autocast_dtype = kBFloat16;
-  prim::Primitives* recorder = nullptr;    // with kCapture
-  ops::CallObserver* observer = nullptr;   // with kObserve
+  prim::Primitives* recorder = nullptr;   // with kCapture
+  ops::CallObserver* observer = nullptr;  // with kObserve
 };
 
 namespace detail {

@@ -19,8 +19,8 @@ class Scalar {
   Scalar() : Scalar(0) {}
   Scalar(bool v) : kind_(Kind::boolean), i_(v) {}
   template <class T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  Scalar(T v) : kind_(Kind::integer), i_(int64_t(v)) {}
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Scalar(T v)
+      : kind_(Kind::integer), i_(int64_t(v)) {}
   Scalar(float v) : Scalar(double(v)) {}
   Scalar(double v) : kind_(Kind::floating), re_(v) {}
   Scalar(std::complex<double> v) : kind_(Kind::complex), re_(v.real()), im_(v.imag()) {}

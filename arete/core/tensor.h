@@ -37,9 +37,9 @@ class TensorImpl final : public RefCounted {
   StoragePtr storage;
   Layout layout;
   DType dtype;
-  bool inference = false;       // made in inference mode
-  bool multi_output = false;    // a view that is one of several results: no in-place writes
-  bool no_grad_view = false;    // a view made where history was not recorded
+  bool inference = false;     // made in inference mode
+  bool multi_output = false;  // a view that is one of several results: no in-place writes
+  bool no_grad_view = false;  // a view made where history was not recorded
   std::unique_ptr<AutogradMeta> autograd;  // only where differentiation needs it
 
   // Views know the root they show (never a view itself), the operator that made them, and the
@@ -59,9 +59,21 @@ struct TensorOptions {
   TensorOptions(DType t) : dtype_(t) {}
   TensorOptions(Device d) : device_(d) {}
   TensorOptions(DType t, Device d) : dtype_(t), device_(d) {}
-  TensorOptions dtype(DType t) const { auto o = *this; o.dtype_ = t; return o; }
-  TensorOptions device(Device d) const { auto o = *this; o.device_ = d; return o; }
-  TensorOptions requires_grad(bool v = true) const { auto o = *this; o.requires_grad_ = v; return o; }
+  TensorOptions dtype(DType t) const {
+    auto o = *this;
+    o.dtype_ = t;
+    return o;
+  }
+  TensorOptions device(Device d) const {
+    auto o = *this;
+    o.device_ = d;
+    return o;
+  }
+  TensorOptions requires_grad(bool v = true) const {
+    auto o = *this;
+    o.requires_grad_ = v;
+    return o;
+  }
 };
 
 /// How a copy lays out its memory.
@@ -130,9 +142,12 @@ class Tensor {
   template <class T>
   T item() const {
     const Scalar s = item();
-    if constexpr (std::is_same_v<T, bool>) return s.to_bool();
-    else if constexpr (std::is_integral_v<T>) return T(s.to_int64());
-    else return T(s.to_double());
+    if constexpr (std::is_same_v<T, bool>)
+      return s.to_bool();
+    else if constexpr (std::is_integral_v<T>)
+      return T(s.to_int64());
+    else
+      return T(s.to_double());
   }
   /// All elements in row-major order, converted to T (double, float, int64_t, ...).
   template <class T>

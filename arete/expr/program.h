@@ -40,33 +40,76 @@ enum class Op : uint8_t {
   param,     ///< `index`: which run-time scalar
   constant,  ///< `value`
   // unary, any arithmetic type
-  neg, abs, sign,
+  neg,
+  abs,
+  sign,
   // unary, integers and booleans
-  bit_not,       ///< logical not for booleans
+  bit_not,  ///< logical not for booleans
   // unary, floating
-  floor, ceil, trunc, round,  // round: half to even
-  sqrt, rsqrt, reciprocal,
-  exp, exp2, expm1, log, log2, log10, log1p,
-  sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,
-  erf, erfc, erfinv, lgamma, digamma,
-  sigmoid,                    ///< 1 / (1 + exp(-x)); its gradient reads y only
-  is_nan, is_inf,             ///< result boolean
+  floor,
+  ceil,
+  trunc,
+  round,  // round: half to even
+  sqrt,
+  rsqrt,
+  reciprocal,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  erf,
+  erfc,
+  erfinv,
+  lgamma,
+  digamma,
+  sigmoid,  ///< 1 / (1 + exp(-x)); its gradient reads y only
+  is_nan,
+  is_inf,  ///< result boolean
   // binary
-  add, sub, mul,
-  div,           ///< floating: IEEE; integers: truncating, division by zero gives 0
-  floor_div,     ///< rounds to -inf; integers: division by zero gives 0
-  fmod,          ///< sign of the dividend (C)
-  remainder,     ///< sign of the divisor (Python)
-  pow,           ///< integers: by squaring, negative exponents as PyTorch
-  atan2, copysign, nextafter,
-  min, max,      ///< NaN if either is NaN
-  bit_and, bit_or, bit_xor, shl, shr,  ///< shifts by < 0 or >= width: 0, or the sign
-  eq, ne, lt, le, gt, ge,  ///< result boolean
+  add,
+  sub,
+  mul,
+  div,        ///< floating: IEEE; integers: truncating, division by zero gives 0
+  floor_div,  ///< rounds to -inf; integers: division by zero gives 0
+  fmod,       ///< sign of the dividend (C)
+  remainder,  ///< sign of the divisor (Python)
+  pow,        ///< integers: by squaring, negative exponents as PyTorch
+  atan2,
+  copysign,
+  nextafter,
+  min,
+  max,  ///< NaN if either is NaN
+  bit_and,
+  bit_or,
+  bit_xor,
+  shl,
+  shr,  ///< shifts by < 0 or >= width: 0, or the sign
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,  ///< result boolean
   // ternary
-  select,        ///< (boolean, t, t)
+  select,  ///< (boolean, t, t)
   // conversion
-  cast,          ///< to `type`; to boolean: x != 0; float to integer: truncates and saturates
-  round_to,      ///< rounds (wraps) to storage type `index` (a DType) and back: fusion's barrier
+  cast,      ///< to `type`; to boolean: x != 0; float to integer: truncates and saturates
+  round_to,  ///< rounds (wraps) to storage type `index` (a DType) and back: fusion's barrier
 };
 inline constexpr int kNumOps = int(Op::round_to) + 1;
 /// The printable name, e.g. "log1p".

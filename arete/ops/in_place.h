@@ -1,4 +1,5 @@
-// Rules of in-place writes and what they do to history (see Note [In-place writes] in in_place.cpp).
+// Rules of in-place writes and what they do to history (see Note [In-place writes] in
+// in_place.cpp).
 #pragma once
 
 #include "arete/core/history.h"

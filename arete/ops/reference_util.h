@@ -57,9 +57,12 @@ inline Tensor from_values(const std::vector<double>& values, IntList sizes,
   Tensor t = empty_tensor(sizes, dtype, kCPU);
   ARETE_ASSERT(int64_t(values.size()) == t.numel());
   for (size_t i = 0; i < values.size(); ++i) {
-    if (dtype == kFloat64) static_cast<double*>(t.data_ptr())[i] = values[i];
-    else if (dtype == kInt64) static_cast<int64_t*>(t.data_ptr())[i] = int64_t(values[i]);
-    else static_cast<bool*>(t.data_ptr())[i] = values[i] != 0;
+    if (dtype == kFloat64)
+      static_cast<double*>(t.data_ptr())[i] = values[i];
+    else if (dtype == kInt64)
+      static_cast<int64_t*>(t.data_ptr())[i] = int64_t(values[i]);
+    else
+      static_cast<bool*>(t.data_ptr())[i] = values[i] != 0;
   }
   return t;
 }

@@ -237,5 +237,4 @@ struct FusedArgs {
   std::span<const expr::Literal> params;
 };
 
-
 }  // namespace arete::prim

@@ -67,8 +67,26 @@ class ScratchView {
 
 /// Names of the primitives, for support tables and statistics.
 enum class Primitive : uint8_t {
-  fill, copy, iota, pointwise, reduce, arg_reduce, scan, sort, gather, scatter, compact, random,
-  gemm, topk, take_rows, add_rows, conv, pool, multi_pointwise, fused,
+  fill,
+  copy,
+  iota,
+  pointwise,
+  reduce,
+  arg_reduce,
+  scan,
+  sort,
+  gather,
+  scatter,
+  compact,
+  random,
+  gemm,
+  topk,
+  take_rows,
+  add_rows,
+  conv,
+  pool,
+  multi_pointwise,
+  fused,
 };
 inline constexpr int kNumPrimitives = int(Primitive::fused) + 1;
 inline constexpr int kNumMandatory = int(Primitive::gemm) + 1;

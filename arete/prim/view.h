@@ -35,7 +35,9 @@ struct View {
     return true;
   }
   template <class T>
-  T* as() const { return reinterpret_cast<T*>(data); }
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
 };
 
 }  // namespace prim

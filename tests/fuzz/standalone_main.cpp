@@ -1,7 +1,8 @@
-// Drives a fuzz target where libFuzzer is not available (no clang++, or a sanitizer build of GCC): runs it on every
-// file of the given folders, then on random mutations of them until the time is over. It takes libFuzzer's options of
-// the same meaning and ignores the rest. A failing input is left in a file before the target sees it, so that a crash
-// of any kind can be repeated with PROGRAM FILE.
+// Drives a fuzz target where libFuzzer is not available (no clang++, or a sanitizer build of GCC):
+// runs it on every file of the given folders, then on random mutations of them until the time is
+// over. It takes libFuzzer's options of the same meaning and ignores the rest. A failing input is
+// left in a file before the target sees it, so that a crash of any kind can be repeated with
+// PROGRAM FILE.
 
 #include <chrono>
 #include <cstdint>
@@ -105,9 +106,19 @@ class Mutator {
         break;
       case 5: {
         // The numbers at which arithmetic on sizes goes wrong.
-        static constexpr std::uint64_t kEdges[] = {
-            0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
-            0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
+        static constexpr std::uint64_t kEdges[] = {0,
+                                                   1,
+                                                   0x7f,
+                                                   0x80,
+                                                   0xff,
+                                                   0x7fff,
+                                                   0xffff,
+                                                   0x7fffffff,
+                                                   0x80000000,
+                                                   0xffffffff,
+                                                   0x7fffffffffffffff,
+                                                   0x8000000000000000,
+                                                   0xffffffffffffffff};
         const std::uint64_t edge = kEdges[below(std::size(kEdges))];
         const std::size_t width = std::size_t{1} << below(4);
         for (std::size_t i = 0; i < width && at + i < bytes.size(); ++i) {

@@ -76,8 +76,7 @@ TEST(Copy, complex_parts) {
   using C64 = std::complex<float>;
   using C128 = std::complex<double>;
   GuardedBuffer a(kComplex64, Layout(Shape{5, 9}, Shape{20, 2}));
-  for (IndexWalk w(Shape{5, 9}); w; ++w)
-    a.set_at<C64>(*w, C64(float((*w)[0]), float((*w)[1]) - 4));
+  for (IndexWalk w(Shape{5, 9}); w; ++w) a.set_at<C64>(*w, C64(float((*w)[0]), float((*w)[1]) - 4));
   GuardedBuffer b(kComplex128, Shape{5, 9}), c(kBool, Shape{5, 9});
   cpu().copy({b.view(), a.view()});
   cpu().copy({c.view(), a.view()});

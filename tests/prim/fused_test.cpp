@@ -37,21 +37,19 @@ FusedSpec softmax(DType dtype) {
   FusedSpec spec;
   spec.n_inputs = 1;
   spec.n_outputs = 2;
-  spec.stages.push_back(stage(Kind::reduce, {0}, {dtype}, {f},
-                              [](auto v) { return std::vector<Value>{expr::to_float(v[0])}; },
-                              Monoid::max));
-  spec.stages.push_back(stage(Kind::reduce, {0, ~0}, {dtype, f}, {f}, [](auto v) {
-    return std::vector<Value>{expr::exp(v[0] - v[1])};
-  }));
-  spec.stages.push_back(stage(Kind::row, {~1}, {f}, {f}, [](auto v) {
-    return std::vector<Value>{expr::reciprocal(v[0])};
-  }));
+  spec.stages.push_back(stage(
+      Kind::reduce, {0}, {dtype}, {f},
+      [](auto v) { return std::vector<Value>{expr::to_float(v[0])}; }, Monoid::max));
+  spec.stages.push_back(stage(Kind::reduce, {0, ~0}, {dtype, f}, {f},
+                              [](auto v) { return std::vector<Value>{expr::exp(v[0] - v[1])}; }));
+  spec.stages.push_back(stage(Kind::row, {~1}, {f}, {f},
+                              [](auto v) { return std::vector<Value>{expr::reciprocal(v[0])}; }));
   spec.stages.push_back(stage(Kind::store, {0, ~0, ~2}, {dtype, f, f}, {dtype}, [](auto v) {
     return std::vector<Value>{expr::exp(v[0] - v[1]) * v[2]};
   }));
-  spec.stages.push_back(stage(Kind::store_row, {~0, ~1}, {f, f}, {f},
-                              [](auto v) { return std::vector<Value>{v[0] + expr::log(v[1])}; },
-                              Monoid::sum, 1));
+  spec.stages.push_back(stage(
+      Kind::store_row, {~0, ~1}, {f, f}, {f},
+      [](auto v) { return std::vector<Value>{v[0] + expr::log(v[1])}; }, Monoid::sum, 1));
   return spec;
 }
 
@@ -65,20 +63,22 @@ FusedSpec layer_norm(DType dtype, int64_t length) {
   spec.stages.push_back(stage(Kind::reduce, {0}, {dtype}, {f, f}, [](auto v) {
     return std::vector<Value>{expr::to_float(v[0]), v[0] * v[0]};
   }));
+  spec.stages.push_back(
+      stage(Kind::row, {~0, ~1}, {f, f}, {f, f},
+            [n](auto v) {
+              const Value mean = v[0] * (1 / n);
+              return std::vector<Value>{mean, expr::rsqrt(v[1] * (1 / n) - mean * mean + v[2])};
+            },
+            Monoid::sum, 0, {Type::f32}));
+  spec.stages.push_back(
+      stage(Kind::store, {0, ~2, ~3, 1, 2}, {dtype, f, f, f, f}, {dtype},
+            [](auto v) { return std::vector<Value>{(v[0] - v[1]) * v[2] * v[3] + v[4]}; }));
   spec.stages.push_back(stage(
-      Kind::row, {~0, ~1}, {f, f}, {f, f},
-      [n](auto v) {
-        const Value mean = v[0] * (1 / n);
-        return std::vector<Value>{mean, expr::rsqrt(v[1] * (1 / n) - mean * mean + v[2])};
+      Kind::store_row, {~2, ~3}, {f, f}, {f, f},
+      [](auto v) {
+        return std::vector<Value>{v[0], v[1]};
       },
-      Monoid::sum, 0, {Type::f32}));
-  spec.stages.push_back(stage(Kind::store, {0, ~2, ~3, 1, 2}, {dtype, f, f, f, f}, {dtype},
-                              [](auto v) {
-                                return std::vector<Value>{(v[0] - v[1]) * v[2] * v[3] + v[4]};
-                              }));
-  spec.stages.push_back(stage(Kind::store_row, {~2, ~3}, {f, f}, {f, f},
-                              [](auto v) { return std::vector<Value>{v[0], v[1]}; }, Monoid::sum,
-                              1));
+      Monoid::sum, 1));
   return spec;
 }
 
@@ -115,18 +115,23 @@ std::vector<std::vector<double>> expected(const FusedSpec& spec, const Shape& sp
       if (s.kind == Kind::row || s.kind == Kind::store_row) {
         const std::vector<Literal> r = run(s, full(Shape(inner.size(), 0)));
         for (size_t k = 0; k < n; ++k) {
-          if (s.kind == Kind::row) values.push_back(r[k]);
-          else out[size_t(s.first_output) + k].push_back(r[k].f);
+          if (s.kind == Kind::row)
+            values.push_back(r[k]);
+          else
+            out[size_t(s.first_output) + k].push_back(r[k].f);
         }
         continue;
       }
-      std::vector<double> acc(n, s.monoid == Monoid::sum ? 0.0
-                                 : s.monoid == Monoid::max ? -INFINITY : INFINITY);
+      std::vector<double> acc(n, s.monoid == Monoid::sum   ? 0.0
+                                 : s.monoid == Monoid::max ? -INFINITY
+                                                           : INFINITY);
       for (IndexWalk e(inner); e; ++e) {
         const std::vector<Literal> r = run(s, full(*e));
         for (size_t k = 0; k < n; ++k) {
-          if (s.kind == Kind::reduce) acc[k] = combine(s.monoid, acc[k], r[k].f);
-          else out[size_t(s.first_output) + k].push_back(r[k].f);
+          if (s.kind == Kind::reduce)
+            acc[k] = combine(s.monoid, acc[k], r[k].f);
+          else
+            out[size_t(s.first_output) + k].push_back(r[k].f);
         }
       }
       if (s.kind == Kind::reduce)
@@ -175,9 +180,9 @@ void check_softmax(std::mt19937_64& rng, const Shape& space, int outer_rank, DTy
 TEST(Fused, softmax_of_many_shapes) {
   std::mt19937_64 rng(1);
   const std::vector<std::pair<Shape, int>> cases{
-      {{1, 1}, 1},     {{7, 10}, 1},    {{1000, 10}, 1}, {{5, 3000}, 1},    {{3, 257}, 1},
-      {{2, 20000}, 1}, {{4, 6, 5}, 2},  {{4, 6, 50}, 1}, {{600, 3, 100}, 1}, {{2000, 1}, 1},
-      {{33}, 0},       {{1, 5000}, 1}};
+      {{1, 1}, 1},        {{7, 10}, 1},    {{1000, 10}, 1}, {{5, 3000}, 1},
+      {{3, 257}, 1},      {{2, 20000}, 1}, {{4, 6, 5}, 2},  {{4, 6, 50}, 1},
+      {{600, 3, 100}, 1}, {{2000, 1}, 1},  {{33}, 0},       {{1, 5000}, 1}};
   for (const auto& [space, outer] : cases)
     for (DType dtype : {kFloat32, kBFloat16})
       for (int threads : {1, 3}) {

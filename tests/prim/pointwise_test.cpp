@@ -1,6 +1,6 @@
 // pointwise, multi_pointwise and fill of the CPU against the scalar evaluator.
-#include "arete/prim/backend.h"
 #include "arete/base/thread_pool.h"
+#include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
 
 namespace arete::test {
@@ -57,9 +57,9 @@ TEST(Pointwise, every_floating_function) {
       const Op op = Op(k);
       if (op == Op::bit_not) continue;
       SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
-      std::vector<double> points{0.0, -0.0, 0.5, -0.5, 1, -1, 1.5, 2.5, -2.5, 3, 10, -10, 40, -40,
-                                 88, -88, 100, -100, 1e-3, -1e-3, 1e-10, 0.99, -0.99, 1e5,
-                                 INFINITY, -INFINITY, NAN};
+      std::vector<double> points{0.0,  -0.0,  0.5,   -0.5, 1,     -1,  1.5,      2.5,       -2.5,
+                                 3,    10,    -10,   40,   -40,   88,  -88,      100,       -100,
+                                 1e-3, -1e-3, 1e-10, 0.99, -0.99, 1e5, INFINITY, -INFINITY, NAN};
       for (int i = -300; i <= 300; ++i) points.push_back(i * 0.0137);
       std::vector<GuardedBuffer> in, out;
       in.emplace_back(dtype, Shape{int64_t(points.size())});
@@ -67,8 +67,8 @@ TEST(Pointwise, every_floating_function) {
       const bool logical = op == Op::is_nan || op == Op::is_inf;
       out.emplace_back(logical ? kBool : dtype, Shape{int64_t(points.size())});
       // Zero crossings: the error is relative to the terms, which are about 1.
-      const bool crosses = op == Op::lgamma || op == Op::digamma || op == Op::sin ||
-                           op == Op::cos || op == Op::tan;
+      const bool crosses =
+          op == Op::lgamma || op == Op::digamma || op == Op::sin || op == Op::cos || op == Op::tan;
       check(*unary_program(op, dtype, logical ? kBool : dtype), in, out, {}, crosses ? 1 : 0);
     }
   }
@@ -88,7 +88,8 @@ TEST(Pointwise, every_binary_operation) {
       for (int scalar = 0; scalar < 3; ++scalar) {
         expr::Builder b;
         const Value x = b.input(dtype), y = b.input(dtype), z = b.emit(op, x, y);
-        const auto program = b.build(std::span<const Value>(&z, 1), std::span<const DType>(&result, 1));
+        const auto program =
+            b.build(std::span<const Value>(&z, 1), std::span<const DType>(&result, 1));
         std::vector<GuardedBuffer> in, out;
         in.emplace_back(dtype, scalar == 1 ? Shape{1} : Shape{531});
         in.emplace_back(dtype, scalar == 2 ? Shape{1} : Shape{531});
@@ -112,8 +113,12 @@ TEST(Pointwise, booleans) {
   std::mt19937_64 rng(2);
   const auto program = expr::trace(
       [](std::span<const Value> v) {
-        return std::vector<Value>{v[0] & v[1], v[0] | v[1], v[0] ^ v[1], !v[0],
-                                  expr::where(v[0], v[2], 2.0), expr::where(v[1], 1.0, v[2])};
+        return std::vector<Value>{v[0] & v[1],
+                                  v[0] | v[1],
+                                  v[0] ^ v[1],
+                                  !v[0],
+                                  expr::where(v[0], v[2], 2.0),
+                                  expr::where(v[1], 1.0, v[2])};
       },
       std::vector<DType>{kBool, kBool, kFloat32}, {}, {});
   std::vector<GuardedBuffer> in, out;
@@ -144,11 +149,14 @@ TEST(Pointwise, narrow_floats_round_to_nearest_even) {
     const int64_t n = size_of(dtype) == 1 ? 256 : 65536;
     GuardedBuffer narrow(dtype, Shape{n}), wide(kFloat32, Shape{n});
     for (int64_t i = 0; i < n; ++i) {
-      if (size_of(dtype) == 1) narrow.set_at<uint8_t>(Shape{i}, uint8_t(i));
-      else narrow.set_at<uint16_t>(Shape{i}, uint16_t(i));
+      if (size_of(dtype) == 1)
+        narrow.set_at<uint8_t>(Shape{i}, uint8_t(i));
+      else
+        narrow.set_at<uint16_t>(Shape{i}, uint16_t(i));
     }
-    const auto widen = expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
-                                   std::vector<DType>{dtype}, {}, std::vector<DType>{kFloat32});
+    const auto widen =
+        expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
+                    std::vector<DType>{dtype}, {}, std::vector<DType>{kFloat32});
     View a = narrow.view(), c = wide.view();
     cpu().pointwise({widen.get(), {&a, 1}, {&c, 1}, {}});
     std::vector<float> points;
@@ -159,14 +167,17 @@ TEST(Pointwise, narrow_floats_round_to_nearest_even) {
       points.push_back(v);
       if (i + 1 < n && std::isfinite(v)) {
         const float middle = float((double(v) + narrow.get(Shape{i + 1})) / 2);
-        for (float p : {middle, std::nextafter(middle, INFINITY), std::nextafter(middle, -INFINITY)})
+        for (float p :
+             {middle, std::nextafter(middle, INFINITY), std::nextafter(middle, -INFINITY)})
           points.push_back(p);
       }
     }
     points.insert(points.end(), {1e30f, -1e30f, 1e-40f, INFINITY, -INFINITY});
-    const auto shrink = expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
-                                    std::vector<DType>{kFloat32}, {}, std::vector<DType>{dtype});
-    GuardedBuffer in(kFloat32, Shape{int64_t(points.size())}), out(dtype, Shape{int64_t(points.size())});
+    const auto shrink =
+        expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
+                    std::vector<DType>{kFloat32}, {}, std::vector<DType>{dtype});
+    GuardedBuffer in(kFloat32, Shape{int64_t(points.size())}),
+        out(dtype, Shape{int64_t(points.size())});
     for (size_t i = 0; i < points.size(); ++i) in.set_at<float>(Shape{int64_t(i)}, points[i]);
     View p = in.view(), q = out.view();
     cpu().pointwise({shrink.get(), {&p, 1}, {&q, 1}, {}});
@@ -244,7 +255,8 @@ TEST(Pointwise, transposed_and_short_rows) {
 
 TEST(Pointwise, large_and_parallel) {
   std::mt19937_64 rng(6);
-  const auto program = mixed_program(std::vector<DType>(3, kFloat32), std::vector<DType>(2, kFloat32));
+  const auto program =
+      mixed_program(std::vector<DType>(3, kFloat32), std::vector<DType>(2, kFloat32));
   for (int threads : {1, 3}) {
     set_num_threads(threads);
     std::vector<GuardedBuffer> in, out;
@@ -269,7 +281,8 @@ TEST(Pointwise, in_place) {
           },
           std::vector<DType>(3, dtype), std::vector<Type>{expr::compute_type(dtype)},
           std::vector<DType>(3, dtype));
-      GuardedBuffer p(dtype, Shape{n}), m(dtype, Shape{n}), g(dtype, Shape{n}), old(dtype, Shape{n});
+      GuardedBuffer p(dtype, Shape{n}), m(dtype, Shape{n}), g(dtype, Shape{n}),
+          old(dtype, Shape{n});
       for (auto* t : {&p, &m, &g}) fill_values(*t, rng);
       expr::Literal lr;
       lr.f = 0.25;
@@ -292,7 +305,9 @@ TEST(Pointwise, in_place) {
 
 TEST(Pointwise, swapping_two_tensors_in_place) {
   const auto program = expr::trace(
-      [](std::span<const Value> v) { return std::vector<Value>{v[1], v[0]}; },
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[1], v[0]};
+      },
       std::vector<DType>(2, kFloat32), {}, {});
   GuardedBuffer a(kFloat32, Shape{40}), b(kFloat32, Shape{40});
   a.fill([](IntList i) { return double(i[0]); });
@@ -321,9 +336,9 @@ TEST(Pointwise, constants_and_unused_inputs) {
 
 TEST(MultiPointwise, many_tensors) {
   std::mt19937_64 rng(9);
-  const auto program = expr::trace(
-      [](std::span<const Value> v) { return std::vector<Value>{v[0] * 2.0 + v[1]}; },
-      std::vector<DType>(2, kFloat32), {}, {});
+  const auto program =
+      expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * 2.0 + v[1]}; },
+                  std::vector<DType>(2, kFloat32), {}, {});
   std::vector<GuardedBuffer> in, out;
   const int64_t lengths[] = {1, 100, 0, 100000, 7, 1 << 17};
   for (int64_t n : lengths) {

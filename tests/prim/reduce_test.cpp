@@ -29,22 +29,32 @@ Shape output_sizes(const Case& c) {
 
 double combine(Monoid m, double a, double b) {
   switch (m) {
-    case Monoid::sum: return a + b;
-    case Monoid::prod: return a * b;
-    case Monoid::min: return std::isnan(a) || a < b ? a : b;
-    case Monoid::max: return std::isnan(a) || a > b ? a : b;
-    case Monoid::all: return a != 0 && b != 0;
-    case Monoid::any: return a != 0 || b != 0;
+    case Monoid::sum:
+      return a + b;
+    case Monoid::prod:
+      return a * b;
+    case Monoid::min:
+      return std::isnan(a) || a < b ? a : b;
+    case Monoid::max:
+      return std::isnan(a) || a > b ? a : b;
+    case Monoid::all:
+      return a != 0 && b != 0;
+    case Monoid::any:
+      return a != 0 || b != 0;
   }
   return 0;
 }
 double identity(Monoid m) {
   switch (m) {
     case Monoid::prod:
-    case Monoid::all: return 1;
-    case Monoid::min: return INFINITY;
-    case Monoid::max: return -INFINITY;
-    default: return 0;
+    case Monoid::all:
+      return 1;
+    case Monoid::min:
+      return INFINITY;
+    case Monoid::max:
+      return -INFINITY;
+    default:
+      return 0;
   }
 }
 
@@ -91,19 +101,21 @@ void check(const Case& c, std::vector<GuardedBuffer>& inputs, GuardedBuffer& out
     double magnitude = c.monoid == Monoid::sum ? size[flat(*w)] : std::fabs(expected);
     if (c.epilogue) {
       expr::Literal l;
-      if (expr::is_float(expr::compute_type(c.epilogue->inputs()[0]))) l.f = expected;
-      else l.i = int64_t(expected);
-      expected = as_double(expr::evaluate(*c.epilogue, std::span<const expr::Literal>(&l, 1), {})[0],
-                           out.dtype());
+      if (expr::is_float(expr::compute_type(c.epilogue->inputs()[0])))
+        l.f = expected;
+      else
+        l.i = int64_t(expected);
+      expected = as_double(
+          expr::evaluate(*c.epilogue, std::span<const expr::Literal>(&l, 1), {})[0], out.dtype());
     }
     const double got = out.get(*w);
     if (std::isnan(got) && std::isnan(expected)) continue;
     if (got == expected) continue;
     // A sum may not be worse than pairwise summation: the error grows with log2 of the length.
     const double steps = std::log2(double(std::max<int64_t>(length, 2)));
-    const double bound = std::max(tolerance(out.dtype(), 1, std::max(magnitude, std::fabs(expected))),
-                                  tolerance(value_type == kFloat64 ? kFloat64 : kFloat32,
-                                            int64_t(steps * steps), magnitude));
+    const double bound = std::max(
+        tolerance(out.dtype(), 1, std::max(magnitude, std::fabs(expected))),
+        tolerance(value_type == kFloat64 ? kFloat64 : kFloat32, int64_t(steps * steps), magnitude));
     ASSERT_LE(std::fabs(got - expected), bound)
         << got << " instead of " << expected << " at " << to_string(*w) << " of "
         << to_string(c.space) << " reduced " << c.reduced << " monoid " << int(c.monoid) << " "
@@ -221,9 +233,9 @@ TEST(Reduce, long_ones_do_not_depend_on_threads) {
     Shape space;
     uint32_t reduced;
   };
-  for (const Long& l : {Long{Shape{1, 1000003}, 2}, Long{Shape{3, 300007}, 2},
-                        Long{Shape{50000, 24}, 1}, Long{Shape{700, 3000}, 1},
-                        Long{Shape{40, 50, 700}, 5}, Long{Shape{300000, 2}, 1}}) {
+  for (const Long& l :
+       {Long{Shape{1, 1000003}, 2}, Long{Shape{3, 300007}, 2}, Long{Shape{50000, 24}, 1},
+        Long{Shape{700, 3000}, 1}, Long{Shape{40, 50, 700}, 5}, Long{Shape{300000, 2}, 1}}) {
     Case c{Monoid::sum, l.space, l.reduced, nullptr, nullptr};
     std::vector<GuardedBuffer> in;
     in.emplace_back(kFloat32, c.space);

@@ -30,8 +30,9 @@ std::string error_of(F&& f) {
   }
   return "no error";
 }
-#define EXPECT_ERROR(statement, text) \
-  EXPECT_NE(error_of([&] { statement; }).find(text), std::string::npos) << error_of([&] { statement; })
+#define EXPECT_ERROR(statement, text)                                   \
+  EXPECT_NE(error_of([&] { statement; }).find(text), std::string::npos) \
+      << error_of([&] { statement; })
 
 TEST(Autograd, AccumulatesInLeaves) {
   Tensor x = leaf({1, 2, 3});
@@ -143,7 +144,8 @@ TEST(Autograd, GraphsAreFreedWithTheirTensors) {
 
 TEST(InPlace, LeafThatRequiresGrad) {
   Tensor x = leaf({1, 2});
-  EXPECT_ERROR(x.add_(1), "a leaf Variable that requires grad is being used in an in-place operation");
+  EXPECT_ERROR(x.add_(1),
+               "a leaf Variable that requires grad is being used in an in-place operation");
   EXPECT_ERROR(x.view({2, 1}).add_(1), "a view of a leaf Variable that requires grad");
   NoGradGuard no_grad;
   x.add_(1);
@@ -255,7 +257,8 @@ TEST(InPlace, MultiOutputViewsAndNoGradViews) {
 
 TEST(InPlace, OverlappingTargets) {
   Tensor x = zeros({1}, kFloat64).expand({4});
-  EXPECT_ERROR(x.add_(1), "more than one element of the written-to tensor refers to a single memory location");
+  EXPECT_ERROR(x.add_(1),
+               "more than one element of the written-to tensor refers to a single memory location");
 }
 
 TEST(InPlace, ShapeAndDtypeMustFit) {
@@ -286,7 +289,10 @@ TEST(Hooks, ReplaceAndObserve) {
   EXPECT_EQ(values(x.grad()), (Values{60, 60}));
   Tensor y = leaf({1});
   int calls = 0;
-  y.register_hook([&](const Tensor&) { ++calls; return Tensor(); });
+  y.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
   (y + y).sum().backward();
   EXPECT_EQ(calls, 1) << "a hook sees the finished gradient once";
   h.remove_hook(id);
@@ -346,17 +352,17 @@ TEST(Checkpoint, EqualsThePlainCallBitForBit) {
 }
 
 TEST(Gradcheck, FindsAWrongGradient) {
-  const autograd::FunctionDef wrong{
-      "Wrong",
-      [](autograd::Context& c, const std::vector<Tensor>& in) {
-        c.save_for_backward({in[0]});
-        return std::vector<Tensor>{in[0] * in[0]};
-      },
-      [](autograd::Context& c, const std::vector<Tensor>& g) {
-        return std::vector<Tensor>{g[0] * c.saved_tensors()[0]};
-      }};
+  const autograd::FunctionDef wrong{"Wrong",
+                                    [](autograd::Context& c, const std::vector<Tensor>& in) {
+                                      c.save_for_backward({in[0]});
+                                      return std::vector<Tensor>{in[0] * in[0]};
+                                    },
+                                    [](autograd::Context& c, const std::vector<Tensor>& g) {
+                                      return std::vector<Tensor>{g[0] * c.saved_tensors()[0]};
+                                    }};
   const auto f = [&](const std::vector<Tensor>& in) { return autograd::apply(wrong, in); };
-  EXPECT_NE(autograd::gradcheck(f, {leaf({1.5})}).find("Jacobian mismatch for output 0"), std::string::npos);
+  EXPECT_NE(autograd::gradcheck(f, {leaf({1.5})}).find("Jacobian mismatch for output 0"),
+            std::string::npos);
 }
 
 TEST(Anomaly, NamesTheOperator) {

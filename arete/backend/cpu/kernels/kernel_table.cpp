@@ -14,7 +14,8 @@ namespace arete::cpu::kernels {
 
 #define ARETE_SAME(name) static_assert(int(expr::Op::name) == int(op_##name));
 ARETE_SAME(input)
-ARETE_SAME(param) ARETE_SAME(constant) ARETE_SAME(neg) ARETE_SAME(abs) ARETE_SAME(sign) ARETE_SAME(
+ARETE_SAME(param)
+ARETE_SAME(constant) ARETE_SAME(neg) ARETE_SAME(abs) ARETE_SAME(sign) ARETE_SAME(
     bit_not) ARETE_SAME(floor) ARETE_SAME(ceil) ARETE_SAME(trunc) ARETE_SAME(round) ARETE_SAME(sqrt)
     ARETE_SAME(rsqrt) ARETE_SAME(reciprocal) ARETE_SAME(exp) ARETE_SAME(exp2) ARETE_SAME(
         expm1) ARETE_SAME(log) ARETE_SAME(log2) ARETE_SAME(log10) ARETE_SAME(log1p) ARETE_SAME(sin)
