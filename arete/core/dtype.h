@@ -86,11 +86,12 @@ template <class T>
 struct DTypeOf;
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
-#define ARETE_FOR_EACH_DTYPE(X)                                                                 \
-  X(uint8_t, u8)                                                                                \
-  X(int8_t, i8) X(int16_t, i16) X(int32_t, i32) X(int64_t, i64) X(Half, f16) X(float, f32)      \
-      X(double, f64) X(std::complex<float>, c64) X(std::complex<double>, c128) X(bool, boolean) \
-          X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)
+// clang-format off
+#define ARETE_FOR_EACH_DTYPE(X)                                                             \
+  X(uint8_t, u8) X(int8_t, i8) X(int16_t, i16) X(int32_t, i32) X(int64_t, i64) X(Half, f16) \
+  X(float, f32) X(double, f64) X(std::complex<float>, c64) X(std::complex<double>, c128)    \
+  X(bool, boolean) X(BFloat16, bf16) X(Float8E4M3, f8e4m3) X(Float8E5M2, f8e5m2)
+// clang-format on
 #define ARETE_DTYPE_OF(T, e)                 \
   template <>                                \
   struct DTypeOf<T> {                        \

@@ -109,21 +109,19 @@ Value trunc_div(Value a, Value b);
 // Functions of one floating value; integer arguments are cast to f32 first (abs, sign, floor,
 // ceil, trunc and round keep integers).
 #define ARETE_VALUE_UNARY(fn) Value fn(Value a);
-ARETE_VALUE_UNARY(abs)
-ARETE_VALUE_UNARY(sign) ARETE_VALUE_UNARY(floor) ARETE_VALUE_UNARY(ceil) ARETE_VALUE_UNARY(trunc)
-    ARETE_VALUE_UNARY(round) ARETE_VALUE_UNARY(sqrt) ARETE_VALUE_UNARY(rsqrt)
-        ARETE_VALUE_UNARY(reciprocal) ARETE_VALUE_UNARY(exp) ARETE_VALUE_UNARY(exp2)
-            ARETE_VALUE_UNARY(expm1) ARETE_VALUE_UNARY(log) ARETE_VALUE_UNARY(log2)
-                ARETE_VALUE_UNARY(log10) ARETE_VALUE_UNARY(log1p) ARETE_VALUE_UNARY(sin)
-                    ARETE_VALUE_UNARY(cos) ARETE_VALUE_UNARY(tan) ARETE_VALUE_UNARY(asin)
-                        ARETE_VALUE_UNARY(acos) ARETE_VALUE_UNARY(atan) ARETE_VALUE_UNARY(sinh)
-                            ARETE_VALUE_UNARY(cosh) ARETE_VALUE_UNARY(tanh) ARETE_VALUE_UNARY(asinh)
-                                ARETE_VALUE_UNARY(acosh) ARETE_VALUE_UNARY(atanh)
-                                    ARETE_VALUE_UNARY(erf) ARETE_VALUE_UNARY(erfc)
-                                        ARETE_VALUE_UNARY(erfinv) ARETE_VALUE_UNARY(lgamma)
-                                            ARETE_VALUE_UNARY(digamma) ARETE_VALUE_UNARY(is_nan)
-                                                ARETE_VALUE_UNARY(is_inf) ARETE_VALUE_UNARY(sigmoid)
-                                                    ARETE_VALUE_UNARY(square)
+// clang-format off
+ARETE_VALUE_UNARY(abs) ARETE_VALUE_UNARY(sign) ARETE_VALUE_UNARY(floor) ARETE_VALUE_UNARY(ceil)
+ARETE_VALUE_UNARY(trunc) ARETE_VALUE_UNARY(round) ARETE_VALUE_UNARY(sqrt)
+ARETE_VALUE_UNARY(rsqrt) ARETE_VALUE_UNARY(reciprocal) ARETE_VALUE_UNARY(exp)
+ARETE_VALUE_UNARY(exp2) ARETE_VALUE_UNARY(expm1) ARETE_VALUE_UNARY(log) ARETE_VALUE_UNARY(log2)
+ARETE_VALUE_UNARY(log10) ARETE_VALUE_UNARY(log1p) ARETE_VALUE_UNARY(sin) ARETE_VALUE_UNARY(cos)
+ARETE_VALUE_UNARY(tan) ARETE_VALUE_UNARY(asin) ARETE_VALUE_UNARY(acos) ARETE_VALUE_UNARY(atan)
+ARETE_VALUE_UNARY(sinh) ARETE_VALUE_UNARY(cosh) ARETE_VALUE_UNARY(tanh) ARETE_VALUE_UNARY(asinh)
+ARETE_VALUE_UNARY(acosh) ARETE_VALUE_UNARY(atanh) ARETE_VALUE_UNARY(erf) ARETE_VALUE_UNARY(erfc)
+ARETE_VALUE_UNARY(erfinv) ARETE_VALUE_UNARY(lgamma) ARETE_VALUE_UNARY(digamma)
+ARETE_VALUE_UNARY(is_nan) ARETE_VALUE_UNARY(is_inf) ARETE_VALUE_UNARY(sigmoid)
+ARETE_VALUE_UNARY(square)
+// clang-format on
 #undef ARETE_VALUE_UNARY
 
     /// `condition` (boolean; numbers are compared with zero) chooses between two values.
