@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "arete/core/modes.h"
+#include "arete/ops/anomaly.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
@@ -121,19 +122,11 @@ class Pass {
     return g.dtype() == want.dtype ? g : g.to(want.dtype);
   }
 
-  static bool holds_nan(const Tensor& t) {
-    if (!t.defined() || !is_floating(t.dtype()) || t.numel() == 0) return false;
-    const ModesGuard guard;
-    modes().word = 0;
-    modes().grad_enabled = false;
-    return t.isnan().any().item<bool>();
-  }
-
   static void check_nan(const Node& node, const TensorList& in, const TensorList& out) {
     for (const Tensor& g : in)
-      if (holds_nan(g)) return;
+      if (ops::holds_nan(g)) return;
     for (size_t i = 0; i < out.size(); ++i)
-      ARETE_CHECK(!holds_nan(out[i]),
+      ARETE_CHECK(!ops::holds_nan(out[i]),
                   AutogradError(node.name(), "Function '" + node.name() +
                                                  "Backward' returned nan values in its " +
                                                  std::to_string(i) + "th output.")

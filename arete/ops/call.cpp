@@ -4,9 +4,11 @@
 #include <cmath>
 
 #include "arete/core/modes.h"
+#include "arete/ops/anomaly.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise_call.h"
+#include "arete/ops/target.h"
 
 namespace arete::ops {
 
@@ -14,12 +16,6 @@ namespace {
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-// Where primitives of this call go: the recorder while capturing, else the device.
-prim::Primitives& target(Device device) {
-  if (modes().word & Modes::kCapture) return *modes().recorder;
-  return prim::backend_for(device);
 }
 
 void check_grad_exists(const Call& call) {
@@ -105,15 +101,6 @@ Results run_path(const Call& call) {
   return run(call);
 }
 
-// Anomaly mode: the first operator whose result holds a NaN that its inputs did not is named.
-bool has_nan(const Tensor& t) {
-  if (!t.defined() || !is_floating(t.dtype()) || t.is_meta() || t.numel() == 0) return false;
-  const ModesGuard guard;
-  modes().word = 0;
-  modes().grad_enabled = false;
-  return t.isnan().any().item<bool>();
-}
-
 Results call_special(const OpRecord& op, std::span<const Arg> args) {
   Modes& m = modes();
   std::vector<Tensor> casted;
@@ -143,10 +130,10 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
     for (Tensor& t : results) t.impl()->inference = true;
   if ((m.word & Modes::kAnomaly) && !op.compose && !op.random) {
     bool input_nan = false;
-    for_each_tensor(call, [&](size_t, const Tensor& t) { input_nan = input_nan || has_nan(t); });
+    for_each_tensor(call, [&](size_t, const Tensor& t) { input_nan = input_nan || holds_nan(t); });
     for (const Tensor& t : results)
       ARETE_CHECK(
-          input_nan || op.name.starts_with("empty") || !has_nan(t),
+          input_nan || op.name.starts_with("empty") || !holds_nan(t),
           ValueError(op.name, "Function '" + op.name + "' returned nan values in its output")
               .got(describe(t))
               .hint("look at the values of its inputs: none of them is NaN"));

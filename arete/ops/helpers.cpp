@@ -1,9 +1,24 @@
 // The helpers that records share (declared in call.h).
 #include "arete/core/modes.h"
+#include "arete/ops/anomaly.h"
 #include "arete/ops/call.h"
 #include "arete/ops/op_node.h"
+#include "arete/ops/target.h"
 
 namespace arete::ops {
+
+prim::Primitives& target(Device device) {
+  if (modes().word & Modes::kCapture) return *modes().recorder;
+  return prim::backend_for(device);
+}
+
+bool holds_nan(const Tensor& t) {
+  if (!t.defined() || !is_floating(t.dtype()) || t.is_meta() || t.numel() == 0) return false;
+  const ModesGuard guard;
+  modes().word = 0;
+  modes().grad_enabled = false;
+  return t.isnan().any().item<bool>();
+}
 
 prim::View view_of(const Tensor& t) { return view_of(t, t.layout()); }
 
@@ -112,9 +127,7 @@ Tensor plain(const Tensor& t, DType dtype) {
   if (t.dtype() == dtype && t.is_contiguous()) return t;
   const Tensor out = empty_tensor(t.sizes(), dtype, t.device());
   if (!t.is_meta()) {
-    prim::Primitives& p =
-        modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
-    p.copy({view_of(out), view_of(t)});
+    target(t.device()).copy({view_of(out), view_of(t)});
   }
   return out;
 }

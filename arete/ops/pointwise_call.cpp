@@ -8,6 +8,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/target.h"
 
 namespace arete::ops {
 
@@ -22,11 +23,6 @@ namespace {
 constexpr int kMaxInputs = 8;
 using Tensors = SmallVector<Tensor, 3>;
 using Literals = SmallVector<Literal, 4>;
-
-prim::Primitives& target(Device device) {
-  if (modes().word & Modes::kCapture) return *modes().recorder;
-  return prim::backend_for(device);
-}
 
 }  // namespace
 
