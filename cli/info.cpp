@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arete/base/thread_pool.h"
+#include "arete/core/cuda.h"
 #include "arete/prim/backend.h"
 #include "cli/commands.h"
 
@@ -36,6 +37,14 @@ std::string features() {
   return text.empty() ? "none that matter" : text;
 }
 
+// How many GPUs there are and the versions of what they are used with, or why there are none.
+std::string cuda_summary(int gpus) {
+  if (gpus == 0) return "not available: " + cuda::unavailable_reason();
+  std::string text = std::to_string(gpus) + (gpus == 1 ? " device" : " devices");
+  for (const auto& [name, version] : cuda::versions()) text += ", " + name + " " + version;
+  return text;
+}
+
 }  // namespace
 
 int info(bool as_json) {
@@ -46,11 +55,11 @@ int info(bool as_json) {
   j["threads"] = num_threads();
   prim::Backend& cpu = prim::backend_for(kCPU);
   j["cpu backend"] = cpu.description();
-  if (prim::Backend* gpu = prim::find_backend(kCUDA)) {
-    j["cuda"] = gpu->description();
-  } else {
-    j["cuda"] = "not available: " + prim::unavailable_reason(DeviceType::cuda);
-  }
+  const int gpus = cuda::device_count();
+  j["cuda"] = cuda_summary(gpus);
+  // From the driver alone: a context would take longer than everything else here.
+  if (const prim::DeviceProvider* provider = prim::find_provider(DeviceType::cuda))
+    for (int i = 0; i < gpus; ++i) j["cuda:" + std::to_string(i)] = provider->description(i);
   if (as_json) {
     std::printf("%s\n", j.dump(2).c_str());
     return 0;

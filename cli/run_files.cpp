@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arete/base/thread_pool.h"
+#include "arete/core/cuda.h"
 #include "arete/io/html_report.h"
 #include "arete/io/tensor_io.h"
 #include "arete/prim/backend.h"
@@ -183,13 +184,14 @@ void write_report(const std::string& folder, const RunState& s, const std::strin
 
 Device resolve_device(const std::string& name) {
   if (name == "cpu") return kCPU;
-  const bool cuda = prim::find_backend(kCUDA) != nullptr;
-  if (name == "auto") return cuda ? kCUDA : kCPU;
-  ARETE_CHECK(cuda, DeviceError("", "there is no CUDA device: " +
-                                        prim::unavailable_reason(DeviceType::cuda))
-                        .argument("--device cuda")
-                        .hint("use --device cpu, or --device auto"));
-  return kCUDA;
+  if (name == "auto") return cuda::is_available() ? kCUDA : kCPU;
+  ARETE_CHECK(cuda::is_available(),
+              DeviceError("", "there is no CUDA device: " + cuda::unavailable_reason())
+                  .argument("--device " + name)
+                  .hint("use --device cpu, or --device auto"));
+  const Device device(name);
+  prim::backend_for(device);  // an ordinal that is too high shows now
+  return device;
 }
 
 }  // namespace arete::cli

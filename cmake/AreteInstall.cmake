@@ -56,6 +56,12 @@ if(TARGET arete)
   install(FILES ${PROJECT_BINARY_DIR}/cmake/arete.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# Beside libarete.so, which looks for it there.
+if(TARGET arete_cuda)
+  set_target_properties(arete_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS arete_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
 foreach(program IN ITEMS arete_cli arete_bench)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
@@ -68,3 +74,6 @@ if(TARGET arete_bench)
   install(TARGETS arete_bench COMPONENT bench EXCLUDE_FROM_ALL DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/arete)
+install(PROGRAMS tools/run_bundle_tests.sh COMPONENT tests EXCLUDE_FROM_ALL DESTINATION ${ARETE_INSTALL_TESTDIR}
+        RENAME run-tests)
+install(FILES bench/peer_torch_cpu.py bench/peer_torch_cuda.py COMPONENT bench EXCLUDE_FROM_ALL DESTINATION bench)

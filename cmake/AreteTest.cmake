@@ -13,6 +13,9 @@ target_compile_options(arete_test_base INTERFACE $<$<CONFIG:Release>:-O1>)
 target_compile_definitions(arete_test_base INTERFACE
   ARETE_TEST_DIR="${PROJECT_SOURCE_DIR}/tests" ARETE_VERSION="${PROJECT_VERSION}"
   $<$<BOOL:${ARETE_THREADS_STD}>:ARETE_THREADS_STD=1>)
+if(ARETE_SANITIZE)
+  target_compile_definitions(arete_test_base INTERFACE ARETE_SANITIZED=1)
+endif()
 
 # Two test programs share the cores: waiting threads must sleep, not spin.
 set(ARETE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive "ARETE_PROGRAM=${PROJECT_BINARY_DIR}/bin/arete")
@@ -27,9 +30,10 @@ elseif(ARETE_SANITIZE MATCHES "address")
        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
 endif()
 
-# arete_test_folder(dir [SHARDS n]): tests/<dir>/**/*.cpp become test_<dir>, run as <dir>.1_of_n and so on, with the label <dir>.
+# arete_test_folder(dir [SHARDS n] [DEVICES]): tests/<dir>/**/*.cpp become test_<dir>, run as <dir>.1_of_n and so on, with
+# the label <dir>. DEVICES: once more as <dir>.cuda on a GPU, which is skipped with a count where there is none.
 function(arete_test_folder dir)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "DEVICES" "SHARDS" "")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp")
   if(NOT sources)
     return()
@@ -50,6 +54,12 @@ function(arete_test_folder dir)
     set_tests_properties(${name} PROPERTIES LABELS ${dir} TIMEOUT 900
       ENVIRONMENT "${ARETE_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
+  if(arg_DEVICES AND ARETE_HAVE_CUDA)
+    add_dependencies(${target} arete_cuda)
+    add_test(NAME ${dir}.cuda COMMAND ${target} --gtest_brief=1)
+    set_tests_properties(${dir}.cuda PROPERTIES LABELS "${dir};cuda" TIMEOUT 1800 SKIP_RETURN_CODE 77
+      ENVIRONMENT "${ARETE_TEST_ENVIRONMENT};ARETE_TEST_DEVICE=cuda")
+  endif()
 endfunction()
 
 # arete_fuzz_folder(dir): every tests/<dir>/*.cpp is one target fuzz_<name> (a "_fuzz" in the

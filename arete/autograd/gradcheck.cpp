@@ -56,6 +56,8 @@ std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& input
     fresh[i].requires_grad_();
     wanted.push_back(i);
   }
+  std::vector<std::vector<double>> at(inputs.size());  // where the derivatives are taken
+  for (size_t i : wanted) at[i] = fresh[i].to_vector<double>();
   const SameRandomNumbers run;
   const std::vector<Tensor> outputs = run(f, fresh);
   for (size_t k = 0; k < outputs.size(); ++k) {
@@ -71,8 +73,9 @@ std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& input
           std::vector<double> sides[2];
           for (int side = 0; side < 2; ++side) {
             std::vector<Tensor> moved = fresh;
-            Tensor x = fresh[i].detach().clone(MemoryFormat::contiguous);
-            x.data<double>()[e] += side ? -options.eps : options.eps;
+            std::vector<double> values = at[i];
+            values[size_t(e)] += side ? -options.eps : options.eps;
+            const Tensor x = tensor(values, fresh[i].options()).view(fresh[i].sizes());
             // Keep the memory order of the original, so that strided paths are checked.
             Tensor y = fresh[i].detach().clone();
             y.copy_(x);
@@ -88,8 +91,9 @@ std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& input
       for (int64_t o = 0; o < n_out; ++o) {
         std::vector<double> analytic(size_t(n_in), 0.0);
         if (outputs[k].requires_grad()) {
-          Tensor seed = zeros(outputs[k].sizes(), outputs[k].options());
-          seed.data<double>()[o] = 1;
+          std::vector<double> one(size_t(n_out), 0.0);
+          one[size_t(o)] = 1;
+          const Tensor seed = tensor(one, outputs[k].options()).view(outputs[k].sizes());
           const TensorList g =
               grad({&outputs[k], 1}, {&fresh[i], 1}, {&seed, 1}, true, false, true);
           if (g[0].defined()) analytic = g[0].to_vector<double>();
@@ -117,10 +121,11 @@ std::string gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& i
       if (!outputs[k].requires_grad()) continue;
       differentiable.push_back(k);
       Generator generator(7 + k);
-      Tensor v = empty(outputs[k].sizes(), kFloat64);
-      for (int64_t e = 0; e < v.numel(); ++e)
-        v.data<double>()[e] = 0.3 + double(generator.reserve(1).offset * 37 % 11) / 11;
-      all.push_back(v.requires_grad_());
+      std::vector<double> values(size_t(outputs[k].numel()));
+      for (double& v : values) v = 0.3 + double(generator.reserve(1).offset * 37 % 11) / 11;
+      all.push_back(tensor(values, TensorOptions(kFloat64, outputs[k].device()))
+                        .view(outputs[k].sizes())
+                        .requires_grad_());
     }
   }
   if (differentiable.empty()) return "";

@@ -29,6 +29,9 @@ struct Modes {
   DType autocast_dtype = kBFloat16;
   prim::Primitives* recorder = nullptr;   // with kCapture
   ops::CallObserver* observer = nullptr;  // with kObserve
+  // The operator called last, for errors and for statistics of memory; lives as long as the
+  // process.
+  const char* current_op = nullptr;
 };
 
 namespace detail {

@@ -20,33 +20,74 @@ class Allocator {
   virtual void deallocate(void* p, size_t bytes) noexcept = 0;
 };
 
+/// A copy between host memory and a device that may still be under way.
+class PendingCopy {
+ public:
+  virtual ~PendingCopy() = default;
+  virtual bool is_done() const noexcept = 0;
+  /// Waits for it and raises what the device recorded until then.
+  virtual void wait() = 0;
+  /// Copies in one queue are done in order.
+  virtual const void* queue() const noexcept = 0;
+};
+
 /// Owns bytes on a device. Every in-place write through any view bumps the version, so that a
 /// tensor saved for the backward pass notices.
 class Storage final : public RefCounted {
  public:
-  /// Allocates; `allocator` may be null for meta storages (no data).
-  static IntrusivePtr<Storage> create(Device device, size_t bytes, Allocator* allocator);
+  /// Allocates; `allocator` may be null for meta storages (no data). `pinned`: host memory that a
+  /// GPU can reach by itself.
+  static IntrusivePtr<Storage> create(Device device, size_t bytes, Allocator* allocator,
+                                      bool pinned = false);
   /// Takes over foreign memory; `release` runs when the last view is gone.
   static IntrusivePtr<Storage> adopt(Device device, void* data, size_t bytes,
                                      std::function<void()> release);
 
+  /// The address. Whoever reads or writes host memory takes one of the next two instead.
   std::byte* data() const noexcept { return data_; }
+  /// The address once no copy writes to the memory any more.
+  std::byte* readable_data() const {
+    if (pending_.load(std::memory_order_acquire)) [[unlikely]]
+      wait_for_copies(false);
+    return data_;
+  }
+  /// The address once no copy writes to the memory or reads from it any more.
+  std::byte* writable_data() const {
+    if (pending_.load(std::memory_order_acquire)) [[unlikely]]
+      wait_for_copies(true);
+    return data_;
+  }
+  bool has_pending_copies() const noexcept {
+    return pending_.load(std::memory_order_acquire) != nullptr;
+  }
   size_t bytes() const noexcept { return bytes_; }
   Device device() const noexcept { return device_; }
   uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
   void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
 
+  bool is_pinned() const noexcept { return pinned_; }
+
+  /// Who starts a copy to (`writes`) or from this memory and does not wait for it calls the first
+  /// before, which waits for copies in other queues that it would collide with, and the second
+  /// after.
+  void wait_for_other_queues(const void* queue, bool writes) const;
+  void add_pending(std::shared_ptr<PendingCopy> copy, bool writes);
+
   void destroy() const noexcept;
 
  private:
-  Storage(Device device, std::byte* data, size_t bytes, Allocator* allocator)
-      : data_(data), bytes_(bytes), allocator_(allocator), device_(device) {}
+  struct Pending;
+  Storage(Device device, std::byte* data, size_t bytes, Allocator* allocator, bool pinned)
+      : data_(data), bytes_(bytes), allocator_(allocator), device_(device), pinned_(pinned) {}
   ~Storage();
+  void wait_for_copies(bool readers_too) const;
   std::byte* data_;
   size_t bytes_;
   Allocator* allocator_;
   std::atomic<uint64_t> version_{0};
+  mutable std::atomic<Pending*> pending_{nullptr};
   Device device_;
+  bool pinned_;
   std::unique_ptr<std::function<void()>> release_;
 };
 using StoragePtr = IntrusivePtr<Storage>;

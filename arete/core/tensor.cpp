@@ -74,9 +74,14 @@ bool Tensor::is_view() const { return defined() && impl_->base; }
 
 void* Tensor::data_ptr() const {
   check_defined(*this, "data_ptr");
-  std::byte* const base = impl_->storage->data();
+  std::byte* const base = impl_->storage->writable_data();
   if (!base || numel() == 0) return nullptr;
   return base + impl_->layout.offset * int64_t(element_size());
+}
+
+bool Tensor::is_pinned() const {
+  check_defined(*this, "is_pinned");
+  return impl_->storage->is_pinned();
 }
 
 void Tensor::check_data_access(DType wanted) const {

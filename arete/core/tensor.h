@@ -129,8 +129,11 @@ class Tensor {
   bool is_view() const;
 
   // ---- data
-  /// The address of the first element; null for meta and empty tensors.
+  /// The address of the first element; null for meta and empty tensors. Waits for copies that a
+  /// non_blocking call left under way in host memory.
   void* data_ptr() const;
+  /// True for host memory that a GPU reaches by itself (pin_memory).
+  bool is_pinned() const;
   /// The same, typed; TypeError if T is not the dtype's C++ type, DeviceError if not on the host.
   template <class T>
   T* data() const {
@@ -180,6 +183,9 @@ class Tensor {
   Tensor& detach_();
 
   // ---- conversion and copies
+  // non_blocking: the call returns before a copy between pinned host memory and a GPU is done; the
+  // result of to(kCPU) is then pinned. What reads or changes the host memory waits for it, so that
+  // no one sees half of a copy.
   Tensor to(DType t, bool copy = false) const;
   Tensor to(Device d, bool non_blocking = false, bool copy = false) const;
   Tensor to(Device d, DType t, bool non_blocking = false, bool copy = false) const;
@@ -189,6 +195,9 @@ class Tensor {
   Tensor clone(MemoryFormat f = MemoryFormat::preserve) const;
   Tensor contiguous(MemoryFormat f = MemoryFormat::contiguous) const;
   Tensor& copy_(const Tensor& src, bool non_blocking = false);
+  /// A copy in pinned host memory (itself if it is pinned), without history; DeviceError without a
+  /// GPU.
+  Tensor pin_memory() const;
   Tensor& fill_(Scalar value);
   Tensor& zero_();
   Tensor half() const { return to(kFloat16); }

@@ -25,15 +25,24 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
   return grads;
 }
 
+prim::Primitives& target_of(const Tensor& t) {
+  return modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
+}
+
+// By device and dtype: each batch is one launch.
+std::map<std::tuple<int, int, int>, std::vector<Tensor>> batched(
+    const std::vector<Tensor>& tensors) {
+  std::map<std::tuple<int, int, int>, std::vector<Tensor>> batches;
+  for (const Tensor& t : tensors)
+    batches[{int(t.device().type), t.device().index, int(t.dtype())}].push_back(t);
+  return batches;
+}
+
 // Rewrites all tensors in place with one program: element -> body(element, extra input if
 // `factor` is defined, number).
 using Body = expr::Value (*)(std::span<const expr::Value>);
 void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body, double number) {
-  // One launch for each device and dtype.
-  std::map<std::tuple<int, int, int>, std::vector<Tensor>> batches;
-  for (const Tensor& t : tensors)
-    batches[{int(t.device().type), t.device().index, int(t.dtype())}].push_back(t);
-  for (auto& [key, batch] : batches) {
+  for (const auto& [key, batch] : batched(tensors)) {
     const DType dtype = batch[0].dtype();
     const expr::Type type = expr::compute_type(dtype);
     std::vector<DType> types{dtype};
@@ -64,14 +73,58 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
     }
     if (n == 0) continue;
     const expr::Literal literal{.f = number};
-    prim::Primitives& target =
-        modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(batch[0].device());
-    target.multi_pointwise({.program = program.get(),
-                            .n_tensors = n,
-                            .inputs = inputs,
-                            .outputs = outputs,
-                            .params = {&literal, 1}});
+    target_of(batch[0]).multi_pointwise({.program = program.get(),
+                                         .n_tensors = n,
+                                         .inputs = inputs,
+                                         .outputs = outputs,
+                                         .params = {&literal, 1}});
   }
+}
+
+// What is added up (or compared) for a norm of one order; param: the order.
+struct Norm {
+  prim::Monoid monoid;
+  expr::Value (*term)(expr::Value x, expr::Value order);
+};
+Norm norm_of(double order) {
+  using expr::Value;
+  if (std::isinf(order))
+    return {order > 0 ? prim::Monoid::max : prim::Monoid::min,
+            [](Value x, Value) { return expr::abs(x); }};
+  if (order == 2) return {prim::Monoid::sum, [](Value x, Value) { return x * x; }};
+  if (order == 1) return {prim::Monoid::sum, [](Value x, Value) { return expr::abs(x); }};
+  if (order == 0)
+    return {prim::Monoid::sum, [](Value x, Value) { return expr::where(x != 0.0, 1.0, x * 0.0); }};
+  return {prim::Monoid::sum, [](Value x, Value p) { return expr::pow(expr::abs(x), p); }};
+}
+
+// One number for each tensor of one device and dtype.
+Tensor partial_norms(const std::vector<Tensor>& tensors, const Norm& norm, double order) {
+  const DType dtype = tensors[0].dtype(), work = dtype == kFloat64 ? kFloat64 : kFloat32;
+  const expr::Type type = expr::compute_type(work);
+  const DType types[] = {dtype}, outs[] = {work};
+  const expr::Type params[] = {type};
+  const expr::ProgramPtr program = expr::trace(
+      [&](std::span<const expr::Value> v) {
+        return std::vector{norm.term(expr::cast(v[0], type), v[1])};
+      },
+      types, params, outs);
+  std::vector<prim::View> inputs;
+  for (const Tensor& t : tensors)
+    // An empty tensor has no largest element; it adds nothing to a sum either.
+    if (t.numel() > 0) inputs.push_back(ops::view_of(t));
+  const Tensor result =
+      ops::empty_tensor({std::max<int64_t>(int64_t(inputs.size()), 1)}, work, tensors[0].device());
+  if (tensors[0].is_meta()) return result;
+  if (inputs.empty()) return Tensor(result).zero_();
+  const expr::Literal literal{.f = order};
+  target_of(tensors[0])
+      .multi_reduce({.monoid = norm.monoid,
+                     .prologue = program.get(),
+                     .inputs = inputs,
+                     .out = ops::view_of(result),
+                     .params = {&literal, 1}});
+  return result;
 }
 
 }  // namespace
@@ -79,15 +132,20 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
 Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
   const NoGradGuard no_grad;
   if (tensors.empty()) return zeros({});
-  std::vector<Tensor> norms;
-  norms.reserve(tensors.size());
+  // Without the root at the end the parts simply add up: one reduction for each device and dtype.
+  std::vector<Tensor> parts;
   DType widest = kFloat32;
-  for (const Tensor& t : tensors) {
-    norms.push_back(norm(t.detach(), norm_type));
-    if (t.dtype() == kFloat64) widest = kFloat64;
+  const Norm norm = norm_of(norm_type);
+  for (const auto& [key, batch] : batched(tensors)) {
+    parts.push_back(partial_norms(batch, norm, norm_type));
+    if (parts.back().dtype() == kFloat64) widest = kFloat64;
   }
-  for (Tensor& n : norms) n = n.to(norms[0].device(), widest);
-  return norm(stack(norms), norm_type);
+  for (Tensor& p : parts) p = p.to(parts[0].device(), widest);
+  const Tensor all = parts.size() == 1 ? parts[0] : cat(parts);
+  if (norm.monoid == prim::Monoid::max) return amax(all);
+  if (norm.monoid == prim::Monoid::min) return amin(all);
+  if (norm_type == 0) return all.sum();
+  return norm_type == 2 ? sqrt(all.sum()) : pow(all.sum(), Scalar(1 / norm_type));
 }
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,

@@ -1,6 +1,7 @@
 // scaled_dot_product_attention (declared in nn.h): two products around a masked softmax.
 #include <cmath>
 
+#include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
@@ -16,6 +17,146 @@ namespace {
 Tensor causal_mask(int64_t rows, int64_t columns, Device device) {
   const TensorOptions o(kInt32, device);
   return ge(arange(Scalar(rows), o).unsqueeze(1), arange(Scalar(columns), o));
+}
+
+// ---- without storing the scores ----
+
+// The memory order of `like`, if it has the same sizes and no gaps.
+OutputSpec spec_like(const Tensor& like, Shape sizes) {
+  OutputSpec spec{std::move(sizes), like.dtype(), like.device(), {}};
+  if (like.layout().sizes == spec.sizes && like.layout().is_dense())
+    spec.strides = Shape(like.strides());
+  return spec;
+}
+
+const OpRecord& fused_attention_backward_op =
+    define(
+        "fused_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor "
+        "output, Tensor lse, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)")
+        .doc("Gradients of fused_attention with respect to query, key and value.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          for (size_t i : {1, 2, 3})
+            out.push_back(spec_like(c.tensor(i), Shape(c.tensor(i).sizes())));
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          p.attention({.backward = true,
+                       .q = view_of(c.tensor(1)),
+                       .k = view_of(c.tensor(2)),
+                       .v = view_of(c.tensor(3)),
+                       .out = view_of(c.tensor(4)),
+                       .lse = view_of(c.tensor(5)),
+                       .grad_out = view_of(c.tensor(0)),
+                       .grad_q = view_of(out[0]),
+                       .grad_k = view_of(out[1]),
+                       .grad_v = view_of(out[2]),
+                       .scale = c.real(6),
+                       .causal = c.boolean(7)});
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({0, 1, 2, 2}), m.make({0, 1, 2, 2}), m.make({0, 1, 2, 2}),
+                    m.make({0, 1, 2, 2}), m.make({0, 1, 2, 2}), m.make({0, 1, 2}), 0.5, false}}};
+        })
+        .no_gradient_test()
+        .no_reference("the gradient test of fused_attention checks it");
+
+const OpRecord& fused_attention_op =
+    define(
+        "fused_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> "
+        "(Tensor, Tensor)")
+        .doc(
+            "scaled_dot_product_attention of (B, H, L, D) tensors without storing the scores, and "
+            "the logarithm of each row's sum of exponentials. Differentiable once.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
+          ARETE_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(0) == k.size(0) &&
+                          q.size(3) == k.size(3) && k.size(0) == v.size(0) &&
+                          k.size(1) == v.size(1) && k.size(2) == v.size(2) && k.size(1) > 0 &&
+                          q.size(1) % k.size(1) == 0,
+                      ValueError(c.name(), "query, key and value do not fit together")
+                          .expected("(B, H, Lq, D), (B, Hk, Lk, D) and (B, Hk, Lk, Dv)")
+                          .got(describe(q) + ", " + describe(k) + ", " + describe(v)));
+          Shape sizes(q.sizes());
+          sizes[3] = v.size(3);
+          out.push_back(spec_like(q, sizes));
+          sizes.pop_back();
+          out.push_back({sizes, q.dtype() == kFloat64 ? kFloat64 : kFloat32, common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          p.attention({.q = view_of(c.tensor(0)),
+                       .k = view_of(c.tensor(1)),
+                       .v = view_of(c.tensor(2)),
+                       .out = view_of(out[0]),
+                       .lse = view_of(out[1]),
+                       .scale = c.real(3),
+                       .causal = c.boolean(4)});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              Results r = call_all(fused_attention_backward_op,
+                                   {g.grad(), g.input(0), g.input(1), g.input(2), g.output(0),
+                                    g.output(1), g.real(3), g.boolean(4)});
+              return {r[0], r[1], r[2]};
+            },
+            0b111, 0b11)
+        .no_grad_outputs(0b10)
+        .once_differentiable()
+        // The logarithms are f32 where the scores may have been rounded to half: tested with those
+        // through scaled_dot_product_attention.
+        .dtypes({kFloat32, kFloat64})
+        .autocast(Autocast::lower)
+        .flops([](const Call& c) {
+          const Tensor& q = c.tensor(0);
+          const double all = 2.0 * double(q.numel()) * double(c.tensor(1).size(2)) *
+                             (1 + double(c.tensor(2).size(3)) / double(q.size(3)));
+          return c.boolean(4) ? all / 2 : all;
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({1, 2, 3, 2}), m.make({1, 2, 4, 2}), m.make({1, 2, 4, 3}), 0.7, false}},
+                  {{m.make({2, 2, 3, 2}), m.make({2, 1, 3, 2}), m.make({2, 1, 3, 2}), 0.5, true},
+                   "grouped heads, causal"},
+                  {{m.make({2, 1, 16, 8}), m.make({2, 1, 16, 8}), m.make({2, 1, 16, 8}), 0.3, true},
+                   "causal"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({1, 3, 2, 2}), m.make({1, 2, 2, 2}), m.make({1, 2, 2, 2}), 1.0, false},
+                   ErrorKind::value,
+                   "query, key and value do not fit together"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
+          const int64_t group = q.size(1) / k.size(1);
+          const auto score = [&](const Shape& i, int64_t s) {
+            double dot = 0;
+            for (int64_t e = 0; e < q.size(3); ++e)
+              dot += at(q, {i[0], i[1], i[2], e}) * at(k, {i[0], i[1] / group, s, e});
+            return c.boolean(4) && s > i[2] ? -INFINITY : dot * c.real(3);
+          };
+          const auto sum = [&](const Shape& i, int64_t column) {
+            double r = 0;
+            for (int64_t s = 0; s < k.size(2); ++s)
+              r += std::exp(score(i, s)) *
+                   (column < 0 ? 1.0 : at(v, {i[0], i[1] / group, s, column}));
+            return r;
+          };
+          Shape sizes(q.sizes());
+          sizes[3] = v.size(3);
+          const Tensor out =
+              build_tensor(sizes, [&](const Shape& i) { return sum(i, i[3]) / sum(i, -1); });
+          sizes.pop_back();
+          return {out, build_tensor(sizes, [&](const Shape& i) { return std::log(sum(i, -1)); })};
+        });
+
+// Whether the device has a kernel for this call, not only the composition below.
+bool runs_fused(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || q.is_meta() || q.size(0) != k.size(0) ||
+      k.size(0) != v.size(0) || k.size(1) != v.size(1) || q.size(1) != k.size(1) ||
+      q.device() != k.device() || q.device() != v.device())
+    return false;
+  const DType t = modes().word & Modes::kAutocast && is_floating(q.dtype()) && q.dtype() != kFloat64
+                      ? modes().autocast_dtype
+                      : q.dtype();
+  const prim::Backend* backend = prim::find_backend(q.device());
+  return backend && backend->supports(prim::Primitive::attention, t).empty();
 }
 
 // query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -62,6 +203,8 @@ Tensor attention(const Call& c) {
     }
   }
   const double scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(q.size(-1)));
+  if (!mask.defined() && c.real(4) == 0 && runs_fused(q, k, v))
+    return call_all(fused_attention_op, {q, k, v, scale, causal})[0];
   if (causal) mask = causal_mask(q.size(-2), k.size(-2), q.device());
   const Tensor scores = matmul_scaled(q, k.mT(), scale);
   if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
@@ -87,6 +230,9 @@ const OpRecord& attention_op =
                   {{m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), none, 0.0,
                     true, none, false},
                    "causal"},
+                  {{m.make({2, 2, 16, 8}), m.make({2, 2, 16, 8}), m.make({2, 2, 16, 8}), none, 0.0,
+                    true, none, false},
+                   "causal, of a size that kernels like"},
                   {{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, false,
                     0.5, false},
                    "mask"},

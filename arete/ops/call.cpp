@@ -31,10 +31,34 @@ bool has_differentiable_output(const OpRecord& op, const OutputSpecs& specs) {
   return false;
 }
 
-Results run(const Call& call) {
+// What a device says of a failure names no tensors: it does not know them.
+template <class E>
+void add_arguments(E& error, const Call& call) {
+  if (!error.got().empty()) return;
+  std::string text;
+  for_each_tensor(call, [&](size_t, const Tensor& t) {
+    if (t.defined()) text += (text.empty() ? "" : ", ") + describe(t);
+  });
+  error.got(text);
+}
+
+// Runs f; failures of the device gain the call's arguments.
+template <class F>
+auto on_device(const Call& call, F&& f) {
+  modes().current_op = call.op.name.c_str();
+  try {
+    return f();
+  } catch (DeviceError& e) {
+    add_arguments(e, call);
+    throw;
+  } catch (OutOfMemoryError& e) {
+    add_arguments(e, call);
+    throw;
+  }
+}
+
+Results run_inferred(const Call& call, const OutputSpecs& specs) {
   const OpRecord& op = call.op;
-  OutputSpecs specs;
-  op.infer(call, specs);
   Results outputs;
   for (const OutputSpec& s : specs) outputs.push_back(empty_tensor(s));
   IntrusivePtr<OpNode> node;
@@ -53,6 +77,12 @@ Results run(const Call& call) {
   return outputs;
 }
 
+Results run(const Call& call) {
+  OutputSpecs specs;
+  call.op.infer(call, specs);
+  return on_device(call, [&] { return run_inferred(call, specs); });
+}
+
 Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
   Tensor out = alias(self, std::move(layout));
   TensorImpl* impl = out.impl();
@@ -69,6 +99,31 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
   return out;
 }
 
+// Host memory that a copy still reads from or writes to is about to be written. Copies from a
+// device need not wait: they see to their order themselves.
+void wait_for_copies(const Call& call, const Tensor& self) {
+  bool from_device = false;
+  for_each_tensor(call, [&](size_t, const Tensor& t) {
+    from_device = from_device || (t.defined() && t.device() != self.device());
+  });
+  if (!from_device) self.storage()->writable_data();
+}
+
+Tensor make_view(const Call& call) {
+  const OpRecord& op = call.op;
+  IntrusivePtr<OpNode> node;
+  if (needs_history(call)) {
+    check_grad_exists(call);
+    node = IntrusivePtr<OpNode>(new OpNode(call));
+  }
+  Tensor output = make_one_view(call.tensor(0), op.view(call), op);
+  if (node) {
+    node->save_outputs({&output, 1});
+    set_history(output, node, 0);
+  }
+  return output;
+}
+
 Results make_views(const Call& call) {
   const OpRecord& op = call.op;
   const Tensor& self = call.tensor(0);
@@ -78,13 +133,9 @@ Results make_views(const Call& call) {
     node = IntrusivePtr<OpNode>(new OpNode(call));
   }
   Results outputs;
-  if (op.view) {
-    outputs.push_back(make_one_view(self, op.view(call), op));
-  } else {
-    for (Layout& l : op.views(call)) {
-      outputs.push_back(make_one_view(self, std::move(l), op));
-      outputs.back().impl()->multi_output = true;
-    }
+  for (Layout& l : op.views(call)) {
+    outputs.push_back(make_one_view(self, std::move(l), op));
+    outputs.back().impl()->multi_output = true;
   }
   if (node) {
     node->save_outputs({outputs.data(), outputs.size()});
@@ -95,8 +146,9 @@ Results make_views(const Call& call) {
 
 Results run_path(const Call& call) {
   const OpRecord& op = call.op;
-  if (op.pointwise) return call_pointwise(call);
-  if (op.view || op.views) return make_views(call);
+  if (op.pointwise) return on_device(call, [&] { return call_pointwise(call); });
+  if (op.view) return {make_view(call)};
+  if (op.views) return make_views(call);
   if (op.compose) return op.compose(call);
   return run(call);
 }
@@ -133,7 +185,7 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
     for_each_tensor(call, [&](size_t, const Tensor& t) { input_nan = input_nan || holds_nan(t); });
     for (const Tensor& t : results)
       ARETE_CHECK(
-          input_nan || op.name.starts_with("empty") || !holds_nan(t),
+          input_nan || op.uninitialized || !holds_nan(t),
           ValueError(op.name, "Function '" + op.name + "' returned nan values in its output")
               .got(describe(t))
               .hint("look at the values of its inputs: none of them is NaN"));
@@ -150,8 +202,11 @@ Results call_all(const OpRecord& op, std::span<const Arg> args) {
 }
 
 Tensor call(const OpRecord& op, std::span<const Arg> args) {
-  if (op.pointwise && !modes().word) [[likely]]
-    return call_pointwise_one(Call(op, args));
+  if (op.pointwise && !modes().word) [[likely]] {
+    const Call call(op, args);
+    return on_device(call, [&] { return call_pointwise_one(call); });
+  }
+  if (op.view && !modes().word) return make_view(Call(op, args));
   return std::move(call_all(op, args)[0]);
 }
 
@@ -162,8 +217,10 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
   const int64_t begin = observe ? now_ns() : 0;
   const bool record = modes().grad_enabled && (needs_history(call) || self.requires_grad());
   check_in_place(self, op.name.c_str(), record);
+  if (self.storage()->has_pending_copies()) [[unlikely]]
+    wait_for_copies(call, self);
   if (op.pointwise) {
-    call_pointwise_into(call, self, record);
+    on_device(call, [&] { call_pointwise_into(call, self, record); });
   } else {
     IntrusivePtr<OpNode> node;
     if (record) {
@@ -182,14 +239,16 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
                                        " can't be cast to the desired output type " +
                                        std::string(name_of(self.dtype()))));
     if (!self.is_meta()) {
-      prim::Primitives& p = target(self.device());
-      if (op.in_place_by_copy || specs[0].dtype != self.dtype()) {
-        const Tensor temporary = empty_tensor(specs[0]);
-        op.lower(Call(op, call.args()), {&temporary, 1}, p);
-        p.copy({view_of(self), view_of(temporary)});
-      } else {
-        op.lower(call, {&self, 1}, p);
-      }
+      on_device(call, [&] {
+        prim::Primitives& p = target(self.device());
+        if (op.in_place_by_copy || specs[0].dtype != self.dtype()) {
+          const Tensor temporary = empty_tensor(specs[0]);
+          op.lower(Call(op, call.args()), {&temporary, 1}, p);
+          p.copy({view_of(self), view_of(temporary)});
+        } else {
+          op.lower(call, {&self, 1}, p);
+        }
+      });
     }
     self.storage()->bump_version();
     if (node) {

@@ -1,7 +1,11 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
+#include "arete/core/cuda.h"
+#include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/reference_util.h"
+#include "arete/ops/target.h"
+#include "arete/prim/backend.h"
 
 namespace arete::ops {
 
@@ -25,9 +29,76 @@ Reference same_values() {
   };
 }
 
+// Host memory that a GPU reaches by itself; any GPU will do.
+StoragePtr pinned_storage(size_t bytes) {
+  const Device gpu(DeviceType::cuda, cuda::current_device());
+  return Storage::create(kCPU, bytes, &prim::backend_for(gpu).pinned_allocator(), true);
+}
+
+// One order of the same elements in memory without gaps.
+bool have_same_order(const Tensor& a, const Tensor& b) {
+  return a.layout().sizes == b.layout().sizes && a.layout().is_dense() &&
+         (a.layout().strides == b.layout().strides || (a.is_contiguous() && b.is_contiguous()));
+}
+
+// The bytes of `src` to `dst` on another device: one dtype, one order.
+void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
+  const size_t bytes = src.nbytes();
+  if (bytes == 0) return;
+  const auto address = [](const Tensor& t) {
+    return t.storage()->data() + t.layout().offset * int64_t(t.element_size());
+  };
+  if (src.device().is_cpu()) {
+    prim::Backend& gpu = prim::backend_for(dst.device());
+    const std::byte* from = view_of(src).data;
+    if (non_blocking && src.is_pinned())
+      gpu.copy_from_host_async(*src.storage(), address(dst), from, bytes);
+    else
+      gpu.copy_from_host(address(dst), from, bytes);
+  } else if (dst.device().is_cpu()) {
+    prim::Backend& gpu = prim::backend_for(src.device());
+    if (non_blocking && dst.is_pinned()) {
+      gpu.copy_to_host_async(*dst.storage(), address(dst), address(src), bytes);
+    } else {
+      dst.storage()->writable_data();
+      gpu.copy_to_host(address(dst), address(src), bytes);
+    }
+  } else {
+    prim::backend_for(dst.device())
+        .copy_from_peer(address(dst), prim::backend_for(src.device()), address(src), bytes);
+  }
+}
+
+// `src` (of dst's sizes) to `dst` on another device. A conversion of dtype or order takes place on
+// the GPU, unless fewer bytes travel when the host does it.
+void move_to_device(const Tensor& dst, Tensor src, bool non_blocking) {
+  ARETE_CHECK(
+      !(modes().word & Modes::kCapture),
+      NotImplementedError("to", "a copy between devices cannot be part of a compiled function")
+          .got(describe(src))
+          .hint("move the tensor before the call and pass it as an argument"));
+  const bool shrinks = dst.element_size() < src.element_size();
+  if (!src.device().is_cpu() || shrinks) {
+    if (src.dtype() != dst.dtype() || !have_same_order(src, dst)) src = plain(src, dst.dtype());
+  } else if (!have_same_order(src, dst) && !src.layout().is_dense()) {
+    src = plain(src, src.dtype());
+  }
+  if (src.dtype() == dst.dtype() && have_same_order(src, dst))
+    return move_bytes(dst, src, non_blocking);
+  // As src lies in memory; what remains is done on the other side.
+  const Tensor landed =
+      empty_tensor(OutputSpec{Shape(src.sizes()), src.dtype(), dst.device(), Shape(src.strides())});
+  move_bytes(landed, src, non_blocking);
+  target(dst.device()).copy({view_of(dst), view_of(landed)});
+}
+
+bool is_non_blocking(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
+
 // Copy to another dtype, device or memory order; format as MemoryFormat's number.
 const OpRecord& to_copy_op =
-    define("to_copy(Tensor self, dtype dtype, device device, int memory_format) -> Tensor")
+    define(
+        "to_copy(Tensor self, dtype dtype, device device, int memory_format, "
+        "bool non_blocking=False) -> Tensor")
         .doc("A copy with another dtype, device or memory order.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& t = c.tensor(0);
@@ -41,24 +112,15 @@ const OpRecord& to_copy_op =
             p.copy({view_of(out[0]), view_of(t)});
             return;
           }
-          // Between devices plain bytes travel: convert on the source's side first.
-          const Tensor source = plain(t, out[0].dtype());
-          const Tensor target = out[0].is_contiguous()
-                                    ? out[0]
-                                    : empty_tensor(out[0].sizes(), out[0].dtype(), out[0].device());
-          if (source.device().is_cpu())
-            prim::backend_for(target.device())
-                .copy_from_host(target.data_ptr(), source.data_ptr(), source.nbytes());
-          else if (target.device().is_cpu())
-            prim::backend_for(source.device())
-                .copy_to_host(target.data_ptr(), source.data_ptr(), source.nbytes());
-          else
-            ARETE_CHECK(false, NotImplementedError("to",
-                                                   "copies between two GPUs go through "
-                                                   "the host: use .cpu() first"));
-          if (!target.is_same(out[0])) p.copy({view_of(out[0]), view_of(target)});
+          const bool non_blocking = is_non_blocking(c, 4);
+          // What is left under way can only arrive in pinned memory.
+          if (non_blocking && out[0].device().is_cpu() && out[0].nbytes() > 0)
+            out[0].impl()->storage = pinned_storage(out[0].storage()->bytes());
+          move_to_device(out[0], t, non_blocking);
         })
-        .grad([](const GradCall& g) -> TensorList { return {g.grad().to(g.input_dtype(0))}; })
+        .grad([](const GradCall& g) -> TensorList {
+          return {g.grad().to(g.input_device(0), g.input_dtype(0))};
+        })
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{
               {{m.make({2, 3}), m.dtype, m.device, int(MemoryFormat::preserve)}, "same dtype"},
@@ -70,7 +132,7 @@ const OpRecord& to_copy_op =
         .reference(same_values());
 
 const OpRecord& copy_op =
-    define("copy(Tensor self, Tensor src) -> Tensor")
+    define("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor")
         .doc("src broadcast to self's sizes, in self's dtype.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
@@ -87,17 +149,32 @@ const OpRecord& copy_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           Tensor src = c.tensor(1);
-          if (src.device() != out[0].device())
-            src = src.to(out[0].device(), out[0].dtype());
-          else if (src.storage() == out[0].storage())
-            src = src.clone(MemoryFormat::contiguous);
+          ARETE_CHECK(!src.is_meta(),
+                      DeviceError("copy_", "Cannot copy out of meta tensor; no data!"));
           const Layout l = expand(src.layout(), out[0].sizes());
+          if (src.device() != out[0].device()) {
+            if (l.sizes == src.layout().sizes) {
+              move_to_device(out[0], src, is_non_blocking(c, 2));
+              return;
+            }
+            // Few bytes travel; they are repeated where they arrive.
+            const Tensor landed = empty_tensor(src.sizes(), out[0].dtype(), out[0].device());
+            move_to_device(landed, src, is_non_blocking(c, 2));
+            p.copy({view_of(out[0]), view_of(landed, expand(landed.layout(), out[0].sizes()))});
+            return;
+          }
+          if (src.storage() == out[0].storage()) {
+            src = src.clone(MemoryFormat::contiguous);
+            p.copy({view_of(out[0]), view_of(src, expand(src.layout(), out[0].sizes()))});
+            return;
+          }
           p.copy({view_of(out[0]), view_of(src, l)});
         })
         .grad([](const GradCall& g) {
           TensorList r(2);
           if (g.needs(0)) r[0] = zeros(g.input_sizes(0), g.grad().options());
-          if (g.needs(1)) r[1] = sum_to_size(g.grad(), g.input_sizes(1)).to(g.input_dtype(1));
+          if (g.needs(1))
+            r[1] = sum_to_size(g.grad(), g.input_sizes(1)).to(g.input_device(1), g.input_dtype(1));
           return r;
         })
         .in_place()
@@ -149,8 +226,18 @@ const OpRecord& fill_op =
               c.tensor(0).sizes(), [&](const Shape&) { return c.scalar(1).to_double(); })};
         });
 
-Tensor to_copy(const Tensor& self, DType t, Device d, MemoryFormat f) {
-  return call(to_copy_op, {self, t, d, int64_t(f)});
+Tensor to_copy(const Tensor& self, DType t, Device d, MemoryFormat f, bool non_blocking = false) {
+  return call(to_copy_op, {self, t, d, int64_t(f), non_blocking});
+}
+
+Tensor make_pinned(const Tensor& self) {
+  const StoragePtr memory = pinned_storage(self.nbytes());
+  const std::optional<Shape> strides = strides_for(self, MemoryFormat::preserve);
+  Layout layout = strides ? Layout(self.sizes(), *strides) : Layout(self.sizes());
+  const Tensor out{
+      IntrusivePtr<TensorImpl>(new TensorImpl(memory, std::move(layout), self.dtype()))};
+  if (self.numel() > 0) prim::backend_for(kCPU).copy({view_of(out), view_of(self)});
+  return out;
 }
 
 }  // namespace
@@ -158,9 +245,15 @@ Tensor to_copy(const Tensor& self, DType t, Device d, MemoryFormat f) {
 
 namespace arete {
 
-Tensor Tensor::to(Device d, DType t, bool, bool copy) const {
+Tensor Tensor::to(Device d, DType t, bool non_blocking, bool copy) const {
   if (!copy && d == device() && t == dtype()) return *this;
-  return ops::to_copy(*this, t, d, MemoryFormat::preserve);
+  return ops::to_copy(*this, t, d, MemoryFormat::preserve, non_blocking);
+}
+Tensor Tensor::pin_memory() const {
+  ARETE_CHECK(device().is_cpu(),
+              DeviceError("pin_memory", "cannot pin '" + ops::describe(*this) +
+                                            "': only dense CPU tensors can be pinned"));
+  return is_pinned() ? *this : ops::make_pinned(*this);
 }
 Tensor Tensor::to(DType t, bool copy) const { return to(device(), t, false, copy); }
 Tensor Tensor::to(Device d, bool non_blocking, bool copy) const {
@@ -175,8 +268,8 @@ Tensor Tensor::contiguous(MemoryFormat f) const {
       f == MemoryFormat::channels_last ? layout().is_channels_last() : is_contiguous();
   return is_so ? *this : clone(f);
 }
-Tensor& Tensor::copy_(const Tensor& src, bool) {
-  return ops::call_in_place(*this, ops::copy_op, {*this, src});
+Tensor& Tensor::copy_(const Tensor& src, bool non_blocking) {
+  return ops::call_in_place(*this, ops::copy_op, {*this, src, non_blocking});
 }
 Tensor& Tensor::fill_(Scalar value) {
   return ops::call_in_place(*this, ops::fill_op, {*this, value});

@@ -69,6 +69,7 @@ constexpr const char* kUnset = "the values are not set";
 const OpRecord& empty_op =
     define("empty(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("A tensor whose values are not set.")
+        .uninitialized()
         .infer(infer_sizes)
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
         .errors(size_errors)
@@ -83,6 +84,7 @@ const OpRecord& empty_strided_op =
         "empty_strided(int[] size, int[] stride, *, dtype? dtype=None, device? device=None) -> "
         "Tensor")
         .doc("A tensor with given strides whose values are not set.")
+        .uninitialized()
         .infer([](const Call& c, OutputSpecs& out) {
           ARETE_CHECK(
               c.ints(0).size() == c.ints(1).size(),
@@ -169,6 +171,7 @@ const OpRecord& full_op =
 const OpRecord& empty_like_op =
     define("empty_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Without values, in self's shape and strides.")
+        .uninitialized()
         .infer(infer_like<1>)
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
         .grad(no_gradient)

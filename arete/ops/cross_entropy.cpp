@@ -19,7 +19,10 @@ Tensor negative_log_likelihood(const char* op, const Tensor& logp, const Tensor&
   const int64_t dim = int64_t(class_dim(logp));
   check_range(op, target, logp.size(dim), ignore);
   const Tensor valid = ne(target, Scalar(ignore));
-  const Tensor safe = where(valid, target, Scalar(0));
+  // Negative classes would count from the end: out of range, reading with them is an error.
+  const int64_t classes = logp.size(dim);
+  const Tensor safe =
+      where(valid, where(lt(target, Scalar(0)), target.sub(Scalar(classes)), target), Scalar(0));
   Tensor loss = logp.gather(dim, safe.unsqueeze(dim)).squeeze(dim).neg(),
          counted = valid.to(logp.dtype());
   if (weight.defined()) {

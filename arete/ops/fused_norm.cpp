@@ -120,19 +120,58 @@ bool one_row_per_weight(const NormSpec& s) {
   return weight_varies_by_row_only(s) && numel_of(rows) == numel_of(s.weight_shape);
 }
 
+// Weights lie along the elements of a row, the same for all rows (layer norm): their gradients are
+// sums of columns.
+bool weight_is_a_row(const NormSpec& s, const Order& o) {
+  const size_t skip = s.shape.size() - s.weight_shape.size();
+  for (size_t k = 0; k < o.dims.size(); ++k) {
+    const size_t d = size_t(o.dims[k]);
+    const int64_t size = d < skip ? 1 : s.weight_shape[d - skip];
+    if (size != (int(k) < o.outer ? 1 : s.shape[d])) return false;
+  }
+  return true;
+}
+
 // ---- kernels. Parameters: 1 / (elements of a row), eps ----
 
+// Note [Statistics in one pass]
+// Rows that stay at hand give their mean first and then their variance from the differences to it.
+// Long rows would be read twice for that, so both come from the differences to a pivot p:
+//   mean = p + E[x - p],  variance = E[(x - p)^2] - E[x - p]^2.
+// The error of the difference is that of the sums times 1 + (mean - p)^2 / variance. As p is the
+// middle one of three elements far from each other, that factor is small unless two of them are
+// among the same few that lie far from all others; and elements that are not few raise the variance
+// themselves.
+constexpr int64_t kOnePass = 8192;  // from so many elements of a row on
+
+Value middle(Value a, Value b, Value c) { return max(min(a, b), min(max(a, b), c)); }
+
+// `one_pass`: three more inputs, of which the pivot is taken.
 const prim::FusedSpec& forward_spec(DType x, DType weight, DType bias, bool has_w, bool has_b,
-                                    bool center) {
+                                    bool center, bool one_pass) {
   static SpecCache cache;
-  return cache.get(pack_key({int(x), int(weight), int(bias), has_w, has_b, center}), [&] {
+  return cache.get(pack_key({int(x), int(weight), int(bias), has_w, has_b, center, one_pass}), [&] {
     const DType work = work_dtype(x);
     std::vector<DType> inputs{x};
     if (has_w) inputs.push_back(weight);
     if (has_b) inputs.push_back(bias);
+    const int pivots = int(inputs.size());
+    if (one_pass) inputs.insert(inputs.end(), {x, x, x});
     FusedBuilder b(inputs, {x, work, work}, {work_type(x), work_type(x)});
     int mean = 0, rstd = 0;
-    if (center) {
+    if (center && one_pass) {
+      const int pivot = b.row({pivots, pivots + 1, pivots + 2},
+                              [](Values v) { return std::vector{middle(v[0], v[1], v[2])}; });
+      const int sums = b.reduce(Monoid::sum, {0, pivot}, [](Values v) {
+        const Value d = v[0] - v[1];
+        return std::vector{d, square(d)};
+      });
+      mean = b.row({pivot, sums, sums - 1}, [](Values v) {
+        const Value d = v[1] * v[3];
+        return std::vector{v[0] + d, rsqrt(max(v[2] * v[3] - square(d), 0.0) + v[4])};
+      });
+      rstd = mean - 1;
+    } else if (center) {
       const int sum = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{v[0]}; });
       mean = b.row({sum}, [](Values v) { return std::vector{v[0] * v[1]}; });
       const int squares = b.reduce(Monoid::sum, {0, mean},
@@ -163,16 +202,31 @@ const prim::FusedSpec& forward_spec(DType x, DType weight, DType bias, bool has_
   });
 }
 
-// inputs: grad, x, mean, rstd[, weight]; outputs: dx[, dweight, dbias as row values]
+prim::FusedStage column_sum(std::vector<int> reads, const std::vector<DType>& types, DType work,
+                            int output, FusedBuilder::Body body) {
+  prim::FusedStage stage{};
+  stage.kind = prim::FusedStage::Kind::reduce_columns;
+  stage.program = expr::trace([body](Values v) { return body(v); }, types, {}, {&work, 1});
+  stage.inputs = std::move(reads);
+  stage.first_output = output;
+  return stage;
+}
+
+// Where the gradients of weight and bias come from.
+enum class WeightSums : uint8_t { none, rows, columns };
+
+// inputs: grad, x, mean, rstd[, weight]; outputs: dx[, dweight, dbias: row values or sums over
+// rows]
 const prim::FusedSpec& backward_spec(DType g, DType x, DType weight, bool has_w, bool center,
-                                     bool rows) {
+                                     WeightSums weight_sums) {
   static SpecCache cache;
-  return cache.get(pack_key({int(g), int(x), int(weight), has_w, center, rows}), [&] {
+  return cache.get(pack_key({int(g), int(x), int(weight), has_w, center, int(weight_sums)}), [&] {
+    const bool rows = weight_sums == WeightSums::rows;
     const DType work = work_dtype(x);
     std::vector<DType> inputs{g, x, work, work};
     std::vector<DType> outputs{x};
     if (has_w) inputs.push_back(weight);
-    if (rows) outputs.insert(outputs.end(), {work, work});
+    if (weight_sums != WeightSums::none) outputs.insert(outputs.end(), {work, work});
     FusedBuilder b(inputs, outputs, {work_type(x)});
     // s1 = sum(g w), s2 = sum(g w xhat); with `rows` w is one number for the row, applied after.
     int sums = 0, means = 0;
@@ -206,7 +260,15 @@ const prim::FusedSpec& backward_spec(DType g, DType x, DType weight, bool has_w,
       });
     }
     if (rows) b.store_row({sums - 1, sums}, 1, 2, [](Values v) { return std::vector{v[0], v[1]}; });
-    return b.finish();
+    std::unique_ptr<prim::FusedSpec> spec = b.finish();
+    if (weight_sums == WeightSums::columns) {
+      spec->stages.push_back(column_sum({0, 1, 2, 3}, {g, x, work, work}, work, 1, [](Values v) {
+        return std::vector{v[0] * ((v[1] - v[2]) * v[3])};
+      }));
+      spec->stages.push_back(
+          column_sum({0}, {g}, work, 2, [](Values v) { return std::vector{v[0]}; }));
+    }
+    return spec;
   });
 }
 
@@ -262,16 +324,29 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   if (numel_of(stat_sizes(s)) == 0) return;
   const Order o = rows_first(s);
   Seen sx(p, x, s.shape, false), sy(p, out[0], s.shape, true);
-  SmallVector<View, 3> inputs{sx.ordered(o)};
+  SmallVector<View, 6> inputs{sx.ordered(o)};
   std::optional<SeenWeight> sw, sb;
   if (w.defined()) inputs.push_back(sw.emplace(w, s, o).value);
   if (b.defined()) inputs.push_back(sb.emplace(b, s, o).value);
   const SeenStat mean(out[1], o), rstd(out[2], o);
   const View outputs[3] = {sy.ordered(o), mean.value, rstd.value};
   const expr::Literal params[2] = {real_literal(1 / elements_per_row(s)), real_literal(s.eps)};
+  const IntList space = inputs[0].sizes;
+  // Note [Statistics in one pass]
+  const bool one_pass = s.center && elements_per_row(s) >= double(kOnePass);
+  Shape one_of_row(space);
+  for (size_t d = size_t(o.outer); d < one_of_row.size(); ++d) one_of_row[d] = 1;
+  for (int64_t quarter = 1; one_pass && quarter < 4; ++quarter) {
+    View v = inputs[0];
+    for (size_t d = size_t(o.outer); d < space.size(); ++d)
+      v.data += space[d] * quarter / 4 * v.strides[d] * int64_t(size_of(v.dtype));
+    v.sizes = one_of_row;
+    inputs.push_back(v);
+  }
   p.fused({&forward_spec(x.dtype(), w.defined() ? w.dtype() : kFloat32,
-                         b.defined() ? b.dtype() : kFloat32, w.defined(), b.defined(), s.center),
-           inputs[0].sizes,
+                         b.defined() ? b.dtype() : kFloat32, w.defined(), b.defined(), s.center,
+                         one_pass),
+           space,
            o.outer,
            {inputs.data(), inputs.size()},
            outputs,
@@ -311,6 +386,7 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
   const IntList space = inputs[0].sizes;
   const expr::Literal param = real_literal(1 / elements_per_row(s));
   const bool rows = affine && one_row_per_weight(s);
+  const bool columns = affine && !rows && weight_is_a_row(s, o);
   std::optional<ScratchView> row_dw, row_db;
   Shape row_sizes;
   SmallVector<View, 3> outputs{sdx.ordered(o)};
@@ -320,16 +396,28 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
     outputs.push_back(row_dw.emplace(p, work, row_sizes));
     outputs.push_back(row_db.emplace(p, work, row_sizes));
   }
-  if (x.numel() > 0)
+  // The gradients of weight and bias broadcast to the space, in its order.
+  Shape full_weight(s.shape.size() - s.weight_shape.size(), 1);
+  full_weight.append(s.weight_shape.begin(), s.weight_shape.end());
+  Layout sums[2];
+  for (int k = 0; affine && k < 2; ++k) {
+    sums[k] = permute(Layout(full_weight), o.dims);
+    sums[k].offset = out[size_t(k) + 1].storage_offset();
+    if (columns) outputs.push_back(view_of(out[size_t(k) + 1], sums[k]));
+  }
+  if (x.numel() > 0 || columns)
     p.fused({&backward_spec(g.dtype(), x.dtype(), w.defined() ? w.dtype() : kFloat32, w.defined(),
-                            s.center, rows),
+                            s.center,
+                            rows      ? WeightSums::rows
+                            : columns ? WeightSums::columns
+                                      : WeightSums::none),
              space,
              o.outer,
              {inputs.data(), inputs.size()},
              {outputs.data(), outputs.size()},
              {&param, 1}});
   sdx.finish();
-  if (!affine) return;
+  if (!affine || columns) return;
   if (rows && x.numel() > 0) {  // both are row-major over the channels
     for (const auto& [from, to] : {std::pair{&*row_dw, &out[1]}, {&*row_db, &out[2]}}) {
       View v = from->view();
@@ -342,22 +430,15 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
     return;
   }
   // Column sums over everything that shares a weight.
-  Shape full_weight(s.shape.size() - s.weight_shape.size(), 1);
-  full_weight.append(s.weight_shape.begin(), s.weight_shape.end());
   uint32_t reduced = 0;
-  Shape ordered_weight;
-  for (size_t d = 0; d < o.dims.size(); ++d) {
-    ordered_weight.push_back(full_weight[size_t(o.dims[d])]);
-    if (ordered_weight.back() == 1) reduced |= 1u << d;
-  }
+  for (size_t d = 0; d < o.dims.size(); ++d)
+    if (full_weight[size_t(o.dims[d])] == 1) reduced |= 1u << d;
   for (int k = 0; k < 2; ++k) {
-    Layout l = permute(Layout(full_weight), o.dims);
-    l.offset = out[size_t(k) + 1].storage_offset();
     prim::ReduceArgs r{};
     r.monoid = Monoid::sum;
     r.space = space;
     r.reduced = reduced;
-    r.out = view_of(out[size_t(k) + 1], l);
+    r.out = view_of(out[size_t(k) + 1], sums[k]);
     r.inputs = {inputs.data(), size_t(k == 0 ? 4 : 1)};
     if (k == 0)
       r.prologue = &weight_programs.get(

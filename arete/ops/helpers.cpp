@@ -23,7 +23,7 @@ bool holds_nan(const Tensor& t) {
 prim::View view_of(const Tensor& t) { return view_of(t, t.layout()); }
 
 prim::View view_of(const Tensor& t, const Layout& l) {
-  std::byte* data = t.storage()->data();
+  std::byte* data = t.storage()->readable_data();
   if (data) data += l.offset * int64_t(size_of(t.dtype()));
   return {data, t.dtype(), IntList(l.sizes.data(), l.sizes.size()),
           IntList(l.strides.data(), l.strides.size()), t.storage().get()};

@@ -42,7 +42,7 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
   if (numel == 0) return;
   const size_t bytes = t.element_size();
   if (t.device().is_cpu()) {
-    const std::byte* base = t.storage()->data();
+    const std::byte* base = t.storage()->readable_data();
     if (l.is_contiguous()) {
       std::memcpy(dst, base + l.offset * int64_t(bytes), size_t(numel) * bytes);
       return;

@@ -8,6 +8,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
 #include "arete/ops/reference_util.h"
+#include "arete/prim/philox.h"
 
 namespace arete {
 namespace ops {
@@ -62,6 +63,45 @@ Tensor draw_mask(const Tensor& like, double keep, Generator* generator) {
   return mask;
 }
 
+// The same numbers again are the mask: none is kept.
+const OpRecord& seeded_dropout_op =
+    define("seeded_dropout(Tensor input, float p, int seed, int offset) -> Tensor")
+        .doc("dropout by the random numbers of a given seed and offset.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(c.name(), "dropout needs a floating dtype").got(describe(x)));
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          if (x.layout().is_dense()) out[0].strides = Shape(x.strides());
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const double keep = 1 - c.real(1);
+          p.dropout({view_of(c.tensor(0)), view_of(out[0]), uint64_t(c.integer(2)),
+                     uint64_t(c.integer(3)), keep, 1 / keep});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          return {call(seeded_dropout_op, {g.grad(), g.real(1), g.integer(2), g.integer(3)})};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 0.5, 7, 3}},
+                  {{m.make_strided({5, 3}), 0.25, 8, 0}},
+                  {{m.make({0, 3}), 0.5, 1, 0}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make_index({2}, 3), 0.5, 1, 0}, ErrorKind::type, "dropout needs a floating"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const double keep = 1 - c.real(1);
+          std::vector<double> values = values_of(x);
+          for (size_t i = 0; i < values.size(); ++i) {
+            const prim::PhiloxBlock b =
+                prim::philox_block(uint64_t(c.integer(2)), uint64_t(c.integer(3)) + i / 4);
+            values[i] = b.lane[i % 4] * 0x1p-32 < keep ? values[i] / keep : 0;
+          }
+          return {from_values(values, x.sizes())};
+        });
+
 const OpRecord& dropout_op =
     define(
         "dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> "
@@ -73,7 +113,10 @@ const OpRecord& dropout_op =
           check_probability(c.name(), p);
           if (!c.boolean(2) || p == 0) return {x};
           if (p == 1) return {x.mul(Scalar(0.0))};
-          return {call(masked_scale_op, {x, draw_mask(x, 1 - p, generator_of(c, 3)), 1 / (1 - p)})};
+          Generator* g = generator_of(c, 3);
+          const Generator::State s =
+              (g ? *g : default_generator()).reserve(uint64_t(x.numel() + 3) / 4);
+          return {call(seeded_dropout_op, {x, p, int64_t(s.seed), int64_t(s.offset)})};
         })
         .random()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -305,7 +348,18 @@ const OpRecord& one_hot_op =
               classes > 0,
               ValueError(c.name(), "Can not infer total number of classes from empty tensor."));
           const Tensor columns = arange(Scalar(classes), TensorOptions(kInt64, x.device()));
-          return {eq(x.unsqueeze(-1), columns).to(kInt64)};
+          const Tensor index = x.unsqueeze(-1);
+          if (x.device().is_cpu() || x.is_meta()) return {eq(index, columns).to(kInt64)};
+          // Elsewhere nobody has looked at the values yet: writing with them finds those that are
+          // out of range (negative ones are moved there).
+          Shape sizes(x.sizes());
+          sizes.push_back(classes);
+          const Tensor classes_of = index.to(kInt64);
+          return {zeros(sizes, TensorOptions(kInt64, x.device()))
+                      .scatter(-1,
+                               where(lt(classes_of, Scalar(0)), classes_of.sub(Scalar(classes)),
+                                     classes_of),
+                               Scalar(1))};
         })
         .dtypes({kInt64})
         .no_gradient_test()

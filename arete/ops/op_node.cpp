@@ -48,7 +48,7 @@ OpNode::OpNode(const Call& call) : op_(call.op), attributes_(call.args()) {
     SavedTensor saved;
     Edge edge;
     if (t.defined()) {
-      meta = {Shape(t.sizes()), t.dtype(), true};
+      meta = {Shape(t.sizes()), t.dtype(), t.device(), true};
       if (i < 64 && (op_.save_inputs >> i & 1)) saved = SavedTensor(t, false);
       if (i >= 64 && op_.save_inputs >> 63) saved = SavedTensor(t, false);
       if (is_differentiable(t.dtype())) edge = gradient_edge(t);
@@ -90,6 +90,7 @@ class OpGradCall final : public GradCall {
   }
   IntList input_sizes(size_t i) const override { return node_.inputs_[i].sizes; }
   DType input_dtype(size_t i) const override { return node_.inputs_[i].dtype; }
+  Device input_device(size_t i) const override { return node_.inputs_[i].device; }
   bool has_input(size_t i) const override { return node_.inputs_[i].defined; }
   size_t input_count() const override { return node_.inputs_.size(); }
   bool needs(size_t i) const override { return i < 64 ? needed_ >> i & 1 : bool(node_.edges[i]); }

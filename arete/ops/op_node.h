@@ -25,6 +25,7 @@ class Attributes {
 struct InputMeta {
   Shape sizes;
   DType dtype = kFloat32;
+  Device device;
   bool defined = false;
 };
 

@@ -473,6 +473,7 @@ bool any_requires_grad(std::span<const Tensor> inputs, const PointwiseDef* def) 
 void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
            std::span<const Tensor> inputs, std::span<const Literal> params, const char* name,
            Results& outputs) {
+  modes().current_op = name;
   const Shape space = broadcast_all(inputs, name);
   const Device device = device_of(inputs, name);
   IntrusivePtr<ProgramNode> node;

@@ -228,8 +228,9 @@ const OpRecord& max_pool_backward_op =
             },
             0b10)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({1, 2, 2}), m.make_index({1, 2, 2}, 1).add(Scalar(1)), L{1, 2, 4}, L{2},
-                    L{2}, L{0}, L{1}, false}}};
+          // Position 1 lies in both windows, as an index must.
+          return {{{m.make({1, 2, 2}), m.make_index({1, 2, 2}, 1).add(Scalar(1)), L{1, 2, 4}, L{3},
+                    L{1}, L{0}, L{1}, false}}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const IntList sizes = c.ints(2);

@@ -154,6 +154,7 @@ class GradCall {
   /// Always available.
   virtual IntList input_sizes(size_t i) const = 0;
   virtual DType input_dtype(size_t i) const = 0;
+  virtual Device input_device(size_t i) const = 0;
   virtual bool has_input(size_t i) const = 0;
   virtual size_t input_count() const = 0;
   virtual bool needs(size_t i) const = 0;
@@ -276,7 +277,8 @@ struct OpRecord {
   /// The in-place form computes into a temporary and copies back.
   bool in_place_by_copy = false;
   bool has_in_place = false;
-  bool random = false;  ///< draws from a generator
+  bool random = false;         ///< draws from a generator
+  bool uninitialized = false;  ///< the result holds whatever the memory held
 
   Autocast autocast = Autocast::none;
   /// FLOPs of one call; null: one per output element (pointwise: the program's).
@@ -342,6 +344,10 @@ class Definer {
   }
   Definer& random() {
     r_.random = true;
+    return *this;
+  }
+  Definer& uninitialized() {
+    r_.uninitialized = true;
     return *this;
   }
   Definer& autocast(Autocast a) {

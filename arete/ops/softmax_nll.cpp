@@ -57,14 +57,17 @@ const prim::FusedSpec& lse_spec(DType in) {
   });
 }
 
-// The class to read for each target: 0 where ignored.
-void safe_index(prim::Primitives& p, const View& target, int64_t ignore, const View& out) {
+// The class to read for each target: 0 where ignored. Negative targets, which would count from the
+// end, move out of range, so that reading with them is an error on every device.
+void safe_index(prim::Primitives& p, const View& target, int64_t ignore, int64_t classes,
+                const View& out) {
   static ProgramCache cache;
-  const expr::Literal param = integer_literal(ignore);
-  const expr::Program& program = cache.get(0, {kInt64}, {Type::i64}, {kInt64}, [](Values v) {
-    return std::vector{where(v[0] == v[1], 0.0, v[0])};
-  });
-  p.pointwise({&program, {&target, 1}, {&out, 1}, {&param, 1}});
+  const expr::Literal params[] = {integer_literal(ignore), integer_literal(classes)};
+  const expr::Program& program =
+      cache.get(0, {kInt64}, {Type::i64, Type::i64}, {kInt64}, [](Values v) {
+        return std::vector{where(v[0] == v[1], 0.0, where(v[0] < 0.0, v[0] - v[2], v[0]))};
+      });
+  p.pointwise({&program, {&target, 1}, {&out, 1}, params});
 }
 
 // weight[target] for each target.
@@ -102,7 +105,7 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
     p.fused({&lse_spec(x.dtype()), xv.sizes, xv.rank() - 1, {&xv, 1}, {&lse, 1}, {}});
 
   const ScratchView index(p, kInt64, v.rows.sizes), picked(p, x.dtype(), v.rows.sizes);
-  safe_index(p, tv, ignore, index);
+  safe_index(p, tv, ignore, x.sizes()[class_dim(x)], index);
   if (x.numel() > 0) p.gather({xv, index, picked, xv.rank() - 1, "cross_entropy"});
   std::optional<ScratchView> weights;
   if (weight.defined())
@@ -193,7 +196,7 @@ void softmax_nll_backward_lower(const Call& call, std::span<const Tensor> out,
   const View tv = view_of(target, v.target);
   std::optional<ScratchView> index, weights;
   if (weight.defined()) {
-    safe_index(p, tv, ignore, index.emplace(p, kInt64, v.rows.sizes));
+    safe_index(p, tv, ignore, x.sizes()[class_dim(x)], index.emplace(p, kInt64, v.rows.sizes));
     weight_of(p, weight, *index, weights.emplace(p, weight.dtype(), v.rows.sizes));
   }
   // For each target: what its row is scaled by, and the class (-1 where ignored) as i32.

@@ -55,6 +55,16 @@ struct MultiPointwiseArgs {
   std::span<const expr::Literal> params;
 };
 
+/// out[k] = reduce of prologue(element) over tensor k; out is 1-d and contiguous with n_tensors
+/// elements of the prologue's output type. The prologue has one input; params as in ReduceArgs.
+struct MultiReduceArgs {
+  Monoid monoid;
+  const expr::Program* prologue;
+  std::span<const View> inputs;  // one per tensor
+  View out;
+  std::span<const expr::Literal> params;
+};
+
 /// out = epilogue(reduce(prologue(inputs))) over the dimensions of `space` where out has size 1
 /// and space has not (and where `reduced` has a bit set). `out` has the rank of `space`.
 /// prologue: inputs + params -> one value; null means the single input itself. epilogue: one
@@ -157,6 +167,15 @@ struct RandomArgs {
   int64_t ia = 0, ib = 0;
 };
 
+/// out[i] = in[i] * scale where number i of the Bernoulli(keep) stream of RandomArgs is 1, else 0;
+/// i is the row-major position. Drawing the same numbers again is what the backward pass does
+/// instead of keeping a mask. Sizes are equal, strides any, one floating dtype.
+struct DropoutArgs {
+  View in, out;
+  uint64_t seed, offset;
+  double keep, scale;
+};
+
 /// Activations a gemm or convolution may apply on its way out.
 enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
 
@@ -189,6 +208,19 @@ struct ConvArgs {
   int64_t groups = 1;
 };
 
+/// out = softmax(scale * q @ k^T [+ causal mask]) @ v, per batch and head, never storing the
+/// scores. q, out (B, H, Lq, D or Dv); k (B, Hk, Lk, D), v (B, Hk, Lk, Dv); H is a multiple of Hk.
+/// Any strides, one floating dtype. lse (B, H, Lq), f32 (f64 for f64): the logarithm of each row's
+/// sum, written forward (data null: not wanted), read backward. causal: key j counts for query i if
+/// j <= i. Backward: from q, k, v, out, lse and grad_out come grad_q, grad_k, grad_v.
+struct AttentionArgs {
+  bool backward = false;
+  View q, k, v, out, lse;
+  View grad_out, grad_q, grad_k, grad_v;
+  double scale = 1;
+  bool causal = false;
+};
+
 /// Pooling over windows. max forward writes `indices` (i64, position within the input's flattened
 /// spatial plane), backward reads it. avg divides by the window's size, counting padding if
 /// count_include_pad, or by `divisor` if not 0. backward: x = gradient from y.
@@ -208,16 +240,20 @@ struct PoolArgs {
 //   row        program(row values)           -> new row values
 //   store      program(elements, row values) -> elements of outputs
 //   store_row  program(row values)           -> outputs with inner sizes 1
+//   reduce_columns  program(elements)   -> outputs with outer sizes 1, by `monoid` over all rows
+// Where row values are read, so are inputs with one element for a row. A reduce_columns program
+// reads tensor inputs only, so that a backend may also run such a stage by itself, before or after
+// the others; its results are converted to the dtypes of the outputs.
 // Softmax, the norms and cross entropy are such specs, forward and backward.
 struct FusedStage {
-  enum class Kind : uint8_t { reduce, row, store, store_row } kind;
+  enum class Kind : uint8_t { reduce, row, store, store_row, reduce_columns } kind;
   expr::ProgramPtr program;
   /// What each program input reads: >= 0: tensor input of that number; < 0: row value ~k.
   /// Row values are numbered in order of creation and have the dtype of the program output that
   /// made them (use f32, f64, i64 or boolean).
   std::vector<int> inputs;
-  Monoid monoid = Monoid::sum;  // reduce only
-  int first_output = 0;         // store: the program's outputs go to tensor outputs from here on
+  Monoid monoid = Monoid::sum;  // reduce and reduce_columns only
+  int first_output = 0;         // others: the program's outputs go to tensor outputs from here on
 };
 struct FusedSpec {
   std::vector<FusedStage> stages;
@@ -225,9 +261,10 @@ struct FusedSpec {
 };
 
 /// Inputs broadcast to `space`; outputs have the sizes of `space`, or 1 in the inner dimensions
-/// when written by store_row. An output may be exactly one of the inputs only if every stage
-/// reading that input precedes or is the store. params: shared by all programs, by position
-/// (each program declares a prefix).
+/// when written by store_row, or 1 in the outer ones when written by reduce_columns. An output may
+/// be exactly one of the inputs only if every stage reading that input precedes or is the store
+/// (and no reduce_columns stage reads it). params: shared by all programs, by position (each
+/// program declares a prefix).
 struct FusedArgs {
   const FusedSpec* spec;
   IntList space;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "arete/base/error.h"
+#include "arete/prim/plugin_internal.h"
 
 namespace arete::cpu {
 // Defined in backend/cpu, which prim may not include: registers the CPU backend. Naming it here
@@ -20,7 +21,9 @@ constexpr int kMaxDevices = 128;  // Device::index is an int8
 
 struct Registry {
   std::array<std::array<std::atomic<Backend*>, kMaxDevices>, kNumDeviceTypes> backends{};
-  std::mutex mutex;  // of the reasons
+  std::array<std::atomic<DeviceProvider*>, kNumDeviceTypes> providers{};
+  std::mutex making;  // of backends
+  std::mutex mutex;   // of the reasons
   std::array<std::string, kNumDeviceTypes> reasons{
       "", "the CUDA backend (libarete_cuda.so) is not loaded",
       "meta tensors have shapes and dtypes but no data"};
@@ -36,24 +39,53 @@ Backend* registered(Device device) noexcept {
   return registry().backends[int(device.type)][device.index].load(std::memory_order_acquire);
 }
 
+// A provider stands for at least one device.
+DeviceError no_such_ordinal(Device device, int count) {
+  return DeviceError("", "CUDA error: invalid device ordinal")
+      .got(device.to_string())
+      .expected(
+          "an ordinal below " + std::to_string(count) + ": " +
+          (count == 1 ? std::string("one device is") : std::to_string(count) + " devices are") +
+          " visible");
+}
+
+Backend* make_backend(Device device) {
+  if (device == kCPU) {
+    static std::once_flag once;
+    std::call_once(once, cpu::register_cpu_backend);
+    return registered(device);
+  }
+  DeviceProvider* const provider = find_provider(device.type);
+  if (!provider) return nullptr;
+  const int count = provider->count();
+  ARETE_CHECK(device.index >= 0 && device.index < count, no_such_ordinal(device, count));
+  const std::lock_guard lock(registry().making);
+  if (Backend* b = registered(device)) return b;
+  Backend* const b = provider->make_backend(device.index);
+  register_backend(device, b);
+  return b;
+}
+
 }  // namespace
 
 Backend* find_backend(Device device) noexcept {
   if (Backend* b = registered(device)) [[likely]]
     return b;
-  if (device != kCPU) return nullptr;
-  static std::once_flag once;
-  std::call_once(once, cpu::register_cpu_backend);
-  return registered(device);
+  try {
+    return make_backend(device);
+  } catch (...) {
+    return nullptr;
+  }
 }
 
+Backend* used_backend(Device device) noexcept { return registered(device); }
+
 Backend& backend_for(Device device) {
-  Backend* b = find_backend(device);
-  if (b) [[likely]]
+  if (Backend* b = registered(device)) [[likely]]
     return *b;
-  std::string reason = unavailable_reason(device.type);
-  if (reason.empty()) reason = "there is no device of that index";
-  throw DeviceError("", device.to_string() + " is not available: " + reason);
+  if (Backend* b = make_backend(device)) return *b;
+  throw DeviceError("",
+                    device.to_string() + " is not available: " + unavailable_reason(device.type));
 }
 
 void register_backend(Device device, Backend* backend) {
@@ -61,8 +93,17 @@ void register_backend(Device device, Backend* backend) {
   registry().backends[int(device.type)][device.index].store(backend, std::memory_order_release);
 }
 
+DeviceProvider* find_provider(DeviceType type) noexcept {
+  if (type == DeviceType::cuda) load_cuda_plugin();
+  return registry().providers[int(type)].load(std::memory_order_acquire);
+}
+
+void register_provider(DeviceType type, DeviceProvider* provider) {
+  registry().providers[int(type)].store(provider, std::memory_order_release);
+}
+
 std::string unavailable_reason(DeviceType type) {
-  if (find_backend(Device(type))) return "";
+  if (type == DeviceType::cpu || find_provider(type)) return "";
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   return r.reasons[int(type)];
@@ -73,6 +114,29 @@ void set_unavailable_reason(DeviceType type, std::string reason) {
   std::lock_guard lock(r.mutex);
   r.reasons[int(type)] = std::move(reason);
 }
+
+void DeviceRuntime::copy_to_host_async(Storage&, void* dst, const void* src, size_t bytes) {
+  copy_to_host(dst, src, bytes);
+}
+void DeviceRuntime::copy_from_host_async(Storage&, void* dst, const void* src, size_t bytes) {
+  copy_from_host(dst, src, bytes);
+}
+void DeviceRuntime::copy_from_peer(void*, Backend&, const void*, size_t) {
+  ARETE_BUG("there is only one device of this kind");
+}
+
+double DeviceRuntime::elapsed_time(EventHandle, EventHandle) {
+  throw DeviceError("", "events of this device measure no time");
+}
+
+namespace {
+DeviceError no_graphs() { return DeviceError("", "this device has no graphs"); }
+}  // namespace
+
+uint64_t DeviceRuntime::create_pool() { throw no_graphs(); }
+void DeviceRuntime::begin_capture(StreamHandle, uint64_t) { throw no_graphs(); }
+GraphHandle DeviceRuntime::end_capture(StreamHandle) { throw no_graphs(); }
+void DeviceRuntime::launch_graph(GraphHandle, StreamHandle) { throw no_graphs(); }
 
 ScratchView::ScratchView(Primitives& p, DType dtype, IntList sizes)
     : primitives_(p),
@@ -88,9 +152,10 @@ ScratchView::ScratchView(Primitives& p, DType dtype, IntList sizes)
 
 const char* name_of(Primitive p) {
   static constexpr const char* kNames[kNumPrimitives] = {
-      "fill",      "copy",     "iota",    "pointwise", "reduce",          "arg_reduce", "scan",
-      "sort",      "gather",   "scatter", "compact",   "random",          "gemm",       "topk",
-      "take_rows", "add_rows", "conv",    "pool",      "multi_pointwise", "fused"};
+      "fill",      "copy",     "iota",    "pointwise", "reduce",          "arg_reduce",   "scan",
+      "sort",      "gather",   "scatter", "compact",   "random",          "gemm",         "topk",
+      "take_rows", "add_rows", "conv",    "pool",      "multi_pointwise", "multi_reduce", "dropout",
+      "attention", "fused"};
   return kNames[int(p)];
 }
 

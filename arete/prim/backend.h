@@ -6,8 +6,8 @@
 #include <string>
 
 #include "arete/core/device.h"
-#include "arete/core/storage.h"
 #include "arete/prim/args.h"
+#include "arete/prim/device_runtime.h"
 
 namespace arete::prim {
 
@@ -39,6 +39,9 @@ class Primitives {
   virtual void conv(const ConvArgs&);
   virtual void pool(const PoolArgs&);
   virtual void multi_pointwise(const MultiPointwiseArgs&);
+  virtual void multi_reduce(const MultiReduceArgs&);
+  virtual void dropout(const DropoutArgs&);
+  virtual void attention(const AttentionArgs&);
   virtual void fused(const FusedArgs&);
 
   /// Temporary memory for decompositions and kernels, at least 64-byte aligned; usable until
@@ -86,22 +89,20 @@ enum class Primitive : uint8_t {
   conv,
   pool,
   multi_pointwise,
+  multi_reduce,
+  dropout,
+  attention,
   fused,
 };
 inline constexpr int kNumPrimitives = int(Primitive::fused) + 1;
 inline constexpr int kNumMandatory = int(Primitive::gemm) + 1;
 const char* name_of(Primitive p);
 
-/// A device's runtime services plus its primitives. One object per device, alive for the process.
-/// Device memory comes from its Allocator half.
-class Backend : public Primitives, public Allocator {
- public:
-  /// Plain bytes between this device and the host; the host pointer is usable on return.
-  virtual void copy_to_host(void* dst, const void* src, size_t bytes) = 0;
-  virtual void copy_from_host(void* dst, const void* src, size_t bytes) = 0;
-  /// Waits for everything submitted and raises recorded device-side errors.
-  virtual void synchronize() = 0;
+using arete::MemoryStats;
 
+/// A device's runtime services plus its primitives. One object per device, alive for the process.
+class Backend : public Primitives, public DeviceRuntime {
+ public:
   /// Empty if primitive `p` runs natively in `dtype`, else the reason why it is decomposed or
   /// unsupported. Pure.
   virtual std::string supports(Primitive p, DType dtype) const = 0;
@@ -109,13 +110,16 @@ class Backend : public Primitives, public Allocator {
   virtual std::string description() const = 0;
 };
 
-/// The backend of a device; DeviceError saying why if there is none. cpu is always there.
+/// The backend of a device, made at its first use; DeviceError saying why if there is none. cpu is
+/// always there.
 Backend& backend_for(Device device);
 /// Null instead of an error.
 Backend* find_backend(Device device) noexcept;
+/// The same, but null too if the device has not been used yet.
+Backend* used_backend(Device device) noexcept;
 /// Called by backends when they load; the object lives for the rest of the process.
 void register_backend(Device device, Backend* backend);
-/// Why there is no backend for a device type ("" if there is one).
+/// Why there is no device of a type ("" if there is one).
 std::string unavailable_reason(DeviceType type);
 /// Set by a loader that tried and failed.
 void set_unavailable_reason(DeviceType type, std::string reason);

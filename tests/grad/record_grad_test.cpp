@@ -2,6 +2,7 @@
 #include "arete/autograd/gradcheck.h"
 #include "arete/core/modes.h"
 #include "tests/support/record_cases.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
@@ -53,7 +54,7 @@ struct Checked {
 
 template <class Check>
 void check_all(const OpRecord& op, Check&& check) {
-  SampleMaker maker(kFloat64, kCPU, true);
+  SampleMaker maker(kFloat64, test_device(), true);
   const auto samples = op.samples(maker);
   for (size_t i = 0; i < samples.size(); ++i) {
     SCOPED_TRACE(op.name + ", sample " + std::to_string(i) + " (" + samples[i].note + ")");

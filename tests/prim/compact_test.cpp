@@ -3,11 +3,10 @@
 
 #include "arete/prim/backend.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 void check(const GuardedBuffer& mask) {
   std::vector<double> expected;
@@ -15,7 +14,7 @@ void check(const GuardedBuffer& mask) {
   for (IndexWalk w(mask.layout().sizes); w; ++w, ++flat)
     if (mask.get(*w) != 0) expected.push_back(double(flat));
   GuardedBuffer out(kInt64, Shape{mask.layout().numel()});
-  const int64_t n = cpu().compact({.mask = mask.view(), .out = out.view()});
+  const int64_t n = backend_under_test().compact({.mask = mask.view(), .out = out.view()});
   ASSERT_EQ(n, int64_t(expected.size()));
   std::vector<double> got = out.values();
   got.resize(size_t(n));

@@ -4,14 +4,16 @@
 #include <cmath>
 #include <thread>
 
-#include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/onednn.h"
 #include "arete/base/thread_pool.h"
 #include "tests/prim/strided_buffer.h"
+#include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
 namespace arete {
 namespace {
+
+using test::backend_under_test;
 
 using prim::ConvArgs;
 using test::StridedBuffer;
@@ -123,7 +125,7 @@ void run_case(const Case& c, std::mt19937_64& rng) {
 
   ConvArgs a{};
   a.window = c.window, a.groups = c.groups;
-  auto& backend = cpu::cpu_backend();
+  auto& backend = backend_under_test();
   a.pass = ConvArgs::Pass::forward;
   a.x = x.view(), a.w = w.view(), a.y = y.view();
   if (c.bias) a.bias = bias.view();
@@ -194,6 +196,7 @@ TEST(Conv, LayersOfASmallNetwork) {
 }
 
 TEST(Conv, PlansAreReused) {
+  ARETE_CPU_ONLY();
   std::mt19937_64 rng(32);
   const Case c = network_case(2, 7, 11, 9);
   run_case(c, rng);
@@ -225,6 +228,29 @@ TEST(Conv, SeveralThreadsAndRegionsAtOnce) {
   parallel_for(0, 4, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) work(uint64_t(i) + 10);
   });
+}
+
+// Few channels per group and large planes: some devices have kernels of their own for these.
+TEST(Conv, ThinOnesOfLargePlanes) {
+  std::mt19937_64 rng(33);
+  const auto run = [&](DType dtype, std::array<int64_t, 4> counts, std::vector<int64_t> size,
+                       prim::Window window) {
+    Case c{};
+    c.dtype = dtype, c.batch = counts[0], c.in_per_group = counts[1];
+    c.out_per_group = counts[2], c.groups = counts[3];
+    c.size = std::move(size), c.window = window;
+    c.bias = counts[0] > 1;
+    run_case(c, rng);
+  };
+  for (DType t : {kFloat32, kFloat16, kBFloat16, kFloat64}) {
+    run(t, {1, 1, 1, 1}, {257, 256}, {2, {5, 5, 1}, {1, 1, 1}, {2, 2, 0}, {1, 1, 1}});
+    run(t, {2, 1, 1, 12}, {57, 55}, {2, {3, 3, 1}, {1, 1, 1}, {1, 1, 0}, {1, 1, 1}});
+    run(t, {3, 1, 1, 7}, {3301}, {1, {5, 1, 1}, {1, 1, 1}, {2, 0, 0}, {1, 1, 1}});
+  }
+  run(kFloat32, {1, 1, 1, 1}, {70001}, {1, {11, 1, 1}, {1, 1, 1}, {0, 0, 0}, {2, 1, 1}});
+  run(kFloat32, {2, 3, 4, 1}, {92, 100}, {2, {4, 3, 1}, {1, 1, 1}, {1, 0, 0}, {1, 2, 1}});
+  run(kFloat32, {1, 1, 2, 40}, {61, 64}, {2, {7, 7, 1}, {2, 2, 1}, {3, 3, 0}, {1, 1, 1}});
+  run(kFloat32, {400, 1, 1, 4}, {7, 7}, {2, {3, 3, 1}, {1, 1, 1}, {4, 1, 0}, {2, 1, 1}});
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 TEST(Copy, every_pair_of_dtypes) {
   std::mt19937_64 rng(1);
@@ -20,7 +19,7 @@ TEST(Copy, every_pair_of_dtypes) {
           if (DType(from) == kBool) return double(rng() % 2);
           return double(rng() % 5);  // exact in every type
         });
-        cpu().copy({out.view(), in.view()});
+        backend_under_test().copy({out.view(), in.view()});
         EXPECT_TRUE(out.guards_intact());
         for (IndexWalk w(sizes); w; ++w) {
           const double v = in.get(broadcast_index(in.layout(), *w));
@@ -39,7 +38,7 @@ TEST(Copy, random_layouts_of_every_size) {
       GuardedBuffer in(dtype, random_input_layout(rng, sizes));
       GuardedBuffer out(dtype, random_layout(rng, sizes));
       in.fill([&](IntList) { return double(rng() % 200); });
-      cpu().copy({out.view(), in.view()});
+      backend_under_test().copy({out.view(), in.view()});
       EXPECT_TRUE(out.guards_intact());
       for (IndexWalk w(sizes); w; ++w)
         ASSERT_EQ(out.get(*w), in.get(broadcast_index(in.layout(), *w)))
@@ -64,7 +63,7 @@ TEST(Copy, transposed) {
           GuardedBuffer out(dtype, forward ? Layout(sizes) : turned);
           int64_t count = 0;
           in.fill([&](IntList) { return double(++count % 120); });
-          cpu().copy({out.view(), in.view()});
+          backend_under_test().copy({out.view(), in.view()});
           EXPECT_TRUE(out.guards_intact());
           for (IndexWalk w(sizes); w; ++w) ASSERT_EQ(out.get(*w), in.get(*w)) << to_string(*w);
         }
@@ -78,8 +77,8 @@ TEST(Copy, complex_parts) {
   GuardedBuffer a(kComplex64, Layout(Shape{5, 9}, Shape{20, 2}));
   for (IndexWalk w(Shape{5, 9}); w; ++w) a.set_at<C64>(*w, C64(float((*w)[0]), float((*w)[1]) - 4));
   GuardedBuffer b(kComplex128, Shape{5, 9}), c(kBool, Shape{5, 9});
-  cpu().copy({b.view(), a.view()});
-  cpu().copy({c.view(), a.view()});
+  backend_under_test().copy({b.view(), a.view()});
+  backend_under_test().copy({c.view(), a.view()});
   EXPECT_TRUE(b.guards_intact());
   for (IndexWalk w(Shape{5, 9}); w; ++w) {
     EXPECT_EQ(b.at<C128>(*w), C128(a.at<C64>(*w)));
@@ -87,7 +86,7 @@ TEST(Copy, complex_parts) {
   }
   GuardedBuffer d(kFloat32, Shape{5, 9});
   d.fill([](IntList i) { return double(i[0]); });
-  cpu().copy({a.view(), d.view()});
+  backend_under_test().copy({a.view(), d.view()});
   for (IndexWalk w(Shape{5, 9}); w; ++w) EXPECT_EQ(a.at<C64>(*w), C64(float((*w)[0]), 0));
   EXPECT_TRUE(a.guards_intact());
 }

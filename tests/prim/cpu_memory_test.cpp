@@ -8,6 +8,7 @@
 
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
+#include "tests/support/test_device.h"
 
 namespace arete {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 TEST(CpuMemory, aligned_and_writable) {
+  ARETE_CPU_ONLY();
   for (size_t bytes : {size_t(1), size_t(63), size_t(64), size_t(65), size_t(4096), size_t(4097),
                        size_t(100000), size_t(5) << 20}) {
     void* p = cpu().allocate(bytes);
@@ -27,6 +29,7 @@ TEST(CpuMemory, aligned_and_writable) {
 }
 
 TEST(CpuMemory, blocks_in_use_never_overlap) {
+  ARETE_CPU_ONLY();
   uint64_t state = 1;
   struct Block {
     unsigned char* data;
@@ -54,6 +57,7 @@ TEST(CpuMemory, blocks_in_use_never_overlap) {
 }
 
 TEST(CpuMemory, freed_by_another_thread) {
+  ARETE_CPU_ONLY();
   std::vector<void*> blocks;
   for (int k = 0; k < 500; ++k) blocks.push_back(cpu().allocate(1000));
   std::thread([&] {
@@ -65,6 +69,7 @@ TEST(CpuMemory, freed_by_another_thread) {
 }
 
 TEST(CpuMemory, asking_for_too_much_is_an_error_with_the_size) {
+  ARETE_CPU_ONLY();
   for (size_t bytes : {size_t(1) << 60, ~size_t(0)}) {
     try {
       cpu().deallocate(cpu().allocate(bytes), bytes);

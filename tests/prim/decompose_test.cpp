@@ -11,6 +11,7 @@
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
 namespace arete::test {
@@ -22,8 +23,6 @@ using prim::FusedStage;
 using prim::PoolArgs;
 using prim::View;
 using prim::Window;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 Layout some_layout(const Shape& sizes, std::mt19937_64& rng) {
   const auto layouts = dense_and_strided_layouts(sizes);
@@ -126,7 +125,7 @@ TEST(ConvDecomposition, AllPassesGroupsAndDimensions) {
                           .bias = with_bias ? bias.view() : View{},
                           .window = g.window,
                           .groups = groups};
-      cpu().Primitives::conv(args);
+      backend_under_test().Primitives::conv(args);
       if (with_bias) want_y.fill([&](IntList i) { return bias.get(Shape{i[1]}); });
       for_products([&](const Shape& i, const Shape& j, const Shape& k) {
         want_y.set(i, want_y.get(i) + x.get(j) * w.get(k));
@@ -138,7 +137,7 @@ TEST(ConvDecomposition, AllPassesGroupsAndDimensions) {
       ConvArgs dgrad = args;
       dgrad.pass = ConvArgs::Pass::dgrad;
       dgrad.bias = View{};
-      cpu().Primitives::conv(dgrad);
+      backend_under_test().Primitives::conv(dgrad);
       for_products([&](const Shape& i, const Shape& j, const Shape& k) {
         want_x.set(j, want_x.get(j) + y.get(i) * w.get(k));
       });
@@ -148,7 +147,7 @@ TEST(ConvDecomposition, AllPassesGroupsAndDimensions) {
       w.fill_random(rng, -9, 9);
       ConvArgs wgrad = args;
       wgrad.pass = ConvArgs::Pass::wgrad;
-      cpu().Primitives::conv(wgrad);
+      backend_under_test().Primitives::conv(wgrad);
       for_products([&](const Shape& i, const Shape& j, const Shape& k) {
         want_w.set(k, want_w.get(k) + y.get(i) * x.get(j));
       });
@@ -179,7 +178,7 @@ TEST(PoolDecomposition, MaxForwardAndBackward) {
                     .y = y.view(),
                     .indices = indices.view(),
                     .window = g.window};
-      cpu().Primitives::pool(args);
+      backend_under_test().Primitives::pool(args);
       GuardedBuffer want(dtype, ys), want_indices(kInt64, ys);
       for (IndexWalk i(ys); i; ++i) {
         double best = 0;
@@ -204,7 +203,7 @@ TEST(PoolDecomposition, MaxForwardAndBackward) {
       y.fill_random(rng, -3, 3);
       x.fill_random(rng, -9, 9);
       args.backward = true;
-      cpu().Primitives::pool(args);
+      backend_under_test().Primitives::pool(args);
       GuardedBuffer want_x(kFloat64, xs);
       for (IndexWalk i(ys); i; ++i) {
         int64_t flat = indices.at<int64_t>(*i);
@@ -238,7 +237,7 @@ TEST(PoolDecomposition, AvgForwardAndBackward) {
                     .window = g.window,
                     .count_include_pad = include,
                     .divisor = divisor};
-      cpu().Primitives::pool(args);
+      backend_under_test().Primitives::pool(args);
       const auto count = [&](IntList position) {
         int64_t c = 0;
         for_window(g, position, [&](const Shape&, const Shape&, bool inside, bool in_padding) {
@@ -262,7 +261,7 @@ TEST(PoolDecomposition, AvgForwardAndBackward) {
       y.fill_random(rng, -8, 8);
       x.fill_random(rng, -9, 9);
       args.backward = true;
-      cpu().Primitives::pool(args);
+      backend_under_test().Primitives::pool(args);
       ASSERT_TRUE(x.guards_intact());
       GuardedBuffer want_x(kFloat64, xs);
       for (IndexWalk i(ys); i; ++i)
@@ -331,12 +330,12 @@ TEST(FusedDecomposition, StagesInOrder) {
         const View outputs[2] = {y.view(), r.view()};
         expr::Literal param;
         param.f = 2;
-        cpu().Primitives::fused({.spec = &spec,
-                                 .space = space,
-                                 .outer_rank = outer_rank,
-                                 .inputs = inputs,
-                                 .outputs = outputs,
-                                 .params = {&param, 1}});
+        backend_under_test().Primitives::fused({.spec = &spec,
+                                                .space = space,
+                                                .outer_rank = outer_rank,
+                                                .inputs = inputs,
+                                                .outputs = outputs,
+                                                .params = {&param, 1}});
         GuardedBuffer maximum(kFloat64, row), want_r(kFloat64, row), want(kFloat64, space);
         const auto row_of = [&](Shape i) {
           for (int d = outer_rank; d < rank; ++d) i[d] = 0;
@@ -374,11 +373,11 @@ TEST(MultiPointwiseDecomposition, EveryTensorOfTheLists) {
   }
   expr::Literal factor;
   factor.f = 3;
-  cpu().Primitives::multi_pointwise({.program = program.get(),
-                                     .n_tensors = 4,
-                                     .inputs = inputs,
-                                     .outputs = outputs,
-                                     .params = {&factor, 1}});
+  backend_under_test().Primitives::multi_pointwise({.program = program.get(),
+                                                    .n_tensors = 4,
+                                                    .inputs = inputs,
+                                                    .outputs = outputs,
+                                                    .params = {&factor, 1}});
   for (size_t t = 0; t < a.size(); ++t) {
     ASSERT_TRUE(c[t]->guards_intact());
     for (IndexWalk i(a[t]->layout().sizes); i; ++i)

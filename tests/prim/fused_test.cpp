@@ -2,6 +2,7 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
@@ -14,8 +15,6 @@ using prim::FusedStage;
 using prim::Monoid;
 using prim::View;
 using Kind = FusedStage::Kind;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 using Definition = std::function<std::vector<Value>(std::span<const Value>)>;
 
@@ -31,7 +30,8 @@ FusedStage stage(Kind kind, std::vector<int> inputs, std::vector<DType> in, std:
   return s;
 }
 
-/// Softmax: maximum, sum of exponentials, quotient; its logarithmic sum per row too.
+/// Softmax: maximum, sum of exponentials, quotient; its logarithmic sum per row
+/// too.
 FusedSpec softmax(DType dtype) {
   const DType f = kFloat32;
   FusedSpec spec;
@@ -53,7 +53,8 @@ FusedSpec softmax(DType dtype) {
   return spec;
 }
 
-/// Layer normalization with weight and bias, a parameter, and two sums in one stage.
+/// Layer normalization with weight and bias, a parameter, and two sums in one
+/// stage.
 FusedSpec layer_norm(DType dtype, int64_t length) {
   const DType f = kFloat32;
   const double n = double(length);
@@ -82,19 +83,84 @@ FusedSpec layer_norm(DType dtype, int64_t length) {
   return spec;
 }
 
+/// Gradients of layer normalization with respect to its input,
+/// weight and bias: the last two are sums over rows.
+FusedSpec layer_norm_gradient(DType dtype, int64_t length) {
+  const DType f = kFloat32;
+  const double n = double(length);
+  FusedSpec spec;
+  spec.n_inputs = 4;  // gradient, input, mean, 1 / deviation
+  spec.n_outputs = 4;
+  spec.stages.push_back(stage(Kind::reduce, {0, 1, 2, 3}, {dtype, dtype, f, f}, {f, f}, [](auto v) {
+    return std::vector<Value>{expr::to_float(v[0]), v[0] * ((v[1] - v[2]) * v[3])};
+  }));
+  spec.stages.push_back(stage(
+      Kind::reduce_columns, {0, 1, 2, 3}, {dtype, dtype, f, f}, {f, f},
+      [](auto v) {
+        return std::vector<Value>{v[0] * ((v[1] - v[2]) * v[3]), expr::to_float(v[0])};
+      },
+      Monoid::sum, 1));
+  spec.stages.push_back(
+      stage(Kind::store, {0, 1, 2, 3, ~0, ~1}, {dtype, dtype, f, f, f, f}, {dtype}, [n](auto v) {
+        return std::vector<Value>{
+            (v[0] - v[4] * (1 / n) - (v[1] - v[2]) * v[3] * (v[5] * (1 / n))) * v[3]};
+      }));
+  spec.stages.push_back(stage(
+      Kind::reduce_columns, {1}, {dtype}, {f},
+      [](auto v) { return std::vector<Value>{expr::to_float(v[0])}; }, Monoid::max, 3));
+  return spec;
+}
+
+/// Mean and variance in one pass by a pivot, which a stage over rows makes from two inputs.
+FusedSpec pivoted_norm(DType dtype, int64_t length) {
+  const DType f = kFloat32;
+  const double n = double(length);
+  FusedSpec spec;
+  spec.n_inputs = 3;
+  spec.n_outputs = 3;
+  spec.stages.push_back(stage(Kind::row, {1, 2}, {dtype, dtype}, {f},
+                              [](auto v) { return std::vector<Value>{(v[0] + v[1]) * 0.5}; }));
+  spec.stages.push_back(stage(Kind::reduce, {0, ~0}, {dtype, f}, {f, f}, [](auto v) {
+    const Value d = v[0] - v[1];
+    return std::vector<Value>{d, d * d};
+  }));
+  spec.stages.push_back(stage(Kind::row, {~0, ~1, ~2}, {f, f, f}, {f, f}, [n](auto v) {
+    const Value d = v[1] * (1 / n);
+    return std::vector<Value>{v[0] + d, expr::rsqrt(v[2] * (1 / n) - d * d + 0.1)};
+  }));
+  spec.stages.push_back(stage(Kind::store, {0, ~3, ~4}, {dtype, f, f}, {dtype},
+                              [](auto v) { return std::vector<Value>{(v[0] - v[1]) * v[2]}; }));
+  spec.stages.push_back(stage(
+      Kind::store_row, {~3, ~4}, {f, f}, {f, f},
+      [](auto v) {
+        return std::vector<Value>{v[0], v[1]};
+      },
+      Monoid::sum, 1));
+  return spec;
+}
+
 double combine(Monoid m, double a, double b) {
   if (m == Monoid::sum) return a + b;
   if (m == Monoid::max) return std::max(a, b);
   return std::min(a, b);
 }
 
-/// Expected outputs, row by row in double precision between the programs' own roundings.
+double identity(Monoid m) {
+  return m == Monoid::sum ? 0.0 : m == Monoid::max ? -INFINITY : INFINITY;
+}
+
+/// Expected outputs, row by row in double precision between the programs' own
+/// roundings.
 std::vector<std::vector<double>> expected(const FusedSpec& spec, const Shape& space, int outer_rank,
                                           std::vector<GuardedBuffer>& inputs,
                                           std::span<const Literal> params) {
   const Shape outer(space.begin(), space.begin() + outer_rank);
   const Shape inner(space.begin() + outer_rank, space.end());
   std::vector<std::vector<double>> out(size_t(spec.n_outputs));
+  for (const FusedStage& s : spec.stages)
+    if (s.kind == Kind::reduce_columns)
+      for (size_t k = 0; k < s.program->outputs().size(); ++k)
+        out[size_t(s.first_output) + k].assign(size_t(numel_of(inner)), identity(s.monoid));
   for (IndexWalk row(outer); row; ++row) {
     std::vector<Literal> values;
     auto run = [&](const FusedStage& s, const Shape& index) {
@@ -122,14 +188,16 @@ std::vector<std::vector<double>> expected(const FusedSpec& spec, const Shape& sp
         }
         continue;
       }
-      std::vector<double> acc(n, s.monoid == Monoid::sum   ? 0.0
-                                 : s.monoid == Monoid::max ? -INFINITY
-                                                           : INFINITY);
-      for (IndexWalk e(inner); e; ++e) {
+      std::vector<double> acc(n, identity(s.monoid));
+      std::vector<double>* const sums = &out[size_t(s.first_output)];
+      size_t column = 0;
+      for (IndexWalk e(inner); e; ++e, ++column) {
         const std::vector<Literal> r = run(s, full(*e));
         for (size_t k = 0; k < n; ++k) {
           if (s.kind == Kind::reduce)
             acc[k] = combine(s.monoid, acc[k], r[k].f);
+          else if (s.kind == Kind::reduce_columns)
+            sums[k][column] = combine(s.monoid, sums[k][column], r[k].f);
           else
             out[size_t(s.first_output) + k].push_back(r[k].f);
         }
@@ -152,7 +220,7 @@ void check(const FusedSpec& spec, const Shape& space, int outer_rank,
   for (GuardedBuffer& t : inputs) in.push_back(t.view());
   for (GuardedBuffer& t : outputs) out.push_back(t.view());
   const auto want = expected(spec, space, outer_rank, inputs, params);
-  cpu().fused({&spec, space, outer_rank, in, out, params});
+  backend_under_test().fused({&spec, space, outer_rank, in, out, params});
   for (size_t k = 0; k < outputs.size(); ++k) {
     EXPECT_TRUE(outputs[k].guards_intact());
     size_t at = 0;
@@ -244,6 +312,62 @@ TEST(Fused, layer_norm) {
     }
 }
 
+TEST(Fused, reductions_over_rows) {
+  std::mt19937_64 rng(7);
+  for (const auto& [space, outer] : std::vector<std::pair<Shape, int>>{{{50, 10}, 1},
+                                                                       {{300, 8}, 1},
+                                                                       {{700, 64}, 1},
+                                                                       {{333, 100}, 1},
+                                                                       {{70, 1024}, 1},
+                                                                       {{3, 5000}, 1},
+                                                                       {{6, 5, 40}, 1},
+                                                                       {{6, 5, 40}, 2},
+                                                                       {{1, 7}, 1},
+                                                                       {{9}, 0},
+                                                                       {{40, 1}, 1},
+                                                                       {{0, 5}, 1}})
+    for (DType dtype : {kFloat32, kBFloat16})
+      for (bool plain : {true, false}) {
+        SCOPED_TRACE(to_string(space));
+        const auto layout = [&](const Shape& sizes) {
+          return plain ? Layout(sizes) : random_layout(rng, sizes);
+        };
+        Shape columns = space;
+        for (int d = 0; d < outer; ++d) columns[size_t(d)] = 1;
+        std::vector<GuardedBuffer> in, out;
+        fill_values(in.emplace_back(dtype, layout(space)), rng);
+        fill_values(in.emplace_back(dtype, layout(space)), rng);
+        fill_values(in.emplace_back(kFloat32, row_sizes(space, outer)), rng);
+        fill_values(in.emplace_back(kFloat32, row_sizes(space, outer)), rng);
+        out.emplace_back(dtype, layout(space));
+        out.emplace_back(dtype, layout(columns));
+        out.emplace_back(kFloat32, layout(columns));
+        out.emplace_back(kFloat32, layout(columns));
+        const Shape inner(space.begin() + outer, space.end());
+        check(layer_norm_gradient(dtype, numel_of(inner)), space, outer, in, out);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+}
+
+TEST(Fused, row_values_from_inputs) {
+  std::mt19937_64 rng(8);
+  for (const Shape& space : {Shape{50, 10}, Shape{6, 20000}, Shape{40, 3000}})
+    for (DType dtype : {kFloat32, kFloat16})
+      for (bool turned : {false, true}) {
+        SCOPED_TRACE(to_string(space));
+        const Layout layout = turned ? Layout(space, IntList{1, space[0]}) : Layout(space);
+        std::vector<GuardedBuffer> in, out;
+        fill_values(in.emplace_back(dtype, layout), rng);
+        fill_values(in.emplace_back(dtype, row_sizes(space, 1)), rng);
+        fill_values(in.emplace_back(dtype, row_sizes(space, 1)), rng);
+        out.emplace_back(dtype, layout);
+        out.emplace_back(kFloat32, row_sizes(space, 1));
+        out.emplace_back(kFloat32, row_sizes(space, 1));
+        check(pivoted_norm(dtype, space[1]), space, 1, in, out);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+}
+
 TEST(Fused, in_place) {
   std::mt19937_64 rng(5);
   for (const Shape& space : {Shape{100, 7}, Shape{9, 2000}}) {
@@ -254,7 +378,7 @@ TEST(Fused, in_place) {
     GuardedBuffer rows(kFloat32, row_sizes(space, 1));
     const View in[] = {t[0].view()};
     const View out[] = {t[0].view(), rows.view()};
-    cpu().fused({&spec, space, 1, in, out, {}});
+    backend_under_test().fused({&spec, space, 1, in, out, {}});
     size_t at = 0;
     for (IndexWalk w(space); w; ++w, ++at)
       ASSERT_EQ(mismatch(t[0].get(*w), want[0][at], kFloat32, 64, 1), "");

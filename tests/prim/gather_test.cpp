@@ -4,11 +4,10 @@
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 int64_t pick_index(std::mt19937_64& rng, int64_t size) {
   return int64_t(rng() % uint64_t(2 * size)) - size;  // negative ones count from the end
@@ -32,7 +31,8 @@ TEST(Gather, EveryDtypeAndLayout) {
             GuardedBuffer out(DType(t), out_layouts[rng() % out_layouts.size()]);
             const int64_t size = in_sizes.empty() ? 1 : in_sizes[size_t(dim)];
             for (IndexWalk w(out_sizes); w; ++w) index.set_at<int64_t>(*w, pick_index(rng, size));
-            cpu().gather({.in = in.view(), .index = index.view(), .out = out.view(), .dim = dim});
+            backend_under_test().gather(
+                {.in = in.view(), .index = index.view(), .out = out.view(), .dim = dim});
             ASSERT_TRUE(out.guards_intact());
             for (IndexWalk w(out_sizes); w; ++w) {
               Shape from = *w;
@@ -60,11 +60,11 @@ TEST(Gather, IndexOutOfRange) {
     index.set_at<int64_t>(Shape{1, 1}, bad);
     expect_index_error(
         [&] {
-          cpu().gather({.in = in.view(),
-                        .index = index.view(),
-                        .out = out.view(),
-                        .dim = 1,
-                        .op = "take_along_dim"});
+          backend_under_test().gather({.in = in.view(),
+                                       .index = index.view(),
+                                       .out = out.view(),
+                                       .dim = 1,
+                                       .op = "take_along_dim"});
         },
         "take_along_dim",
         "index " + std::to_string(bad) + " is out of bounds for dimension 1 with size 3");
@@ -85,7 +85,8 @@ TEST(TakeRows, EveryDtypeNativeAndDecomposed) {
             table.fill_random(rng, 0, 100);
             for (IndexWalk w(Shape{n}); w; ++w) index.set_at<int64_t>(*w, pick_index(rng, 6));
             const prim::TakeRowsArgs args{table.view(), index.view(), out.view()};
-            decomposed ? cpu().Primitives::take_rows(args) : cpu().take_rows(args);
+            decomposed ? backend_under_test().Primitives::take_rows(args)
+                       : backend_under_test().take_rows(args);
             ASSERT_TRUE(out.guards_intact());
             for (IndexWalk w(Shape{n, width}); w; ++w) {
               const int64_t i = index.at<int64_t>(Shape{(*w)[0]});
@@ -101,7 +102,8 @@ TEST(TakeRows, IndexOutOfRange) {
     expect_index_error(
         [&] {
           const prim::TakeRowsArgs args{table.view(), index.view(), out.view(), "embedding"};
-          decomposed ? cpu().Primitives::take_rows(args) : cpu().take_rows(args);
+          decomposed ? backend_under_test().Primitives::take_rows(args)
+                     : backend_under_test().take_rows(args);
         },
         "embedding", "index 4 is out of bounds for dimension 0 with size 4");
 }

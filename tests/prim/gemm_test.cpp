@@ -4,15 +4,17 @@
 #include <limits>
 #include <thread>
 
-#include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/gemm_blocked.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "tests/prim/strided_buffer.h"
+#include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
 namespace arete {
 namespace {
+
+using test::backend_under_test;
 
 using prim::Activation;
 using prim::GemmArgs;
@@ -123,7 +125,7 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   const Reference r =
       reference(a.values(), b.values(), old, c.bias ? bias.values() : std::vector<double>{},
                 c.batch, ab, bb, c.m, c.n, c.k, g);
-  cpu::cpu_backend().gemm(g);
+  backend_under_test().gemm(g);
   expect_close(out.values(), r.out, r.magnitude, c.dtype, c.k, describe(c));
   if (c.aux) expect_close(aux.values(), r.aux, r.magnitude, c.dtype, c.k, describe(c) + " aux");
   for (const StridedBuffer* t : {&a, &b, &out, &aux, &bias}) t->expect_guards_intact();
@@ -200,7 +202,7 @@ TEST(Gemm, LeadingDimensionsFoldAndBroadcast) {
     a.randomize(rng), b.randomize(rng);
     GemmArgs g;
     g.a = a.view(), g.b = b.view(), g.out = out.view();
-    cpu::cpu_backend().gemm(g);
+    backend_under_test().gemm(g);
     const auto va = a.values(), vb = b.values(), got = out.values();
     for (int64_t i = 0; i < out.numel(); ++i) {
       const int64_t z = i / 24, row = i / 6 % 4, col = i % 6;
@@ -217,12 +219,12 @@ TEST(Gemm, IntegersWrapAround) {
   a.set(std::vector<double>(200, 100)), b.set(std::vector<double>(200, 3));
   GemmArgs g;
   g.a = a.view(), g.b = b.view(), g.out = out.view();
-  cpu::cpu_backend().gemm(g);
+  backend_under_test().gemm(g);
   for (double v : out.values()) EXPECT_EQ(v, double(int8_t(30000)));
   StridedBuffer c(kInt64, {1, 2}), d(kInt64, {2, 1}), e(kInt64, {1, 1});
   c.set({0x1p62, 0x1p62}), d.set({2, 2});
   g.a = c.view(), g.b = d.view(), g.out = e.view();
-  cpu::cpu_backend().gemm(g);
+  backend_under_test().gemm(g);
   EXPECT_EQ(e.values()[0], 0);
 }
 
@@ -239,7 +241,7 @@ TEST(Gemm, NanAndInfinityPropagate) {
         a.set(va), b.set(vb);
         GemmArgs g;
         g.a = a.view(), g.b = b.view(), g.out = out.view(), g.activation = act;
-        cpu::cpu_backend().gemm(g);
+        backend_under_test().gemm(g);
         const auto got = out.values();
         for (int64_t j = 0; j < n; ++j) EXPECT_TRUE(std::isnan(got[size_t(j)])) << name_of(t) << n;
         EXPECT_EQ(got[size_t(n)], inf);               // inf * 1
@@ -263,7 +265,7 @@ TEST(Gemm, ComplexProducts) {
     b.view().as<C>()[0] = C(-1, 4);
     GemmArgs g;
     g.a = a.view(), g.b = b.view(), g.out = out.view();
-    cpu::cpu_backend().gemm(g);
+    backend_under_test().gemm(g);
     const auto at = [](const prim::View& v, int64_t r, int64_t c) {
       return v.as<C>()[r * v.strides[0] + c * v.strides[1]];
     };
@@ -279,6 +281,7 @@ TEST(Gemm, ComplexProducts) {
 }
 
 TEST(Gemm, BlockedProductOfEveryInstructionSet) {
+  ARETE_CPU_ONLY();
   std::vector<void (*)(const cpu::BlockedGemm&)> versions{cpu::base::gemm_blocked};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -320,7 +323,7 @@ TEST(Gemm, BooleanIsATypeError) {
   StridedBuffer a(kBool, {2, 2});
   GemmArgs g;
   g.a = a.view(), g.b = a.view(), g.out = a.view();
-  EXPECT_THROW(cpu::cpu_backend().gemm(g), TypeError);
+  EXPECT_THROW(backend_under_test().gemm(g), TypeError);
 }
 
 TEST(Gemm, SeveralThreadsAndRegionsAtOnce) {

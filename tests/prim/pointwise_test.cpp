@@ -2,6 +2,7 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
@@ -10,8 +11,6 @@ using expr::Op;
 using expr::Type;
 using expr::Value;
 using prim::View;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 bool computes_in_f32(const expr::Program& program) {
   for (const expr::Instruction& in : program.code())
@@ -26,7 +25,7 @@ void check(const expr::Program& program, std::vector<GuardedBuffer>& inputs,
   std::vector<View> in, out;
   for (GuardedBuffer& t : inputs) in.push_back(t.view());
   for (GuardedBuffer& t : outputs) out.push_back(t.view());
-  cpu().pointwise({&program, in, out, params});
+  backend_under_test().pointwise({&program, in, out, params});
   for (GuardedBuffer& t : outputs) EXPECT_TRUE(t.guards_intact());
   for (IndexWalk w(outputs[0].layout().sizes); w; ++w) {
     std::vector<expr::Literal> values;
@@ -158,7 +157,7 @@ TEST(Pointwise, narrow_floats_round_to_nearest_even) {
         expr::trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; },
                     std::vector<DType>{dtype}, {}, std::vector<DType>{kFloat32});
     View a = narrow.view(), c = wide.view();
-    cpu().pointwise({widen.get(), {&a, 1}, {&c, 1}, {}});
+    backend_under_test().pointwise({widen.get(), {&a, 1}, {&c, 1}, {}});
     std::vector<float> points;
     for (int64_t i = 0; i < n; ++i) {
       const float v = wide.at<float>(Shape{i});
@@ -180,7 +179,7 @@ TEST(Pointwise, narrow_floats_round_to_nearest_even) {
         out(dtype, Shape{int64_t(points.size())});
     for (size_t i = 0; i < points.size(); ++i) in.set_at<float>(Shape{int64_t(i)}, points[i]);
     View p = in.view(), q = out.view();
-    cpu().pointwise({shrink.get(), {&p, 1}, {&q, 1}, {}});
+    backend_under_test().pointwise({shrink.get(), {&p, 1}, {&q, 1}, {}});
     for (size_t i = 0; i < points.size(); ++i) {
       expr::Literal l;
       l.f = points[i];
@@ -294,7 +293,8 @@ TEST(Pointwise, in_place) {
       }
       const View inputs[] = {p.view(), m.view(), g.view()};
       const View outputs[] = {p.view(), m.view(), old.view()};
-      cpu().pointwise({program.get(), inputs, outputs, std::span<const expr::Literal>(&lr, 1)});
+      backend_under_test().pointwise(
+          {program.get(), inputs, outputs, std::span<const expr::Literal>(&lr, 1)});
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_EQ(mismatch(p.get(Shape{i}), want[size_t(i)][0].f, dtype, 1, 4), "") << i;
         ASSERT_EQ(mismatch(m.get(Shape{i}), want[size_t(i)][1].f, dtype, 1, 4), "") << i;
@@ -313,7 +313,7 @@ TEST(Pointwise, swapping_two_tensors_in_place) {
   a.fill([](IntList i) { return double(i[0]); });
   b.fill([](IntList i) { return double(-i[0]); });
   const View both[] = {a.view(), b.view()};
-  cpu().pointwise({program.get(), both, both, {}});
+  backend_under_test().pointwise({program.get(), both, both, {}});
   for (int64_t i = 0; i < 40; ++i) {
     EXPECT_EQ(a.get(Shape{i}), double(-i));
     EXPECT_EQ(b.get(Shape{i}), double(i));
@@ -349,7 +349,7 @@ TEST(MultiPointwise, many_tensors) {
   std::vector<View> inputs, outputs;
   for (auto& t : in) inputs.push_back(t.view());
   for (auto& t : out) outputs.push_back(t.view());
-  cpu().multi_pointwise({program.get(), int64_t(out.size()), inputs, outputs, {}});
+  backend_under_test().multi_pointwise({program.get(), int64_t(out.size()), inputs, outputs, {}});
   for (size_t k = 0; k < out.size(); ++k) {
     EXPECT_TRUE(out[k].guards_intact());
     for (int64_t i = 0; i < lengths[k]; ++i)
@@ -366,12 +366,12 @@ TEST(Fill, every_dtype_and_layout) {
         GuardedBuffer out(DType(t), layout);
         expr::Literal v;
         v.f = 1.5;
-        cpu().fill({out.view(), v, false, -2.0});
+        backend_under_test().fill({out.view(), v, false, -2.0});
         EXPECT_TRUE(out.guards_intact());
         const double want = is_integral_or_bool(DType(t)) ? 1 : 1.5;
         for (IndexWalk w(sizes); w; ++w) ASSERT_EQ(out.get(*w), want) << name_of(DType(t));
         v.i = 3;
-        cpu().fill({out.view(), v, true});
+        backend_under_test().fill({out.view(), v, true});
         for (IndexWalk w(sizes); w; ++w) ASSERT_EQ(out.get(*w), DType(t) == kBool ? 1 : 3);
       }
 }

@@ -4,13 +4,15 @@
 #include <cmath>
 #include <limits>
 
-#include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/pool_kernels.h"
 #include "tests/prim/strided_buffer.h"
+#include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
 namespace arete {
 namespace {
+
+using test::backend_under_test;
 
 using prim::PoolArgs;
 using test::StridedBuffer;
@@ -72,9 +74,9 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   p.divisor = c.divisor;
   p.x = x.view(), p.y = y.view();
   if (max) p.indices = index.view();
-  cpu::cpu_backend().pool(p);
+  backend_under_test().pool(p);
   p.backward = true, p.x = gx.view(), p.y = gy.view();
-  cpu::cpu_backend().pool(p);
+  backend_under_test().pool(p);
 
   const std::vector<double> got = y.values(), got_index = index.values(), got_gx = gx.values();
   std::vector<double> want_gx(got_gx.size(), 0.0), magnitude(got_gx.size(), 0.0);
@@ -176,6 +178,7 @@ TEST_P(PoolOfType, TwoByTwoWindows) {
 }
 
 TEST(Pool, EveryInstructionSetGivesTheSame) {
+  ARETE_CPU_ONLY();
   std::vector<void (*)(const PoolArgs&)> versions{cpu::base::pool};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -196,7 +199,7 @@ TEST(Pool, EveryInstructionSetGivesTheSame) {
           StridedBuffer want(t, {2, 5, kernel == 2 ? 14 : 13, 15}, order),
               where(kInt64, want.sizes(), order);
           p.y = want.view(), p.indices = where.view();
-          cpu::cpu_backend().pool(p);
+          backend_under_test().pool(p);
           for (const auto version : versions) {
             StridedBuffer got(t, want.sizes(), order), index(kInt64, want.sizes(), order);
             p.y = got.view(), p.indices = index.view();

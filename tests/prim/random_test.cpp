@@ -12,6 +12,7 @@
 #include "arete/prim/backend.h"
 #include "arete/prim/philox.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 #include "tests/support/tolerance.h"
 
 namespace arete::test {
@@ -20,8 +21,6 @@ namespace {
 using prim::RandomArgs;
 __extension__ typedef unsigned __int128 Wide;
 using Distribution = RandomArgs::Distribution;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 RandomArgs uniform(const GuardedBuffer& out, double a, double b, uint64_t offset = 0) {
   return {.distribution = Distribution::uniform,
@@ -85,14 +84,14 @@ TEST(Random, MappingOfUniformAndIntegersAndBernoulli) {
       i64(kInt64, Shape{n}), b(kBool, Shape{n});
   const auto run = [&](Distribution kind, const GuardedBuffer& out, double a, double bb, int64_t ia,
                        int64_t ib) {
-    cpu().random({.distribution = kind,
-                  .out = out.view(),
-                  .seed = seed,
-                  .offset = offset,
-                  .a = a,
-                  .b = bb,
-                  .ia = ia,
-                  .ib = ib});
+    backend_under_test().random({.distribution = kind,
+                                 .out = out.view(),
+                                 .seed = seed,
+                                 .offset = offset,
+                                 .a = a,
+                                 .b = bb,
+                                 .ia = ia,
+                                 .ib = ib});
     EXPECT_TRUE(out.guards_intact());
   };
   run(Distribution::uniform, f, 0, 1, 0, 0);
@@ -118,8 +117,8 @@ TEST(Random, MappingOfUniformAndIntegersAndBernoulli) {
 TEST(Random, MappingOfNormal) {
   const int64_t n = 20002;
   GuardedBuffer f(kFloat32, Shape{n}), d(kFloat64, Shape{n});
-  cpu().random(normal(f, 0, 1, 5));
-  cpu().random(normal(d, 0, 1, 5));
+  backend_under_test().random(normal(f, 0, 1, 5));
+  backend_under_test().random(normal(d, 0, 1, 5));
   // About sixteen roundings of values below r.
   const auto bound = [](DType t, double r) { return tolerance(t, 16, std::max(r, 1.0)); };
   for (int64_t i = 0; i < n; ++i) {
@@ -148,11 +147,11 @@ TEST(Random, StridedOutputsAndOffsetsGiveTheSameNumbers) {
       GuardedBuffer plain(dtype, sizes);
       RandomArgs args =
           kind == Distribution::uniform ? uniform(plain, -1, 1, 7) : normal(plain, 1, 2, 7);
-      cpu().random(args);
+      backend_under_test().random(args);
       for (const Layout& layout : dense_and_strided_layouts(sizes)) {
         GuardedBuffer out(dtype, layout);
         args.out = out.view();
-        cpu().random(args);
+        backend_under_test().random(args);
         EXPECT_TRUE(out.guards_intact());
         EXPECT_EQ(out.values(), plain.values());
       }
@@ -161,7 +160,7 @@ TEST(Random, StridedOutputsAndOffsetsGiveTheSameNumbers) {
       GuardedBuffer rest(dtype, Shape{9 * 31 * 5 - skip});
       args.out = rest.view();
       args.offset += uint64_t(skip / prim::random_elements_per_block(args));
-      cpu().random(args);
+      backend_under_test().random(args);
       const std::vector<double> all = plain.values();
       EXPECT_EQ(rest.values(), std::vector<double>(all.begin() + skip, all.end()));
     }
@@ -171,9 +170,9 @@ TEST(Random, SameBitsForAnyNumberOfThreads) {
   GuardedBuffer one(kFloat32, Shape{100003}), many(kFloat32, Shape{100003});
   const int before = num_threads();
   set_num_threads(1);
-  cpu().random(normal(one, 0, 1));
+  backend_under_test().random(normal(one, 0, 1));
   set_num_threads(3);
-  cpu().random(normal(many, 0, 1));
+  backend_under_test().random(normal(many, 0, 1));
   set_num_threads(before);
   EXPECT_EQ(one.values(), many.values());
 }
@@ -222,7 +221,7 @@ TEST(Random, UniformStaysBelowItsBound) {
     for (const auto& [a, b] :
          {std::pair{0.0, 1.0}, {-1.0, 0.0}, {0.1, 0.2}, {1.0, 1.0}, {-3.0, 7.0}}) {
       GuardedBuffer out(dtype, Shape{200000});
-      cpu().random(uniform(out, a, b));
+      backend_under_test().random(uniform(out, a, b));
       double low = INFINITY, high = -INFINITY;
       for (double v : out.values()) low = std::min(low, v), high = std::max(high, v);
       if (a == b) {
@@ -251,8 +250,8 @@ TEST(Random, Moments) {
   const double root = std::sqrt(double(n));
   for (DType dtype : {kFloat32, kFloat64}) {
     GuardedBuffer z(dtype, Shape{n}), u(dtype, Shape{n});
-    cpu().random(normal(z, 0, 1));
-    cpu().random(uniform(u, 0, 1));
+    backend_under_test().random(normal(z, 0, 1));
+    backend_under_test().random(uniform(u, 0, 1));
     double m[5] = {}, um = 0, uv = 0, pairs = 0;
     const std::vector<double> v = z.values();
     for (size_t i = 0; i < v.size(); ++i) {
@@ -285,8 +284,8 @@ TEST(Random, DistributionFunctions) {
     return d;
   };
   GuardedBuffer z(kFloat32, Shape{n}), u(kFloat32, Shape{n});
-  cpu().random(normal(z, 3, 2));
-  cpu().random(uniform(u, -2, 5));
+  backend_under_test().random(normal(z, 3, 2));
+  backend_under_test().random(uniform(u, -2, 5));
   EXPECT_LT(
       distance(z.values(), [](double x) { return 0.5 * std::erfc(-(x - 3) / 2 / std::sqrt(2.0)); }),
       limit);
@@ -297,13 +296,13 @@ TEST(Random, IntegersCoverTheirRange) {
   for (int t = 0; t < kNumDTypes; ++t) {
     if (DType(t) == kBool) continue;
     GuardedBuffer out(DType(t), Shape{20000});
-    cpu().random(integers(out, 0, 8));
+    backend_under_test().random(integers(out, 0, 8));
     std::array<int64_t, 8> count{};
     for (double v : out.values()) ++count[size_t(v)];
     for (int64_t c : count) EXPECT_LT(std::abs(double(c) - 2500), 5 * std::sqrt(2500.0)) << t;
   }
   GuardedBuffer one(kInt64, Shape{100});
-  cpu().random(integers(one, 5, 6));
+  backend_under_test().random(integers(one, 5, 6));
   for (double v : one.values()) EXPECT_EQ(v, 5);
 }
 
@@ -311,7 +310,7 @@ TEST(Random, BernoulliAtTheEdges) {
   for (DType dtype : {kFloat32, kBool, kInt64, kFloat16, kComplex64}) {
     GuardedBuffer out(dtype, Shape{5000});
     const auto ones = [&](double p) {
-      cpu().random(bernoulli(out, p));
+      backend_under_test().random(bernoulli(out, p));
       double sum = 0;
       for (double v : out.values()) sum += v;
       return sum;
@@ -326,7 +325,7 @@ TEST(Random, BernoulliAtTheEdges) {
 
 TEST(Random, UniformNeedsAFloatingDtype) {
   GuardedBuffer out(kInt32, Shape{4});
-  EXPECT_THROW(cpu().random(uniform(out, 0, 1)), TypeError);
+  EXPECT_THROW(backend_under_test().random(uniform(out, 0, 1)), TypeError);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/prim/program_reference.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
@@ -10,8 +11,6 @@ using expr::Type;
 using expr::Value;
 using prim::Monoid;
 using prim::View;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 struct Case {
   Monoid monoid;
@@ -71,7 +70,7 @@ void check(const Case& c, std::vector<GuardedBuffer>& inputs, GuardedBuffer& out
   args.out = target;
   args.prologue = c.prologue.get();
   args.epilogue = c.epilogue.get();
-  cpu().reduce(args);
+  backend_under_test().reduce(args);
   EXPECT_TRUE(out.guards_intact());
   const Shape kept = output_sizes(c);
   std::vector<double> want(size_t(numel_of(kept)), identity(c.monoid)), size(want.size(), 0);
@@ -268,7 +267,7 @@ TEST(Reduce, sums_of_many_equal_numbers_keep_their_digits) {
   args.reduced = 1;
   args.inputs = std::span<const View>(&in, 1);
   args.out = out;
-  cpu().reduce(args);
+  backend_under_test().reduce(args);
   EXPECT_EQ(sum, float(n));
 }
 

@@ -4,11 +4,10 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/backend.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 TEST(Iota, EveryDtype) {
   for (int t = 0; t < kNumDTypes; ++t)
@@ -18,7 +17,7 @@ TEST(Iota, EveryDtype) {
       prim::IotaArgs args{.out = out.view(), .start = 1.5, .step = 0.5};
       args.istart = 3;
       args.istep = 2;
-      cpu().iota(args);
+      backend_under_test().iota(args);
       ASSERT_TRUE(out.guards_intact());
       for (int64_t i = 0; i < 7; ++i) {
         GuardedBuffer expected(dtype, Shape{1});  // rounds as the dtype does
@@ -33,10 +32,10 @@ TEST(Iota, WrapsAndStaysExactFarOut) {
   GuardedBuffer wide(kInt64, Shape{3}), narrow(kInt8, Shape{300});
   prim::IotaArgs args{.out = wide.view()};
   args.istart = INT64_MAX - 1;
-  cpu().iota(args);
+  backend_under_test().iota(args);
   EXPECT_EQ(wide.at<int64_t>(Shape{1}), INT64_MAX);
   EXPECT_EQ(wide.at<int64_t>(Shape{2}), INT64_MIN);
-  cpu().iota({.out = narrow.view()});
+  backend_under_test().iota({.out = narrow.view()});
   EXPECT_EQ(narrow.at<int8_t>(Shape{299}), int8_t(299 - 256));
 }
 
@@ -55,7 +54,7 @@ TEST(AddRows, SameBitsForAnyNumberOfThreads) {
     }
     const int before = num_threads();
     set_num_threads(3);
-    cpu().add_rows({out.view(), index.view(), src.view()});
+    backend_under_test().add_rows({out.view(), index.view(), src.view()});
     set_num_threads(before);
     EXPECT_EQ(out.values(), expected.values());
   }

@@ -5,13 +5,12 @@
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
 
 using prim::Monoid;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 double combine(Monoid m, double a, double b) {
   switch (m) {
@@ -102,7 +101,7 @@ TEST(Scan, EveryDtypeMonoidLayoutAndDimension) {
             GuardedBuffer out(dtype, outs[rng() % outs.size()]);
             fill_exact(in, m, rng);
             const bool reverse = rng() % 2;
-            cpu().scan(
+            backend_under_test().scan(
                 {.monoid = m, .in = in.view(), .out = out.view(), .dim = dim, .reverse = reverse});
             check(m, in, out, dim, reverse);
             if (HasFatalFailure()) return;
@@ -123,7 +122,7 @@ TEST(Scan, LongLanesInChunks) {
           in.fill([&](IntList) {
             return rng() % 1000 == 0 ? 1.0 : rng() % 1000 == 0 ? -1.0 : 0.0;
           });
-          cpu().scan(
+          backend_under_test().scan(
               {.monoid = m, .in = in.view(), .out = out.view(), .dim = 0, .reverse = reverse});
           ASSERT_TRUE(out.guards_intact());
           double expected = m == Monoid::max ? -INFINITY : 0;
@@ -138,9 +137,10 @@ TEST(Scan, LongLanesInChunks) {
 TEST(Scan, InPlaceAndConverting) {
   GuardedBuffer mask(kBool, Shape{6}), out(kInt64, Shape{6});
   mask.fill([](IntList i) { return double(i[0] % 2); });
-  cpu().scan({.monoid = Monoid::sum, .in = mask.view(), .out = out.view(), .dim = 0});
+  backend_under_test().scan(
+      {.monoid = Monoid::sum, .in = mask.view(), .out = out.view(), .dim = 0});
   EXPECT_EQ(out.values(), (std::vector<double>{0, 1, 1, 2, 2, 3}));
-  cpu().scan({.monoid = Monoid::sum, .in = out.view(), .out = out.view(), .dim = 0});
+  backend_under_test().scan({.monoid = Monoid::sum, .in = out.view(), .out = out.view(), .dim = 0});
   EXPECT_EQ(out.values(), (std::vector<double>{0, 1, 2, 4, 6, 9}));
 }
 
@@ -152,9 +152,9 @@ TEST(Scan, SameBitsForAnyNumberOfThreads) {
   in.fill([&](IntList) { return double(rng() >> 11) * 0x1p-53 - 0.5; });
   const int before = num_threads();
   set_num_threads(1);
-  cpu().scan({.monoid = Monoid::sum, .in = in.view(), .out = one.view(), .dim = 0});
+  backend_under_test().scan({.monoid = Monoid::sum, .in = in.view(), .out = one.view(), .dim = 0});
   set_num_threads(3);
-  cpu().scan({.monoid = Monoid::sum, .in = in.view(), .out = many.view(), .dim = 0});
+  backend_under_test().scan({.monoid = Monoid::sum, .in = in.view(), .out = many.view(), .dim = 0});
   set_num_threads(before);
   EXPECT_EQ(one.values(), many.values());
 }

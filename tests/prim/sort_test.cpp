@@ -7,13 +7,12 @@
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
 
 using prim::View;
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 // The lane through `index` along `dim`.
 std::vector<double> lane(const GuardedBuffer& b, Shape index, int dim) {
@@ -46,11 +45,11 @@ void check_sort(DType dtype, const Layout& layout, const Layout& out_layout, int
                 bool descending, std::mt19937_64& rng) {
   GuardedBuffer in(dtype, layout), values(dtype, out_layout), indices(kInt64, out_layout);
   fill_ties(in, rng);
-  cpu().sort({.in = in.view(),
-              .values = values.view(),
-              .indices = indices.view(),
-              .dim = dim,
-              .descending = descending});
+  backend_under_test().sort({.in = in.view(),
+                             .values = values.view(),
+                             .indices = indices.view(),
+                             .dim = dim,
+                             .descending = descending});
   ASSERT_TRUE(in.guards_intact() && values.guards_intact() && indices.guards_intact());
   for (IndexWalk w(layout.sizes); w; ++w) {
     if (layout.rank() > 0 && (*w)[dim] != 0) continue;
@@ -86,7 +85,8 @@ TEST(Sort, LongLanesOnSeveralThreads) {
     GuardedBuffer in(dtype, Shape{n}), values(dtype, Shape{n}), indices(kInt64, Shape{n});
     in.fill(
         [&](IntList) { return double(int64_t(rng() % 200000) - (dtype == kUInt8 ? 0 : 100000)); });
-    cpu().sort({.in = in.view(), .values = values.view(), .indices = indices.view(), .dim = 0});
+    backend_under_test().sort(
+        {.in = in.view(), .values = values.view(), .indices = indices.view(), .dim = 0});
     const std::vector<double> v = in.values();
     const std::vector<int64_t> order = sorted_positions(v, false);
     for (int64_t i = 0; i < n; ++i) {
@@ -101,14 +101,15 @@ TEST(Sort, FullRangeOf64Bits) {
   GuardedBuffer in(kInt64, Shape{5}), out(kInt64, Shape{5});
   const int64_t v[5] = {INT64_MAX, -1, INT64_MIN, 0, INT64_MAX - 1};
   for (int64_t i = 0; i < 5; ++i) in.set_at<int64_t>(Shape{i}, v[i]);
-  cpu().sort({.in = in.view(), .values = out.view(), .indices = View{}, .dim = 0});
+  backend_under_test().sort({.in = in.view(), .values = out.view(), .indices = View{}, .dim = 0});
   const int64_t expected[5] = {INT64_MIN, -1, 0, INT64_MAX - 1, INT64_MAX};
   for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(out.at<int64_t>(Shape{i}), expected[i]);
 }
 
 TEST(Sort, ComplexIsRefused) {
   GuardedBuffer in(kComplex64, Shape{3}), out(kComplex64, Shape{3}), at(kInt64, Shape{3});
-  EXPECT_THROW(cpu().sort({.in = in.view(), .values = out.view(), .indices = at.view(), .dim = 0}),
+  EXPECT_THROW(backend_under_test().sort(
+                   {.in = in.view(), .values = out.view(), .indices = at.view(), .dim = 0}),
                NotImplementedError);
 }
 
@@ -125,11 +126,11 @@ TEST(ArgReduce, EveryDtypeLayoutAndDimension) {
             Shape out_sizes = sizes;
             if (!sizes.empty()) out_sizes[size_t(dim)] = 1;
             GuardedBuffer out(kInt64, out_sizes), values(dtype, out_sizes);
-            cpu().arg_reduce({.in = in.view(),
-                              .out = out.view(),
-                              .values = values.view(),
-                              .dim = dim,
-                              .largest = largest});
+            backend_under_test().arg_reduce({.in = in.view(),
+                                             .out = out.view(),
+                                             .values = values.view(),
+                                             .dim = dim,
+                                             .largest = largest});
             ASSERT_TRUE(out.guards_intact() && values.guards_intact());
             for (IndexWalk w(out_sizes); w; ++w) {
               const std::vector<double> v = lane(in, *w, dim);
@@ -153,7 +154,7 @@ TEST(ArgReduce, FirstOfEqualsInALongLane) {
     in.fill([](IntList) { return 1.0; });
     in.set(Shape{at}, 2.0);
     in.set(Shape{n - 1}, 2.0);
-    cpu().arg_reduce(
+    backend_under_test().arg_reduce(
         {.in = in.view(), .out = out.view(), .values = View{}, .dim = 0, .largest = true});
     EXPECT_EQ(out.at<int64_t>(Shape{0}), at);
   }

@@ -4,11 +4,10 @@
 #include "arete/prim/backend.h"
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
+#include "tests/support/test_device.h"
 
 namespace arete::test {
 namespace {
-
-prim::Backend& cpu() { return prim::backend_for(kCPU); }
 
 void check(DType dtype, const Layout& layout, int dim, int64_t k, bool largest, bool decomposed,
            std::mt19937_64& rng) {
@@ -27,7 +26,7 @@ void check(DType dtype, const Layout& layout, int dim, int64_t k, bool largest, 
                             .indices = indices.view(),
                             .dim = dim,
                             .largest = largest};
-  decomposed ? cpu().Primitives::topk(args) : cpu().topk(args);
+  decomposed ? backend_under_test().Primitives::topk(args) : backend_under_test().topk(args);
   ASSERT_TRUE(values.guards_intact() && indices.guards_intact());
   for (IndexWalk w(out_sizes); w; ++w) {
     Shape at = *w;
@@ -70,11 +69,11 @@ TEST(Topk, LongLaneOnSeveralThreads) {
   for (bool largest : {false, true}) {
     GuardedBuffer in(kFloat32, Shape{n}), values(kFloat32, Shape{k}), indices(kInt64, Shape{k});
     in.fill([&](IntList) { return double(rng() % 5000); });
-    cpu().topk({.in = in.view(),
-                .values = values.view(),
-                .indices = indices.view(),
-                .dim = 0,
-                .largest = largest});
+    backend_under_test().topk({.in = in.view(),
+                               .values = values.view(),
+                               .indices = indices.view(),
+                               .dim = 0,
+                               .largest = largest});
     const std::vector<int64_t> order = sorted_positions(in.values(), largest);
     for (int64_t i = 0; i < k; ++i) ASSERT_EQ(indices.at<int64_t>(Shape{i}), order[size_t(i)]);
   }

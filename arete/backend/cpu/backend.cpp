@@ -49,6 +49,12 @@ std::string CpuBackend::supports(prim::Primitive p, DType dtype) const {
       return is_complex(dtype) ? "programs work on real numbers; complex operators are composed of "
                                  "operators on their parts"
                                : "";
+    case Primitive::attention:
+      return "composed of two products and a softmax";
+    case Primitive::dropout:
+      return "composed of random numbers and a program";
+    case Primitive::multi_reduce:
+      return "one reduction for each tensor";
     default:
       return is_complex(dtype) ? "complex numbers have no order" : "";
   }

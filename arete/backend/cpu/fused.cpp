@@ -61,7 +61,8 @@ class Fusion {
     views.append(args.inputs.begin(), args.inputs.end());
     nest_ = LoopNest::plan_split(args.space, args.outer_rank, views, &inner_);
     for (int d = 0; d < nest_.rank; ++d) (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
-    for (const FusedStage& s : args.spec->stages) add_stage(s);
+    for (const FusedStage& s : args.spec->stages)
+      if (s.kind != Kind::reduce_columns) add_stage(s);
   }
 
   int64_t rows() const { return rows_; }
@@ -398,12 +399,21 @@ class Fusion {
 
 void CpuBackend::fused(const prim::FusedArgs& args) {
   Fusion fusion(args);
-  if (fusion.rows() == 0) return;
   // Few rows so long that one fills several caches, and rows without elements: stage by stage,
   // each parallel in itself.
-  if (fusion.elements() == 0 || (fusion.rows() < 8 && fusion.elements() >= (1 << 17)))
+  if (fusion.rows() > 0 &&
+      (fusion.elements() == 0 || (fusion.rows() < 8 && fusion.elements() >= (1 << 17))))
     return Backend::fused(args);
-  fusion.run();
+  // Reductions over the rows are quickest by themselves.
+  prim::FusedSpec columns{{}, args.spec->n_inputs, args.spec->n_outputs};
+  for (const FusedStage& s : args.spec->stages)
+    if (s.kind == Kind::reduce_columns) columns.stages.push_back(s);
+  if (!columns.stages.empty()) {
+    prim::FusedArgs a = args;
+    a.spec = &columns;
+    Backend::fused(a);
+  }
+  if (fusion.rows() > 0) fusion.run();
 }
 
 }  // namespace arete::cpu

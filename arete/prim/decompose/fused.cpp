@@ -21,11 +21,17 @@ expr::ProgramPtr single_output(const expr::ProgramPtr& program, size_t k) {
   return b.build({&outputs[k], 1}, {&dtype, 1});
 }
 
+// Whether the program's value is its one input.
+bool is_identity(const expr::Program& program) {
+  return program.inputs().size() == 1 && program.code().size() == 1;
+}
+
 }  // namespace
 
 // Note [Fused kernels] in args.h says what the stages mean.
 void Primitives::fused(const FusedArgs& a) {
   Shape row_sizes(a.space);
+  const uint32_t outer = (1u << a.outer_rank) - 1;
   uint32_t inner = 0;
   for (int d = a.outer_rank; d < int(a.space.size()); ++d) {
     row_sizes[d] = 1;
@@ -48,7 +54,8 @@ void Primitives::fused(const FusedArgs& a) {
       outputs.push_back(makes_rows ? rows[first_row + k]->view()
                                    : a.outputs[size_t(stage.first_output) + k]);
     }
-    if (stage.kind != FusedStage::Kind::reduce) {
+    const bool columns = stage.kind == FusedStage::Kind::reduce_columns;
+    if (stage.kind != FusedStage::Kind::reduce && !columns) {
       pointwise({.program = &program, .inputs = inputs, .outputs = outputs, .params = params});
       continue;
     }
@@ -56,10 +63,10 @@ void Primitives::fused(const FusedArgs& a) {
       const expr::ProgramPtr prologue = single_output(stage.program, k);
       reduce({.monoid = stage.monoid,
               .space = a.space,
-              .reduced = inner,
+              .reduced = columns ? outer : inner,
               .inputs = inputs,
               .out = outputs[k],
-              .prologue = prologue.get(),
+              .prologue = is_identity(*prologue) ? nullptr : prologue.get(),
               .params = params,
               .epilogue = nullptr,
               .epilogue_params = {}});

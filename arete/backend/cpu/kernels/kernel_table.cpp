@@ -12,26 +12,25 @@
 
 namespace arete::cpu::kernels {
 
-#define ARETE_SAME(name) static_assert(int(expr::Op::name) == int(op_##name));
+#define ARETE_SAME(name) static_assert(int(expr::Op::name) == int(op_##name))
 // clang-format off
-ARETE_SAME(input) ARETE_SAME(param) ARETE_SAME(constant) ARETE_SAME(neg) ARETE_SAME(abs)
-ARETE_SAME(sign) ARETE_SAME(bit_not) ARETE_SAME(floor) ARETE_SAME(ceil) ARETE_SAME(trunc)
-ARETE_SAME(round) ARETE_SAME(sqrt) ARETE_SAME(rsqrt) ARETE_SAME(reciprocal) ARETE_SAME(exp)
-ARETE_SAME(exp2) ARETE_SAME(expm1) ARETE_SAME(log) ARETE_SAME(log2) ARETE_SAME(log10)
-ARETE_SAME(log1p) ARETE_SAME(sin) ARETE_SAME(cos) ARETE_SAME(tan) ARETE_SAME(asin)
-ARETE_SAME(acos) ARETE_SAME(atan) ARETE_SAME(sinh) ARETE_SAME(cosh) ARETE_SAME(tanh)
-ARETE_SAME(asinh) ARETE_SAME(acosh) ARETE_SAME(atanh) ARETE_SAME(erf) ARETE_SAME(erfc)
-ARETE_SAME(erfinv) ARETE_SAME(lgamma) ARETE_SAME(digamma) ARETE_SAME(sigmoid) ARETE_SAME(is_nan)
-ARETE_SAME(is_inf) ARETE_SAME(add) ARETE_SAME(sub) ARETE_SAME(mul) ARETE_SAME(div)
-ARETE_SAME(floor_div) ARETE_SAME(fmod) ARETE_SAME(remainder) ARETE_SAME(pow) ARETE_SAME(atan2)
-ARETE_SAME(copysign) ARETE_SAME(nextafter) ARETE_SAME(min) ARETE_SAME(max) ARETE_SAME(bit_and)
-ARETE_SAME(bit_or) ARETE_SAME(bit_xor) ARETE_SAME(shl) ARETE_SAME(shr) ARETE_SAME(eq)
-ARETE_SAME(ne) ARETE_SAME(lt) ARETE_SAME(le) ARETE_SAME(gt) ARETE_SAME(ge) ARETE_SAME(select)
-ARETE_SAME(cast) ARETE_SAME(round_to)
+ARETE_SAME(input); ARETE_SAME(param); ARETE_SAME(constant); ARETE_SAME(neg); ARETE_SAME(abs);
+ARETE_SAME(sign); ARETE_SAME(bit_not); ARETE_SAME(floor); ARETE_SAME(ceil); ARETE_SAME(trunc);
+ARETE_SAME(round); ARETE_SAME(sqrt); ARETE_SAME(rsqrt); ARETE_SAME(reciprocal); ARETE_SAME(exp);
+ARETE_SAME(exp2); ARETE_SAME(expm1); ARETE_SAME(log); ARETE_SAME(log2); ARETE_SAME(log10);
+ARETE_SAME(log1p); ARETE_SAME(sin); ARETE_SAME(cos); ARETE_SAME(tan); ARETE_SAME(asin);
+ARETE_SAME(acos); ARETE_SAME(atan); ARETE_SAME(sinh); ARETE_SAME(cosh); ARETE_SAME(tanh);
+ARETE_SAME(asinh); ARETE_SAME(acosh); ARETE_SAME(atanh); ARETE_SAME(erf); ARETE_SAME(erfc);
+ARETE_SAME(erfinv); ARETE_SAME(lgamma); ARETE_SAME(digamma); ARETE_SAME(sigmoid); ARETE_SAME(is_nan);
+ARETE_SAME(is_inf); ARETE_SAME(add); ARETE_SAME(sub); ARETE_SAME(mul); ARETE_SAME(div);
+ARETE_SAME(floor_div); ARETE_SAME(fmod); ARETE_SAME(remainder); ARETE_SAME(pow); ARETE_SAME(atan2);
+ARETE_SAME(copysign); ARETE_SAME(nextafter); ARETE_SAME(min); ARETE_SAME(max); ARETE_SAME(bit_and);
+ARETE_SAME(bit_or); ARETE_SAME(bit_xor); ARETE_SAME(shl); ARETE_SAME(shr); ARETE_SAME(eq);
+ARETE_SAME(ne); ARETE_SAME(lt); ARETE_SAME(le); ARETE_SAME(gt); ARETE_SAME(ge); ARETE_SAME(select);
+ARETE_SAME(cast); ARETE_SAME(round_to);
 // clang-format on
 #undef ARETE_SAME
-                                                        static_assert(kNumKOps == expr::kNumOps &&
-                                                                      kNumKDTypes == kNumDTypes);
+static_assert(kNumKOps == expr::kNumOps && kNumKDTypes == kNumDTypes);
 static_assert(int(expr::Type::boolean) == t_bool && int(expr::Type::i32) == t_i32 &&
               int(expr::Type::i64) == t_i64 && int(expr::Type::f32) == t_f32 &&
               int(expr::Type::f64) == t_f64);

@@ -130,17 +130,15 @@ VD atan2_d(VD x, VD y) { return ARETE_SLEEF_D(atan2, u10)(x, y); }
 }  // namespace
 
 void ARETE_FILL(math)(KernelTable& t) {
-#define ARETE_PUT(name)          \
-  put_f<name##_f>(t, op_##name); \
-  put_d<name##_d>(t, op_##name);
+#define ARETE_PUT(name) put_f<name##_f>(t, op_##name), put_d<name##_d>(t, op_##name)
   // clang-format off
-  ARETE_PUT(exp) ARETE_PUT(exp2) ARETE_PUT(expm1) ARETE_PUT(log) ARETE_PUT(log2)
-  ARETE_PUT(log10) ARETE_PUT(log1p) ARETE_PUT(sin) ARETE_PUT(cos) ARETE_PUT(tan) ARETE_PUT(asin)
-  ARETE_PUT(acos) ARETE_PUT(atan) ARETE_PUT(sinh) ARETE_PUT(cosh) ARETE_PUT(tanh)
-  ARETE_PUT(asinh) ARETE_PUT(acosh) ARETE_PUT(atanh) ARETE_PUT(erf) ARETE_PUT(erfc)
-  ARETE_PUT(lgamma) ARETE_PUT(sigmoid)
-      // clang-format on
-      put2<pow_f, float, VF>(t, op_pow);
+  ARETE_PUT(exp); ARETE_PUT(exp2); ARETE_PUT(expm1); ARETE_PUT(log); ARETE_PUT(log2);
+  ARETE_PUT(log10); ARETE_PUT(log1p); ARETE_PUT(sin); ARETE_PUT(cos); ARETE_PUT(tan); ARETE_PUT(asin);
+  ARETE_PUT(acos); ARETE_PUT(atan); ARETE_PUT(sinh); ARETE_PUT(cosh); ARETE_PUT(tanh);
+  ARETE_PUT(asinh); ARETE_PUT(acosh); ARETE_PUT(atanh); ARETE_PUT(erf); ARETE_PUT(erfc);
+  ARETE_PUT(lgamma); ARETE_PUT(sigmoid);
+  // clang-format on
+  put2<pow_f, float, VF>(t, op_pow);
   put2<pow_d, double, VD>(t, op_pow);
   put2<atan2_f, float, VF>(t, op_atan2);
   put2<atan2_d, double, VD>(t, op_atan2);

@@ -1,0 +1,195 @@
+// Attention through cuDNN.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "arete/backend/cuda/lib/cudnn_attention.h"
+#include "arete/backend/cuda/stand_in.h"
+#include "arete/base/error.h"
+#include "arete/core/modes.h"
+
+namespace arete::cuda {
+namespace {
+
+using cudnn::AttentionKey;
+using cudnn::AttentionPlan;
+using prim::AttentionArgs;
+using prim::View;
+
+// What cuDNN's kernels read at a time.
+constexpr int64_t kBytes = 16;
+constexpr int64_t kElements = kBytes / 2;
+constexpr int64_t kLargestDim = 256;
+
+bool is_aligned(const View& v) { return reinterpret_cast<uintptr_t>(v.data) % kBytes == 0; }
+
+// Rows of `dim` without gaps that begin at multiples of 16 bytes, no row twice.
+bool fits(const View& v) {
+  if (!is_aligned(v) || v.strides[3] != 1) return false;
+  for (size_t d = 0; d < 3; ++d)
+    if (v.sizes[d] != 1 && (v.strides[d] <= 0 || v.strides[d] % kElements != 0)) return false;
+  return true;
+}
+bool lse_fits(const View& v) { return is_aligned(v) && v.is_contiguous(); }
+
+// Strides of the view, or of its stand-in. Those of dimensions of size 1 mean nothing, but cuDNN
+// looks at them, and they would make different keys.
+AttentionKey::Strides strides_of(const View& v) {
+  const Shape dense = contiguous_strides(v.sizes);
+  AttentionKey::Strides s;
+  for (size_t d = 0; d < 4; ++d) s[d] = v.sizes[d] == 1 || !fits(v) ? dense[d] : v.strides[d];
+  return s;
+}
+
+void check_args(const AttentionArgs& a) {
+  const auto has = [](const View& v, IntList sizes) {
+    return v.data && std::equal(v.sizes.begin(), v.sizes.end(), sizes.begin(), sizes.end());
+  };
+  ARETE_ASSERT(a.q.rank() == 4 && a.k.rank() == 4 && a.v.rank() == 4);
+  const int64_t batch = a.q.sizes[0], heads = a.q.sizes[1], q_len = a.q.sizes[2],
+                dim = a.q.sizes[3], kv_heads = a.k.sizes[1], kv_len = a.k.sizes[2],
+                v_dim = a.v.sizes[3];
+  ARETE_ASSERT(kv_heads > 0 && heads % kv_heads == 0);
+  ARETE_ASSERT(has(a.k, {batch, kv_heads, kv_len, dim}));
+  ARETE_ASSERT(has(a.v, {batch, kv_heads, kv_len, v_dim}));
+  ARETE_ASSERT(has(a.out, {batch, heads, q_len, v_dim}));
+  ARETE_ASSERT(!a.lse.data || (a.lse.dtype == kFloat32 && has(a.lse, {batch, heads, q_len})));
+  for (const View* v : {&a.k, &a.v, &a.out}) ARETE_ASSERT(v->dtype == a.q.dtype);
+  if (!a.backward) return;
+  ARETE_ASSERT(a.lse.data && has(a.grad_out, a.out.sizes) && has(a.grad_q, a.q.sizes) &&
+               has(a.grad_k, a.k.sizes) && has(a.grad_v, a.v.sizes));
+  for (const View* v : {&a.grad_out, &a.grad_q, &a.grad_k, &a.grad_v})
+    ARETE_ASSERT(v->dtype == a.q.dtype);
+}
+
+// What is worth asking cuDNN for. Its backward pass for Blackwell sums in a fixed order only with
+// settings that the heuristics do not give.
+bool is_eligible(const AttentionArgs& a, const DeviceLimits& limits) {
+  const int64_t dim = a.q.sizes[3], v_dim = a.v.sizes[3];
+  const auto is_good = [](int64_t d) { return d > 0 && d <= kLargestDim && d % kElements == 0; };
+  return (a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) && is_good(dim) && is_good(v_dim) &&
+         a.q.numel() > 0 && a.k.numel() > 0 &&
+         !(a.backward && modes().deterministic && limits.major >= 10);
+}
+
+AttentionKey key_of(const AttentionArgs& a, int device) {
+  AttentionKey key;
+  key.batch = a.q.sizes[0], key.heads = a.q.sizes[1], key.q_len = a.q.sizes[2];
+  key.dim = a.q.sizes[3], key.v_dim = a.v.sizes[3];
+  key.kv_heads = a.k.sizes[1], key.kv_len = a.k.sizes[2];
+  key.q = strides_of(a.q), key.k = strides_of(a.k), key.v = strides_of(a.v);
+  key.out = strides_of(a.out);
+  if (a.backward) {
+    key.grad_out = strides_of(a.grad_out), key.grad_q = strides_of(a.grad_q);
+    key.grad_k = strides_of(a.grad_k), key.grad_v = strides_of(a.grad_v);
+  }
+  key.dtype = a.q.dtype;
+  key.backward = a.backward;
+  key.causal = a.causal;
+  // The forward pass has one order of summation anyway.
+  key.deterministic = a.backward && modes().deterministic;
+  key.device = int8_t(device);
+  return key;
+}
+
+// Numbers that the kernels get from the host; read when a plan runs.
+struct HostNumbers {
+  // Versions before 9.10 compute NaN from infinities.
+  explicit HostNumbers(double s)
+      : scale(float(s)),
+        masked(cudnn::library().cudnnGetVersion() < 91000
+                   ? std::numeric_limits<float>::lowest()
+                   : -std::numeric_limits<float>::infinity()) {}
+  float scale, masked, one = 1;
+};
+
+// The pointers of one run; only tensors that are in the graph may be bound.
+class Bindings {
+ public:
+  void add(int64_t id, void* data) { list_[n_++] = {id, data}; }
+  std::span<const cudnn::Binding> list() const { return {list_.data(), n_}; }
+
+ private:
+  std::array<cudnn::Binding, 16> list_{};
+  size_t n_ = 0;
+};
+
+void run(CudaBackend& backend, const std::shared_ptr<AttentionPlan>& plan, const AttentionKey& key,
+         const AttentionArgs& a, CUstream stream) {
+  const auto operand = [&](const View& v, bool is_read) {
+    return Operand(backend, v, fits(v), contiguous_strides(v.sizes), is_read);
+  };
+  HostNumbers numbers(a.scale);
+  const Operand q = operand(a.q, true), k = operand(a.k, true), v = operand(a.v, true),
+                out = operand(a.out, a.backward);
+  const size_t rows = size_t(key.batch * key.heads * key.q_len);
+  std::optional<Operand> lse;
+  if (a.lse.data)
+    lse.emplace(backend, a.lse, lse_fits(a.lse), contiguous_strides(a.lse.sizes), a.backward);
+  const Scratch unwanted_lse(backend, lse ? 0 : rows * sizeof(float));
+
+  Bindings b;
+  b.add(cudnn::kAttentionQ, q.data());
+  b.add(cudnn::kAttentionK, k.data());
+  b.add(cudnn::kAttentionV, v.data());
+  b.add(cudnn::kAttentionOut, out.data());
+  b.add(cudnn::kAttentionLse, lse ? lse->data() : unwanted_lse.data());
+  b.add(cudnn::kAttentionScale, &numbers.scale);
+  if (a.causal) b.add(cudnn::kAttentionMasked, &numbers.masked);
+  const auto execute = [&] {
+    const Scratch workspace(backend, plan->plan->workspace_bytes());
+    plan->plan->execute(cudnn::handle(key.device, stream), b.list(), workspace.data());
+    if (!plan->is_kept && cudnn::is_capturing(stream)) plan->is_kept = cudnn::keep_forever(plan);
+  };
+  if (!a.backward) {
+    execute();
+    out.store();
+    if (lse) lse->store();
+    return;
+  }
+
+  const Operand grad_out = operand(a.grad_out, true), grad_q = operand(a.grad_q, false),
+                grad_k = operand(a.grad_k, false), grad_v = operand(a.grad_v, false);
+  const Scratch row_sums(backend, rows * sizeof(float));
+  std::optional<prim::ScratchView> sum_grad_q;
+  b.add(cudnn::kAttentionOne, &numbers.one);
+  b.add(cudnn::kAttentionGradOut, grad_out.data());
+  b.add(cudnn::kAttentionGradQ, grad_q.data());
+  b.add(cudnn::kAttentionGradK, grad_k.data());
+  b.add(cudnn::kAttentionGradV, grad_v.data());
+  b.add(cudnn::kAttentionRowSums, row_sums.data());
+  if (!key.deterministic) {
+    sum_grad_q.emplace(backend, kFloat32, a.q.sizes);
+    // Before 9.6 cuDNN adds to what is there.
+    if (cudnn::library().cudnnGetVersion() < 90600)
+      backend.fill({.out = *sum_grad_q, .value = {.f = 0}});
+    b.add(cudnn::kAttentionSumGradQ, sum_grad_q->view().data);
+  }
+  execute();
+  for (const Operand* o : {&grad_q, &grad_k, &grad_v}) o->store();
+}
+
+}  // namespace
+
+void CudaBackend::attention(const AttentionArgs& args) {
+  if (!is_eligible(args, limits())) return Primitives::attention(args);
+  check_args(args);
+  if (!cudnn::problem().empty()) {
+    cudnn::note_refusal(cudnn::problem());
+    return Primitives::attention(args);
+  }
+  const CUstream stream = enter({&args.q, &args.k, &args.v, &args.out, &args.lse, &args.grad_out,
+                                 &args.grad_q, &args.grad_k, &args.grad_v});
+  const AttentionKey key = key_of(args, context_.ordinal());
+  const std::shared_ptr<AttentionPlan> plan = cudnn::attention_plans().get(key, [&] {
+    return cudnn::make_attention_plan(
+        key, {.handle = cudnn::handle(key.device, stream), .device_json = {}});
+  });
+  if (!plan->plan) return Primitives::attention(args);
+  const std::lock_guard lock(plan->mutex);
+  run(*this, plan, key, args, stream);
+}
+
+}  // namespace arete::cuda

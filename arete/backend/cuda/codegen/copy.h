@@ -1,0 +1,19 @@
+// Kernels that transpose.
+#pragma once
+
+#include <vector>
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+
+namespace arete::cuda {
+
+/// Transposes elements of 1, 2, 4, 8 or 16 bytes by vectors of `vector` of them (1, except for 16
+/// bytes: element by element); see Note [Transposes in registers] in device/copy.cuh. Blocks have
+/// 256 threads. The argument is a TransposeArgs.
+KernelSource transpose_source(int bytes, int vector);
+/// Rows and columns of a block's tile.
+int transpose_tile(int bytes, int vector);
+/// The longest vector worth using: 16 bytes, for single bytes 8.
+constexpr int transpose_vector(int bytes) { return bytes == 1 ? 8 : 16 / bytes; }
+
+}  // namespace arete::cuda

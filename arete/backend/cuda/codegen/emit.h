@@ -1,0 +1,42 @@
+// Programs as CUDA C++ text.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arete/expr/program.h"
+#include "arete/prim/args.h"
+
+namespace arete::cuda {
+
+/// The type of stored elements in generated code ("float", "f16", "i64", "boolean", ...; defined in
+/// device/dtype.cuh) and that of values in registers ("float", "i64", "bool", ...).
+const char* storage_name(DType t);
+const char* compute_name(expr::Type t);
+
+/// Appends to `text` one statement a line that computes `program`. `inputs`: expressions of the
+/// compute types of its inputs; `params`: expressions of its parameters. Variables are named
+/// <prefix>0, <prefix>1, ... Returns for each output an expression of its *storage* type (rounded
+/// once: from_compute<T>(value)).
+std::vector<std::string> emit_program(std::string& text, const expr::Program& program,
+                                      std::span<const std::string> inputs,
+                                      std::span<const std::string> params, std::string_view prefix,
+                                      std::string_view indent);
+/// The same, returning expressions of the compute types, not rounded.
+std::vector<std::string> emit_values(std::string& text, const expr::Program& program,
+                                     std::span<const std::string> inputs,
+                                     std::span<const std::string> params, std::string_view prefix,
+                                     std::string_view indent);
+
+/// Members of the struct by which parameters reach kernels: one 8-byte slot each (double or i64),
+/// and the expression that reads parameter k from struct `base` as its compute type.
+std::string param_expression(std::string_view base, size_t k, expr::Type type);
+/// The C++ text of a constant of a type, exact.
+std::string literal_text(expr::Literal value, expr::Type type);
+
+/// "sum" -> the name of the functor in device/monoid.cuh for values of a type, e.g. "Sum<float>".
+std::string monoid_name(prim::Monoid m, expr::Type type);
+
+}  // namespace arete::cuda

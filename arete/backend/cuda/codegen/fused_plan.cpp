@@ -1,0 +1,376 @@
+#include "arete/backend/cuda/codegen/fused_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+
+#include "arete/expr/program.h"
+#include "arete/prim/loop_nest.h"
+
+namespace arete::cuda {
+namespace {
+
+using prim::FusedStage;
+using prim::LoopNest;
+using prim::View;
+using Kind = FusedStage::Kind;
+using Mapping = FusedVariant::Mapping;
+
+constexpr int kMaxArgumentBytes = 4000;  // kernels take 4 KB
+constexpr int64_t kNarrow = 1ll << 30;   // 32-bit positions keep clear of overflow
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Planner {
+ public:
+  /// `columns`: with the reduce_columns stages; the plan's variant says whether that is possible.
+  Planner(const prim::FusedArgs& args, const FusedLimits& limits, bool columns)
+      : args_(args), limits_(limits), outputs_(int(args.outputs.size())) {
+    if (columns) columns_ = columns_of(*args.spec);
+  }
+
+  FusedPlan plan() {
+    FusedPlan& p = plan_;
+    if (args_.inputs.size() + args_.outputs.size() > size_t(LoopNest::kMaxOperands)) {
+      p.kind = FusedPlan::Kind::decompose;
+      return std::move(p);
+    }
+    SmallVector<View, 8> views;
+    views.append(args_.outputs.begin(), args_.outputs.end());
+    views.append(args_.inputs.begin(), args_.inputs.end());
+    nest_ = LoopNest::plan_split(args_.space, args_.outer_rank, views, &inner_);
+    for (int d = 0; d < nest_.rank; ++d) (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
+    if (rows_ == 0) return std::move(p);
+    const size_t words = 6 + std::max<size_t>(1, args_.inputs.size()) + size_t(nest_.rank) +
+                         nest_.operands.size() * size_t(1 + nest_.rank) +
+                         std::max<size_t>(1, parameters_of(*args_.spec));
+    if (words * 8 > size_t(kMaxArgumentBytes)) {
+      p.kind = FusedPlan::Kind::decompose;
+      return std::move(p);
+    }
+
+    look_at_stages();
+    p.variant.mapping = choose_mapping();
+    p.variant.inner_rank = inner_;
+    p.variant.outer_rank = nest_.rank - inner_;
+    choose_vector();
+    classify_inputs();
+    p.kind = FusedPlan::Kind::one_launch;
+    const bool resident = (columns_.empty() || takes_columns()) && choose_resident();
+    if (!resident && !columns_.empty()) return std::move(p);
+    if (!resident) choose_streamed();
+    p.variant.wide = !is_narrow();
+    p.grid = unsigned(std::min<int64_t>(ceil_div(rows_, p.variant.rows), INT32_MAX));
+    if (!columns_.empty()) {
+      p.variant.columns = true;
+      p.grid = std::min(p.grid, unsigned(limits_.multiprocessors * p.variant.resident_blocks()));
+      p.columns = size_t(elements_);
+      p.partials = columns_.size() * p.grid * p.columns * 8;
+    }
+    write_arguments();
+    return std::move(p);
+  }
+
+ private:
+  const LoopNest::Operand& input(size_t i) const { return nest_.operands[size_t(outputs_) + i]; }
+  LoopNest::Operand& operand(size_t k) { return nest_.operands[k]; }
+
+  // How often inputs are read element by element, and which outputs are stored so.
+  void look_at_stages() {
+    for (const FusedStage& s : args_.spec->stages) {
+      if (s.kind == Kind::store_row) has_row_stores_ = true;
+      if (s.kind == Kind::reduce_columns && columns_.empty()) continue;
+      if (s.kind == Kind::store)
+        for (size_t k = 0; k < s.program->outputs().size(); ++k)
+          stored_ |= 1u << (s.first_output + int(k));
+      if (s.kind == Kind::row || s.kind == Kind::store_row) continue;
+      uint32_t read = 0;
+      for (int i : s.inputs)
+        if (i >= 0) read |= 1u << i;
+      read_twice_ |= read_ & read;
+      read_ |= read;
+    }
+  }
+
+  // Along which dimensions does the largest input run fastest? Rotates the outer dimension in
+  // question to the front.
+  Mapping choose_mapping() {
+    if (elements_ <= 1 || inner_ == nest_.rank) return Mapping::rows;
+    const LoopNest::Operand* main = nullptr;
+    int64_t most = -1;
+    for (size_t i = 0; i < args_.inputs.size(); ++i) {
+      int64_t n = 1;
+      for (int d = 0; d < nest_.rank; ++d)
+        if (input(i).strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];
+      if (n > most) most = n, main = &input(i);
+    }
+    if (!main) return Mapping::rows;
+    const int64_t unit = int64_t(size_of(main->dtype));
+    for (int d = 0; d < inner_; ++d)
+      if (std::abs(main->strides[size_t(d)]) == unit && nest_.sizes[size_t(d)] > 1)
+        return Mapping::rows;
+    for (int d = inner_; d < nest_.rank; ++d) {
+      if (std::abs(main->strides[size_t(d)]) != unit || nest_.sizes[size_t(d)] < 8) continue;
+      const auto rotate = [&](auto& list) {
+        std::rotate(list.begin() + inner_, list.begin() + d, list.begin() + d + 1);
+      };
+      rotate(nest_.sizes);
+      for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
+      return Mapping::columns;
+    }
+    return Mapping::rows;
+  }
+
+  bool is_uniform(const LoopNest::Operand& o) const {
+    for (int d = 0; d < inner_; ++d)
+      if (o.strides[size_t(d)] != 0) return false;
+    return true;
+  }
+
+  // Calls f with the operands that are read or stored element by element and not the same for all
+  // of a row.
+  template <class F>
+  void for_each_varying(F f) {
+    for (int k = 0; k < outputs_; ++k)
+      if (stored_ >> k & 1) f(operand(size_t(k)));
+    for (size_t i = 0; i < args_.inputs.size(); ++i)
+      if ((read_ >> i & 1) && !is_uniform(input(i))) f(operand(size_t(outputs_) + i));
+  }
+
+  // The widest access that all operands allow: a power of two.
+  void choose_vector() {
+    int& vector = plan_.variant.vector;
+    vector = 1;
+    if (plan_.variant.mapping == Mapping::columns || elements_ == 0) return;
+    // 16 bytes of the smallest elements, but no more than 8 of them.
+    int64_t smallest = 16, most = int64_t(nest_.sizes[0] & -nest_.sizes[0]);
+    bool possible = true, any = false;
+    for_each_varying([&](const LoopNest::Operand& o) {
+      const int64_t size = int64_t(size_of(o.dtype));
+      if (o.strides[0] == 0) return;
+      possible &= o.strides[0] == size;
+      any = true;
+      smallest = std::min(smallest, size);
+      // The power of two that all its accesses are aligned to, if that is less than 16.
+      uint64_t bits = reinterpret_cast<uintptr_t>(o.data) | 16;
+      for (int d = 1; d < nest_.rank; ++d) bits |= uint64_t(o.strides[size_t(d)]);
+      const int64_t aligned = int64_t(bits & -bits);
+      if (aligned < 16) most = std::min(most, aligned / size);
+    });
+    if (possible && any)
+      vector = int(std::max<int64_t>(1, std::min({most, 16 / smallest, int64_t(8)})));
+  }
+
+  void classify_inputs() {
+    FusedVariant& v = plan_.variant;
+    for (size_t i = 0; i < args_.inputs.size(); ++i) {
+      const uint32_t bit = 1u << i;
+      for (const View& o : args_.outputs)
+        if (o.data == args_.inputs[i].data) v.written |= bit;
+      if (is_uniform(input(i))) {
+        // Read before the stages, also by stages over rows.
+        v.uniform |= bit;
+        continue;
+      }
+      if (!(read_ & bit)) continue;
+      if (v.vector > 1 && input(i).strides[0] == 0) {
+        v.single |= bit;
+        continue;
+      }
+      // What all rows share is in the nearest cache anyway.
+      bool own = rows_ == 1;
+      for (int d = inner_; d < nest_.rank; ++d) own |= input(i).strides[size_t(d)] != 0;
+      if ((read_twice_ & bit) && own) v.cached |= bit;
+    }
+  }
+
+  // Whether the blocks' results over rows can lie in memory as the outputs do.
+  bool takes_columns() {
+    if (plan_.variant.mapping != Mapping::rows || inner_ != 1 || elements_ == 0) return false;
+    for (const FusedColumn& c : columns_) {
+      const LoopNest::Operand& o = operand(size_t(c.output));
+      if (c.type == expr::Type::boolean) return false;
+      if (elements_ > 1 && o.strides[0] != int64_t(size_of(o.dtype))) return false;
+    }
+    return true;
+  }
+
+  // Registers that one element of the row takes; doubles are computed with more of them.
+  int registers_per_element() const {
+    int n = 0;
+    for (size_t i = 0; i < args_.inputs.size(); ++i)
+      if (plan_.variant.cached >> i & 1) n += size_of(args_.inputs[i].dtype) == 8 ? 4 : 1;
+    for (const FusedColumn& c : columns_)
+      n += c.type == expr::Type::f64 || c.type == expr::Type::i64 ? 2 : 1;
+    return std::max(1, n);
+  }
+
+  bool choose_resident() {
+    FusedVariant& v = plan_.variant;
+    if (elements_ == 0) return false;
+    const int per_thread = limits_.data_registers / registers_per_element();
+    if (per_thread == 0) return false;
+    const int vector = v.vector;
+    while (v.vector > per_thread) v.vector /= 2;
+    const int64_t chunks = elements_ / v.vector;
+    const int most = per_thread / v.vector;
+    const bool columns = v.mapping == Mapping::columns;
+    // Two inputs, with what is computed from them, take more registers than large blocks have.
+    const int limit = columns ? 32 : columns_.empty() && registers_per_element() > 1 ? 512 : 1024;
+    const int usual = std::min(most, 8);
+    int threads = 1;
+    while (threads < limit &&
+           ceil_div(chunks, threads) > (!columns && threads < 32 ? std::min(usual, 2) : usual))
+      threads *= 2;
+    int64_t count = ceil_div(chunks, threads);
+    if (count > 8) count = ceil_div(count, 4) * 4;
+    if (count > std::min(most, 16)) {
+      v.vector = vector;
+      return false;
+    }
+    v.resident = true;
+    v.threads = threads;
+    v.count = int(count);
+    v.exact = chunks == threads * count;
+    if (columns) {
+      v.rows = std::max(32, 128 / threads);
+    } else {
+      v.rows = std::max(1, 128 / threads);
+      if (threads > 32) v.rows = 1;
+    }
+    return true;
+  }
+
+  void choose_streamed() {
+    FusedVariant& v = plan_.variant;
+    const bool columns = v.mapping == Mapping::columns;
+    const int64_t chunks = elements_ / v.vector;
+    v.rows = columns ? 32 : 1;
+    // Bytes of a thread's chunk of all inputs, and of a block's chunk of those to be kept.
+    int64_t all = 0, kept = 0;
+    for (size_t i = 0; i < args_.inputs.size(); ++i) {
+      const int64_t size = int64_t(size_of(args_.inputs[i].dtype));
+      if ((read_ >> i & 1) && !(v.uniform >> i & 1))
+        all += size * (v.single >> i & 1 ? 1 : v.vector);
+      if (v.cached >> i & 1) kept += size * v.vector * v.rows;
+    }
+    // Chunks that a thread has under way.
+    const auto under_way = [&](int64_t bytes) {
+      return int(
+          std::bit_floor(uint64_t(std::clamp<int64_t>(bytes / std::max<int64_t>(1, all), 1, 8))));
+    };
+    v.count = under_way(64);
+    if (choose_phases(ceil_div(rows_, v.rows), chunks)) return;
+
+    // Shared memory: for two blocks on a multiprocessor if that holds the rows, else for one.
+    constexpr int64_t kOwn = 12 * 1024;  // of the kernel and the system
+    const int64_t one = limits_.shared_per_block - kOwn;
+    const int64_t two = std::min<int64_t>(one, limits_.shared_per_multiprocessor / 2 - kOwn);
+    const int64_t wanted = kept * chunks;
+    v.threads = columns ? (wanted > two ? 32 : 16) : (wanted > two ? 1024 : 512);
+    if (kept == 0) return;
+    held_ = chunks;
+    if (wanted > one) {
+      held_ = one / kept / v.threads * v.threads;
+      v.partial = true;
+    }
+    if (held_ < chunks / 8 || held_ == 0) {  // not worth while
+      held_ = 0;
+      v.partial = false;
+      v.cached = 0;
+      v.threads = columns ? 16 : 512;
+      return;
+    }
+    v.count = under_way(32);
+    for (size_t i = 0; i < args_.inputs.size(); ++i) {
+      if (!(v.cached >> i & 1)) continue;
+      cache_[i] = int64_t(plan_.shared);
+      const int64_t bytes = int64_t(size_of(args_.inputs[i].dtype)) * v.vector * v.rows * held_;
+      plan_.shared += size_t(ceil_div(bytes, 16) * 16);
+    }
+  }
+
+  // Few long rows are divided among blocks.
+  bool choose_phases(int64_t groups, int64_t chunks) {
+    FusedVariant& v = plan_.variant;
+    const bool columns = v.mapping == Mapping::columns;
+    const FusedReductions reductions = reductions_of(*args_.spec);
+    const int64_t is_long = columns ? limits_.long_column : limits_.long_row;
+    if (elements_ < is_long || groups >= limits_.multiprocessors || reductions.stages == 0)
+      return false;
+    // One launch is quicker for a row that is not so long, unless most of the GPU would be idle.
+    if (elements_ < 4 * is_long && 2 * groups >= limits_.multiprocessors) return false;
+    // Other blocks may still need a row's input when one block stores a row's output.
+    if (has_row_stores_)
+      for (size_t i = 0; i < args_.inputs.size(); ++i)
+        if ((v.written >> i & 1) && ((v.uniform >> i & 1) || !(read_ >> i & 1))) return false;
+    const int threads = columns ? 16 : 512;
+    const int64_t most = std::clamp<int64_t>(chunks / (int64_t(threads) * v.count), 1, 65535);
+    const int64_t splits = std::clamp<int64_t>(4 * limits_.multiprocessors / groups, 1, most);
+    if (splits == 1) return false;
+    v.threads = threads;
+    v.cached = 0;
+    span_ = ceil_div(ceil_div(chunks, splits), threads) * threads;
+    plan_.kind = FusedPlan::Kind::phases;
+    plan_.splits = unsigned(ceil_div(chunks, span_));
+    plan_.partials = size_t(reductions.results) * plan_.splits * size_t(rows_) * 8;
+    return true;
+  }
+
+  bool is_narrow() const {
+    if (elements_ > kNarrow || rows_ > kNarrow) return false;
+    for (const LoopNest::Operand& o : nest_.operands) {
+      int64_t reach = 0;
+      for (int d = 0; d < inner_; ++d)
+        reach += (nest_.sizes[size_t(d)] - 1) * std::abs(o.strides[size_t(d)]);
+      if (reach > INT32_MAX) return false;
+    }
+    return true;
+  }
+
+  void write_arguments() {
+    const FusedVariant& v = plan_.variant;
+    auto& words = plan_.arguments;
+    const auto put = [&](int64_t w) { words.push_back(uint64_t(w)); };
+    put(rows_);
+    put(elements_ / v.vector);
+    put(plan_.splits);
+    put(span_);
+    put(0);  // partial results
+    put(held_);
+    for (size_t i = 0; i < std::max<size_t>(1, args_.inputs.size()); ++i) put(cache_[i]);
+    for (int d = 0; d < nest_.rank; ++d) put(nest_.sizes[size_t(d)] / (d == 0 ? v.vector : 1));
+    for (const LoopNest::Operand& o : nest_.operands) {
+      put(int64_t(reinterpret_cast<uintptr_t>(o.data)));
+      for (int d = 0; d < nest_.rank; ++d) put(o.strides[size_t(d)] * (d == 0 ? v.vector : 1));
+    }
+    const size_t n = parameters_of(*args_.spec);
+    for (size_t k = 0; k < n; ++k) put(args_.params[k].i);
+    if (n == 0) put(0);
+  }
+
+  const prim::FusedArgs& args_;
+  const FusedLimits& limits_;
+  const int outputs_;
+  std::vector<FusedColumn> columns_;
+  LoopNest nest_;
+  int inner_ = 1;
+  int64_t rows_ = 1, elements_ = 1, span_ = 0, held_ = 0;
+  uint32_t read_ = 0, read_twice_ = 0, stored_ = 0;
+  bool has_row_stores_ = false;
+  std::array<int64_t, LoopNest::kMaxOperands> cache_{};  // where inputs are in shared memory
+  FusedPlan plan_;
+};
+
+}  // namespace
+
+FusedPlan plan_fused(const prim::FusedArgs& args, const FusedLimits& limits) {
+  if (!columns_of(*args.spec).empty()) {
+    FusedPlan with_columns = Planner(args, limits, true).plan();
+    if (with_columns.variant.columns) return with_columns;
+  }
+  return Planner(args, limits, false).plan();
+}
+
+}  // namespace arete::cuda

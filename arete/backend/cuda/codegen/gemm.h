@@ -1,0 +1,29 @@
+// Kernels of matrix products that the vendor library does not do.
+#pragma once
+
+#include <cstdint>
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/core/dtype.h"
+
+namespace arete::cuda {
+
+/// The argument of these kernels; mirrors device/gemm.cuh.
+struct GemmArguments {
+  const void *a, *b, *bias;
+  void *out, *aux;
+  int64_t m, n, k;
+  int64_t a_row, a_column, b_row, b_column, out_row, out_column, aux_row, aux_column, bias_stride;
+  double alpha, beta;
+  int64_t ialpha, ibeta;
+  int64_t batches;
+  int32_t loops, activation;
+  int64_t size[16], a_stride[16], b_stride[16], out_stride[16], aux_stride[16];
+};
+inline constexpr int kGemmTile = 64, kGemmThreads = 256;
+
+/// The kernel for operands of type `in` and a result of type `out`: any one type but bool, or f32
+/// from a narrower floating type. Everything else is an argument.
+KernelSource gemm_source(DType in, DType out);
+
+}  // namespace arete::cuda

@@ -1,0 +1,198 @@
+#include "arete/backend/cuda/codegen/index.h"
+
+#include <bit>
+
+#include "arete/backend/cuda/codegen/emit.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+namespace indexing {
+namespace {
+
+using prim::ScatterMode;
+
+// One kernel that calls a template of a header with its one argument.
+KernelSource kernel(const char* header, std::string name, const char* args, const std::string& call,
+                    const char* bounds = "256") {
+  std::string text = std::string("#include \"") + header + "\"\nextern \"C\" __global__ void " +
+                     "__launch_bounds__(" + bounds + ") " + name + "(const __grid_constant__ " +
+                     args + " a) {\n  " + call + "(a);\n}\n";
+  return {std::move(name), std::move(text)};
+}
+
+const char* word(size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return "u8";
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    case 8:
+      return "u64";
+    case 16:
+      return "Word16";
+  }
+  ARETE_BUG("no elements of this size");
+}
+const char* integer(bool wide) { return wide ? "u64" : "u32"; }
+std::string suffix(bool wide) { return wide ? "_wide" : ""; }
+
+const char* functor(ScatterMode mode) {
+  static constexpr const char* kNames[] = {"OpSet", "OpAdd", "OpMul", "OpMin", "OpMax"};
+  return kNames[int(mode)];
+}
+const char* name_of_mode(ScatterMode mode) {
+  static constexpr const char* kNames[] = {"set", "add", "mul", "min", "max"};
+  return kNames[int(mode)];
+}
+
+}  // namespace
+
+Divisor make_divisor(int64_t value) {
+  // With s = ceil(log2 value), (n * (2^32 + magic)) >> (32 + s) is n / value for n < 2^31.
+  const uint32_t v = uint32_t(value);
+  const uint32_t shift = uint32_t(std::bit_width(v - 1));
+  const uint64_t magic = ((uint64_t(1) << 32) * ((uint64_t(1) << shift) - v)) / v + 1;
+  return {v, uint32_t(magic), shift, 0};
+}
+
+Walk make_walk(const prim::LoopNest& nest) {
+  Walk w{};
+  w.count = nest.numel();
+  w.rank = nest.rank;
+  for (int d = 0; d < nest.rank; ++d) {
+    w.dims[d].size = nest.sizes[size_t(d)];
+    for (size_t k = 0; k < nest.operands.size(); ++k)
+      w.dims[d].strides[k] = nest.operands[k].strides[size_t(d)];
+    if (nest.sizes[size_t(d)] > 0 && nest.sizes[size_t(d)] <= INT32_MAX)
+      w.dims[d].divisor = make_divisor(nest.sizes[size_t(d)]);
+  }
+  return w;
+}
+
+KernelSource gather_source(size_t bytes, bool wide) {
+  return kernel("index.cuh", "gather_" + std::to_string(bytes) + suffix(wide), "GatherArgs",
+                std::string("gather<") + word(bytes) + ", " + integer(wide) + ">");
+}
+
+KernelSource take_rows_source(size_t bytes, bool wide) {
+  return kernel("index.cuh", "take_rows_" + std::to_string(bytes) + suffix(wide), "TakeRowsArgs",
+                std::string("take_rows<") + word(bytes) + ", " + integer(wide) + ">");
+}
+
+KernelSource scatter_source(ScatterMode mode, DType dtype, bool wide) {
+  return kernel(
+      "scatter.cuh",
+      std::string("scatter_") + name_of_mode(mode) + "_" + storage_name(dtype) + suffix(wide),
+      "ScatterArgs",
+      std::string("scatter<") + storage_name(dtype) + ", " + functor(mode) + ", " + integer(wide) +
+          ">");
+}
+
+KernelSource scatter_set_source(size_t bytes, bool wide) {
+  return kernel("scatter.cuh", "scatter_set_" + std::to_string(bytes) + suffix(wide), "ScatterArgs",
+                std::string("scatter<") + word(bytes) + ", OpSet, " + integer(wide) + ">");
+}
+
+bool has_atomic(ScatterMode mode, DType dtype) {
+  return !is_complex(dtype) || mode == ScatterMode::set || mode == ScatterMode::add;
+}
+
+KernelSource scatter_keys_source(bool wide) {
+  return kernel("scatter.cuh", "scatter_keys" + suffix(wide), "ScatterKeysArgs",
+                std::string("scatter_keys<") + integer(wide) + ">");
+}
+
+KernelSource scatter_sorted_source(ScatterMode mode, DType dtype, bool wide) {
+  return kernel("scatter.cuh",
+                std::string("scatter_sorted_") + name_of_mode(mode) + "_" + storage_name(dtype) +
+                    suffix(wide),
+                "ScatterSortedArgs",
+                std::string("scatter_sorted<") + storage_name(dtype) + ", " + functor(mode) + ", " +
+                    integer(wide) + ", " + integer(wide) + ">");
+}
+
+KernelSource scatter_sorted_set_source(size_t bytes, bool wide) {
+  return kernel("scatter.cuh", "scatter_sorted_set_" + std::to_string(bytes) + suffix(wide),
+                "ScatterSortedArgs",
+                std::string("scatter_sorted_set<") + word(bytes) + ", " + integer(wide) + ", " +
+                    integer(wide) + ">");
+}
+
+KernelSource add_rows_keys_source(bool wide) {
+  return kernel("add_rows.cuh", "add_rows_keys" + suffix(wide), "AddRowsKeysArgs",
+                std::string("add_rows_keys<") + integer(wide) + ">");
+}
+
+KernelSource add_rows_source(DType dtype, int columns, bool wide) {
+  return kernel(
+      "add_rows.cuh",
+      std::string("add_rows_") + storage_name(dtype) + "_" + std::to_string(columns) + suffix(wide),
+      "AddRowsArgs",
+      std::string("add_rows<") + storage_name(dtype) + ", " + std::to_string(columns) + ", " +
+          integer(wide) + ", " + integer(wide) + ">",
+      columns <= 4 ? "256, 5" : "256, 3");
+}
+
+KernelSource add_row_pieces_source(DType dtype, int columns, bool wide) {
+  return kernel("add_rows.cuh",
+                std::string("add_row_pieces_") + storage_name(dtype) + "_" +
+                    std::to_string(columns) + suffix(wide),
+                "AddRowsArgs",
+                std::string("add_row_pieces<") + storage_name(dtype) + ", " +
+                    std::to_string(columns) + ", " + integer(wide) + ">");
+}
+
+size_t sum_bytes(DType dtype) {
+  switch (dtype) {
+    case kInt64:
+    case kFloat64:
+    case kComplex64:
+      return 8;
+    case kComplex128:
+      return 16;
+    default:
+      return 4;
+  }
+}
+
+}  // namespace indexing
+
+// Where variants differ in an integer type or a comparison only, one dtype stands for all.
+std::vector<KernelSource> index_samples() {
+  using namespace indexing;
+  using prim::ScatterMode;
+  std::vector<KernelSource> out;
+  for (bool wide : {false, true}) {
+    for (size_t bytes : {1, 2, 4, 8, 16}) {
+      out.push_back(gather_source(bytes, wide));
+      out.push_back(take_rows_source(bytes, wide));
+      out.push_back(scatter_set_source(bytes, wide));
+      out.push_back(scatter_sorted_set_source(bytes, wide));
+    }
+    out.push_back(scatter_keys_source(wide));
+    out.push_back(add_rows_keys_source(wide));
+    for (int t = 0; t < kNumDTypes; ++t) {
+      const DType dtype = DType(t);
+      if (wide && dtype != kFloat32) continue;
+      for (ScatterMode mode :
+           {ScatterMode::add, ScatterMode::mul, ScatterMode::min, ScatterMode::max}) {
+        const bool ordered = mode == ScatterMode::min || mode == ScatterMode::max;
+        if (mode == ScatterMode::max && !(dtype == kFloat32 || dtype == kInt32 || dtype == kInt64))
+          continue;
+        if (has_atomic(mode, dtype)) out.push_back(scatter_source(mode, dtype, wide));
+        if (is_differentiable(dtype) && !(ordered && is_complex(dtype)))
+          out.push_back(scatter_sorted_source(mode, dtype, wide));
+      }
+      const int columns = add_rows_columns(dtype);
+      out.push_back(add_rows_source(dtype, columns, wide));
+      out.push_back(add_row_pieces_source(dtype, columns, wide));
+      if (columns > 1) out.push_back(add_rows_source(dtype, 1, wide));
+      if (dtype == kFloat32) out.push_back(add_row_pieces_source(dtype, 1, wide));
+    }
+  }
+  return out;
+}
+
+}  // namespace arete::cuda

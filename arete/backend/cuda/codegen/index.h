@@ -1,0 +1,102 @@
+// Kernels that read and write at computed positions: gather, scatter, take_rows, add_rows.
+#pragma once
+
+#include <cstdint>
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/core/dtype.h"
+#include "arete/prim/args.h"
+#include "arete/prim/loop_nest.h"
+
+namespace arete::cuda::indexing {
+
+// The structs mirror device/index.cuh, device/scatter.cuh and device/add_rows.cuh; addresses are
+// numbers of 64 bits.
+struct Divisor {
+  uint32_t value = 1, magic = 1, shift = 0, unused = 0;
+};
+/// For dividends below 2^31; `value` in [1, 2^31).
+Divisor make_divisor(int64_t value);
+
+struct WalkDim {
+  int64_t size;
+  int64_t strides[3];
+  Divisor divisor;
+};
+struct Walk {
+  int64_t count, rank;
+  WalkDim dims[kMaxRank];
+};
+/// Of a nest with at most three operands.
+Walk make_walk(const prim::LoopNest& nest);
+
+struct ErrorSink {
+  uint64_t record, op;
+  int64_t dim;
+};
+struct GatherArgs {
+  Walk walk;
+  uint64_t out, index, in;
+  int64_t size, step;
+  ErrorSink error;
+};
+struct TakeRowsArgs {
+  uint64_t table, out, index;
+  int64_t count, pieces, rows, table_stride, out_stride;
+  Divisor divisor;
+  ErrorSink error;
+};
+struct ScatterArgs {
+  Walk walk;
+  uint64_t src, index, out;
+  int64_t size, step;
+  ErrorSink error;
+};
+struct ScatterKeysArgs {
+  Walk walk;
+  uint64_t index, keys;
+  int64_t length, inner, size, destinations;
+  ErrorSink error;
+};
+struct ScatterSortedArgs {
+  Walk walk;
+  uint64_t src, out, keys, positions;
+  int64_t inner, size, step, destinations;
+};
+struct AddRowsKeysArgs {
+  uint64_t index, keys;
+  int64_t count, rows;
+  ErrorSink error;
+};
+struct AddRowsArgs {
+  uint64_t out, src, keys, positions, partial;
+  int64_t count, rows, width, out_stride, src_stride, out_step, src_step, slices;
+};
+
+/// Elements that a block of gather, scatter or take_rows handles, and its threads.
+inline constexpr int64_t kThreads = 256, kElementsPerBlock = 1024;
+/// Entries after which add_rows cuts a sum (Note [Pieces of long runs] in device/add_rows.cuh).
+inline constexpr int64_t kPiece = 256;
+
+// Where a parameter says `wide`, offsets, keys and positions have 64 bits instead of 32.
+// `bytes`: of an element, 1 to 16.
+KernelSource gather_source(size_t bytes, bool wide);
+KernelSource take_rows_source(size_t bytes, bool wide);
+/// Modes other than set, for dtypes that has_atomic() names.
+KernelSource scatter_source(prim::ScatterMode mode, DType dtype, bool wide);
+KernelSource scatter_set_source(size_t bytes, bool wide);
+bool has_atomic(prim::ScatterMode mode, DType dtype);
+KernelSource scatter_keys_source(bool wide);
+KernelSource scatter_sorted_source(prim::ScatterMode mode, DType dtype, bool wide);
+KernelSource scatter_sorted_set_source(size_t bytes, bool wide);
+KernelSource add_rows_keys_source(bool wide);
+/// `columns` contiguous and aligned elements at a time (see add_rows_columns), or 1.
+KernelSource add_rows_source(DType dtype, int columns, bool wide);
+KernelSource add_row_pieces_source(DType dtype, int columns, bool wide);
+
+/// Elements in 16 bytes.
+constexpr int add_rows_columns(DType dtype) { return int(16 / size_of(dtype)); }
+/// Bytes of what sums of a dtype are formed in.
+size_t sum_bytes(DType dtype);
+
+}  // namespace arete::cuda::indexing

@@ -1,0 +1,34 @@
+// Kernels as text, before compilation. Nothing in codegen/ needs a GPU or the CUDA headers.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace arete::cuda {
+
+/// One translation unit for NVRTC with one extern "C" __global__ function. The text may include the
+/// embedded headers of backend/cuda/device/ by file name: #include "dtype.cuh".
+struct KernelSource {
+  std::string name;  // of the function
+  std::string text;
+};
+
+/// The embedded files of backend/cuda/device/ (made by CMake).
+struct EmbeddedFile {
+  std::string_view name, text;
+};
+extern const std::vector<EmbeddedFile> kEmbeddedFiles;
+/// The text of one of them; BugError if there is none.
+std::string_view embedded_file(std::string_view name);
+
+/// Sources that stand for everything a family can generate; the test compiles all of them for every
+/// architecture. Each family defines one function of this kind and lists it in samples.cpp.
+using SampleFunction = std::vector<KernelSource> (*)();
+struct SampleFamily {
+  const char* name;
+  SampleFunction make;
+};
+const std::vector<SampleFamily>& sample_families();
+
+}  // namespace arete::cuda

@@ -1,0 +1,73 @@
+// Kernels that compute elements independently of each other: programs, and moves of plain bits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/expr/program.h"
+
+namespace arete::cuda {
+
+/// What a kernel computes for one element. Operands are the outputs, then the inputs.
+struct ElementCode {
+  std::string name;
+  std::string function;              // the text of the device function `element`
+  std::vector<std::string> storage;  // the element type of each operand, in the device's names
+  std::vector<int> bytes;            // and its size
+  int n_outputs = 0, n_params = 0;
+  int weight = 1;  // about how many machine instructions one element takes in the kernel's text
+
+  int operands() const { return int(storage.size()); }
+  /// Elements of the vectors by which aligned memory is moved: the widest operand takes 16 bytes.
+  int vector() const;
+};
+ElementCode element_code(const expr::Program& program);
+/// output = input for elements of 1, 2, 4, 8 or 16 bytes.
+ElementCode move_code(int bytes);
+/// output = the bits in two parameters (the second for 16 bytes only).
+ElementCode fill_code(int bytes);
+
+// Note [Pointwise kernels]
+// linear   all operands are one run of elements, or one element for all (`uniform`). A thread
+//          handles `unroll` vectors that are a block's width apart. The elements after the last
+//          whole vector are left to the last block's first threads.
+// strided  any strides, 32-bit offsets; the caller splits larger spaces. Dimension 0 counts
+//          vectors: operands are contiguous there, or `uniform`; with vectors of one element they
+//          may have any stride.
+// multi    linear (with `uniform` inputs) over many tensors of any sizes; a block finds its tensor
+// in a table. The kernels' only argument is a struct whose layout the functions below describe.
+struct PointwiseShape {
+  enum class Kind : uint8_t { linear, strided, multi } kind = Kind::linear;
+  int vector = 1;           // elements; a power of two
+  int unroll = 1;           // vectors of a thread
+  int rank = 1;             // strided only
+  uint32_t uniform = 0;     // bit k: input k is one element for a whole vector (linear: for all)
+  bool long_table = false;  // multi only: see multi_capacity
+};
+/// How many vectors a thread should have in flight.
+int unroll_for(const ElementCode& code, const PointwiseShape& shape);
+KernelSource pointwise_source(const ElementCode& code, const PointwiseShape& shape);
+
+/// The most threads a block may have.
+inline constexpr int kPointwiseThreads = 256;
+
+/// Arguments of linear: void* data[operands]; i64 vectors, n; ParamSlot params[n_params].
+///
+/// Arguments of strided: void* data[operands]; ParamSlot params[n_params]; u32 total; then for each
+/// of the `rank` dimensions u32 size, all magic, all shift; i32 stride[operands][rank], in bytes.
+///
+/// Arguments of multi: void* data[tensors][operands]; i64 n[tensors]; ParamSlot params[n_params];
+/// u32 first[tensors], used, chunk. Tensor t has blocks first[t] to first[t + 1] - 1, each of
+/// `chunk` elements; tensors = multi_capacity. A short table keeps to the 4 KB of arguments that
+/// every driver takes; a long one needs driver and compiler of CUDA 12.1.
+int multi_capacity(int operands, int n_params, bool long_table);
+
+/// x / divisor = (mulhi(x, magic) + x) >> shift for x < 2^31 and 1 <= divisor < 2^31.
+struct FastDivisor {
+  uint32_t magic, shift;
+};
+FastDivisor fast_divisor(uint32_t divisor);
+
+}  // namespace arete::cuda

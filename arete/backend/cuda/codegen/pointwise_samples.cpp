@@ -1,0 +1,118 @@
+// Programs and shapes that stand for everything codegen/pointwise.cpp can be asked for.
+#include <array>
+
+#include "arete/backend/cuda/codegen/iota.h"
+#include "arete/backend/cuda/codegen/pointwise.h"
+#include "arete/expr/value.h"
+
+namespace arete::cuda {
+
+using expr::Op;
+using expr::Type;
+using expr::Value;
+using Kind = PointwiseShape::Kind;
+
+namespace {
+
+void add(std::vector<KernelSource>& all, const ElementCode& code, PointwiseShape shape) {
+  if (shape.vector == 0) shape.vector = code.vector();
+  shape.unroll = unroll_for(code, shape);
+  all.push_back(pointwise_source(code, shape));
+}
+
+// Every operation that a type has, in one program of many outputs.
+expr::ProgramPtr every_operation(Type type, Op first, Op last) {
+  const DType storage = expr::storage_type(type);
+  expr::Builder b;
+  const Value x = b.input(storage), y = b.input(storage);
+  std::vector<Value> results;
+  std::vector<DType> dtypes;
+  for (int k = int(first); k <= int(last); ++k) {
+    const Op op = Op(k);
+    const bool bits = op == Op::bit_not || (op >= Op::bit_and && op <= Op::shr);
+    const bool floating_only = (op >= Op::floor && op <= Op::is_inf) || op == Op::atan2 ||
+                               op == Op::copysign || op == Op::nextafter;
+    if (expr::is_float(type) ? bits : floating_only) continue;
+    const Value r = expr::arity_of(op) == 1 ? b.emit(op, x) : b.emit(op, x, y);
+    results.push_back(r);
+    dtypes.push_back(expr::storage_type(r.type()));
+  }
+  results.push_back(b.emit(Op::select, b.emit(Op::lt, x, y), x, y));
+  dtypes.push_back(storage);
+  for (const Type to : {Type::boolean, Type::i32, Type::i64, Type::f32, Type::f64}) {
+    results.push_back(b.cast(x, to));
+    dtypes.push_back(expr::storage_type(to));
+  }
+  return b.build(results, dtypes);
+}
+
+expr::ProgramPtr two_results(std::span<const DType> inputs, std::span<const DType> outputs) {
+  return expr::trace(
+      [](std::span<const Value> v) {
+        const Value a = expr::to_float(v[0]), b = expr::to_float(v[1]);
+        return std::vector<Value>{expr::where(a > b, a * v[2], b), a * (1.0 + erf(b))};
+      },
+      inputs, std::array{Type::f32}, outputs);
+}
+
+expr::ProgramPtr conversion(DType from, DType to) {
+  expr::Builder b;
+  const Value y = b.cast(b.input(from), expr::compute_type(to));
+  return b.build({&y, 1}, {&to, 1});
+}
+
+}  // namespace
+
+std::vector<KernelSource> pointwise_samples() {
+  std::vector<KernelSource> all;
+  // Operations.
+  for (const Type type : {Type::i32, Type::i64, Type::f32, Type::f64}) {
+    add(all, element_code(*every_operation(type, Op::neg, Op::round)), {.vector = 1});
+    add(all, element_code(*every_operation(type, Op::sqrt, Op::atanh)), {.vector = 1});
+    add(all, element_code(*every_operation(type, Op::erf, Op::is_inf)), {.vector = 1});
+    add(all, element_code(*every_operation(type, Op::add, Op::ge)), {.vector = 1});
+  }
+  const auto logic = expr::trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] & v[1], v[0] | v[1], v[0] ^ v[1], !v[0],
+                                  expr::where(v[0], v[1], v[2])};
+      },
+      std::array{kBool, kBool}, std::array{Type::boolean}, {});
+  add(all, element_code(*logic), {.vector = 0});
+  // Shapes of kernels and lengths of vectors.
+  for (const DType t : {kFloat32, kBFloat16, kFloat64}) {
+    const ElementCode code =
+        element_code(*two_results(std::array{t, kFloat32}, std::array{t, kFloat32}));
+    for (int vector = 1; vector <= code.vector(); vector *= 2) {
+      add(all, code, {.vector = vector});
+      for (const uint32_t uniform : {0, 1, 2})
+        add(all, code, {.kind = Kind::strided, .vector = vector, .rank = 3, .uniform = uniform});
+    }
+    add(all, code, {.vector = 0, .uniform = 2});
+    for (const bool long_table : {false, true})
+      for (const uint32_t uniform : {0, 2})
+        add(all, code,
+            {.kind = Kind::multi, .vector = 0, .uniform = uniform, .long_table = long_table});
+  }
+  const ElementCode small =
+      element_code(*two_results(std::array{kInt8, kUInt8}, std::array{kFloat16, kBFloat16}));
+  for (int rank = 1; rank <= 6; ++rank)
+    add(all, small, {.kind = Kind::strided, .vector = 1, .rank = rank});
+  // Storage types.
+  for (int t = 0; t < kNumDTypes; ++t) {
+    const DType type = DType(t);
+    all.push_back(iota_source(type));
+    if (is_complex(type)) continue;
+    add(all, element_code(*conversion(type, kFloat32)), {.vector = 0});
+    add(all, element_code(*conversion(kFloat64, type)), {.vector = 0});
+    add(all, element_code(*conversion(type, kInt64)), {.vector = 0});
+  }
+  // Neither inputs nor parameters.
+  expr::Builder constant;
+  const Value one = constant.constant(Type::f32, 1.5);
+  const DType half = kFloat16;
+  add(all, element_code(*constant.build({&one, 1}, {&half, 1})), {.vector = 0});
+  return all;
+}
+
+}  // namespace arete::cuda

@@ -1,0 +1,69 @@
+#include "arete/backend/cuda/codegen/pool.h"
+
+#include <algorithm>
+
+#include "arete/backend/cuda/codegen/emit.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+
+static_assert(sizeof(PoolArguments) == (9 + 6 + 15 + 12 + 1) * 8 + 18 * 4);
+
+int pool_vector(DType dtype) { return int(std::min<size_t>(16 / size_of(dtype), 8)); }
+
+KernelSource pool_source(const PoolKernel& k) {
+  ARETE_ASSERT(k.dtype != kBool && !is_complex(k.dtype) && (k.max || is_floating(k.dtype)));
+  ARETE_ASSERT(!k.vector || k.channels_last);
+  const std::string function =
+      std::string(k.max ? "max_pool_" : "avg_pool_") + (k.backward ? "backward" : "forward");
+  const int vector = k.vector ? pool_vector(k.dtype) : 1;
+  std::string arguments = std::string(storage_name(k.dtype)) + (k.wide ? ", i64, " : ", i32, ") +
+                          std::to_string(vector) + (k.channels_last ? ", true" : ", false");
+  KernelSource source;
+  source.name = function + "_" + storage_name(k.dtype);
+  if (k.channels_last) source.name += "_last" + std::to_string(vector);
+  if (k.wide) source.name += "_wide";
+  if (!k.backward) {
+    const std::string size = std::to_string(k.window);
+    arguments += ", " + size + ", " + size;
+    if (k.window > 0) source.name += "_" + size + "x" + size;
+  }
+  source.text = "#include \"pool.cuh\"\nextern \"C\" __global__ void __launch_bounds__(" +
+                std::to_string(kPoolThreads) + ") " + source.name +
+                "(const __grid_constant__ PoolArguments p) {\n  " + function + "<" + arguments +
+                ">(p);\n}\n";
+  return source;
+}
+
+std::vector<KernelSource> pool_samples() {
+  std::vector<KernelSource> sources;
+  const auto add = [&](PoolKernel k) { sources.push_back(pool_source(k)); };
+  for (int t = 0; t < kNumDTypes; ++t) {
+    const DType dtype = DType(t);
+    if (dtype == kBool || is_complex(dtype)) continue;
+    for (bool max : {true, false}) {
+      if (!max && !is_floating(dtype)) continue;
+      for (bool backward : {false, true}) {
+        add({dtype, max, backward});
+        add({dtype, max, backward, true, true});
+      }
+    }
+  }
+  // The other variants do not depend on the type.
+  for (bool max : {true, false})
+    for (bool backward : {false, true}) {
+      add({kFloat16, max, backward, true, false});
+      add({kFloat32, max, backward, false, false, true});
+      add({kFloat64, max, backward, true, false, true});
+      for (int window : {2, 3}) {
+        if (backward) continue;
+        add({kBFloat16, max, backward, true, true, false, window});
+        add({kFloat32, max, backward, true, true, false, window});
+        add({kFloat32, max, backward, false, false, false, window});
+        add({kFloat64, max, backward, true, false, false, window});
+      }
+    }
+  return sources;
+}
+
+}  // namespace arete::cuda

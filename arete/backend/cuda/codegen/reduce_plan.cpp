@@ -1,0 +1,293 @@
+#include "arete/backend/cuda/codegen/reduce_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "arete/core/layout.h"
+
+namespace arete::cuda {
+
+using prim::LoopNest;
+using prim::View;
+
+int log2_ceil(int64_t n) { return n <= 1 ? 0 : int(std::bit_width(uint64_t(n - 1))); }
+
+namespace {
+
+constexpr int64_t kMaxGrid = INT32_MAX;
+// Kernels step beyond the last element by less than this before they compare.
+constexpr int64_t kIndexSlack = int64_t(1) << 17;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Planner {
+ public:
+  Planner(ReducePlan& plan, const ReduceLimits& limits, std::span<const int64_t> element_sizes)
+      : plan_(plan), nest_(plan.nest), limits_(limits), size_(element_sizes) {}
+
+  void run() {
+    ReduceHeader& h = plan_.header;
+    h.outputs = h.reduced = 1;
+    for (int d = 0; d < nest_.rank; ++d)
+      (d < plan_.reduced_rank ? h.reduced : h.outputs) *= nest_.sizes[size_t(d)];
+    plan_.wide_index =
+        !nest_.fits_32bit() || h.outputs * h.reduced > INT32_MAX - kIndexSlack || h.reduced == 0;
+    if (h.outputs == 0) return;
+    const int column = column_dim();
+    plan_.columns = column >= 0;
+    if (plan_.columns) bring_to_front(column);
+    choose_vector();
+    if (plan_.columns)
+      shape_columns();
+    else
+      shape_rows();
+  }
+
+ private:
+  int n_operands() const { return int(nest_.operands.size()); }
+  int64_t stride(int o, int d) const { return nest_.operands[size_t(o)].strides[size_t(d)]; }
+  int64_t extent(int d) const { return nest_.sizes[size_t(d)]; }
+
+  /// The kept dimension along which the largest input runs fastest, or -1 if it is a reduced one.
+  int column_dim() const {
+    if (plan_.header.reduced == 0) return -1;
+    int main = -1;
+    int64_t most = -1;
+    for (int o = plan_.n_outputs; o < n_operands(); ++o) {
+      int64_t n = 1;
+      for (int d = 0; d < nest_.rank; ++d)
+        if (stride(o, d) != 0) n *= extent(d);
+      if (n > most) most = n, main = o;
+    }
+    int best = -1;
+    for (int d = 0; main >= 0 && d < nest_.rank; ++d) {
+      if (extent(d) == 1 || stride(main, d) == 0) continue;
+      if (best < 0 || std::abs(stride(main, d)) < std::abs(stride(main, best))) best = d;
+    }
+    return best >= plan_.reduced_rank ? best : -1;
+  }
+
+  void bring_to_front(int column) {
+    const auto rotate = [&](auto& list) {
+      std::rotate(list.begin(), list.begin() + column, list.begin() + column + 1);
+    };
+    rotate(nest_.sizes);
+    for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
+  }
+
+  /// Sets vector, uniform and main.
+  void choose_vector() {
+    int64_t largest = 0;
+    int contiguous = 0;
+    for (int o = plan_.n_outputs; o < n_operands(); ++o) {
+      const int64_t s = stride(o, 0), size = size_[size_t(o)];
+      if (s == 0 && extent(0) > 1) continue;
+      if (s != size) return;  // strided: one by one
+      if (contiguous++ == 0) plan_.main = o;
+      largest = std::max(largest, size);
+    }
+    if (contiguous == 0 || largest > 8) return;
+    // A column needs registers for an accumulator of its own.
+    const int64_t most = plan_.columns ? limits_.max_vector / 2 : limits_.max_vector;
+    const int64_t vector = std::min<int64_t>(most, 16 / largest);
+    if (vector == 1 || extent(0) < vector) return;
+    // Rows of one input may begin anywhere and have any length.
+    const bool linear = !plan_.columns && plan_.reduced_rank == 1;
+    const bool anywhere = linear && contiguous == 1 && extent(0) >= 4 * vector;
+    if (!linear && extent(0) % vector != 0) return;
+    uint32_t uniform = 0;
+    for (int o = plan_.n_outputs; o < n_operands(); ++o) {
+      if (stride(o, 0) == 0) {
+        uniform |= 1u << o;
+        continue;
+      }
+      if (anywhere) continue;
+      const int64_t bytes = vector * size_[size_t(o)];
+      if (reinterpret_cast<uintptr_t>(nest_.operands[size_t(o)].data) % uintptr_t(bytes)) return;
+      for (int d = 1; d < nest_.rank; ++d)
+        if (extent(d) > 1 && stride(o, d) % bytes) return;
+    }
+    plan_.vector = int(vector);
+    plan_.uniform = uniform;
+  }
+
+  /// Bytes that one element of the space needs, at most.
+  int64_t element_bytes() const {
+    int64_t bytes = 0;
+    for (int o = plan_.n_outputs; o < n_operands(); ++o)
+      bytes += stride(o, 0) != 0 ? size_[size_t(o)] : 0;
+    return std::max<int64_t>(bytes, 1);
+  }
+
+  void shape_rows() {
+    ReduceHeader& h = plan_.header;
+    const int64_t vectors = divide_up(h.reduced, plan_.vector);
+    const int64_t many = 8 * int64_t(limits_.multiprocessors);
+    int log_group;
+    if (vectors <= 32) {
+      log_group = log2_ceil(vectors);
+    } else if (h.outputs >= many) {
+      // Enough rows to keep every thread busy for a while.
+      log_group = vectors <= 256 ? 5 : std::clamp(log2_ceil(divide_up(vectors, 8)), 6, 8);
+    } else {
+      log_group = vectors <= 64 ? 5 : std::clamp(log2_ceil(divide_up(vectors, 4)), 6, 9);
+    }
+    const int64_t bytes = h.reduced * element_bytes();
+    constexpr int64_t kOneBlock = 128 << 10, kPart = 32 << 10;
+    if (h.outputs < 2 * int64_t(limits_.multiprocessors) && bytes > kOneBlock) {
+      log_group = 8;
+      h.splits =
+          std::min({divide_up(2 * many, h.outputs), divide_up(bytes, kPart), vectors / 256 + 1});
+    }
+    h.log_x = log_group;
+    plan_.threads = std::max(256u, 1u << log_group);
+    if (log_group > 5) plan_.threads = 1u << log_group;
+    const int64_t per_block = plan_.threads >> log_group;
+    plan_.grid = unsigned(std::min(kMaxGrid, divide_up(h.outputs * h.splits, per_block)));
+  }
+
+  void shape_columns() {
+    ReduceHeader& h = plan_.header;
+    const int64_t columns = extent(0) / plan_.vector, others = h.outputs / extent(0);
+    int log_x = std::min(5, log2_ceil(columns));
+    // Rows: some eight for each thread, more threads if there is nothing else for them to do.
+    int log_y = std::min(8 - log_x, log2_ceil(divide_up(h.reduced, 8)));
+    while (log_x + log_y < 8 && log2_ceil(others) < 8 - log_x - log_y &&
+           log_y < log2_ceil(h.reduced))
+      ++log_y;
+    const int log_z = std::min(8 - log_x - log_y, log2_ceil(others));
+    h.column_blocks = divide_up(columns, int64_t(1) << log_x);
+    h.other_blocks = divide_up(others, int64_t(1) << log_z);
+    const int64_t blocks = h.column_blocks * h.other_blocks;
+    const int64_t target = 32 * int64_t(limits_.multiprocessors);
+    if (blocks < target / 4) {
+      // At least 32 rows for each thread: partial results are few.
+      const int64_t most = h.reduced >> (log_y + 5);
+      h.splits = std::clamp<int64_t>(divide_up(target, blocks), 1, std::max<int64_t>(most, 1));
+    }
+    h.log_x = log_x;
+    h.log_y = log_y;
+    h.blocks = blocks * h.splits;
+    plan_.threads = 1u << (log_x + log_y + log_z);
+    plan_.grid = unsigned(std::min(kMaxGrid, h.blocks));
+  }
+
+  ReducePlan& plan_;
+  LoopNest& nest_;
+  const ReduceLimits& limits_;
+  std::span<const int64_t> size_;
+};
+
+/// Merges neighbouring kept dimensions that all operands walk in one stride.
+void merge_kept(ReducePlan& plan) {
+  LoopNest& nest = plan.nest;
+  int made = plan.reduced_rank;
+  for (int d = plan.reduced_rank; d < nest.rank; ++d) {
+    bool merge = made > plan.reduced_rank;
+    for (const LoopNest::Operand& o : nest.operands)
+      merge = merge &&
+              o.strides[size_t(d)] == o.strides[size_t(made - 1)] * nest.sizes[size_t(made - 1)];
+    if (merge) {
+      nest.sizes[size_t(made - 1)] *= nest.sizes[size_t(d)];
+      continue;
+    }
+    nest.sizes[size_t(made)] = nest.sizes[size_t(d)];
+    for (LoopNest::Operand& o : nest.operands) o.strides[size_t(made)] = o.strides[size_t(d)];
+    ++made;
+  }
+  nest.rank = made;
+}
+
+}  // namespace
+
+ReducePlan plan_reduce(IntList space, uint32_t reduced, std::span<const View> views, int n_outputs,
+                       const ReduceLimits& limits) {
+  ReducePlan plan;
+  plan.n_outputs = n_outputs;
+  const size_t rank = space.size();
+  SmallVector<int, 8> order;
+  for (size_t d = 0; d < rank; ++d)
+    if (!(reduced >> d & 1)) order.push_back(int(d));
+  const int kept = int(order.size());
+  bool sorted = true;
+  for (size_t d = 0; d < rank; ++d)
+    if (reduced >> d & 1) {
+      sorted = sorted && (order.empty() || order.back() < int(d));
+      order.push_back(int(d));
+    } else {
+      sorted = sorted && int(d) < kept;
+    }
+  if (sorted) {
+    plan.nest = LoopNest::plan_split(space, kept, views, &plan.reduced_rank);
+  } else {
+    // Kept dimensions first, then reduced ones.
+    SmallVector<Shape, 4> lists;
+    lists.reserve(2 * views.size());
+    SmallVector<View, 4> permuted;
+    Shape permuted_space;
+    for (int d : order) permuted_space.push_back(space[size_t(d)]);
+    for (const View& v : views) {
+      Shape& sizes = lists.emplace_back();
+      Shape& strides = lists.emplace_back();
+      const int skip = int(rank) - v.rank();
+      for (int d : order) {
+        sizes.push_back(d < skip ? 1 : v.sizes[size_t(d - skip)]);
+        strides.push_back(d < skip ? 0 : v.strides[size_t(d - skip)]);
+      }
+      View& p = permuted.emplace_back(v);
+      p.sizes = sizes;
+      p.strides = strides;
+    }
+    plan.nest = LoopNest::plan_split(permuted_space, kept, permuted, &plan.reduced_rank);
+  }
+  SmallVector<int64_t, 8> sizes;
+  for (const View& v : views) sizes.push_back(int64_t(size_of(v.dtype)));
+  Planner(plan, limits, sizes).run();
+  return plan;
+}
+
+ReducePlan plan_combine(const ReducePlan& first, std::byte* partials, int64_t size,
+                        const ReduceLimits& limits) {
+  ReducePlan plan;
+  plan.n_outputs = first.n_outputs;
+  const ReduceHeader& h = first.header;
+  LoopNest& nest = plan.nest;
+  nest.rank = 1;
+  nest.sizes[0] = h.splits;
+  for (int o = 0; o < first.n_outputs; ++o) {
+    nest.operands.push_back(first.nest.operands[size_t(o)]);
+    nest.operands.back().strides[0] = 0;
+  }
+  // Rows write the parts of a result side by side, columns one result after another.
+  LoopNest::Operand in{};
+  in.data = partials;
+  in.strides[0] = first.columns ? h.outputs * size : size;
+  int64_t step = first.columns ? size : h.splits * size;
+  const auto keep = [&](int d) {
+    const size_t to = size_t(nest.rank++);
+    nest.sizes[to] = first.nest.sizes[size_t(d)];
+    for (int o = 0; o < first.n_outputs; ++o)
+      nest.operands[size_t(o)].strides[to] = first.nest.operands[size_t(o)].strides[size_t(d)];
+    in.strides[to] = step;
+    step *= nest.sizes[to];
+  };
+  if (first.columns) keep(0);
+  for (int d = first.reduced_rank + int(first.columns); d < first.nest.rank; ++d) keep(d);
+  nest.operands.push_back(in);
+  merge_kept(plan);
+  SmallVector<int64_t, 4> sizes;
+  for (int o = 0; o < first.n_outputs; ++o)
+    sizes.push_back(int64_t(size_of(nest.operands[size_t(o)].dtype)));
+  sizes.push_back(size);
+  Planner(plan, limits, sizes).run();
+  // One more launch would cost more than it saves.
+  plan.header.splits = 1;
+  if (plan.columns) plan.header.blocks = plan.header.column_blocks * plan.header.other_blocks;
+  plan.grid =
+      std::min(plan.grid, unsigned(std::min<int64_t>(
+                              INT32_MAX, plan.columns ? plan.header.blocks : plan.header.outputs)));
+  return plan;
+}
+
+}  // namespace arete::cuda

@@ -1,0 +1,320 @@
+#include "arete/backend/cuda/codegen/scan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "arete/backend/cuda/codegen/emit.h"
+#include "arete/backend/cuda/codegen/reduce_plan.h"
+#include "arete/base/error.h"
+#include "arete/core/layout.h"
+
+namespace arete::cuda {
+
+using prim::LoopNest;
+using prim::Monoid;
+using prim::ScanArgs;
+using prim::View;
+
+namespace {
+
+constexpr int64_t kMaxGrid = INT32_MAX;
+constexpr int kWarps = int(ScanPlan::kThreads) / 32;
+// Mirror device/scan.cuh.
+constexpr int64_t kGroup = 256, kStages = 3;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// One element's place along the scanned dimension, in bytes.
+int64_t stride_of(const View& v, int dim) {
+  return v.rank() == 0 ? int64_t(size_of(v.dtype)) : v.strides[dim] * int64_t(size_of(v.dtype));
+}
+
+class Planner {
+ public:
+  Planner(const ScanArgs& args, int multiprocessors)
+      : args_(args),
+        multiprocessors_(multiprocessors),
+        in_size_(int64_t(size_of(args.in.dtype))),
+        out_size_(int64_t(size_of(args.out.dtype))),
+        types_(scan_types(args.monoid, args.out.dtype)) {}
+
+  ScanPlan make() {
+    plan_.reverse = args_.reverse;
+    const bool scalar = args_.in.rank() == 0;
+    ScanHeader& h = plan_.header;
+    h.in = args_.in.data;
+    h.out = args_.out.data;
+    h.n = scalar ? 1 : args_.in.sizes[args_.dim];
+    h.in_stride = stride_of(args_.in, args_.dim);
+    h.out_stride = stride_of(args_.out, args_.dim);
+    plan_lanes();
+    h.lanes = plan_.lanes.numel();
+    const int64_t across = std::abs(in_stride(0));
+    const bool dense = h.in_stride == in_size_ && h.out_stride == out_size_;
+    if (!dense && h.lanes >= 32 && plan_.lanes.sizes[0] > 1 &&
+        (across < std::abs(h.in_stride) || h.n == 1))
+      shape_columns();
+    else
+      shape_rows(dense);
+    return std::move(plan_);
+  }
+
+ private:
+  int64_t out_stride(int d) const { return plan_.lanes.operands[0].strides[size_t(d)]; }
+  int64_t in_stride(int d) const { return plan_.lanes.operands[1].strides[size_t(d)]; }
+
+  void plan_lanes() {
+    Shape sizes, strides[2];
+    for (int d = 0; d < args_.in.rank(); ++d) {
+      if (d == args_.dim) continue;
+      sizes.push_back(args_.in.sizes[d]);
+      strides[0].push_back(args_.out.strides[d]);
+      strides[1].push_back(args_.in.strides[d]);
+    }
+    View views[2] = {args_.out, args_.in};
+    for (int k = 0; k < 2; ++k) {
+      views[k].sizes = sizes;
+      views[k].strides = strides[k];
+    }
+    plan_.lanes = LoopNest::plan(sizes, views);
+  }
+
+  /// Elements of vectors of at most 16 bytes.
+  int64_t widest() const { return std::max<int64_t>(1, 16 / std::max(in_size_, out_size_)); }
+
+  /// Whether `vector` elements lie alike in memory at both ends of every lane.
+  bool lanes_alike(int64_t vector) const {
+    const auto misplaced = [&](int64_t in_bytes, int64_t out_bytes) {
+      return (in_bytes / in_size_ - out_bytes / out_size_) % vector != 0;
+    };
+    if (misplaced(int64_t(reinterpret_cast<uintptr_t>(args_.in.data)),
+                  int64_t(reinterpret_cast<uintptr_t>(args_.out.data))))
+      return false;
+    for (int d = 0; d < plan_.lanes.rank; ++d)
+      if (plan_.lanes.sizes[size_t(d)] > 1 && misplaced(in_stride(d), out_stride(d))) return false;
+    return true;
+  }
+
+  /// Whether every lane begins with a whole vector.
+  bool lanes_aligned(int64_t vector) const {
+    if (reinterpret_cast<uintptr_t>(args_.in.data) % uintptr_t(vector * in_size_)) return false;
+    for (int d = 0; d < plan_.lanes.rank; ++d)
+      if (plan_.lanes.sizes[size_t(d)] > 1 && in_stride(d) % (vector * in_size_)) return false;
+    return true;
+  }
+
+  void shape_rows(bool dense) {
+    ScanHeader& h = plan_.header;
+    int64_t vector = dense ? widest() : 1;
+    if (vector > 1 && (h.n < vector || !lanes_alike(vector))) vector = 1;
+    plan_.vector = int(vector);
+    // What a thread holds stays within about 32 registers.
+    const int64_t most =
+        std::clamp<int64_t>(128 / (vector * std::max(4, types_.local_bytes)), 1, 4);
+    plan_.rounds = int(most);
+    const int64_t vectors = divide_up(h.n + (lanes_aligned(vector) ? 0 : vector - 1), vector);
+    if (vectors <= 32 * most) {
+      plan_.form = ScanPlan::Form::rows;
+      if (vectors <= 32) plan_.rounds = 1;
+      h.log_group = vectors <= 32 ? log2_ceil(vectors) : 5;
+      plan_.grid = unsigned(
+          std::min(kMaxGrid, divide_up(h.lanes, int64_t(ScanPlan::kThreads) >> h.log_group)));
+      return;
+    }
+    h.parts = divide_up(vectors, kWarps * 32 * most);
+    if (h.parts <= 4 || h.lanes >= 4 * int64_t(multiprocessors_)) {
+      plan_.form = ScanPlan::Form::tiles;
+      plan_.grid = unsigned(std::min(kMaxGrid, h.lanes));
+      return;
+    }
+    plan_.form = ScanPlan::Form::look_back;
+    int64_t entries = divide_up(h.parts, kGroup);  // bases
+    for (int64_t n = h.parts;; n = divide_up(n, kGroup)) {
+      entries += n;
+      ++h.levels;
+      if (n <= kGroup) break;
+    }
+    h.status_entries = entries;
+    const int64_t words = std::max(1, types_.wide_bytes / 4);
+    plan_.status_bytes = 8 * (h.lanes * entries * words + 1);
+    plan_.shared_bytes = kStages * int64_t(ScanPlan::kThreads) * most * vector * in_size_;
+    plan_.grid = unsigned(
+        std::min(h.lanes * h.parts, ScanPlan::kLookBackBlocks * int64_t(multiprocessors_)));
+  }
+
+  void shape_columns() {
+    ScanHeader& h = plan_.header;
+    plan_.form = ScanPlan::Form::columns;
+    const int64_t vector = widest();
+    if (vector > 1 && whole_vectors(vector)) plan_.vector = int(vector);
+    const int64_t groups = h.lanes / plan_.vector;
+    const int64_t wanted = 1024 * int64_t(multiprocessors_);
+    h.chunk = h.n;
+    if (groups < wanted / 2)
+      h.chunk = std::max<int64_t>(64, divide_up(h.n, divide_up(wanted, groups)));
+    h.parts = divide_up(h.n, h.chunk);
+    if (h.parts > 1) plan_.carries_bytes = h.lanes * h.parts * types_.wide_bytes;
+    plan_.grid =
+        unsigned(std::min(kMaxGrid, divide_up(groups * h.parts, int64_t(ScanPlan::kThreads))));
+  }
+
+  /// Whether neighbouring lanes can be taken `vector` at a time.
+  bool whole_vectors(int64_t vector) const {
+    if (in_stride(0) != in_size_ || out_stride(0) != out_size_ ||
+        plan_.lanes.sizes[0] % vector != 0)
+      return false;
+    const auto fits = [&](int64_t in_bytes, int64_t out_bytes) {
+      return in_bytes % (vector * in_size_) == 0 && out_bytes % (vector * out_size_) == 0;
+    };
+    if (!fits(int64_t(reinterpret_cast<uintptr_t>(args_.in.data)),
+              int64_t(reinterpret_cast<uintptr_t>(args_.out.data))) ||
+        (plan_.header.n > 1 && !fits(plan_.header.in_stride, plan_.header.out_stride)))
+      return false;
+    for (int d = 1; d < plan_.lanes.rank; ++d)
+      if (plan_.lanes.sizes[size_t(d)] > 1 && !fits(in_stride(d), out_stride(d))) return false;
+    return true;
+  }
+
+  const ScanArgs& args_;
+  const int multiprocessors_;
+  const int64_t in_size_, out_size_;
+  const ScanTypes types_;
+  ScanPlan plan_;
+};
+
+// The monoid as it works on values of dtype `out`.
+Monoid effective(Monoid monoid, DType out) {
+  if (out != kBool) return monoid;
+  return monoid == Monoid::sum || monoid == Monoid::max    ? Monoid::any
+         : monoid == Monoid::prod || monoid == Monoid::min ? Monoid::all
+                                                           : monoid;
+}
+
+}  // namespace
+
+ScanTypes scan_types(Monoid monoid, DType out) {
+  monoid = effective(monoid, out);
+  const bool sum = monoid == Monoid::sum;
+  if (is_complex(out)) return {"c128", "c128", 16, 16};
+  const expr::Type type = expr::compute_type(out);
+  if (type == expr::Type::f32 && sum) return {"f32", "f64", 4, 8};
+  // Partial products may leave the range of f32 though the product does not.
+  if (expr::is_float(type) && monoid == Monoid::prod) return {"f64", "f64", 8, 8};
+  const char* const name = compute_name(type);
+  const int bytes = int(size_of(expr::storage_type(type)));
+  return {name, name, bytes, bytes};
+}
+
+ScanPlan plan_scan(const ScanArgs& args, int multiprocessors) {
+  return Planner(args, multiprocessors).make();
+}
+
+KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
+  static constexpr const char* kMonoids[] = {"Sum", "Prod", "Min", "Max", "All", "Any"};
+  static constexpr const char* kNames[] = {"sum", "prod", "min", "max", "all", "any"};
+  static constexpr const char* kForms[] = {"rows", "tiles", "look_back", "columns"};
+  const std::string in = storage_name(args.in.dtype), out = storage_name(args.out.dtype);
+  const ScanTypes types = scan_types(args.monoid, args.out.dtype);
+  const int monoid = int(effective(args.monoid, args.out.dtype));
+  const bool converts = args.in.dtype != args.out.dtype;
+  const auto number = [](int n) { return std::to_string(n); };
+
+  std::string t = "#include \"scan.cuh\"\n";
+  if (converts) t += "#include \"math.cuh\"\n";
+  t += "struct Scan {\n  typedef " + in + " In;\n  typedef " + out + " Out;\n";
+  t += std::string("  typedef ") + kMonoids[monoid] + "<" + types.local + "> Local;\n";
+  t += std::string("  typedef ") + kMonoids[monoid] + "<" + types.wide + "> Wide;\n";
+  t += "  static const int kVector = " + number(plan.vector) +
+       ", kRounds = " + number(plan.rounds) + ", kRank = " + number(plan.lanes.rank) + ";\n";
+  t += std::string("  static const bool kReverse = ") + (plan.reverse ? "true" : "false") + ";\n";
+  t += "  typedef ScanArguments<kRank> Arguments;\n";
+  if (is_complex(args.out.dtype)) {
+    t += "  DEVICE c128 load(In v) { return {f64(v.re), f64(v.im)}; }\n";
+    t += "  DEVICE Out store(c128 v) { return {" +
+         std::string(args.out.dtype == kComplex64 ? "f32(v.re), f32(v.im)" : "v.re, v.im") +
+         "}; }\n";
+  } else {
+    t += "  DEVICE Local::type load(In v) { return Local::type(" +
+         std::string(converts
+                         ? "to_compute(from_compute<Out>(op_cast<compute_of<Out>>(to_compute(v))))"
+                         : "to_compute(v)") +
+         "); }\n";
+    t += "  DEVICE Out store(Local::type v) { return from_compute<Out>(compute_of<Out>(v)); }\n";
+  }
+  t += "};\n";
+  const std::string name =
+      std::string("scan_") + kForms[int(plan.form)] + "_" + kNames[int(args.monoid)] + "_" + out;
+  static constexpr const char* kCalls[] = {"scan_rows<Scan, Scan::kRounds>", "scan_tiles<Scan>",
+                                           "scan_look_back<Scan>", "scan_columns<Scan>"};
+  // Blocks on a multiprocessor: as many as the registers of a thread's elements leave room for.
+  const bool few = plan.vector * plan.rounds * std::max(1, types.local_bytes / 4) <= 16;
+  const int blocks = plan.form == ScanPlan::Form::columns     ? 3
+                     : plan.form == ScanPlan::Form::look_back ? ScanPlan::kLookBackBlocks
+                     : few                                    ? 5
+                                                              : 4;
+  t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
+       number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
+       kCalls[int(plan.form)] + "(a);\n}\n";
+  return {name, std::move(t)};
+}
+
+std::vector<std::byte> scan_arguments(const ScanPlan& plan) {
+  const size_t rank = size_t(plan.lanes.rank);
+  std::vector<std::byte> bytes(sizeof(ScanHeader) + 24 * rank);
+  std::byte* at = bytes.data();
+  const auto put = [&](const void* from, size_t n) {
+    std::memcpy(at, from, n);
+    at += n;
+  };
+  put(&plan.header, sizeof(ScanHeader));
+  put(plan.lanes.sizes.data(), 8 * rank);
+  put(plan.lanes.operands[1].strides.data(), 8 * rank);
+  put(plan.lanes.operands[0].strides.data(), 8 * rank);
+  return bytes;
+}
+
+std::vector<KernelSource> scan_samples() {
+  std::vector<KernelSource> sources;
+  std::byte* const data = reinterpret_cast<std::byte*>(uintptr_t(4096));
+  const auto add = [&](Monoid monoid, DType in, DType out, const Shape& sizes, int dim,
+                       bool reverse = false, int64_t step = 1) {
+    Shape strides = sizes;
+    for (size_t d = sizes.size(); d-- > 0;) {
+      strides[d] = step;
+      step *= sizes[d];
+    }
+    const ScanArgs args{.monoid = monoid,
+                        .in = {data, in, sizes, strides, nullptr},
+                        .out = {data, out, sizes, strides, nullptr},
+                        .dim = dim,
+                        .reverse = reverse};
+    sources.push_back(scan_source(args, plan_scan(args, 132)));
+  };
+  for (int k = 0; k < kNumDTypes; ++k) {
+    const DType t = DType(k);
+    add(Monoid::sum, t, t, Shape{50'000'000}, 0, k % 2);
+    add(Monoid::sum, t, t, Shape{4096, 1000}, 0);
+    add(Monoid::prod, t, t, Shape{1000, 10000}, 1);
+    if (!is_complex(t)) add(Monoid::max, t, t, Shape{1000, 500}, 1, true);
+    if (!is_complex(t)) add(Monoid::min, t, t, Shape{1000, 10}, 1);
+    if (!is_complex(t)) add(Monoid::sum, t, kInt64, Shape{1000, 10000}, 1);
+  }
+  for (Monoid m : {Monoid::all, Monoid::any})
+    for (int64_t n : {100, 10000, 1'000'000, 10'000'000})
+      add(m, kBool, kBool, Shape{8, n}, 1, m == Monoid::any);
+  for (DType t : {kFloat32, kBFloat16})
+    for (bool reverse : {false, true})
+      for (int64_t step : {1, 2}) {
+        add(Monoid::sum, t, t, Shape{100000, 20}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{100000, 512}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{16384, 16384}, 1, reverse, step);
+        add(Monoid::sum, t, t, Shape{8, 33, 10'000'000}, 2, reverse, step);
+        add(Monoid::sum, t, t, Shape{8, 1000, 1024}, 1, reverse, step);
+      }
+  add(Monoid::sum, kFloat32, kFloat16, Shape{3, 1'000'000}, 1);
+  add(Monoid::sum, kInt32, kFloat32, Shape{3, 1'000'000}, 1);
+  return sources;
+}
+
+}  // namespace arete::cuda

@@ -1,0 +1,99 @@
+// Kernels of sort and topk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "arete/backend/cuda/codegen/index.h"
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/core/dtype.h"
+
+namespace arete::cuda::sorting {
+
+// The structs mirror device/radix_sort.cuh, device/row_sort.cuh and device/topk.cuh.
+struct SortHistogramArgs {
+  uint64_t in, counts;
+  int64_t rows, length, parts, part_length;
+  uint64_t flip;
+  int64_t passes;
+};
+struct SortPassArgs {
+  uint64_t in, in_positions, out_keys, out_positions, values, indices, source, bases, states,
+      next_tile;
+  int64_t length, tiles;
+  uint64_t flip;
+  int32_t shift, first, last, unused;
+};
+struct RowSortArgs {
+  indexing::Walk rows;
+  uint64_t in, values, indices;
+  int64_t steps[3];
+  int64_t length, keep;
+  int32_t log2_slots, log2_rows;
+  uint64_t flip;
+  uint64_t candidate_keys, candidate_positions, candidate_counts;
+  int64_t capacity, first_row;
+};
+struct TopkState {
+  uint64_t key_prefix, position_prefix;
+  uint32_t below, ticket;
+  int32_t key_shift, position_shift;
+  uint32_t by_position, done;
+};
+struct TopkArgs {
+  indexing::Walk rows;
+  uint64_t in;
+  int64_t step, length, keep, parts, part_length;
+  uint64_t flip;
+  uint64_t states, histograms, candidate_counts, candidate_keys, candidate_positions;
+  int64_t capacity, first_row;
+  int32_t on_positions, shift, width, is_first, bound_rank, unused;
+  int64_t filter_capacity;
+  uint64_t bounds, filter_counts, filter_keys, filter_positions;
+};
+
+/// What is sorted: a dtype, or the keys that this backend itself sorts.
+struct Element {
+  enum Kind : uint8_t { kDtype, kKey32, kKey64 } kind = kDtype;
+  DType dtype = kUInt8;
+  static Element of(DType t) { return {kDtype, t}; }
+  static Element key32() { return {kKey32, kUInt8}; }
+  static Element key64() { return {kKey64, kUInt8}; }
+  size_t bytes() const { return kind == kDtype ? size_of(dtype) : kind == kKey32 ? 4 : 8; }
+  const char* storage() const;
+  /// A number of its own for every kind of element.
+  size_t number() const { return kind == kDtype ? size_t(dtype) : size_t(kNumDTypes - 1 + kind); }
+  static constexpr size_t kNumbers = kNumDTypes + 2;
+};
+
+inline constexpr int kDigits = 256, kSortThreads = 384;
+inline constexpr int kHistogramThreads = 512, kHistogramItems = 4;
+/// Keys of a tile, and the bytes of shared memory for a block.
+constexpr int sort_tile(size_t key_bytes, bool wide) {
+  const size_t bytes = key_bytes + (wide ? 8 : 4);
+  return kSortThreads * (bytes <= 8 ? 16 : bytes <= 12 ? 12 : 8);
+}
+constexpr size_t sort_shared(size_t key_bytes, bool wide) {
+  const size_t tile = size_t(sort_tile(key_bytes, wide)) * (key_bytes + (wide ? 8 : 4)),
+               counts = size_t(kSortThreads / 32 * kDigits) * 4;
+  return (tile > counts ? tile : counts) + kDigits * (wide ? 12 : 8) + 64;
+}
+/// The longest rows that row_sort takes, and bytes of its items.
+inline constexpr int64_t kRowSortLength = 4096;
+constexpr size_t row_sort_item(size_t key_bytes, bool candidates) {
+  return key_bytes == 8 ? 16 : key_bytes == 4 || candidates ? 8 : 4;
+}
+inline constexpr int kTopkThreads = 512, kTopkItems = 8, kTopkBins = 2048, kTopkDigitBits = 11,
+                     kTopkSamples = 64;
+
+KernelSource sort_histogram_source(Element element, bool wide);
+KernelSource sort_bases_source(bool wide);
+KernelSource sort_pass_source(Element element, bool wide);
+/// Elements of key32() give positions of 32 bits, all others i64.
+KernelSource row_sort_source(Element element, bool candidates);
+KernelSource topk_count_source(DType dtype);
+KernelSource topk_collect_source(DType dtype);
+KernelSource topk_bound_source(DType dtype);
+KernelSource topk_filter_source(DType dtype);
+
+}  // namespace arete::cuda::sorting

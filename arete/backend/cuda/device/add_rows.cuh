@@ -1,0 +1,250 @@
+// add_rows: out[index[i], :] += src[i, :]. The positions i are sorted stably by index, so that each
+// row of out is summed in the order of i, by one warp for each run of columns.
+//
+// Note [Pieces of long runs]
+// The entries of one row of out are a run of the sorted positions. A run is cut every kPiece
+// entries, counted from its beginning; each piece is summed in order by one warp. The sum of a run
+// of one piece begins with the row of out and goes back there. Longer runs (a padding token) leave
+// the sums of their pieces in scratch memory, and add_row_pieces adds those up in order. All
+// depends on the data alone, so results are the same from run to run. Slots of scratch memory:
+// within kPiece consecutive entries at most one run of several pieces begins (slot 2 w + 1 for
+// window w), and at most one other piece of such runs (slot 2 w).
+#pragma once
+#include "index.cuh"
+#include "lanes.cuh"
+
+constexpr int kPiece = 256;
+
+struct AddRowsKeysArgs {
+  const i64* index;
+  u64 keys;
+  i64 count, rows;  // rows: the key of an index out of range, after all others
+  ErrorSink error;
+};
+template <class K>
+DEVICE void add_rows_keys(const AddRowsKeysArgs& a) {
+  const u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= u64(a.count)) return;
+  i64 row;
+  if (!resolve_index(a.index[i], a.rows, a.error, &row)) row = a.rows;
+  reinterpret_cast<K*>(a.keys)[i] = K(row);
+}
+
+struct AddRowsArgs {
+  u64 out, src;
+  u64 keys, positions;  // sorted
+  u64 partial;          // sums of pieces, (slots, width)
+  i64 count, rows, width;
+  i64 out_stride, src_stride;  // between rows, in elements
+  i64 out_step, src_step;      // between columns
+  i64 slices;                  // warps across a row
+};
+
+// What sums are formed in.
+template <class T>
+struct SumOf {
+  typedef compute_of<T> type;
+};
+template <>
+struct SumOf<boolean> {
+  typedef i32 type;
+};
+
+DEVICE f32 plus(f32 a, f32 b) { return a + b; }
+DEVICE f64 plus(f64 a, f64 b) { return a + b; }
+DEVICE i32 plus(i32 a, i32 b) { return i32(u32(a) + u32(b)); }
+DEVICE i64 plus(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
+DEVICE c64 plus(c64 a, c64 b) { return c64{a.re + b.re, a.im + b.im}; }
+DEVICE c128 plus(c128 a, c128 b) { return c128{a.re + b.re, a.im + b.im}; }
+
+// Booleans count: any true gives a sum that is not 0. Counts of one run fit in 31 bits.
+template <class T>
+struct Stored {
+  DEVICE T get(typename SumOf<T>::type v) { return from_compute<T>(v); }
+};
+template <>
+struct Stored<boolean> {
+  DEVICE boolean get(i32 v) { return boolean{u8(v != 0)}; }
+};
+
+/// kWidth columns of one row, contiguous and aligned if kWidth > 1.
+template <class T, int kWidth>
+struct Columns {
+  typedef typename SumOf<T>::type S;
+  S v[kWidth];
+  DEVICE Columns zero() {
+    Columns c;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) c.v[k] = S{};
+    return c;
+  }
+  DEVICE Columns load(const T* p) {
+    const Vec<T, kWidth> stored = *reinterpret_cast<const Vec<T, kWidth>*>(p);
+    Columns c;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) c.v[k] = S(to_compute(stored.v[k]));
+    return c;
+  }
+  DEVICE void store(T* p, const Columns& c) {
+    Vec<T, kWidth> stored;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) stored.v[k] = Stored<T>::get(c.v[k]);
+    *reinterpret_cast<Vec<T, kWidth>*>(p) = stored;
+  }
+  DEVICE void add(Columns& to, const Columns& c) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to.v[k] = plus(to.v[k], c.v[k]);
+  }
+  DEVICE void save(S* p, const Columns& c) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) p[k] = c.v[k];
+  }
+  DEVICE void add_saved(Columns& to, const S* p) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to.v[k] = plus(to.v[k], p[k]);
+  }
+};
+
+/// Where the run that holds entry `at` begins, given that entry at - 1 belongs to it too. By a
+/// whole warp.
+template <class K>
+DEVICE u64 run_begin(const K* keys, u64 at, K key) {
+  const int lane = int(threadIdx.x & 31);
+  // Usually close by.
+  const bool near_same = u64(31 - lane) < at && keys[at - 1 - u64(31 - lane)] == key;
+  const u32 near_mask = __ballot_sync(kAllLanes, near_same);
+  if (near_mask != kAllLanes) return at - u64(__popc(near_mask));
+  u64 low = 0, high = at - 32;  // the beginning is in [low, high]
+  while (low < high) {
+    const u64 step = (high - low + 31) / 32, probe = low + u64(lane) * step;
+    const bool less = probe < high && keys[probe] < key;
+    const u64 count = u64(__popc(__ballot_sync(kAllLanes, less)));
+    const u64 end = low + count * step;
+    if (end < high) high = end;
+    if (count > 0) low += (count - 1) * step + 1;
+  }
+  return low;
+}
+
+template <class T, int kWidth, class K, class P>
+DEVICE void add_rows(const AddRowsArgs& a) {
+  typedef Columns<T, kWidth> C;
+  const K* const keys = reinterpret_cast<const K*>(a.keys);
+  const P* const positions = reinterpret_cast<const P*>(a.positions);
+  const int lane = int(threadIdx.x & 31);
+  const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32, n = u64(a.count);
+  const u64 chunk = warp / u64(a.slices) * 32;
+  if (chunk >= n) return;
+  const i64 column = (i64(warp % u64(a.slices)) * 32 + lane) * kWidth;
+  const bool active = column < a.width;  // idle lanes still take part in exchanges
+  T* const out = reinterpret_cast<T*>(a.out) + column * a.out_step;
+  const T* const src = reinterpret_cast<const T*>(a.src) + column * a.src_step;
+
+  const K none = K(~K(0));
+  const u64 i = chunk + u64(lane);
+  const K key = i < n ? keys[i] : none;
+  const P position = i < n ? positions[i] : P(0);
+  K before = shuffle_up(key, 1);
+  if (lane == 0) before = chunk > 0 ? keys[chunk - 1] : none;
+  const u32 begins = __ballot_sync(kAllLanes, i < n && before != key);
+  const u32 up_to_lane = kAllLanes >> (31 - lane);
+  const K first_key = shuffle_from(key, 0);
+  const u64 first_begin = begins & 1 ? chunk : run_begin(keys, chunk, first_key);
+  const u32 mine = begins & up_to_lane;
+  const u64 begin = mine ? chunk + u64(31 - __clz(i32(mine))) : first_begin;
+  u32 heads =
+      __ballot_sync(kAllLanes, i < n && u64(key) < u64(a.rows) && (i - begin) % u64(kPiece) == 0);
+  while (heads) {
+    const int head = __ffs(i32(heads)) - 1;
+    heads &= heads - 1;
+    const K row = shuffle_from(key, head);
+    const u64 run = shuffle_from(begin, head), start = chunk + u64(head);
+    const u64 limit = start + kPiece < n ? start + kPiece : n;
+    const bool is_first = run == start;
+    C sum = C::zero();
+    if (is_first && active) sum = C::load(out + i64(row) * a.out_stride);
+    // 32 entries at a time, of which the first `count` from lane `from` on belong to the piece.
+    int from = head;
+    u64 at = chunk;
+    P entry = position;
+    u32 same = __ballot_sync(kAllLanes, key == row && i >= start && i < limit);
+    for (;;) {
+      const int count = __popc(same);
+      int k = 0;
+      for (; k + 4 <= count; k += 4) {
+        C c[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+          const i64 from_row = i64(shuffle_from(entry, from + k + u));
+          c[u] = C::zero();
+          if (active) c[u] = C::load(src + from_row * a.src_stride);
+        }
+#pragma unroll
+        for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
+      }
+      for (; k < count; ++k) {
+        const i64 from_row = i64(shuffle_from(entry, from + k));
+        if (active) C::add(sum, C::load(src + from_row * a.src_stride));
+      }
+      at += 32;
+      if (from + count < 32 || at >= limit) break;
+      const u64 j = at + u64(lane);
+      const bool next_same = j < limit && keys[j] == row;
+      entry = next_same ? positions[j] : P(0);
+      same = __ballot_sync(kAllLanes, next_same);
+      from = 0;
+      if (same == 0) break;
+    }
+    if (!active) continue;
+    const bool goes_on = start + kPiece < n && keys[start + kPiece] == row;
+    if (is_first && !goes_on)
+      C::store(out + i64(row) * a.out_stride, sum);
+    else
+      C::save(reinterpret_cast<typename C::S*>(a.partial) +
+                  i64(start / kPiece * 2 + (is_first ? 1 : 0)) * a.width + column,
+              sum);
+  }
+}
+
+/// A warp for each window of kPiece entries and slice of columns.
+template <class T, int kWidth, class K>
+DEVICE void add_row_pieces(const AddRowsArgs& a) {
+  typedef Columns<T, kWidth> C;
+  const K* const keys = reinterpret_cast<const K*>(a.keys);
+  const int lane = int(threadIdx.x & 31);
+  const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32, n = u64(a.count);
+  const u64 window = warp / u64(a.slices), first = window * kPiece;
+  if (first + kPiece >= n) return;  // no run of several pieces begins here
+  u64 start = n;
+  for (u64 i = first + u64(lane); i < first + kPiece; i += 32) {
+    const K key = i + kPiece < n ? keys[i] : K(~K(0));
+    const bool found = i + kPiece < n && u64(key) < u64(a.rows) && keys[i + kPiece] == key &&
+                       (i == 0 || keys[i - 1] != key);
+    const u32 mask = __ballot_sync(kAllLanes, found);
+    if (mask) {
+      start = i - u64(lane) + u64(__ffs(i32(mask)) - 1);
+      break;
+    }
+  }
+  if (start == n) return;
+  const i64 column = (i64(warp % u64(a.slices)) * 32 + lane) * kWidth;
+  if (column >= a.width) return;
+  const K row = keys[start];
+  const typename C::S* const partial = reinterpret_cast<const typename C::S*>(a.partial) + column;
+  C sum = C::zero();
+  C::add_saved(sum, partial + i64(2 * window + 1) * a.width);
+  u64 at = start + kPiece;
+  const auto slot = [&](u64 p) { return partial + i64(p / kPiece * 2) * a.width; };
+  for (; at + 3 * kPiece < n && keys[at + 3 * kPiece] == row; at += 4 * kPiece) {
+    C c[4];
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      c[u] = C::zero();
+      C::add_saved(c[u], slot(at + u64(u) * kPiece));
+    }
+#pragma unroll
+    for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
+  }
+  for (; at < n && keys[at] == row; at += kPiece) C::add_saved(sum, slot(at));
+  C::store(reinterpret_cast<T*>(a.out) + i64(row) * a.out_stride + column * a.out_step, sum);
+}

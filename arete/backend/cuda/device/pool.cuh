@@ -1,0 +1,296 @@
+// Pooling over windows: one thread computes an element of the result, or 16 bytes of neighbouring
+// channels. Gradients too are gathered: each element of the input looks at the windows that hold
+// it, in one order, so that results do not change from run to run.
+// Mirrors PoolArguments in codegen/pool.h.
+#pragma once
+#include "dtype.cuh"
+
+// Dimensions are n, c, d, h, w; spatial ones that a tensor has not are 1 long.
+struct PoolArguments {
+  void *x, *y;
+  i64* indices;  // positions in the plane of x; null: none
+  // What threads compute: how many, and the sizes of its dimensions with channels in vectors.
+  i64 count, size[5];
+  i64 x_size[3], y_size[3];
+  i64 x_stride[5], y_stride[5], index_stride[5];  // that of channels for one vector
+  i64 kernel[3], stride[3], padding[3], dilation[3];
+  i64 divisor;  // 0: the size of the window
+  u32 size_magic[5], size_shift[5], stride_magic[3], stride_shift[3];
+  i32 count_include_pad, unused;
+};
+
+// n / divisor for 0 <= n; the constants are fast_divisor()'s.
+DEVICE i32 pool_divide(i32 n, i64, u32 magic, u32 shift) {
+  return i32((__umulhi(u32(n), magic) + u32(n)) >> shift);
+}
+DEVICE i64 pool_divide(i64 n, i64 divisor, u32, u32) { return n / divisor; }
+
+template <class C> struct PoolLowest;
+template <> struct PoolLowest<f32> { DEVICE f32 get() { return __uint_as_float(0xff800000u); } };
+template <> struct PoolLowest<f64> {
+  DEVICE f64 get() { return __longlong_as_double(0xfff0000000000000ll); }
+};
+template <> struct PoolLowest<i32> { DEVICE i32 get() { return i32(0x80000000u); } };
+template <> struct PoolLowest<i64> { DEVICE i64 get() { return i64(0x8000000000000000ull); } };
+
+// The first NaN wins, then the first largest.
+DEVICE bool pool_beats(f32 v, f32 best) { return !(v <= best) && best == best; }
+DEVICE bool pool_beats(f64 v, f64 best) { return !(v <= best) && best == best; }
+DEVICE bool pool_beats(i32 v, i32 best) { return v > best; }
+DEVICE bool pool_beats(i64 v, i64 best) { return v > best; }
+
+/// The coordinates of element `i` of what threads compute. kLast: channels change fastest.
+template <class I, bool kLast>
+DEVICE void pool_position(const PoolArguments& p, I i, I (&at)[5]) {
+  const int order[4] = {kLast ? 1 : 4, kLast ? 4 : 3, kLast ? 3 : 2, kLast ? 2 : 1};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const int d = order[k];
+    const I rest = pool_divide(i, p.size[d], p.size_magic[d], p.size_shift[d]);
+    at[d] = i - rest * I(p.size[d]);
+    i = rest;
+  }
+  at[0] = i;
+}
+
+template <class I>
+DEVICE I pool_offset(const I (&at)[5], const i64 (&stride)[5]) {
+  I offset = 0;
+#pragma unroll
+  for (int d = 0; d < 5; ++d) offset += at[d] * I(stride[d]);
+  return offset;
+}
+
+/// The elements of a window that lie on the input, along one dimension: those of number
+/// [first, last), of which number 0 lies at `start`.
+template <class I>
+struct PoolRange {
+  I start, step, first, last;
+};
+template <class I>
+DEVICE PoolRange<I> pool_range(const PoolArguments& p, int d, I out) {
+  PoolRange<I> r;
+  r.start = out * I(p.stride[d]) - I(p.padding[d]);
+  r.step = I(p.dilation[d]);
+  r.first = r.start < 0 ? (r.step - 1 - r.start) / r.step : I(0);
+  const I room = I(p.x_size[d]) - r.start;  // positions from the start on
+  r.last = room <= 0 ? I(0) : (room + r.step - 1) / r.step;
+  if (r.last > I(p.kernel[d])) r.last = I(p.kernel[d]);
+  return r;
+}
+
+/// Calls take(elements, position in the plane) for the elements of the window of output `at` that
+/// lie on the input, row by row. kH x kW: the window's size if known, so that its loads do not wait
+/// for each other; else 0.
+template <class T, class I, int V, int kH, int kW, class F>
+DEVICE void pool_window(const PoolArguments& p, const I (&at)[5],
+                        const PoolRange<I> (&range)[3], F&& take) {
+  const I height = I(p.x_size[1]), width = I(p.x_size[2]);
+  const T* from = static_cast<const T*>(p.x) + (at[0] * I(p.x_stride[0]) + at[1] * I(p.x_stride[1]));
+  for (I kd = range[0].first; kd < range[0].last; ++kd) {
+    const I d = range[0].start + kd * range[0].step;
+    const T* plane = from + d * I(p.x_stride[2]);
+    if (kH > 0) {
+      Vec<T, V> element[kH > 0 ? kH : 1][kH > 0 ? kW : 1];
+#pragma unroll
+      for (int kh = 0; kh < kH; ++kh)
+#pragma unroll
+        for (int kw = 0; kw < kW; ++kw) {
+          const I h = range[1].start + kh * range[1].step, w = range[2].start + kw * range[2].step;
+          if (h >= 0 && h < height && w >= 0 && w < width)
+            element[kh][kw] = *reinterpret_cast<const Vec<T, V>*>(
+                plane + (h * I(p.x_stride[3]) + w * I(p.x_stride[4])));
+        }
+#pragma unroll
+      for (int kh = 0; kh < kH; ++kh)
+#pragma unroll
+        for (int kw = 0; kw < kW; ++kw) {
+          const I h = range[1].start + kh * range[1].step, w = range[2].start + kw * range[2].step;
+          if (h >= 0 && h < height && w >= 0 && w < width)
+            take(element[kh][kw], (d * height + h) * width + w);
+        }
+      continue;
+    }
+    for (I kh = range[1].first; kh < range[1].last; ++kh) {
+      const I h = range[1].start + kh * range[1].step;
+      const T* row = plane + h * I(p.x_stride[3]);
+#pragma unroll 4
+      for (I kw = range[2].first; kw < range[2].last; ++kw) {
+        const I w = range[2].start + kw * range[2].step;
+        take(*reinterpret_cast<const Vec<T, V>*>(row + w * I(p.x_stride[4])),
+             (d * height + h) * width + w);
+      }
+    }
+  }
+}
+
+template <class T, class I, int V, bool kLast, int kH, int kW>
+DEVICE void max_pool_forward(const PoolArguments& p) {
+  typedef compute_of<T> C;
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= p.count) return;
+  I at[5];
+  pool_position<I, kLast>(p, I(number), at);
+  PoolRange<I> range[3];
+#pragma unroll
+  for (int d = 0; d < 3; ++d) range[d] = pool_range<I>(p, d, at[2 + d]);
+  // What stays if every element is the lowest number: the first position.
+  I start = 0;
+#pragma unroll
+  for (int d = 0; d < 3; ++d)
+    start = start * I(p.x_size[d]) + (range[d].start + range[d].first * range[d].step);
+  C best[V];
+  I where[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) best[v] = PoolLowest<C>::get(), where[v] = start;
+  pool_window<T, I, V, kH, kW>(p, at, range, [&](const Vec<T, V>& element, I position) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const C value = to_compute(element.v[v]);
+      if (pool_beats(value, best[v])) best[v] = value, where[v] = position;
+    }
+  });
+  Vec<T, V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.v[v] = from_compute<T>(best[v]);
+  *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(p.y) + pool_offset(at, p.y_stride)) = result;
+  if (!p.indices) return;
+  i64* to = p.indices + pool_offset(at, p.index_stride);
+  const int kPair = V > 1 ? 2 : 1;
+#pragma unroll
+  for (int v = 0; v < V; v += kPair) {
+    Vec<i64, kPair> pair;
+#pragma unroll
+    for (int k = 0; k < kPair; ++k) pair.v[k] = where[v + k];
+    *reinterpret_cast<Vec<i64, kPair>*>(to + v) = pair;
+  }
+}
+
+/// What the sum over the window of an output is divided by.
+template <class C, class I>
+DEVICE C pool_divisor(const PoolArguments& p, const I (&out)[3]) {
+  if (p.divisor != 0) return C(p.divisor);
+  I product = 1;
+#pragma unroll
+  for (int d = 0; d < 3; ++d) {
+    I first = out[d] * I(p.stride[d]) - I(p.padding[d]), last = first + I(p.kernel[d]);
+    const I end = I(p.x_size[d]) + (p.count_include_pad ? I(p.padding[d]) : I(0));
+    if (last > end) last = end;
+    if (!p.count_include_pad && first < 0) first = 0;
+    product *= last > first ? last - first : I(0);
+  }
+  return C(product);
+}
+
+template <class T, class I, int V, bool kLast, int kH, int kW>
+DEVICE void avg_pool_forward(const PoolArguments& p) {
+  typedef compute_of<T> C;
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= p.count) return;
+  I at[5];
+  pool_position<I, kLast>(p, I(number), at);
+  PoolRange<I> range[3];
+#pragma unroll
+  for (int d = 0; d < 3; ++d) range[d] = pool_range<I>(p, d, at[2 + d]);
+  C sum[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) sum[v] = C(0);
+  pool_window<T, I, V, kH, kW>(p, at, range, [&](const Vec<T, V>& element, I) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] += to_compute(element.v[v]);
+  });
+  const I out[3] = {at[2], at[3], at[4]};
+  const C divisor = pool_divisor<C>(p, out);
+  Vec<T, V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.v[v] = from_compute<T>(sum[v] / divisor);
+  *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(p.y) + pool_offset(at, p.y_stride)) = result;
+}
+
+/// Calls f(output position) for the windows that may hold the input element `at`: all that reach
+/// it, with a dilation also some that step over it.
+template <class I, class F>
+DEVICE void pool_windows_of(const PoolArguments& p, const I (&at)[5], F&& f) {
+  I first[3], last[3];
+#pragma unroll
+  for (int d = 0; d < 3; ++d) {
+    const I end = at[2 + d] + I(p.padding[d]);
+    const I begin = end - (I(p.kernel[d]) - 1) * I(p.dilation[d]) + (I(p.stride[d]) - 1);
+    first[d] = begin <= 0 ? I(0)
+                          : pool_divide(begin, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
+    last[d] = pool_divide(end, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
+    if (last[d] >= I(p.y_size[d])) last[d] = I(p.y_size[d]) - 1;
+  }
+  I out[3];
+  for (out[0] = first[0]; out[0] <= last[0]; ++out[0])
+    for (out[1] = first[1]; out[1] <= last[1]; ++out[1])
+      for (out[2] = first[2]; out[2] <= last[2]; ++out[2]) f(out);
+}
+
+template <class I>
+DEVICE I pool_output_offset(const I (&at)[5], const I (&out)[3], const i64 (&stride)[5]) {
+  return at[0] * I(stride[0]) + at[1] * I(stride[1]) + out[0] * I(stride[2]) +
+         out[1] * I(stride[3]) + out[2] * I(stride[4]);
+}
+
+template <class T, int V>
+DEVICE void pool_store_gradient(void* x, i64 offset, const compute_of<T> (&sum)[V]) {
+  Vec<T, V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.v[v] = from_compute<T>(sum[v]);
+  *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(x) + offset) = result;
+}
+
+template <class T, class I, int V, bool kLast>
+DEVICE void max_pool_backward(const PoolArguments& p) {
+  typedef compute_of<T> C;
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= p.count) return;
+  I at[5];
+  pool_position<I, kLast>(p, I(number), at);
+  const i64 position = (at[2] * I(p.x_size[1]) + at[3]) * I(p.x_size[2]) + at[4];
+  C sum[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) sum[v] = C(0);
+  pool_windows_of<I>(p, at, [&](const I (&out)[3]) {
+    const i64* index = p.indices + pool_output_offset(at, out, p.index_stride);
+    const int kPair = V > 1 ? 2 : 1;
+    bool chosen[V], any = false;
+#pragma unroll
+    for (int v = 0; v < V; v += kPair) {
+      const Vec<i64, kPair> pair = *reinterpret_cast<const Vec<i64, kPair>*>(index + v);
+#pragma unroll
+      for (int k = 0; k < kPair; ++k) {
+        chosen[v + k] = pair.v[k] == position;
+        any |= chosen[v + k];
+      }
+    }
+    if (!any) return;
+    const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
+        static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (chosen[v]) sum[v] += to_compute(y.v[v]);
+  });
+  pool_store_gradient<T, V>(p.x, pool_offset(at, p.x_stride), sum);
+}
+
+template <class T, class I, int V, bool kLast>
+DEVICE void avg_pool_backward(const PoolArguments& p) {
+  typedef compute_of<T> C;
+  const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number >= p.count) return;
+  I at[5];
+  pool_position<I, kLast>(p, I(number), at);
+  C sum[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) sum[v] = C(0);
+  pool_windows_of<I>(p, at, [&](const I (&out)[3]) {
+    const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
+        static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
+    const C divisor = pool_divisor<C>(p, out);
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] += to_compute(y.v[v]) / divisor;
+  });
+  pool_store_gradient<T, V>(p.x, pool_offset(at, p.x_stride), sum);
+}

@@ -1,0 +1,125 @@
+// Fused kernels (Note [Fused kernels] in prim/args.h): codegen/fused_plan.h chooses,
+// codegen/fused.h writes the kernel.
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "arete/backend/cuda/codegen/fused_plan.h"
+#include "arete/backend/cuda/cuda_backend.h"
+
+namespace arete::cuda {
+namespace {
+
+// Kernels found before, so that a call need not write their source again. They live as long as the
+// process.
+class KernelCache {
+ public:
+  template <class Make>
+  const Kernel& get(const Hash128& key, Make make) {
+    {
+      const std::shared_lock lock(mutex_);
+      const auto found = map_.find(key);
+      if (found != map_.end()) [[likely]]
+        return *found->second;
+    }
+    const Kernel& kernel = make();
+    const std::unique_lock lock(mutex_);
+    map_.emplace(key, &kernel);
+    return kernel;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<Hash128, const Kernel*, Hash128Hasher> map_;
+};
+
+KernelCache& kernel_cache() {
+  static auto* const cache = new KernelCache;
+  return *cache;
+}
+
+// Scratch memory until the end of a scope.
+class Scratch {
+ public:
+  Scratch(CudaBackend& backend, size_t bytes)
+      : backend_(backend), bytes_(bytes), data_(bytes ? backend.scratch(bytes) : nullptr) {}
+  ~Scratch() {
+    if (data_) backend_.release_scratch(data_, bytes_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  CudaBackend& backend_;
+  size_t bytes_;
+  void* data_;
+};
+
+// The reduce_columns stages alone.
+prim::FusedSpec only_columns(const prim::FusedSpec& spec) {
+  prim::FusedSpec r{{}, spec.n_inputs, spec.n_outputs};
+  for (const prim::FusedStage& s : spec.stages)
+    if (s.kind == prim::FusedStage::Kind::reduce_columns) r.stages.push_back(s);
+  return r;
+}
+
+}  // namespace
+
+void CudaBackend::fused(const prim::FusedArgs& args) {
+  const DeviceLimits& l = limits();
+  FusedPlan plan =
+      plan_fused(args, {l.multiprocessors, l.shared_per_block, l.shared_per_multiprocessor});
+  if (plan.kind == FusedPlan::Kind::decompose) return Backend::fused(args);
+  const std::vector<FusedColumn> columns = columns_of(*args.spec);
+  if (!columns.empty() && !plan.variant.columns) {
+    const prim::FusedSpec alone = only_columns(*args.spec);
+    prim::FusedArgs a = args;
+    a.spec = &alone;
+    Backend::fused(a);
+  }
+  if (plan.kind == FusedPlan::Kind::nothing) return;
+  const CUstream stream = enter(args.inputs, args.outputs);
+
+  const auto run = [&](int phase, unsigned splits) {
+    plan.variant.phase = phase;
+    const Kernel& k = kernel_cache().get(
+        fused_key(*args.spec, plan.variant, context_.ordinal()),
+        [&]() -> const Kernel& { return kernel(fused_source(*args.spec, plan.variant)); });
+    void* arguments[] = {plan.arguments.data(), nullptr};
+    launch_raw(context_, k, {plan.grid, splits, 1}, {unsigned(plan.variant.block()), 1, 1},
+               plan.shared, stream, arguments);
+  };
+  const Scratch partials(*this, plan.partials);
+  plan.arguments[FusedPlan::kPartials] = uint64_t(reinterpret_cast<uintptr_t>(partials.data()));
+  if (plan.kind == FusedPlan::Kind::one_launch) {
+    run(-1, 1);
+    if (!plan.variant.columns) return;
+    SmallVector<uint64_t, 8> totals{plan.arguments[FusedPlan::kPartials], uint64_t(plan.grid),
+                                    uint64_t(plan.columns)};
+    std::vector<DType> dtypes;
+    // What the source depends on, and the device.
+    SmallVector<uint64_t, 8> key{0x746f74616c73, uint64_t(context_.ordinal())};
+    for (const FusedColumn& c : columns) {
+      const prim::View& out = args.outputs[size_t(c.output)];
+      totals.push_back(uint64_t(reinterpret_cast<uintptr_t>(out.data)));
+      dtypes.push_back(out.dtype);
+      key.push_back(uint64_t(c.monoid) | uint64_t(c.type) << 8 | uint64_t(out.dtype) << 16);
+    }
+    const Kernel& k = kernel_cache().get(
+        hash_bytes(key.data(), key.size() * sizeof(uint64_t)),
+        [&]() -> const Kernel& { return kernel(fused_totals_source(*args.spec, dtypes)); });
+    void* arguments[] = {totals.data(), nullptr};
+    const unsigned groups = unsigned((plan.columns + kTotalsColumns - 1) / kTotalsColumns);
+    return launch_raw(context_, k, {groups, unsigned(columns.size()), 1}, {kTotalsBlock, 1, 1}, 0,
+                      stream, arguments);
+  }
+  const int phases = reductions_of(*args.spec).stages + 1;
+  for (int phase = 0; phase < phases; ++phase) {
+    if (phase_is_empty(*args.spec, phase)) continue;
+    run(phase, phase_has_elements(*args.spec, phase) ? plan.splits : 1);
+  }
+}
+
+}  // namespace arete::cuda

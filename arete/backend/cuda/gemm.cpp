@@ -1,0 +1,384 @@
+// Matrix products: what the vendor library computes, and what is made of it.
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "arete/backend/cuda/codegen/gemm.h"
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/index_common.h"
+#include "arete/backend/cuda/lib/gemm_layout.h"
+#include "arete/backend/cuda/lib/gemm_plan.h"
+#include "arete/base/error.h"
+#include "arete/core/matmul_precision.h"
+#include "arete/expr/value.h"
+
+// Note [Which product on the GPU]
+// cuBLASLt computes products of f64, f32, f16, bf16, complex numbers, and f8 where both operands
+// have their elements along k side by side; its epilogue adds the bias and applies gelu_tanh.
+//  - Operands whose strides it does not know are copied (lib/gemm_layout.h says when).
+//  - Its gelu is the tanh approximation, computed about as exactly as f16 is: for f16 and bf16
+//  only.
+//  - What its epilogue lacks is a pass over the result. A large result is computed in bands of rows
+//    that fit in the L2 cache, so that the pass reads them there.
+//  - relu is such a pass too: that the library's keeps NaN is not documented.
+//  - f8 in, f8 out goes through f32, rounded once at the end.
+// Integers, empty inner dimensions and whatever the library refuses go to the kernel of
+// device/gemm.cuh, which takes everything.
+namespace arete::cuda {
+
+using prim::Activation;
+using prim::GemmArgs;
+using prim::ScratchView;
+using prim::View;
+
+namespace {
+
+void check_args(const GemmArgs& g) {
+  const int rank = g.out.rank();
+  ARETE_ASSERT(rank >= 2 && g.a.rank() == rank && g.b.rank() == rank);
+  const IntList a = g.a.sizes, b = g.b.sizes, out = g.out.sizes;
+  const size_t r = size_t(rank);
+  ARETE_ASSERT(a[r - 1] == b[r - 2] && a[r - 2] == out[r - 2] && b[r - 1] == out[r - 1]);
+  for (size_t d = 0; d + 2 < r; ++d)
+    ARETE_ASSERT((a[d] == out[d] || a[d] == 1) && (b[d] == out[d] || b[d] == 1));
+  ARETE_ASSERT(g.bias.data == nullptr || (g.bias.rank() == 1 && g.bias.sizes[0] == out[r - 1] &&
+                                          g.bias.dtype == g.out.dtype));
+  ARETE_ASSERT(g.aux.data == nullptr || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
+  // Narrow operands may have a wider result; of f8 also two different ones.
+  const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
+  const bool widens = is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32;
+  ARETE_ASSERT(g.a.dtype == g.b.dtype || f8);
+  ARETE_ASSERT(g.a.dtype == g.out.dtype || widens ||
+               (f8 && is_reduced_float(g.out.dtype) && !is_float8(g.out.dtype)));
+  ARETE_CHECK(g.out.dtype != kBool, TypeError("matmul", "\"addmm_cuda\" not implemented for 'Bool'")
+                                        .got("bool")
+                                        .hint("convert to an integer or floating dtype first"));
+  ARETE_CHECK(!is_complex(g.out.dtype) || g.activation == Activation::none,
+              TypeError("matmul", "activations are not defined for complex numbers"));
+}
+
+std::byte* advance(const View& v, int64_t elements) {
+  return v.data == nullptr ? nullptr : v.data + elements * int64_t(size_of(v.dtype));
+}
+
+// ---- the epilogue as a pass of its own
+
+/// (accumulated [, bias]) -> [value before the activation,] activated value.
+const expr::Program& finish_program(DType from, DType to, bool bias, bool aux, Activation act) {
+  static std::mutex mutex;
+  static auto* const programs = new std::unordered_map<int, expr::ProgramPtr>;  // used until exit
+  const int key = int(from) | int(to) << 5 | int(bias) << 10 | int(aux) << 11 | int(act) << 12;
+  const std::lock_guard lock(mutex);
+  expr::ProgramPtr& program = (*programs)[key];
+  if (program == nullptr) {
+    SmallVector<DType, 2> inputs{from}, outputs{to};
+    if (bias) inputs.push_back(to);
+    if (aux) outputs.push_back(to);
+    program = expr::trace(
+        [&](std::span<const expr::Value> in) {
+          const expr::Value x = bias ? in[0] + in[1] : in[0];
+          expr::Value y = x;
+          if (act == Activation::relu) y = where(x < 0.0, 0.0, x);  // NaN stays
+          if (act == Activation::gelu) y = 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
+          if (act == Activation::gelu_tanh)
+            y = 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
+          return aux ? std::vector<expr::Value>{x, y} : std::vector<expr::Value>{y};
+        },
+        inputs, {}, outputs);
+  }
+  return *program;  // lives as long as the table
+}
+
+/// out (, aux) = activation(accumulated (+ bias)); `accumulated` may be out itself. Views of data
+/// null are absent.
+void finish(CudaBackend& backend, const View& accumulated, const View& bias, const View& aux,
+            const View& out, Activation activation) {
+  const bool has_bias = bias.data != nullptr, has_aux = aux.data != nullptr;
+  const expr::Program& program =
+      finish_program(accumulated.dtype, out.dtype, has_bias, has_aux, activation);
+  const View inputs[2] = {accumulated, bias};
+  const View outputs[2] = {has_aux ? aux : out, out};
+  backend.pointwise(
+      {&program, {inputs, size_t(has_bias ? 2 : 1)}, {outputs, size_t(has_aux ? 2 : 1)}, {}});
+}
+
+// ---- the kernel that takes everything
+
+const Kernel& general_kernel(CudaBackend& backend, DType in, DType out) {
+  static KernelTable<2 * kNumDTypes> kernels;
+  const size_t number = size_t(in) + (in == out ? 0 : kNumDTypes);
+  return kernels.get(backend, number, [&] { return gemm_source(in, out); });
+}
+
+void multiply_in_tiles(CudaBackend& backend, CUstream stream, const GemmArgs& g) {
+  const GemmShape s = gemm_shape(g);
+  GemmArguments k{};
+  k.a = g.a.data, k.b = g.b.data, k.bias = g.bias.data;
+  k.out = g.out.data, k.aux = g.aux.data;
+  k.m = s.m, k.n = s.n, k.k = s.k;
+  k.a_row = s.a.row, k.a_column = s.a.column;
+  k.b_row = s.b.row, k.b_column = s.b.column;
+  k.out_row = s.out.row, k.out_column = s.out.column;
+  k.aux_row = s.aux.row, k.aux_column = s.aux.column;
+  k.bias_stride = g.bias.data != nullptr ? g.bias.strides[0] : 0;
+  k.alpha = g.alpha, k.beta = g.beta;
+  if (is_integer(g.out.dtype)) k.ialpha = int64_t(g.alpha), k.ibeta = int64_t(g.beta);
+  k.activation = int32_t(g.activation);
+  k.batches = s.batches();
+  k.loops = s.loops;
+  for (size_t d = 0; d < size_t(s.loops); ++d) {
+    k.size[d] = s.loop[d].size;
+    k.a_stride[d] = s.loop[d].a, k.b_stride[d] = s.loop[d].b;
+    k.out_stride[d] = s.loop[d].out, k.aux_stride[d] = s.loop[d].aux;
+  }
+  const auto tiles = [](int64_t extent) { return (extent + kGemmTile - 1) / kGemmTile; };
+  const int64_t blocks = std::min<int64_t>(tiles(s.m) * tiles(s.n) * k.batches, 1 << 20);
+  // Without elements to multiply the type of the operands does not matter.
+  const DType in = s.k == 0 ? g.out.dtype : g.a.dtype;
+  backend.launch(general_kernel(backend, in, g.out.dtype), {unsigned(blocks), 1, 1},
+                 {kGemmThreads, 1, 1}, 0, stream, k);
+}
+
+// ---- the library
+
+/// A contiguous copy of `in`. `batch` (if not empty): the leading sizes it is expanded to, else
+/// its broadcast dimensions stay broadcast.
+class ContiguousCopy {
+ public:
+  ContiguousCopy(CudaBackend& backend, const View& in, IntList batch, bool fill)
+      : sizes_(in.sizes), from_sizes_(in.sizes) {
+    for (size_t d = 0; d + 2 < sizes_.size(); ++d) {
+      if (!batch.empty())
+        sizes_[d] = batch[d];
+      else if (in.strides[d] == 0)
+        sizes_[d] = from_sizes_[d] = 1;
+    }
+    scratch_.emplace(backend, in.dtype, sizes_);
+    if (!fill) return;
+    View from = in;
+    from.sizes = from_sizes_;
+    backend.copy({scratch_->view(), from});
+  }
+  const View& view() const { return *scratch_; }
+
+ private:
+  Shape sizes_, from_sizes_;
+  std::optional<ScratchView> scratch_;
+};
+
+void multiply_copies(CudaBackend& backend, const GemmArgs& g, const LibraryPlan& plan) {
+  GemmArgs fixed = g;
+  std::optional<ContiguousCopy> a, b, out;
+  const IntList sizes = g.out.sizes;
+  const IntList batch = plan.expand ? IntList(sizes.first(sizes.size() - 2)) : IntList();
+  if (plan.copy_a) fixed.a = a.emplace(backend, g.a, batch, true).view();
+  if (plan.copy_b) fixed.b = b.emplace(backend, g.b, batch, true).view();
+  if (plan.copy_out) fixed.out = out.emplace(backend, g.out, batch, g.beta != 0).view();
+  backend.gemm(fixed);
+  if (plan.copy_out) backend.copy({g.out, fixed.out});
+}
+
+/// One product as the library is asked for it.
+struct Request {
+  CudaBackend& backend;
+  CUstream stream;
+  const GemmArgs& g;
+  const GemmShape& shape;
+  const LibraryPlan& plan;
+};
+
+/// All calls of a plan for the rows [first, first + rows) of out (all of them unless the plan is
+/// one product row by row). False, and nothing was done, where the library cannot.
+bool call_library(const Request& r, const GemmOptions& options, int64_t first, int64_t rows) {
+  const GemmArgs& g = r.g;
+  LibraryGemm call = r.plan.call;
+  if (rows != r.shape.m) call.n = rows;
+  View a = g.a, out = g.out, aux = g.aux;
+  a.data = advance(a, first * r.shape.a.row);
+  out.data = advance(out, first * r.shape.out.row);
+  aux.data = advance(aux, first * r.shape.aux.row);
+  const auto pointers_at = [&](const BatchLoop& at) {
+    GemmPointers p{advance(a, at.a), advance(g.b, at.b), advance(out, at.out), g.bias.data,
+                   options.aux ? advance(aux, at.aux) : nullptr};
+    if (call.swapped) std::swap(p.a, p.b);
+    return p;
+  };
+  std::array<uint64_t, 4> offsets{};
+  const int64_t calls = r.plan.calls();
+  for (int d = 0; d < r.plan.outer_loops; ++d) {
+    const BatchLoop& loop = r.plan.outer[size_t(d)];
+    offsets[0] |= uint64_t(loop.a) * size_of(a.dtype);
+    offsets[1] |= uint64_t(loop.b) * size_of(g.b.dtype);
+    offsets[2] |= uint64_t(loop.out) * size_of(out.dtype);
+    offsets[3] |= uint64_t(loop.aux) * size_of(out.dtype);
+  }
+  if (call.swapped) std::swap(offsets[0], offsets[1]);
+  const DType left = call.swapped ? g.b.dtype : g.a.dtype,
+              right = call.swapped ? g.a.dtype : g.b.dtype;
+  const GemmPointers base = pointers_at({});
+  const GemmKey key = gemm_key(r.backend.context().ordinal(), call, left, right, out.dtype, options,
+                               base, g.beta != 0, offsets);
+  const std::shared_ptr<GemmPlan> plan = find_gemm_plan(r.backend, key, base);
+  if (!plan->is_supported()) return false;
+  for (int64_t i = 0; i < calls; ++i) {
+    BatchLoop at{};
+    int64_t rest = i;
+    for (int d = 0; d < r.plan.outer_loops; ++d) {
+      const BatchLoop& loop = r.plan.outer[size_t(d)];
+      const int64_t step = rest % loop.size;
+      rest /= loop.size;
+      at.a += step * loop.a, at.b += step * loop.b;
+      at.out += step * loop.out, at.aux += step * loop.aux;
+    }
+    plan->run(r.backend, r.stream, pointers_at(at), g.alpha, g.beta);
+  }
+  return true;
+}
+
+bool is_aligned(const void* p, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(p) % uint64_t(bytes) == 0;
+}
+
+/// What of the epilogue the library can do for these types and layouts.
+GemmOptions library_options(const GemmArgs& g, const LibraryPlan& plan) {
+  const LibraryGemm& call = plan.call;
+  GemmOptions o;
+  const DType dtype = g.out.dtype;
+  o.tf32 = g.a.dtype == kFloat32 && float32_matmul_precision() != MatmulPrecision::highest;
+  o.bias = g.bias.data != nullptr && call.swapped &&
+           (g.bias.strides[0] == 1 || g.bias.sizes[0] == 1) &&
+           (dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16);
+  const bool bias_is_done = g.bias.data == nullptr || o.bias;
+  const bool aux_fits =
+      g.aux.data == nullptr || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&
+                                call.batch_stride_aux % 8 == 0 && is_aligned(g.aux.data, 16));
+  o.gelu_tanh = g.activation == Activation::gelu_tanh && bias_is_done && aux_fits &&
+                (dtype == kFloat16 || dtype == kBFloat16) && g.a.dtype == dtype;
+  o.aux = o.gelu_tanh && g.aux.data != nullptr;
+  return o;
+}
+
+/// The rows of a band, if it pays to compute the result in bands: see Note [Which product on the
+/// GPU]. Else all rows.
+int64_t band_rows(const Request& r) {
+  const int64_t m = r.shape.m;
+  const int64_t bytes = m * r.shape.n * int64_t(size_of(r.g.out.dtype));
+  const int64_t l2 = r.backend.limits().l2_bytes;
+  // With beta, bands already done could not be done again should the library refuse the last one.
+  if (r.shape.loops > 0 || !r.plan.call.swapped || r.g.beta != 0 || l2 == 0 || bytes <= l2 / 2)
+    return m;
+  const int64_t bands = (bytes + l2 / 3 - 1) / (l2 / 3);
+  const int64_t rows = ((m + bands - 1) / bands + 255) / 256 * 256;  // whole tiles
+  return std::min(rows, m);
+}
+
+/// The library's product, then what it left of the epilogue. False where the library cannot.
+bool multiply_in_library(const Request& r) {
+  const GemmArgs& g = r.g;
+  GemmOptions options = library_options(g, r.plan);
+  for (;;) {
+    const View bias = options.bias ? View{} : g.bias, aux = options.aux ? View{} : g.aux;
+    const Activation activation = options.gelu_tanh ? Activation::none : g.activation;
+    const bool passes =
+        bias.data != nullptr || aux.data != nullptr || activation != Activation::none;
+    const int64_t rows = passes ? band_rows(r) : r.shape.m;
+    bool done = true;
+    for (int64_t first = 0; first < r.shape.m && done; first += rows) {
+      const int64_t count = std::min(rows, r.shape.m - first);
+      done = call_library(r, options, first, count);
+      if (!done || !passes) continue;
+      if (rows == r.shape.m) {
+        finish(r.backend, g.out, bias, aux, g.out, activation);
+        continue;
+      }
+      const int64_t sizes[2] = {count, r.shape.n};
+      const int64_t out_strides[2] = {r.shape.out.row, r.shape.out.column};
+      const int64_t aux_strides[2] = {r.shape.aux.row, r.shape.aux.column};
+      View out_band = g.out, aux_band = aux;
+      out_band.data = advance(g.out, first * r.shape.out.row);
+      out_band.sizes = IntList(sizes, 2), out_band.strides = IntList(out_strides, 2);
+      aux_band.data = advance(aux, first * r.shape.aux.row);
+      aux_band.sizes = IntList(sizes, 2), aux_band.strides = IntList(aux_strides, 2);
+      finish(r.backend, out_band, bias, aux_band, out_band, activation);
+    }
+    if (done) return true;
+    if (!options.bias && !options.gelu_tanh) return false;
+    options.bias = options.gelu_tanh = options.aux = false;
+  }
+}
+
+/// With operands of type `operands` (none: as they are) and a result of type `wide`, rounded once.
+void multiply_widened(CudaBackend& backend, const GemmArgs& g, std::optional<DType> operands,
+                      DType wide) {
+  GemmArgs inner = g;
+  std::optional<ScratchView> a, b;
+  if (operands) {
+    backend.copy({a.emplace(backend, *operands, g.a.sizes), g.a});
+    backend.copy({b.emplace(backend, *operands, g.b.sizes), g.b});
+    inner.a = *a, inner.b = *b;
+  }
+  if (wide == g.out.dtype) return backend.gemm(inner);
+  const ScratchView out(backend, wide, g.out.sizes);
+  if (g.beta != 0) backend.copy({out, g.out});
+  inner.out = out;
+  inner.bias = inner.aux = View{};
+  inner.activation = Activation::none;
+  backend.gemm(inner);
+  finish(backend, out, g.bias, g.aux, g.out, g.activation);
+}
+
+/// Complex numbers have no programs: the bias becomes the result's old value.
+void multiply_complex(CudaBackend& backend, CUstream stream, const GemmArgs& g) {
+  if (g.bias.data == nullptr) {  // only aux
+    GemmArgs inner = g;
+    inner.aux = View{};
+    backend.gemm(inner);
+    return backend.copy({g.aux, g.out});
+  }
+  if (g.beta != 0) return multiply_in_tiles(backend, stream, g);
+  View bias = g.bias;
+  Shape strides(g.out.sizes.size(), 0);
+  Shape sizes(g.out.sizes.size(), 1);
+  strides.back() = g.bias.strides[0], sizes.back() = g.bias.sizes[0];
+  bias.sizes = sizes, bias.strides = strides;
+  backend.copy({g.out, bias});
+  GemmArgs inner = g;
+  inner.bias = View{};
+  inner.beta = 1;
+  backend.gemm(inner);
+}
+
+/// f8 operands as the library wants them: elements along k side by side in both.
+bool is_f8_layout(const LibraryPlan& plan) {
+  return plan.fits() && plan.call.transpose_a && !plan.call.transpose_b;
+}
+
+}  // namespace
+
+void CudaBackend::gemm(const GemmArgs& g) {
+  check_args(g);
+  const CUstream stream = enter({&g.a, &g.b, &g.out, &g.bias, &g.aux});
+  if (g.out.numel() == 0) return;
+  const DType dtype = g.out.dtype;
+  if (g.a.sizes[size_t(g.a.rank() - 1)] == 0 || is_integer(dtype))
+    return multiply_in_tiles(*this, stream, g);
+  if (is_complex(dtype) && (g.bias.data != nullptr || g.aux.data != nullptr))
+    return multiply_complex(*this, stream, g);
+  if (is_float8(dtype)) return multiply_widened(*this, g, std::nullopt, kFloat32);
+
+  const GemmShape shape = gemm_shape(g);
+  const LibraryPlan plan =
+      plan_library_gemm(shape, g.bias.data != nullptr, int64_t(size_of(dtype)));
+  const Request request{*this, stream, g, shape, plan};
+  if (is_float8(g.a.dtype)) {
+    if (is_f8_layout(plan) && multiply_in_library(request)) return;
+    // bf16 holds every value of both kinds of f8.
+    return multiply_widened(*this, g, kBFloat16, dtype == kFloat16 ? kFloat32 : dtype);
+  }
+  if (!plan.fits()) return multiply_copies(*this, g, plan);
+  if (!multiply_in_library(request)) multiply_in_tiles(*this, stream, g);
+}
+
+}  // namespace arete::cuda

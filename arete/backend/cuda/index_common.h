@@ -1,0 +1,45 @@
+// What the files of indexing and sorting share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "arete/backend/cuda/codegen/index.h"
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/kernel_table.h"
+#include "arete/backend/cuda/scratch_memory.h"
+
+namespace arete::cuda {
+
+inline uint64_t address_of(const void* p) { return reinterpret_cast<uint64_t>(p); }
+inline unsigned blocks_for(int64_t elements, int64_t per_block) {
+  return unsigned((elements + per_block - 1) / per_block);
+}
+/// Where kernels report an index out of range along `dim`.
+inline indexing::ErrorSink error_sink(CudaBackend& backend, const char* op, int dim) {
+  return {uint64_t(backend.context().error_address()), address_of(op), dim};
+}
+
+/// Numbers sorted stably, with their positions. The caller writes the keys, from 0 to `largest`,
+/// at unsorted(), as u64 if wide() and u32 if not.
+class SortedPairs {
+ public:
+  SortedPairs(CudaBackend& backend, CUstream stream, int64_t count, uint64_t largest);
+  bool wide() const { return wide_; }
+  uint64_t unsorted() const { return keys_[0].address(); }
+  void sort();
+  /// After sort(): the keys and their positions, of the same type.
+  uint64_t keys() const { return keys_[result_].address(); }
+  uint64_t positions() const { return positions_[result_].address(); }
+
+ private:
+  CudaBackend& backend_;
+  CUstream stream_;
+  int64_t count_;
+  int bits_;
+  bool wide_;
+  std::array<Scratch, 2> keys_, positions_;
+  size_t result_ = 0;
+};
+
+}  // namespace arete::cuda

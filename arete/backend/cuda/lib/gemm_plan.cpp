@@ -1,0 +1,299 @@
+#include "arete/backend/cuda/lib/gemm_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/runtime/driver.h"
+#include "arete/base/error.h"
+#include "arete/core/modes.h"
+
+namespace arete::cuda {
+namespace {
+
+// What NVIDIA recommends for Hopper and later.
+constexpr uint64_t kWorkspace = 32u << 20;
+// Below this the choice matters less than measuring it costs.
+constexpr double kMeasureFrom = 2e9;  // floating-point operations
+constexpr int kCandidates = 6;
+// Milliseconds that measuring one product may take; the candidate begun last is finished.
+constexpr float kMeasureBudget = 100;
+
+cublasComputeType_t compute_type(const GemmKey& key) {
+  if (key.d == kFloat64 || key.d == kComplex128) return CUBLAS_COMPUTE_64F;
+  return key.is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+cudaDataType_t scale_type(DType d) {
+  if (is_complex(d) || d == kFloat64) return cublas_type(d);
+  return CUDA_R_32F;
+}
+
+cublasLtEpilogue_t epilogue_of(const GemmKey& key) {
+  if (key.has_gelu && key.has_aux)
+    return key.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (key.has_gelu) return key.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  return key.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+std::string describe(const GemmKey& k) {
+  // As the caller sees it: the library's D is usually the transpose of a row-major result.
+  std::string s = k.batch == 1 ? "" : std::to_string(k.batch) + " x ";
+  s += "(" + std::to_string(k.n) + " x " + std::to_string(k.k) + ") @ (" + std::to_string(k.k) +
+       " x " + std::to_string(k.m) + ") of " + std::string(name_of(k.b));
+  if (k.a != k.b) s += " and " + std::string(name_of(k.a));
+  return s + " into " + std::string(name_of(k.d));
+}
+
+double flops_of(const GemmKey& k) {
+  return 2.0 * double(k.m) * double(k.n) * double(k.k) * double(k.batch) *
+         (is_complex(k.d) ? 4 : 1);
+}
+
+// Two events around work on a stream.
+class Stopwatch {
+ public:
+  explicit Stopwatch(CUstream stream) : stream_(stream) {
+    ARETE_CU(cuEventCreate, &begin_, CU_EVENT_DEFAULT);
+    const CUresult result = driver().cuEventCreate(&end_, CU_EVENT_DEFAULT);
+    if (result == CUDA_SUCCESS) return;
+    driver().cuEventDestroy(begin_);
+    throw_cuda_error(result, "cuEventCreate");
+  }
+  ~Stopwatch() {
+    driver().cuEventDestroy(begin_);
+    driver().cuEventDestroy(end_);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  /// Milliseconds that the work submitted by `f` takes.
+  template <class F>
+  float time(F&& f) {
+    ARETE_CU(cuEventRecord, begin_, stream_);
+    f();
+    ARETE_CU(cuEventRecord, end_, stream_);
+    ARETE_CU(cuEventSynchronize, end_);
+    float ms = 0;
+    ARETE_CU(cuEventElapsedTime, &ms, begin_, end_);
+    return ms;
+  }
+
+ private:
+  CUstream stream_;
+  CUevent begin_ = nullptr, end_ = nullptr;
+};
+
+// Scratch memory of one call; null for 0 bytes.
+class Workspace {
+ public:
+  Workspace(CudaBackend& backend, size_t bytes)
+      : backend_(backend), bytes_(bytes), data_(bytes > 0 ? backend.scratch(bytes) : nullptr) {}
+  ~Workspace() {
+    if (data_) backend_.release_scratch(data_, bytes_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  CudaBackend& backend_;
+  size_t bytes_;
+  void* data_;
+};
+
+PlanCache<GemmKey, GemmPlan>& cache() {
+  static auto* const plans = new PlanCache<GemmKey, GemmPlan>(8192);  // used until exit
+  return *plans;
+}
+
+}  // namespace
+
+uint8_t log_alignment(uint64_t address) {
+  const int zeros = std::countr_zero(address);
+  return uint8_t(zeros >= 8 ? 8 : std::min(zeros, 4));
+}
+
+GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
+                 const GemmOptions& options, const GemmPointers& pointers, bool has_beta,
+                 const std::array<uint64_t, 4>& offsets) {
+  const auto alignment = [](const void* p, uint64_t offset) {
+    return log_alignment(uint64_t(reinterpret_cast<uintptr_t>(p)) | offset);
+  };
+  GemmKey k;
+  k.m = call.m, k.n = call.n, k.k = call.k;
+  k.lda = call.lda, k.ldb = call.ldb, k.ldd = call.ldd;
+  k.ld_aux = options.aux ? call.ld_aux : 0;
+  k.batch = call.batch;
+  k.batch_stride_a = call.batch_stride_a, k.batch_stride_b = call.batch_stride_b;
+  k.batch_stride_d = call.batch_stride_d;
+  k.batch_stride_aux = options.aux ? call.batch_stride_aux : 0;
+  k.a = a, k.b = b, k.d = d;
+  k.device = uint8_t(device);
+  k.transpose_a = call.transpose_a, k.transpose_b = call.transpose_b;
+  k.has_bias = options.bias, k.has_gelu = options.gelu_tanh, k.has_aux = options.aux;
+  k.is_tf32 = options.tf32, k.has_beta = has_beta;
+  k.log_align_a = alignment(pointers.a, offsets[0]);
+  k.log_align_b = alignment(pointers.b, offsets[1]);
+  k.log_align_d = alignment(pointers.d, offsets[2]);
+  k.log_align_bias = options.bias ? alignment(pointers.bias, 0) : 0;
+  k.log_align_aux = options.aux ? alignment(pointers.aux, offsets[3]) : 0;
+  return k;
+}
+
+GemmPlan::GemmPlan(CudaBackend& backend, const GemmKey& key, const GemmPointers& pointers)
+    : key_(key),
+      operation_(compute_type(key), scale_type(key.d)),
+      a_(key.a, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k, key.lda,
+         key.batch, key.batch_stride_a),
+      b_(key.b, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n, key.ldb,
+         key.batch, key.batch_stride_b),
+      d_(key.d, key.m, key.n, key.ldd, key.batch, key.batch_stride_d) {
+  const int32_t transpose = CUBLAS_OP_T;
+  if (key.transpose_a) operation_.set(CUBLASLT_MATMUL_DESC_TRANSA, transpose);
+  if (key.transpose_b) operation_.set(CUBLASLT_MATMUL_DESC_TRANSB, transpose);
+  const uint32_t epilogue = epilogue_of(key);
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (key.has_bias) {
+    const int32_t type = cublas_type(key.d);
+    operation_.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
+  }
+  if (key.has_aux) {
+    operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.ld_aux);
+    if (key.batch > 1)
+      operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, key.batch_stride_aux);
+  }
+  set_pointers(pointers);  // the heuristic looks at their alignment
+
+  MatmulPreference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
+  const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, uint8_t log) {
+    preference.set(attribute, uint32_t(1) << log);
+  };
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.log_align_a);
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.log_align_b);
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.log_align_d);
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.log_align_d);
+
+  cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
+  int count = 0;
+  const bool measured = flops_of(key) >= kMeasureFrom;
+  const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(
+      cublaslt_handle(backend.context()), operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
+      preference.get(), measured ? kCandidates : 1, results, &count);
+  // What the library cannot do it calls not supported, or an invalid value.
+  if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED &&
+      status != CUBLAS_STATUS_INVALID_VALUE)
+    throw_cublas_error(status, "cublasLtMatmulAlgoGetHeuristic for " + describe(key));
+  if (status != CUBLAS_STATUS_SUCCESS) count = 0;
+  for (int i = 0; i < count; ++i)
+    if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= kWorkspace)
+      candidates_.push_back({results[i].algo, results[i].workspaceSize});
+  if (candidates_.size() == 1) best_.store(candidates_.data());
+}
+
+GemmPlan::Scalar GemmPlan::scalar(double value) const {
+  Scalar s{};
+  if (key_.d == kFloat64)
+    s.d = value;
+  else if (key_.d == kComplex64)
+    s.c[0] = float(value);
+  else if (key_.d == kComplex128)
+    s.z[0] = value;
+  else
+    s.f = float(value);
+  return s;
+}
+
+void GemmPlan::set_pointers(const GemmPointers& p) {
+  if (key_.has_bias) operation_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (key_.has_aux) operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+}
+
+cublasStatus_t GemmPlan::launch(CudaBackend& backend, CUstream stream, const Candidate& candidate,
+                                const GemmPointers& p, const Scalar& alpha, const Scalar& beta,
+                                void* d) {
+  const Workspace workspace(backend, candidate.workspace);
+  const auto submit = [&] {
+    return cublaslt().cublasLtMatmul(cublaslt_handle(backend.context()), operation_.get(), &alpha,
+                                     p.a, a_.get(), p.b, b_.get(), &beta, p.d, d_.get(), d,
+                                     d_.get(), &candidate.algorithm, workspace.data(),
+                                     candidate.workspace, stream);
+  };
+  if (!key_.has_bias && !key_.has_aux) return submit();
+  const std::lock_guard lock(pointers_);
+  set_pointers(p);
+  return submit();
+}
+
+void GemmPlan::run(CudaBackend& backend, CUstream stream, const GemmPointers& p, double alpha,
+                   double beta) {
+  const Candidate* chosen = best_.load(std::memory_order_acquire);
+  if (modes().deterministic) {
+    chosen = candidates_.data();
+  } else if (!chosen) [[unlikely]] {
+    // Captures of other threads do not allow to wait here either.
+    if (!backend.context().has_captures()) measure(backend, stream, p, alpha, beta);
+    chosen = best_.load(std::memory_order_acquire);
+    if (!chosen) chosen = candidates_.data();
+  }
+  const cublasStatus_t status =
+      launch(backend, stream, *chosen, p, scalar(alpha), scalar(beta), p.d);
+  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+    throw_cublas_error(status, "cublasLtMatmul of " + describe(key_));
+  if (launch_blocking() && !backend.context().is_capturing(stream)) [[unlikely]]
+    backend.context().synchronize(stream);
+}
+
+void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers& p, double alpha,
+                       double beta) {
+  const std::lock_guard lock(measuring_);
+  if (best_.load(std::memory_order_relaxed)) return;
+  const Scalar scaled = scalar(alpha), kept = scalar(beta);
+  // Old values of D are still needed: trials write elsewhere, in the same layout.
+  const int64_t span = (key_.batch - 1) * key_.batch_stride_d + (key_.n - 1) * key_.ldd + key_.m;
+  const Workspace copy(backend, beta == 0 ? 0 : size_t(span) * size_of(key_.d));
+  void* const d = beta == 0 ? p.d : copy.data();
+
+  Stopwatch stopwatch(stream);
+  const Candidate* best = nullptr;
+  float best_time = std::numeric_limits<float>::max(), spent = 0;
+  for (const Candidate& candidate : candidates_) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    const auto time = [&](int times) {
+      const float ms = stopwatch.time([&] {
+        for (int i = 0; i < times && status == CUBLAS_STATUS_SUCCESS; ++i)
+          status = launch(backend, stream, candidate, p, scaled, kept, d);
+      });
+      spent += ms;
+      return ms / float(times);
+    };
+    time(1);  // loads the kernel
+    if (status != CUBLAS_STATUS_SUCCESS) continue;
+    float ms = time(1);
+    if (ms < 1.5f * best_time) {
+      const int repeats = std::clamp(int(0.3f / std::max(ms, 1e-3f)), 1, 20);
+      for (int round = 0; round < 2; ++round) ms = std::min(ms, time(repeats));
+    }
+    // The heuristic's order is kept unless the gain is more than noise.
+    if (status == CUBLAS_STATUS_SUCCESS && ms < 0.98f * best_time) {
+      best = &candidate;
+      best_time = ms;
+    }
+    if (spent > kMeasureBudget) break;
+  }
+  // If none ran, the first one's error is the caller's.
+  best_.store(best ? best : candidates_.data(), std::memory_order_release);
+}
+
+std::shared_ptr<GemmPlan> find_gemm_plan(CudaBackend& backend, const GemmKey& key,
+                                         const GemmPointers& pointers) {
+  return cache().get(key, [&] { return std::make_shared<GemmPlan>(backend, key, pointers); });
+}
+
+PlanCacheStatistics gemm_plan_statistics() { return cache().statistics(); }
+
+}  // namespace arete::cuda

@@ -1,0 +1,110 @@
+// One matrix product prepared for cuBLASLt: descriptors and the choice of its algorithm.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "arete/backend/cuda/lib/cublaslt.h"
+#include "arete/backend/cuda/lib/gemm_layout.h"
+#include "arete/backend/cuda/lib/plan_cache.h"
+
+namespace arete::cuda {
+
+class CudaBackend;
+
+/// What the library does to a product on its way out, and the precision of f32.
+struct GemmOptions {
+  bool bias = false;       // of length m, added to every column of D
+  bool gelu_tanh = false;  // its tanh approximation
+  bool aux = false;        // with gelu_tanh: the values before it
+  bool tf32 = false;
+};
+
+/// Addresses of one call; bias and aux null without them. Values of D are C of the formula.
+struct GemmPointers {
+  const void *a = nullptr, *b = nullptr;
+  void* d = nullptr;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+};
+
+/// Everything that plans are chosen by (see plan_cache.h).
+struct GemmKey {
+  int64_t m, n, k, lda, ldb, ldd, ld_aux;
+  int64_t batch, batch_stride_a, batch_stride_b, batch_stride_d, batch_stride_aux;
+  DType a, b, d;
+  uint8_t device;
+  bool transpose_a, transpose_b;
+  bool has_bias, has_gelu, has_aux, is_tf32, has_beta;
+  uint8_t log_align_a, log_align_b, log_align_d, log_align_bias, log_align_aux;  // of bytes
+};
+
+/// log2 of what an address is a multiple of, as far as it matters to a library: 8 (256 bytes: the
+/// start of an allocation), 4 (16 bytes: the widest access), and below.
+uint8_t log_alignment(uint64_t address);
+
+/// Operand types in the library's order of operands. `offsets`: bytes that calls with this plan may
+/// add to all of the addresses (a bit-wise or of them): what they are aligned to is the plan's.
+GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
+                 const GemmOptions& options, const GemmPointers& pointers, bool has_beta,
+                 const std::array<uint64_t, 4>& offsets);
+
+// Note [Choice of algorithms]
+// The library's heuristic orders its algorithms by the time it expects. For products worth it the
+// first few are run when the plan is first used (a few milliseconds) and the fastest one is kept.
+// Not while a graph is captured: then the first one is used, and a later call measures. Nor in
+// deterministic mode, where two runs of a program must not choose differently. No algorithm adds
+// parts of a sum in an order that changes from run to run, and none rounds parts of a sum to less
+// than the type that sums are computed in.
+
+/// The descriptors of a product and the algorithm chosen for it.
+class GemmPlan {
+ public:
+  GemmPlan(CudaBackend& backend, const GemmKey& key, const GemmPointers& pointers);
+  /// False where the library has no algorithm.
+  bool is_supported() const { return !candidates_.empty(); }
+  /// D = epilogue(alpha * op(A) op(B) + beta * D), on `stream`.
+  void run(CudaBackend& backend, CUstream stream, const GemmPointers& pointers, double alpha,
+           double beta);
+
+ private:
+  struct Candidate {
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+  };
+  // Alpha and beta as the library wants them for a type.
+  union Scalar {
+    float f;
+    double d;
+    float c[2];
+    double z[2];
+  };
+  Scalar scalar(double value) const;
+  void set_pointers(const GemmPointers& pointers);
+  cublasStatus_t launch(CudaBackend& backend, CUstream stream, const Candidate& candidate,
+                        const GemmPointers& pointers, const Scalar& alpha, const Scalar& beta,
+                        void* d);
+  void measure(CudaBackend& backend, CUstream stream, const GemmPointers& pointers, double alpha,
+               double beta);
+
+  GemmKey key_;
+  MatmulDescriptor operation_;
+  MatrixLayout a_, b_, d_;
+  std::vector<Candidate> candidates_;
+  std::atomic<const Candidate*> best_{nullptr};  // null: not measured yet
+  std::mutex measuring_;
+  std::mutex pointers_;  // the descriptor holds those of bias and aux
+};
+
+/// The plan of a key, from the cache or made now.
+std::shared_ptr<GemmPlan> find_gemm_plan(CudaBackend& backend, const GemmKey& key,
+                                         const GemmPointers& pointers);
+PlanCacheStatistics gemm_plan_statistics();
+
+}  // namespace arete::cuda

@@ -1,0 +1,236 @@
+#include "arete/backend/cuda/pointwise_launch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "arete/base/error.h"
+#include "arete/base/small_vector.h"
+
+namespace arete::cuda {
+
+using prim::LoopNest;
+using Kind = PointwiseShape::Kind;
+
+PointwiseKernels::~PointwiseKernels() {
+  for (const Variant* v = variants_.load(std::memory_order_acquire); v;) {
+    const Variant* next = v->next;
+    delete v;
+    v = next;
+  }
+}
+
+const PointwiseKernels::Variant& PointwiseKernels::find(CudaBackend& backend,
+                                                        PointwiseShape shape) {
+  const uint64_t key = uint64_t(shape.uniform) << 32 | uint64_t(backend.context().ordinal()) << 16 |
+                       uint64_t(shape.long_table) << 15 | uint64_t(shape.rank) << 8 |
+                       uint64_t(shape.vector) << 2 | uint64_t(shape.kind);
+  const Variant* head = variants_.load(std::memory_order_acquire);
+  for (const Variant* v = head; v; v = v->next)
+    if (v->key == key) return *v;
+  shape.unroll = unroll_for(code_, shape);
+  // Two threads may both get here; the second entry is then never found, and harmless.
+  auto* made =
+      new Variant{key, &backend.kernel(pointwise_source(code_, shape)), shape.unroll, head};
+  while (!variants_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
+  }
+  return *made;
+}
+
+unsigned pointwise_block(const DeviceLimits& limits, int64_t vectors, int unroll) {
+  unsigned threads = kPointwiseThreads;
+  while (threads > 64 && vectors < int64_t(threads) * unroll * limits.multiprocessors * 2)
+    threads /= 2;
+  return threads;
+}
+
+namespace {
+
+// Arguments of a kernel, in slots of 8 bytes.
+using Slots = SmallVector<uint64_t, 64>;
+
+void add_operand(Slots& slots, const std::byte* p) {
+  slots.push_back(uint64_t(reinterpret_cast<uintptr_t>(p)));
+}
+void add_params(Slots& slots, std::span<const expr::Literal> params) {
+  for (const expr::Literal& p : params) slots.push_back(uint64_t(p.i));
+}
+
+void launch_variant(CudaBackend& backend, const PointwiseKernels::Variant& v, int64_t vectors,
+                    Slots& slots, CUstream stream) {
+  const unsigned threads = pointwise_block(backend.limits(), vectors, v.unroll);
+  const int64_t per_block = int64_t(threads) * v.unroll;
+  const int64_t blocks = std::max<int64_t>(1, (vectors + per_block - 1) / per_block);
+  void* arguments[] = {slots.data(), nullptr};
+  launch_raw(backend.context(), *v.kernel, Dim3{unsigned(blocks)}, Dim3{threads}, 0, stream,
+             arguments);
+}
+
+// Bits that addresses of vectors of `vector` elements must not have.
+uintptr_t alignment_mask(int bytes, int vector) {
+  return uintptr_t(std::min(16, bytes * vector) - 1);
+}
+
+}  // namespace
+
+void launch_linear(CudaBackend& backend, PointwiseKernels& kernels,
+                   std::span<std::byte* const> operands, int64_t n, uint32_t uniform,
+                   std::span<const expr::Literal> params, CUstream stream) {
+  const ElementCode& code = kernels.code();
+  PointwiseShape shape;
+  shape.uniform = uniform;
+  shape.vector = kernels.vector();
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (int(k) >= code.n_outputs && uniform >> (int(k) - code.n_outputs) & 1) continue;
+    const uintptr_t address = reinterpret_cast<uintptr_t>(operands[k]);
+    while (address & alignment_mask(code.bytes[k], shape.vector)) shape.vector /= 2;
+  }
+  const PointwiseKernels::Variant& v = kernels.find(backend, shape);
+  Slots slots;
+  for (const std::byte* p : operands) add_operand(slots, p);
+  slots.push_back(uint64_t(n / shape.vector));
+  slots.push_back(uint64_t(n));
+  add_params(slots, params);
+  launch_variant(backend, v, n / shape.vector, slots, stream);
+}
+
+namespace {
+
+// The widest vectors of which dimension 0 consists for every operand.
+int nest_vector(const PointwiseKernels& kernels, const LoopNest& nest, uint32_t& uniform) {
+  const ElementCode& code = kernels.code();
+  int vector = kernels.vector();
+  uniform = 0;
+  for (size_t k = 0; k < nest.operands.size(); ++k) {
+    const LoopNest::Operand& o = nest.operands[k];
+    if (o.strides[0] == 0 && int(k) >= code.n_outputs) {
+      uniform |= uint32_t(1) << (int(k) - code.n_outputs);
+      continue;
+    }
+    if (o.strides[0] != code.bytes[k]) vector = 1;
+    uintptr_t bits = reinterpret_cast<uintptr_t>(o.data);
+    for (int d = 1; d < nest.rank; ++d) bits |= uintptr_t(o.strides[size_t(d)]);
+    while (vector > 1 && bits & alignment_mask(code.bytes[k], vector)) vector /= 2;
+  }
+  while (nest.sizes[0] % vector != 0) vector /= 2;
+  // Single elements may have any stride: no kernel of their own for a stride of 0.
+  if (vector == 1) uniform = 0;
+  return vector;
+}
+
+// Where an operand is contiguous along another dimension than the first, neighbouring threads read
+// far apart, and the rest of what they fetched is used by later blocks only. This splits the two
+// dimensions into tiles, so that one block's elements lie close together in every operand.
+void tile_order(LoopNest& nest) {
+  constexpr int64_t kFar = 64;  // bytes
+  if (nest.rank < 2 || nest.rank + 2 > kMaxRank) return;
+  int other = 0;
+  for (const LoopNest::Operand& o : nest.operands) {
+    if (std::abs(o.strides[0]) < kFar) continue;
+    for (int d = 1; d < nest.rank && other == 0; ++d)
+      if (o.strides[size_t(d)] != 0 && std::abs(o.strides[size_t(d)]) < kFar) other = d;
+  }
+  if (other == 0) return;
+  const auto tile_of = [](int64_t size) {
+    for (int64_t tile : {32, 16, 8})
+      if (size % tile == 0) return tile;
+    return int64_t(1);
+  };
+  const int64_t a = tile_of(nest.sizes[0]), b = tile_of(nest.sizes[size_t(other)]);
+  if (a == 1 || b == 1) return;
+  LoopNest tiled = nest;
+  int rank = 0;
+  const auto add = [&](int d, int64_t size, int64_t step) {
+    if (size == 1) return;
+    tiled.sizes[size_t(rank)] = size;
+    for (size_t k = 0; k < nest.operands.size(); ++k)
+      tiled.operands[k].strides[size_t(rank)] = nest.operands[k].strides[size_t(d)] * step;
+    ++rank;
+  };
+  add(0, a, 1);
+  add(other, b, 1);
+  add(0, nest.sizes[0] / a, a);
+  for (int d = 1; d < nest.rank; ++d) {
+    const int64_t step = d == other ? b : 1;
+    add(d, nest.sizes[size_t(d)] / step, step);
+  }
+  tiled.rank = rank;
+  nest = tiled;
+}
+
+void launch_strided(CudaBackend& backend, PointwiseKernels& kernels, LoopNest nest,
+                    std::span<const expr::Literal> params, CUstream stream) {
+  PointwiseShape shape;
+  shape.kind = Kind::strided;
+  shape.vector = nest_vector(kernels, nest, shape.uniform);
+  if (shape.vector == 1) {
+    tile_order(nest);
+  } else {
+    nest.sizes[0] /= shape.vector;
+    for (LoopNest::Operand& o : nest.operands) o.strides[0] *= shape.vector;
+  }
+  shape.rank = nest.rank;
+  const PointwiseKernels::Variant& v = kernels.find(backend, shape);
+
+  const size_t rank = size_t(nest.rank);
+  Slots slots;
+  for (const LoopNest::Operand& o : nest.operands) add_operand(slots, o.data);
+  add_params(slots, params);
+  SmallVector<uint32_t, 64> words;
+  const int64_t total = nest.numel();
+  words.push_back(uint32_t(total));
+  for (size_t d = 0; d < rank; ++d) words.push_back(uint32_t(nest.sizes[d]));
+  for (size_t d = 0; d < rank; ++d) words.push_back(fast_divisor(uint32_t(nest.sizes[d])).magic);
+  for (size_t d = 0; d < rank; ++d) words.push_back(fast_divisor(uint32_t(nest.sizes[d])).shift);
+  for (const LoopNest::Operand& o : nest.operands)
+    for (size_t d = 0; d < rank; ++d) words.push_back(uint32_t(int32_t(o.strides[d])));
+  const size_t head = slots.size();
+  slots.resize(head + (words.size() + 1) / 2);
+  std::memcpy(slots.data() + head, words.data(), words.size() * sizeof(uint32_t));
+  launch_variant(backend, v, total, slots, stream);
+}
+
+// Halves a nest until each part's offsets have 32 bits: the kernels' index arithmetic stays cheap,
+// and spaces that large pay for more launches.
+void launch_parts(CudaBackend& backend, PointwiseKernels& kernels, const LoopNest& nest,
+                  std::span<const expr::Literal> params, CUstream stream) {
+  if (nest.fits_32bit()) return launch_strided(backend, kernels, nest, params, stream);
+  int longest = 0;
+  int64_t most = -1;
+  for (int d = 0; d < nest.rank; ++d)
+    for (const LoopNest::Operand& o : nest.operands) {
+      const int64_t reach = (nest.sizes[size_t(d)] - 1) * std::abs(o.strides[size_t(d)]);
+      if (reach > most) most = reach, longest = d;
+    }
+  LoopNest low = nest, high = nest;
+  const size_t d = size_t(longest);
+  int64_t half = nest.sizes[d] / 2;
+  if (half >= 32) half = half / 16 * 16;  // whole vectors
+  low.sizes[d] = half;
+  high.sizes[d] = nest.sizes[d] - half;
+  for (LoopNest::Operand& o : high.operands) o.data += half * o.strides[d];
+  launch_parts(backend, kernels, low, params, stream);
+  launch_parts(backend, kernels, high, params, stream);
+}
+
+}  // namespace
+
+void launch_nest(CudaBackend& backend, PointwiseKernels& kernels, const LoopNest& nest,
+                 std::span<const expr::Literal> params, CUstream stream) {
+  const ElementCode& code = kernels.code();
+  if (nest.numel() == 0) return;
+  if (nest.is_linear()) {
+    uint32_t uniform = 0;
+    SmallVector<std::byte*, LoopNest::kMaxOperands> operands;
+    for (size_t k = 0; k < nest.operands.size(); ++k) {
+      operands.push_back(nest.operands[k].data);
+      if (nest.operands[k].strides[0] != 0) continue;
+      ARETE_ASSERT(int(k) >= code.n_outputs);
+      uniform |= uint32_t(1) << (int(k) - code.n_outputs);
+    }
+    return launch_linear(backend, kernels, operands, nest.sizes[0], uniform, params, stream);
+  }
+  launch_parts(backend, kernels, nest, params, stream);
+}
+
+}  // namespace arete::cuda

@@ -1,0 +1,140 @@
+// Pooling: the choice of a kernel. See device/pool.cuh.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "arete/backend/cuda/codegen/pointwise.h"
+#include "arete/backend/cuda/codegen/pool.h"
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/index_common.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+
+using prim::PoolArgs;
+using prim::View;
+
+namespace {
+
+// n, c, d, h, w: leading spatial dimensions that a tensor has not are 1 long.
+struct Space {
+  std::array<int64_t, 5> size{1, 1, 1, 1, 1}, stride{};
+
+  explicit Space(const View& v) {
+    if (v.sizes.empty()) return;  // absent; an empty tensor has no data either
+    const size_t rank = v.sizes.size();
+    for (size_t d = 0; d < rank; ++d) {
+      const size_t to = d < 2 ? d : d + 5 - rank;
+      size[to] = v.sizes[d];
+      stride[to] = v.sizes[d] == 1 ? 0 : v.strides[d];
+    }
+  }
+  int64_t numel() const { return size[0] * size[1] * size[2] * size[3] * size[4]; }
+  // Farther than any element is from the first one.
+  int64_t reach() const {
+    int64_t r = 1;
+    for (size_t d = 0; d < 5; ++d) r += (size[d] - 1) * std::abs(stride[d]);
+    return r;
+  }
+  // The shortest way from one position in the plane to another one.
+  int64_t spatial_step() const {
+    int64_t step = INT64_MAX;
+    for (size_t d = 2; d < 5; ++d)
+      if (size[d] != 1) step = std::min(step, std::abs(stride[d]));
+    return step;
+  }
+  // Vectors of `n` channels can be read and written at once.
+  bool has_vectors(const void* data, int64_t n, size_t element_size) const {
+    if (size[1] % n != 0 || stride[1] != 1) return false;
+    for (size_t d : {0, 2, 3, 4})
+      if (stride[d] % n != 0) return false;
+    const uint64_t bytes = std::min<uint64_t>(uint64_t(n) * element_size, 16);
+    return reinterpret_cast<uintptr_t>(data) % bytes == 0;
+  }
+};
+
+void check_args(const PoolArgs& p) {
+  const int s = p.window.spatial;
+  const bool max = p.kind == PoolArgs::Kind::max;
+  ARETE_ASSERT(s >= 1 && s <= 3 && p.x.rank() == s + 2 && p.y.rank() == s + 2);
+  ARETE_ASSERT(p.x.dtype == p.y.dtype);
+  ARETE_ASSERT(p.x.sizes[0] == p.y.sizes[0] && p.x.sizes[1] == p.y.sizes[1]);
+  ARETE_ASSERT(!max || p.indices.data == nullptr ||
+               (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
+  ARETE_ASSERT(!max || !p.backward || p.indices.data != nullptr || p.y.numel() == 0);
+  for (int d = 0; d < s; ++d) {
+    const size_t k = size_t(d);
+    ARETE_ASSERT(p.window.kernel[k] > 0 && p.window.stride[k] > 0 && p.window.dilation[k] > 0);
+    ARETE_ASSERT(max || p.window.dilation[k] == 1);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::pool(const PoolArgs& p) {
+  check_args(p);
+  const DType dtype = p.x.dtype;
+  const bool max = p.kind == PoolArgs::Kind::max;
+  if (dtype == kBool || is_complex(dtype) || (!max && !is_floating(dtype)))
+    return Primitives::pool(p);
+  const CUstream stream = enter({&p.x, &p.y, &p.indices});
+  const View indices = max ? p.indices : View{};
+  const Space x(p.x), y(p.y), index(indices);
+  const Space& computed = p.backward ? x : y;
+  if (computed.numel() == 0) return;
+
+  PoolArguments k{};
+  k.x = p.x.data, k.y = p.y.data, k.indices = indices.as<int64_t>();
+  k.divisor = p.divisor;
+  k.count_include_pad = p.count_include_pad;
+  int64_t reach = std::max({x.reach(), y.reach(), index.reach(), computed.numel()});
+  for (size_t d = 0; d < 3; ++d) {
+    k.kernel[d] = k.stride[d] = k.dilation[d] = 1;
+    k.padding[d] = 0;
+    const size_t missing = 3 - size_t(p.window.spatial);
+    if (d >= missing) {
+      k.kernel[d] = p.window.kernel[d - missing], k.stride[d] = p.window.stride[d - missing];
+      k.padding[d] = p.window.padding[d - missing];
+      k.dilation[d] = p.window.dilation[d - missing];
+    }
+    k.x_size[d] = x.size[2 + d], k.y_size[d] = y.size[2 + d];
+    // Positions on and beyond the input.
+    const int64_t span = k.kernel[d] * k.dilation[d] + k.stride[d] + k.padding[d];
+    reach = std::max({reach, k.y_size[d] * k.stride[d] + span, k.x_size[d] + span});
+  }
+  // Positions in a plane and windows are counted too, where strides of 0 make them many.
+  const double plane = double(x.size[2]) * double(x.size[3]) * double(x.size[4]);
+  const double window = double(k.kernel[0]) * double(k.kernel[1]) * double(k.kernel[2]);
+
+  PoolKernel kernel{dtype, max, p.backward};
+  kernel.wide = reach > INT32_MAX || plane > INT32_MAX || window > INT32_MAX;
+  kernel.channels_last = x.size[1] > 1 && std::abs(x.stride[1]) < x.spatial_step();
+  const int64_t vector = pool_vector(dtype);
+  kernel.vector = kernel.channels_last && !kernel.wide &&
+                  x.has_vectors(k.x, vector, size_of(dtype)) &&
+                  y.has_vectors(k.y, vector, size_of(dtype)) &&
+                  (k.indices == nullptr || index.has_vectors(k.indices, vector, 8));
+  if (!p.backward && !kernel.wide && k.kernel[1] == k.kernel[2] &&
+      (k.kernel[2] == 2 || k.kernel[2] == 3))
+    kernel.window = int(k.kernel[2]);
+
+  for (size_t d = 0; d < 5; ++d) {
+    const int64_t step = d == 1 && kernel.vector ? vector : 1;
+    k.size[d] = computed.size[d] / step;
+    k.x_stride[d] = x.stride[d] * step, k.y_stride[d] = y.stride[d] * step;
+    k.index_stride[d] = index.stride[d] * step;
+    if (kernel.wide) continue;
+    const FastDivisor f = fast_divisor(uint32_t(k.size[d]));
+    k.size_magic[d] = f.magic, k.size_shift[d] = f.shift;
+    if (d >= 3) continue;
+    const FastDivisor g = fast_divisor(uint32_t(k.stride[d]));
+    k.stride_magic[d] = g.magic, k.stride_shift[d] = g.shift;
+  }
+  k.count = computed.numel() / (kernel.vector ? vector : 1);
+
+  static KernelTable<PoolKernel::kNumbers> kernels;
+  const Kernel& code = kernels.get(*this, kernel.number(), [&] { return pool_source(kernel); });
+  launch(code, {blocks_for(k.count, kPoolThreads), 1, 1}, {kPoolThreads, 1, 1}, 0, stream, k);
+}
+
+}  // namespace arete::cuda

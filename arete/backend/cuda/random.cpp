@@ -1,0 +1,144 @@
+// Random numbers, the same as on the CPU: Note [Random numbers] in prim/philox.h.
+#include "arete/prim/philox.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+
+#include "arete/backend/cuda/codegen/random.h"
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+
+using prim::View;
+using Distribution = prim::RandomArgs::Distribution;
+
+namespace {
+
+// Mirrors device/random.cuh.
+struct RandomKernelArgs {
+  std::byte* out;
+  uint32_t elements_in_last, whole, groups, low, high, keys[20], last, never;
+  uint64_t start, range;
+  float f[4];
+  double d[4];
+};
+
+const Kernel& random_kernel(CudaBackend& backend, RandomKind kind, DType dtype) {
+  static std::array<std::atomic<const Kernel*>, 64 * kNumRandomKinds * kNumDTypes> all{};
+  std::atomic<const Kernel*>& entry =
+      all[(size_t(backend.context().ordinal()) * kNumRandomKinds + size_t(kind)) * kNumDTypes +
+          size_t(dtype)];
+  const Kernel* kernel = entry.load(std::memory_order_acquire);
+  if (!kernel) {
+    kernel = &backend.kernel(random_source(kind, dtype));
+    entry.store(kernel, std::memory_order_release);
+  }
+  return *kernel;
+}
+
+RandomKind kind_of(const prim::RandomArgs& args) {
+  switch (args.distribution) {
+    case Distribution::uniform:
+      return RandomKind::uniform;
+    case Distribution::normal: {
+      // z b + a rounds the same fused and in two steps if the product is exact, or if the sum is.
+      const float mean = float(args.a), deviation = float(args.b);
+      int exponent = 0;
+      const bool power_of_two = std::fabs(std::frexp(deviation, &exponent)) == 0.5f;
+      const bool in_range = std::fabs(deviation) > 1e-20f && std::fabs(deviation) < 1e20f;
+      const bool fused = in_range && (power_of_two || (mean == 0 && !std::signbit(mean)));
+      return fused && args.out.dtype != kFloat64 ? RandomKind::fused_normal : RandomKind::normal;
+    }
+    case Distribution::integers:
+      return prim::random_elements_per_block(args) == 2 ? RandomKind::wide_integers
+                                                        : RandomKind::integers;
+    case Distribution::bernoulli:
+      break;
+  }
+  return RandomKind::bernoulli;
+}
+
+// The numbers that shape the distribution.
+RandomKernelArgs distribution_args(const prim::RandomArgs& args) {
+  RandomKernelArgs k{};
+  philox_keys(args.seed, k.keys);
+  switch (args.distribution) {
+    case Distribution::uniform: {
+      const prim::UniformLimits l = prim::uniform_limits(args.out.dtype, args.a, args.b);
+      const double d[] = {args.a, args.b - args.a, l.low, l.high};
+      std::copy_n(d, 4, k.d);
+      break;
+    }
+    case Distribution::normal:
+      if (!is_floating(args.out.dtype))
+        throw TypeError("random", "uniform and normal random numbers need a floating dtype")
+            .got(name_of(args.out.dtype));
+      k.d[0] = args.a;
+      k.d[1] = args.b;
+      break;
+    case Distribution::integers:
+      ARETE_ASSERT(args.ia < args.ib);
+      k.start = uint64_t(args.ia);
+      k.range = uint64_t(args.ib) - uint64_t(args.ia);
+      break;
+    case Distribution::bernoulli: {
+      // L 2^-32 < p  <=>  L < ceil(p 2^32); NaN and negative p give 0.
+      const double bound = std::ceil(args.a * 0x1p32);
+      k.never = !(bound >= 1);
+      k.last = bound >= 0x1p32 ? ~0u : k.never ? 0 : uint32_t(uint64_t(bound) - 1);
+      break;
+    }
+  }
+  for (int i = 0; i < 4; ++i) k.f[i] = float(k.d[i]);
+  return k;
+}
+
+}  // namespace
+
+void CudaBackend::random(const prim::RandomArgs& args) {
+  const View& out = args.out;
+  const int64_t n = out.numel();
+  RandomKernelArgs k = distribution_args(args);
+  if (n == 0) return;
+  if (!out.is_contiguous()) {
+    // Positions count in row-major order, whatever the strides.
+    const prim::ScratchView dense(*this, out.dtype, out.sizes);
+    prim::RandomArgs to_dense = args;
+    to_dense.out = dense;
+    random(to_dense);
+    return copy({out, dense});
+  }
+  const CUstream stream = enter({&out});
+  const int64_t per = prim::random_elements_per_block(args), size = int64_t(size_of(out.dtype));
+  const Kernel& kernel = random_kernel(*this, kind_of(args), out.dtype);
+  const int64_t group = random_group(out.dtype, int(per)), group_elements = group * per;
+  const uintptr_t vector_bytes = uintptr_t(std::min<int64_t>(16, group_elements * size));
+
+  // Within one launch the high half of the block's number is one value for all threads.
+  constexpr int64_t kMaxBlocks = int64_t(1) << 30;
+  const int64_t blocks = (n + per - 1) / per;
+  for (int64_t done = 0; done < blocks;) {
+    const uint64_t first = args.offset + uint64_t(done);
+    const int64_t until_carry = int64_t((uint64_t(1) << 32) - uint32_t(first));
+    const int64_t here = std::min({blocks - done, until_carry, kMaxBlocks});
+    const int64_t elements = std::min(n - done * per, here * per);
+    k.out = out.data + done * per * size;
+    const bool aligned = reinterpret_cast<uintptr_t>(k.out) % vector_bytes == 0;
+    k.low = uint32_t(first);
+    k.high = uint32_t(first >> 32);
+    const int64_t groups = (elements + group_elements - 1) / group_elements;
+    k.groups = uint32_t(groups);
+    k.whole = aligned ? uint32_t(elements / group_elements) : 0;
+    k.elements_in_last = uint32_t(elements - (groups - 1) * group_elements);
+    // A few rounds for each thread: they share the schedule of the keys.
+    const int64_t most = int64_t(limits().multiprocessors) * 64;
+    const int64_t grid = std::clamp<int64_t>((groups + 255) / 256, 1, most);
+    launch(kernel, Dim3{unsigned(grid)}, Dim3{256}, 0, stream, k);
+    done += here;
+  }
+}
+
+}  // namespace arete::cuda

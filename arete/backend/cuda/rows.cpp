@@ -1,0 +1,113 @@
+// Whole rows by index: embedding look-ups and their gradients.
+#include <algorithm>
+#include <optional>
+
+#include "arete/backend/cuda/index_common.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+namespace {
+
+/// The largest of 16, 8, ... 1 that divides every one of the numbers.
+template <class... N>
+size_t common_power(N... numbers) {
+  const uint64_t bits = (uint64_t(numbers) | ... | uint64_t(16));
+  return size_t(bits & (~bits + 1));
+}
+
+}  // namespace
+
+void CudaBackend::take_rows(const prim::TakeRowsArgs& args) {
+  const prim::View &table = args.table, &out = args.out;
+  ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
+  ARETE_ASSERT(table.rank() == 2 && out.rank() == 2 && table.dtype == out.dtype &&
+               table.sizes[1] == out.sizes[1] && args.index.numel() == out.sizes[0]);
+  const int64_t n = out.sizes[0], width = out.sizes[1];
+  const bool whole = (table.strides[1] == 1 && out.strides[1] == 1) || width == 1;
+  if (!whole) return Primitives::take_rows(args);
+  const CUstream stream = enter({&table, &args.index, &out});
+  if (n == 0 || width == 0) return;
+  const int64_t size = int64_t(size_of(out.dtype));
+  const int64_t from = table.strides[0] * size, to = out.strides[0] * size;
+  const size_t piece =
+      common_power(width * size, from, to, address_of(table.data), address_of(out.data));
+
+  indexing::TakeRowsArgs a;
+  a.table = address_of(table.data);
+  a.out = address_of(out.data);
+  a.index = address_of(args.index.data);
+  a.pieces = width * size / int64_t(piece);
+  a.count = n * a.pieces;
+  a.rows = table.sizes[0];
+  a.table_stride = from / int64_t(piece);
+  a.out_stride = to / int64_t(piece);
+  const bool wide = a.count > INT32_MAX;
+  if (!wide) a.divisor = indexing::make_divisor(a.pieces);
+  a.error = error_sink(*this, args.op, 0);
+  static KernelTable<34> kernels;
+  const Kernel& k =
+      kernels.get(*this, 2 * piece + wide, [&] { return indexing::take_rows_source(piece, wide); });
+  launch(k, {blocks_for(a.count, indexing::kElementsPerBlock)}, {indexing::kThreads}, 0, stream, a);
+}
+
+void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
+  const prim::View &out = args.out, &src = args.src;
+  ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
+  ARETE_ASSERT(out.rank() == 2 && src.rank() == 2 && out.dtype == src.dtype &&
+               out.sizes[1] == src.sizes[1] && args.index.numel() == src.sizes[0]);
+  const CUstream stream = enter({&out, &args.index, &src});
+  const int64_t n = src.sizes[0], width = src.sizes[1], rows = out.sizes[0];
+  if (n == 0 || width == 0) return;
+
+  SortedPairs pairs(*this, stream, n, uint64_t(rows));
+  const bool wide = pairs.wide();
+  indexing::AddRowsKeysArgs keys;
+  keys.index = address_of(args.index.data);
+  keys.keys = pairs.unsorted();
+  keys.count = n;
+  keys.rows = rows;
+  keys.error = error_sink(*this, args.op, 0);
+  static KernelTable<2> key_kernels;
+  launch(key_kernels.get(*this, wide, [&] { return indexing::add_rows_keys_source(wide); }),
+         {blocks_for(n, indexing::kThreads)}, {indexing::kThreads}, 0, stream, keys);
+  pairs.sort();
+
+  const int64_t size = int64_t(size_of(out.dtype));
+  const bool aligned = out.strides[1] == 1 && src.strides[1] == 1 &&
+                       common_power(width * size, out.strides[0] * size, src.strides[0] * size,
+                                    address_of(out.data), address_of(src.data)) == 16;
+  const int columns = aligned ? indexing::add_rows_columns(out.dtype) : 1;
+  indexing::AddRowsArgs a;
+  a.out = address_of(out.data);
+  a.src = address_of(src.data);
+  a.keys = pairs.keys();
+  a.positions = pairs.positions();
+  a.count = n;
+  a.rows = rows;
+  a.width = width;
+  a.out_stride = out.strides[0];
+  a.src_stride = src.strides[0];
+  a.out_step = out.strides[1];
+  a.src_step = src.strides[1];
+  a.slices = (width + 32 * columns - 1) / (32 * columns);
+  const bool may_cut = n > indexing::kPiece;
+  const int64_t windows = (n + indexing::kPiece - 1) / indexing::kPiece;
+  std::optional<Scratch> partial;
+  a.partial = 0;
+  if (may_cut) {
+    partial.emplace(*this, size_t(2 * windows * width) * indexing::sum_bytes(out.dtype));
+    a.partial = partial->address();
+  }
+  const size_t number = (size_t(out.dtype) * 2 + (columns > 1)) * 2 + wide;
+  static KernelTable<kNumDTypes * 4> add_kernels, piece_kernels;
+  constexpr int64_t kWarps = indexing::kThreads / 32;
+  const Kernel& add = add_kernels.get(
+      *this, number, [&] { return indexing::add_rows_source(out.dtype, columns, wide); });
+  launch(add, {blocks_for((n + 31) / 32 * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
+  if (!may_cut) return;
+  const Kernel& pieces = piece_kernels.get(
+      *this, number, [&] { return indexing::add_row_pieces_source(out.dtype, columns, wide); });
+  launch(pieces, {blocks_for(windows * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
+}
+
+}  // namespace arete::cuda

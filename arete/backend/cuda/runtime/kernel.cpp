@@ -1,0 +1,160 @@
+#include "arete/backend/cuda/runtime/kernel.h"
+
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <unordered_map>
+
+#include "arete/backend/cuda/runtime/context.h"
+#include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/runtime/nvrtc.h"
+#include "arete/base/error.h"
+#include "arete/core/modes.h"
+
+namespace arete::cuda {
+namespace {
+
+std::mutex statistics_mutex;
+KernelStatistics statistics;
+
+struct Table {
+  std::mutex mutex;
+  // A future, so that threads asking for one kernel wait for one compilation.
+  std::unordered_map<Hash128, std::shared_future<const Kernel*>, Hash128Hasher> kernels;
+};
+
+Table& table_of(int ordinal) {
+  static auto* const tables = new std::array<Table, 64>;
+  return (*tables)[size_t(ordinal)];
+}
+
+// What all kernels have in common in their keys.
+const std::string& common_key() {
+  static const std::string text = [] {
+    std::string t = "nvrtc " + nvrtc_version() + "\n";
+    for (const std::string& o : default_compile_options()) t += o + "\n";
+    for (const EmbeddedFile& f : kEmbeddedFiles)
+      t += std::string(f.name) + "\n" + std::string(f.text);
+    return hash_bytes(t).hex();
+  }();
+  return text;
+}
+
+// Machine code from disk, or compiled now and saved. `fresh` compiles without looking.
+std::string machine_code(DeviceContext& device, const KernelSource& source, const Hash128& key,
+                         bool fresh) {
+  if (!fresh)
+    if (std::optional<std::string> saved = device.store().load(key)) {
+      const std::lock_guard lock(statistics_mutex);
+      ++statistics.from_disk;
+      return std::move(*saved);
+    }
+  const auto begin = std::chrono::steady_clock::now();
+  std::string code = compile_to_cubin(source, device.limits().arch());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  {
+    const std::lock_guard lock(statistics_mutex);
+    ++statistics.compiled;
+    statistics.compile_seconds += took.count();
+  }
+  device.store().save(key, code);
+  return code;
+}
+
+const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash128& key) {
+  device.make_current();
+  auto kernel = std::make_unique<Kernel>();
+  kernel->name = source.name;
+  CUmodule module = nullptr;
+  std::string code = machine_code(device, source, key, false);
+  if (driver().cuModuleLoadData(&module, code.data()) != CUDA_SUCCESS) {
+    // Whole by its hash, but not for this driver: make it again.
+    code = machine_code(device, source, key, true);
+    ARETE_CU(cuModuleLoadData, &module, code.data());
+  }
+  ARETE_CU(cuModuleGetFunction, &kernel->function, module, source.name.c_str());
+  const auto get = [&](CUfunction_attribute a) {
+    int v = 0;
+    ARETE_CU(cuFuncGetAttribute, &v, a, kernel->function);
+    return v;
+  };
+  kernel->max_threads = get(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  kernel->registers = get(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  kernel->static_shared = get(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  return kernel.release();
+}
+
+}  // namespace
+
+Hash128 kernel_key(const KernelSource& source, int arch) {
+  return hash_bytes(common_key() + "sm_" + std::to_string(arch) + "\n" + source.name + "\n" +
+                    source.text);
+}
+
+const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
+  const Hash128 key = kernel_key(source, device.limits().arch());
+  Table& table = table_of(device.ordinal());
+  std::promise<const Kernel*> promise;
+  std::shared_future<const Kernel*> future;
+  {
+    const std::lock_guard lock(table.mutex);
+    const auto found = table.kernels.find(key);
+    if (found != table.kernels.end()) {
+      future = found->second;
+    } else {
+      table.kernels.emplace(key, promise.get_future().share());
+    }
+  }
+  if (future.valid()) {
+    {
+      const std::lock_guard lock(statistics_mutex);
+      ++statistics.in_memory;
+    }
+    return *future.get();
+  }
+  try {
+    const Kernel* kernel = load(device, source, key);
+    promise.set_value(kernel);
+    return *kernel;
+  } catch (...) {
+    promise.set_exception(std::current_exception());
+    const std::lock_guard lock(table.mutex);
+    table.kernels.erase(key);  // the next call tries again
+    throw;
+  }
+}
+
+KernelStatistics kernel_statistics() {
+  const std::lock_guard lock(statistics_mutex);
+  return statistics;
+}
+
+void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
+                CUstream stream, void** arguments) {
+  const Driver& d = driver();
+  if (shared + size_t(kernel.static_shared) > 48 * 1024) [[unlikely]]
+    check(d.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                               int(shared)),
+          "cuFuncSetAttribute");
+  CUresult result = d.cuLaunchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y,
+                                     block.z, unsigned(shared), stream, arguments, nullptr);
+  const bool launched = result == CUDA_SUCCESS;
+  if (launched && launch_blocking() && !device.is_capturing(stream)) {
+    result = d.cuStreamSynchronize(stream);
+    if (result == CUDA_SUCCESS) device.raise_device_errors();
+  }
+  if (result == CUDA_SUCCESS) [[likely]]
+    return;
+  const auto size = [](Dim3 v) {
+    return std::to_string(v.x) + " x " + std::to_string(v.y) + " x " + std::to_string(v.z);
+  };
+  const std::string what =
+      std::string(launched ? "running" : "launching") + " kernel " + kernel.name +
+      " on cuda:" + std::to_string(device.ordinal()) + ", grid " + size(grid) + ", block " +
+      size(block) + ", " + std::to_string(shared) + " bytes of shared memory, stream " +
+      (stream == device.default_stream() ? std::string("default")
+                                         : std::to_string(reinterpret_cast<uintptr_t>(stream)));
+  throw_cuda_error(result, what.c_str(), modes().current_op);
+}
+
+}  // namespace arete::cuda

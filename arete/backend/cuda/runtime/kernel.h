@@ -1,0 +1,58 @@
+// Compiled kernels: the cache in memory and on disk, and their launch.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/base/hash.h"
+
+namespace arete::cuda {
+
+class DeviceContext;
+
+/// A kernel loaded on one device; lives for the rest of the process.
+struct Kernel {
+  CUfunction function = nullptr;
+  int max_threads = 1024;  // per block
+  int registers = 0;
+  int static_shared = 0;  // bytes
+  std::string name;
+};
+
+/// The kernel of a source on a device: from memory, from disk, or compiled now. Thread-safe; two
+/// threads that ask for different kernels compile at the same time.
+const Kernel& find_kernel(DeviceContext& device, const KernelSource& source);
+
+/// Key of a kernel: source, embedded headers, options, architecture and NVRTC version.
+Hash128 kernel_key(const KernelSource& source, int arch);
+
+/// Counts since the process started.
+struct KernelStatistics {
+  int64_t compiled = 0, from_disk = 0, in_memory = 0;
+  double compile_seconds = 0;
+};
+KernelStatistics kernel_statistics();
+
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+/// Launches with `arguments` pointing to each of the kernel's arguments. Raises `shared` beyond
+/// 48 KB as needed. DeviceError naming kernel, operator, grid and stream if the launch fails; with
+/// CUDA_LAUNCH_BLOCKING=1 it also waits, so that what a kernel does wrong is reported here.
+void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
+                CUstream stream, void** arguments);
+
+/// The same with the arguments themselves; their types must be exactly those of the kernel.
+template <class... Args>
+void launch(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
+            CUstream stream, const Args&... args) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
+  launch_raw(device, kernel, grid, block, shared, stream, pointers);
+}
+
+}  // namespace arete::cuda

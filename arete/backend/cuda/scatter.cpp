@@ -1,0 +1,130 @@
+// Writing and combining elements at computed positions.
+#include "arete/backend/cuda/index_common.h"
+#include "arete/base/error.h"
+#include "arete/core/modes.h"
+
+namespace arete::cuda {
+namespace {
+
+using prim::ScatterArgs;
+using prim::ScatterMode;
+
+/// The destinations of one call, without the dimension that the index supplies.
+struct Target {
+  explicit Target(const ScatterArgs& a)
+      : scalar(a.out.rank() == 0), base(a.out), strides(a.out.strides) {
+    if (!scalar) strides[size_t(a.dim)] = 0;
+    base.sizes = a.index.sizes;
+    base.strides = strides;
+    size = scalar ? 1 : a.out.sizes[size_t(a.dim)];
+    step = scalar ? 0 : a.out.strides[size_t(a.dim)] * int64_t(size_of(a.out.dtype));
+  }
+  Target(const Target&) = delete;
+  prim::LoopNest plan(const ScatterArgs& a, bool keep_order) const {
+    // The source may be larger than the index: only as much of it counts.
+    prim::View src = a.src;
+    src.sizes = a.index.sizes;
+    const std::array<prim::View, 3> views{src, a.index, base};
+    return prim::LoopNest::plan(a.index.sizes, views, keep_order);
+  }
+
+  bool scalar;
+  prim::View base;
+  Shape strides;
+  int64_t size, step;
+};
+
+size_t kernel_number(ScatterMode mode, DType dtype, bool wide) {
+  return (size_t(mode) * kNumDTypes + size_t(dtype)) * 2 + wide;
+}
+constexpr size_t kKernelNumbers = 5 * kNumDTypes * 2;
+
+void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs& args) {
+  const Target target(args);
+  const prim::LoopNest nest = target.plan(args, false);
+  indexing::ScatterArgs a;
+  a.walk = indexing::make_walk(nest);
+  a.src = address_of(args.src.data);
+  a.index = address_of(args.index.data);
+  a.out = address_of(args.out.data);
+  a.size = target.size;
+  a.step = target.step;
+  a.error = error_sink(backend, args.op, args.dim);
+  static KernelTable<kKernelNumbers> kernels;
+  const bool wide = !nest.fits_32bit();
+  const Kernel& k = kernels.get(backend, kernel_number(args.mode, args.out.dtype, wide), [&] {
+    return args.mode == ScatterMode::set
+               ? indexing::scatter_set_source(size_of(args.out.dtype), wide)
+               : indexing::scatter_source(args.mode, args.out.dtype, wide);
+  });
+  backend.launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads},
+                 0, stream, a);
+}
+
+// Sorts the elements of index by destination first, stably, so that each destination takes its
+// elements in the order of the dimension.
+void scatter_in_order(CudaBackend& backend, CUstream stream, const ScatterArgs& args) {
+  const Target target(args);
+  const int64_t count = args.index.numel(),
+                length = target.scalar ? 1 : args.index.sizes[size_t(args.dim)];
+  int64_t inner = 1;
+  for (int d = args.dim + 1; d < args.index.rank(); ++d) inner *= args.index.sizes[size_t(d)];
+  const int64_t destinations = count / length * target.size;
+  SortedPairs pairs(backend, stream, count, uint64_t(destinations));
+
+  indexing::ScatterKeysArgs keys;
+  keys.walk = indexing::make_walk(target.plan(args, true));
+  keys.index = address_of(args.index.data);
+  keys.keys = pairs.unsorted();
+  keys.length = length;
+  keys.inner = inner;
+  keys.size = target.size;
+  keys.destinations = destinations;
+  keys.error = error_sink(backend, args.op, args.dim);
+  static KernelTable<2> key_kernels;
+  const bool wide = pairs.wide();
+  const unsigned blocks = blocks_for(count, indexing::kThreads);
+  backend.launch(
+      key_kernels.get(backend, wide, [&] { return indexing::scatter_keys_source(wide); }), {blocks},
+      {indexing::kThreads}, 0, stream, keys);
+  pairs.sort();
+
+  indexing::ScatterSortedArgs a;
+  a.walk = keys.walk;
+  a.src = address_of(args.src.data);
+  a.out = address_of(args.out.data);
+  a.keys = pairs.keys();
+  a.positions = pairs.positions();
+  a.inner = inner;
+  a.size = target.size;
+  a.step = target.step;
+  a.destinations = destinations;
+  static KernelTable<kKernelNumbers> kernels;
+  const Kernel& k = kernels.get(backend, kernel_number(args.mode, args.out.dtype, wide), [&] {
+    return args.mode == ScatterMode::set
+               ? indexing::scatter_sorted_set_source(size_of(args.out.dtype), wide)
+               : indexing::scatter_sorted_source(args.mode, args.out.dtype, wide);
+  });
+  backend.launch(k, {blocks}, {indexing::kThreads}, 0, stream, a);
+}
+
+}  // namespace
+
+void CudaBackend::scatter(const ScatterArgs& args) {
+  ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
+  ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
+  const bool ordered = args.mode == ScatterMode::min || args.mode == ScatterMode::max;
+  if (ordered && is_complex(args.out.dtype))
+    throw NotImplementedError(args.op, "complex numbers have no order").argument("reduce");
+  const CUstream stream = enter({&args.out, &args.index, &args.src});
+  if (args.index.numel() == 0) return;
+  // Integers give the same in any order, unless they overwrite each other.
+  const bool order_matters =
+      modes().deterministic && (args.mode == ScatterMode::set || is_differentiable(args.out.dtype));
+  if (order_matters || !indexing::has_atomic(args.mode, args.out.dtype))
+    scatter_in_order(*this, stream, args);
+  else
+    scatter_any_order(*this, stream, args);
+}
+
+}  // namespace arete::cuda

@@ -1,0 +1,306 @@
+// The functions of arete/core/cuda.h, in terms of whatever backend has registered for CUDA.
+#include "arete/core/cuda.h"
+
+#include <exception>
+
+#include "arete/base/error.h"
+#include "arete/prim/backend.h"
+
+namespace arete::cuda {
+namespace {
+
+using prim::Backend;
+
+thread_local constinit int this_device = 0;
+
+prim::DeviceProvider* provider() { return prim::find_provider(DeviceType::cuda); }
+
+// With the checks and the texts of backend_for.
+int checked(int device) {
+  if (device == -1) device = this_device;
+  ARETE_CHECK(provider(), DeviceError("", "CUDA is not available: " + unavailable_reason()));
+  const int n = device_count();
+  ARETE_CHECK(device >= 0 && device < n,
+              DeviceError("", "CUDA error: invalid device ordinal")
+                  .got("cuda:" + std::to_string(device))
+                  .expected("an ordinal below " + std::to_string(n) + ", the number of devices"));
+  return device;
+}
+
+Backend& backend(int device) {
+  return prim::backend_for(Device(DeviceType::cuda, checked(device)));
+}
+
+// Null if the device has not been used: then its counters are 0 and nothing is to be done.
+Backend* backend_if_used(int device) {
+  if (device == -1) device = this_device;
+  if (device < 0 || device > 127) return nullptr;
+  return prim::used_backend(Device(DeviceType::cuda, device));
+}
+
+}  // namespace
+
+bool is_available() { return provider() != nullptr; }
+std::string unavailable_reason() { return prim::unavailable_reason(DeviceType::cuda); }
+int device_count() { return provider() ? provider()->count() : 0; }
+int current_device() noexcept { return this_device; }
+void set_device(int device) { this_device = checked(device); }
+DeviceGuard::~DeviceGuard() { this_device = previous_; }
+
+DeviceProperties get_device_properties(int device) {
+  device = checked(device);
+  return provider()->properties(device);
+}
+
+std::vector<std::pair<std::string, std::string>> versions() {
+  if (!provider()) return {};
+  return provider()->versions();
+}
+
+bool can_device_access_peer(int device, int peer) {
+  device = checked(device);
+  peer = checked(peer);
+  return device != peer && provider()->can_access_peer(device, peer);
+}
+
+void synchronize(int device) {
+  checked(device);
+  if (Backend* b = backend_if_used(device)) b->synchronize();
+}
+
+// ---- streams
+
+struct Stream::State {
+  Backend& backend;
+  prim::StreamHandle handle;
+  int priority = 0;
+  bool owned = false;
+  ~State() {
+    if (owned) backend.destroy_stream(handle);
+  }
+};
+
+Stream::Stream(int priority, int device) {
+  Backend& b = backend(device);
+  state_ = std::make_shared<State>(State{b, b.create_stream(priority), priority, false});
+  state_->owned = true;
+}
+
+Stream Stream::from_native(void* stream, int device) {
+  Backend& b = backend(device);
+  ARETE_CHECK(stream, ValueError("Stream", "the stream is null")
+                          .hint("CUDA's own default stream is not used by Arete; make a stream"));
+  b.adopt_stream(stream);
+  return Stream(std::make_shared<State>(State{b, stream}));
+}
+
+int Stream::device() const noexcept { return state_->backend.device().index; }
+int Stream::priority() const noexcept { return state_->priority; }
+void* Stream::native_handle() const noexcept { return state_->handle; }
+bool Stream::query() const { return state_->backend.stream_is_done(state_->handle); }
+void Stream::synchronize() const { state_->backend.synchronize_stream(state_->handle); }
+
+struct Event::State {
+  explicit State(bool timing_in) : timing(timing_in) {}
+  ~State() {
+    if (handle) backend->destroy_event(handle);
+  }
+  bool timing;
+  Backend* backend = nullptr;  // of the first stream it was recorded on
+  prim::EventHandle handle = nullptr;
+};
+
+void Stream::wait_event(const Event& event) const {
+  if (event.state_->handle) state_->backend.stream_wait_event(state_->handle, event.state_->handle);
+}
+
+void Stream::wait_stream(const Stream& other) const {
+  if (*this == other) return;
+  wait_event(other.record_event());
+}
+
+Event Stream::record_event() const {
+  Event event;
+  event.record(*this);
+  return event;
+}
+
+bool Stream::operator==(const Stream& other) const noexcept {
+  return &state_->backend == &other.state_->backend && state_->handle == other.state_->handle;
+}
+
+Stream current_stream(int device) {
+  Backend& b = backend(device);
+  return Stream(std::make_shared<Stream::State>(Stream::State{b, b.current_stream()}));
+}
+Stream default_stream(int device) {
+  Backend& b = backend(device);
+  return Stream(std::make_shared<Stream::State>(Stream::State{b, b.default_stream()}));
+}
+void set_stream(const Stream& stream) {
+  stream.state_->backend.set_current_stream(stream.state_->handle);
+}
+
+StreamGuard::StreamGuard(const Stream& stream)
+    : device_(stream.device()), previous_(current_stream(stream.device())), stream_(stream) {
+  set_stream(stream_);
+}
+StreamGuard::~StreamGuard() {
+  try {
+    set_stream(previous_);
+  } catch (...) {
+    // It was the current one before.
+  }
+}
+
+// ---- events
+
+Event::Event(bool enable_timing) : state_(std::make_shared<State>(enable_timing)) {}
+void Event::record() { record(current_stream()); }
+void Event::record(const Stream& stream) {
+  Backend& b = stream.state_->backend;
+  if (!state_->handle) {
+    state_->handle = b.create_event(state_->timing);
+    state_->backend = &b;
+  }
+  ARETE_CHECK(&b == state_->backend,
+              DeviceError("record", "an event stays on the device it was first recorded on")
+                  .expected(state_->backend->device().to_string())
+                  .got("a stream of " + b.device().to_string()));
+  b.record_event(state_->handle, stream.state_->handle);
+}
+bool Event::query() const {
+  return !state_->handle || state_->backend->event_is_done(state_->handle);
+}
+void Event::synchronize() const {
+  if (state_->handle) state_->backend->synchronize_event(state_->handle);
+}
+double Event::elapsed_time(const Event& end) const {
+  ARETE_CHECK(state_->timing && end.state_->timing,
+              ValueError("elapsed_time",
+                         "Both events must be created with argument "
+                         "'enable_timing=True'."));
+  ARETE_CHECK(
+      state_->handle && end.state_->handle,
+      ValueError("elapsed_time", "Both events must be recorded before calculating elapsed time."));
+  ARETE_CHECK(state_->backend == end.state_->backend,
+              DeviceError("elapsed_time", "the events are on different devices")
+                  .got(state_->backend->device().to_string() + " and " +
+                       end.state_->backend->device().to_string()));
+  synchronize();
+  end.synchronize();
+  return state_->backend->elapsed_time(state_->handle, end.state_->handle);
+}
+
+// ---- graphs
+
+struct GraphPool::State {
+  Backend& backend;
+  uint64_t id;
+  State(Backend& b) : backend(b), id(b.create_pool()) {}
+  ~State() { backend.release_pool(id); }
+};
+GraphPool::GraphPool(int device) : state_(std::make_shared<State>(backend(device))) {}
+int GraphPool::device() const noexcept { return state_->backend.device().index; }
+
+struct Graph::State {
+  GraphPool pool;  // outlives the graph that uses it
+  Backend& backend;
+  prim::GraphHandle handle;
+  ~State() { backend.destroy_graph(handle); }
+};
+
+void Graph::replay() const {
+  ARETE_CHECK(state_, DeviceError("replay",
+                                  "the graph holds nothing: no capture into it has ended "
+                                  "well"));
+  state_->backend.launch_graph(state_->handle, state_->backend.current_stream());
+}
+
+GraphCapture::GraphCapture(Graph& graph) : GraphCapture(graph, GraphPool()) {}
+GraphCapture::GraphCapture(Graph& graph, GraphPool pool)
+    : graph_(graph),
+      pool_(std::move(pool)),
+      stream_(0, pool_.device()),
+      exceptions_(std::uncaught_exceptions()) {
+  begin();
+}
+
+void GraphCapture::begin() {
+  Backend& b = pool_.state_->backend;
+  ARETE_CHECK(!b.is_capturing(),
+              DeviceError("GraphCapture", "the current stream is already being captured"));
+  // A stream of its own, so that no other thread's work on the current one gets into the graph.
+  stream_.wait_stream(current_stream(pool_.device()));
+  guard_ = std::make_unique<StreamGuard>(stream_);
+  graph_.reset();
+  b.begin_capture(stream_.native_handle(), pool_.state_->id);
+}
+
+void GraphCapture::end() {
+  ARETE_CHECK(open_, ValueError("GraphCapture", "the capture has ended already"));
+  open_ = false;
+  Backend& b = pool_.state_->backend;
+  guard_.reset();
+  graph_.state_ = std::shared_ptr<Graph::State>(
+      new Graph::State{pool_, b, b.end_capture(stream_.native_handle())});
+}
+
+GraphCapture::~GraphCapture() {
+  if (!open_) return;
+  if (std::uncaught_exceptions() > exceptions_) {
+    guard_.reset();
+    pool_.state_->backend.discard_capture(stream_.native_handle());
+    return;
+  }
+  try {
+    end();
+  } catch (...) {
+    // replay() says that there is no graph.
+  }
+}
+
+bool is_current_stream_capturing() {
+  Backend* b = backend_if_used(-1);
+  return b && b->is_capturing();
+}
+
+// ---- memory
+
+MemoryStats memory_stats(int device) {
+  const Backend* b = backend_if_used(device);
+  return b ? b->memory_stats() : MemoryStats{};
+}
+size_t memory_allocated(int device) { return memory_stats(device).allocated; }
+size_t max_memory_allocated(int device) { return memory_stats(device).peak_allocated; }
+size_t memory_reserved(int device) { return memory_stats(device).reserved; }
+size_t max_memory_reserved(int device) { return memory_stats(device).peak_reserved; }
+void reset_peak_memory_stats(int device) {
+  if (Backend* b = backend_if_used(device)) b->reset_peak_memory_stats();
+}
+std::string memory_summary(int device) {
+  if (const Backend* b = backend_if_used(device)) return b->memory_summary();
+  return "cuda:" + std::to_string(device == -1 ? this_device : device) +
+         " has not been used: no memory is taken\n";
+}
+MemoryInfo mem_get_info(int device) { return backend(device).memory_info(); }
+void empty_cache() {
+  for (int i = 0; i < 128; ++i)
+    if (Backend* b = backend_if_used(i)) b->empty_cache();
+}
+void set_per_process_memory_fraction(double fraction, int device) {
+  backend(device).set_memory_fraction(fraction);
+}
+
+// ---- ranges
+
+namespace nvtx {
+void range_push(const char* name) noexcept {
+  if (prim::DeviceProvider* p = provider()) p->push_range(name);
+}
+void range_pop() noexcept {
+  if (prim::DeviceProvider* p = provider()) p->pop_range();
+}
+}  // namespace nvtx
+
+}  // namespace arete::cuda

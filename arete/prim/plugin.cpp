@@ -1,0 +1,76 @@
+#include "arete/prim/plugin_internal.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arete/prim/backend.h"
+
+namespace arete::prim {
+namespace {
+
+constexpr const char* kFile = "libarete_cuda.so";
+
+// Where the plug-in may be: the file that $ARETE_CUDA_PLUGIN names, else beside the file that holds
+// this function (libarete.so, or a program with the archive in it), else where the loader looks.
+std::vector<std::string> candidates() {
+  if (const char* own = std::getenv("ARETE_CUDA_PLUGIN"); own && *own) return {own};
+  std::vector<std::string> paths;
+  Dl_info self;
+  if (dladdr(reinterpret_cast<const void*>(&load_cuda_plugin), &self) && self.dli_fname) {
+    const std::string path = self.dli_fname;
+    if (const size_t slash = path.rfind('/'); slash != std::string::npos)
+      paths.push_back(path.substr(0, slash + 1) + kFile);
+  }
+  paths.push_back(kFile);
+  return paths;
+}
+
+// "" if the provider is registered now.
+std::string load() {
+  std::string tried, problem;
+  void* library = nullptr;
+  for (const std::string& path : candidates()) {
+    // Never closed: its kernels, threads and static objects live as long as the process.
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library) break;
+    const char* said = dlerror();
+    // What the loader says of a file that is there tells more than that another is missing.
+    if (problem.empty() || std::string_view(said).find("No such file") == std::string_view::npos)
+      problem = said;
+    tried += (tried.empty() ? "" : ", ") + path;
+  }
+  if (!library)
+    return "the CUDA backend could not be loaded (tried " + tried + "): " + problem +
+           "; a build without CUDA has none";
+  const auto enter = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
+  if (!enter) return std::string(kFile) + " is not Arete's: it has no function " + kPluginEntry;
+  const PluginHost host{ARETE_VERSION, library_identity()};
+  const char* reason = enter(&host);
+  return reason ? reason : "";
+}
+
+}  // namespace
+
+const void* library_identity() noexcept {
+  static char here = 0;
+  return &here;
+}
+
+void load_cuda_plugin() noexcept {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    try {
+      if (const std::string reason = load(); !reason.empty())
+        set_unavailable_reason(DeviceType::cuda, reason);
+    } catch (const std::exception& e) {
+      set_unavailable_reason(DeviceType::cuda, e.what());
+    }
+  });
+}
+
+}  // namespace arete::prim

@@ -1,0 +1,423 @@
+#include "arete/backend/cuda/runtime/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allocator_model.h"
+#include "arete/base/error.h"
+
+namespace arete::cuda {
+namespace {
+
+TEST(Allocator, reuses_on_the_same_stream_without_waiting) {
+  Checked c(kGiB);
+  EXPECT_EQ(c.allocator->allocate(0, kMain), nullptr);
+  c.allocator->deallocate(nullptr);
+  for (size_t bytes : {size_t(1), 1000 * kKiB, 5 * kMiB, 100 * kMiB}) {
+    const auto a = c.allocate(bytes, kMain);
+    c.free(a);
+    const auto b = c.allocate(bytes, kMain);
+    EXPECT_EQ(a.p, b.p);
+    c.free(b);
+  }
+  c.check_stats();
+  EXPECT_EQ(c.model.synchronizations, 0);
+}
+
+TEST(Allocator, joins_neighbours) {
+  Checked c(kGiB);
+  std::vector<Checked::Block> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(c.allocate(4 * kMiB, kMain));
+  const size_t reserved = c.allocator->stats().reserved;
+  EXPECT_EQ(reserved, 64 * kMiB);
+  for (int i : {3, 1, 0, 2, 15, 7, 5, 6, 4, 8, 14, 10, 12, 11, 13, 9}) c.free(blocks[size_t(i)]);
+  c.free(c.allocate(64 * kMiB, kMain));
+  EXPECT_EQ(c.allocator->stats().reserved, reserved);
+}
+
+TEST(Allocator, waits_for_other_streams_before_reuse) {
+  Checked c(kGiB);
+  auto a = c.allocate(8 * kMiB, kMain);
+  c.use(a, 5 * kMiB, kSide);  // an address inside
+  c.use(a, 0, kMain);         // its own stream does not count
+  c.free(a);
+  EXPECT_EQ(c.allocator->stats().pending, 8 * kMiB);
+  EXPECT_EQ(c.model.events, 1);
+  const auto b = c.allocate(8 * kMiB, kMain);
+  EXPECT_NE(a.p, b.p);
+  c.model.finish(kSide);
+  const auto d = c.allocate(8 * kMiB, kMain);
+  EXPECT_EQ(a.p, d.p);
+  EXPECT_EQ(c.allocator->stats().pending, 0u);
+  EXPECT_EQ(c.model.synchronizations, 0);
+  c.free(b);
+  c.free(d);
+  int on_the_stack = 0;
+  c.allocator->note_use(&on_the_stack, kSide);  // not the allocator's
+  c.allocator->note_use(nullptr, kSide);
+  c.allocator->note_use(d.p, kSide);  // freed
+  EXPECT_EQ(c.allocate(8 * kMiB, kMain).p, a.p);
+}
+
+TEST(Allocator, does_not_lend_between_streams) {
+  Checked c(kGiB);
+  const auto a = c.allocate(8 * kMiB, kMain);
+  c.free(a);
+  EXPECT_NE(c.allocate(8 * kMiB, kSide).p, a.p);
+}
+
+TEST(Allocator, keeps_blocks_whose_events_fail) {
+  Checked c(kGiB);
+  auto a = c.allocate(8 * kMiB, kMain);
+  c.use(a, 0, kSide);
+  c.model.fail_events = true;
+  c.free(a);
+  EXPECT_NE(c.allocate(8 * kMiB, kMain).p, a.p);
+  c.model.fail_events = false;
+  EXPECT_NE(c.allocate(8 * kMiB, kMain).p, a.p);  // recorded now
+  c.model.finish(kSide);
+  EXPECT_EQ(c.allocate(8 * kMiB, kMain).p, a.p);
+}
+
+TEST(Allocator, empties_its_cache) {
+  for (const bool plain : {false, true}) {
+    Checked c(kGiB, plain);
+    const auto a = c.allocate(100 * kMiB, kMain), b = c.allocate(kKiB, kMain);
+    c.free(c.allocate(200 * kMiB, kMain));
+    c.free(a);
+    EXPECT_GE(c.allocator->stats().reserved, 200 * kMiB);
+    c.allocator->empty_cache();
+    EXPECT_EQ(c.allocator->stats().reserved, 2 * kMiB);
+    EXPECT_EQ(c.model.synchronizations, 1);
+    c.free(b);
+    c.allocator->empty_cache();
+    EXPECT_EQ(c.allocator->stats().reserved, 0u);
+    c.free(c.allocate(10 * kMiB, kMain));
+    c.check_stats();
+  }
+}
+
+TEST(Allocator, counts_and_resets_peaks) {
+  Checked c(kGiB);
+  const auto a = c.allocate(50 * kMiB, kMain), b = c.allocate(50 * kMiB, kMain);
+  c.free(a);
+  c.allocator->empty_cache();
+  prim::MemoryStats s = c.allocator->stats();
+  EXPECT_EQ(s.peak_allocated, 100 * kMiB);
+  EXPECT_EQ(s.peak_reserved, 100 * kMiB);
+  EXPECT_EQ(s.peak_blocks, 2);
+  EXPECT_EQ(s.segments, 1);
+  c.allocator->reset_peak_stats();
+  s = c.allocator->stats();
+  EXPECT_EQ(s.peak_allocated, 50 * kMiB);
+  EXPECT_EQ(s.peak_reserved, 50 * kMiB);
+  EXPECT_EQ(s.peak_blocks, 1);
+  c.free(b);
+}
+
+TEST(Allocator, moves_memory_when_the_device_is_full) {
+  // Live blocks of 1 in 4 chunks leave holes everywhere; only the addresses are in the way.
+  Checked c(512 * kMiB);
+  std::vector<Checked::Block> keep, drop;
+  for (int i = 0; i < 64; ++i) {
+    keep.push_back(c.allocate(2 * kMiB, kMain));
+    drop.push_back(c.allocate(6 * kMiB, kMain));
+  }
+  for (const auto& b : drop) c.free(b);
+  const auto big = c.allocate(384 * kMiB, kMain);
+  EXPECT_EQ(c.model.used, 512 * kMiB);
+  EXPECT_EQ(c.model.synchronizations, 0);
+  c.free(big);
+  for (const auto& b : keep) c.free(b);
+  // Memory cached by one stream serves another.
+  c.free(c.allocate(500 * kMiB, kSide));
+  c.free(c.allocate(500 * kMiB, kMain));
+  c.check_stats();
+  EXPECT_EQ(c.allocator->stats().out_of_memory, 0);
+}
+
+TEST(Allocator, moves_memory_from_next_to_the_hole) {
+  Checked c(56 * kMiB);
+  std::vector<Checked::Block> b;
+  for (size_t bytes : {8, 16, 8, 8, 8, 8}) b.push_back(c.allocate(bytes * kMiB, kMain));
+  c.free(b[1]);
+  c.allocator->empty_cache();
+  c.model.held_by_others = 16 * kMiB;
+  c.free(b[2]);
+  c.free(b[4]);
+  EXPECT_EQ(c.allocate(16 * kMiB, kMain).p, b[1].p);
+  EXPECT_EQ(c.model.synchronizations, 1);
+  EXPECT_EQ(c.model.used, 40 * kMiB);
+}
+
+TEST(Allocator, waits_where_memory_cannot_be_moved) {
+  Checked c(32 * kMiB);
+  c.model.fail_moves = true;
+  std::vector<Checked::Block> b;
+  for (int i = 0; i < 4; ++i) b.push_back(c.allocate(8 * kMiB, kMain));
+  c.free(b[0]);
+  c.free(b[2]);
+  c.allocate(16 * kMiB, kMain);
+  EXPECT_GT(c.model.synchronizations, 0);
+}
+
+TEST(Allocator, finds_pending_blocks_when_the_device_is_full) {
+  Checked c(64 * kMiB);
+  auto a = c.allocate(60 * kMiB, kMain);
+  c.use(a, 0, kSide);
+  c.free(a);
+  EXPECT_EQ(c.allocate(60 * kMiB, kMain).p, a.p);  // after waiting
+  EXPECT_EQ(c.model.synchronizations, 1);
+  EXPECT_EQ(c.allocator->stats().retries, 1);
+}
+
+bool in_order(const std::string& text, const std::vector<std::string>& parts) {
+  size_t at = 0;
+  for (const std::string& p : parts) {
+    at = text.find(p, at);
+    if (at == std::string::npos) {
+      ADD_FAILURE() << "no \"" << p << "\" (or not in this order) in: " << text;
+      return false;
+    }
+  }
+  return true;
+}
+
+thread_local const char* t_operator = nullptr;
+
+TEST(Allocator, says_who_holds_memory_and_what_would_help) {
+  Checked c(kGiB);
+  set_operator_source([] { return t_operator; });
+  t_operator = "mm";
+  const auto a = c.allocate(300 * kMiB, kMain), b = c.allocate(200 * kMiB, kMain);
+  t_operator = "relu";
+  const auto d = c.allocate(200 * kMiB, kMain);
+  t_operator = nullptr;
+  const auto e = c.allocate(100 * kMiB, kMain);
+  try {
+    c.allocate(400 * kMiB, kMain);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    in_order(error.what(),
+             {"CUDA out of memory. Tried to allocate 400.00 MiB. cuda:0 (model) has 1.00 GiB, of "
+              "which 224.00 MiB are free; this process holds 800.00 MiB: 800.00 MiB in 4 live "
+              "blocks",
+              "Largest holders by operator: mm 500.00 MiB (2 blocks), relu 200.00 MiB (1 block), "
+              "(no operator) 100.00 MiB (1 block).",
+              "Hint: (1) drop references", "no_grad", "(2) use a smaller batch", "(3) checkpoint",
+              "(4) use bfloat16"});
+    EXPECT_EQ(error.hint().find("empty_cache"), std::string::npos);
+    EXPECT_EQ(error.hint().find("nvidia-smi"), std::string::npos);
+  }
+  c.model.held_by_others = 200 * kMiB;
+  c.free(e);
+  try {
+    c.allocate(400 * kMiB, kMain);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    // A hint from 1 GiB on only, which this device is too small for.
+    EXPECT_EQ(error.hint().find("nvidia-smi"), std::string::npos);
+  }
+  c.model.held_by_others = 0;
+  EXPECT_THROW(c.allocate(2 * kGiB, kMain), OutOfMemoryError);
+  EXPECT_THROW(c.allocate(~size_t(0), kMain), OutOfMemoryError);
+  EXPECT_EQ(c.allocator->stats().out_of_memory, 4);
+  in_order(c.allocator->summary(), {"cuda:0 (model)", "allocated ", "700.00 MiB", "out-of-memory",
+                                    "4", "stream 0, large", "mm", "500.00 MiB", "relu"});
+  for (const auto& x : {a, b, d}) c.free(x);
+  set_operator_source(nullptr);
+  c.check_stats();
+}
+
+TEST(Allocator, names_other_holders_of_the_device) {
+  Checked c(80 * kGiB);
+  c.model.held_by_others = 60 * kGiB;
+  try {
+    c.allocate(30 * kGiB, kMain);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    in_order(error.hint(), {"nvidia-smi", "60.00 GiB are held by other processes"});
+  }
+}
+
+TEST(Allocator, keeps_to_its_fraction) {
+  for (const bool plain : {false, true}) {
+    Checked c(kGiB, plain);
+    for (double f : {0.0, -1.0, 1.5, double(NAN)})
+      EXPECT_THROW(c.allocator->set_memory_fraction(f), ValueError);
+    c.allocator->set_memory_fraction(0.25);
+    const auto a = c.allocate(100 * kMiB, kMain);
+    c.free(c.allocate(100 * kMiB, kSide));
+    const auto b = c.allocate(150 * kMiB, kMain);  // what the other stream cached is given back
+    try {
+      c.allocate(20 * kMiB, kMain);
+      FAIL();
+    } catch (const OutOfMemoryError& error) {
+      in_order(error.what(), {"set_memory_fraction allows it 256.00 MiB",
+                              "Hint:", "raise the limit of 256.00 MiB"});
+    }
+    EXPECT_LE(c.allocator->stats().peak_reserved, 256 * kMiB);
+    c.allocator->set_memory_fraction(1);
+    c.free(c.allocate(700 * kMiB, kMain));
+    c.free(a);
+    c.free(b);
+    c.check_stats();
+  }
+}
+
+TEST(Allocator, keeps_private_pools_apart) {
+  Checked c(kGiB);
+  c.free(c.allocate(8 * kMiB, kMain));
+  auto used = c.allocate(8 * kMiB, kSide);
+  c.use(used, 0, kMain);
+  const uint64_t pool = c.allocator->create_pool();
+  EXPECT_THROW(c.allocator->begin_pool(pool + 1, kMain), ValueError);
+  c.allocator->begin_pool(pool, kMain);
+  EXPECT_THROW(c.allocator->begin_pool(pool, kMain), ValueError);
+  c.model.capturing = 1;
+  const auto a = c.allocate(8 * kMiB, kMain, pool), b = c.allocate(8 * kMiB, kMain, pool);
+  c.free(a);
+  const auto again = c.allocate(8 * kMiB, kMain, pool);
+  EXPECT_EQ(again.p, a.p);
+  c.free(used);  // waits until the capture has ended
+  EXPECT_EQ(c.model.events, 0);
+  c.allocator->empty_cache();
+  c.model.capturing = 0;
+  c.allocator->end_pool(kMain);
+  EXPECT_EQ(c.model.events, 1);
+  c.free(again);
+  // Free memory of the pool stays for the graph.
+  EXPECT_NE(c.allocate(8 * kMiB, kMain).p, a.p);
+  c.allocator->empty_cache();
+  EXPECT_THROW(c.allocate(kGiB - 8 * kMiB, kMain), OutOfMemoryError);
+  EXPECT_TRUE(c.model.mapped.contains(uintptr_t(a.p) / kChunk));
+  c.allocator->begin_pool(pool, kMain);
+  const auto third = c.allocate(8 * kMiB, kMain, pool);
+  EXPECT_EQ(third.p, a.p);
+  c.allocator->end_pool(kMain);
+  c.free(third);
+  c.model.release_pool(pool);
+  c.allocator->release_pool(pool);
+  EXPECT_FALSE(c.model.mapped.contains(uintptr_t(a.p) / kChunk));
+  EXPECT_TRUE(c.model.mapped.contains(uintptr_t(b.p) / kChunk));
+  EXPECT_THROW(c.allocator->begin_pool(pool, kMain), ValueError);
+  c.free(b);
+  c.allocator->empty_cache();
+  EXPECT_EQ(c.allocator->stats().reserved, 8 * kMiB);
+  c.check_stats();
+}
+
+TEST(Allocator, passes_memory_of_destroyed_streams_on) {
+  Checked c(kGiB);
+  auto kept = c.allocate(8 * kMiB, kSide), other = c.allocate(8 * kMiB, kMain);
+  c.free(c.allocate(400 * kMiB, kSide));
+  c.use(other, 0, kSide);
+  c.allocator->forget_stream(kSide);
+  c.model.destroyed.insert(kSide);
+  c.free(other);  // its other stream is gone
+  EXPECT_EQ(c.allocate(8 * kMiB, kMain).p, other.p);
+  // Another stream has its memory without waiting when reserved memory would grow too much.
+  const auto big = c.allocate(380 * kMiB, kMain);
+  EXPECT_LT(c.model.used, 500 * kMiB);
+  EXPECT_EQ(c.model.synchronizations, 0);
+  c.free(kept);
+  // A new stream takes over what is left.
+  const auto taken = c.allocate(8 * kMiB, stream_of(2));
+  EXPECT_EQ(taken.p, kept.p);
+  c.free(taken);
+  c.free(big);
+}
+
+// Threads ---------------------------------------------------------------------------------------
+
+/// Streams that are always idle; for tests with threads.
+class QuietSource final : public MemorySource {
+ public:
+  size_t granularity() override { return kChunk; }
+  void* reserve(size_t bytes) override {
+    const uintptr_t p = next_;
+    next_ += bytes;
+    return reinterpret_cast<void*>(p);
+  }
+  void unreserve(void*, size_t) noexcept override {}
+  bool map(void*, size_t) override { return true; }
+  bool move(void*, void*, size_t) override { return true; }
+  void unmap(void*, size_t) noexcept override {}
+  void* allocate(size_t) override { return nullptr; }
+  void release(void*) noexcept override {}
+  void memory_info(size_t* free, size_t* total) override { *free = *total = 64 * kGiB; }
+  CUevent record(CUstream) override { return reinterpret_cast<CUevent>(uintptr_t(1)); }
+  bool is_done(CUevent) override { return ++polls_ % 3 == 0; }
+  void discard(CUevent) noexcept override {}
+  void synchronize() override {}
+  void synchronize(CUstream) override {}
+
+ private:
+  uintptr_t next_ = uintptr_t(1) << 40;
+  int polls_ = 0;  // the allocator's lock guards it
+};
+
+TEST(AllocatorThreads, allocate_free_and_hand_over) {
+  constexpr int kThreads = 4, kSteps = 20000;
+  CachingAllocator allocator(std::make_unique<QuietSource>(), "cuda:0");
+  struct Mailbox {
+    std::mutex mutex;
+    std::vector<void*> blocks;
+  };
+  Mailbox boxes[kThreads];
+  std::atomic<int64_t> allocations = 0;
+  const auto work = [&](int me) {
+    std::mt19937 random(unsigned(me) + 1);
+    std::vector<void*> mine;
+    for (int i = 0; i < kSteps; ++i) {
+      const unsigned what = random() % 16;
+      if (what < 8 && mine.size() < 100) {
+        const size_t bytes = random() % 4 ? random() % (64 * kKiB) + 1 : random() % (2 * kMiB) + 1;
+        mine.push_back(allocator.allocate(bytes, stream_of(me)));
+        ++allocations;
+      } else if (what < 12 && !mine.empty()) {
+        std::swap(mine[random() % mine.size()], mine.back());
+        allocator.deallocate(mine.back());
+        mine.pop_back();
+      } else if (what < 14 && !mine.empty()) {
+        const int to = int(random() % kThreads);
+        allocator.note_use(mine.back(), stream_of(to));
+        const std::lock_guard lock(boxes[to].mutex);
+        boxes[to].blocks.push_back(mine.back());
+        mine.pop_back();
+      } else if (what == 14) {
+        const std::lock_guard lock(boxes[me].mutex);
+        for (void* p : boxes[me].blocks) allocator.deallocate(p);
+        boxes[me].blocks.clear();
+      } else if (random() % 500 == 0) {
+        allocator.empty_cache();
+      } else if (random() % 100 == 0) {
+        allocator.summary();
+      } else if (random() % 100 == 0) {
+        EXPECT_GE(allocator.stats().reserved, allocator.stats().pending / 2);
+      }
+    }
+    for (void* p : mine) allocator.deallocate(p);
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back(work, t);
+  for (std::thread& t : threads) t.join();
+  for (Mailbox& box : boxes)
+    for (void* p : box.blocks) allocator.deallocate(p);
+  for (int i = 0; i < 3; ++i) allocator.empty_cache();
+  const prim::MemoryStats s = allocator.stats();
+  EXPECT_EQ(s.allocated, 0u);
+  EXPECT_EQ(s.blocks, 0);
+  EXPECT_EQ(s.allocations, allocations.load());
+  EXPECT_EQ(s.frees, allocations.load());
+}
+
+}  // namespace
+}  // namespace arete::cuda

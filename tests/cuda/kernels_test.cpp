@@ -1,0 +1,54 @@
+// Every kernel that the generators make compiles for every architecture. Needs NVRTC, but no GPU.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "arete/backend/cuda/codegen/kernel_source.h"
+#include "arete/backend/cuda/runtime/nvrtc.h"
+#include "arete/base/error.h"
+#include "arete/base/hash.h"
+
+namespace arete::cuda {
+namespace {
+
+class KernelSources : public testing::TestWithParam<std::tuple<SampleFamily, int>> {};
+
+TEST_P(KernelSources, Compile) {
+  if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
+  const auto [family, arch] = GetParam();
+  const std::vector<KernelSource> sources = family.make();
+  ASSERT_FALSE(sources.empty());
+  std::set<Hash128> seen;
+  for (const KernelSource& s : sources) {
+    EXPECT_TRUE(seen.insert(hash_bytes(s.text)).second) << "twice: " << s.name;
+    try {
+      const std::string code = compile_to_cubin(s, arch);
+      EXPECT_GT(code.size(), 500u);
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+  }
+}
+
+TEST(Kernels, ABadOneIsAnErrorWithLogAndSource) {
+  if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
+  try {
+    compile_to_cubin({"bad", "extern \"C\" __global__ void bad() { undeclared = 1; }"}, 90);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("undeclared"), std::string::npos) << text;
+    EXPECT_NE(text.find("sm_90"), std::string::npos) << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KernelSources,
+                         testing::Combine(testing::ValuesIn(sample_families()),
+                                          testing::Values(80, 90, 100)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_sm_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace arete::cuda

@@ -1,0 +1,24 @@
+// main() of the test programs: GoogleTest's, on the device that ARETE_TEST_DEVICE names.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "arete/base/error.h"
+#include "tests/support/test_device.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  try {
+    const arete::Device device = arete::test::test_device();
+    if (!arete::prim::find_backend(device) && !testing::GTEST_FLAG(list_tests)) {
+      std::printf("[  SKIPPED ] %d tests on %s: %s\n",
+                  testing::UnitTest::GetInstance()->total_test_count(), device.to_string().c_str(),
+                  arete::prim::unavailable_reason(device.type).c_str());
+      return arete::test::kSkipped;
+    }
+  } catch (const arete::Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return RUN_ALL_TESTS();
+}

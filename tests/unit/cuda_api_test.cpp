@@ -1,0 +1,471 @@
+// The public interface of GPUs: devices, streams, events, copies, graphs, memory. Without a GPU:
+// clear reasons and zeros.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "arete/arete.h"
+#include "arete/prim/backend.h"
+
+namespace arete {
+namespace {
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+#define EXPECT_ERROR(statement, text)                                   \
+  EXPECT_NE(error_of([&] { statement; }).find(text), std::string::npos) \
+      << error_of([&] { statement; })
+
+#define NEEDS_GPU() \
+  if (!cuda::is_available()) GTEST_SKIP() << cuda::unavailable_reason()
+#define NEEDS_NO_GPU() \
+  if (cuda::is_available()) GTEST_SKIP() << "there is a GPU"
+
+std::vector<float> count(int64_t n, float start = 0) {
+  std::vector<float> v(static_cast<size_t>(n));
+  std::iota(v.begin(), v.end(), start);
+  return v;
+}
+
+// ---- everywhere
+
+TEST(CudaApi, AvailabilityAndReasonAgree) {
+  EXPECT_EQ(cuda::is_available(), cuda::unavailable_reason().empty());
+  EXPECT_EQ(cuda::is_available(), cuda::device_count() > 0);
+  EXPECT_EQ(cuda::current_device(), 0);
+}
+
+TEST(CudaApi, WithoutGpuCountersAreZero) {
+  NEEDS_NO_GPU();
+  EXPECT_EQ(cuda::device_count(), 0);
+  EXPECT_EQ(cuda::memory_allocated(), 0u);
+  EXPECT_EQ(cuda::max_memory_allocated(), 0u);
+  EXPECT_EQ(cuda::memory_reserved(), 0u);
+  EXPECT_EQ(cuda::max_memory_reserved(), 0u);
+  EXPECT_EQ(cuda::memory_stats().allocations, 0);
+  EXPECT_FALSE(cuda::memory_summary().empty());
+  EXPECT_TRUE(cuda::versions().empty());
+  EXPECT_FALSE(cuda::is_current_stream_capturing());
+  cuda::reset_peak_memory_stats();
+  cuda::empty_cache();
+  const cuda::nvtx::RangeGuard range("nothing");
+}
+
+TEST(CudaApi, WithoutGpuErrorsSayWhy) {
+  NEEDS_NO_GPU();
+  const std::string reason = cuda::unavailable_reason();
+  ASSERT_FALSE(reason.empty());
+  EXPECT_ERROR(zeros({2}, kCUDA), reason);
+  EXPECT_ERROR(zeros({2}, kCUDA), "cuda:0 is not available");
+  EXPECT_ERROR(zeros({2}).to(kCUDA), reason);
+  EXPECT_ERROR(zeros({2}).pin_memory(), reason);
+  EXPECT_ERROR(cuda::synchronize(), reason);
+  EXPECT_ERROR(cuda::set_device(0), reason);
+  EXPECT_ERROR(cuda::get_device_properties(), reason);
+  EXPECT_ERROR(cuda::Stream(), reason);
+  EXPECT_ERROR(cuda::current_stream(), reason);
+  EXPECT_ERROR(cuda::mem_get_info(), reason);
+  EXPECT_ERROR(cuda::GraphPool(), reason);
+  cuda::Event event;  // holds nothing until it is recorded
+  EXPECT_TRUE(event.query());
+  EXPECT_ERROR(event.record(), reason);
+  cuda::Graph graph;
+  EXPECT_FALSE(graph.is_ready());
+  EXPECT_ERROR(graph.replay(), "the graph holds nothing");
+}
+
+TEST(CudaApi, HostTensorsAreNotPinned) {
+  const Tensor t = zeros({3});
+  EXPECT_FALSE(t.is_pinned());
+  EXPECT_FALSE(t.storage()->has_pending_copies());
+}
+
+// A copy under way that the test ends by hand.
+struct ModelCopy final : PendingCopy {
+  explicit ModelCopy(const void* q) : in(q) {}
+  bool is_done() const noexcept override { return done; }
+  void wait() override {
+    ++waits;
+    done = true;
+    if (fails) throw IndexError("model", "index out of range");
+  }
+  const void* queue() const noexcept override { return in; }
+  const void* in;
+  bool done = false, fails = false;
+  int waits = 0;
+};
+
+TEST(CudaApi, ReadersWaitForCopiesThatWrite) {
+  const Tensor t = arange(4, kFloat32);
+  int queue = 0;
+  const auto copy = std::make_shared<ModelCopy>(&queue);
+  t.storage()->add_pending(copy, true);
+  EXPECT_EQ(copy->waits, 0);
+  EXPECT_EQ((t + 1).to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(copy->waits, 1);
+  EXPECT_FALSE(t.storage()->has_pending_copies());
+}
+
+TEST(CudaApi, OnlyWritersWaitForCopiesThatRead) {
+  Tensor t = arange(4, kFloat32);
+  int queue = 0;
+  const auto copy = std::make_shared<ModelCopy>(&queue);
+  t.storage()->add_pending(copy, false);
+  EXPECT_EQ(t.sum().item<float>(), 6);
+  EXPECT_EQ(copy->waits, 0);
+  t.add_(1);
+  EXPECT_EQ(copy->waits, 1);
+  t.storage()->add_pending(std::make_shared<ModelCopy>(&queue), false);
+  const auto second = std::make_shared<ModelCopy>(&queue);
+  t.storage()->add_pending(second, false);
+  EXPECT_NE(t.data_ptr(), nullptr);  // may be written through
+  EXPECT_EQ(second->waits, 1);
+}
+
+TEST(CudaApi, CopiesOfOneQueueNeedNotWaitForEachOther) {
+  const Tensor t = zeros({4});
+  int a = 0, b = 0;
+  const auto first = std::make_shared<ModelCopy>(&a);
+  t.storage()->wait_for_other_queues(&a, true);
+  t.storage()->add_pending(first, true);
+  t.storage()->wait_for_other_queues(&a, true);
+  EXPECT_EQ(first->waits, 0);
+  t.storage()->wait_for_other_queues(&b, false);
+  EXPECT_EQ(first->waits, 1);
+}
+
+TEST(CudaApi, AnErrorOfACopyIsRaisedOnce) {
+  const Tensor t = zeros({4});
+  int queue = 0;
+  const auto copy = std::make_shared<ModelCopy>(&queue);
+  copy->fails = true;
+  t.storage()->add_pending(copy, true);
+  EXPECT_ERROR(t.sum(), "index out of range");
+  EXPECT_EQ(t.sum().item<float>(), 0);
+}
+
+// ---- with a GPU
+
+TEST(CudaGpu, Properties) {
+  NEEDS_GPU();
+  const DeviceProperties p = cuda::get_device_properties();
+  EXPECT_FALSE(p.name.empty());
+  EXPECT_GE(p.major, 8);
+  EXPECT_GT(p.total_memory, size_t(1) << 30);
+  EXPECT_GT(p.multi_processor_count, 0);
+  EXPECT_FALSE(cuda::versions().empty());
+  const MemoryInfo m = cuda::mem_get_info();
+  EXPECT_LE(m.free, m.total);
+  EXPECT_ERROR(cuda::get_device_properties(100), "CUDA error: invalid device ordinal");
+  EXPECT_ERROR(zeros({1}, Device(DeviceType::cuda, 100)), "CUDA error: invalid device ordinal");
+  EXPECT_ERROR(cuda::set_device(-2), "CUDA error: invalid device ordinal");
+  EXPECT_EQ(cuda::current_device(), 0);
+  EXPECT_FALSE(prim::backend_for(kCUDA).description().empty());
+}
+
+TEST(CudaGpu, CopiesOfAllSizesAndOrders) {
+  NEEDS_GPU();
+  for (const int64_t n : {1, 1000, 262144, 262145, 5000000, 40000001}) {
+    const Tensor host = arange(n, kFloat32);
+    const Tensor there = host.to(kCUDA), back = there.cpu();
+    EXPECT_FALSE(back.is_pinned());
+    ASSERT_EQ(std::memcmp(host.data_ptr(), back.data_ptr(), host.nbytes()), 0) << n;
+  }
+  const Tensor m = arange(24, kFloat32).reshape({2, 3, 4});
+  EXPECT_EQ(m.transpose(0, 2).to(kCUDA).cpu().to_vector<float>(),
+            m.transpose(0, 2).to_vector<float>());
+  EXPECT_EQ(m.slice(2, 1, 4, 2).to(kCUDA).cpu().to_vector<float>(),
+            m.slice(2, 1, 4, 2).to_vector<float>());
+  EXPECT_EQ(m.to(kCUDA).slice(1, 1, 3).cpu().to_vector<float>(),
+            m.slice(1, 1, 3).to_vector<float>());
+  EXPECT_EQ(zeros({0, 3}).to(kCUDA).cpu().numel(), 0);
+  EXPECT_EQ(tensor(3.5).to(kCUDA).item<double>(), 3.5);
+}
+
+TEST(CudaGpu, CopiesConvert) {
+  NEEDS_GPU();
+  const Tensor bytes = tensor(std::vector<int64_t>{0, 1, 200}).to(kUInt8);
+  EXPECT_EQ(bytes.to(kCUDA, kFloat32).cpu().to_vector<float>(), (std::vector<float>{0, 1, 200}));
+  const Tensor wide = tensor(std::vector<double>{0.5, -2.25}, kFloat64);
+  EXPECT_EQ(wide.to(kCUDA, kFloat16).to(kCPU, kFloat64).to_vector<double>(),
+            (std::vector<double>{0.5, -2.25}));
+  Tensor target = zeros({2, 2}, TensorOptions(kFloat32, kCUDA));
+  target.copy_(wide);
+  EXPECT_EQ(target.cpu().to_vector<float>(), (std::vector<float>{0.5, -2.25, 0.5, -2.25}));
+  Tensor host = zeros({2, 2});
+  host.select(1, 1).copy_(target.select(1, 0));
+  EXPECT_EQ(host.to_vector<float>(), (std::vector<float>{0, 0.5, 0, 0.5}));
+}
+
+TEST(CudaGpu, GradientsComeBackToTheirDevice) {
+  NEEDS_GPU();
+  Tensor x = ones({3});
+  x.requires_grad_();
+  (x.to(kCUDA, kFloat64) * 2).sum().backward();
+  EXPECT_EQ(x.grad().device(), kCPU);
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  Tensor y = ones({2, 3}, TensorOptions(kFloat32, kCUDA)) * 1;
+  y.copy_(x);
+  y.sum().backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{4, 4, 4}));
+}
+
+TEST(CudaGpu, PinnedCopiesWithImmediateReads) {
+  NEEDS_GPU();
+  const int64_t n = 3000000;
+  const Tensor pinned = arange(n, kFloat32).pin_memory();
+  EXPECT_TRUE(pinned.is_pinned());
+  EXPECT_TRUE(pinned.pin_memory().is_same(pinned));
+  for (int i = 0; i < 5; ++i) {
+    const Tensor there = pinned.to(kCUDA, true) + float(i);
+    const Tensor back = there.to(kCPU, true);
+    EXPECT_TRUE(back.is_pinned());
+    EXPECT_EQ(back[n - 1].item<float>(), float(n - 1) + float(i));  // waits
+    EXPECT_EQ(there.to(kCPU, true).data<float>()[7], float(7 + i));
+    EXPECT_EQ((there.to(kCPU, true) * 0).sum().item<float>(), 0);
+  }
+}
+
+TEST(CudaGpu, PinnedMemoryIsNotReusedWhileItIsCopied) {
+  NEEDS_GPU();
+  const int64_t n = 1000000;
+  std::vector<Tensor> there;
+  for (int i = 0; i < 8; ++i)
+    there.push_back(full({n}, float(i), kFloat32).pin_memory().to(kCUDA, true));
+  for (int i = 0; i < 8; ++i) {
+    const auto v = there[size_t(i)].to_vector<float>();
+    EXPECT_EQ(v[0], float(i));
+    EXPECT_EQ(v[size_t(n - 1)], float(i));
+  }
+  // Writing the host memory waits for a copy that still reads it.
+  Tensor buffer = zeros({n}).pin_memory();
+  std::vector<Tensor> batches;
+  for (int i = 0; i < 8; ++i) {
+    buffer.fill_(i);
+    batches.push_back(buffer.to(kCUDA, true));
+  }
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(batches[size_t(i)][n - 1].item<float>(), float(i));
+}
+
+TEST(CudaGpu, CopyIntoPinnedMemory) {
+  NEEDS_GPU();
+  Tensor host = zeros({1000}).pin_memory();
+  const Tensor a = full({1000}, 3.0, TensorOptions(kFloat32, kCUDA));
+  host.copy_(a, true);
+  host.copy_(a + 1, true);
+  EXPECT_EQ(host.sum().item<float>(), 4000);
+  host.copy_(a, true);
+  host.add_(1);
+  EXPECT_EQ(host[999].item<float>(), 4);
+}
+
+TEST(CudaGpu, StreamsAndEvents) {
+  NEEDS_GPU();
+  const cuda::Stream s, high(-1);
+  EXPECT_EQ(s.device(), 0);
+  EXPECT_FALSE(s == high);
+  EXPECT_FALSE(s == cuda::default_stream());
+  EXPECT_TRUE(cuda::current_stream() == cuda::default_stream());
+  cuda::Event begin(true), end(true);
+  {
+    const cuda::StreamGuard guard(s);
+    EXPECT_TRUE(cuda::current_stream() == s);
+    begin.record();
+    Tensor x = ones({1 << 20}, TensorOptions(kFloat32, kCUDA));
+    for (int i = 0; i < 20; ++i) x = x + 1;
+    end.record();
+    EXPECT_EQ(x[5].item<float>(), 21);
+  }
+  EXPECT_TRUE(cuda::current_stream() == cuda::default_stream());
+  EXPECT_GT(begin.elapsed_time(end), 0);
+  EXPECT_TRUE(end.query());
+  s.synchronize();
+  EXPECT_TRUE(s.query());
+  EXPECT_ERROR(cuda::Event().elapsed_time(end), "enable_timing");
+  std::thread([&] { EXPECT_TRUE(cuda::current_stream() == cuda::default_stream()); }).join();
+}
+
+TEST(CudaGpu, TensorsCrossStreamsWithoutCallsOfTheUser) {
+  NEEDS_GPU();
+  const cuda::Stream side;
+  const TensorOptions o(kFloat32, kCUDA);
+  const int64_t n = 1 << 20;
+  for (int round = 0; round < 50; ++round) {
+    Tensor a = full({n}, float(round), o);
+    side.wait_stream(cuda::current_stream());
+    Tensor b;
+    {
+      const cuda::StreamGuard guard(side);
+      b = a + 1;
+      b = b * a;
+    }
+    a = Tensor();                                 // freed while the side stream may still read it
+    const Tensor other = full({n}, -1000.0f, o);  // must not get its memory before that
+    cuda::current_stream().wait_stream(side);
+    const float want = float(round + 1) * float(round);
+    EXPECT_EQ(b[0].item<float>(), want);
+    EXPECT_EQ(b[n - 1].item<float>(), want);
+    EXPECT_EQ(other[n - 1].item<float>(), -1000.0f);
+  }
+}
+
+TEST(CudaGpu, GraphReplaysWhileOthersAllocate) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  const int64_t n = 10000;
+  Tensor x = zeros({n}, o);
+  const auto step = [&] {
+    const Tensor y = x * 2 + 1;
+    return y * y - x;
+  };
+  step();  // kernels are compiled outside the capture, though they need not be
+  cuda::synchronize();
+  cuda::Graph graph;
+  Tensor y;
+  {
+    cuda::GraphCapture capture(graph);
+    EXPECT_TRUE(cuda::is_current_stream_capturing());
+    y = step();
+    EXPECT_ERROR(y.item(), "");
+    EXPECT_ERROR(y.cpu(), "operation not permitted when stream is capturing");
+    EXPECT_ERROR(cuda::synchronize(), "operation not permitted when stream is capturing");
+    capture.end();
+  }
+  EXPECT_FALSE(cuda::is_current_stream_capturing());
+  ASSERT_TRUE(graph.is_ready());
+  std::vector<Tensor> others;
+  for (int i = 0; i < 10; ++i) {
+    x.copy_(tensor(count(n, float(i))));
+    others.push_back(full({n}, float(i), o));
+    graph.replay();
+    others.push_back(full({n}, float(i), o));
+    const float v = float(i + 5);
+    EXPECT_EQ(y[5].item<float>(), (2 * v + 1) * (2 * v + 1) - v);
+  }
+  for (size_t i = 0; i < others.size(); ++i)
+    EXPECT_EQ(others[i].max().item<float>(), float(i / 2)) << i;
+  graph.reset();
+  EXPECT_ERROR(graph.replay(), "the graph holds nothing");
+}
+
+TEST(CudaGpu, GraphsShareAPoolAndKeepConstants) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  cuda::GraphPool pool;
+  cuda::Graph first, second;
+  Tensor a, b;
+  const Tensor x = ones({100}, o);
+  {
+    cuda::GraphCapture capture(first, pool);
+    a = x + tensor(count(100)).to(kCUDA);
+    capture.end();
+  }
+  {
+    const cuda::GraphCapture capture(second, pool);
+    b = a * 2;
+  }
+  first.replay();
+  second.replay();
+  EXPECT_EQ(b[99].item<float>(), 200);
+}
+
+TEST(CudaGpu, AnErrorDuringACaptureDiscardsIt) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  cuda::Graph graph;
+  const Tensor x = ones({4}, o);
+  EXPECT_THROW(
+      {
+        const cuda::GraphCapture capture(graph);
+        const Tensor y = x + 1;
+        throw std::runtime_error("stop");
+      },
+      std::runtime_error);
+  EXPECT_FALSE(graph.is_ready());
+  EXPECT_FALSE(cuda::is_current_stream_capturing());
+  EXPECT_EQ((x + 1)[3].item<float>(), 2);
+}
+
+TEST(CudaGpu, IndexErrorsAreRaisedAtTheNextWait) {
+  NEEDS_GPU();
+  const Tensor table = arange(12, TensorOptions(kFloat32, kCUDA)).reshape({3, 4});
+  const Tensor index = tensor(std::vector<int64_t>{1, 7}).to(kCUDA);
+  const Tensor rows = table.index_select(0, index);
+  EXPECT_ERROR(cuda::synchronize(), "index 7 is out of bounds for dimension 0 with size 3");
+  cuda::synchronize();  // once
+  EXPECT_EQ(table.sum().item<float>(), 66);
+  EXPECT_EQ(table.index_select(0, tensor(std::vector<int64_t>{2}).to(kCUDA))[0][3].item<float>(),
+            11);
+}
+
+TEST(CudaGpu, MemoryCounters) {
+  NEEDS_GPU();
+  cuda::synchronize();
+  const size_t before = cuda::memory_allocated();
+  cuda::reset_peak_memory_stats();
+  {
+    const Tensor x = empty({1 << 20}, TensorOptions(kFloat32, kCUDA));
+    EXPECT_GE(cuda::memory_allocated(), before + (size_t(4) << 20));
+  }
+  EXPECT_EQ(cuda::memory_allocated(), before);
+  EXPECT_GE(cuda::max_memory_allocated(), before + (size_t(4) << 20));
+  EXPECT_GE(cuda::memory_reserved(), cuda::memory_allocated());
+  EXPECT_GE(cuda::max_memory_reserved(), cuda::memory_reserved());
+  EXPECT_FALSE(cuda::memory_summary().empty());
+  cuda::empty_cache();
+  EXPECT_ERROR(empty({int64_t(1) << 45}, TensorOptions(kFloat32, kCUDA)), "memory");
+  EXPECT_EQ(ones({2}, TensorOptions(kFloat32, kCUDA)).sum().item<float>(), 2);
+}
+
+TEST(CudaGpu, TensorsOnTwoDevicesDoNotMix) {
+  NEEDS_GPU();
+  EXPECT_ERROR(ones({2}) + ones({2}, TensorOptions(kFloat32, kCUDA)),
+               "Expected all tensors to be on the same device");
+}
+
+TEST(CudaGpu, CopiesBetweenGpus) {
+  NEEDS_GPU();
+  if (cuda::device_count() < 2) GTEST_SKIP() << "there is one GPU";
+  const Device one(DeviceType::cuda, 1);
+  const Tensor host = arange(1000000, kFloat32);
+  const Tensor a = host.to(kCUDA) + 1, b = a.to(one) * 2, c = b.to(kCUDA) - 1;
+  EXPECT_EQ(b.device(), one);
+  EXPECT_EQ(c[99].item<float>(), 199);
+  EXPECT_EQ(c[999999].item<float>(), 2 * 1000000 - 1);
+  Tensor d = zeros({2, 3}, TensorOptions(kFloat64, one));
+  d.copy_(ones({3}, TensorOptions(kFloat32, kCUDA)));
+  EXPECT_EQ(d.sum().item<double>(), 6);
+  const cuda::DeviceGuard guard(1);
+  EXPECT_EQ(cuda::current_stream().device(), 1);
+  EXPECT_FALSE(cuda::can_device_access_peer(1, 1));
+}
+
+TEST(CudaGpu, ThreadsCopyAtTheSameTime) {
+  NEEDS_GPU();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      const cuda::Stream stream;
+      const cuda::StreamGuard guard(stream);
+      for (int i = 0; i < 5; ++i) {
+        const Tensor host = full({700000}, float(10 * t + i), kFloat32);
+        EXPECT_EQ(host.to(kCUDA).cpu().data<float>()[699999], float(10 * t + i));
+        EXPECT_EQ(host.pin_memory().to(kCUDA, true).to(kCPU, true).data<float>()[1],
+                  float(10 * t + i));
+      }
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+}  // namespace arete
