@@ -11,6 +11,9 @@
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/random.h"
 #include "arete/prim/backend.h"
 #include "bench/row.h"
 
@@ -39,7 +42,7 @@ double seconds_of(std::function<void()> call) {
 
 }  // namespace
 
-Machine this_machine() {
+Machine this_machine(Device device) {
   Machine m;
   m.cpu = cpu_name();
   cpu_set_t set;
@@ -47,7 +50,7 @@ Machine this_machine() {
   m.threads = num_threads();
   m.date = today();
   m.arete = ARETE_VERSION;
-  m.backend = prim::backend_for(kCPU).description();
+  m.backend = prim::backend_for(device).description();
 #ifdef __clang__
   m.compiler = __VERSION__;
 #else
@@ -79,6 +82,26 @@ double gemm_rate() {
     if (status != dnnl_success) ARETE_BUG("oneDNN refuses a plain product");
   });
   return 2.0 * n * n * n / seconds;
+}
+
+double cuda_copy_bandwidth() {
+  const int64_t n = int64_t(1) << 30;
+  Row row{.name = "copy", .unit = Unit::gb_per_s, .timing = Timing::device};
+  row.prepare = [&] {
+    const TensorOptions bytes(kUInt8, kCUDA);
+    return [from = full({n}, 1, bytes), to = empty({n}, bytes)]() mutable { to.copy_(from); };
+  };
+  return 2 * double(n) / measure(row, 20);
+}
+
+double cuda_gemm_rate() {
+  const int64_t n = 8192;
+  Row row{.name = "gemm", .unit = Unit::tflop_per_s, .timing = Timing::device};
+  row.prepare = [&] {
+    const TensorOptions bf16(kBFloat16, kCUDA);
+    return [a = randn({n, n}, bf16), b = randn({n, n}, bf16)] { mm(a, b); };
+  };
+  return 2 * double(n) * double(n) * double(n) / measure(row, 10);
 }
 
 }  // namespace arete::bench

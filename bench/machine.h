@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "arete/core/device.h"
+
 namespace arete::bench {
 
 struct Machine {
@@ -11,14 +13,17 @@ struct Machine {
   int threads = 0;      ///< those the figures use
   std::string date;     ///< of today, YYYY-MM-DD (UTC)
   std::string arete;    ///< version
-  std::string backend;  ///< what the CPU backend says of itself and its libraries
+  std::string backend;  ///< what the backend says of its device and its libraries
   std::string compiler;
 };
-Machine this_machine();
+Machine this_machine(Device device);
 
 /// Bytes read and written per second by threads that each std::memcpy a share of 64 MiB.
 double copy_bandwidth();
 /// FLOP/s of a product of two 2048 x 2048 f32 matrices by oneDNN.
 double gemm_rate();
+/// The same on the GPU: a copy of 1 GiB by the driver, and a product of bf16 matrices of 8192 rows.
+double cuda_copy_bandwidth();
+double cuda_gemm_rate();
 
 }  // namespace arete::bench

@@ -11,7 +11,11 @@
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/core/cuda.h"
 #include "arete/core/generator.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
 #include "bench/machine.h"
 #include "bench/peer.h"
 #include "bench/row.h"
@@ -24,7 +28,7 @@ using namespace arete::bench;
 struct Options {
   std::string device = "cpu", filter, json;
   int threads = 0, reps = 0;
-  bool no_peer = false, list = false;
+  bool no_peer = false, list = false, first_result = false;
 };
 
 /// A row with its figures.
@@ -78,9 +82,14 @@ std::string goal_text(const Row& row) {
 std::vector<Row> wanted_rows(const Options& o) {
   std::vector<Row> rows;
   const std::regex filter(o.filter);
-  for (auto family : {overhead_rows, operator_rows, training_rows})
-    for (Row& row : family())
+  const auto add = [&](std::vector<Row> family) {
+    for (Row& row : family)
       if (std::regex_search(row.name, filter)) rows.push_back(std::move(row));
+  };
+  if (o.device == "cuda")
+    add(cuda_rows());
+  else
+    for (auto family : {overhead_rows, operator_rows, training_rows}) add(family());
   return rows;
 }
 
@@ -108,9 +117,8 @@ void print_beside_peer(const std::vector<Line>& lines, const std::string& versio
 void print_beside_machine(const std::vector<Line>& lines, double copy, double gemm,
                           const std::string& why) {
   std::printf("\nNo PyTorch to compare with: %s.\n", why.c_str());
-  std::printf(
-      "Shares of this machine's own speed instead: std::memcpy %.1f GB/s, gemm %.0f GFLOP/s.\n",
-      copy / 1e9, gemm / 1e9);
+  std::printf("Shares of this machine's own speed instead: copy %.1f GB/s, gemm %.0f GFLOP/s.\n",
+              copy / 1e9, gemm / 1e9);
   std::printf("\n%-38s %-8s %10s  %s\n", "row", "unit", "Arete", "share of the machine");
   for (const Line& l : lines) {
     // Seconds of one call, back from the figure.
@@ -168,6 +176,9 @@ void write_json(const std::string& path, const std::vector<Line>& lines, const M
 int run(const Options& o) {
   if (o.threads > 0) set_num_threads(o.threads);
   manual_seed(0);
+  ARETE_CHECK(o.device != "cuda" || o.list || cuda::is_available(),
+              DeviceError("arete-bench", "there is no CUDA device: " + cuda::unavailable_reason())
+                  .argument("--device"));
   const std::vector<Row> rows = wanted_rows(o);
   if (o.list) {
     for (const Row& row : rows) std::printf("%s\n", row.name.c_str());
@@ -180,7 +191,7 @@ int run(const Options& o) {
     ARETE_CHECK(std::ofstream(o.json, std::ios::app),
                 IoError("arete-bench", "cannot write '" + o.json + "'")
                     .hint("check that its folder is there and writable"));
-  const Machine machine = this_machine();
+  const Machine machine = this_machine(o.device == "cuda" ? kCUDA : kCPU);
   std::printf("%s, %d processors, %d threads; Arete %s (%s); %s; %s\n", machine.cpu.c_str(),
               machine.processors, machine.threads, machine.arete.c_str(), machine.backend.c_str(),
               machine.compiler.c_str(), machine.date.c_str());
@@ -194,14 +205,23 @@ int run(const Options& o) {
     if (names.empty())
       peer.why_not = "PyTorch has none of these rows";
     else
-      peer = run_peer(names, machine.threads, o.reps);
+      peer = run_peer(o.device, names, machine.threads, o.reps);
   }
 
-  const double copy = copy_bandwidth(), gemm = gemm_rate();
+  const bool on_gpu = o.device == "cuda";
+  const double copy = on_gpu ? cuda_copy_bandwidth() : copy_bandwidth(),
+               gemm = on_gpu ? cuda_gemm_rate() : gemm_rate();
   std::vector<Line> lines;
   for (const Row& row : rows) {
-    Line line{.key = "cpu" + std::to_string(machine.threads) + "/" + row.name, .row = &row};
-    line.arete = row.figure(measure(row, o.reps > 0 ? o.reps : row.repetitions));
+    Line line{.key = on_gpu ? row.name : "cpu" + std::to_string(machine.threads) + "/" + row.name,
+              .row = &row};
+    try {
+      line.arete = row.figure(measure(row, o.reps > 0 ? o.reps : row.repetitions));
+    } catch (const Error& e) {  // one row without a figure must not cost the others theirs
+      std::fprintf(stderr, "%-44s failed: %s\n", line.key.c_str(), e.what());
+      continue;
+    }
+    if (on_gpu) cuda::empty_cache();
     if (auto found = peer.figures.find(line.key); found != peer.figures.end())
       line.torch = found->second;
     std::fprintf(stderr, "%-44s %12.4g %s\n", line.key.c_str(), line.arete,
@@ -224,7 +244,7 @@ int main(int argc, char** argv) {
   Options o;
   app.add_option("--device", o.device, "What to measure")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu"}));
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--filter", o.filter, "Only rows that this regular expression matches");
   app.add_option("--json", o.json, "Also write the figures to this file");
   app.add_option("--threads", o.threads, "Threads, for both sides (default: as Arete chooses)")
@@ -233,8 +253,15 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000000));
   app.add_flag("--no-peer", o.no_peer, "Do not run PyTorch");
   app.add_flag("--list", o.list, "Print the rows' names and stop");
+  // What the row of the time to the first result runs.
+  app.add_flag("--first-result", o.first_result)->group("");
   try {
     app.parse(argc, argv);
+    if (o.first_result) {
+      const Tensor x = ones({3}, TensorOptions(kFloat32, kCUDA));
+      std::printf("%g\n", (x + x).sum().item<double>());
+      return 0;
+    }
     return run(o);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;

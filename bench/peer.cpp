@@ -46,11 +46,11 @@ int run(const std::vector<std::string>& command, bool quiet) {
 }
 
 /// The script in bench/ of the source tree that holds the working folder or this program.
-std::string script_path() {
+std::string script_path(const std::string& name) {
   std::error_code ignored;
   for (fs::path start : {fs::current_path(ignored), fs::read_symlink("/proc/self/exe", ignored)}) {
     for (;; start = start.parent_path()) {
-      const fs::path script = start / "bench" / "peer_torch_cpu.py";
+      const fs::path script = start / "bench" / name;
       if (fs::is_regular_file(script, ignored)) return script.string();
       if (start == start.parent_path()) break;
     }
@@ -79,13 +79,14 @@ class TemporaryFile {
 
 }  // namespace
 
-PeerFigures run_peer(const std::vector<std::string>& names, int threads, int repetitions) {
+PeerFigures run_peer(const std::string& device, const std::vector<std::string>& names, int threads,
+                     int repetitions) {
   PeerFigures peer;
   const char* chosen = std::getenv("ARETE_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
-  const std::string script = script_path();
+  const std::string name = "peer_torch_" + device + ".py", script = script_path(name);
   if (script.empty()) {
-    peer.why_not = "bench/peer_torch_cpu.py is neither above this folder nor above this program";
+    peer.why_not = "bench/" + name + " is neither above this folder nor above this program";
     return peer;
   }
   if (run({python, "-c", "import torch"}, true) != 0) {
@@ -93,7 +94,7 @@ PeerFigures run_peer(const std::vector<std::string>& names, int threads, int rep
     return peer;
   }
   std::string rows;
-  for (const std::string& name : names) rows += (rows.empty() ? "" : ",") + name;
+  for (const std::string& row : names) rows += (rows.empty() ? "" : ",") + row;
   const TemporaryFile out;
   std::vector<std::string> command{python,   script,     "--threads", std::to_string(threads),
                                    "--json", out.path(), "--rows",    rows};
@@ -105,7 +106,7 @@ PeerFigures run_peer(const std::vector<std::string>& names, int threads, int rep
   std::ifstream file(out.path());
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (status != 0 || json.is_discarded()) {
-    peer.why_not = "peer_torch_cpu.py failed (exit status " + std::to_string(status) + ")";
+    peer.why_not = name + " failed (exit status " + std::to_string(status) + ")";
     return peer;
   }
   peer.version = json.at("torch").get<std::string>();

@@ -1,4 +1,5 @@
-// PyTorch beside us: runs peer_torch_cpu.py in a process of its own, if there is a PyTorch.
+// PyTorch beside us: runs peer_torch_cpu.py or peer_torch_cuda.py in a process of its own, if there
+// is a PyTorch.
 #pragma once
 
 #include <map>
@@ -13,8 +14,10 @@ struct PeerFigures {
   std::map<std::string, double> figures;  ///< by key ("cpu2/add_16M")
 };
 
-/// Measures the rows of these names with as many threads, and returns when it is done.
+/// Measures the rows of these names on the device ("cpu" with as many threads, or "cuda"), and
+/// returns when it is done.
 /// `repetitions` 0: the script's own. The interpreter is $ARETE_PYTHON, else python3.
-PeerFigures run_peer(const std::vector<std::string>& names, int threads, int repetitions);
+PeerFigures run_peer(const std::string& device, const std::vector<std::string>& names, int threads,
+                     int repetitions);
 
 }  // namespace arete::bench

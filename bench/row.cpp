@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "arete/base/error.h"
+#include "arete/core/cuda.h"
 
 namespace arete::bench {
 
@@ -19,6 +20,8 @@ std::string_view name_of(Unit unit) {
       return "GB/s";
     case Unit::gflop_per_s:
       return "GFLOP/s";
+    case Unit::tflop_per_s:
+      return "TFLOP/s";
     case Unit::images_per_s:
       return "img/s";
     case Unit::sequences_per_s:
@@ -40,6 +43,8 @@ double Row::figure(double seconds) const {
     case Unit::gb_per_s:
     case Unit::gflop_per_s:
       return amount / seconds / 1e9;
+    case Unit::tflop_per_s:
+      return amount / seconds / 1e12;
     case Unit::images_per_s:
     case Unit::sequences_per_s:
       return amount / seconds;
@@ -47,16 +52,39 @@ double Row::figure(double seconds) const {
   ARETE_BUG("no such unit");
 }
 
-double measure(const Row& row, int repetitions) {
+namespace {
+
+/// Seconds of `row.calls` calls, by the host's clock.
+double wall_seconds(const Row& row, const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kWarmUp = 2;
+  if (row.timing != Timing::wall) cuda::synchronize();
+  const Clock::time_point begin = Clock::now();
+  for (int c = 0; c < row.calls; ++c) call();
+  if (row.timing == Timing::host_and_device) cuda::synchronize();
+  const std::chrono::duration<double> time = Clock::now() - begin;
+  return time.count();
+}
+
+/// The same between two events on the current stream.
+double event_seconds(const Row& row, const std::function<void()>& call) {
+  cuda::Event begin(true), end(true);
+  begin.record();
+  for (int c = 0; c < row.calls; ++c) call();
+  end.record();
+  end.synchronize();
+  return begin.elapsed_time(end) / 1e3;
+}
+
+}  // namespace
+
+double measure(const Row& row, int repetitions) {
+  const int warm_up = row.timing == Timing::wall ? 2 : 5;
   const std::function<void()> call = row.prepare();
   std::vector<double> seconds;
-  for (int i = -kWarmUp; i < repetitions; ++i) {
-    const Clock::time_point begin = Clock::now();
-    for (int c = 0; c < row.calls; ++c) call();
-    const std::chrono::duration<double> time = Clock::now() - begin;
-    if (i >= 0) seconds.push_back(time.count() / row.calls);
+  for (int i = -warm_up; i < repetitions; ++i) {
+    const double s =
+        row.timing == Timing::device ? event_seconds(row, call) : wall_seconds(row, call);
+    if (i >= 0) seconds.push_back(s / row.calls);
   }
   std::sort(seconds.begin(), seconds.end());
   const size_t middle = seconds.size() / 2;

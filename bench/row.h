@@ -9,10 +9,24 @@
 namespace arete::bench {
 
 /// How a time becomes the figure of a row.
-enum class Unit { ns, us, ms, gb_per_s, gflop_per_s, images_per_s, sequences_per_s };
+enum class Unit {
+  ns,
+  us,
+  ms,
+  gb_per_s,
+  gflop_per_s,
+  tflop_per_s,
+  images_per_s,
+  sequences_per_s,
+};
 std::string_view name_of(Unit unit);
 /// Rates are better when larger, times when smaller.
 bool is_rate(Unit unit);
+
+/// How a call is timed. host: only what issuing costs, the device being drained before and after,
+/// not timed. device: between two events on the stream, one pair around each call.
+/// host_and_device: as host, but until the device is done with the last call.
+enum class Timing { wall, host, device, host_and_device };
 
 /// What a row has to reach: a figure of its own unit, or a multiple of the peer's speed.
 struct Goal {
@@ -20,10 +34,11 @@ struct Goal {
   double value = 0;
 };
 inline Goal at_most(double figure) { return {Goal::Kind::figure, figure}; }
+inline Goal at_least(double figure) { return {Goal::Kind::figure, figure}; }
 inline Goal times_the_peer(double ratio) { return {Goal::Kind::ratio, ratio}; }
 
 struct Row {
-  std::string name;  ///< without the "cpu2/" in front
+  std::string name;  ///< without the "cpu2/" in front that rows of the CPU have
   Unit unit;
   /// What one call does in units of the figure: bytes, FLOPs or samples (times: not used).
   double amount = 0;
@@ -32,6 +47,7 @@ struct Row {
   int calls = 1;  ///< in one measurement
   int repetitions = 9;
   bool has_peer = true;
+  Timing timing = Timing::wall;
   Goal goal{};
   /// Makes the data and returns one call.
   std::function<std::function<void()>()> prepare;
@@ -46,5 +62,6 @@ double measure(const Row& row, int repetitions);
 std::vector<Row> operator_rows();
 std::vector<Row> overhead_rows();
 std::vector<Row> training_rows();
+std::vector<Row> cuda_rows();
 
 }  // namespace arete::bench
