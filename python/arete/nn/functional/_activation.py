@@ -227,7 +227,8 @@ def gumbel_softmax(
     if not hard:
         return soft
     index = soft.detach().max(dim, keepdim=True)[1]
-    one_hot = arete.zeros_like(logits).scatter_(dim, index, 1.0)
+    ones = arete.ones_like(index, dtype=logits.dtype)
+    one_hot = arete.zeros_like(logits).scatter_(dim, index, ones)
     return one_hot - soft.detach() + soft
 
 

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 from arete import Tensor
 
 from ..parameter import Parameter
-from . import _tree
+from ._arguments import type_name
 from .module import Module, _addindent
 
 __all__ = [
@@ -515,7 +515,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(key, value, _tree.type_name) for key, value in self.items())
+        return "\n".join(_describe(key, value, type_name) for key, value in self.items())
 
     def __or__(self, other: "ParameterDict") -> "ParameterDict":
         out = self.copy()

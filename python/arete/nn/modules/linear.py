@@ -69,7 +69,12 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return _linear(input, self.weight, self.bias)
+        own = self._parameters
+        try:
+            weight, bias = own["weight"], own["bias"]
+        except KeyError:  # replaced by a plain attribute or a property
+            weight, bias = self.weight, self.bias
+        return _linear(input, weight, bias)
 
     def extra_repr(self) -> str:
         return (
