@@ -60,6 +60,15 @@ def _addindent(text: str, spaces: int) -> str:
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
+def weight_and_bias(module: "Module") -> tuple:
+    """`module.weight, module.bias`, quicker where they are registered parameters."""
+    own = module._parameters
+    try:
+        return own["weight"], own["bias"]
+    except KeyError:  # replaced by a plain attribute or a property
+        return module.weight, module.bias
+
+
 _HOOK_DICTS = (
     "_backward_pre_hooks",
     "_backward_hooks",
