@@ -217,6 +217,21 @@ def test_to_keeps_parameters(lib):
         net.to(3.5, banana=1)
 
 
+def test_gradients_follow_moved_parameters(lib):
+    """A gradient has the dtype and shape that its parameter has now."""
+    net = lib.nn.Linear(3, 2)
+    net(lib.ones(1, 3)).sum().backward()
+    net.zero_grad()
+    net.double()
+    net(lib.ones(1, 3, dtype=lib.float64)).sum().backward()
+    assert net.weight.grad.dtype == lib.float64
+    p = lib.nn.Parameter(lib.ones(2))
+    assert p.is_leaf and p.grad_fn is None
+    p.data = lib.ones(3, 2)
+    (p * 2).sum().backward()
+    assert tuple(p.grad.shape) == (3, 2)
+
+
 # -- state --------------------------------------------------------------------------------------
 
 
