@@ -265,14 +265,16 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
     return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
 
-@_method
-def type(self, dtype=None, non_blocking=False):  # noqa: A001
+def _type(self, dtype=None, non_blocking=False):
     """The name of the old tensor class ("torch.FloatTensor"), or a conversion."""
     if dtype is None:
         name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
                 "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
         return f"torch.{'cuda.' if self.is_cuda else ''}{name.get(self.dtype._name, self.dtype._name)}Tensor"
     return self.to(dtype, non_blocking=non_blocking)
+
+
+_method(_type, "type")
 
 
 @_method

@@ -587,12 +587,12 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
       }
     }
     if (device == t.device() && dtype == t.dtype() && !copy && !format) return Py_NewRef(o);
+    const MemoryFormat wanted = format_from(format, MemoryFormat::preserve);
     Tensor r;
     {
       const WithoutGil free;
       r = t.to(device, dtype, non_blocking, copy);
-      if (format && format_from(format, MemoryFormat::preserve) != MemoryFormat::preserve)
-        r = r.contiguous(format_from(format, MemoryFormat::preserve));
+      if (wanted != MemoryFormat::preserve) r = r.contiguous(wanted);
     }
     return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
   });
@@ -630,8 +630,10 @@ PyObject* m_copy_(PyObject* o, PyObject* args, PyObject* kwargs) {
                                      &non_blocking))
       return nullptr;
     if (!is_tensor(src)) type_error("copy_(): argument 'other' (position 1) must be Tensor, not %s", Py_TYPE(src)->tp_name);
-    const WithoutGil free;
-    tensor_of(o).copy_(tensor_of(src), non_blocking);
+    {
+      const WithoutGil free;
+      tensor_of(o).copy_(tensor_of(src), non_blocking);
+    }
     return Py_NewRef(o);
   });
 }
