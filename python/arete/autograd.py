@@ -1,8 +1,6 @@
 """Differentiation: backward, grad, custom functions."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from . import _C
 from ._C import Tensor
 from ._C import Node  # noqa: F401
@@ -165,7 +163,8 @@ class Function:
 
         results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
         outputs = []
-        for o in box["outputs"]:
+        # Popped: the graph owns the closures above, which must not own its results.
+        for o in box.pop("outputs"):
             if not isinstance(o, Tensor):
                 outputs.append(o)
                 continue
@@ -247,17 +246,10 @@ class GradcheckError(RuntimeError):
 def _central_difference(func, inputs, leaf, i, eps, out_index, j):
     results = []
     with no_grad():
-        flat = leaf.data.reshape(-1) if leaf.is_contiguous() else None
         for step in (eps, -eps):
-            if flat is not None:
-                kept = flat[i].item()
-                flat[i] = kept + step
-                outs = _tensors(func(*inputs))
-                flat[i] = kept
-            else:
-                moved = leaf.detach().clone().reshape(-1)
-                moved[i] = moved[i] + step
-                outs = _tensors(func(*[moved.reshape(leaf.shape) if t is leaf else t for t in inputs]))
+            moved = leaf.detach().clone().reshape(-1)
+            moved[i] = moved[i] + step
+            outs = _tensors(func(*[moved.reshape(leaf.shape) if t is leaf else t for t in inputs]))
             floating = [o for o in outs if o.is_floating_point()]
             results.append(floating[out_index].reshape(-1)[j].item())
     return (results[0] - results[1]) / (2 * eps)
@@ -280,7 +272,6 @@ def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
 
 
 Variable = Tensor
-_ = Sequence
 
 
 class graph:
