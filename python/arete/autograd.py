@@ -261,6 +261,13 @@ def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
     checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
 
     def first(*args):
+        # Perturbed arguments come without history.
+        args = [a.requires_grad_() if any(t is c for c in checked) and not a.requires_grad else a
+                for a, t in zip(args, inputs)]
+        with enable_grad():
+            return gradients(*args)
+
+    def gradients(*args):
         outs = [o for o in _tensors(func(*args)) if o.requires_grad]
         from . import ones_like
 

@@ -33,7 +33,7 @@ void not_a_number(PyObject* o) {
 /// An object that is no list, but stands for several numbers.
 Tensor inner_tensor(PyObject* o) {
   if (is_tensor(o)) return tensor_of(o);
-  if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return {};
+  if (PyFloat_CheckExact(o) || PyLong_Check(o) || PyComplex_CheckExact(o)) return {};
   if (PyObject_CheckBuffer(o)) return tensor_over_buffer(o);
   return {};
 }

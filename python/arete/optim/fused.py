@@ -10,6 +10,7 @@ class _Fused(Optimizer):
     """Settings live in the groups here and are handed to the C++ optimizer before each step."""
 
     _kind = ""
+    _shows_step = True  # whether torch's state has a "step"
     _settings: tuple[str, ...] = ()
 
     def __init__(self, params, defaults: dict):
@@ -63,7 +64,7 @@ class _Fused(Optimizer):
                 continue
             _, number, name = key.split(".", 2)
             if name == "step":
-                if value == 0:
+                if value == 0 or not self._shows_step:
                     continue
                 value = _C.tensor(float(value), dtype=_C.float32)
             state.setdefault(params[int(number)], {})[name] = value
@@ -80,6 +81,8 @@ class _Fused(Optimizer):
         for p, values in state.items():
             if not isinstance(p, Tensor):
                 continue
+            if values and not self._shows_step:
+                numbers[f"state.{place[id(p)]}.step"] = 1.0  # not the first one any more
             for name, value in values.items():
                 key = f"state.{place[id(p)]}.{name}"
                 if name == "step":
@@ -107,6 +110,7 @@ class SGD(_Fused):
     """Gradient descent with momentum, optionally Nesterov's."""
 
     _kind = "SGD"
+    _shows_step = False
     _settings = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
 
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
