@@ -16,6 +16,7 @@ namespace arete::ops {
   X(einsum)               \
   X(embed_window)         \
   X(extreme)              \
+  X(fill)                 \
   X(fused_norm)           \
   X(index)                \
   X(index_put)            \
@@ -43,6 +44,7 @@ namespace arete::ops {
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(take_put)             \
   X(ternary)              \
   X(unary)
 

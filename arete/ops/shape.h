@@ -115,6 +115,20 @@ Tensor pad(const Tensor& self, IntList pad, std::string_view mode = "constant", 
 /// Coordinate grids of 1-d tensors; indexing "ij" (matrix) or "xy" (Cartesian).
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing = "ij");
 
+// ---- copies with a part replaced by src, which has the sizes of the part
+
+/// select(dim, index), slice(dim, start, stop, step) or diagonal(offset, dim1, dim2) of a copy of
+/// self replaced.
+Tensor select_scatter(const Tensor& self, const Tensor& src, int64_t dim, int64_t index);
+Tensor slice_scatter(const Tensor& self, const Tensor& src, int64_t dim = 0,
+                     std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},
+                     int64_t step = 1);
+Tensor diagonal_scatter(const Tensor& self, const Tensor& src, int64_t offset = 0,
+                        int64_t dim1 = 0, int64_t dim2 = 1);
+/// A window on the copy's storage replaced; without an offset it begins where self does.
+Tensor as_strided_scatter(const Tensor& self, const Tensor& src, IntList sizes, IntList strides,
+                          std::optional<int64_t> offset = {});
+
 namespace ops {
 /// Zeros of `sizes` (row-major) into which `values` are added where a view with `strides` and
 /// `offset` would show them: the gradient of views. Repeated places add up.
