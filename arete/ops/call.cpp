@@ -103,10 +103,10 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
 // copy.
 Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
   const Tensor result = op.compose(Call(op, args))[0];
-  ARETE_CHECK(result.layout().sizes == self.layout().sizes,
-              ValueError(op.name, "output with shape " + to_string(self.sizes()) +
-                                      " doesn't match the broadcast shape " +
-                                      to_string(result.sizes())));
+  ARETE_CHECK(
+      result.layout().sizes == self.layout().sizes,
+      ValueError(op.name, "output with shape " + to_string(self.sizes()) +
+                              " doesn't match the broadcast shape " + to_string(result.sizes())));
   ARETE_CHECK(category_of(result.dtype()) <= category_of(self.dtype()),
               TypeError(op.name, "result type " + std::string(name_of(result.dtype())) +
                                      " can't be cast to the desired output type " +

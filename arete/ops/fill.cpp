@@ -53,9 +53,10 @@ const OpRecord& masked_fill_tensor_op =
         .compose([](const Call& c) -> Results {
           const Tensor& mask = c.tensor(1);
           ARETE_CHECK(mask.dtype() == kBool,
-                      TypeError(c.name(), "masked_fill_ only supports boolean masks, but got mask "
-                                          "with dtype " +
-                                              std::string(name_of(mask.dtype())))
+                      TypeError(c.name(),
+                                "masked_fill_ only supports boolean masks, but got mask "
+                                "with dtype " +
+                                    std::string(name_of(mask.dtype())))
                           .argument("mask"));
           const Tensor v =
               value_of(c, 2, "masked_fill_ only supports a 0-dimensional value tensor,");

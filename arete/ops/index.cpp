@@ -263,10 +263,10 @@ std::vector<Tensor> add_reference(const Call& c) {
 }
 
 const OpRecord& scatter_op =
-    define(
-        "scatter(Tensor self, int dim, Tensor index, Tensor src, *, str? reduce=None) -> Tensor")
+    define("scatter(Tensor self, int dim, Tensor index, Tensor src, *, str? reduce=None) -> Tensor")
         .doc(
-            "self with elements at given positions along a dimension replaced, or with reduce=\"add\""
+            "self with elements at given positions along a dimension replaced, or with "
+            "reduce=\"add\""
             " or \"multiply\" changed (multiply has no gradient).")
         .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -553,9 +553,9 @@ const OpRecord& index_add_op =
           const expr::Type type = expr::compute_type(src.dtype());
           const DType types[] = {src.dtype()};
           const expr::Type params[] = {type};
-          const expr::ProgramPtr times = expr::trace(
-              [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; }, types,
-              params, types);
+          const expr::ProgramPtr times =
+              expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; },
+                          types, params, types);
           const expr::Literal factor = literal(alpha, type);
           const prim::View in = view_of(src), to = view_of(scaled);
           p.pointwise({times.get(), {&in, 1}, {&to, 1}, {&factor, 1}});

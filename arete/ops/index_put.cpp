@@ -396,7 +396,8 @@ std::vector<Index> entries(std::span<const Tensor> indices) {
 const OpRecord& index_op =
     define("index(Tensor self, Tensor[] indices) -> Tensor")
         .doc(
-            "Elements at index tensors (integers or masks), which broadcast together; a missing one "
+            "Elements at index tensors (integers or masks), which broadcast together; a missing "
+            "one "
             "stands for the whole dimension.")
         .compose([](const Call& c) -> Results {
           return {arete::index(c.tensor(0), entries(c.tensors(1)))};

@@ -190,12 +190,12 @@ const OpRecord& scatter_reduce_op =
             "amax or amin, with self's own value if include_self.")
         .compose([](const Call& c) -> Results {
           const std::string_view reduce = c[4].string();
-          ARETE_CHECK(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
-                          reduce == "amin",
-                      ValueError(c.name(),
-                                 "reduce argument must be either sum, prod, mean, amax or amin")
-                          .argument("reduce")
-                          .got(reduce));
+          ARETE_CHECK(
+              reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
+                  reduce == "amin",
+              ValueError(c.name(), "reduce argument must be either sum, prod, mean, amax or amin")
+                  .argument("reduce")
+                  .got(reduce));
           OutputSpecs checked;
           scatter_infer(c, checked);
           // 0-d tensors count as 1-d ones of one element.

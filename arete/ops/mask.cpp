@@ -212,8 +212,7 @@ const OpRecord& masked_scatter_op =
           const Tensor& source = c.tensor(2);
           check_mask(c.name(), c.tensor(1));
           check_same_dtype(c, c.tensor(0), source);
-          const Shape sizes =
-              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
+          const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
           const Tensor x = c.tensor(0).expand(sizes);
           const Tensor flat = flat_nonzero(c.tensor(1).expand(sizes));
           ARETE_CHECK(source.numel() >= flat.numel(),
@@ -234,12 +233,13 @@ const OpRecord& masked_scatter_op =
                   {{m.make({}), m.make_mask({}), m.make({1})}, "0-d"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), m.make_mask({3}).logical_or(Scalar(true)), m.make({2})},
-                   ErrorKind::value,
-                   "masked_scatter: expected self and source to have same dtypes and source enough"},
-                  {{m.make({3}), m.make_mask({3}), m.make_index({3}, 2)},
-                   ErrorKind::type,
-                   "Expected self.dtype to be equal to src.dtype"}};
+          return {
+              {{m.make({3}), m.make_mask({3}).logical_or(Scalar(true)), m.make({2})},
+               ErrorKind::value,
+               "masked_scatter: expected self and source to have same dtypes and source enough"},
+              {{m.make({3}), m.make_mask({3}), m.make_index({3}, 2)},
+               ErrorKind::type,
+               "Expected self.dtype to be equal to src.dtype"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Shape sizes =

@@ -490,8 +490,7 @@ const OpRecord& as_strided_window_op =
         });
 
 const OpRecord& as_strided_op =
-    define(
-        "as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor")
+    define("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor")
         .doc("Any window on self's storage; without an offset it begins where self does.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);

@@ -10,11 +10,11 @@ namespace ops {
 namespace {
 
 void check_long(const Call& c, const Tensor& index) {
-  ARETE_CHECK(is_integer(index.dtype()),
-              TypeError(c.name(), std::string(c.name()) +
-                                      "(): Expected a long tensor for index, but got " +
-                                      std::string(name_of(index.dtype())))
-                  .argument("index"));
+  ARETE_CHECK(
+      is_integer(index.dtype()),
+      TypeError(c.name(), std::string(c.name()) + "(): Expected a long tensor for index, but got " +
+                              std::string(name_of(index.dtype())))
+          .argument("index"));
 }
 
 const OpRecord& take_op =

@@ -8,8 +8,10 @@
 namespace arete::ops {
 namespace {
 
-// "expand_copy" and "unsafe_split" copy what "expand" and "split" show.
+// "expand_copy" and "unsafe_split" copy what "expand" and "split" show. As PyTorch's, view_copy
+// takes any strides.
 std::string_view view_name(std::string_view name) {
+  if (name == "view_copy") return "reshape";
   if (name.starts_with("unsafe_")) return name.substr(7);
   return name.substr(0, name.size() - 5);
 }

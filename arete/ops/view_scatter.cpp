@@ -19,12 +19,11 @@ std::optional<int64_t> optional_int(const Arg& a) {
 
 // src, of the sizes of `part`, is written into it.
 void write(const Call& c, Tensor part, const Tensor& src, const char* what) {
-  ARETE_CHECK(
-      std::ranges::equal(part.sizes(), src.sizes()),
-      ValueError(c.name(), std::string("expected src to have a size equal to the ") + what +
-                               " of self. src size = " + to_string(src.sizes()) + ", " + what +
-                               " size = " + to_string(part.sizes()))
-          .argument("src"));
+  ARETE_CHECK(std::ranges::equal(part.sizes(), src.sizes()),
+              ValueError(c.name(), std::string("expected src to have a size equal to the ") + what +
+                                       " of self. src size = " + to_string(src.sizes()) + ", " +
+                                       what + " size = " + to_string(part.sizes()))
+                  .argument("src"));
   part.copy_(src);
 }
 
