@@ -11,11 +11,15 @@ namespace arete::ops {
   X(conv_functions)       \
   X(copy)                 \
   X(creation)             \
+  X(creation_like)        \
   X(cross_entropy)        \
+  X(diagonal)             \
   X(distance)             \
+  X(distributions)        \
   X(einsum)               \
   X(embed_window)         \
   X(extreme)              \
+  X(fill)                 \
   X(fused_norm)           \
   X(index)                \
   X(index_put)            \
@@ -39,12 +43,17 @@ namespace arete::ops {
   X(shape)                \
   X(shape_compose)        \
   X(shape_copy)           \
+  X(shape_like)           \
   X(shape_split)          \
+  X(shape_stack)          \
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(take_put)             \
   X(ternary)              \
-  X(unary)
+  X(unary)                \
+  X(view_copy)            \
+  X(view_scatter)
 
 #define ARETE_DECLARE(name) void family_##name();
 ARETE_FAMILIES(ARETE_DECLARE)
