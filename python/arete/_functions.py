@@ -150,7 +150,8 @@ METHODS["new_full"] = _new_full
 METHODS["new_tensor"] = _new_tensor
 
 
-def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None, out=None, requires_grad=False):
+def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None, out=None, requires_grad=False,
+           layout=None, pin_memory=False):  # fmt: skip
     """Normal random numbers; mean and std are numbers (with size) or tensors."""
     if size is not None:
         r = _ops.normal_sized(float(mean), float(std), size, generator=generator, dtype=dtype, device=device)

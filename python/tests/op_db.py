@@ -110,6 +110,8 @@ def resolve(name, variant):
                     return None
             return getattr(module, name[len(prefix):], None)
     if name.startswith("__"):
+        if name == "__getitem__":
+            return lambda x, index: x[tuple(index) if isinstance(index, list) else index]
         return getattr(arete.Tensor, name, None)
     if "." in name:
         return None
@@ -124,7 +126,26 @@ def resolve(name, variant):
     return function
 
 
-ALIASED = {"max": {"reduction_no_dim": "max", "reduction_with_dim": "max", "binary": "max"}}
+# Entries whose function takes its arguments in another order than torch's function of that name.
+WRAPPED = {
+    "where": lambda self, condition, other: arete.where(condition, self, other),
+    "einsum": lambda tensors, equation: arete.einsum(equation, *tensors),
+    "nn.functional.embedding": lambda weight, indices, **options: arete.nn.functional.embedding(
+        indices, weight, **options),
+    "normal.in_place": lambda self, *args, **options: self.clone().normal_(*args, **options),
+    "normal.number_mean": lambda std, mean, *args, **options: arete.normal(mean, std, *args, **options),
+    "zero_": lambda self: self.clone().zero_(),
+    "uniform": lambda self, *args, **options: self.clone().uniform_(*args, **options),
+    "cauchy": lambda self, *args, **options: self.clone().cauchy_(*args, **options),
+    "exponential": lambda self, *args, **options: self.clone().exponential_(*args, **options),
+    "geometric": lambda self, *args, **options: self.clone().geometric_(*args, **options),
+    "log_normal": lambda self, *args, **options: self.clone().log_normal_(*args, **options),
+    "resize_": lambda self, *args, **options: self.clone().resize_(*args, **options),
+    "resize_as_": lambda self, *args, **options: self.clone().resize_as_(*args, **options),
+    "item": lambda self: self.item(),
+    "fill": lambda self, value: arete.fill(self, value),
+    "unravel_index": lambda self, shape: arete.unravel_index(self, shape),
+}
 
 
 def tensors_in(x):
@@ -238,7 +259,7 @@ def main(argv=None):
         if options.filter and not re.search(options.filter, name):
             continue
         row = table.setdefault(name, {"agreed": 0, "samples": 0, "skipped": 0, "why": "", "exists": True})
-        function = resolve(op.name, op.variant_test_name)
+        function = WRAPPED.get(name) or resolve(op.name, op.variant_test_name)
         if function is None:
             row.update(exists=False, why="missing")
             continue
