@@ -133,6 +133,7 @@ NB_MODULE(_C, m) {
   bind_data(m);
   bind_settings(m);
   bind_autograd(m);
+  bind_expressions(m);
   bind_optim(m);
   bind_cuda(m);
 }
