@@ -147,9 +147,9 @@ void scatter_infer(const Call& c, OutputSpecs& out) {
     }
     check_same_dtype(c, self, c.tensor(3));
   } else {
-    ARETE_CHECK(c.scalar(3).category() <= std::max(1, category_of(self.dtype())),
-                TypeError(c.name(),
-                          "value cannot be converted to type " + std::string(name_of(self.dtype())))
+    ARETE_CHECK(c.scalar(3).category() <= 2 || is_complex(self.dtype()),
+                TypeError(c.name(), "value cannot be converted to type " +
+                                        std::string(name_of(self.dtype())) + " without overflow")
                     .argument("value")
                     .got(c.scalar(3).to_string()));
   }
@@ -325,9 +325,13 @@ const OpRecord& scatter_value_op =
                    "multiply"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({3}, 4), 0, m.make_index({1}, 3), Scalar(0.5), std::nullopt},
+          return {{{m.make({3}), 0, m.make_index({1}, 3), Scalar(0.5), "sum"},
+                   ErrorKind::value,
+                   "reduce argument must be either add or multiply."},
+                  {{m.make({3}), 0, m.make_index({1}, 3), Scalar(std::complex<double>(0, 1)),
+                    std::nullopt},
                    ErrorKind::type,
-                   "value cannot be converted to type int64"}};
+                   "value cannot be converted to type"}};
         })
         .reference(set_reference);
 

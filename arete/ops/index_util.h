@@ -38,9 +38,10 @@ class NumberView {
         view_(scratch_.view()) {
     prim::FillArgs fill;
     fill.out = scratch_.view();
-    fill.value_is_integer = value.is_integral();
+    // Fractions are cut off where the dtype has none; for booleans a number is whether it is zero.
+    fill.value_is_integer = is_integral_or_bool(t);
     if (fill.value_is_integer)
-      fill.value.i = value.to_int64();
+      fill.value.i = t == kBool ? value.to_bool() : value.to_int64();
     else
       fill.value.f = value.to_double();
     fill.imag = value.to_complex().imag();
