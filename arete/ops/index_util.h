@@ -80,6 +80,14 @@ class SpreadIndex {
   prim::View view_;
 };
 
+// 0-d tensors and 1-d ones of one element mix freely, as in PyTorch.
+inline prim::View at_least_1d(prim::View v) {
+  static constexpr int64_t kOne[] = {1};
+  if (v.sizes.empty()) v.sizes = v.strides = IntList(kOne, 1);
+  return v;
+}
+inline Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.reshape({1}); }
+
 /// Argument 1, a dimension of argument 0.
 inline int dim_argument(const Call& c) {
   return normalize_dim(c.integer(1), int(c.tensor(0).dim()), c.name());
