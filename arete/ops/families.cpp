@@ -24,6 +24,7 @@ namespace arete::ops {
   X(index)                \
   X(index_put)            \
   X(index_reduce)         \
+  X(index_slices)         \
   X(interpolate)          \
   X(linear)               \
   X(loss)                 \
