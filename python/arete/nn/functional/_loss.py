@@ -119,7 +119,7 @@ def huber_loss(
     """Quadratic up to delta, linear with slope delta beyond."""
     _warn_sizes("huber_loss", input, target)
     if weight is not None:
-        return _weighted(_ops.huber_loss(input, target, "none", float(delta)), weight, reduction)
+        return reduced(_ops.huber_loss(input, target, "none", float(delta)) * weight, reduction)
     return _ops.huber_loss(input, target, reduction, float(delta))
 
 

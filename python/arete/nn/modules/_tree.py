@@ -13,6 +13,23 @@ from ..parameter import Parameter, is_lazy
 EXTRA_STATE = "_extra_state"
 
 
+# What messages call tensors by their dtype.
+_OLD_NAMES = {
+    arete.float32: "Float",
+    arete.float64: "Double",
+    arete.float16: "Half",
+    arete.bfloat16: "BFloat16",
+    arete.int64: "Long",
+    arete.int32: "Int",
+    arete.int16: "Short",
+    arete.int8: "Char",
+    arete.uint8: "Byte",
+    arete.bool: "Bool",
+    arete.complex64: "ComplexFloat",
+    arete.complex128: "ComplexDouble",
+}
+
+
 class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` could not match."""
 
@@ -28,9 +45,10 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
 
 def type_name(value: Any) -> str:
     """The name of a value's type as PyTorch's messages give it."""
-    cls = type(value)
     if isinstance(value, Tensor):
-        return f"torch.{cls.__name__}" if cls is not Tensor else "torch.FloatTensor"
+        where = "" if value.device.type == "cpu" else f"{value.device.type}."
+        return f"torch.{where}{_OLD_NAMES.get(value.dtype, value.dtype)}Tensor"
+    cls = type(value)
     return cls.__name__ if cls.__module__ in ("builtins", None) else f"{cls.__module__}.{cls.__name__}"
 
 

@@ -665,14 +665,18 @@ class Module:
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        for name, param in self._parameters.items():
             if param is None:
                 continue
             with arete.no_grad():
                 grad = param.grad
                 moved = fn(param)
                 if moved is not param:
-                    param.data = moved
+                    try:
+                        param.data = moved
+                    except RuntimeError:  # memory that the object cannot take over (meta)
+                        param = Parameter(moved, param.requires_grad)
+                        self._parameters[name] = param
                 if grad is not None:
                     param.grad = fn(grad).requires_grad_(grad.requires_grad)
         for name, buf in self._buffers.items():
