@@ -197,7 +197,7 @@ Tensor renorm(const Tensor& self, double p, int64_t dim, double maxnorm);
 /// compute_mode: "use_mm_for_euclid_dist" and "donot_use_mm_for_euclid_dist" say for p = 2 whether
 /// a matrix product is used, which is fast but rounds more; by default from 25 rows on.
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2,
-             std::optional<std::string_view> compute_mode = {});
+             std::string_view compute_mode = "use_mm_for_euclid_dist_if_necessary");
 /// Distances of all pairs of rows i < j of a matrix, in order.
 Tensor pdist(const Tensor& self, double p = 2);
 /// Covariance of variables (rows) over observations (columns), weighted by whole numbers

@@ -125,6 +125,11 @@ std::string singular_solve_text(int64_t) {
   return "The solver failed because the input matrix is singular.";
 }
 
+double factorization_flops(const Call& c) {
+  const Tensor& a = c.tensor(0);
+  return double(a.numel()) * double(std::min(a.size(-1), a.size(-2)));
+}
+
 Tensor identities(IntList batch, int64_t n, const TensorOptions& options) {
   return eye(n, options).expand(with_sizes(batch, {n, n}));
 }

@@ -91,6 +91,11 @@ std::string not_positive_definite_text(int64_t info);
 std::string singular_inverse_text(int64_t info);
 std::string singular_solve_text(int64_t info);
 
+/// How many matrices.
+inline int64_t count_of(IntList batch) { return numel_of(batch); }
+/// m * n * min(m, n) for all matrices of argument 0: what factorizations cost, but for a factor.
+double factorization_flops(const Call& c);
+
 // ---- formulas and pieces
 /// X with the diagonals of its last two dimensions multiplied.
 Tensor scale_diagonal(const Tensor& x, double factor);
