@@ -32,6 +32,7 @@ namespace arete::ops {
   X(linalg_qr)            \
   X(linalg_solve)         \
   X(linalg_spectral)      \
+  X(linalg_vectors)       \
   X(linear)               \
   X(loss)                 \
   X(mask)                 \

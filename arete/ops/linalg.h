@@ -1,6 +1,6 @@
 // Linear algebra: torch.linalg. Matrices are the last two dimensions; all dimensions before them
 // are a batch, which may be empty, as may the matrices. Factorizations take float32 and float64
-// (TypeError for others) and run on the host by LAPACK: tensors of other devices are copied there
+// (an error for others) and run on the host by LAPACK: tensors of other devices are copied there
 // and back. Results that LAPACK makes are column-major in each matrix.
 #pragma once
 

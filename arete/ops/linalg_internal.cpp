@@ -24,8 +24,8 @@ void check_factorizable(const std::string& name, const Tensor& t) {
       TypeError(name, name + ": Expected a floating point or complex tensor as input. Got " +
                           std::string(name_of(t.dtype()))));
   ARETE_CHECK(t.dtype() == kFloat32 || t.dtype() == kFloat64,
-              TypeError(name, name + ": Low precision dtypes not supported. Got " +
-                                  std::string(name_of(t.dtype())))
+              NotImplementedError(name, name + ": Low precision dtypes not supported. Got " +
+                                            std::string(name_of(t.dtype())))
                   .hint("convert with .to(float32)"));
 }
 

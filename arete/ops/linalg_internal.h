@@ -13,7 +13,8 @@ namespace arete::ops {
 
 /// "linalg.inv" for the record "linalg_inv"; other names as they are.
 std::string public_name(const Call& c);
-/// f32 and f64 only; TypeError "linalg.inv: Low precision dtypes not supported. Got float16".
+/// f32 and f64 only: NotImplementedError "linalg.inv: Low precision dtypes not supported. Got
+/// float16", TypeError for integers.
 void check_factorizable(const std::string& name, const Tensor& t);
 /// Rank 2 at least: ValueError "linalg.inv: The input tensor A must have at least 2 dimensions."
 void check_matrix(const std::string& name, const Tensor& t, const char* argument = "A");

@@ -247,10 +247,7 @@ const OpRecord& linalg_lstsq_op =
           if (with_residuals && by_values && !a.is_meta())
             with_residuals = (r[2] == n).all().item<bool>();
           const Tensor none = empty({0}, a.options());
-          return {vector ? r[0].squeeze(-1) : r[0],
-                  !with_residuals ? none
-                  : vector        ? r[1].squeeze(-1)
-                                  : r[1],
+          return {vector ? r[0].squeeze(-1) : r[0], with_residuals ? r[1] : none,
                   driver == "gels" ? empty({0}, r[2].options()) : r[2], by_values ? r[3] : none};
         })
         .no_grad_outputs(14)
@@ -265,13 +262,15 @@ const OpRecord& linalg_lstsq_op =
               {{make_invertible(m, {2, 3}), m.make({2, 2}), 1e-6, "gelsy"}, "wide"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const Tensor dependent = make_invertible(m, {3, 2});
+          dependent.detach().select(1, 1).zero_();
           return {{{m.make({3, 2}), m.make({2, 2}), std::nullopt, std::nullopt},
                    ErrorKind::value,
                    "input.size(-2) should match other.size(-2)"},
                   {{m.make({3, 2}), m.make({3, 2}), std::nullopt, "qr"},
                    ErrorKind::value,
                    "parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"},
-                  {{m.make({3, 2}, 0, 0), m.make({3, 2}), std::nullopt, "gels"},
+                  {{dependent, m.make({3, 2}), std::nullopt, "gels"},
                    ErrorKind::value,
                    "the input matrix does not have full rank"}};
         })
@@ -301,8 +300,7 @@ const OpRecord& linalg_lstsq_op =
             return s;
           });
           const Tensor none = from_values({}, {0});
-          Shape residual_sizes = batch;
-          if (!vector) residual_sizes.push_back(columns);
+          const Shape residual_sizes = with_sizes(batch, {columns});
           return {
               vector ? from_values(values_of(x), batch_sizes(x.sizes(), 1)) : x,
               m > n && driver != "gelsy" ? from_values(residuals, residual_sizes) : none,
@@ -319,7 +317,7 @@ const OpRecord& linalg_matrix_rank_op =
         .doc("How many singular values are above a tolerance.")
         .compose([](const Call& c) -> Results {
           const Tensor a = c.tensor(0).detach();
-          check_matrix(public_name(c), a, "input");
+          check_matrix("torch.linalg.matrix_rank", a, "input");
           if (c.boolean(3)) check_square(public_name(c), a);
           if (a.numel() == 0)
             return {zeros(batch_sizes(a.sizes()), TensorOptions(kInt64, a.device()))};
@@ -359,9 +357,10 @@ const OpRecord& linalg_matrix_rank_op =
 
 // |A| |A^-1|, where that of a singular matrix is infinite.
 template <class F>
-Tensor condition(const Tensor& a, F&& norm) {
-  check_square("linalg.cond", a);
-  return norm(a) * norm(std::get<0>(linalg::inv_ex(a)));
+Tensor condition(const Tensor& a, const std::string& ord, F&& norm) {
+  check_square("linalg.cond(ord=" + ord + ")", a);
+  const auto [inverse, info] = linalg::inv_ex(a);
+  return arete::where(info == 0, norm(a) * norm(inverse), HUGE_VAL);
 }
 
 const OpRecord& linalg_cond_op =
@@ -373,7 +372,8 @@ const OpRecord& linalg_cond_op =
           const double p = c.has(1) ? c.real(1) : 2;
           if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), a.options())};
           if (std::fabs(p) != 2)
-            return {condition(a, [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
+            return {condition(a, Scalar(p).to_string(),
+                              [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
           const Tensor s = linalg::svdvals(a);
           const Tensor largest = s.select(-1, 0), smallest = s.select(-1, s.size(-1) - 1);
           return {p > 0 ? largest / smallest : smallest / largest};
@@ -389,7 +389,7 @@ const OpRecord& linalg_cond_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), Scalar(1)},
                    ErrorKind::value,
-                   "linalg.cond: A must be batches of square matrices"}};
+                   "linalg.cond(ord=1): A must be batches of square matrices"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const double p = c.has(1) ? c.real(1) : 2;
@@ -417,16 +417,20 @@ const OpRecord& linalg_cond_str_op =
         .compose([](const Call& c) -> Results {
           const Tensor& a = c.tensor(0);
           check_matrix("linalg.cond", a, "input");
+          const std::string p(c[1].string());
+          ARETE_CHECK(p == "fro" || p == "nuc",
+                      ValueError(c.name(), "linalg.cond got an invalid norm type: " + p));
           if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), a.options())};
-          return {
-              condition(a, [&](const Tensor& t) { return linalg::matrix_norm(t, c[1].string()); })};
+          return {condition(a, p, [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
         })
         .dtypes(kTypes)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{make_invertible(m, {3, 3}), "fro"}}, {{make_invertible(m, {2, 2, 2}), "nuc"}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}), "max"}, ErrorKind::value, "Order max not supported"}};
+          return {{{m.make({2, 2}), "max"},
+                   ErrorKind::value,
+                   "linalg.cond got an invalid norm type: max"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const bool nuclear = c[1].string() == "nuc";

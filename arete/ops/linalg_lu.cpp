@@ -147,7 +147,7 @@ const OpRecord& linalg_lu_factor_op =
           check_matrix(public_name(c), c.tensor(0));
           check_pivot(c, c.boolean(1));
           const auto [lu, pivots, info] = linalg::lu_factor_ex(c.tensor(0));
-          check_info(public_name(c), info, zero_pivot_text);
+          check_info("torch.linalg.lu_factor", info, zero_pivot_text);
           return {lu, pivots};
         })
         .no_grad_outputs(2)
@@ -157,10 +157,11 @@ const OpRecord& linalg_lu_factor_op =
           return {{{m.make({3, 3}), true}}, {{m.make({2, 4, 2}), true}, "batch, tall"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}, 0, 0), true},
-                   ErrorKind::value,
-                   "linalg.lu_factor: U[1,1] is zero and using it on lu_solve would result in a "
-                   "division by zero."}};
+          return {
+              {{m.make({2, 2}, 0, 0), true},
+               ErrorKind::value,
+               "torch.linalg.lu_factor: U[1,1] is zero and using it on lu_solve would result in a "
+               "division by zero."}};
         })
         .reference(factor_reference);
 
@@ -202,8 +203,9 @@ const OpRecord& lu_permutation_op =
             for (int64_t i = 0; i < count * k; ++i)
               ARETE_CHECK(exchanges[i] >= 1 && exchanges[i] <= n,
                           ValueError(c.name(),
-                                     "pivots passed to lu_solve and lu_unpack must be >= "
-                                     "1 and <= the number of rows")
+                                     "pivots passed to lu_unpack must be between 1 and "
+                                     "LU.size(-2) inclusive. Did you properly pass the "
+                                     "result of lu_factor?")
                               .got(std::to_string(exchanges[i])));
             for (int64_t b = 0; b < count; ++b)
               apply_exchanges(exchanges + b * k, k, h.at<int64_t>(1) + b * n, n);
@@ -219,7 +221,9 @@ const OpRecord& lu_permutation_op =
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const TensorOptions o(kInt32, m.device);
-          return {{{tensor({0, 1}, o), 2}, ErrorKind::value, "must be >= 1"},
+          return {{{tensor({0, 1}, o), 2},
+                   ErrorKind::value,
+                   "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."},
                   {{m.make_index({2}, 2), 2}, ErrorKind::type, "LU_pivots is expected to be"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
@@ -353,7 +357,7 @@ Tensor solve_with_factors(const Tensor& lu, const Tensor& pivots, const Tensor& 
 
 Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
                       bool left, bool adjoint) {
-  check_square(public_name(c), lu, "LU");
+  check_square("torch.linalg.lu_solve", lu, "A");
   check_matrix(public_name(c), b, "B");
   check_same_dtype(public_name(c), lu, b);
   if (left) return {solve_with_factors(lu, pivots, b, adjoint)};
@@ -406,7 +410,7 @@ const OpRecord& linalg_lu_solve_op =
           return {{{m.make({2, 3}), tensor({1, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
                     true, false},
                    ErrorKind::value,
-                   "linalg.lu_solve: LU must be batches of square matrices"}};
+                   "torch.linalg.lu_solve: A must be batches of square matrices"}};
         })
         .reference([](const Call& c) {
           return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),

@@ -78,7 +78,9 @@ const OpRecord& geqrf_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& a = c.tensor(0);
           check_factorizable(c.name(), a);
-          check_matrix(c.name(), a, "input");
+          ARETE_CHECK(a.dim() >= 2,
+                      ValueError(c.name(), "torch.geqrf: input must have at least 2 dimensions.")
+                          .got(describe(a)));
           const Shape batch = batch_sizes(a.sizes());
           out.push_back(matrix_spec(batch, a.size(-2), a.size(-1), a));
           out.push_back(
@@ -109,7 +111,7 @@ const OpRecord& geqrf_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({3})},
                    ErrorKind::value,
-                   "geqrf: The input tensor input must have at least 2 dimensions."}};
+                   "torch.geqrf: input must have at least 2 dimensions."}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& a = c.tensor(0);
@@ -157,7 +159,7 @@ void check_reflectors(const std::string& name, const Tensor& a, const Tensor& ta
 
 Results first_columns(const Call& c) {
   const Tensor &a = c.tensor(0), &tau = c.tensor(1);
-  check_reflectors(public_name(c), a, tau);
+  check_reflectors("torch.linalg.householder_product", a, tau);
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
   return {Reflections(a, tau).apply(columns, false)};
 }
@@ -211,11 +213,11 @@ const OpRecord& ormqr_op =
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &tau = c.tensor(1), &other = c.tensor(2);
           const bool left = c.boolean(3), transposed = c.boolean(4);
-          check_reflectors(c.name(), a, tau);
+          check_reflectors("torch.ormqr", a, tau);
           check_matrix(c.name(), other, "other");
           ARETE_CHECK(
               other.size(left ? -2 : -1) == a.size(-2),
-              ValueError(c.name(), std::string("ormqr: other.shape[") + (left ? "-2" : "-1") +
+              ValueError(c.name(), std::string("torch.ormqr: other.shape[") + (left ? "-2" : "-1") +
                                        "] must be equal to input.shape[-2]")
                   .got(describe(a) + ", " + describe(other)));
           const Reflections q(a, tau);
@@ -235,7 +237,7 @@ const OpRecord& ormqr_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({4, 2}), m.make({2}), m.make({3, 3}), true, false},
                    ErrorKind::value,
-                   "ormqr: other.shape[-2] must be equal to input.shape[-2]"}};
+                   "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& other = c.tensor(2);

@@ -266,11 +266,6 @@ Results solve_any(const Call& c, bool left) {
   const std::string name = "linalg.solve";
   check_square(name, a);
   const bool vector = is_vector(a, b);
-  ARETE_CHECK(
-      left || !vector,
-      ValueError(name, name + ": Vector broadcasting of the left hand side is not supported "
-                              "for left=False. In this case linalg.solve is equivalent to "
-                              "B / A.squeeze(-1)"));
   const auto r = call_all(solve_matrices_op, {a, vector ? b.unsqueeze(-1) : b, left});
   return {vector ? r[0].squeeze(-1) : r[0], r[1]};
 }
@@ -310,7 +305,7 @@ std::vector<ErrorSample> solve_errors(SampleMaker& m, std::vector<OwnedArg> more
        ErrorKind::value,
        "linalg.solve: Incompatible shapes of A and B for the equation AX = B (2x2 and 3x1)"},
       {{m.make({2, 2}).to(kBFloat16), m.make({2, 1}).to(kBFloat16), true},
-       ErrorKind::type,
+       ErrorKind::not_implemented,
        "Low precision dtypes not supported"}};
   for (ErrorSample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
   return all;
@@ -324,7 +319,7 @@ const OpRecord& linalg_solve_ex_op =
         .doc("X with A X = B, and an error number for each matrix.")
         .compose([](const Call& c) -> Results {
           Results r = solve_any(c, c.boolean(2));
-          if (c.boolean(3)) check_info(public_name(c), r[1], singular_solve_text);
+          if (c.boolean(3)) check_info("torch." + public_name(c), r[1], singular_solve_text);
           return r;
         })
         .no_grad_outputs(2)
@@ -346,7 +341,7 @@ const OpRecord& linalg_solve_op =
         .doc("X with A X = B or X A = B.")
         .compose([](const Call& c) -> Results {
           Results r = solve_any(c, c.boolean(2));
-          check_info(public_name(c), r[1], singular_solve_text);
+          check_info("torch." + public_name(c), r[1], singular_solve_text);
           return {r[0]};
         })
         .autocast(Autocast::f32)
@@ -368,13 +363,12 @@ const OpRecord& linalg_tensorsolve_op =
           }
           const Shape left(a.sizes().subspan(size_t(std::min(b.dim(), a.dim()))));
           const int64_t n = numel_of(left);
-          ARETE_CHECK(
-              a.numel() == n * n && b.numel() == n,
-              ValueError(c.name(),
-                         "Expected self to satisfy the requirement "
-                         "prod(self.shape[other.ndim:]) == "
-                         "prod(self.shape[:other.ndim]), but got " +
-                             to_string(c.tensor(0).sizes()) + " and " + to_string(b.sizes())));
+          ARETE_CHECK(a.numel() == n * n && b.numel() == n,
+                      ValueError(c.name(),
+                                 "Expected self to satisfy the requirement "
+                                 "prod(self.shape[other.ndim:]) == "
+                                 "prod(self.shape[:other.ndim]), but got " +
+                                     std::to_string(n) + " != " + std::to_string(b.numel())));
           return {linalg::solve(a.reshape({n, n}), b.reshape({n})).reshape(left)};
         })
         .autocast(Autocast::f32)

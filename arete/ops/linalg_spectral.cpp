@@ -1,4 +1,5 @@
 // Singular values, eigenvalues, and their vectors.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,9 +20,8 @@ const std::vector<DType> kTypes{kFloat32, kFloat64};
 
 // LAPACK's iterations need not end where a value is not finite.
 template <class T>
-void check_finite(const char* name, const char* what, const T* a, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    ARETE_CHECK(std::isfinite(a[i]), ValueError(name, std::string(name) + ": " + what));
+bool all_finite(const T* a, int64_t n) {
+  return std::all_of(a, a + n, [](T v) { return std::isfinite(v); });
 }
 
 std::string element_text(int64_t index, size_t batch_rank) {
@@ -106,10 +106,10 @@ const OpRecord& svd_parts_op =
                         q[i] = T(i % (order * order) % (order + 1) == 0);
                       return;
                     }
-                    check_finite("linalg.svd",
-                                 "The algorithm failed to converge because the input matrix "
-                                 "contained non-finite values.",
-                                 h.at<T>(0), a.numel());
+                    ARETE_CHECK(all_finite(h.at<T>(0), a.numel()),
+                                ValueError("linalg.svd",
+                                           "linalg.svd: The algorithm failed to converge because "
+                                           "the input matrix contained non-finite values."));
                     for (int64_t b = 0; b < count_of(batch); ++b) {
                       const int info =
                           prim::lapack::gesdd(vectors, m, n, h.at<T>(0) + b * m * n, s + b * k,
@@ -192,7 +192,7 @@ const OpRecord& linalg_svd_op =
                    ErrorKind::value,
                    "linalg.svd: The input tensor A must have at least 2 dimensions."},
                   {{m.make({2, 2}).to(kBFloat16), true},
-                   ErrorKind::type,
+                   ErrorKind::not_implemented,
                    "linalg.svd: Low precision dtypes not supported. Got bfloat16"}};
         })
         .no_reference("the signs of the vectors are free: tests/op/linalg_test.cpp");
@@ -278,13 +278,14 @@ const OpRecord& eigh_parts_op =
             a = column_major(c.tensor(0), batch, p);
           on_host({{a, true, with_vectors}, host_out(out[0])}, [&](auto tag, const HostMemory& h) {
             using T = typename decltype(tag)::type;
-            check_finite("linalg.eigh",
-                         "The algorithm failed to converge because the input matrix contained "
-                         "non-finite values.",
-                         h.at<T>(0), a.numel());
             for (int64_t b = 0; b < count_of(batch); ++b) {
-              const int info = prim::lapack::syevd(with_vectors, upper, n, h.at<T>(0) + b * n * n,
-                                                   h.at<T>(1) + b * n);
+              T *v = h.at<T>(0) + b * n * n, *w = h.at<T>(1) + b * n;
+              if (!all_finite(v, n * n)) {
+                std::fill(v, v + n * n, std::numeric_limits<T>::quiet_NaN());
+                std::fill(w, w + n, std::numeric_limits<T>::quiet_NaN());
+                continue;
+              }
+              const int info = prim::lapack::syevd(with_vectors, upper, n, v, w);
               ARETE_CHECK(info == 0,
                           ValueError("linalg.eigh",
                                      "linalg.eigh: " + element_text(b, batch.size()) +
@@ -426,8 +427,10 @@ void eig_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) 
   on_host({host_in(a), host_out(out[0]), with_vectors ? host_out(out[1]) : host_in(a)},
           [&](auto tag, const HostMemory& h) {
             using T = typename decltype(tag)::type;
-            check_finite("linalg.eig", "input tensor should not contain infs or NaNs.", h.at<T>(0),
-                         a.numel());
+            ARETE_CHECK(all_finite(h.at<T>(0), a.numel()),
+                        ValueError("linalg.eig",
+                                   "torch.linalg.eig: input tensor should not contain "
+                                   "infs or NaNs."));
             std::vector<T> re(static_cast<size_t>(n)), im(static_cast<size_t>(n));
             std::vector<T> packed(with_vectors ? size_t(n * n) : 1);
             for (int64_t b = 0; b < count_of(batch); ++b) {
