@@ -115,6 +115,7 @@ const OpRecord& cdist_op =
         .doc("p-norm distances of all rows of x1 to all rows of x2.")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          const FullPrecision guard;
           const double p = c.real(2);
           const std::string_view mode = c[3].string();
           for (const Tensor* t : {&a, &b})

@@ -75,6 +75,12 @@ void on_host(std::initializer_list<HostUse> uses, F&& f) {
   });
 }
 
+/// While it lives, products inside a composition are not made in autocast's lower precision.
+class FullPrecision : ModesGuard {
+ public:
+  FullPrecision() { modes().word &= ~uint32_t(Modes::kAutocast); }
+};
+
 /// While it lives, operators called to compute a result record no history and are not changed by
 /// autocast.
 class PlainCalls : ModesGuard {

@@ -6,7 +6,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack.h"
+#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -357,6 +357,7 @@ Tensor solve_with_factors(const Tensor& lu, const Tensor& pivots, const Tensor& 
 
 Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
                       bool left, bool adjoint) {
+  const FullPrecision guard;
   check_square("torch.linalg.lu_solve", lu, "A");
   check_matrix(public_name(c), b, "B");
   check_same_dtype(public_name(c), lu, b);

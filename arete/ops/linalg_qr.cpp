@@ -6,7 +6,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack.h"
+#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -159,6 +159,7 @@ void check_reflectors(const std::string& name, const Tensor& a, const Tensor& ta
 
 Results first_columns(const Call& c) {
   const Tensor &a = c.tensor(0), &tau = c.tensor(1);
+  const FullPrecision guard;
   check_reflectors("torch.linalg.householder_product", a, tau);
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
   return {Reflections(a, tau).apply(columns, false)};
@@ -213,6 +214,7 @@ const OpRecord& ormqr_op =
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &tau = c.tensor(1), &other = c.tensor(2);
           const bool left = c.boolean(3), transposed = c.boolean(4);
+          const FullPrecision guard;
           check_reflectors("torch.ormqr", a, tau);
           check_matrix(c.name(), other, "other");
           ARETE_CHECK(

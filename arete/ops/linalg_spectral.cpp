@@ -10,7 +10,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack.h"
+#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {

@@ -1,4 +1,4 @@
-#include "arete/prim/lapack.h"
+#include "arete/prim/lapack_internal.h"
 
 #include <cblas.h>
 #include <lapacke.h>
