@@ -372,7 +372,7 @@ const OpRecord& linalg_cond_op =
           const double p = c.has(1) ? c.real(1) : 2;
           if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), a.options())};
           if (std::fabs(p) != 2)
-            return {condition(a, Scalar(p).to_string(),
+            return {condition(a, c.scalar(1).to_string(),
                               [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
           const Tensor s = linalg::svdvals(a);
           const Tensor largest = s.select(-1, 0), smallest = s.select(-1, s.size(-1) - 1);

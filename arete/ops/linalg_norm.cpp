@@ -109,11 +109,12 @@ Tensor singular_values_of(const Tensor& x, const Shape& dims) {
   return linalg::svdvals(arete::movedim(x, dims, IntList{-2, -1}));
 }
 
-Tensor matrix_norm_of(const Tensor& x, double ord, const Shape& dims, bool keepdim) {
+Tensor matrix_norm_of(const Tensor& x, const Scalar& order, const Shape& dims, bool keepdim) {
+  const double ord = order.to_double();
   const double size = std::fabs(ord);
   ARETE_CHECK(size == 1 || size == 2 || std::isinf(ord),
-              ValueError("linalg.matrix_norm", "linalg.matrix_norm: Order " +
-                                                   Scalar(ord).to_string() + " not supported."));
+              ValueError("linalg.matrix_norm",
+                         "linalg.matrix_norm: Order " + order.to_string() + " not supported."));
   Tensor y;
   if (size == 2) {
     const Tensor s = singular_values_of(x, dims);
@@ -182,7 +183,7 @@ const OpRecord& linalg_matrix_norm_op =
         .compose([](const Call& c) -> Results {
           const Tensor x = in_dtype(c, "linalg.matrix_norm", 4);
           const Shape dims = matrix_dims(x, c.ints(2), "linalg.matrix_norm");
-          return {matrix_norm_of(x, c.real(1), dims, c.boolean(3))};
+          return {matrix_norm_of(x, c.scalar(1), dims, c.boolean(3))};
         })
         .dtypes(kTypes)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -270,7 +271,8 @@ const OpRecord& linalg_norm_op =
                                                            "2D.")
                           .got(describe(x)));
           if (dims.size() == 1) return {x.norm(c.real(1), dims, c.boolean(3))};
-          return {matrix_norm_of(x, c.real(1), matrix_dims(x, dims, "linalg.norm"), c.boolean(3))};
+          return {
+              matrix_norm_of(x, c.scalar(1), matrix_dims(x, dims, "linalg.norm"), c.boolean(3))};
         })
         .dtypes(kTypes)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
