@@ -57,21 +57,30 @@ Tensor exponential(const Tensor& a) {
   return y;
 }
 
-// By its series after halving the matrix often enough.
-Matrix exponential_of(Matrix a) {
-  double norm = 0;
-  for (double v : a.values) norm += std::fabs(v);
-  int halvings = 0;
-  for (; norm > 0.25; norm /= 2) ++halvings;
-  for (double& v : a.values) v = std::ldexp(v, -halvings);
-  Matrix sum = identity_matrix(a.rows), term = sum;
-  for (int k = 1; k < 20; ++k) {
-    term = product(term, a);
-    for (double& v : term.values) v /= k;
-    for (size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += term.values[i];
+// By its series, in more than double precision: what cancels and what squarings lose is below that.
+Matrix exponential_of(const Matrix& a) {
+  using Wide = std::vector<long double>;
+  const size_t n = size_t(a.rows);
+  const auto times = [&](const Wide& x, const Wide& y) {
+    Wide z(n * n, 0);
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j < n; ++j)
+        for (size_t k = 0; k < n; ++k) z[i * n + j] += x[i * n + k] * y[k * n + j];
+    return z;
+  };
+  constexpr int kHalvings = 4;
+  Wide x(a.values.begin(), a.values.end()), sum(n * n, 0);
+  for (long double& v : x) v = std::ldexp(v, -kHalvings);
+  for (size_t i = 0; i < n; ++i) sum[i * n + i] = 1;
+  Wide term = sum;
+  for (int k = 1; k < 40; ++k) {
+    term = times(term, x);
+    for (size_t i = 0; i < n * n; ++i) sum[i] += term[i] /= k;
   }
-  for (int i = 0; i < halvings; ++i) sum = product(sum, sum);
-  return sum;
+  for (int i = 0; i < kHalvings; ++i) sum = times(sum, sum);
+  Matrix y(a.rows, a.rows);
+  for (size_t i = 0; i < n * n; ++i) y.values[i] = double(sum[i]);
+  return y;
 }
 
 std::vector<Sample> exponential_samples(SampleMaker& m) {
