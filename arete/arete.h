@@ -17,6 +17,7 @@
 #include "arete/ops/conv.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
+#include "arete/ops/linalg.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"

@@ -26,6 +26,18 @@ namespace arete::ops {
   X(index_reduce)         \
   X(index_slices)         \
   X(interpolate)          \
+  X(linalg_cholesky)      \
+  X(linalg_distance)      \
+  X(linalg_functions)     \
+  X(linalg_inverse)       \
+  X(linalg_least_squares) \
+  X(linalg_lu)            \
+  X(linalg_norm)          \
+  X(linalg_products)      \
+  X(linalg_qr)            \
+  X(linalg_solve)         \
+  X(linalg_spectral)      \
+  X(linalg_vectors)       \
   X(linear)               \
   X(loss)                 \
   X(mask)                 \

@@ -8,7 +8,10 @@
 namespace arete::test {
 
 Tensor to_reference(const Tensor& t) {
-  const DType wanted = is_floating(t.dtype()) ? kFloat64 : t.dtype() == kBool ? kBool : kInt64;
+  const DType wanted = is_floating(t.dtype())  ? kFloat64
+                       : is_complex(t.dtype()) ? kComplex128
+                       : t.dtype() == kBool    ? kBool
+                                               : kInt64;
   return t.detach().to(kCPU).to(wanted).contiguous();
 }
 
