@@ -7,22 +7,31 @@ namespace arete::ops {
   X(activation)           \
   X(attention)            \
   X(binary)               \
+  X(channel)              \
   X(conv)                 \
   X(conv_functions)       \
   X(copy)                 \
   X(creation)             \
   X(cross_entropy)        \
+  X(ctc_loss)             \
   X(distance)             \
+  X(dropout)              \
   X(einsum)               \
   X(embed_window)         \
+  X(embedding)            \
   X(extreme)              \
+  X(fft)                  \
+  X(fft_core)             \
   X(fused_norm)           \
+  X(grid_sample)          \
+  X(im2col)               \
   X(index)                \
   X(index_put)            \
   X(index_reduce)         \
   X(interpolate)          \
   X(linear)               \
   X(loss)                 \
+  X(margin_loss)          \
   X(mask)                 \
   X(matmul)               \
   X(multinomial)          \
@@ -44,7 +53,8 @@ namespace arete::ops {
   X(softmax_nll)          \
   X(sort)                 \
   X(ternary)              \
-  X(unary)
+  X(unary)                \
+  X(unpool)
 
 #define ARETE_DECLARE(name) void family_##name();
 ARETE_FAMILIES(ARETE_DECLARE)
