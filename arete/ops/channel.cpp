@@ -23,10 +23,10 @@ const OpRecord& channel_shuffle_op =
                                  "channel_shuffle expects input with > 2 dims, but got input with "
                                  "sizes " +
                                      to_string(x.sizes())));
-          ARETE_CHECK(groups > 0,
-                      ValueError(c.name(), "Number of groups to divide channels in must be "
-                                           "positive. Value of groups:" +
-                                               std::to_string(groups)));
+          ARETE_CHECK(groups > 0, ValueError(c.name(),
+                                             "Number of groups to divide channels in must be "
+                                             "positive. Value of groups:" +
+                                                 std::to_string(groups)));
           ARETE_CHECK(x.size(1) % groups == 0,
                       ValueError(c.name(), "Number of channels must be divisible by groups. Got " +
                                                std::to_string(x.size(1)) + " channels and " +
@@ -65,9 +65,8 @@ const OpRecord& local_response_norm_op =
           const Tensor& x = c.tensor(0);
           const int64_t size = c.integer(1);
           ARETE_CHECK(x.dim() >= 3,
-                      ValueError(c.name(),
-                                 "Expected 3D or higher dimensionality input (got " +
-                                     std::to_string(x.dim()) + " dimensions)"));
+                      ValueError(c.name(), "Expected 3D or higher dimensionality input (got " +
+                                               std::to_string(x.dim()) + " dimensions)"));
           ARETE_CHECK(size > 0, ValueError(c.name(), "size must be positive").argument("size"));
           if (x.numel() == 0) return {x};
           const Tensor squares = pad(x.square().reshape({x.size(0), 1, x.size(1), -1}),
@@ -93,8 +92,7 @@ const OpRecord& local_response_norm_op =
             Shape j = i;
             for (j[1] = i[1] - size / 2; j[1] <= i[1] + (size - 1) / 2; ++j[1])
               if (j[1] >= 0 && j[1] < x.size(1)) sum += at(x, j) * at(x, j);
-            return at(x, i) /
-                   std::pow(c.real(4) + c.real(2) * sum / double(size), c.real(3));
+            return at(x, i) / std::pow(c.real(4) + c.real(2) * sum / double(size), c.real(3));
           })};
         });
 

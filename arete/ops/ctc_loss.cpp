@@ -73,10 +73,10 @@ void check_lengths(const Call& c, const Lengths& lengths, int64_t steps) {
   if (!lengths.input.device().is_cpu() || (modes().word & Modes::kCapture)) return;
   int64_t sum = 0;
   for (int64_t n : lengths.input.to_vector<int64_t>())
-    ARETE_CHECK(n >= 0 && n <= steps,
-                ValueError(c.name(), "Expected input_lengths to have value at most " +
-                                         std::to_string(steps) + ", but got value " +
-                                         std::to_string(n)));
+    ARETE_CHECK(
+        n >= 0 && n <= steps,
+        ValueError(c.name(), "Expected input_lengths to have value at most " +
+                                 std::to_string(steps) + ", but got value " + std::to_string(n)));
   for (int64_t n : lengths.target.to_vector<int64_t>()) {
     ARETE_CHECK(n >= 0 && (targets.dim() == 1 || n <= targets.size(1)),
                 ValueError(c.name(), "Expected target_lengths to have value at most " +
@@ -107,8 +107,8 @@ Tensor ctc_losses(const Call& c, const Tensor& log_probs, int64_t blank) {
   const Tensor before = pad(chain, {2, 0}, "constant", double(blank)).narrow(1, 0, states);
   const Tensor may_skip = ne(chain, Scalar(blank)).logical_and(ne(chain, before));
 
-  const Tensor emitted = log_probs.gather(2, chain.unsqueeze(0).expand({steps, batch, states}))
-                             .clamp(Scalar(kNever));
+  const Tensor emitted =
+      log_probs.gather(2, chain.unsqueeze(0).expand({steps, batch, states})).clamp(Scalar(kNever));
   const Tensor state = arange(Scalar(states), o);
   Tensor alpha = where(lt(state, Scalar(2)), emitted.select(0, 0), Scalar(kNever));
   for (int64_t t = 1; t < steps; ++t) {
@@ -125,8 +125,8 @@ Tensor ctc_losses(const Call& c, const Tensor& log_probs, int64_t blank) {
   const Tensor end = lengths.target.mul(Scalar(2)).unsqueeze(1);
   const Tensor in_blank = alpha.gather(1, end).squeeze(1);
   const Tensor none = eq(lengths.target, Scalar(0));
-  const Tensor in_label = where(
-      none, Scalar(kNever), alpha.gather(1, end.sub(Scalar(1)).clamp(Scalar(0))).squeeze(1));
+  const Tensor in_label =
+      where(none, Scalar(kNever), alpha.gather(1, end.sub(Scalar(1)).clamp(Scalar(0))).squeeze(1));
   const Tensor loss = logaddexp(in_blank, in_label).neg();
   const Scalar infinite(c.boolean(6) ? 0.0 : double(INFINITY));
   const Tensor possible = where(gt(loss, Scalar(-kNever / 10)), infinite, loss);
@@ -178,18 +178,20 @@ const OpRecord& ctc_loss_op =
             "targets in order.")
         .compose([](const Call& c) -> Results {
           const Tensor &p = c.tensor(0), &targets = c.tensor(1);
-          ARETE_CHECK(p.dim() == 3 || p.dim() == 2,
-                      ValueError(c.name(), "log_probs must be (T, N, C) or (T, C)").got(describe(p)));
-          ARETE_CHECK(is_floating(p.dtype()),
-                      TypeError(c.name(), "log_probs must be of a floating dtype").got(describe(p)));
+          ARETE_CHECK(
+              p.dim() == 3 || p.dim() == 2,
+              ValueError(c.name(), "log_probs must be (T, N, C) or (T, C)").got(describe(p)));
+          ARETE_CHECK(
+              is_floating(p.dtype()),
+              TypeError(c.name(), "log_probs must be of a floating dtype").got(describe(p)));
           ARETE_CHECK(is_integer(targets.dtype()) && (targets.dim() == 1 || targets.dim() == 2),
                       ValueError(c.name(), "targets must be integers, 1-d or (N, S)")
                           .got(describe(targets)));
           const int64_t blank = c.integer(4);
-          ARETE_CHECK(
-              blank >= 0 && blank < p.size(-1),
-              ValueError(c.name(), "blank must be in label range").argument("blank").got(
-                  std::to_string(blank)));
+          ARETE_CHECK(blank >= 0 && blank < p.size(-1),
+                      ValueError(c.name(), "blank must be in label range")
+                          .argument("blank")
+                          .got(std::to_string(blank)));
           const bool batched = p.dim() == 3;
           ARETE_CHECK(p.size(0) > 0, ValueError(c.name(), "log_probs tensor must not be empty"));
           ARETE_CHECK(targets.dim() == 1 || targets.size(0) == (batched ? p.size(1) : 1),
@@ -220,8 +222,8 @@ const OpRecord& ctc_loss_op =
                "one after the other, a repeat"},
               {{m.make({3, 3}), ints({2, 1}, {2}), ints({3}, {}), ints({2}, {}), 0, "sum", false},
                "no batch"},
-              {{m.make({2, 2, 3}), ints({1, 1, 2, 1}, {2, 2}), ints({2, 2}, {2}),
-                ints({2, 2}, {2}), 0, "mean", true},
+              {{m.make({2, 2, 3}), ints({1, 1, 2, 1}, {2, 2}), ints({2, 2}, {2}), ints({2, 2}, {2}),
+                0, "mean", true},
                "one does not fit"},
               {{m.make({3, 2, 3}), ints({1, 1}, {2, 1}), ints({3, 2}, {2}), ints({0, 1}, {2}), 0,
                 "none", false},
@@ -245,8 +247,9 @@ const OpRecord& ctc_loss_op =
           const std::vector<double> len = values_of(c.tensor(3));
           double sum = 0;
           for (size_t n = 0; n < losses.size(); ++n)
-            sum += c[5].string() == "mean" ? losses[n] / std::max(len[n], 1.0) / double(losses.size())
-                                           : losses[n];
+            sum += c[5].string() == "mean"
+                       ? losses[n] / std::max(len[n], 1.0) / double(losses.size())
+                       : losses[n];
           return {from_values({sum}, {})};
         });
 

@@ -153,8 +153,9 @@ Tensor drop_channels(const Call& c, const Tensor& x) {
   return call(masked_scale_op, {x, channel_mask(x, p, generator_of(c, 3)), 1 / (1 - p)});
 }
 
-#define ARETE_DROPOUT_ARGS(training)                                                      \
-  "(Tensor input, float p=0.5, bool training=" training ", *, Generator? generator=None)" \
+#define ARETE_DROPOUT_ARGS(training)                    \
+  "(Tensor input, float p=0.5, bool training=" training \
+  ", *, Generator? generator=None)"                     \
   " -> Tensor"
 
 const OpRecord& feature_dropout_op =
@@ -274,8 +275,9 @@ const OpRecord& rrelu_op =
           const Tensor& x = c.tensor(0);
           const double lower = c.real(1), upper = c.real(2);
           ARETE_CHECK(lower <= upper,
-                      ValueError(c.name(), "Lower bound should be less than or equal to the upper "
-                                           "bound")
+                      ValueError(c.name(),
+                                 "Lower bound should be less than or equal to the upper "
+                                 "bound")
                           .got(Scalar(lower).to_string() + ", " + Scalar(upper).to_string()));
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "rrelu needs a floating dtype").got(describe(x)));
@@ -313,8 +315,7 @@ const OpRecord& gumbel_softmax_op =
           const int64_t dim = normalize_dim(c.integer(4), int(x.dim()), c.name());
           Tensor noise = empty_like(x.detach());
           exponential_(noise, 1, generator_of(c, 5));
-          const Tensor soft =
-              softmax(x.sub(noise.log()).div(Scalar(c.real(1))), dim);
+          const Tensor soft = softmax(x.sub(noise.log()).div(Scalar(c.real(1))), dim);
           if (!c.boolean(2)) return {soft};
           const Tensor fixed = soft.detach();
           const Tensor hard = zeros_like(fixed).scatter(dim, fixed.argmax(dim, true), Scalar(1));
@@ -346,9 +347,9 @@ Tensor feature_dropout(const Tensor& input, double p, bool training, Generator* 
 Tensor alpha_dropout(const Tensor& input, double p, bool training, Generator* generator) {
   return ops::call(ops::alpha_dropout_op, {input, p, training, generator});
 }
-#define ARETE_CHANNEL_DROPOUT(n)                                                              \
-  Tensor dropout##n##d(const Tensor& input, double p, bool training, Generator* generator) {  \
-    return ops::call(*ops::channel_dropout_ops[n - 1], {input, p, training, generator});      \
+#define ARETE_CHANNEL_DROPOUT(n)                                                             \
+  Tensor dropout##n##d(const Tensor& input, double p, bool training, Generator* generator) { \
+    return ops::call(*ops::channel_dropout_ops[n - 1], {input, p, training, generator});     \
   }
 ARETE_CHANNEL_DROPOUT(1)
 ARETE_CHANNEL_DROPOUT(2)
@@ -357,8 +358,7 @@ ARETE_CHANNEL_DROPOUT(3)
 Tensor feature_alpha_dropout(const Tensor& input, double p, bool training, Generator* generator) {
   return ops::call(ops::feature_alpha_dropout_op, {input, p, training, generator});
 }
-Tensor rrelu(const Tensor& input, double lower, double upper, bool training,
-             Generator* generator) {
+Tensor rrelu(const Tensor& input, double lower, double upper, bool training, Generator* generator) {
   return ops::call(ops::rrelu_op, {input, lower, upper, training, generator});
 }
 Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim,

@@ -267,16 +267,16 @@ void check_bags(const Call& c) {
   ARETE_CHECK(mode != "max" || !c.boolean(5),
               ValueError(op, "max mode does not support scaling the gradient by the frequency"));
   if (!c.has(8)) return;
-  ARETE_CHECK(mode == "sum",
-              NotImplementedError(op,
-                                  "embedding_bag: per_sample_weights was not None. "
-                                  "per_sample_weights is only supported for mode='sum' (got mode='" +
-                                      std::string(mode) + "')."));
-  ARETE_CHECK(c.tensor(8).layout().sizes == index.layout().sizes,
-              ValueError(op, "embedding_bag: If per_sample_weights (" +
-                                 to_string(c.tensor(8).sizes()) +
-                                 ") is not None, then it must have the same shape as the input (" +
-                                 to_string(index.sizes()) + ")"));
+  ARETE_CHECK(mode == "sum", NotImplementedError(
+                                 op,
+                                 "embedding_bag: per_sample_weights was not None. "
+                                 "per_sample_weights is only supported for mode='sum' (got mode='" +
+                                     std::string(mode) + "')."));
+  ARETE_CHECK(
+      c.tensor(8).layout().sizes == index.layout().sizes,
+      ValueError(op, "embedding_bag: If per_sample_weights (" + to_string(c.tensor(8).sizes()) +
+                         ") is not None, then it must have the same shape as the input (" +
+                         to_string(index.sizes()) + ")"));
 }
 
 Tensor bag_embeddings(const Call& c) {
@@ -291,10 +291,7 @@ Tensor bag_embeddings(const Call& c) {
   Tensor bag;
   if (rows_are_bags) {
     bags = c.tensor(0).size(0);
-    bag = arange(Scalar(bags), ints)
-              .unsqueeze(1)
-              .expand({bags, c.tensor(0).size(1)})
-              .reshape({n});
+    bag = arange(Scalar(bags), ints).unsqueeze(1).expand({bags, c.tensor(0).size(1)}).reshape({n});
   } else {
     bags = c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
     bag = bags > 0 ? bags_of(c.tensor(2).narrow(0, 0, bags), n) : empty({0}, ints);
@@ -388,8 +385,8 @@ const OpRecord& embedding_bag_op =
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make_index({4}, 3), m.make({3, 2}), none, none, 2.0, false, "sum", false, none,
-                    false, none},
+          return {{{m.make_index({4}, 3), m.make({3, 2}), none, none, 2.0, false, "sum", false,
+                    none, false, none},
                    ErrorKind::value,
                    "offsets has to be a 1D Tensor"},
                   {{m.make_index({2, 2}, 3), m.make({3, 2}), none, none, 2.0, false, "median",

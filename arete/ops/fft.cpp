@@ -74,10 +74,10 @@ Axes many_axes(const Call& c, Kind kind) {
     for (size_t i = 0; i < a.dims.size(); ++i)
       ARETE_CHECK(std::find(a.dims.begin(), a.dims.begin() + i, a.dims[i]) == a.dims.begin() + i,
                   ValueError(c.name(), "FFT dims must be unique").got(to_string(c.ints(2))));
-    ARETE_CHECK(!has_s || c.ints(1).size() == a.dims.size(),
-                ValueError(c.name(),
-                           "When given, dim and shape arguments must have the same length")
-                    .got(to_string(c.ints(1)) + " and " + to_string(c.ints(2))));
+    ARETE_CHECK(
+        !has_s || c.ints(1).size() == a.dims.size(),
+        ValueError(c.name(), "When given, dim and shape arguments must have the same length")
+            .got(to_string(c.ints(1)) + " and " + to_string(c.ints(2))));
   } else {
     const int64_t count = has_s ? int64_t(c.ints(1).size()) : x.dim();
     ARETE_CHECK(count <= x.dim(),
@@ -89,9 +89,8 @@ Axes many_axes(const Call& c, Kind kind) {
   ARETE_CHECK(kind == Kind::complex || !a.dims.empty(),
               ValueError(c.name(), std::string(c.name()) + " must transform at least one axis"));
   for (size_t i = 0; i < a.dims.size(); ++i)
-    a.points.push_back(
-        points_of(c, has_s ? std::optional(c.ints(1)[i]) : std::nullopt,
-                  default_points(x, a.dims[i], i + 1 == a.dims.size(), kind)));
+    a.points.push_back(points_of(c, has_s ? std::optional(c.ints(1)[i]) : std::nullopt,
+                                 default_points(x, a.dims[i], i + 1 == a.dims.size(), kind)));
   return a;
 }
 
@@ -104,9 +103,8 @@ Tensor parts_of(const Call& c, bool must_be_real) {
                   .expected("float32, float64, complex or integers"));
   if (is_complex(x.dtype())) {
     const std::string name(std::string_view(c.name()).substr(4));  // without "fft_"
-    ARETE_CHECK(!must_be_real,
-                TypeError(c.name(), name + " expects a real input tensor, but got " +
-                                        std::string(name_of(x.dtype()))));
+    ARETE_CHECK(!must_be_real, TypeError(c.name(), name + " expects a real input tensor, but got " +
+                                                       std::string(name_of(x.dtype()))));
     return view_as_real_copy(x);
   }
   const Tensor real = is_integral_or_bool(x.dtype()) ? x.to(default_dtype()) : x;
@@ -246,21 +244,18 @@ std::vector<DType> dtypes_of(Kind kind) {
   return {kFloat32, kFloat64, kComplex64, kComplex128};
 }
 std::vector<ErrorSample> common_errors(SampleMaker& m, OwnedArg dim) {
-  return {{{m.make({4}), std::nullopt, dim, "unitary"},
-           ErrorKind::value,
-           "Invalid normalization mode"},
-          {{SampleMaker(kFloat16, m.device, false).make({4}), std::nullopt, dim, std::nullopt},
-           ErrorKind::type,
-           "Unsupported dtype"}};
+  return {
+      {{m.make({4}), std::nullopt, dim, "unitary"}, ErrorKind::value, "Invalid normalization mode"},
+      {{SampleMaker(kFloat16, m.device, false).make({4}), std::nullopt, dim, std::nullopt},
+       ErrorKind::type,
+       "Unsupported dtype"}};
 }
 
 template <Kind kind, bool forward>
 const OpRecord& define_one(const char* schema, const char* doc) {
   return define(schema)
       .doc(doc)
-      .compose([](const Call& c) -> Results {
-        return {run(c, kind, forward, one_axis(c, kind))};
-      })
+      .compose([](const Call& c) -> Results { return {run(c, kind, forward, one_axis(c, kind))}; })
       .dtypes(dtypes_of(kind))
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         const std::nullopt_t none = std::nullopt;
@@ -280,10 +275,10 @@ const OpRecord& define_one(const char* schema, const char* doc) {
                      ErrorKind::value,
                      "Invalid number of data points (0) specified"});
         if (kind == Kind::to_half)
-          e.push_back({{SampleMaker(kComplex64, m.device, false).make({4}), std::nullopt, -1,
-                        std::nullopt},
-                       ErrorKind::type,
-                       "expects a real input tensor"});
+          e.push_back(
+              {{SampleMaker(kComplex64, m.device, false).make({4}), std::nullopt, -1, std::nullopt},
+               ErrorKind::type,
+               "expects a real input tensor"});
         return e;
       })
       .reference([](const Call& c) { return reference_of(c, kind, forward, one_axis(c, kind)); });
@@ -293,16 +288,14 @@ template <Kind kind, bool forward>
 const OpRecord& define_many(const char* schema, const char* doc) {
   return define(schema)
       .doc(doc)
-      .compose([](const Call& c) -> Results {
-        return {run(c, kind, forward, many_axes(c, kind))};
-      })
+      .compose([](const Call& c) -> Results { return {run(c, kind, forward, many_axes(c, kind))}; })
       .dtypes(dtypes_of(kind))
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         const std::nullopt_t none = std::nullopt;
         const std::vector<int64_t> last_two{-2, -1};
         return {{{sample_of(m, {2, 3, 4}), none, last_two, none}},
-                {{sample_of(m, {3, 2, 3}), std::vector<int64_t>{4, -1},
-                  std::vector<int64_t>{2, 0}, "ortho"}},
+                {{sample_of(m, {3, 2, 3}), std::vector<int64_t>{4, -1}, std::vector<int64_t>{2, 0},
+                  "ortho"}},
                 {{sample_of(m, {2, 5}), std::vector<int64_t>{3, 4}, last_two, "forward"}},
                 {{sample_of(m, {2, 2, 3}), none, none, "backward"}, "all"},
                 {{sample_of(m, {2, 4}), std::vector<int64_t>{3}, none, none}, "the last"}};
@@ -312,10 +305,10 @@ const OpRecord& define_many(const char* schema, const char* doc) {
         e.push_back({{m.make({2, 2}), std::nullopt, std::vector<int64_t>{1, -1}, std::nullopt},
                      ErrorKind::value,
                      "FFT dims must be unique"});
-        e.push_back({{m.make({2, 2}), std::vector<int64_t>{2}, std::vector<int64_t>{0, 1},
-                      std::nullopt},
-                     ErrorKind::value,
-                     "When given, dim and shape arguments must have the same length"});
+        e.push_back(
+            {{m.make({2, 2}), std::vector<int64_t>{2}, std::vector<int64_t>{0, 1}, std::nullopt},
+             ErrorKind::value,
+             "When given, dim and shape arguments must have the same length"});
         return e;
       })
       .reference([](const Call& c) { return reference_of(c, kind, forward, many_axes(c, kind)); });
@@ -354,8 +347,9 @@ ARETE_FFT(ihfft, Kind::to_half, false, "Inverse of hfft")
 Tensor frequencies(const Call& c, bool half) {
   const int64_t n = c.integer(0);
   ARETE_CHECK(n > 0 || (n == 0 && !half),
-              ValueError(c.name(), "expected a positive number of samples").argument("n").got(
-                  std::to_string(n)));
+              ValueError(c.name(), "expected a positive number of samples")
+                  .argument("n")
+                  .got(std::to_string(n)));
   const DType dtype = c.has(2) ? c[2].dtype() : default_dtype();
   ARETE_CHECK(is_floating(dtype),
               TypeError(c.name(), std::string(c.name()) + " requires a floating point dtype")
@@ -369,7 +363,8 @@ Tensor frequencies(const Call& c, bool half) {
       .to(dtype);
 }
 std::vector<Sample> frequency_samples(SampleMaker& m) {
-  return {{{5, 1.0, m.dtype, m.device}}, {{4, 0.5, m.dtype, m.device}}, {{1, 2.0, m.dtype, m.device}}};
+  return {
+      {{5, 1.0, m.dtype, m.device}}, {{4, 0.5, m.dtype, m.device}}, {{1, 2.0, m.dtype, m.device}}};
 }
 std::vector<Tensor> frequency_reference(const Call& c, bool half) {
   const int64_t n = c.integer(0);
@@ -419,6 +414,9 @@ const OpRecord& define_shift(const char* schema) {
         if (dims.empty()) return {x.clone()};
         Shape shifts;
         for (int64_t d : dims) shifts.push_back(shift_of(x.size(d), back));
+        // As real numbers: the gradient of roll is a sum.
+        if (is_complex(x.dtype()))
+          return {view_as_complex_copy(view_as_real_copy(x).roll(shifts, dims))};
         return {x.roll(shifts, dims)};
       })
       .dtypes({kFloat32, kFloat64, kInt64, kComplex64})
@@ -429,9 +427,8 @@ const OpRecord& define_shift(const char* schema) {
                 {{sample_of(m, {}), std::nullopt}, "0-d"}};
       })
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        return {{{m.make({3}), std::vector<int64_t>{1}},
-                 ErrorKind::index,
-                 "Dimension out of range"}};
+        return {
+            {{m.make({3}), std::vector<int64_t>{1}}, ErrorKind::index, "Dimension out of range"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
         const Tensor& x = c.tensor(0);
@@ -465,18 +462,18 @@ Tensor call_many(const OpRecord& op, const Tensor& self, const fft::Lengths& s,
 
 namespace fft {
 
-#define ARETE_FFT(name)                                                                      \
-  Tensor name(const Tensor& self, std::optional<int64_t> n, int64_t dim,                     \
-              std::optional<std::string_view> norm) {                                        \
-    return ops::call(ops::name##_ops.one, {self, n, dim, norm});                             \
-  }                                                                                          \
-  Tensor name##2(const Tensor& self, const Lengths& s, const Lengths& dim,                   \
-                 std::optional<std::string_view> norm) {                                     \
-    return ops::call_many(ops::name##_ops.two, self, s, dim, norm);                          \
-  }                                                                                          \
-  Tensor name##n(const Tensor& self, const Lengths& s, const Lengths& dim,                   \
-                 std::optional<std::string_view> norm) {                                     \
-    return ops::call_many(ops::name##_ops.many, self, s, dim, norm);                         \
+#define ARETE_FFT(name)                                                    \
+  Tensor name(const Tensor& self, std::optional<int64_t> n, int64_t dim,   \
+              std::optional<std::string_view> norm) {                      \
+    return ops::call(ops::name##_ops.one, {self, n, dim, norm});           \
+  }                                                                        \
+  Tensor name##2(const Tensor& self, const Lengths& s, const Lengths& dim, \
+                 std::optional<std::string_view> norm) {                   \
+    return ops::call_many(ops::name##_ops.two, self, s, dim, norm);        \
+  }                                                                        \
+  Tensor name##n(const Tensor& self, const Lengths& s, const Lengths& dim, \
+                 std::optional<std::string_view> norm) {                   \
+    return ops::call_many(ops::name##_ops.many, self, s, dim, norm);       \
   }
 ARETE_FFT(fft)
 ARETE_FFT(ifft)

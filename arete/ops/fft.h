@@ -44,9 +44,9 @@ Tensor ihfft(const Tensor& self, std::optional<int64_t> n = {}, int64_t dim = -1
 
 /// The same over several dimensions: those named, else as many last ones as `s` has lengths, else
 /// all (the 2-d forms: the last two). Real and symmetric ones halve the last of them.
-#define ARETE_FFT_N(name)                                                                     \
-  Tensor name##n(const Tensor& self, const Lengths& s = {}, const Lengths& dim = {},          \
-                 std::optional<std::string_view> norm = {});                                  \
+#define ARETE_FFT_N(name)                                                                    \
+  Tensor name##n(const Tensor& self, const Lengths& s = {}, const Lengths& dim = {},         \
+                 std::optional<std::string_view> norm = {});                                 \
   Tensor name##2(const Tensor& self, const Lengths& s = {}, const Lengths& dim = {{-2, -1}}, \
                  std::optional<std::string_view> norm = {});
 ARETE_FFT_N(fft)

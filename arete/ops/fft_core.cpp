@@ -23,8 +23,7 @@ DType complex_of(DType t) { return t == kFloat32 ? kComplex64 : kComplex128; }
 struct PartsView {
   Shape sizes, strides;
   prim::View view;
-  explicit PartsView(const Tensor& t)
-      : sizes(t.sizes()), strides(t.strides()), view(view_of(t)) {
+  explicit PartsView(const Tensor& t) : sizes(t.sizes()), strides(t.strides()), view(view_of(t)) {
     view.dtype = real_of(t.dtype());
     for (int64_t& s : strides) s *= 2;
     sizes.push_back(2);
@@ -91,14 +90,15 @@ const OpRecord& view_as_complex_copy_op =
         .doc("Pairs of real numbers as complex ones: (*, 2) to (*).")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
-          ARETE_CHECK(x.dtype() == kFloat32 || x.dtype() == kFloat64,
-                      TypeError(c.name(),
-                                "view_as_complex is only supported for float32 and float64")
-                          .got(describe(x)));
-          ARETE_CHECK(x.dim() > 0 && x.size(-1) == 2,
-                      ValueError(c.name(), "Tensor must have a last dimension of size 2")
-                          .got(describe(x)));
-          out.push_back({Shape(x.sizes().first(x.sizes().size() - 1)), complex_of(x.dtype()),
+          ARETE_CHECK(
+              x.dtype() == kFloat32 || x.dtype() == kFloat64,
+              TypeError(c.name(), "view_as_complex is only supported for float32 and float64")
+                  .got(describe(x)));
+          ARETE_CHECK(
+              x.dim() > 0 && x.size(-1) == 2,
+              ValueError(c.name(), "Tensor must have a last dimension of size 2").got(describe(x)));
+          out.push_back({Shape(x.sizes().first(x.sizes().size() - 1)),
+                         complex_of(x.dtype()),
                          x.device(),
                          {}});
         })
@@ -115,15 +115,13 @@ const OpRecord& view_as_complex_copy_op =
                   {{m.make({0, 2})}, "empty"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3})},
-                   ErrorKind::value,
-                   "Tensor must have a last dimension of size 2"}};
+          return {
+              {{m.make({2, 3})}, ErrorKind::value, "Tensor must have a last dimension of size 2"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
           const std::vector<double> v = values_of(x);
-          const Tensor out =
-              empty_tensor(x.sizes().first(x.sizes().size() - 1), kComplex128, kCPU);
+          const Tensor out = empty_tensor(x.sizes().first(x.sizes().size() - 1), kComplex128, kCPU);
           auto* p = static_cast<std::complex<double>*>(out.data_ptr());
           for (size_t i = 0; i < v.size() / 2; ++i) p[i] = {v[2 * i], v[2 * i + 1]};
           return {out};
@@ -218,7 +216,9 @@ Tensor transform_lines(const Tensor& parts, bool forward, double scale) {
 
 }  // namespace ops
 
-Tensor view_as_real_copy(const Tensor& self) { return ops::call(ops::view_as_real_copy_op, {self}); }
+Tensor view_as_real_copy(const Tensor& self) {
+  return ops::call(ops::view_as_real_copy_op, {self});
+}
 Tensor view_as_complex_copy(const Tensor& self) {
   return ops::call(ops::view_as_complex_copy_op, {self});
 }

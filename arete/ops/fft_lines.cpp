@@ -55,7 +55,7 @@ Complex<double> root(int64_t k, int64_t n) {
     const Complex<double> r = root(n - k, n);
     return {r.re, -r.im};
   }
-  if (4 * k > n) {  // second quadrant
+  if (4 * k > n) {               // second quadrant
     const int64_t rest = 2 * k;  // the angle is pi - 2 pi (n / 2 - k) / n
     const double a = std::numbers::pi * double(n - rest) / double(n);
     return {-std::cos(a), -std::sin(a)};
@@ -152,8 +152,7 @@ void run_any(const Pass<T>& pass, const Complex<T>* __restrict x, Complex<T>* __
           sum = sum + a[size_t(k)] * pass.roots[size_t(at)];
           at = at + j >= r ? at + j - r : at + j;
         }
-        y[q + s * (r * p + j)] =
-            j ? sum * pass.twiddles[size_t(p * (r - 1) + j - 1)] : sum;
+        y[q + s * (r * p + j)] = j ? sum * pass.twiddles[size_t(p * (r - 1) + j - 1)] : sum;
       }
     }
   }
@@ -235,8 +234,7 @@ class Bluestein {
       f[k] = {c.im, c.re};
     }
     Complex<double>* y = inner_->run(f, other);
-    for (int64_t k = 0; k < n_; ++k)
-      y[k] = Complex<double>{y[k].im, y[k].re} * chirp_[size_t(k)];
+    for (int64_t k = 0; k < n_; ++k) y[k] = Complex<double>{y[k].im, y[k].re} * chirp_[size_t(k)];
     return y;
   }
 

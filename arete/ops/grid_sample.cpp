@@ -116,23 +116,23 @@ std::vector<Tap> taps_of(const Tensor& x, int64_t n, Mode mode, Outside outside,
 
 void check_sizes(const Call& c) {
   const Tensor &x = c.tensor(0), &grid = c.tensor(1);
-  ARETE_CHECK((x.dim() == 4 || x.dim() == 5) && x.dim() == grid.dim(),
-              ValueError(c.name(),
-                         "grid_sampler(): expected 4D or 5D input and grid with same number of "
-                         "dimensions, but got input with sizes " +
-                             to_string(x.sizes()) + " and grid with sizes " +
-                             to_string(grid.sizes())));
-  ARETE_CHECK(x.size(0) == grid.size(0),
-              ValueError(c.name(),
-                         "grid_sampler(): expected grid and input to have same batch size, but got "
-                         "input with sizes " +
-                             to_string(x.sizes()) + " and grid with sizes " +
-                             to_string(grid.sizes())));
-  ARETE_CHECK(grid.size(-1) == x.dim() - 2,
-              ValueError(c.name(), "grid_sampler(): expected grid to have size " +
-                                       std::to_string(x.dim() - 2) +
-                                       " in last dimension, but got grid with sizes " +
-                                       to_string(grid.sizes())));
+  ARETE_CHECK(
+      (x.dim() == 4 || x.dim() == 5) && x.dim() == grid.dim(),
+      ValueError(c.name(),
+                 "grid_sampler(): expected 4D or 5D input and grid with same number of "
+                 "dimensions, but got input with sizes " +
+                     to_string(x.sizes()) + " and grid with sizes " + to_string(grid.sizes())));
+  ARETE_CHECK(
+      x.size(0) == grid.size(0),
+      ValueError(c.name(),
+                 "grid_sampler(): expected grid and input to have same batch size, but got "
+                 "input with sizes " +
+                     to_string(x.sizes()) + " and grid with sizes " + to_string(grid.sizes())));
+  ARETE_CHECK(
+      grid.size(-1) == x.dim() - 2,
+      ValueError(c.name(),
+                 "grid_sampler(): expected grid to have size " + std::to_string(x.dim() - 2) +
+                     " in last dimension, but got grid with sizes " + to_string(grid.sizes())));
   for (int64_t d = 2; d < x.dim(); ++d)
     ARETE_CHECK(x.size(d) > 0, ValueError(c.name(),
                                           "grid_sampler(): expected input to have non-empty "
@@ -183,8 +183,7 @@ Tensor sample(const Call& c) {
       index = d ? index.mul(Scalar(x.size(d + 2))).add(t.index) : t.index;
       weight = d ? weight.mul(t.weight) : t.weight;
     }
-    Tensor value =
-        planes.gather(2, index.unsqueeze(1).expand({batch, channels, points}));
+    Tensor value = planes.gather(2, index.unsqueeze(1).expand({batch, channels, points}));
     if (half) value = value.to(kFloat32);
     const Tensor w = weight.unsqueeze(1);
     sum = sum.defined() ? addcmul(sum, value, w) : value.mul(w);
@@ -261,8 +260,7 @@ const OpRecord& grid_sample_op =
     define(
         "grid_sample(Tensor input, Tensor grid, str mode=\"bilinear\", str padding_mode=\"zeros\", "
         "bool? align_corners=None) -> Tensor")
-        .doc(
-            "Values of images at the positions of a grid, in [-1, 1] from one side to the other.")
+        .doc("Values of images at the positions of a grid, in [-1, 1] from one side to the other.")
         .compose([](const Call& c) -> Results { return {sample(c)}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           std::vector<Sample> out;
@@ -315,15 +313,15 @@ const OpRecord& affine_grid_op =
           const int64_t spatial = int64_t(size.size()) - 2;
           ARETE_CHECK(theta.dim() == 3 && theta.size(0) == size[0] && theta.size(1) == spatial &&
                           theta.size(2) == spatial + 1,
-                      ValueError(c.name(), "Expected a batch of " + std::to_string(spatial) +
-                                               "D affine matrices of shape Nx" +
-                                               std::to_string(spatial) + "x" +
-                                               std::to_string(spatial + 1) + " for size " +
-                                               to_string(size) + ". Got " +
-                                               to_string(theta.sizes()) + "."));
+                      ValueError(c.name(),
+                                 "Expected a batch of " + std::to_string(spatial) +
+                                     "D affine matrices of shape Nx" + std::to_string(spatial) +
+                                     "x" + std::to_string(spatial + 1) + " for size " +
+                                     to_string(size) + ". Got " + to_string(theta.sizes()) + "."));
           for (int64_t s : size)
-            ARETE_CHECK(s > 0, ValueError(c.name(), "Expected non-zero, positive output size. Got " +
-                                                        to_string(size)));
+            ARETE_CHECK(s > 0,
+                        ValueError(c.name(), "Expected non-zero, positive output size. Got " +
+                                                 to_string(size)));
           const Shape image(size.subspan(2));
           Shape out{size[0]};
           out.append(image.begin(), image.end());
@@ -365,9 +363,7 @@ const OpRecord& affine_grid_op =
             for (size_t k = 0; k < spatial; ++k) {
               const size_t d = spatial - 1 - k;
               const double n = double(size[d + 2]), p = double(i[d + 1]);
-              const double x = n == 1         ? 0
-                               : flag(c, 2) ? -1 + 2 * p / (n - 1)
-                                              : (2 * p + 1) / n - 1;
+              const double x = n == 1 ? 0 : flag(c, 2) ? -1 + 2 * p / (n - 1) : (2 * p + 1) / n - 1;
               sum += at(c.tensor(0), {i[0], i.back(), int64_t(k)}) * x;
             }
             return sum;

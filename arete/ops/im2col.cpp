@@ -28,8 +28,9 @@ Windows windows_of(const Call& c, size_t first, IntList image) {
             {},
             {}};
   for (size_t d = 0; d < 2; ++d) {
-    ARETE_CHECK(w.kernel[d] > 0, ValueError(op, "kernel size should be greater than zero, but got " +
-                                                    to_string(w.kernel)));
+    ARETE_CHECK(
+        w.kernel[d] > 0,
+        ValueError(op, "kernel size should be greater than zero, but got " + to_string(w.kernel)));
     ARETE_CHECK(w.dilation[d] > 0, ValueError(op, "dilation should be greater than zero, but got " +
                                                       to_string(w.dilation)));
     ARETE_CHECK(w.stride[d] > 0, ValueError(op, "stride should be greater than zero, but got " +
@@ -55,8 +56,8 @@ Shape window_sizes(const Windows& w, int64_t batch, int64_t channels) {
 }
 Shape window_strides(const Windows& w, int64_t channels) {
   const int64_t row = w.padded[1], plane = w.padded[0] * row;
-  return {channels * plane, plane,         w.dilation[0] * row,
-          w.dilation[1],    w.stride[0] * row, w.stride[1]};
+  return {channels * plane,  plane,      w.dilation[0] * row, w.dilation[1],
+          w.stride[0] * row, w.stride[1]};
 }
 
 const OpRecord& unfold_op =
@@ -80,11 +81,10 @@ const OpRecord& unfold_op =
               pads ? pad(images, {w.padding[1], w.padding[1], w.padding[0], w.padding[0]})
                          .contiguous()
                    : images.contiguous();
-          const Tensor columns =
-              as_strided(padded, window_sizes(w, batch, channels), window_strides(w, channels),
-                         padded.storage_offset())
-                  .reshape({batch, channels * w.kernel[0] * w.kernel[1],
-                            w.counts[0] * w.counts[1]});
+          const Tensor columns = as_strided(padded, window_sizes(w, batch, channels),
+                                            window_strides(w, channels), padded.storage_offset())
+                                     .reshape({batch, channels * w.kernel[0] * w.kernel[1],
+                                               w.counts[0] * w.counts[1]});
           return {batched ? columns : columns.squeeze(0)};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -128,8 +128,9 @@ const OpRecord& fold_op =
     define(
         "fold(Tensor input, int[] output_size, int[] kernel_size, int[] dilation=1, int[] "
         "padding=0, int[] stride=1) -> Tensor")
-        .doc("Adds the windows that columns hold up to images: (N, C kh kw, windows) to "
-             "(N, C, H, W).")
+        .doc(
+            "Adds the windows that columns hold up to images: (N, C kh kw, windows) to "
+            "(N, C, H, W).")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 2 || x.dim() == 3,
@@ -146,23 +147,22 @@ const OpRecord& fold_op =
                       ValueError(c.name(),
                                  "Expected size of input's dimension 1 to be divisible by the "
                                  "product of kernel_size, but got input.size(1)=" +
-                                     std::to_string(columns.size(1)) + " and kernel_size=" +
-                                     to_string(w.kernel) + "."));
-          ARETE_CHECK(columns.size(2) == windows,
-                      ValueError(c.name(),
-                                 "Given output_size=" + to_string(image) + ", kernel_size=" +
-                                     to_string(w.kernel) + ", dilation=" + to_string(w.dilation) +
-                                     ", padding=" + to_string(w.padding) + ", stride=" +
-                                     to_string(w.stride) +
-                                     ", expected size of input's dimension 2 to match the "
-                                     "calculated number of sliding blocks " +
-                                     std::to_string(windows) + ", but got input.size(2)=" +
-                                     std::to_string(columns.size(2)) + "."));
+                                     std::to_string(columns.size(1)) +
+                                     " and kernel_size=" + to_string(w.kernel) + "."));
+          ARETE_CHECK(
+              columns.size(2) == windows,
+              ValueError(c.name(), "Given output_size=" + to_string(image) + ", kernel_size=" +
+                                       to_string(w.kernel) + ", dilation=" + to_string(w.dilation) +
+                                       ", padding=" + to_string(w.padding) +
+                                       ", stride=" + to_string(w.stride) +
+                                       ", expected size of input's dimension 2 to match the "
+                                       "calculated number of sliding blocks " +
+                                       std::to_string(windows) + ", but got input.size(2)=" +
+                                       std::to_string(columns.size(2)) + "."));
           const int64_t batch = columns.size(0), channels = columns.size(1) / taps;
-          const Tensor padded =
-              embed_window(columns.reshape(window_sizes(w, batch, channels)),
-                           {batch, channels, w.padded[0], w.padded[1]}, window_strides(w, channels),
-                           0);
+          const Tensor padded = embed_window(columns.reshape(window_sizes(w, batch, channels)),
+                                             {batch, channels, w.padded[0], w.padded[1]},
+                                             window_strides(w, channels), 0);
           const Tensor images = padded.narrow(2, w.padding[0], image[0])
                                     .narrow(3, w.padding[1], image[1])
                                     .contiguous();

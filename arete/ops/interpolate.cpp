@@ -150,8 +150,8 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
       const double f = factors[factors.size() == 1 ? 0 : size_t(d)];
       ARETE_CHECK(f > 0, ValueError(op, "scale_factor must be positive").got(std::to_string(f)));
       p.sizes.push_back(int64_t(std::floor(double(n) * f)));
-      p.scales.push_back(
-          recompute ? double(n) / double(std::max<int64_t>(p.sizes.back(), 1)) : 1 / f);
+      p.scales.push_back(recompute ? double(n) / double(std::max<int64_t>(p.sizes.back(), 1))
+                                   : 1 / f);
     }
     ARETE_CHECK(
         p.sizes.back() > 0,
@@ -181,9 +181,8 @@ using L = std::initializer_list<int64_t>;
 bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
 // Arguments 1 and 2 of a call: size and scale_factor.
 Tensor resized(const Call& c, std::string_view mode, bool align, bool recompute) {
-  const Plan p =
-      plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
-              c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute);
+  const Plan p = plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
+                         c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute);
   return run_plan(c.tensor(0), p, align);
 }
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
@@ -198,8 +197,9 @@ const OpRecord& interpolate_op =
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(!c.boolean(6), NotImplementedError(c.name(), "antialias is not supported"));
           ARETE_CHECK(!(flag(c, 5) && c.has(1)),
-                      ValueError(c.name(), "recompute_scale_factor is not meaningful with an "
-                                           "explicit size."));
+                      ValueError(c.name(),
+                                 "recompute_scale_factor is not meaningful with an "
+                                 "explicit size."));
           return {resized(c, c[3].string(), flag(c, 4), flag(c, 5))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -271,63 +271,62 @@ const OpRecord* const upsample_ops[] = {
 
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
                                       bool recompute) {
-          // Every output element as the sum over all input elements of the products of weights that
-          // the definition of the mode gives for each dimension.
-          const Tensor& x = c.tensor(0);
-          const int spatial = int(x.dim()) - 2;
-          Shape out{x.size(0), x.size(1)};
-          std::vector<double> scale;
-          for (int d = 0; d < spatial; ++d) {
-            const int64_t n = x.size(d + 2);
-            if (c.has(1)) {
-              out.push_back(c.ints(1)[c.ints(1).size() == 1 ? 0 : size_t(d)]);
-              scale.push_back(double(n) / double(out.back()));
-            } else {
-              const double f = c.reals(2)[c.reals(2).size() == 1 ? 0 : size_t(d)];
-              out.push_back(int64_t(double(n) * f));
-              scale.push_back(recompute ? double(n) / double(out.back()) : 1 / f);
-            }
-            if (align) scale.back() = out.back() > 1 ? double(n - 1) / double(out.back() - 1) : 0;
-          }
-          const auto weight = [&](int d, int64_t i, int64_t k) -> double {
-            const int64_t n = x.size(d + 2), o = out[size_t(d) + 2];
-            const double s = scale[size_t(d)];
-            if (mode == "area") {
-              const int64_t begin = i * n / o, end = ((i + 1) * n + o - 1) / o;
-              return k >= begin && k < end ? 1.0 / double(end - begin) : 0;
-            }
-            if (mode == "nearest") return k == std::min(int64_t(double(i) * s + 1e-9), n - 1);
-            if (mode == "nearest-exact")
-              return k == std::min(int64_t((double(i) + 0.5) * s + 1e-9), n - 1);
-            double at_x = align ? double(i) * s : (double(i) + 0.5) * s - 0.5;
-            if (mode != "bicubic") {
-              at_x = std::min(std::max(at_x, 0.0), double(n - 1));
-              return std::max(0.0, 1 - std::fabs(at_x - double(k)));
-            }
-            double sum = 0;  // positions outside count for the border
-            for (int64_t q = -3; q < n + 3; ++q)
-              if (std::clamp<int64_t>(q, 0, n - 1) == k) {
-                const double t = std::fabs(at_x - double(q)), a = -0.75;
-                if (t <= 1)
-                  sum += (a + 2) * t * t * t - (a + 3) * t * t + 1;
-                else if (t < 2)
-                  sum += a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
-              }
-            return sum;
-          };
-          return {build_tensor(out, [&](const Shape& i) {
-            double sum = 0;
-            for_each_index(x.sizes().subspan(2), [&](const Shape& k) {
-              double w = 1;
-              Shape ix{i[0], i[1]};
-              for (int d = 0; d < spatial; ++d) {
-                w *= weight(d, i[size_t(d) + 2], k[size_t(d)]);
-                ix.push_back(k[size_t(d)]);
-              }
-              sum += w * at(x, ix);
-            });
-            return sum;
-          })};
+  // Every output element as the sum over all input elements of the products of weights that
+  // the definition of the mode gives for each dimension.
+  const Tensor& x = c.tensor(0);
+  const int spatial = int(x.dim()) - 2;
+  Shape out{x.size(0), x.size(1)};
+  std::vector<double> scale;
+  for (int d = 0; d < spatial; ++d) {
+    const int64_t n = x.size(d + 2);
+    if (c.has(1)) {
+      out.push_back(c.ints(1)[c.ints(1).size() == 1 ? 0 : size_t(d)]);
+      scale.push_back(double(n) / double(out.back()));
+    } else {
+      const double f = c.reals(2)[c.reals(2).size() == 1 ? 0 : size_t(d)];
+      out.push_back(int64_t(double(n) * f));
+      scale.push_back(recompute ? double(n) / double(out.back()) : 1 / f);
+    }
+    if (align) scale.back() = out.back() > 1 ? double(n - 1) / double(out.back() - 1) : 0;
+  }
+  const auto weight = [&](int d, int64_t i, int64_t k) -> double {
+    const int64_t n = x.size(d + 2), o = out[size_t(d) + 2];
+    const double s = scale[size_t(d)];
+    if (mode == "area") {
+      const int64_t begin = i * n / o, end = ((i + 1) * n + o - 1) / o;
+      return k >= begin && k < end ? 1.0 / double(end - begin) : 0;
+    }
+    if (mode == "nearest") return k == std::min(int64_t(double(i) * s + 1e-9), n - 1);
+    if (mode == "nearest-exact") return k == std::min(int64_t((double(i) + 0.5) * s + 1e-9), n - 1);
+    double at_x = align ? double(i) * s : (double(i) + 0.5) * s - 0.5;
+    if (mode != "bicubic") {
+      at_x = std::min(std::max(at_x, 0.0), double(n - 1));
+      return std::max(0.0, 1 - std::fabs(at_x - double(k)));
+    }
+    double sum = 0;  // positions outside count for the border
+    for (int64_t q = -3; q < n + 3; ++q)
+      if (std::clamp<int64_t>(q, 0, n - 1) == k) {
+        const double t = std::fabs(at_x - double(q)), a = -0.75;
+        if (t <= 1)
+          sum += (a + 2) * t * t * t - (a + 3) * t * t + 1;
+        else if (t < 2)
+          sum += a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
+      }
+    return sum;
+  };
+  return {build_tensor(out, [&](const Shape& i) {
+    double sum = 0;
+    for_each_index(x.sizes().subspan(2), [&](const Shape& k) {
+      double w = 1;
+      Shape ix{i[0], i[1]};
+      for (int d = 0; d < spatial; ++d) {
+        w *= weight(d, i[size_t(d) + 2], k[size_t(d)]);
+        ix.push_back(k[size_t(d)]);
+      }
+      sum += w * at(x, ix);
+    });
+    return sum;
+  })};
 }
 
 }  // namespace

@@ -220,8 +220,8 @@ const OpRecord& mse_loss_op =
           return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));
         })
         .errors([](SampleMaker& m) { return weighted_errors(m, {}); })
-        .reference(
-            weighted_reference(3, true, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
+        .reference(weighted_reference(
+            3, true, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
 
 const OpRecord& l1_loss_op =
     define(
@@ -235,8 +235,8 @@ const OpRecord& l1_loss_op =
           return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));
         })
         .errors([](SampleMaker& m) { return weighted_errors(m, {}); })
-        .reference(
-            weighted_reference(3, true, [](double x, double y, const Call&) { return std::fabs(x - y); }));
+        .reference(weighted_reference(
+            3, true, [](double x, double y, const Call&) { return std::fabs(x - y); }));
 
 const OpRecord& smooth_l1_loss_op =
     define(

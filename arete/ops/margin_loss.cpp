@@ -151,19 +151,18 @@ const OpRecord& multilabel_margin_loss_op =
                                  "Expected non-empty vector or matrix with optional 0-dim batch "
                                  "size, but got: " +
                                      to_string(x.sizes())));
-          ARETE_CHECK(x.layout().sizes == target.layout().sizes,
-                      ValueError(c.name(), "inconsistent target size: " +
-                                               to_string(target.sizes()) +
-                                               " for input of size: " + to_string(x.sizes())));
+          ARETE_CHECK(
+              x.layout().sizes == target.layout().sizes,
+              ValueError(c.name(), "inconsistent target size: " + to_string(target.sizes()) +
+                                       " for input of size: " + to_string(x.sizes())));
           ARETE_CHECK(target.dtype() == kInt64,
                       TypeError(c.name(), "expected scalar type Long but found " +
                                               std::string(name_of(target.dtype()))));
           // A label counts while no negative one has come before it.
           const Tensor counts = eq(lt(target, Scalar(0)).to(kInt64).cumsum(-1), Scalar(0));
           const Tensor labels = where(counts, target, Scalar(0));
-          const Tensor hits =
-              zeros(x.sizes(), TensorOptions(kInt64, x.device())).scatter_add(-1, labels,
-                                                                             counts.to(kInt64));
+          const Tensor hits = zeros(x.sizes(), TensorOptions(kInt64, x.device()))
+                                  .scatter_add(-1, labels, counts.to(kInt64));
           const Tensor others = eq(hits, Scalar(0));
           // Dimension -2 runs over the labels, -1 over the classes compared with them.
           const Tensor margins = x.unsqueeze(-2)
@@ -180,11 +179,10 @@ const OpRecord& multilabel_margin_loss_op =
           const auto labels = [&](std::vector<int64_t> v, IntList sizes) {
             return tensor_from_host(v.data(), kInt64, sizes, TensorOptions(kInt64, m.device));
           };
-          return {
-              {{m.make({2, 4}), labels({3, 0, -1, 1, 1, -1, 2, 0}, {2, 4}), "mean"}},
-              {{m.make_strided({2, 3}), labels({-1, 0, 1, 0, 1, 2}, {2, 3}), "none"},
-               "none and all"},
-              {{m.make({3}), labels({2, -1, 0}, {3}), "sum"}, "no batch"}};
+          return {{{m.make({2, 4}), labels({3, 0, -1, 1, 1, -1, 2, 0}, {2, 4}), "mean"}},
+                  {{m.make_strided({2, 3}), labels({-1, 0, 1, 0, 1, 2}, {2, 3}), "none"},
+                   "none and all"},
+                  {{m.make({3}), labels({2, -1, 0}, {3}), "sum"}, "no batch"}};
         })
         .errors([](SampleMaker& m) -> Errors {
           return {{{m.make({2, 3}), m.make_index({3}, 2), "mean"},
@@ -260,22 +258,24 @@ const OpRecord& poisson_nll_loss_op =
             "approximation for targets above 1.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &t = c.tensor(1);
-          Tensor losses = c.boolean(2) ? x.exp().sub(t.mul(x))
-                                       : x.sub(t.mul(x.add(Scalar(c.real(4))).log()));
+          Tensor losses =
+              c.boolean(2) ? x.exp().sub(t.mul(x)) : x.sub(t.mul(x.add(Scalar(c.real(4))).log()));
           if (c.boolean(3)) {
             const Tensor large = gt(t, Scalar(1));
             const Tensor safe = where(large, t, Scalar(2.0));
-            const Tensor stirling = safe.mul(safe.log()).sub(safe).add(
-                safe.mul(Scalar(2 * std::numbers::pi)).log().mul(Scalar(0.5)));
+            const Tensor stirling =
+                safe.mul(safe.log())
+                    .sub(safe)
+                    .add(safe.mul(Scalar(2 * std::numbers::pi)).log().mul(Scalar(0.5)));
             losses = losses.add(where(large, stirling, Scalar(0.0)));
           }
           return {apply_reduction(losses, c[5].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> Samples {
-          return {{{m.make({2, 3}), m.make_index({2, 3}, 5), true, false, 1e-8, "mean"}},
-                  {{m.make({2, 3}, 0.5, 2), m.make_strided({2, 3}, 0, 0.9), false, true, 1e-3,
-                    "none"}},
-                  {{m.make({2, 3}), m.make({3}, 1.2, 4), true, true, 1e-8, "sum"}}};
+          return {
+              {{m.make({2, 3}), m.make_index({2, 3}, 5), true, false, 1e-8, "mean"}},
+              {{m.make({2, 3}, 0.5, 2), m.make_strided({2, 3}, 0, 0.9), false, true, 1e-3, "none"}},
+              {{m.make({2, 3}), m.make({3}, 1.2, 4), true, true, 1e-8, "sum"}}};
         })
         .errors([](SampleMaker& m) -> Errors {
           return {{{m.make({2}), m.make({2}), true, false, 1e-8, "all"},
@@ -330,22 +330,20 @@ const OpRecord& gaussian_nll_loss_op =
             "variances.")
         .compose([](const Call& c) -> Results {
           const Tensor var = variance_of(c);
-          Tensor losses = var.log()
-                              .add(c.tensor(0).sub(c.tensor(1)).square().div(var))
-                              .mul(Scalar(0.5));
+          Tensor losses =
+              var.log().add(c.tensor(0).sub(c.tensor(1)).square().div(var)).mul(Scalar(0.5));
           if (c.boolean(3)) losses = losses.add(Scalar(0.5 * std::log(2 * std::numbers::pi)));
           return {apply_reduction(losses, c[5].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> Samples {
-          return {{{m.make({2, 3}), m.make({2, 3}), m.make({2, 3}, 0.5, 2), false, 1e-6, "mean"}},
-                  {{m.make({2, 3}), m.make_strided({2, 3}), m.make({2}, 0.5, 2), true, 1e-6,
-                    "none"},
-                   "one variance for each row"},
-                  {{m.make({2, 3}), m.make({2, 3}), m.make({2, 1}, 0.5, 2), true, 1e-6, "sum"}},
-                  {{m.make({3}), m.make({3}), m.make({3}, 0.1, 0.2).detach(), false, 0.5, "mean"},
-                   "limited"},
-                  {{m.make({3}), m.make({3}), m.make({}, 0.5, 2), false, 1e-6, "mean"},
-                   "a number"}};
+          return {
+              {{m.make({2, 3}), m.make({2, 3}), m.make({2, 3}, 0.5, 2), false, 1e-6, "mean"}},
+              {{m.make({2, 3}), m.make_strided({2, 3}), m.make({2}, 0.5, 2), true, 1e-6, "none"},
+               "one variance for each row"},
+              {{m.make({2, 3}), m.make({2, 3}), m.make({2, 1}, 0.5, 2), true, 1e-6, "sum"}},
+              {{m.make({3}), m.make({3}), m.make({3}, 0.1, 0.2).detach(), false, 0.5, "mean"},
+               "limited"},
+              {{m.make({3}), m.make({3}), m.make({}, 0.5, 2), false, 1e-6, "mean"}, "a number"}};
         })
         .errors([](SampleMaker& m) -> Errors {
           return {{{m.make({2, 3}), m.make({2, 3}), m.make({4}, 1, 2), false, 1e-6, "mean"},

@@ -12,7 +12,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-
 const OpRecord& one_hot_op =
     define("one_hot(Tensor input, int num_classes=-1) -> Tensor")
         .doc("int64 rows with a 1 at the class.")

@@ -31,11 +31,11 @@ Shape spatial_sizes(const Tensor& x, int spatial) {
 }
 void check_rank(const Call& c, int spatial) {
   const int64_t rank = c.tensor(0).dim();
-  ARETE_CHECK(rank == spatial + 1 || rank == spatial + 2,
-              ValueError(c.name(), std::string(c.name()) + ": Expected " +
-                                       std::to_string(spatial + 1) + "D or " +
-                                       std::to_string(spatial + 2) + "D input, but got " +
-                                       to_string(c.tensor(0).sizes())));
+  ARETE_CHECK(
+      rank == spatial + 1 || rank == spatial + 2,
+      ValueError(c.name(), std::string(c.name()) + ": Expected " + std::to_string(spatial + 1) +
+                               "D or " + std::to_string(spatial + 2) + "D input, but got " +
+                               to_string(c.tensor(0).sizes())));
 }
 
 // ---- power averages ----
@@ -67,8 +67,9 @@ const OpRecord& define_lp_pool(const char* schema) {
                  "ceil_mode"}};
       })
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        return {
-            {{m.make({2}), 2.0, L{2}, std::nullopt, false}, ErrorKind::value, "D input to avg_pool"}};
+        return {{{m.make({2}), 2.0, L{2}, std::nullopt, false},
+                 ErrorKind::value,
+                 "D input to avg_pool"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
         const Tensor& x = c.tensor(0);
@@ -104,9 +105,8 @@ const OpRecord& define_lp_pool(const char* schema) {
 Shape unpooled_sizes(const Call& c, int spatial) {
   const Tensor& x = c.tensor(0);
   const Shape kernel = spread(c.ints(2), spatial, c.name(), "kernel_size");
-  const Shape stride = c.has(3) && !c.ints(3).empty()
-                           ? spread(c.ints(3), spatial, c.name(), "stride")
-                           : kernel;
+  const Shape stride =
+      c.has(3) && !c.ints(3).empty() ? spread(c.ints(3), spatial, c.name(), "stride") : kernel;
   const Shape padding = spread(c.ints(4), spatial, c.name(), "padding");
   const Shape in = spatial_sizes(x, spatial);
   Shape out;
@@ -115,19 +115,18 @@ Shape unpooled_sizes(const Call& c, int spatial) {
   if (!c.has(5)) return out;
   IntList wanted = c.ints(5);
   if (int(wanted.size()) == spatial + 2) wanted = wanted.subspan(2);
-  ARETE_CHECK(int(wanted.size()) == spatial,
-              ValueError(c.name(), "output_size should be a sequence containing " +
-                                       std::to_string(spatial) + " or " +
-                                       std::to_string(spatial + 2) +
-                                       " elements, but it has a length of '" +
-                                       std::to_string(c.ints(5).size()) + "'"));
+  ARETE_CHECK(
+      int(wanted.size()) == spatial,
+      ValueError(c.name(), "output_size should be a sequence containing " +
+                               std::to_string(spatial) + " or " + std::to_string(spatial + 2) +
+                               " elements, but it has a length of '" +
+                               std::to_string(c.ints(5).size()) + "'"));
   for (size_t d = 0; d < size_t(spatial); ++d)
-    ARETE_CHECK(
-        wanted[d] > out[d] - stride[d] && wanted[d] < out[d] + stride[d],
-        ValueError(c.name(), "invalid output_size \"" + to_string(wanted) + "\" (dim " +
-                                 std::to_string(d) + " must be between " +
-                                 std::to_string(out[d] - stride[d]) + " and " +
-                                 std::to_string(out[d] + stride[d]) + ")"));
+    ARETE_CHECK(wanted[d] > out[d] - stride[d] && wanted[d] < out[d] + stride[d],
+                ValueError(c.name(), "invalid output_size \"" + to_string(wanted) + "\" (dim " +
+                                         std::to_string(d) + " must be between " +
+                                         std::to_string(out[d] - stride[d]) + " and " +
+                                         std::to_string(out[d] + stride[d]) + ")"));
   return Shape(wanted);
 }
 
@@ -142,15 +141,16 @@ const OpRecord& define_unpool(const char* schema) {
                     TypeError(c.name(), "elements in indices should be type int64 but got: " +
                                             std::string(name_of(indices.dtype()))));
         ARETE_CHECK(indices.layout().sizes == x.layout().sizes,
-                    ValueError(c.name(), "Expected shape of indices to be same as that of the "
-                                         "input tensor (" +
-                                             to_string(x.sizes()) +
-                                             ") but got indices tensor with shape: " +
-                                             to_string(indices.sizes())));
+                    ValueError(c.name(),
+                               "Expected shape of indices to be same as that of the "
+                               "input tensor (" +
+                                   to_string(x.sizes()) + ") but got indices tensor with shape: " +
+                                   to_string(indices.sizes())));
         const Shape lead(x.sizes().first(x.sizes().size() - size_t(spatial)));
         const Shape plane = unpooled_sizes(c, spatial);
         for (int64_t s : plane)
-          ARETE_CHECK(s > 0, ValueError(c.name(), "output_size must be positive").got(to_string(plane)));
+          ARETE_CHECK(s > 0,
+                      ValueError(c.name(), "output_size must be positive").got(to_string(plane)));
         Shape flat = lead, flat_out = lead, out = lead;
         flat.push_back(numel_of(spatial_sizes(x, spatial)));
         flat_out.push_back(numel_of(plane));
@@ -252,11 +252,11 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
   Tensor samples;
   if (c.has(4)) {
     samples = c.tensor(4).detach();
-    ARETE_CHECK(samples.dim() == 3 && samples.size(0) == batch && samples.size(1) == channels &&
-                    samples.size(2) == spatial,
-                ValueError(c.name(), "_random_samples must be (N, C, " + std::to_string(spatial) +
-                                         ")")
-                    .got(describe(samples)));
+    ARETE_CHECK(
+        samples.dim() == 3 && samples.size(0) == batch && samples.size(1) == channels &&
+            samples.size(2) == spatial,
+        ValueError(c.name(), "_random_samples must be (N, C, " + std::to_string(spatial) + ")")
+            .got(describe(samples)));
     if (size_of(samples.dtype()) < 4) samples = samples.to(kFloat32);
   } else {
     samples = rand({batch, channels, spatial},
@@ -369,13 +369,13 @@ const OpRecord& define_fractional(const char* schema) {
       });
 }
 
-#define ARETE_LP_ARGS                                                                        \
+#define ARETE_LP_ARGS                                                                             \
   "(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, bool ceil_mode=False) " \
   "-> Tensor"
-#define ARETE_UNPOOL_ARGS                                                                  \
+#define ARETE_UNPOOL_ARGS                                                                   \
   "(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
   "int[]? output_size=None) -> Tensor"
-#define ARETE_FRACTIONAL_ARGS                                                            \
+#define ARETE_FRACTIONAL_ARGS                                                               \
   "(Tensor input, int[] kernel_size, int[]? output_size=None, float[]? output_ratio=None, " \
   "Tensor? _random_samples=None) -> "
 const OpRecord* const lp_pool_ops[] = {&define_lp_pool<1>("lp_pool1d" ARETE_LP_ARGS),
@@ -402,40 +402,40 @@ std::optional<IntList> list_of(const std::optional<Extent>& e) {
 }  // namespace
 }  // namespace ops
 
-#define ARETE_POOLS(n)                                                                            \
-  Tensor lp_pool##n##d(const Tensor& input, double norm_type, const Extent& kernel_size,          \
-                       std::optional<Extent> stride, bool ceil_mode) {                            \
-    return ops::call(*ops::lp_pool_ops[n - 1], {input, norm_type, IntList(kernel_size),           \
-                                                ops::list_of(stride), ceil_mode});                \
-  }                                                                                               \
-  Tensor max_unpool##n##d(const Tensor& input, const Tensor& indices, const Extent& kernel_size,  \
-                          std::optional<Extent> stride, const Extent& padding,                    \
-                          std::optional<Extent> output_size) {                                    \
-    return ops::call(*ops::unpool_ops[n - 1],                                                     \
-                     {input, indices, IntList(kernel_size), ops::list_of(stride),                 \
-                      IntList(padding), ops::list_of(output_size)});                              \
+#define ARETE_POOLS(n)                                                                           \
+  Tensor lp_pool##n##d(const Tensor& input, double norm_type, const Extent& kernel_size,         \
+                       std::optional<Extent> stride, bool ceil_mode) {                           \
+    return ops::call(*ops::lp_pool_ops[n - 1],                                                   \
+                     {input, norm_type, IntList(kernel_size), ops::list_of(stride), ceil_mode}); \
+  }                                                                                              \
+  Tensor max_unpool##n##d(const Tensor& input, const Tensor& indices, const Extent& kernel_size, \
+                          std::optional<Extent> stride, const Extent& padding,                   \
+                          std::optional<Extent> output_size) {                                   \
+    return ops::call(*ops::unpool_ops[n - 1],                                                    \
+                     {input, indices, IntList(kernel_size), ops::list_of(stride),                \
+                      IntList(padding), ops::list_of(output_size)});                             \
   }
 ARETE_POOLS(1)
 ARETE_POOLS(2)
 ARETE_POOLS(3)
 #undef ARETE_POOLS
-#define ARETE_FRACTIONAL(n)                                                                      \
-  std::tuple<Tensor, Tensor> fractional_max_pool##n##d_with_indices(                             \
-      const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size,         \
-      const std::vector<double>& output_ratio, const Tensor& random_samples) {                   \
-    const auto ratio = output_ratio.empty() ? ops::Arg() : ops::Arg(output_ratio);               \
-    const auto r = ops::call_all(*ops::fractional_ops[n],                                        \
-                                 {input, IntList(kernel_size), ops::list_of(output_size), ratio, \
-                                  random_samples});                                              \
-    return {r[0], r[1]};                                                                         \
-  }                                                                                              \
-  Tensor fractional_max_pool##n##d(                                                              \
-      const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size,         \
-      const std::vector<double>& output_ratio, const Tensor& random_samples) {                   \
-    const auto ratio = output_ratio.empty() ? ops::Arg() : ops::Arg(output_ratio);               \
-    return ops::call(*ops::fractional_ops[n - 2],                                                \
-                     {input, IntList(kernel_size), ops::list_of(output_size), ratio,             \
-                      random_samples});                                                          \
+#define ARETE_FRACTIONAL(n)                                                               \
+  std::tuple<Tensor, Tensor> fractional_max_pool##n##d_with_indices(                      \
+      const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size,  \
+      const std::vector<double>& output_ratio, const Tensor& random_samples) {            \
+    const auto ratio = output_ratio.empty() ? ops::Arg() : ops::Arg(output_ratio);        \
+    const auto r = ops::call_all(                                                         \
+        *ops::fractional_ops[n],                                                          \
+        {input, IntList(kernel_size), ops::list_of(output_size), ratio, random_samples}); \
+    return {r[0], r[1]};                                                                  \
+  }                                                                                       \
+  Tensor fractional_max_pool##n##d(                                                       \
+      const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size,  \
+      const std::vector<double>& output_ratio, const Tensor& random_samples) {            \
+    const auto ratio = output_ratio.empty() ? ops::Arg() : ops::Arg(output_ratio);        \
+    return ops::call(                                                                     \
+        *ops::fractional_ops[n - 2],                                                      \
+        {input, IntList(kernel_size), ops::list_of(output_size), ratio, random_samples}); \
   }
 ARETE_FRACTIONAL(2)
 ARETE_FRACTIONAL(3)

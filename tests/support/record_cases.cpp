@@ -35,9 +35,10 @@ std::vector<double> numbers(const Tensor& t) {
 std::string difference(const Tensor& got, const Tensor& want, int64_t reduction_length) {
   if (got.layout().sizes != want.layout().sizes)
     return "sizes " + to_string(got.sizes()) + " instead of " + to_string(want.sizes());
-  if (is_complex(got.dtype()) != is_complex(want.dtype()))
-    return "dtype " + std::string(name_of(got.dtype()));
-  const std::vector<double> a = numbers(got), b = numbers(want);
+  if (is_complex(want.dtype()) && !is_complex(got.dtype()))
+    return "dtype " + std::string(name_of(got.dtype())) + " instead of a complex one";
+  const std::vector<double> a = numbers(got),
+                            b = numbers(is_complex(got.dtype()) ? want.to(kComplex128) : want);
   double largest = 0;
   for (double v : b)
     if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));

@@ -43,7 +43,7 @@ double error_against_definition(int64_t n) {
     for (int64_t j = 0; j < n; ++j)
       sum += std::complex<double>(double(in[size_t(2 * j)]), double(in[size_t(2 * j + 1)])) *
              roots[size_t(j * k % n)];
-    const std::complex<double> got(double(out[size_t(2 * k)]), double(out[size_t(2 * k + 1)]));
+    const std::complex<double> got{out[size_t(2 * k)], out[size_t(2 * k + 1)]};
     worst = std::max(worst, std::abs(got - sum));
     squares += std::norm(sum);
   }
@@ -113,8 +113,7 @@ TEST(Fft, ComplexLeavesGetComplexGradients) {
   view_as_real_copy(fft::fft(z)).square().sum().backward();
   // |F z|^2 = n |z|^2: the gradient is 2 n z.
   ASSERT_EQ(z.grad().dtype(), kComplex128);
-  EXPECT_TRUE(
-      allclose(view_as_real_copy(z.grad()), view_as_real_copy(z.detach()).mul(Scalar(8))));
+  EXPECT_TRUE(allclose(view_as_real_copy(z.grad()), view_as_real_copy(z.detach()).mul(Scalar(8))));
 }
 
 }  // namespace
