@@ -52,6 +52,7 @@ namespace arete::ops {
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(stft)                 \
   X(ternary)              \
   X(unary)                \
   X(unpool)

@@ -8,7 +8,7 @@
 
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/fft_core.h"
+#include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
@@ -111,31 +111,11 @@ Tensor parts_of(const Call& c, bool must_be_real) {
   return pad(real.unsqueeze(-1), {0, 1});
 }
 
-// Cut or filled up with zeros.
-Tensor with_size(const Tensor& parts, int64_t dim, int64_t n) {
-  const int64_t have = parts.size(dim);
-  if (have == n) return parts;
-  if (have > n) return parts.narrow(dim, 0, n);
-  Shape padding(size_t(2 * (parts.dim() - dim)), 0);
-  padding.back() = n - have;
-  return pad(parts, padding);
-}
 Tensor transformed(const Tensor& parts, int64_t dim, bool forward, double scale) {
   const int64_t last = parts.dim() - 2;
   if (dim == last) return transform_lines(parts, forward, scale);
   return transform_lines(parts.movedim(dim, last), forward, scale).movedim(last, dim);
 }
-// All n values of a line with conjugate symmetry from its first n / 2 + 1.
-Tensor completed(const Tensor& parts, int64_t dim, int64_t n) {
-  const int64_t half = n / 2 + 1;
-  const Tensor first = with_size(parts, dim, half);
-  if (n == half) return first;
-  const double signs[] = {1, -1};
-  const Tensor conjugate =
-      tensor_from_host(signs, kFloat64, {2}, TensorOptions(parts.dtype(), parts.device()));
-  return cat({first, first.narrow(dim, 1, n - half).flip({dim}).mul(conjugate)}, dim);
-}
-
 Tensor run(const Call& c, Kind kind, bool forward, const Axes& axes) {
   const double scale = scale_of(norm_of(c, 3), forward, axes.all_points());
   Tensor parts = parts_of(c, kind == Kind::to_half);

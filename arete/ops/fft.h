@@ -66,4 +66,21 @@ Tensor fftshift(const Tensor& self, const Lengths& dim = {});
 Tensor ifftshift(const Tensor& self, const Lengths& dim = {});
 
 }  // namespace fft
+
+/// Fourier transforms of frames of a real signal (L) or (B, L): of n_fft elements, times `window`
+/// (win_length <= n_fft, in the middle; default ones), every hop_length (default n_fft / 4).
+/// `center` pads the signal by n_fft / 2 on both sides. -> (B, frequencies, frames), complex, or
+/// real with a last dimension of 2 unless return_complex; onesided: the first n_fft / 2 + 1
+/// frequencies.
+Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length = {},
+            std::optional<int64_t> win_length = {}, const Tensor& window = {}, bool center = true,
+            std::string_view pad_mode = "reflect", bool normalized = false, bool onesided = true,
+            bool return_complex = true);
+/// The signal of which stft gives `self` (complex, (frequencies, frames) or with a batch):
+/// overlapping frames added and divided by the sum of the squares of the windows. `length` cuts it
+/// or fills it up. ValueError where the windows leave a gap (looked at on the CPU only).
+Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length = {},
+             std::optional<int64_t> win_length = {}, const Tensor& window = {}, bool center = true,
+             bool normalized = false, bool onesided = true, std::optional<int64_t> length = {});
+
 }  // namespace arete

@@ -1,5 +1,5 @@
 // Complex numbers as pairs of real ones, and the transform of lines of such pairs.
-#include "arete/ops/fft_core.h"
+#include "arete/ops/fft_internal.h"
 
 #include <cmath>
 #include <complex>
@@ -8,9 +8,11 @@
 #include "arete/core/host_access.h"
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
-#include "arete/ops/fft_lines.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
@@ -212,6 +214,24 @@ const OpRecord& transform_lines_op =
 
 Tensor transform_lines(const Tensor& parts, bool forward, double scale) {
   return call(transform_lines_op, {parts, forward, scale});
+}
+
+Tensor with_size(const Tensor& parts, int64_t dim, int64_t n) {
+  const int64_t have = parts.size(dim);
+  if (have == n) return parts;
+  if (have > n) return parts.narrow(dim, 0, n);
+  Shape padding(size_t(2 * (parts.dim() - dim)), 0);
+  padding.back() = n - have;
+  return pad(parts, padding);
+}
+Tensor completed(const Tensor& parts, int64_t dim, int64_t n) {
+  const int64_t half = n / 2 + 1;
+  const Tensor first = with_size(parts, dim, half);
+  if (n == half) return first;
+  const double signs[] = {1, -1};
+  const Tensor conjugate =
+      tensor_from_host(signs, kFloat64, {2}, TensorOptions(parts.dtype(), parts.device()));
+  return cat({first, first.narrow(dim, 1, n - half).flip({dim}).mul(conjugate)}, dim);
 }
 
 }  // namespace ops

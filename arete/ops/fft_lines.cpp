@@ -1,4 +1,5 @@
-#include "arete/ops/fft_lines.h"
+// The transforms themselves (declared in fft_internal.h).
+#include "arete/ops/fft_internal.h"
 
 #include <array>
 #include <cmath>

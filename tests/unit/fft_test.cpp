@@ -11,7 +11,7 @@
 #include "arete/autograd/engine.h"
 #include "arete/autograd/gradcheck.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/fft_lines.h"
+#include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
 #include "arete/ops/reduce.h"
