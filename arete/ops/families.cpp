@@ -12,9 +12,12 @@ namespace arete::ops {
   X(conv_functions)       \
   X(copy)                 \
   X(creation)             \
+  X(creation_like)        \
   X(cross_entropy)        \
   X(ctc_loss)             \
+  X(diagonal)             \
   X(distance)             \
+  X(distributions)        \
   X(dropout)              \
   X(einsum)               \
   X(embed_window)         \
@@ -22,6 +25,7 @@ namespace arete::ops {
   X(extreme)              \
   X(fft)                  \
   X(fft_core)             \
+  X(fill)                 \
   X(fused_norm)           \
   X(grid_sample)          \
   X(im2col)               \
@@ -48,14 +52,19 @@ namespace arete::ops {
   X(shape)                \
   X(shape_compose)        \
   X(shape_copy)           \
+  X(shape_like)           \
   X(shape_split)          \
+  X(shape_stack)          \
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
   X(stft)                 \
+  X(take_put)             \
   X(ternary)              \
   X(unary)                \
-  X(unpool)
+  X(unpool)               \
+  X(view_copy)            \
+  X(view_scatter)
 
 #define ARETE_DECLARE(name) void family_##name();
 ARETE_FAMILIES(ARETE_DECLARE)

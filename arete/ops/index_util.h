@@ -93,6 +93,8 @@ void check_index_dtype(const Call& c, const Tensor& index);
 void check_same_dtype(const Call& c, const Tensor& self, const Tensor& src);
 /// Checks and describes (self, dim, index, src or value): scatter and its relatives.
 void scatter_infer(const Call& c, OutputSpecs& out);
+/// The same for (self, dim, 1-d index, source): index_add and its relatives.
+void slices_infer(const Call& c, OutputSpecs& out);
 /// The part of a gradient of src's sizes that the index covers is `grad`, the rest zero.
 Tensor covered(const GradCall& g, const Tensor& grad);
 

@@ -132,7 +132,7 @@ bool needs_history(const Call& call) {
       if (arg.tensor().requires_grad()) return true;
     } else if (arg.kind() == Arg::Kind::tensors) {
       for (const Tensor& t : arg.tensors())
-        if (t.requires_grad()) return true;
+        if (t.defined() && t.requires_grad()) return true;
     }
   }
   return false;

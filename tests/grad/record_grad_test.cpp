@@ -36,7 +36,8 @@ struct Checked {
   void each(F&& f) {
     for (ops::OwnedArg& a : args) {
       if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) f(a.tensor);
-      for (Tensor& t : a.tensors) f(t);
+      for (Tensor& t : a.tensors)
+        if (t.defined()) f(t);
     }
   }
   std::vector<Tensor> operator()(const std::vector<Tensor>& given) {

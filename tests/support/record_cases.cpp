@@ -19,7 +19,8 @@ int64_t longest_reduction(const std::vector<ops::OwnedArg>& args) {
   int64_t n = 1;
   for (const ops::OwnedArg& a : args) {
     if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) n = std::max(n, a.tensor.numel());
-    for (const Tensor& t : a.tensors) n = std::max(n, t.numel());
+    for (const Tensor& t : a.tensors)
+      if (t.defined()) n = std::max(n, t.numel());
   }
   return n;
 }

@@ -29,7 +29,8 @@ std::vector<ops::OwnedArg> map_tensors(const std::vector<ops::OwnedArg>& args, F
   std::vector<ops::OwnedArg> result = args;
   for (ops::OwnedArg& a : result) {
     if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) a.tensor = f(a.tensor);
-    for (Tensor& t : a.tensors) t = f(t);
+    for (Tensor& t : a.tensors)
+      if (t.defined()) t = f(t);
   }
   return result;
 }
