@@ -16,6 +16,7 @@
 #include "arete/ops/activation.h"
 #include "arete/ops/conv.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/fft.h"
 #include "arete/ops/index.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/loss.h"

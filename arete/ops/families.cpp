@@ -7,20 +7,28 @@ namespace arete::ops {
   X(activation)           \
   X(attention)            \
   X(binary)               \
+  X(channel)              \
   X(conv)                 \
   X(conv_functions)       \
   X(copy)                 \
   X(creation)             \
   X(creation_like)        \
   X(cross_entropy)        \
+  X(ctc_loss)             \
   X(diagonal)             \
   X(distance)             \
   X(distributions)        \
+  X(dropout)              \
   X(einsum)               \
   X(embed_window)         \
+  X(embedding)            \
   X(extreme)              \
+  X(fft)                  \
+  X(fft_core)             \
   X(fill)                 \
   X(fused_norm)           \
+  X(grid_sample)          \
+  X(im2col)               \
   X(index)                \
   X(index_put)            \
   X(index_reduce)         \
@@ -40,6 +48,7 @@ namespace arete::ops {
   X(linalg_vectors)       \
   X(linear)               \
   X(loss)                 \
+  X(margin_loss)          \
   X(mask)                 \
   X(matmul)               \
   X(multinomial)          \
@@ -62,9 +71,11 @@ namespace arete::ops {
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(stft)                 \
   X(take_put)             \
   X(ternary)              \
   X(unary)                \
+  X(unpool)               \
   X(view_copy)            \
   X(view_scatter)
 

@@ -45,7 +45,7 @@ INTERNAL = {
     "embed_window", "embedding_backward", "convolution_dgrad", "convolution_wgrad", "convolution_wgrad_bias",
     "max_pool", "max_pool_values", "max_pool_backward", "avg_pool", "avg_pool_backward", "sigmoid_gate",
     "gelu_erf", "gelu_tanh", "prelu_kernel", "matmul_scaled", "reverse_cumsum", "to_copy", "normal_sized",
-    "max_dim", "min_dim", "m", "copy", "fill",
+    "max_dim", "min_dim", "m", "copy", "fill", "embedding_rows", "transform_lines", "unfold_im2col",
 }  # fmt: skip
 
 # Records of torch.nn.functional: no attributes of `arete` itself and no methods.
@@ -55,7 +55,11 @@ FUNCTIONAL = {
     "silu", "mish", "softplus", "softsign", "hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid",
     "tanhshrink", "softshrink", "glu", "normalize", "gelu",
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool2d",
-    "avg_pool3d", "feature_dropout",
+    "avg_pool3d", "feature_dropout", "soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "gaussian_nll_loss", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_unpool1d",
+    "max_unpool2d", "max_unpool3d", "fractional_max_pool2d", "fractional_max_pool3d", "grid_sample", "affine_grid",
+    "fold", "local_response_norm", "gumbel_softmax", "dropout1d", "dropout2d", "dropout3d", "upsample_nearest",
+    "upsample_bilinear",
 }  # fmt: skip
 
 # Not methods of Tensor, though their first argument is a tensor.
@@ -67,4 +71,6 @@ NOT_METHODS = {
     "pixel_shuffle", "pixel_unshuffle", "constant_pad_nd", "binary_cross_entropy_with_logits",
     "triplet_margin_loss", "margin_ranking_loss", "cosine_embedding_loss", "hinge_embedding_loss",
     "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "adaptive_avg_pool1d", "adaptive_max_pool1d",
+    "embedding_bag", "channel_shuffle", "rrelu", "feature_alpha_dropout", "poisson_nll_loss", "view_as_real_copy",
+    "view_as_complex_copy",
 }  # fmt: skip

@@ -56,8 +56,8 @@ PyObject* new_error(PyObject* module, const char* name, const char* doc,
   if (!tuple) return nullptr;
   Py_ssize_t i = 0;
   for (PyObject* base : bases) PyTuple_SET_ITEM(tuple.get(), i++, Py_NewRef(base));
-  PyObject* e = PyErr_NewExceptionWithDoc((std::string("arete.") + name).c_str(), doc, tuple.get(),
-                                          nullptr);
+  PyObject* e =
+      PyErr_NewExceptionWithDoc((std::string("arete.") + name).c_str(), doc, tuple.get(), nullptr);
   if (e && PyModule_AddObjectRef(module, name, e) < 0) return nullptr;
   return e;
 }
@@ -100,8 +100,7 @@ void set_python_error() noexcept {
 namespace {
 
 struct DTypeObject {
-  PyObject_HEAD
-  DType dtype;
+  PyObject_HEAD DType dtype;
 };
 PyTypeObject* dtype_type;
 PyObject* dtype_objects[kNumDTypes];
@@ -131,15 +130,16 @@ PyObject* dtype_to_complex(PyObject* o, PyObject*) {
   return wrap(dtype_in(o) == kFloat64 || dtype_in(o) == kComplex128 ? kComplex128 : kComplex64);
 }
 
-PyGetSetDef dtype_getset[] = {{"is_floating_point", dtype_is_floating_point, nullptr, nullptr, nullptr},
-                              {"is_complex", dtype_is_complex, nullptr, nullptr, nullptr},
-                              {"is_signed", dtype_is_signed, nullptr, nullptr, nullptr},
-                              {"itemsize", dtype_itemsize, nullptr, "Bytes of an element.", nullptr},
-                              {"_name", dtype_name, nullptr, nullptr, nullptr},
-                              {"_eps", dtype_eps, nullptr, nullptr, nullptr},
-                              {"_max", dtype_highest, nullptr, nullptr, nullptr},
-                              {"_min", dtype_lowest, nullptr, nullptr, nullptr},
-                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef dtype_getset[] = {
+    {"is_floating_point", dtype_is_floating_point, nullptr, nullptr, nullptr},
+    {"is_complex", dtype_is_complex, nullptr, nullptr, nullptr},
+    {"is_signed", dtype_is_signed, nullptr, nullptr, nullptr},
+    {"itemsize", dtype_itemsize, nullptr, "Bytes of an element.", nullptr},
+    {"_name", dtype_name, nullptr, nullptr, nullptr},
+    {"_eps", dtype_eps, nullptr, nullptr, nullptr},
+    {"_max", dtype_highest, nullptr, nullptr, nullptr},
+    {"_min", dtype_lowest, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef dtype_methods[] = {{"to_real", dtype_to_real, METH_NOARGS, nullptr},
                                {"to_complex", dtype_to_complex, METH_NOARGS, nullptr},
                                {nullptr, nullptr, 0, nullptr}};
@@ -155,8 +155,7 @@ PyType_Spec dtype_spec{"arete.dtype", sizeof(DTypeObject), 0,
 // ---- device
 
 struct DeviceObject {
-  PyObject_HEAD
-  Device device;
+  PyObject_HEAD Device device;
   bool indexed;  // "cuda:0" is not quite "cuda" when printed
 };
 PyTypeObject* device_type;
@@ -192,10 +191,9 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     if (!to_device(what, d))
       type_error("device(): argument must be a device, a string or an int, not %s",
                  Py_TYPE(what)->tp_name);
-    const bool indexed = is_device(what) ? device_in(what)->indexed
-                         : PyUnicode_Check(what)
-                             ? to_text(what).find(':') != std::string::npos
-                             : true;
+    const bool indexed = is_device(what)         ? device_in(what)->indexed
+                         : PyUnicode_Check(what) ? to_text(what).find(':') != std::string::npos
+                                                 : true;
     return new_device(d, indexed);
   });
 }
@@ -288,8 +286,7 @@ PyType_Spec size_spec{"arete.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETY
 // ---- Generator
 
 struct GeneratorObject {
-  PyObject_HEAD
-  Generator* generator;
+  PyObject_HEAD Generator* generator;
   bool owned;
 };
 PyTypeObject* generator_type;
@@ -554,6 +551,18 @@ bool to_ints(PyObject* o, Shape& v) {
   for (Py_ssize_t i = 0; i < n; ++i) {
     int64_t e = 0;
     if (!to_int(PySequence_Fast_GET_ITEM(o, i), e)) return false;
+    v.push_back(e);
+  }
+  return true;
+}
+
+bool to_reals(PyObject* o, std::vector<double>& v) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  v.clear();
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    double e = 0;
+    if (!to_real(PySequence_Fast_GET_ITEM(o, i), e)) return false;
     v.push_back(e);
   }
   return true;

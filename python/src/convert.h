@@ -114,6 +114,7 @@ bool to_int(PyObject* o, int64_t& v);
 bool to_real(PyObject* o, double& v);
 /// A tuple or list of integers.
 bool to_ints(PyObject* o, Shape& v);
+bool to_reals(PyObject* o, std::vector<double>& v);
 /// A tuple or list of tensors.
 bool to_tensors(PyObject* o, std::vector<Tensor>& v);
 std::string to_text(PyObject* o);

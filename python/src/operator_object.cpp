@@ -50,6 +50,7 @@ class Pool {
 struct Storage {
   Pool<Scalar, 8> scalars;
   Pool<Shape, 8> shapes;
+  Pool<std::vector<double>, 4> reals;
   Pool<std::vector<Tensor>, 4> lists;
 };
 
@@ -77,8 +78,7 @@ struct Overload {
 };
 
 struct OperatorObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* name;
   PyObject* dict;
   std::vector<Overload>* overloads;
@@ -97,6 +97,7 @@ Kind kind_of(std::string_view type) {
   if (type == "float") return Kind::real;
   if (type == "Scalar") return Kind::scalar;
   if (type == "int[]") return Kind::ints;
+  if (type == "float[]") return Kind::reals;
   if (type == "str") return Kind::string;
   if (type == "dtype") return Kind::dtype;
   if (type == "device") return Kind::device;
@@ -243,6 +244,8 @@ const char* type_text(const Parameter& p) {
       return "Number";
     case Kind::ints:
       return "tuple of ints";
+    case Kind::reals:
+      return "tuple of floats";
     case Kind::string:
       return "str";
     case Kind::dtype:
@@ -334,6 +337,18 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, Storage& s, Arg
       out = Arg(IntList(v));
       return true;
     }
+    case Kind::reals: {
+      std::vector<double>& v = s.reals.add();
+      double one = 0;
+      if (to_reals(x, v)) {
+      } else if (to_real(x, one)) {
+        v.assign(1, one);
+      } else {
+        return false;
+      }
+      out = Arg(v);
+      return true;
+    }
     case Kind::string: {
       Py_ssize_t n = 0;
       const char* text = PyUnicode_Check(x) ? PyUnicode_AsUTF8AndSize(x, &n) : nullptr;
@@ -373,9 +388,7 @@ struct Extras {
   bool has_dtype = false;
 };
 
-bool same_text(PyObject* a, PyObject* b) {
-  return a == b || PyUnicode_Compare(a, b) == 0;
-}
+bool same_text(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
 
 /// Why an overload does not fit, in the words of PyTorch.
 struct Mismatch {
@@ -384,7 +397,7 @@ struct Mismatch {
 
 /// Matches a call with one overload; false with the reason in `why`.
 bool match(const Overload& o, PyObject* name_object, PyObject* const* args, size_t n,
-          PyObject* kwnames, Storage& s, Arg* out, Extras& extras, Mismatch& why) {
+           PyObject* kwnames, Storage& s, Arg* out, Extras& extras, Mismatch& why) {
   PyObject* given[kMostParameters] = {};
   Ref spread_list;
   const auto name = [name_object] { return to_text(name_object); };
@@ -444,7 +457,8 @@ bool match(const Overload& o, PyObject* name_object, PyObject* const* args, size
     } else if (k_text == "dtype") {
       if (value == Py_None) continue;
       if (!to_dtype(value, extras.dtype)) {
-        why.text = name() + "(): argument 'dtype' must be arete.dtype, not " + Py_TYPE(value)->tp_name;
+        why.text =
+            name() + "(): argument 'dtype' must be arete.dtype, not " + Py_TYPE(value)->tp_name;
         return false;
       }
       extras.has_dtype = true;
@@ -471,8 +485,9 @@ bool match(const Overload& o, PyObject* name_object, PyObject* const* args, size
       return false;
     }
     if (convert(o, p, given[i], s, out[p.position])) continue;
-    why.text = name() + "(): argument '" + to_text(p.name) + "' (position " + std::to_string(i + 1) +
-               ") must be " + type_text(p) + ", not " + Py_TYPE(given[i])->tp_name;
+    why.text = name() + "(): argument '" + to_text(p.name) + "' (position " +
+               std::to_string(i + 1) + ") must be " + type_text(p) + ", not " +
+               Py_TYPE(given[i])->tp_name;
     return false;
   }
   return true;
@@ -490,8 +505,8 @@ bool is_long(std::span<const Arg> args) {
 
 PyObject* wrap_results(const Overload& o, ops::Results results) {
   if (results.size() == 1 && !o.returns_list) return wrap(std::move(results[0]));
-  PyObject* r = o.result_type ? PyStructSequence_New(o.result_type)
-                              : PyTuple_New(Py_ssize_t(results.size()));
+  PyObject* r =
+      o.result_type ? PyStructSequence_New(o.result_type) : PyTuple_New(Py_ssize_t(results.size()));
   if (!r) return nullptr;
   for (size_t i = 0; i < results.size(); ++i) {
     PyObject* t = wrap(std::move(results[i]));
@@ -510,8 +525,9 @@ PyObject* wrap_results(const Overload& o, ops::Results results) {
 /// out=: the result's values and shape.
 void write_out(Tensor& out, const Tensor& result) {
   if (is_grad_enabled() && out.requires_grad())
-    throw AutogradError("out", "out=... arguments don't support automatic differentiation, but one "
-                               "of the arguments requires grad.");
+    throw AutogradError("out",
+                        "out=... arguments don't support automatic differentiation, but one "
+                        "of the arguments requires grad.");
   const NoGradGuard no_grad;
   if (out.sizes().size() == result.sizes().size() &&
       std::equal(out.sizes().begin(), out.sizes().end(), result.sizes().begin())) {
@@ -593,8 +609,8 @@ PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t 
     }
     const std::string text =
         one ? reasons
-            : to_text(self->name) + "() received an invalid combination of arguments. It takes:" +
-                  reasons;
+            : to_text(self->name) +
+                  "() received an invalid combination of arguments. It takes:" + reasons;
     PyErr_SetString(PyExc_TypeError, text.c_str());
     return nullptr;
   });
@@ -685,23 +701,23 @@ PyMemberDef operator_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OperatorObject, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(OperatorObject, dict), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
-#define OPERATOR_SLOTS                                                 \
-  {Py_tp_new, reinterpret_cast<void*>(operator_new)},                  \
-      {Py_tp_dealloc, reinterpret_cast<void*>(operator_dealloc)},      \
-      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},        \
-      {Py_tp_repr, reinterpret_cast<void*>(operator_repr)},            \
-      {Py_tp_getset, operator_getset}, {Py_tp_members, operator_members}, \
-      {Py_tp_methods, operator_methods}
+#define OPERATOR_SLOTS                                                                       \
+  {Py_tp_new, reinterpret_cast<void*>(operator_new)},                                        \
+      {Py_tp_dealloc, reinterpret_cast<void*>(operator_dealloc)},                            \
+      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},                              \
+      {Py_tp_repr, reinterpret_cast<void*>(operator_repr)}, {Py_tp_getset, operator_getset}, \
+      {Py_tp_members, operator_members}, {                                                   \
+    Py_tp_methods, operator_methods                                                          \
+  }
 PyType_Slot function_slots[] = {OPERATOR_SLOTS, {0, nullptr}};
 PyType_Slot method_slots[] = {
     OPERATOR_SLOTS, {Py_tp_descr_get, reinterpret_cast<void*>(method_get)}, {0, nullptr}};
 #undef OPERATOR_SLOTS
 PyType_Spec function_spec{"arete.Operator", sizeof(OperatorObject), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, function_slots};
-PyType_Spec method_spec{"arete.OperatorMethod", sizeof(OperatorObject), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
-                            Py_TPFLAGS_METHOD_DESCRIPTOR,
-                        method_slots};
+PyType_Spec method_spec{
+    "arete.OperatorMethod", sizeof(OperatorObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, method_slots};
 
 }  // namespace
 

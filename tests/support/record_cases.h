@@ -40,7 +40,8 @@ inline ops::Results run(const ops::OpRecord& op, const std::vector<ops::OwnedArg
   return ops::call_all(op, borrowed);
 }
 
-/// Floating tensors as f64, integers as i64, bool as it is: contiguous, on the CPU.
+/// Floating tensors as f64, complex ones as complex128, integers as i64, bool as it is: contiguous,
+/// on the CPU.
 Tensor to_reference(const Tensor& t);
 /// The longest reduction a call of these arguments can hold (for tolerances).
 int64_t longest_reduction(const std::vector<ops::OwnedArg>& args);
