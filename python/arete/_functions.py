@@ -150,24 +150,6 @@ METHODS["new_full"] = _new_full
 METHODS["new_tensor"] = _new_tensor
 
 
-def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None, out=None, requires_grad=False,
-           layout=None, pin_memory=False):  # fmt: skip
-    """Normal random numbers; mean and std are numbers (with size) or tensors."""
-    if size is not None:
-        r = _ops.normal_sized(float(mean), float(std), size, generator=generator, dtype=dtype, device=device)
-    else:
-        m, s = mean, std
-        shape = _ops.broadcast_shape(m, s) if hasattr(_ops, "broadcast_shape") else (
-            (m + s).shape if isinstance(m, Tensor) or isinstance(s, Tensor) else ())
-        like = m if isinstance(m, Tensor) else s
-        if isinstance(s, Tensor) and s.numel() and builtins.bool((s < 0).any()):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
-        r = _ops.randn(tuple(shape), dtype=like.dtype, device=like.device, generator=generator) * s + m
-    if out is not None:
-        return out.copy_(r)
-    return r.requires_grad_() if requires_grad else r
-
-
 # ---- shapes
 
 
@@ -206,18 +188,27 @@ def broadcast_tensors(*tensors):
     """All tensors expanded to their common shape."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
-    shape = broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t.expand(shape) for t in tensors)
+    return _ops.broadcast_tensors(list(tensors))
 
 
-@_also_method
-def tensor_split(input: Tensor, indices_or_sections, dim: int = 0):
-    """Parts at given positions, or as equal as possible in number."""
-    if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, int):
-        return _ops.tensor_split(input, indices_or_sections, None, dim)
-    return _ops.tensor_split(input, None, list(indices_or_sections), dim)
+def _listed(name):
+    """A record of a list of tensors, which may be given one by one."""
+
+    def function(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+            return tuple(operator(t) for t in tensors[0]) if name.startswith("atleast") else operator(list(tensors[0]))
+        if name.startswith("atleast"):
+            return operator(tensors[0]) if len(tensors) == 1 else tuple(operator(t) for t in tensors)
+        return operator(list(tensors))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _listed("atleast_1d"), _listed("atleast_2d"), _listed("atleast_3d")
+cartesian_prod, block_diag = _listed("cartesian_prod"), _listed("block_diag")
 
 
 @_also_method
@@ -382,54 +373,10 @@ def index_put(input, indices, values, accumulate=False):
     return _index_put_(input.clone(), indices, values, accumulate)
 
 
-def _random_(self, *bounds, generator=None):
-    """Whole numbers in [from, to)."""
-    if len(bounds) == 2:
-        low, high = bounds
-    else:
-        low = 0
-        if bounds:
-            high = bounds[0]
-        elif self.is_floating_point():
-            from . import finfo
-
-            high = int(1 / finfo(self.dtype).eps) * 2 + 1
-        elif self.dtype is _C.bool:
-            high = 2
-        else:
-            high = 2 ** (8 * self.element_size() - (1 if self.dtype.is_signed else 0)) - 1
-    with _no_grad():
-        return self.copy_(_ops.randint(low, high, tuple(self.shape), device=self.device, generator=generator))
-
-
 def _no_grad():
     from ._grad_mode import no_grad
 
     return no_grad()
-
-
-METHODS["random_"] = _random_
-
-
-def _fill_(self, value):
-    """Sets all elements."""
-    if isinstance(value, Tensor):
-        if value.dim() != 0:
-            raise RuntimeError(
-                f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions.")
-        return self.copy_(value.expand(self.shape))
-    return _fill_number(self, value)
-
-
-_fill_number = _C.Operator("fill_", [("fill", None)], True)
-METHODS["fill_"] = _fill_
-
-
-def fill(input, value):
-    return _fill_(input.clone(), value)
-
-
-METHODS["fill"] = fill
 
 
 def detach(input: Tensor):

@@ -30,6 +30,41 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
                             "Generator? generator=None)"),
                 ("randint", None)],
     # shapes
+    "scatter": [("scatter", None),
+                ("scatter_value", "scatter(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None)")],
+    "index_fill": [("index_fill", None),
+                   ("index_fill_tensor", "index_fill(Tensor self, int dim, Tensor index, Tensor value)")],
+    "masked_fill": [("masked_fill", None),
+                    ("masked_fill_tensor", "masked_fill(Tensor self, Tensor mask, Tensor value)")],
+    "fill": [("fill", None), ("fill_tensor", "fill(Tensor self, Tensor value)")],
+    "narrow": [("narrow", None), ("narrow_tensor", "narrow(Tensor self, int dim, Tensor start, int length)")],
+    "tensor_split": [("tensor_split", "tensor_split(Tensor self, int sections, int dim=0)"),
+                     ("tensor_split_indices", "tensor_split(Tensor self, int[] indices, int dim=0)"),
+                     ("tensor_split_tensor",
+                      "tensor_split(Tensor self, Tensor tensor_indices_or_sections, int dim=0)")],
+    "hsplit": [("hsplit", None), ("hsplit_indices", "hsplit(Tensor self, int[] indices)")],
+    "vsplit": [("vsplit", None), ("vsplit_indices", "vsplit(Tensor self, int[] indices)")],
+    "dsplit": [("dsplit", None), ("dsplit_indices", "dsplit(Tensor self, int[] indices)")],
+    "repeat_interleave": [
+        ("repeat_interleave", None),
+        ("repeat_interleave_tensor",
+         "repeat_interleave(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)")],
+    "normal": [
+        ("normal_tensor_tensor", "normal(Tensor mean, Tensor std, *, Generator? generator=None)"),
+        ("normal_tensor_float", "normal(Tensor mean, float std=1, *, Generator? generator=None)"),
+        ("normal_float_tensor", "normal(float mean, Tensor std, *, Generator? generator=None)"),
+        ("normal_sized", "normal(float mean, float std, int[] size, *, dtype? dtype=None, device? device=None, "
+                         "Generator? generator=None)")],
+    "bernoulli": [("bernoulli", None),
+                  ("bernoulli_tensor", "bernoulli(Tensor self, Tensor p, *, Generator? generator=None)")],
+    "swapaxes": [("transpose", "swapaxes(Tensor self, int dim0, int dim1)")],
+    "logspace": [("logspace", None)],
+    "linspace": [("linspace", None)],
+    "argwhere": [("nonzero", "argwhere(Tensor input)")],
+    # linear algebra
+    "linalg_norm": [("linalg_norm", None), ("linalg_norm_ord_str", None)],
+    "linalg_matrix_norm": [("linalg_matrix_norm", None), ("linalg_matrix_norm_str_ord", None)],
+    "linalg_cond": [("linalg_cond", None), ("linalg_cond_str", None)],
     "split": [("split", None), ("split_with_sizes", "split(Tensor self, int[] split_size, int dim=0)".replace(
         "split_size", "split_sizes"))],
     "permute": [("permute", "permute(Tensor input, int[] dims)")],
@@ -74,3 +109,9 @@ NOT_METHODS = {
     "embedding_bag", "channel_shuffle", "rrelu", "feature_alpha_dropout", "poisson_nll_loss", "view_as_real_copy",
     "view_as_complex_copy",
 }  # fmt: skip
+
+# Other names of the same function.
+ALIASES = {
+    "moveaxis": "movedim", "swapdims": "swapaxes", "concat": "cat", "concatenate": "cat",
+    "row_stack": "vstack", "broadcast_to": "expand", "adjoint": "mT",
+}
