@@ -6,12 +6,14 @@ namespace arete::ops {
 #define ARETE_FAMILIES(X) \
   X(activation)           \
   X(attention)            \
+  X(bessel)               \
   X(binary)               \
   X(conv)                 \
   X(conv_functions)       \
   X(copy)                 \
   X(creation)             \
   X(cross_entropy)        \
+  X(difference)           \
   X(distance)             \
   X(einsum)               \
   X(embed_window)         \
@@ -28,12 +30,15 @@ namespace arete::ops {
   X(multinomial)          \
   X(nn)                   \
   X(norm)                 \
+  X(numeric)              \
   X(pad)                  \
+  X(polynomial)           \
   X(pool)                 \
   X(pool_functions)       \
   X(product)              \
   X(random)               \
   X(reduce)               \
+  X(reduce_pairs)         \
   X(scan)                 \
   X(search)               \
   X(shape)                \
@@ -43,8 +48,11 @@ namespace arete::ops {
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(special)              \
+  X(statistics)           \
   X(ternary)              \
-  X(unary)
+  X(unary)                \
+  X(unique)
 
 #define ARETE_DECLARE(name) void family_##name();
 ARETE_FAMILIES(ARETE_DECLARE)
