@@ -59,7 +59,8 @@ Value erfcx(Value x) {
   // (a - K) / (a + K), which is NaN at infinity, in another form.
   constexpr double kMiddle = 3.75;
   const Value positive = chebyshev(1 - 2 * kMiddle / (a + kMiddle), tables::kErfcx) / (a * 2 + 1);
-  return where(x < 0, 2 * exp_square(x) - positive, positive);
+  // Below -40 the square of infinity must not meet infinity; its exponential is infinite anyway.
+  return where(x < 0, 2 * exp_square(max(x, -40)) - positive, positive);
 }
 
 Value ndtr(Value x) { return erfc(x * (-1 / kSqrt2)) * 0.5; }
@@ -115,13 +116,15 @@ Value hurwitz_zeta(Value s, Value q) {
   constexpr int kTerms = 20;
   Value sum = pow(q, -s);
   for (int k = 1; k < kTerms; ++k) sum = sum + pow(q + k, -s);
-  const Value w = q + kTerms, power = pow(w, -s), r2 = 1 / (w * w);
-  sum = sum + power * w / (s - 1) + power * 0.5;
+  // For huge s the first terms are all; a bounded t keeps the others from becoming 0 * inf.
+  const Value t = min(s, 2000);
+  const Value w = q + kTerms, power = pow(w, -t), r2 = 1 / (w * w);
+  sum = sum + power * w / (t - 1) + power * 0.5;
   // s (s + 1) ... (s + 2j - 2) w^(-s - 2j + 1)
-  Value factor = power * s / w;
+  Value factor = power * t / w;
   for (int j = 0; j < 10; ++j) {
     sum = sum + factor * kBernoulli[j];
-    factor = factor * ((s + double(2 * j + 1)) * (s + double(2 * j + 2)) * r2);
+    factor = factor * ((t + double(2 * j + 1)) * (t + double(2 * j + 2)) * r2);
   }
   // At a pole infinity stays, whatever else was added to it.
   const Value pole = (q <= 0) & (q == floor(q));
@@ -160,7 +163,9 @@ Value gamma_density(Value a, Value x) {
   const Value u = (x - a) / a, r = 1 / a, r2 = r * r;
   constexpr double kStirling[] = {1.0 / 156,  -691.0 / 360360, 1.0 / 1188, -1.0 / 1680,
                                   1.0 / 1260, -1.0 / 360,      1.0 / 12};
-  const Value large = exp(a * (log1p(u) - u) - r * horner(r2, kStirling)) * sqrt(a * (0.5 / kPi));
+  const Value large =
+      exp(a * (where(abs(u) < 0.5, log1p(u), log(x * r)) - u) - r * horner(r2, kStirling)) *
+      sqrt(a * (0.5 / kPi));
   return where(a < 10, direct, large);
 }
 
@@ -177,6 +182,7 @@ Value gamma_density(Value a, Value x) {
 IncompleteGamma incomplete_gamma(Value a, Value x) {
   static const Quadrature rule;
   constexpr double kEnd = 40;
+  constexpr double kSteep = 1e100;  // from here on P is a step at x = a in any floating type
   constexpr int kTerms = 44;
   const Value density = gamma_density(a, x);
 
@@ -208,7 +214,9 @@ IncompleteGamma incomplete_gamma(Value a, Value x) {
     const Value infinite = where(is_inf(a) & is_inf(x), kNaN,
                                  where(is_inf(a), at_zero, constant_like(a, at_infinity)));
     const Value edge = where((a == 0) | (x == 0), zero, infinite);
-    const Value y = where((a == 0) | (x == 0) | is_inf(a) | is_inf(x), edge, inside);
+    const Value step = where(x == a, 0.5, where(x < a, at_zero, constant_like(a, at_infinity)));
+    const Value y =
+        where((a == 0) | (x == 0) | is_inf(a) | is_inf(x), edge, where(a > kSteep, step, inside));
     return where((a < 0) | (x < 0) | is_nan(a) | is_nan(x), kNaN, y);
   };
   return {at_edges(where(is_lower, part, other), 0, 1),

@@ -65,7 +65,7 @@ const OpRecord& aminmax_op =
             if (x.dim()) dims.push_back(d);
             ARETE_CHECK(
                 x.dim() == 0 || x.size(d) > 0,
-                IndexError(c.name(), "aminmax(): Expected reduction dim " +
+                IndexError(c.name(), "aminmax: Expected reduction dim " +
                                          std::to_string(c.integer(1)) + " to have non-zero size."));
           } else {
             ARETE_CHECK(x.numel() > 0,

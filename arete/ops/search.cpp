@@ -24,13 +24,9 @@ Tensor insertion_points(const Tensor& sorted, const Tensor& values, bool right) 
     const Tensor middle = low.add(high).floor_divide(Scalar(2));
     const Tensor safe = middle.clamp(std::nullopt, Scalar(n - 1));
     const Tensor at = sorted.dim() == 1 ? take(sorted, safe) : gather(sorted, -1, safe);
-    // NaN is the largest value, as for sort.
+    // Negated, so that NaN on either side goes on to the right, as in PyTorch.
     const Tensor over = right ? at.gt(values) : at.ge(values);
-    Tensor before = over.logical_not();
-    if (is_floating(at.dtype()) || is_floating(values.dtype()))
-      before = right ? before.logical_and(at.isnan().logical_not()).logical_or(values.isnan())
-                     : before.logical_and(at.isnan().logical_not());
-    before = before.logical_and(middle.lt(high));
+    const Tensor before = over.logical_not().logical_and(middle.lt(high));
     low = where(before, middle.add(Scalar(1)), low);
     high = where(before, high, middle);
   }
@@ -46,20 +42,20 @@ Tensor value_tensor(const Arg& a, const Tensor& beside) {
 
 Tensor index_result(const Tensor& t, bool int32) { return int32 ? t.to(kInt32) : t; }
 
+// The first element that is not smaller (larger, for the right side).
 std::vector<Tensor> insertion_reference(const Tensor& sorted, const Tensor& values, bool right) {
   const int64_t n = sorted.size(-1);
   return {build_tensor(
       values.sizes(),
       [&](const Shape& i) {
         const double v = at(values, i);
-        int64_t k = 0;
         for (int64_t j = 0; j < n; ++j) {
           Shape p = sorted.dim() == 1 ? Shape{0} : i;
           p.back() = j;
           const double s = at(sorted, p);
-          k += right ? s <= v : s < v;
+          if (right ? s > v : s >= v) return j;
         }
-        return k;
+        return n;
       },
       kInt64)};
 }
@@ -121,7 +117,7 @@ const OpRecord& searchsorted_op =
             return std::vector<OwnedArg>{sorted, values, false, right, side, sorter};
           };
           const Tensor two = rising(m, 6).reshape({1, 6}).expand({2, 6}).contiguous();
-          const Tensor nan = full({1}, Scalar(NAN), TensorOptions(m.dtype, m.device));
+          const Tensor nan = full({2}, Scalar(NAN), TensorOptions(m.dtype, m.device));
           return {{with(rising(m, 5), m.make({3, 4}), false), "vector"},
                   {with(rising(m, 5), rising(m, 4), false), "equal values"},
                   {with(rising(m, 5), rising(m, 4), true), "equal values, right"},
@@ -130,6 +126,7 @@ const OpRecord& searchsorted_op =
                   {with(rising(m, 1), m.make({4}), false), "one"},
                   {with(rising(m, 8), m.make({}), false), "0-d"},
                   {with(rising(m, 8), Scalar(0.25), false), "a number"},
+                  {with(cat({rising(m, 3), nan}), cat({rising(m, 4), nan}), false), "NaN"},
                   {with(rising(m, 4).flip({0}), m.make({5}), false, {},
                         arange(Scalar(3), Scalar(-1), Scalar(-1), TensorOptions(kInt64, m.device))),
                    "sorter"}};
@@ -268,8 +265,12 @@ const OpRecord& bincount_op =
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
             n = std::max(n, self.max().item<int64_t>() + 1);
           }
-          const TensorOptions o(weighted ? c.tensor(1).dtype() : kInt64, self.device());
-          const Tensor add = weighted ? c.tensor(1) : ones(self.sizes(), o);
+          // As PyTorch: weights of other types than float32 are added up in float64.
+          const DType t = !weighted                         ? kInt64
+                          : c.tensor(1).dtype() == kFloat32 ? kFloat32
+                                                            : kFloat64;
+          const TensorOptions o(t, self.device());
+          const Tensor add = weighted ? c.tensor(1).to(t) : ones(self.sizes(), o);
           return {index_add(zeros({n}, o), 0, self, add)};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -65,7 +65,8 @@ Results median_of(const Row& row, bool keepdim, bool skip_nan) {
   const Tensor valid = valid_count(row);
   const Tensor lower = valid.sub(Scalar(1)).clamp(Scalar(0)).floor_divide(Scalar(2));
   if (skip_nan) return picked(row, values, indices, lower, keepdim);
-  return picked(row, values, indices, where(valid.lt(Scalar(n)), Scalar(n - 1), lower), keepdim);
+  // The first NaN stands right behind the others.
+  return picked(row, values, indices, where(valid.lt(Scalar(n)), valid, lower), keepdim);
 }
 
 // Values in which NaN and ties do not matter.
@@ -115,7 +116,7 @@ size_t position_of_rank(const std::vector<double>& row, size_t rank) {
 size_t median_position(const std::vector<double>& row, bool skip_nan) {
   size_t valid = 0;
   for (double v : row) valid += !std::isnan(v);
-  if (!skip_nan && valid < row.size()) return position_of_rank(row, row.size() - 1);
+  if (!skip_nan && valid < row.size()) return position_of_rank(row, valid);
   return position_of_rank(row, valid ? (valid - 1) / 2 : 0);
 }
 
@@ -129,12 +130,13 @@ const OpRecord& kthvalue_op =
         .compose([](const Call& c) -> Results {
           const Row row(c, c.tensor(0), c.integer(2));
           const int64_t k = c.integer(1);
-          ARETE_CHECK(k >= 1 && k <= row.size(),
-                      IndexError(c.name(), "selected number k out of range for dimension " +
-                                               std::to_string(row.dim))
-                          .argument("k")
-                          .expected("1 to " + std::to_string(row.size()))
-                          .got(std::to_string(k)));
+          ARETE_CHECK(
+              k >= 1 && k <= row.size(),
+              IndexError(c.name(), "kthvalue(): selected number k out of range for dimension " +
+                                       std::to_string(row.dim))
+                  .argument("k")
+                  .expected("1 to " + std::to_string(row.size()))
+                  .got(std::to_string(k)));
           return kth(row, k, c.boolean(3));
         })
         .no_grad_outputs(2)
