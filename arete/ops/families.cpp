@@ -6,6 +6,7 @@ namespace arete::ops {
 #define ARETE_FAMILIES(X) \
   X(activation)           \
   X(attention)            \
+  X(bessel)               \
   X(binary)               \
   X(channel)              \
   X(conv)                 \
@@ -16,6 +17,7 @@ namespace arete::ops {
   X(cross_entropy)        \
   X(ctc_loss)             \
   X(diagonal)             \
+  X(difference)           \
   X(distance)             \
   X(distributions)        \
   X(dropout)              \
@@ -54,12 +56,15 @@ namespace arete::ops {
   X(multinomial)          \
   X(nn)                   \
   X(norm)                 \
+  X(numeric)              \
   X(pad)                  \
+  X(polynomial)           \
   X(pool)                 \
   X(pool_functions)       \
   X(product)              \
   X(random)               \
   X(reduce)               \
+  X(reduce_pairs)         \
   X(scan)                 \
   X(search)               \
   X(shape)                \
@@ -71,10 +76,13 @@ namespace arete::ops {
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(special)              \
+  X(statistics)           \
   X(stft)                 \
   X(take_put)             \
   X(ternary)              \
   X(unary)                \
+  X(unique)               \
   X(unpool)               \
   X(view_copy)            \
   X(view_scatter)
