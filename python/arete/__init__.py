@@ -145,7 +145,7 @@ def _install() -> None:
                 setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", writers, True))
             if name + "_" not in here and name not in _signatures.FUNCTIONAL:
                 here[name + "_"] = _C.Operator(name + "_", writers, True)
-    for alias, name in _signatures.ALIASES.items():
+    for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
         if name in here:
             here.setdefault(alias, here[name])
         if hasattr(Tensor, name) and not hasattr(Tensor, alias):

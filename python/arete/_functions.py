@@ -45,36 +45,26 @@ def is_storage(obj) -> bool:
     return False
 
 
+def _truth(name):
+    """A record whose 0-d result is a Python bool."""
+
+    def function(*args, **kwargs):
+        return builtins.bool(operator(*args, **kwargs))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    METHODS[name] = function
+    return function
+
+
+allclose, _same_elements = _truth("allclose"), _truth("equal")
+
+
 @_also_method
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements."""
-    if input.shape != other.shape:
-        return False
-    return builtins.bool((input == other).all())
-
-
-@_also_method
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
-    """Element by element: |input - other| <= atol + rtol |other|, or equal."""
-    if input.dtype is not other.dtype:
-        raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
-    if rtol < 0 or atol < 0:
-        raise RuntimeError("rtol and atol must not be negative")
-    close = input == other
-    if equal_nan and input.is_floating_point():
-        close = close | (input.isnan() & other.isnan())
-    if rtol == 0 and atol == 0:
-        return close
-    a, b = (input, other) if input.is_floating_point() else (input.to(_C.get_default_dtype()),
-                                                             other.to(_C.get_default_dtype()))
-    difference = (a - b).abs()
-    return close | (difference.isfinite() & (difference <= atol + rtol * b.abs()))
-
-
-@_also_method
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether isclose() holds everywhere."""
-    return builtins.bool(isclose(input, other, rtol, atol, equal_nan).all())
+    return input.shape == other.shape and _same_elements(input, other)
 
 
 # ---- from data
@@ -213,54 +203,55 @@ cartesian_prod, block_diag = _listed("cartesian_prod"), _listed("block_diag")
 
 @_also_method
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None):
-    """The different elements in order, with the positions that restore the input and counts if asked for."""
-    if dim is not None:
-        raise NotImplementedError("unique(): dim is not supported yet")
-    values, inverse, counts = _ops.unique(input, return_inverse, return_counts)
+    """The different elements in order (or slices along dim), with each one's place and counts if asked for."""
+    return _asked(_ops.unique(input, sorted, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+@_also_method
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
+    """The first of each group of equal neighbours, with each one's group and sizes if asked for."""
+    return _asked(_ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+def _asked(results, return_inverse, return_counts):
+    values, inverse, counts = results
     result = (values,) + ((inverse,) if return_inverse else ()) + ((counts,) if return_counts else ())
     return result if len(result) > 1 else values
 
 
 @_also_method
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False):
-    """The positions that sort."""
-    return _ops.sort(input, dim, descending, stable).indices
+def tensordot(input: Tensor, other: Tensor, dims=2, out=None):
+    """Products summed over pairs of dimensions: the last n and the first n, or two lists."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        first, second = list(range(input.dim() - dims, input.dim())), list(range(dims))
+    else:
+        first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+    result = _ops.tensordot(input, other, first, second)
+    return out.copy_(result) if out is not None else result
+
+
+def chain_matmul(*matrices, out=None):
+    """The product of matrices, in the order that costs least."""
+    result = _ops.linalg_multi_dot(list(matrices))
+    return out.copy_(result) if out is not None else result
 
 
 # ---- bounds and choice
 
 
-@_also_method
-def clamp(input: Tensor, min=None, max=None, *, out=None):
-    """Elements no smaller than min and no larger than max (numbers or tensors)."""
-    if min is None and max is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if isinstance(min, Tensor) or isinstance(max, Tensor):
-        result = input
-        if min is not None:
-            result = _ops.maximum(result, min)
-        if max is not None:
-            result = _ops.minimum(result, max)
-    elif max is None:
-        result = _ops.clamp_min(input, min)
-    elif min is None:
-        result = _ops.clamp_max(input, max)
-    else:
-        result = _ops.clamp(input, min, max)
-    return out.copy_(result) if out is not None else result
-
-
 def _clamp_(self, min=None, max=None):
     if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None:
-        return self.copy_(clamp(self, min, max))
+        return self.copy_(self.clamp(min, max))
     return _clamp_in_place(self, min, max)
 
 
-_clamp_in_place = _C.Operator("clamp_", [("clamp", None)], True)
+_clamp_in_place = _C.Operator("clamp_", [("clamp_point", None)], True)
 METHODS["clamp_"] = _clamp_
-METHODS["clip"] = clamp
 METHODS["clip_"] = _clamp_
-clip = clamp
 
 _where = _C.Operator("where", [("where", "where(Tensor condition, Tensor input, Tensor other)")])
 

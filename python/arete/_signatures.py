@@ -1,26 +1,24 @@
 """How torch's names map to records: an entry lists the overloads, each a record with the signature that Python's
 users see (None: the record's own). Names that are not here and are records stand for themselves."""
 
-_DIMS = "int[]? dim=None, bool keepdim=False"
-
 SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     # reductions
-    "sum": [("sum", f"sum(Tensor input, {_DIMS}, *, dtype? dtype=None)")],
-    "mean": [("mean", f"mean(Tensor input, {_DIMS}, *, dtype? dtype=None)")],
-    "any": [("any", f"any(Tensor input, {_DIMS})")],
-    "all": [("all", f"all(Tensor input, {_DIMS})")],
-    "nansum": [("nansum", f"nansum(Tensor input, {_DIMS})")],
-    "nanmean": [("nanmean", f"nanmean(Tensor input, {_DIMS})")],
     "amax": [("amax", "amax(Tensor input, int[]? dim=None, bool keepdim=False)")],
     "amin": [("amin", "amin(Tensor input, int[]? dim=None, bool keepdim=False)")],
     "logsumexp": [("logsumexp", "logsumexp(Tensor input, int[] dim, bool keepdim=False)")],
-    "count_nonzero": [("count_nonzero", "count_nonzero(Tensor input, int[]? dim=None)")],
     "clamp_min": [("clamp_min", None), ("maximum", "clamp_min(Tensor self, Tensor other)")],
     "clamp_max": [("clamp_max", None), ("minimum", "clamp_max(Tensor self, Tensor other)")],
-    "max": [("amax", "max(Tensor input)"), ("max_dim", "max(Tensor input, int dim, bool keepdim=False)"),
+    "max": [("max", None), ("max_dim", "max(Tensor input, int dim, bool keepdim=False)"),
             ("maximum", "max(Tensor self, Tensor other)")],
-    "min": [("amin", "min(Tensor input)"), ("min_dim", "min(Tensor input, int dim, bool keepdim=False)"),
+    "min": [("min", None), ("min_dim", "min(Tensor input, int dim, bool keepdim=False)"),
             ("minimum", "min(Tensor self, Tensor other)")],
+    "median": [("median", None), ("median_dim", None)],
+    "nanmedian": [("nanmedian", None), ("nanmedian_dim", None)],
+    "div": [("div", None), ("div_mode", None)],
+    "round": [("round", None), ("round_decimals", None)],
+    "clamp": [("clamp", None), ("clamp_tensor", None)],
+    "gradient": [("gradient", None), ("gradient_coordinates", None)],
+    "histogram": [("histogram_count", None), ("histogram", None)],
     "_var": [("var", "var(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
     "_std": [("std", "std(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
     # creation
@@ -60,7 +58,6 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     "swapaxes": [("transpose", "swapaxes(Tensor self, int dim0, int dim1)")],
     "logspace": [("logspace", None)],
     "linspace": [("linspace", None)],
-    "argwhere": [("nonzero", "argwhere(Tensor input)")],
     # linear algebra
     "linalg_norm": [("linalg_norm", None), ("linalg_norm_ord_str", None)],
     "linalg_matrix_norm": [("linalg_matrix_norm", None), ("linalg_matrix_norm_str_ord", None)],

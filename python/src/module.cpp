@@ -3,6 +3,7 @@
 
 #include "arete/base/thread_pool.h"
 #include "arete/core/modes.h"
+#include "arete/ops/aliases.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/record.h"
@@ -95,6 +96,12 @@ void bind_settings(nb::module_& m) {
   m.def("_record_names", [] {
     std::vector<std::string> names;
     for (const ops::OpRecord* r : ops::all_records()) names.push_back(r->name);
+    return names;
+  });
+  m.def("_aliases", [] {
+    std::map<std::string, std::string> names;
+    for (const ops::Alias& a : ops::all_aliases())
+      names.emplace(std::string(a.name), std::string(a.record));
     return names;
   });
   m.def("_record", [](const std::string& name) {
