@@ -30,17 +30,26 @@ def _use_torch() -> None:
     import torch
 
     class StandIn(types.ModuleType):
+        """A package whose submodules are this tree's, and whose other names are PyTorch's."""
+
+        def __init__(self, name: str, behind: types.ModuleType, folder: Path) -> None:
+            super().__init__(name)
+            self.__dict__.update(_behind=behind, _folder=folder, __path__=[str(folder)])
+            sys.modules[name] = self
+
         def __getattr__(self, name: str):
             if name.startswith("__"):
                 raise AttributeError(name)
-            return getattr(torch, name)
+            if (self._folder / name / "__init__.py").exists() or (self._folder / f"{name}.py").exists():
+                return importlib.import_module(f"{self.__name__}.{name}")
+            return getattr(self._behind, name)
 
-    arete = StandIn("arete")
-    arete.__path__ = [str(SOURCE)]
+    arete = StandIn("arete", torch, SOURCE)
     arete.STAND_IN = True
-    sys.modules["arete"] = arete
+    if not (SOURCE / "optim" / "__init__.py").exists():
+        arete.optim = StandIn("arete.optim", torch.optim, SOURCE / "optim")
     for name in ("nn", "autograd", "cuda", "distributed"):
-        if not (SOURCE / name).exists():
+        if not (SOURCE / name).exists() and not (SOURCE / f"{name}.py").exists():
             sys.modules["arete." + name] = getattr(torch, name)
 
 
