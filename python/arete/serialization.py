@@ -10,7 +10,6 @@ NumPy's .npy and .npz as well. Nothing that is read is ever executed.
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Callable, Iterator, Optional, Union
 from _pickle import UnpicklingError
@@ -54,6 +53,8 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
         with open(target, "wb") as out:  # a pipe or a device cannot be replaced
             yield out
         return
+    import tempfile
+
     folder = os.path.dirname(target)
     handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:100]}.", suffix=".tmp", dir=folder)
     try:

@@ -111,20 +111,39 @@ class _Comparison:
         with arete.no_grad():
             self.values(a, b.to(a.device), rtol, atol, path)
 
+    def complex_values(self, a: Any, b: Any, rtol: float, atol: float) -> Tuple[Any, Any, Any]:
+        """(which are close, differences, sizes) of complex tensors, element by element in Python."""
+        pairs = list(zip(a.reshape(-1).tolist(), b.reshape(-1).tolist()))
+
+        def near(x: complex, y: complex) -> bool:
+            if x == y or (self.equal_nan and cmath.isnan(x) and cmath.isnan(y)):
+                return True
+            return bool(rtol or atol) and cmath.isfinite(x - y) and abs(x - y) <= atol + rtol * abs(y)
+
+        columns = [near(x, y) for x, y in pairs], [abs(x - y) for x, y in pairs], [abs(complex(y)) for _, y in pairs]
+        close, diff, size = (arete.tensor(c, dtype=arete.bool if i == 0 else arete.float64).reshape(a.shape) for i, c in enumerate(columns))
+        return close, diff, size
+
     def values(self, a: Any, b: Any, rtol: float, atol: float, path: Path) -> None:
         if a.numel() == 0:
             return
         wide = arete.complex128 if a.is_complex() or b.is_complex() else \
             arete.float64 if a.is_floating_point() or b.is_floating_point() else arete.int64
-        a, b = a.to(wide), b.to(wide)
-        equal = a == b
-        diff, size = (a - b).abs(), b.abs()
-        close = equal if rtol == 0 and atol == 0 else equal | (arete.isfinite(diff) & (diff <= atol + rtol * size))
-        if self.equal_nan:
-            close = close | (arete.isnan(a) & arete.isnan(b))
+        if wide == arete.complex128:
+            close, diff, size = self.complex_values(a, b, rtol, atol)
+        else:
+            a, b = a.to(wide), b.to(wide)
+            close, diff, size = a == b, (a - b).abs(), b.abs()
+            if rtol or atol:
+                near = diff <= atol + rtol * size
+                if wide == arete.float64:
+                    near = arete.logical_and(near, diff < float("inf"))
+                close = arete.logical_or(close, near)
+            if self.equal_nan and wide == arete.float64:
+                close = arete.logical_or(close, arete.logical_and(a != a, b != b))
         if bool(close.all()):
             return
-        wrong = ~close
+        wrong = arete.logical_not(close)
         if not a.shape:
             d, s = float(diff), float(size)
             self.fail("Scalars are not " + self._scalar_text(a.item(), b.item(), d, d / s if s else float("inf"), rtol, atol), path)
@@ -195,7 +214,7 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: Optional[float] = Non
     limits = (0, 2) if name == "bool" else None
     if not floating and name != "bool":
         info = arete.iinfo(dtype)
-        limits = (info.min, info.max + 1)
+        limits = (info.min, min(info.max + 1, 2 ** 63 - 1))
     elif floating:
         info = arete.finfo(dtype)
         limits = (info.min, info.max)

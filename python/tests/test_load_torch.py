@@ -187,7 +187,7 @@ def test_bad_tensors(options):
         load(archive(tensor_pickle(**options), [bytes(8)]))
 
 
-DEEP = 200_000
+DEEP = 100_000
 
 
 @pytest.mark.parametrize("pickled", [
@@ -299,7 +299,7 @@ def test_fuzz(which):
     load(io.BytesIO(good))
     rng = random.Random(which)
     refused = 0
-    for i in range(2000):
+    for i in range(800):
         data = bytearray(good)
         if i % 4 == 0:
             del data[rng.randrange(len(data)):]
@@ -313,7 +313,7 @@ def test_fuzz(which):
             load(io.BytesIO(bytes(data)), map_location="cpu")
         except (FormatError, UnpicklingError):
             refused += 1
-    assert refused > 200
+    assert refused > 80
 
 
 def test_pickle_module_agrees():

@@ -14,6 +14,7 @@ import pytest
 
 import arete
 from arete import serialization
+from arete._formats.source import raw_bytes
 from arete.serialization import FormatError, UnpicklingError, load, save
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128",
@@ -28,10 +29,7 @@ def round_trip(value, **options):
 
 
 def bits(t):
-    t = t.detach()
-    if t.dtype.is_complex:
-        t = arete.view_as_real(t)
-    return t.contiguous().reshape(-1).view(arete.uint8).tolist()
+    return bytes(raw_bytes(t))
 
 
 def assert_same(a, b):

@@ -84,8 +84,12 @@ class SafetensorsFile:
         check(end <= self.source.size - self.start, f"{what}: ends behind the end of the file")
         return CODES[code], shape, begin, end
 
-    def tensor(self, key: str) -> Any:
+    def tensor(self, key: str, as_complex: bool = False) -> Any:
+        """The tensor; `as_complex` reads F64 with a last size of 2 as complex128."""
         name, shape, begin, end = self.entries[key]
+        if as_complex:
+            check(name == "float64" and shape[-1:] == [2], f"{self.source.name}: {key[:100]!r} is not complex")
+            name, shape = "complex128", shape[:-1]
         dtype, size = dtype_named(name), DTYPE_SIZES[name]
         buffer, offset = self.source.buffer(self.start + begin, end - begin, size)
         return flat_tensor(buffer, offset, (end - begin) // size, dtype).reshape(shape)
@@ -99,7 +103,10 @@ def write_safetensors(f: BinaryIO, tensors: Dict[str, Any], metadata: Dict[str, 
     for name in order:
         t = tensors[name]
         end = position + t.numel() * t.element_size()
-        header[name] = {"dtype": NAMES[dtype_name(t.dtype)], "shape": [int(n) for n in t.shape], "data_offsets": [position, end]}
+        shape, dtype = [int(n) for n in t.shape], dtype_name(t.dtype)
+        if dtype == "complex128":  # which the format does not have
+            shape, dtype = [*shape, 2], "float64"
+        header[name] = {"dtype": NAMES[dtype], "shape": shape, "data_offsets": [position, end]}
         position = end
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)

@@ -21,13 +21,14 @@ import base64
 import json
 import math
 import re
+import sys
 from collections import Counter, OrderedDict
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import arete
 
 from .safetensors import SafetensorsFile, parse_json
-from .source import FormatError, check, dtype_name, dtype_named
+from .source import DTYPE_SIZES, FormatError, check, dtype_name, dtype_named
 
 KEY = "arete.structure"
 MAX_DEPTH = 100
@@ -43,6 +44,12 @@ def _is_dense_permuted(t: Any) -> bool:
             return False
         expected *= size
     return True
+
+
+def _parameter_type() -> Any:
+    """The class Parameter, without loading arete.nn for it: where that is not loaded, there is none."""
+    nn = sys.modules.get("arete.nn")
+    return () if nn is None else nn.Parameter
 
 
 class Encoder:
@@ -138,7 +145,7 @@ class Encoder:
             raise TypeError(f"cannot save {where[:300]}: a tensor without memory ({error})") from None
         node: Dict[str, Any] = {}
         name = dtype_name(t.dtype)
-        grad, param = bool(t.requires_grad), isinstance(t, arete.nn.Parameter)
+        grad, param = bool(t.requires_grad), isinstance(t, _parameter_type())
         flat = t.detach()
         self._keep.append(t)
         identity = (pointer, tuple(t.shape), tuple(t.stride()), name, str(t.device))
@@ -152,9 +159,8 @@ class Encoder:
             node["stride"] = [int(n) for n in t.stride()]
         if name == "complex128":
             node["dtype"] = name
-            flat = arete.view_as_real(flat.resolve_conj() if hasattr(flat, "resolve_conj") else flat)
-        elif name == "complex32":
-            raise TypeError(f"cannot save {where[:300]}: a tensor of dtype complex32")
+        elif name not in DTYPE_SIZES:
+            raise TypeError(f"cannot save {where[:300]}: a tensor of dtype {name}")
         key = self._add(flat, path)
         if t.numel():
             same = self._seen.setdefault(identity, key)
@@ -222,7 +228,7 @@ class Decoder:
                 return base64.b64decode(content, validate=True)
             if tag == "dtype":
                 return dtype_named(content)
-            if tag == "device":
+            if tag == "device" and type(content) is str:
                 return arete.device(content)
             if tag == "scalar":
                 return _numpy_scalar(content[0], bytes.fromhex(content[1]))
@@ -272,10 +278,7 @@ class Decoder:
         return made
 
     def _loaded(self, node: dict, name: str) -> Any:
-        t = self.file.tensor(name)
-        if node.get("dtype") == "complex128":
-            check(dtype_name(t.dtype) == "float64" and len(t.shape) and t.shape[-1] == 2, f"{self.name}: {name[:100]!r} is not complex")
-            t = arete.view_as_complex(t)
+        t = self.file.tensor(name, node.get("dtype") == "complex128")
         if "stride" in node:
             t = self._restrided(t, node["stride"], name)
         device = node.get("device", "cpu")

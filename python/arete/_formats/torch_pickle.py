@@ -125,10 +125,15 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_
     else:
         last = offset + sum((n - 1) * s for n, s in zip(size, stride))
         _need(last < available, f"a tensor of shape {list(size)} reaches element {last} of a storage of {available}")
-        t = flat.as_strided(tuple(size), tuple(stride), offset)
+        expected, rows = 1, True
+        for n, s in zip(reversed(size), reversed(stride)):
+            rows = rows and (n == 1 or s == expected)
+            expected *= n
+        t = flat[offset:offset + count].reshape(tuple(size)) if rows else flat.as_strided(tuple(size), tuple(stride), offset)
     if metadata:
         _need(type(metadata) is dict and set(metadata) <= {"conj", "neg"}, "a tensor with unknown metadata")
-        t = t.conj() if metadata.get("conj") else t
+        if metadata.get("conj"):
+            t = t.conj() if hasattr(t, "conj") else arete.tensor([z.conjugate() for z in t.reshape(-1).tolist()], dtype=t.dtype).reshape(t.shape)
         t = -t if metadata.get("neg") else t
     if requires_grad:
         _need(t.is_floating_point() or t.is_complex(), "a tensor of integers that requires a gradient")
