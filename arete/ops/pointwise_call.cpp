@@ -186,7 +186,8 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   uint32_t folded = 0;
   for (int k = 0; k < def.n_params; ++k) {
     const Scalar s = call[def.n_inputs + k].scalar();
-    ARETE_CHECK(s.category() <= category_of(compute) || s.is_boolean(),
+    // Among booleans any number stands for whether it is zero, as in x.masked_fill(mask, 1).
+    ARETE_CHECK(s.category() <= category_of(compute) || s.is_boolean() || compute == kBool,
                 TypeError(op.name, "For integral input tensors, argument " +
                                        schema_of(op).args[def.n_inputs + k].name +
                                        " must not be a floating point number."));

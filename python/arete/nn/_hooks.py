@@ -1,0 +1,181 @@
+"""Hooks of modules: handles that remove them, and what full backward hooks need."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from typing import Any, Callable, Iterable, Optional
+
+import arete
+from arete import Tensor
+
+_ids = itertools.count()
+
+
+class RemovableHandle:
+    """Removes a hook: by :meth:`remove`, or at the end of a `with` block."""
+
+    def __init__(self, hooks: dict, *, extra: Iterable[dict] = (), after: Optional[Callable] = None):
+        self.id = next(_ids)
+        self._hooks = weakref.ref(hooks)
+        self._extra = [weakref.ref(d) for d in extra]
+        self._after = weakref.WeakMethod(after) if after is not None else None
+
+    def remove(self) -> None:
+        """Takes the hook away; a second call does nothing."""
+        for ref in (self._hooks, *self._extra):
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+        after = self._after() if self._after is not None else None
+        if after is not None:
+            after()
+
+    def __enter__(self) -> "RemovableHandle":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+    def __getstate__(self) -> tuple:
+        return self._hooks(), self.id, tuple(ref() for ref in self._extra)
+
+    def __setstate__(self, state: tuple) -> None:
+        hooks, self.id, extra = state
+        self._hooks = weakref.ref(hooks if hooks is not None else HookDict())
+        self._extra = [weakref.ref(d) for d in extra if d is not None]
+        self._after = None
+
+
+HookDict = OrderedDict  # hooks by id, in their order
+
+
+def add_hook(hooks: HookDict, hook: Callable, handle: RemovableHandle, prepend: bool) -> None:
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+
+
+class _Tap:
+    """An identity over several tensors whose backward pass tells `seen` the gradients."""
+
+    _function: Any = None
+
+    @classmethod
+    def apply(cls, seen: Callable, tensors: list) -> list:
+        if cls._function is None:
+            cls._function = _make_tap()
+        results = cls._function.apply(seen, *tensors)
+        return [results] if isinstance(results, Tensor) else list(results)
+
+
+def _make_tap() -> Any:
+    class Tap(arete.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, seen: Callable, *tensors: Tensor) -> Any:
+            ctx.set_materialize_grads(False)
+            ctx.seen = seen
+            out = tuple(t.detach() for t in tensors)
+            return out[0] if len(out) == 1 else out
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Optional[Tensor]) -> tuple:
+            return (None, *ctx.seen(grads))
+
+    return Tap
+
+
+def _as_tuple(value: Any) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+class BackwardHook:
+    """Runs a module's full backward hooks for one call of the module."""
+
+    def __init__(self, module: Any, hooks: list, pre_hooks: list) -> None:
+        self.module = module
+        self.hooks = hooks
+        self.pre_hooks = pre_hooks
+        self.grad_outputs: Optional[tuple] = None
+        self.num_inputs = self.num_outputs = 0
+        self.input_positions: Any = None
+        self.output_positions: Any = None
+
+    def _tap(self, seen: Callable, values: tuple) -> tuple:
+        """`values` with what needs gradients passed through an identity; and their positions, or None."""
+        places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+        if not places or not arete.is_grad_enabled():
+            return values, None
+        tapped = _Tap.apply(seen, [values[i] for i in places])
+        result = list(values)
+        for i, t in zip(places, tapped):
+            result[i] = t
+        if isinstance(values, tuple) and hasattr(values, "_fields"):
+            return type(values)(*result), places
+        return tuple(result), places
+
+    def _place(self, grads: Iterable, places: list, count: int) -> tuple:
+        full = [None] * count
+        for i, g in zip(places, grads):
+            full[i] = g
+        return tuple(full)
+
+    def setup_input(self, args: tuple) -> tuple:
+        self.num_inputs = len(args)
+        args, self.input_positions = self._tap(self._at_input, args)
+        return args
+
+    def setup_output(self, result: Any) -> Any:
+        single = isinstance(result, Tensor)
+        if not single and not isinstance(result, tuple):
+            return result
+        values = (result,) if single else result
+        self.num_outputs = len(values)
+        values, self.output_positions = self._tap(self._at_output, values)
+        return values[0] if single else values
+
+    def _at_output(self, grads: tuple) -> tuple:
+        places = self.output_positions
+        full = self._place(grads, places, self.num_outputs)
+        for hook in self.pre_hooks:
+            result = hook(self.module, full)
+            if result is None:
+                continue
+            result = _as_tuple(result)
+            if len(result) != len(full):
+                raise RuntimeError(
+                    "Backward pre hook returned an invalid number of grad_output, "
+                    f"got {len(result)}, but expected {len(full)}"
+                )
+            full = result
+        self.grad_outputs = full
+        if self.input_positions is None:  # no input takes part: nothing will follow
+            for hook in self.hooks:
+                result = hook(self.module, (None,) * self.num_inputs, full)
+                if result is not None and any(g is not None for g in _as_tuple(result)):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always "
+                        "return None or None for all gradients."
+                    )
+            self.grad_outputs = None
+        return tuple(full[i] for i in places)
+
+    def _at_input(self, grads: tuple) -> tuple:
+        places = self.input_positions or []
+        if self.grad_outputs is None:
+            return grads
+        full = self._place(grads, places, self.num_inputs)
+        for hook in self.hooks:
+            result = hook(self.module, full, self.grad_outputs)
+            if result is None:
+                continue
+            result = _as_tuple(result)
+            if len(result) != len(full):
+                raise RuntimeError(
+                    "Backward hook returned an invalid number of grad_input, "
+                    f"got {len(result)}, but expected {len(full)}"
+                )
+            full = result
+        self.grad_outputs = None
+        return tuple(full[i] for i in places)

@@ -1,0 +1,68 @@
+"""Helpers of the functions: reductions, in-place forms, sizes."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Union
+
+from arete import Tensor, _ops
+
+IntOrInts = Union[int, Sequence[int]]
+
+
+def reduction_of(size_average: Optional[bool], reduce: Optional[bool], reduction: str) -> str:
+    """`reduction`, unless the two older arguments say otherwise."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    check_reduction(reduction)
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def in_place(name: str, input: Tensor, *args: Any) -> Tensor:
+    """Writes the operator's result into `input` and gives `input`."""
+    op = getattr(_ops, name + "_", None)
+    if op is not None:
+        return op(input, *args)
+    # The gradient needs the values that are overwritten.
+    return input.copy_(getattr(_ops, name)(input.clone(), *args))
+
+
+def stride_or_empty(stride: Any) -> Any:
+    """Records take an empty stride for "as the kernel's size"."""
+    return () if stride is None else stride
+
+
+def spread(value: IntOrInts, n: int) -> tuple:
+    """One number for each of n dimensions."""
+    return tuple(value) if not isinstance(value, int) else (value,) * n
+
+
+def softmax_dim(name: str, dim: Optional[int], ndim: int) -> int:
+    if dim is None:
+        import warnings
+
+        warnings.warn(
+            f"Implicit dimension choice for {name} has been deprecated. "
+            "Change the call to include dim=X as an argument.",
+            stacklevel=4,
+        )
+        return 0 if ndim in (0, 1, 3) else 1
+    return dim
+
+
+def check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+

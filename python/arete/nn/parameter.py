@@ -1,0 +1,178 @@
+"""Tensors that a module owns: Parameter (trained) and Buffer (state that is not)."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import arete
+from arete import Tensor
+
+__all__ = [
+    "Parameter",
+    "Buffer",
+    "UninitializedParameter",
+    "UninitializedBuffer",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
+
+
+def _rebuild(cls: type, data: Tensor, requires_grad: bool) -> Tensor:
+    return Tensor._make_subclass(cls, data, requires_grad)
+
+
+class Parameter(Tensor):
+    """A tensor that a :class:`Module` registers by itself when it is assigned as an attribute.
+
+    It shares its memory with `data` and requires gradients unless told otherwise; operations on it
+    give ordinary tensors.
+
+    >>> p = Parameter(arete.zeros(2, 3))
+    >>> p.requires_grad
+    True
+    """
+
+    def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = True) -> "Parameter":
+        if data is None:
+            data = arete.empty(0)
+        elif not isinstance(data, Tensor):
+            raise TypeError(f"Parameter expects a Tensor, but got {type(data).__name__}")
+        return Tensor._make_subclass(cls, data, requires_grad)
+
+    def __init__(self, data: Optional[Tensor] = None, requires_grad: bool = True) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict) -> "Parameter":
+        known = memo.get(id(self))
+        if known is not None:
+            return known
+        with arete.no_grad():
+            result = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
+        memo[id(self)] = result
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        state = dict(getattr(self, "__dict__", ())) or None
+        return _rebuild, (type(self), self.detach(), self.requires_grad), state
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + Tensor.__repr__(self)
+
+
+class Buffer(Tensor):
+    """A tensor that a :class:`Module` registers as a buffer when it is assigned as an attribute.
+
+    `persistent=False` keeps it out of the state dict.
+    """
+
+    def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> "Buffer":
+        if data is None:
+            data = arete.empty(0)
+        result = Tensor._make_subclass(cls, data, data.requires_grad)
+        result.persistent = persistent
+        return result
+
+    def __init__(self, data: Optional[Tensor] = None, *, persistent: bool = True) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict) -> "Buffer":
+        known = memo.get(id(self))
+        if known is not None:
+            return known
+        result = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
+        result.persistent = self.persistent
+        memo[id(self)] = result
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        state = dict(getattr(self, "__dict__", ())) or None
+        return _rebuild, (type(self), self.detach(), self.requires_grad), state
+
+
+class UninitializedTensorMixin:
+    """What parameters and buffers of lazy modules share: they have no shape yet."""
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Gives the tensor memory of `shape` (values are not set) and its final class."""
+        with arete.no_grad():
+            self.data = arete.empty(
+                tuple(shape), device=device or self.data.device, dtype=dtype or self.data.dtype
+            )
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually "
+            "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+            "initialized one. Call `forward` to initialize the parameters before accessing their "
+            "attributes."
+        )
+
+    def share_memory_(self) -> None:
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to "
+            "initialize the parameters before calling `module.share_memory()`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape the first call of its lazy module decides."""
+
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> "UninitializedParameter":
+        data = arete.empty(0, device=device, dtype=dtype)
+        return Tensor._make_subclass(cls, data, requires_grad)
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict) -> "UninitializedParameter":
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        return memo[id(self)]
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
+    """A buffer whose shape the first call of its lazy module decides."""
+
+    cls_to_become = Buffer
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> "UninitializedBuffer":
+        data = arete.empty(0, device=device, dtype=dtype)
+        result = Tensor._make_subclass(cls, data, requires_grad)
+        result.persistent = persistent
+        return result
+
+    def __init__(
+        self,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict) -> "UninitializedBuffer":
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(
+                self.requires_grad, self.data.device, self.data.dtype, self.persistent
+            )
+        return memo[id(self)]
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is a parameter or buffer that has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)

@@ -1,0 +1,92 @@
+"""Gradients limited in norm or value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, List, Optional, Union
+
+import arete
+from arete import Tensor
+
+__all__ = [
+    "clip_grad_norm_",
+    "clip_grad_norm",
+    "clip_grad_value_",
+    "get_total_norm",
+    "clip_grads_with_norm_",
+]
+
+Tensors = Union[Tensor, Iterable[Tensor]]
+
+
+def _listed(tensors: Tensors) -> List[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _grads(parameters: Tensors) -> List[Tensor]:
+    return [p.grad for p in _listed(parameters) if p.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensors,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: Optional[bool] = None,
+) -> Tensor:
+    """The norm of all tensors' elements together (a 0-d tensor)."""
+    parts = _listed(tensors)
+    norm_type = float(norm_type)
+    if not parts:
+        return arete.tensor(0.0)
+    with arete.no_grad():
+        norms = [t.norm(norm_type).to(parts[0].device) for t in parts]
+        total = norms[0] if len(norms) == 1 else arete.stack(norms).norm(norm_type)
+    if error_if_nonfinite and not math.isfinite(float(total)):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+            "so it cannot be clipped. To disable this error and scale the gradients by the "
+            "non-finite norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: Optional[bool] = None
+) -> None:
+    """Scales the gradients in place by max_norm / total_norm where that is below 1."""
+    with arete.no_grad():
+        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in _grads(parameters):
+            grad.mul_(scale.to(grad.device, grad.dtype))
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: Optional[bool] = None,
+) -> Tensor:
+    """Limits the norm of all gradients together, in place; gives the norm before that.
+
+    >>> nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    """
+    parameters = _listed(parameters)
+    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """The older name of :func:`clip_grad_norm_`."""
+    return clip_grad_norm_(*args, **kwargs)
+
+
+def clip_grad_value_(
+    parameters: Tensors, clip_value: float, foreach: Optional[bool] = None
+) -> None:
+    """Limits every element of the gradients to [-clip_value, clip_value], in place."""
+    clip_value = float(clip_value)
+    with arete.no_grad():
+        for grad in _grads(parameters):
+            grad.clamp_(-clip_value, clip_value)

@@ -1,0 +1,79 @@
+"""functional_call: a module called with other tensors in place of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
+
+from arete import Tensor
+
+__all__ = ["functional_call"]
+
+
+def _slots(module: Any) -> Dict[str, list]:
+    """The places (registry, name) of each parameter and buffer by path; shared ones together."""
+    by_path: Dict[str, list] = {}
+    same: Dict[int, list] = {}
+    for path, part in module.named_modules(remove_duplicate=False):
+        for registry in (part._parameters, part._buffers):
+            for name, value in registry.items():
+                if value is not None:
+                    places = same.setdefault(id(value), [])
+                    if not any(r is registry and n == name for r, n in places):
+                        places.append((registry, name))
+                    by_path[f"{path}.{name}" if path else name] = places
+    return by_path
+
+
+@contextmanager
+def _swapped(module: Any, tensors: Mapping[str, Tensor], tie: bool, strict: bool) -> Iterator[None]:
+    slots = _slots(module)
+    unexpected = [k for k in tensors if k not in slots]
+    missing = [k for k in slots if k not in tensors] if strict else []
+    if unexpected and strict or missing:
+        raise RuntimeError(
+            f"Error(s) in loading state_dict for {type(module).__name__}:\n"
+            f"Unexpected key(s): {unexpected}. Missing key(s): {missing}."
+        )
+    before = []
+    try:
+        for key, value in tensors.items():
+            if key in slots:
+                places = slots[key] if tie else slots[key][:1]
+                for registry, name in places:
+                    before.append((registry, name, registry[name]))
+                    registry[name] = value
+        yield
+    finally:
+        for registry, name, value in reversed(before):
+            registry[name] = value
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Union[Mapping[str, Tensor], Sequence[Mapping[str, Tensor]]],
+    args: Any = None,
+    kwargs: Optional[Mapping[str, Any]] = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Calls `module` with some or all parameters and buffers replaced, by their paths."""
+    if isinstance(parameter_and_buffer_dicts, Mapping):
+        tensors = parameter_and_buffer_dicts
+    else:
+        tensors = {}
+        for part in parameter_and_buffer_dicts:
+            for key in part:
+                if key in tensors:
+                    raise ValueError(
+                        f"{key} appears in multiple dictionaries; behavior of functional call is "
+                        "ambiguous"
+                    )
+            tensors.update(part)
+    if args is None:
+        args = ()
+    elif not isinstance(args, tuple):
+        args = (args,)
+    with _swapped(module, tensors, tie_weights, strict):
+        return module(*args, **dict(kwargs or {}))
