@@ -229,7 +229,10 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: Optional[float] = Non
     else:
         low, high = -(-low // 1), -(-high // 1)
         result = arete.randint(int(low), max(int(high), int(low) + 1), shape, dtype=arete.int64, device=device).to(dtype)
-    if exclude_zero and name != "bool":
+    if exclude_zero and name.startswith("complex"):
+        small = complex(arete.finfo(dtype).tiny)
+        result = arete.tensor([z or small for z in result.reshape(-1).tolist()], dtype=dtype, device=device).reshape(result.shape)
+    elif exclude_zero and name != "bool":
         small = arete.finfo(dtype).tiny if floating else 1
         result = arete.where(result == 0, arete.full((), small, dtype=dtype, device=device), result)
     elif exclude_zero:
@@ -247,7 +250,8 @@ def _floats(shape: Any, name: str, dtype: Any, device: Any, low: float, high: fl
         return low * (1 - part) + high * part  # the difference of the limits need not be representable
 
     if name.startswith("complex"):
-        return arete.complex(uniform(), uniform()).to(dtype)
+        pairs = zip(uniform().reshape(-1).tolist(), uniform().reshape(-1).tolist())
+        return arete.tensor([complex(*pair) for pair in pairs], dtype=dtype, device=device).reshape(shape)
     result = uniform().to(dtype)
     below = arete.finfo(dtype)
     step = abs(high) * below.eps / 2 or below.tiny

@@ -59,8 +59,9 @@ def make(dtype, shape=(3, 4)):
     t = arete.arange(12).reshape(3, 4)
     if dtype.startswith("float8"):
         return t.to(arete.float32).to(getattr(arete, dtype))
-    t = t.to(getattr(arete, dtype))
-    return t * (1 + 2j) if dtype.startswith("complex") else t
+    if dtype.startswith("complex"):
+        return arete.tensor([complex(i, 2 * i) for i in range(12)], dtype=getattr(arete, dtype)).reshape(3, 4)
+    return t.to(getattr(arete, dtype))
 
 
 VALUES = [
