@@ -370,6 +370,9 @@ def _no_grad():
     return no_grad()
 
 
+METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
+
+
 def detach(input: Tensor):
     return input.detach()
 
