@@ -9,6 +9,8 @@
 
 namespace arete {
 
+class Generator;
+
 /// x * Phi(x) with the normal distribution's Phi; approximate "tanh" takes the tanh formula, "none"
 /// the exact one. ValueError for other texts.
 Tensor gelu(const Tensor& self, std::string_view approximate = "none");
@@ -21,6 +23,10 @@ Tensor& mish_(Tensor& self);
 /// x where positive, else negative_slope * x.
 Tensor leaky_relu(const Tensor& self, double negative_slope = 0.01);
 Tensor& leaky_relu_(Tensor& self, double negative_slope = 0.01);
+/// leaky_relu with a slope drawn for each element from [lower, upper); without training with the
+/// mean of the two. ValueError if lower > upper.
+Tensor rrelu(const Tensor& self, double lower = 1.0 / 8, double upper = 1.0 / 3,
+             bool training = false, Generator* generator = nullptr);
 /// x where positive, else alpha * (exp(x) - 1).
 Tensor elu(const Tensor& self, double alpha = 1.0);
 Tensor& elu_(Tensor& self, double alpha = 1.0);

@@ -51,6 +51,17 @@ Tensor logspace(Scalar start, Scalar end, int64_t steps, double base = 10,
 Tensor eye(int64_t n, const TensorOptions& options = {});
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options = {});
 
+/// Rows and columns of the positions j - i <= offset (>= offset) of a row x col matrix in row-major
+/// order: int64 (or int32) of shape (2, n).
+Tensor tril_indices(int64_t row, int64_t col, int64_t offset = 0,
+                    const TensorOptions& options = {});
+Tensor triu_indices(int64_t row, int64_t col, int64_t offset = 0,
+                    const TensorOptions& options = {});
+/// Without values: dimension physical_layout[k] is the k-th slowest in memory.
+Tensor empty_permuted(IntList sizes, IntList physical_layout, const TensorOptions& options = {});
+/// A 0-d tensor; a dtype left out is default_dtype(), whatever the number.
+Tensor scalar_tensor(Scalar value, const TensorOptions& options = {});
+
 /// Values as they stand in a program: a number or lists of lists of numbers,
 /// `tensor({{1, 2}, {3, 4}})`. Lists of one level must have equal sizes and shapes.
 class TensorData {

@@ -1,4 +1,5 @@
-// gather, scatter and the index_* operators. Masks and index expressions are in index_put.cpp.
+// gather and scatter. Operators with a 1-d index are in index_slices.cpp, masks in mask.cpp, index
+// expressions in index_put.cpp.
 #include "arete/ops/index.h"
 
 #include "arete/ops/creation.h"
@@ -29,10 +30,13 @@ void check_same_dtype(const Call& c, const Tensor& self, const Tensor& src) {
 
 namespace {
 
+int64_t rank_of(const Tensor& t) { return std::max<int64_t>(t.dim(), 1); }
+
 void check_not_larger(const Call& c, const Tensor& index, const Tensor& self, int dim,
                       const char* name) {
-  bool fits = true;
-  for (int64_t d = 0; d < self.dim(); ++d) fits &= d == dim || index.size(d) <= self.size(d);
+  bool fits = index.dim() == self.dim() || index.numel() <= self.numel() || dim == 0;
+  if (index.dim() == self.dim())
+    for (int64_t d = 0; d < self.dim(); ++d) fits &= d == dim || index.size(d) <= self.size(d);
   ARETE_CHECK(fits, ValueError(c.name(),
                                "Expected index " + to_string(index.sizes()) +
                                    " to be no larger than " + name + " " + to_string(self.sizes()) +
@@ -42,7 +46,7 @@ void check_not_larger(const Call& c, const Tensor& index, const Tensor& self, in
 
 void check_rank(const Call& c, const Tensor& index, const Tensor& other, const char* name) {
   ARETE_CHECK(
-      index.dim() == other.dim(),
+      rank_of(index) == rank_of(other),
       ValueError(c.name(), std::string("Index tensor must have the same number of dimensions as ") +
                                name + " tensor")
           .argument("index")
@@ -53,19 +57,25 @@ void check_rank(const Call& c, const Tensor& index, const Tensor& other, const c
 // ---- gather: (self, dim, index)
 
 const OpRecord& gather_op =
-    define("gather(Tensor self, int dim, Tensor index) -> Tensor")
-        .doc("Elements at given positions along a dimension.")
+    define("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+        .doc(
+            "Elements at given positions along a dimension. sparse_grad is accepted and has no "
+            "effect: there are no sparse gradients.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &self = c.tensor(0), &index = c.tensor(2);
           const int dim = dim_argument(c);
-          check_index_dtype(c, index);
-          check_rank(c, index, self, "input");
-          check_not_larger(c, index, self, dim, "self");
+          if (index.numel() > 0) {  // an empty index may have any rank and dtype
+            check_index_dtype(c, index);
+            check_rank(c, index, self, "input");
+            check_not_larger(c, index, self, dim, "self");
+          }
           out.push_back({Shape(index.sizes()), self.dtype(), common_device(c), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
           const IndexView index(p, c.tensor(2));
-          p.gather({view_of(c.tensor(0)), index.view(), view_of(out[0]), dim_argument(c)});
+          p.gather({at_least_1d(view_of(c.tensor(0))), at_least_1d(index.view()),
+                    at_least_1d(view_of(out[0])), dim_argument(c)});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -80,7 +90,10 @@ const OpRecord& gather_op =
                   {{m.make_strided({2, 3, 2}), 1, m.make_index({2, 2, 1}, 3)}, "strided, smaller"},
                   {{m.make({5}), 0, m.make_index({3}, 5).sub(Scalar(5))}, "from the end"},
                   {{m.make({}), 0, m.make_index({}, 1)}, "0-d"},
-                  {{m.make({3, 2}), 0, m.make_index({0, 2}, 3)}, "empty"}};
+                  {{m.make({}), -1, m.make_index({1}, 1)}, "0-d, index 1-d"},
+                  {{m.make({3}), 0, m.make_index({}, 3)}, "index 0-d"},
+                  {{m.make({3, 2}), 0, m.make_index({0, 2}, 3)}, "empty"},
+                  {{m.make({3, 2}), 0, m.make_index({0}, 3)}, "empty, of another rank"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({3, 2}), 0, m.make_index({2}, 3)},
@@ -100,12 +113,12 @@ const OpRecord& gather_op =
                    "index 5 is out of bounds for dimension 0 with size 3"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &index = c.tensor(2);
+          const Tensor x = at_least_1d(c.tensor(0)), index = at_least_1d(c.tensor(2));
           const int dim = normalize_dim(c.integer(1), int(x.dim()), "gather");
-          const int64_t n = x.dim() ? x.size(dim) : 1;
-          return {build_tensor(index.sizes(), [&](const Shape& i) {
-            return at(x, at_dim(i, dim, wrapped(at(index, i), n)));
-          })};
+          const Tensor y = build_tensor(index.sizes(), [&](const Shape& i) {
+            return at(x, at_dim(i, dim, wrapped(at(index, i), x.size(dim))));
+          });
+          return {y.reshape(c.tensor(2).sizes())};
         });
 
 }  // namespace
@@ -115,17 +128,22 @@ const OpRecord& gather_op =
 void scatter_infer(const Call& c, OutputSpecs& out) {
   const Tensor &self = c.tensor(0), &index = c.tensor(2);
   const int dim = dim_argument(c);
-  check_index_dtype(c, index);
-  check_rank(c, index, self, "self");
-  check_not_larger(c, index, self, dim, "self");
+  const bool empty = index.numel() == 0;  // of any rank and dtype then
+  if (!empty) {
+    check_index_dtype(c, index);
+    check_rank(c, index, self, "self");
+    check_not_larger(c, index, self, dim, "self");
+  }
   if (c[3].kind() == Arg::Kind::tensor) {
-    check_rank(c, index, c.tensor(3), "src");
-    check_not_larger(c, index, c.tensor(3), -1, "src");
+    if (!empty) {
+      check_rank(c, index, c.tensor(3), "src");
+      check_not_larger(c, index, c.tensor(3), -1, "src");
+    }
     check_same_dtype(c, self, c.tensor(3));
   } else {
-    ARETE_CHECK(c.scalar(3).category() <= std::max(1, category_of(self.dtype())),
-                TypeError(c.name(),
-                          "value cannot be converted to type " + std::string(name_of(self.dtype())))
+    ARETE_CHECK(c.scalar(3).category() <= 2 || is_complex(self.dtype()),
+                TypeError(c.name(), "value cannot be converted to type " +
+                                        std::string(name_of(self.dtype())) + " without overflow")
                     .argument("value")
                     .got(c.scalar(3).to_string()));
   }
@@ -135,16 +153,46 @@ void scatter_infer(const Call& c, OutputSpecs& out) {
 Tensor covered(const GradCall& g, const Tensor& grad) {
   const IntList part = grad.sizes(), src = g.input_sizes(2);
   if (std::equal(part.begin(), part.end(), src.begin(), src.end())) return grad;
+  if (numel_of(part) == 0) return zeros(src, grad.options());
+  if (part.size() != src.size()) return covered(g, grad.reshape(Shape(src.size(), 1)));
   return embed_window(grad, src, contiguous_strides(src), 0);
 }
 
 namespace {
 
-template <ScatterMode mode>
-void scatter_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+void scatter_views(const Call& c, const Tensor& out, const prim::View& src, ScatterMode mode,
+                   prim::Primitives& p) {
+  start_from_self(c, out, p);
+  if (c.tensor(2).numel() == 0) return;
   const IndexView index(p, c.tensor(2));
-  start_from_self(c, out[0], p);
-  p.scatter({view_of(out[0]), index.view(), view_of(c.tensor(3)), dim_argument(c), mode, c.name()});
+  p.scatter({at_least_1d(view_of(out)), at_least_1d(index.view()), at_least_1d(src),
+             dim_argument(c), mode, "scatter"});
+}
+
+// What `reduce`, argument 4, asks for.
+ScatterMode mode_of(const char* op, const Arg& reduce) {
+  if (reduce.is_none()) return ScatterMode::set;
+  ARETE_CHECK(reduce.string() == "add" || reduce.string() == "multiply",
+              ValueError(op, "reduce argument must be either add or multiply.")
+                  .argument("reduce")
+                  .got(reduce.string()));
+  return reduce.string() == "add" ? ScatterMode::add : ScatterMode::mul;
+}
+ScatterMode mode_of(const Call& c) { return mode_of(c.name(), c.size() > 4 ? c[4] : Arg()); }
+
+void scatter_mode_infer(const Call& c, OutputSpecs& out) {
+  mode_of(c);
+  scatter_infer(c, out);
+}
+// Gradient of self: what was set has none. As in PyTorch, products have no gradient here.
+Tensor scatter_self_grad(const GradCall& g, const char* op) {
+  const ScatterMode mode = mode_of(op, g.arg(4));
+  ARETE_CHECK(mode != ScatterMode::mul,
+              NotImplementedError(op, std::string("derivative for ") + op +
+                                          " with reduce=\"multiply\" is not implemented")
+                  .hint("use scatter_reduce with \"prod\""));
+  if (mode == ScatterMode::add) return g.grad();
+  return scatter(g.grad(), g.integer(1), g.input(1), Scalar(0));
 }
 
 std::vector<Sample> scatter_samples(SampleMaker& m, bool repeats) {
@@ -156,7 +204,14 @@ std::vector<Sample> scatter_samples(SampleMaker& m, bool repeats) {
           {{m.make_strided({2, 3}), -1, last, m.make({2, 2})}, "strided, from the end"},
           {{m.make({2, 3}), 1, last, m.make_strided({3, 4})}, "larger src"},
           {{m.make({}), 0, m.make_index({}, 1), m.make({})}, "0-d"},
-          {{m.make({3}), 0, m.make_index({0}, 3), m.make({0})}, "empty"}};
+          {{m.make({}), 0, m.make_index({1}, 1), m.make({1})}, "0-d, the others 1-d"},
+          {{m.make({3}), 0, m.make_index({0}, 3), m.make({0})}, "empty"},
+          {{m.make({3, 2}), 0, m.make_index({0}, 3), m.make({2, 2})}, "empty, of another rank"}};
+}
+// The same with `reduce`.
+std::vector<Sample> with_reduce(std::vector<Sample> samples, OwnedArg reduce) {
+  for (Sample& s : samples) s.args.push_back(reduce);
+  return samples;
 }
 
 std::vector<ErrorSample> scatter_errors(SampleMaker& m) {
@@ -180,68 +235,97 @@ std::vector<ErrorSample> scatter_errors(SampleMaker& m) {
 // f(old, new) for every element that is written.
 template <class F>
 std::vector<Tensor> scatter_reference(const Call& c, F f) {
-  const Tensor &self = c.tensor(0), &index = c.tensor(2);
+  const Tensor self = at_least_1d(c.tensor(0)), index = at_least_1d(c.tensor(2));
   const int dim = normalize_dim(c.integer(1), int(self.dim()), "scatter");
-  const int64_t n = self.dim() ? self.size(dim) : 1;
+  const bool number = c[3].kind() != Arg::Kind::tensor;
+  const Tensor src = number ? Tensor() : at_least_1d(c.tensor(3));
   std::vector<double> v = values_of(self);
   for_each_index(index.sizes(), [&](const Shape& i) {
-    const Shape to = at_dim(i, dim, wrapped(at(index, i), n));
+    const Shape to = at_dim(i, dim, wrapped(at(index, i), self.size(dim)));
     double& old = v[size_t(flat_position(self.sizes(), to))];
-    const bool number = c[3].kind() != Arg::Kind::tensor;
-    old = f(old, number ? c.scalar(3).to_double() : at(c.tensor(3), i));
+    old = f(old, number ? c.scalar(3).to_double() : at(src, i));
   });
-  return {from_values(v, self.sizes())};
+  return {from_values(v, c.tensor(0).sizes())};
 }
 std::vector<Tensor> set_reference(const Call& c) {
-  return scatter_reference(c, [](double, double v) { return v; });
+  return scatter_reference(c, [mode = mode_of(c)](double old, double v) {
+    return mode == ScatterMode::set ? v : mode == ScatterMode::add ? old + v : old * v;
+  });
 }
 std::vector<Tensor> add_reference(const Call& c) {
   return scatter_reference(c, [](double old, double v) { return old + v; });
 }
 
 const OpRecord& scatter_op =
-    define("scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
-        .doc("self with elements at given positions along a dimension replaced.")
-        .infer(scatter_infer)
-        .lower(scatter_lower<ScatterMode::set>)
+    define("scatter(Tensor self, int dim, Tensor index, Tensor src, *, str? reduce=None) -> Tensor")
+        .doc(
+            "self with elements at given positions along a dimension replaced, or with "
+            "reduce=\"add\""
+            " or \"multiply\" changed (multiply has no gradient).")
+        .infer(scatter_mode_infer)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          scatter_views(c, out[0], view_of(c.tensor(3)), mode_of(c), p);
+        })
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList r(3);
-              if (g.needs(0)) r[0] = scatter(g.grad(), g.integer(1), g.input(1), Scalar(0));
+              const Tensor self_grad = scatter_self_grad(g, "scatter");
+              if (g.needs(0)) r[0] = self_grad;
               if (g.needs(2)) r[2] = covered(g, gather(g.grad(), g.integer(1), g.input(1)));
               return r;
             },
             0b10)
         .in_place()
-        .samples([](SampleMaker& m) { return scatter_samples(m, false); })
-        .errors(scatter_errors)
+        .samples([](SampleMaker& m) {
+          std::vector<Sample> all = with_reduce(scatter_samples(m, false), std::nullopt);
+          for (Sample& s : with_reduce(scatter_samples(m, true), "add")) all.push_back(s);
+          // Without a gradient.
+          SampleMaker plain(m.dtype, m.device, false);
+          for (Sample& s : with_reduce(scatter_samples(plain, true), "multiply")) all.push_back(s);
+          return all;
+        })
+        .errors([](SampleMaker& m) {
+          std::vector<ErrorSample> all = scatter_errors(m);
+          all.push_back({{m.make({3}), 0, m.make_index({2}, 3), m.make({2}), "sum"},
+                         ErrorKind::value,
+                         "reduce argument must be either add or multiply."});
+          return all;
+        })
         .reference(set_reference);
 
 const OpRecord& scatter_value_op =
-    define("scatter_value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
-        .doc("self with elements at given positions along a dimension set to a number.")
-        .infer(scatter_infer)
+    define(
+        "scatter_value(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None) -> "
+        "Tensor")
+        .doc(
+            "self with elements at given positions along a dimension set to a number, or with "
+            "reduce=\"add\" or \"multiply\" changed by it (multiply has no gradient).")
+        .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const IndexView index(p, c.tensor(2));
           const NumberView value(p, out[0].dtype(), c.tensor(2).sizes(), c.scalar(3));
-          start_from_self(c, out[0], p);
-          p.scatter({view_of(out[0]), index.view(), value.view(), dim_argument(c), ScatterMode::set,
-                     "scatter"});
+          scatter_views(c, out[0], value.view(), mode_of(c), p);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              return {scatter(g.grad(), g.integer(1), g.input(1), Scalar(0)), Tensor()};
+              return {scatter_self_grad(g, "scatter"), Tensor()};
             },
             0b10)
         .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4, 3}), 0, m.make_index({2, 3}, 4), Scalar(1.5)}, "rows"},
-                  {{m.make_strided({2, 3}), -1, m.make_index({2, 1}, 3), Scalar(2)}, "strided"}};
+          SampleMaker plain(m.dtype, m.device, false);  // products have no gradient
+          return {{{m.make({4, 3}), 0, m.make_index({2, 3}, 4), Scalar(1.5), std::nullopt}, "rows"},
+                  {{m.make_strided({2, 3}), -1, m.make_index({2, 1}, 3), Scalar(2), "add"}, "add"},
+                  {{plain.make({2, 3}), -1, m.make_index({2, 1}, 3), Scalar(2), "multiply"},
+                   "multiply"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({3}, 4), 0, m.make_index({1}, 3), Scalar(0.5)},
+          return {{{m.make({3}), 0, m.make_index({1}, 3), Scalar(0.5), "sum"},
+                   ErrorKind::value,
+                   "reduce argument must be either add or multiply."},
+                  {{m.make({3}), 0, m.make_index({1}, 3), Scalar(std::complex<double>(0, 1)),
+                    std::nullopt},
                    ErrorKind::type,
-                   "value cannot be converted to type int64"}};
+                   "value cannot be converted to type"}};
         })
         .reference(set_reference);
 
@@ -249,7 +333,9 @@ const OpRecord& scatter_add_op =
     define("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
         .doc("self with values added at given positions along a dimension.")
         .infer(scatter_infer)
-        .lower(scatter_lower<ScatterMode::add>)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          scatter_views(c, out[0], view_of(c.tensor(3)), ScatterMode::add, p);
+        })
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList r(3);
@@ -263,255 +349,7 @@ const OpRecord& scatter_add_op =
         .errors(scatter_errors)
         .reference(add_reference);
 
-// ---- along one dimension with a 1-d index: (self, dim, index, src)
-
-void check_slices(const Call& c, int dim) {
-  const Tensor &self = c.tensor(0), &index = c.tensor(2);
-  check_index_dtype(c, index);
-  ARETE_CHECK(index.dim() <= 1,
-              IndexError(c.name(), std::string(c.name()) + "(): Index is supposed to be a vector")
-                  .argument("index")
-                  .got(describe(index)));
-  if (c.size() < 4 || c[3].kind() != Arg::Kind::tensor) return;
-  const Tensor& src = c.tensor(3);
-  check_same_dtype(c, self, src);
-  Shape expected(self.sizes());
-  if (!expected.empty()) expected[size_t(dim)] = index.numel();
-  ARETE_CHECK(Shape(src.sizes()) == expected,
-              ValueError(c.name(), std::string(c.name()) +
-                                       "(): Number of indices should be equal to source.size(dim), "
-                                       "and the other sizes to those of self")
-                  .argument("source")
-                  .expected(to_string(expected))
-                  .got(to_string(src.sizes())));
-}
-
-// A tensor as rows along its first dimension, if the others are one run.
-std::optional<Layout> as_rows(const Layout& l) {
-  if (l.rank() == 0) return std::nullopt;
-  Layout row = l;
-  row.sizes.erase(row.sizes.begin());
-  row.strides.erase(row.strides.begin());
-  const auto flat = arete::view(row, IntList{row.numel()});
-  if (!flat) return std::nullopt;
-  return Layout(IntList{l.sizes[0], flat->sizes[0]}, IntList{l.strides[0], flat->strides[0]},
-                l.offset);
-}
-
-const OpRecord& index_select_op =
-    define("index_select(Tensor self, int dim, Tensor index) -> Tensor")
-        .doc("Slices of self along a dimension.")
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& self = c.tensor(0);
-          const int dim = dim_argument(c);
-          check_slices(c, dim);
-          Shape sizes(self.sizes());
-          if (!sizes.empty())
-            sizes[size_t(dim)] = c.tensor(2).numel();
-          else
-            ARETE_CHECK(
-                c.tensor(2).numel() == 1,
-                IndexError(c.name(), "index_select(): Index to scalar can have only 1 value"));
-          out.push_back({std::move(sizes), self.dtype(), common_device(c), {}});
-        })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor& self = c.tensor(0);
-          const int dim = dim_argument(c);
-          const IndexView index(p, c.tensor(2), true);
-          const auto rows = dim == 0 ? as_rows(self.layout()) : std::nullopt;
-          if (rows) {
-            const Layout to = *as_rows(out[0].layout());
-            p.take_rows({view_of(self, *rows), index.view(), view_of(out[0], to)});
-            return;
-          }
-          const SpreadIndex spread(index.view(), self.sizes(), dim);
-          prim::View i = spread.view();
-          p.gather({view_of(self), i, view_of(out[0]), dim, c.name()});
-        })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              return {index_add(zeros(g.input_sizes(0), g.grad().options()), g.integer(1),
-                                g.input(1), g.grad()),
-                      Tensor()};
-            },
-            0b10)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({4, 3}), 0, m.make_index({5}, 4)}, "rows"},
-              {{m.make({4, 3}), -1, m.make_index({2}, 3)}, "columns"},
-              {{m.make_strided({2, 3, 2}), 1, m.make_index({4}, 3)}, "strided"},
-              {{m.make_strided({3, 2}), 0, m.make_index({2}, 3).sub(Scalar(3))}, "from the end"},
-              {{m.make({5}), 0, m.make_index({}, 5)}, "0-d index"},
-              {{m.make({3, 2}), 0, m.make_index({0}, 3)}, "nothing"},
-              {{m.make({3, 0}), 0, m.make_index({2}, 3)}, "empty rows"},
-              {{m.make({}), 0, m.make_index({1}, 1)}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 2}), 0, m.make_index({2, 2}, 3)},
-                   ErrorKind::index,
-                   "index_select(): Index is supposed to be a vector"},
-                  {{m.make({3}), 0, m.make_mask({3})},
-                   ErrorKind::type,
-                   "Expected dtype int32/int64 for index"},
-                  {{m.make({3}), 0, m.make_index({1}, 1).add(Scalar(3))},
-                   ErrorKind::index,
-                   "index 3 is out of bounds for dimension 0 with size 3"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &index = c.tensor(2);
-          const std::vector<double> k = values_of(index);
-          const int dim = normalize_dim(c.integer(1), int(x.dim()), "index_select");
-          Shape sizes(x.sizes());
-          if (sizes.empty()) return {from_values(values_of(x), {})};
-          sizes[size_t(dim)] = index.numel();
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(x, at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], x.size(dim))));
-          })};
-        });
-
-void slices_infer(const Call& c, OutputSpecs& out) {
-  check_slices(c, dim_argument(c));
-  out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype(), common_device(c), {}});
-}
-
-template <ScatterMode mode>
-void slices_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-  const int dim = dim_argument(c);
-  const Tensor& src = c.tensor(3);
-  const IndexView index(p, c.tensor(2), true);
-  start_from_self(c, out[0], p);
-  if (mode == ScatterMode::add && dim == 0) {
-    const auto to = as_rows(out[0].layout()), from = as_rows(src.layout());
-    if (to && from) {
-      p.add_rows({view_of(out[0], *to), index.view(), view_of(src, *from), c.name()});
-      return;
-    }
-  }
-  const SpreadIndex spread(index.view(), out[0].sizes(), dim);
-  p.scatter({view_of(out[0]), spread.view(), view_of(src), dim, mode, c.name()});
-}
-
-std::vector<Sample> slices_samples(SampleMaker& m, bool repeats) {
-  const auto pick = [&](int64_t n, int64_t high) {
-    return repeats ? m.make_index({n}, high)
-                   : arange(Scalar(high - n), Scalar(high), TensorOptions(kInt64, m.device));
-  };
-  return {{{m.make({4, 3}), 0, pick(3, 4), m.make({3, 3})}, "rows"},
-          {{m.make({2, 3}), -1, pick(2, 3), m.make_strided({2, 2})}, "columns"},
-          {{m.make_strided({2, 3, 2}), 1, pick(2, 3), m.make({2, 2, 2})}, "strided"},
-          {{m.make({5}), 0, pick(1, 2).sub(Scalar(5)), m.make({1})}, "from the end"},
-          {{m.make({3, 2}), 0, m.make_index({0}, 3), m.make({0, 2})}, "nothing"}};
-}
-
-std::vector<ErrorSample> slices_errors(SampleMaker& m) {
-  return {{{m.make({3, 2}), 0, m.make_index({2}, 3), m.make({1, 2})},
-           ErrorKind::value,
-           "Number of indices should be equal to source.size(dim)"},
-          {{m.make({3}), 0, m.make_index({2, 1}, 3), m.make({2})},
-           ErrorKind::index,
-           "Index is supposed to be a vector"},
-          {{m.make({3}), 0, m.make_index({1}, 1).add(Scalar(3)), m.make({1})},
-           ErrorKind::index,
-           "index 3 is out of bounds for dimension 0 with size 3"}};
-}
-
-template <class F>
-std::vector<Tensor> slices_reference(const Call& c, F f) {
-  const Tensor &self = c.tensor(0), &src = c.tensor(3);
-  const std::vector<double> k = values_of(c.tensor(2));
-  const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_add");
-  std::vector<double> v = values_of(self);
-  for_each_index(src.sizes(), [&](const Shape& i) {
-    const Shape to = at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], self.size(dim)));
-    double& old = v[size_t(flat_position(self.sizes(), to))];
-    old = f(old, at(src, i));
-  });
-  return {from_values(v, self.sizes())};
-}
-
-Tensor slices_of_grad(const GradCall& g) {
-  return index_select(g.grad(), g.integer(1), g.input(1)).reshape(g.input_sizes(2));
-}
-
-const OpRecord& index_add_op =
-    define("index_add(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
-        .doc("self with slices added at given positions of a dimension.")
-        .infer(slices_infer)
-        .lower(slices_lower<ScatterMode::add>)
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              TensorList r(3);
-              r[0] = g.grad();
-              if (g.needs(2)) r[2] = slices_of_grad(g);
-              return r;
-            },
-            0b10)
-        .in_place()
-        .samples([](SampleMaker& m) { return slices_samples(m, true); })
-        .errors(slices_errors)
-        .reference([](const Call& c) {
-          return slices_reference(c, [](double old, double v) { return old + v; });
-        });
-
-const OpRecord& index_copy_op =
-    define("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
-        .doc("self with slices replaced at given positions of a dimension.")
-        .infer(slices_infer)
-        .lower(slices_lower<ScatterMode::set>)
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              TensorList r(3);
-              if (g.needs(0)) r[0] = index_fill(g.grad(), g.integer(1), g.input(1), Scalar(0));
-              if (g.needs(2)) r[2] = slices_of_grad(g);
-              return r;
-            },
-            0b10)
-        .in_place()
-        .samples([](SampleMaker& m) { return slices_samples(m, false); })
-        .errors(slices_errors)
-        .reference(
-            [](const Call& c) { return slices_reference(c, [](double, double v) { return v; }); });
-
-const OpRecord& index_fill_op =
-    define("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
-        .doc("self with slices at given positions of a dimension set to a number.")
-        .infer(slices_infer)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int dim = dim_argument(c);
-          const IndexView index(p, c.tensor(2), true);
-          const SpreadIndex spread(index.view(), out[0].sizes(), dim);
-          const NumberView value(p, out[0].dtype(), spread.view().sizes, c.scalar(3));
-          start_from_self(c, out[0], p);
-          p.scatter(
-              {view_of(out[0]), spread.view(), value.view(), dim, ScatterMode::set, c.name()});
-        })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              return {index_fill(g.grad(), g.integer(1), g.input(1), Scalar(0)), Tensor()};
-            },
-            0b10)
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4, 3}), 0, m.make_index({2}, 4), Scalar(1.5)}, "rows"},
-                  {{m.make_strided({2, 3}), -1, m.make_index({2}, 3), Scalar(2)}, "strided"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& self = c.tensor(0);
-          const std::vector<double> k = values_of(c.tensor(2));
-          const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_fill");
-          return {build_tensor(self.sizes(), [&](const Shape& i) {
-            for (double j : k)
-              if (wrapped(j, self.size(dim)) == i[size_t(dim)]) return c.scalar(3).to_double();
-            return at(self, i);
-          })};
-        });
-
 }  // namespace
-
-Tensor& index_copy_into(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return call_in_place(self, index_copy_op, {self, dim, index, src});
-}
-
 }  // namespace ops
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index) {
@@ -522,10 +360,10 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const {
 }
 
 Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return ops::call(ops::scatter_op, {self, dim, index, src});
+  return ops::call(ops::scatter_op, {self, dim, index, src, std::nullopt});
 }
 Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
-  return ops::call(ops::scatter_value_op, {self, dim, index, value});
+  return ops::call(ops::scatter_value_op, {self, dim, index, value, std::nullopt});
 }
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return ops::call(ops::scatter_add_op, {self, dim, index, src});
@@ -540,38 +378,13 @@ Tensor Tensor::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) 
   return arete::scatter_add(*this, dim, index, src);
 }
 Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) {
-  return ops::call_in_place(*this, ops::scatter_op, {*this, dim, index, src});
+  return ops::call_in_place(*this, ops::scatter_op, {*this, dim, index, src, std::nullopt});
 }
 Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Scalar value) {
-  return ops::call_in_place(*this, ops::scatter_value_op, {*this, dim, index, value});
+  return ops::call_in_place(*this, ops::scatter_value_op, {*this, dim, index, value, std::nullopt});
 }
 Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) {
   return ops::call_in_place(*this, ops::scatter_add_op, {*this, dim, index, src});
-}
-
-Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
-  return ops::call(ops::index_select_op, {self, dim, index});
-}
-Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
-  return arete::index_select(*this, dim, index);
-}
-Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                 Scalar alpha) {
-  return ops::call(ops::index_add_op,
-                   {self, dim, index, alpha == Scalar(1) ? src : src.mul(alpha)});
-}
-Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha) const {
-  return arete::index_add(*this, dim, index, src, alpha);
-}
-Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha) {
-  const Tensor scaled = alpha == Scalar(1) ? src : src.mul(alpha);
-  return ops::call_in_place(*this, ops::index_add_op, {*this, dim, index, scaled});
-}
-Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return ops::call(ops::index_copy_op, {self, dim, index, src});
-}
-Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
-  return ops::call(ops::index_fill_op, {self, dim, index, value});
 }
 
 }  // namespace arete

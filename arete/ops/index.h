@@ -19,6 +19,9 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index);
 Tensor take_along_dim(const Tensor& self, const Tensor& index, std::optional<int64_t> dim = {});
 /// The elements at positions in the flattened self, in the shape of index.
 Tensor take(const Tensor& self, const Tensor& index);
+/// A copy of self with those elements replaced by the ones of source (as many as indices, in
+/// order), or with accumulate added to.
+Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate = false);
 
 /// A copy of self with self[index[i][j][k]][j][k] = src[i][j][k] (dim 0); index is no larger than
 /// src anywhere. Where indices repeat, the last value stays.
@@ -39,9 +42,16 @@ Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Ten
 /// A copy of self with slice index[i] replaced by slice i of src, or filled with a number.
 Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, Scalar value);
+/// The same with the value of a 0-d tensor, which has a gradient.
+Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value);
+/// A copy of self in which slice index[i] is reduced with slice i of source: "prod", "mean", "amax"
+/// or "amin" of all that meet, and of self's own where include_self.
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                    std::string_view reduce, bool include_self = true);
 
 /// A copy of self with `value` where mask (bool, broadcast with self) holds.
 Tensor masked_fill(const Tensor& self, const Tensor& mask, Scalar value);
+/// The same with the value of a 0-d tensor, which has a gradient.
 Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value);
 /// The elements where mask holds, in row-major order: 1-d. Reads the data: not for meta tensors.
 Tensor masked_select(const Tensor& self, const Tensor& mask);
@@ -52,6 +62,11 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 Tensor nonzero(const Tensor& self);
 /// The same, one 1-d tensor for each dimension: an index expression for those elements.
 std::vector<Tensor> nonzero_tuple(const Tensor& self);
+
+/// nonzero with exactly `size` rows: further positions are dropped, missing ones are fill_value.
+Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value = -1);
+/// self's shape filled with the value of a 0-d tensor.
+Tensor fill(const Tensor& self, const Tensor& value);
 
 /// self[indices] as NumPy has it: numbers, slices, kNewAxis and kEllipsis make a view; masks and
 /// index tensors, which broadcast together, a copy. Dimensions of several index tensors stand

@@ -380,6 +380,80 @@ bool fill_by_mask(Tensor& self, const std::vector<Index>& indices, const Scalar&
   return true;
 }
 
+// ---- records over index tensors only: an undefined one stands for a whole dimension
+
+std::vector<Index> entries(std::span<const Tensor> indices) {
+  std::vector<Index> all;
+  for (const Tensor& t : indices) {
+    if (t.defined())
+      all.push_back(t);
+    else
+      all.push_back(Slice());
+  }
+  return all;
+}
+
+const OpRecord& index_op =
+    define("index(Tensor self, Tensor[] indices) -> Tensor")
+        .doc(
+            "Elements at index tensors (integers or masks), which broadcast together; a missing "
+            "one "
+            "stands for the whole dimension.")
+        .compose([](const Call& c) -> Results {
+          return {arete::index(c.tensor(0), entries(c.tensors(1)))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          using List = std::vector<Tensor>;
+          return {{{m.make({3, 4}), List{m.make_index({2}, 3)}}, "rows"},
+                  {{m.make({3, 4}), List{Tensor(), m.make_index({2, 2}, 4)}}, "columns"},
+                  {{m.make({3, 4}), List{m.make_index({3}, 3), m.make_index({2, 1}, 4)}}, "both"},
+                  {{m.make_strided({2, 3, 2}),
+                    List{m.make_index({2}, 2), Tensor(), m.make_index({2}, 2)}},
+                   "apart"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          using List = std::vector<Tensor>;
+          return {{{m.make({3}), List{m.make_index({1}, 3), m.make_index({1}, 3)}},
+                   ErrorKind::index,
+                   "too many indices for tensor of dimension 1"},
+                  {{m.make({3}), List{m.make({1})}},
+                   ErrorKind::index,
+                   "tensors used as indices must be long, int, byte or bool tensors"}};
+        })
+        .no_reference("the tests of index expressions check it");
+
+const OpRecord& index_put_op =
+    define(
+        "index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor")
+        .doc(
+            "self with the elements at index tensors replaced by values (broadcast), or with "
+            "accumulate added to; a missing index stands for the whole dimension.")
+        .compose([](const Call& c) -> Results {
+          check_same_dtype(c, c.tensor(0), c.tensor(2));
+          return {arete::index_put(c.tensor(0), entries(c.tensors(1)), c.tensor(2), c.boolean(3))};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          using List = std::vector<Tensor>;
+          const Tensor rows = tensor({2, 0}, TensorOptions(kInt64, m.device));
+          return {{{m.make({3, 4}), List{rows}, m.make({2, 4}), false}, "rows"},
+                  {{m.make_strided({3, 4}), List{rows, rows}, m.make({}), false}, "elements"},
+                  {{m.make({3, 4}), List{Tensor(), rows}, m.make({3, 2}), false}, "columns"},
+                  {{m.make({3}), List{m.make_index({5}, 3)}, m.make({5}), true}, "accumulate"},
+                  {{m.make({2, 3}), List{m.make_mask({2, 3})}, m.make({1}), true}, "mask"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          using List = std::vector<Tensor>;
+          return {{{m.make({3}), List{m.make_index({2}, 3)}, m.make({3}), false},
+                   ErrorKind::value,
+                   "shape mismatch: value tensor of shape [3] cannot be broadcast to indexing "
+                   "result of shape [2]"},
+                  {{m.make({3}), List{m.make_index({2}, 3)}, m.make_mask({2}), false},
+                   ErrorKind::type,
+                   "Expected self.dtype to be equal to src.dtype"}};
+        })
+        .no_reference("the tests of index expressions check it");
+
 }  // namespace
 
 }  // namespace ops

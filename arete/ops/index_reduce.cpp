@@ -1,4 +1,4 @@
-// scatter_reduce, and gather in other forms.
+// scatter_reduce and index_reduce.
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
@@ -115,74 +115,201 @@ const OpRecord& scatter_combine_op =
         })
         .reference(combine_reference);
 
+// ---- scatter_reduce, index_reduce: (self, dim, index, src, reduce, include_self)
+
+// What is no value of its own where self does not count.
+Scalar neutral(std::string_view reduce, DType t) {
+  if (reduce == "prod") return Scalar(1);
+  const bool low = reduce == "amax";
+  if (!low && reduce != "amin") return Scalar(0);
+  if (t == kInt64) return Scalar(low ? INT64_MIN : INT64_MAX);
+  if (t == kBool) return Scalar(int64_t(!low));
+  if (is_integral_or_bool(t)) return Scalar(int64_t(low ? lowest_of(t) : max_of(t)));
+  return Scalar(low ? -INFINITY : INFINITY);
+}
+
+// index and src have one shape.
+Tensor reduce_into(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                   std::string_view reduce, bool include_self) {
+  Tensor start = self;
+  if (!include_self) start = scatter(self, dim, index, neutral(reduce, self.dtype()));
+  if (reduce == "sum") return scatter_add(start, dim, index, src);
+  if (reduce == "mean") {
+    const Tensor one = ones_like(self);
+    const Tensor before = include_self ? one : scatter(one, dim, index, Scalar(0));
+    const Tensor count =
+        scatter_add(before, dim, index, ones_like(src)).clamp(Scalar(1), std::nullopt);
+    const Tensor total = scatter_add(start, dim, index, src);
+    return is_floating(self.dtype()) ? total.div(count) : total.floor_divide(count);
+  }
+  const ScatterMode mode = reduce == "prod"   ? ScatterMode::mul
+                           : reduce == "amin" ? ScatterMode::min
+                                              : ScatterMode::max;
+  return call(scatter_combine_op, {start, dim, index, src, int64_t(mode)});
+}
+
+template <class F>
+std::vector<Tensor> reduce_reference(const Call& c, const Tensor& src, F&& place) {
+  const Tensor self = c.tensor(0).dim() ? c.tensor(0) : c.tensor(0).reshape({1});
+  const std::string_view reduce = c[4].string();
+  const std::vector<double> old = values_of(self);
+  std::vector<std::vector<double>> met(old.size());
+  if (c.boolean(5))
+    for (size_t i = 0; i < old.size(); ++i) met[i].push_back(old[i]);
+  for_each_index(src.sizes(), [&](const Shape& i) {
+    const Shape to = place(self, i);
+    if (!to.empty()) met[size_t(flat_position(self.sizes(), to))].push_back(at(src, i));
+  });
+  std::vector<double> v = old;
+  for (size_t i = 0; i < v.size(); ++i) {
+    if (met[i].empty()) continue;
+    double sum = 0, product = 1, low = INFINITY, high = -INFINITY;
+    for (double x : met[i]) {
+      sum += x;
+      product *= x;
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+    v[i] = reduce == "sum"    ? sum
+           : reduce == "prod" ? product
+           : reduce == "amin" ? low
+           : reduce == "amax" ? high
+                              : sum / double(met[i].size());
+  }
+  return {from_values(v, c.tensor(0).sizes())};
+}
+
+const OpRecord& scatter_reduce_op =
+    define(
+        "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
+        "include_self=True) -> Tensor")
+        .doc(
+            "self with values met at given positions along a dimension reduced: sum, prod, mean, "
+            "amax or amin, with self's own value if include_self.")
+        .compose([](const Call& c) -> Results {
+          const std::string_view reduce = c[4].string();
+          ARETE_CHECK(
+              reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
+                  reduce == "amin",
+              ValueError(c.name(), "reduce argument must be either sum, prod, mean, amax or amin")
+                  .argument("reduce")
+                  .got(reduce));
+          OutputSpecs checked;
+          scatter_infer(c, checked);
+          // 0-d tensors count as 1-d ones of one element.
+          const Tensor self = at_least_1d(c.tensor(0)), index = at_least_1d(c.tensor(2));
+          if (index.numel() == 0) return {c.tensor(0).clone()};
+          Tensor src = at_least_1d(c.tensor(3));  // the part that the index covers
+          for (int64_t d = 0; d < src.dim(); ++d)
+            if (index.size(d) < src.size(d)) src = src.narrow(d, 0, index.size(d));
+          const int64_t dim = dim_argument(c);
+          return {reduce_into(self, dim, index, src, reduce, c.boolean(5))
+                      .reshape(c.tensor(0).sizes())};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> all;
+          for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
+            for (const bool own : {true, false}) {
+              all.push_back({{m.make_distinct({4, 3}, 0.25), 0, m.make_index({2, 3}, 4),
+                              m.make({2, 3}), reduce, own},
+                             "rows"});
+              all.push_back({{m.make_strided({2, 3}), -1, m.make_index({2, 4}, 3),
+                              m.make_distinct({3, 5}, 0.25), reduce, own},
+                             "repeated, larger src"});
+              all.push_back({{m.make({}), 0, m.make_index({}, 1), m.make({}), reduce, own}, "0-d"});
+            }
+          all.push_back(
+              {{m.make({3}), 0, m.make_index({0}, 3), m.make({2}), "sum", false}, "nothing"});
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), 0, m.make_index({2}, 3), m.make({2}), "max", true},
+                   ErrorKind::value,
+                   "reduce argument must be either sum, prod, mean, amax or amin"},
+                  {{m.make({3}), 0, m.make_index({2}, 3), m.make({1}), "sum", true},
+                   ErrorKind::value,
+                   "Expected index [2] to be no larger than src [1]"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor index = at_least_1d(c.tensor(2)), src = at_least_1d(c.tensor(3));
+          return reduce_reference(c, src, [&](const Tensor& self, const Shape& i) {
+            for (size_t d = 0; d < i.size(); ++d)
+              if (i[d] >= index.size(int64_t(d))) return Shape();
+            const int dim = normalize_dim(c.integer(1), int(self.dim()), "scatter_reduce");
+            return at_dim(i, dim, wrapped(at(index, i), self.size(dim)));
+          });
+        });
+
+const OpRecord& index_reduce_op =
+    define(
+        "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "
+        "include_self=True) -> Tensor")
+        .doc(
+            "self with slices met at given positions of a dimension reduced: prod, mean, amax or "
+            "amin, with self's own slice if include_self.")
+        .compose([](const Call& c) -> Results {
+          const std::string_view reduce = c[4].string();
+          ARETE_CHECK(
+              reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin",
+              ValueError(c.name(),
+                         "index_reduce(): Expected reduce to be one of prod, mean, amax or amin "
+                         "but got " +
+                             std::string(reduce) + ".")
+                  .argument("reduce"));
+          const int64_t dim = dim_argument(c);
+          OutputSpecs checked;
+          slices_infer(c, checked);
+          const Tensor self = at_least_1d(c.tensor(0)), src = at_least_1d(c.tensor(3));
+          Shape one(size_t(self.dim()), 1);
+          one[size_t(dim)] = c.tensor(2).numel();
+          const Tensor index = c.tensor(2).reshape(one).expand(src.sizes());
+          return {reduce_into(self, dim, index, src, reduce, c.boolean(5))
+                      .reshape(c.tensor(0).sizes())};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> all;
+          for (const char* reduce : {"prod", "mean", "amax", "amin"})
+            for (const bool own : {true, false}) {
+              all.push_back({{m.make_distinct({4, 3}, 0.25), 0, m.make_index({3}, 4),
+                              m.make({3, 3}), reduce, own},
+                             "rows"});
+              all.push_back({{m.make_strided({2, 3}), -1, m.make_index({4}, 3).sub(Scalar(3)),
+                              m.make_distinct({2, 4}, 0.25), reduce, own},
+                             "columns, from the end"});
+              all.push_back(
+                  {{m.make({}), 0, m.make_index({1}, 1), m.make({}), reduce, own}, "0-d"});
+            }
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), 0, m.make_index({2}, 3), m.make({2}), "sum", true},
+                   ErrorKind::value,
+                   "Expected reduce to be one of prod, mean, amax or amin but got sum."},
+                  {{m.make({3}), 0, m.make_index({2}, 3), m.make({1}), "mean", true},
+                   ErrorKind::value,
+                   "Number of indices should be equal to source.size(dim)"}};
+        })
+        .reference([](const Call& c) {
+          const std::vector<double> k = values_of(c.tensor(2));
+          return reduce_reference(
+              c, at_least_1d(c.tensor(3)), [&](const Tensor& self, const Shape& i) {
+                const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_reduce");
+                return at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], self.size(dim)));
+              });
+        });
+
 }  // namespace
 }  // namespace ops
 
 Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                       std::string_view reduce, bool include_self) {
-  using prim::ScatterMode;
-  const bool sum = reduce == "sum", mean = reduce == "mean", prod = reduce == "prod",
-             amin = reduce == "amin", amax = reduce == "amax";
-  ARETE_CHECK(
-      sum || mean || prod || amin || amax,
-      ValueError("scatter_reduce", "reduce argument must be either sum, prod, mean, amax or amin")
-          .argument("reduce")
-          .got(reduce));
-  Tensor values = src;  // the part that the index covers
-  if (index.dim() == src.dim())
-    for (int64_t d = 0; d < src.dim(); ++d)
-      if (index.size(d) < src.size(d)) values = values.narrow(d, 0, index.size(d));
-  Tensor start = self;
-  if (!include_self) {
-    const DType t = self.dtype();
-    const bool exact = is_integral_or_bool(t);
-    const Scalar lowest = t == kInt64 ? Scalar(INT64_MIN)
-                          : exact     ? Scalar(int64_t(lowest_of(t)))
-                                      : Scalar(-INFINITY);
-    const Scalar highest = t == kInt64 ? Scalar(INT64_MAX)
-                           : exact     ? Scalar(int64_t(max_of(t)))
-                                       : Scalar(INFINITY);
-    start = scatter(self, dim, index,
-                    prod   ? Scalar(1)
-                    : amin ? highest
-                    : amax ? lowest
-                           : Scalar(0));
-  }
-  if (sum) return scatter_add(start, dim, index, values);
-  if (mean) {
-    const Tensor one = ones_like(self);
-    const Tensor before = include_self ? one : scatter(one, dim, index, Scalar(0));
-    const Tensor count =
-        scatter_add(before, dim, index, ones_like(values)).clamp(Scalar(1), std::nullopt);
-    const Tensor total = scatter_add(start, dim, index, values);
-    return is_floating(self.dtype()) ? total.div(count) : total.floor_divide(count);
-  }
-  const ScatterMode mode = prod ? ScatterMode::mul : amin ? ScatterMode::min : ScatterMode::max;
-  return ops::call(ops::scatter_combine_op, {start, dim, index, values, int64_t(mode)});
+  return ops::call(ops::scatter_reduce_op, {self, dim, index, src, reduce, include_self});
 }
-
-Tensor take_along_dim(const Tensor& self, const Tensor& index, std::optional<int64_t> dim) {
-  if (!dim) return gather(self.reshape({-1}), 0, index.reshape({-1}));
-  ARETE_CHECK(self.dim() == index.dim(),
-              ValueError("take_along_dim",
-                         "torch.take_along_dim(): input and indices should have the same number of "
-                         "dimensions")
-                  .got(to_string(self.sizes()) + " and " + to_string(index.sizes())));
-  const int d = normalize_dim(*dim, int(self.dim()), "take_along_dim");
-  Shape a(self.sizes()), b(index.sizes());
-  if (a.empty()) return gather(self, 0, index);
-  const int64_t n = a[size_t(d)], k = b[size_t(d)];
-  a[size_t(d)] = b[size_t(d)] = 1;
-  Shape from = broadcast_shapes(a, b, "take_along_dim"), to = from;
-  from[size_t(d)] = n;
-  to[size_t(d)] = k;
-  return gather(self.expand(from), d, index.expand(to));
-}
-Tensor Tensor::take_along_dim(const Tensor& index, std::optional<int64_t> dim) const {
-  return arete::take_along_dim(*this, index, dim);
-}
-Tensor take(const Tensor& self, const Tensor& index) {
-  return index_select(self.reshape({-1}), 0, index.reshape({-1})).reshape(index.sizes());
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                    std::string_view reduce, bool include_self) {
+  return ops::call(ops::index_reduce_op, {self, dim, index, source, reduce, include_self});
 }
 
 }  // namespace arete

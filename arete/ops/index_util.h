@@ -38,9 +38,10 @@ class NumberView {
         view_(scratch_.view()) {
     prim::FillArgs fill;
     fill.out = scratch_.view();
-    fill.value_is_integer = value.is_integral();
+    // Fractions are cut off where the dtype has none; for booleans a number is whether it is zero.
+    fill.value_is_integer = is_integral_or_bool(t);
     if (fill.value_is_integer)
-      fill.value.i = value.to_int64();
+      fill.value.i = t == kBool ? value.to_bool() : value.to_int64();
     else
       fill.value.f = value.to_double();
     fill.imag = value.to_complex().imag();
@@ -79,6 +80,14 @@ class SpreadIndex {
   prim::View view_;
 };
 
+// 0-d tensors and 1-d ones of one element mix freely, as in PyTorch.
+inline prim::View at_least_1d(prim::View v) {
+  static constexpr int64_t kOne[] = {1};
+  if (v.sizes.empty()) v.sizes = v.strides = IntList(kOne, 1);
+  return v;
+}
+inline Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.reshape({1}); }
+
 /// Argument 1, a dimension of argument 0.
 inline int dim_argument(const Call& c) {
   return normalize_dim(c.integer(1), int(c.tensor(0).dim()), c.name());
@@ -93,6 +102,8 @@ void check_index_dtype(const Call& c, const Tensor& index);
 void check_same_dtype(const Call& c, const Tensor& self, const Tensor& src);
 /// Checks and describes (self, dim, index, src or value): scatter and its relatives.
 void scatter_infer(const Call& c, OutputSpecs& out);
+/// The same for (self, dim, 1-d index, source): index_add and its relatives.
+void slices_infer(const Call& c, OutputSpecs& out);
 /// The part of a gradient of src's sizes that the index covers is `grad`, the rest zero.
 Tensor covered(const GradCall& g, const Tensor& grad);
 

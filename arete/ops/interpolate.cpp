@@ -101,7 +101,8 @@ struct Plan {
 };
 
 Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
-             const std::vector<double>& factors, std::string_view mode_name, bool align) {
+             std::span<const double> factors, std::string_view mode_name, bool align,
+             bool recompute) {
   Plan p{mode_of(op, mode_name), {}, {}};
   const int spatial = int(x.dim()) - 2;
   ARETE_CHECK(
@@ -149,7 +150,8 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
       const double f = factors[factors.size() == 1 ? 0 : size_t(d)];
       ARETE_CHECK(f > 0, ValueError(op, "scale_factor must be positive").got(std::to_string(f)));
       p.sizes.push_back(int64_t(std::floor(double(n) * f)));
-      p.scales.push_back(1 / f);
+      p.scales.push_back(recompute ? double(n) / double(std::max<int64_t>(p.sizes.back(), 1))
+                                   : 1 / f);
     }
     ARETE_CHECK(
         p.sizes.back() > 0,
@@ -174,121 +176,158 @@ Tensor run_plan(const Tensor& x, const Plan& p, bool align) {
   return y;
 }
 
-// The factors of a call: those of the spatial dimensions, the last ones of (depth, height, width).
-std::vector<double> factors_of(const Call& c) {
-  std::vector<double> f;
-  const int64_t spatial = c.tensor(0).dim() - 2;
-  for (size_t i = 2; i < 5; ++i)
-    if (c.has(i) && int64_t(i) >= 5 - spatial) f.push_back(c.real(i));
-  return f;
-}
-
 using L = std::initializer_list<int64_t>;
+
+bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
+// Arguments 1 and 2 of a call: size and scale_factor.
+Tensor resized(const Call& c, std::string_view mode, bool align, bool recompute) {
+  const Plan p = plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
+                         c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute);
+  return run_plan(c.tensor(0), p, align);
+}
+std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
+                                      bool recompute);
 
 const OpRecord& interpolate_op =
     define(
-        "interpolate(Tensor input, int[]? size=None, float? scale_depth=None, float? "
-        "scale_height=None, "
-        "float? scale_width=None, str mode=\"nearest\", bool align_corners=False) -> Tensor")
+        "interpolate(Tensor input, int[]? size=None, float[]? scale_factor=None, str "
+        "mode=\"nearest\", bool? align_corners=None, bool? recompute_scale_factor=None, bool "
+        "antialias=False) -> Tensor")
         .doc("Resizes the spatial dimensions to a size or by factors.")
         .compose([](const Call& c) -> Results {
-          const Plan p =
-              plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
-                      factors_of(c), c[5].string(), c.boolean(6));
-          return {run_plan(c.tensor(0), p, c.boolean(6))};
+          ARETE_CHECK(!c.boolean(6), NotImplementedError(c.name(), "antialias is not supported"));
+          ARETE_CHECK(!(flag(c, 5) && c.has(1)),
+                      ValueError(c.name(),
+                                 "recompute_scale_factor is not meaningful with an "
+                                 "explicit size."));
+          return {resized(c, c[3].string(), flag(c, 4), flag(c, 5))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({1, 2, 3}), L{5}, none, none, none, "nearest", false}},
-                  {{m.make({1, 1, 2, 3}), L{3, 5}, none, none, none, "nearest-exact", false}},
-                  {{m.make({1, 2, 4}), none, none, none, 1.5, "linear", false}},
-                  {{m.make({1, 2, 4}), L{7}, none, none, none, "linear", true}},
-                  {{m.make_strided({1, 2, 3, 2}), L{5, 3}, none, none, none, "bilinear", false}},
-                  {{m.make({1, 1, 3, 4}), L{2, 2}, none, none, none, "bilinear", true}},
-                  {{m.make({1, 1, 3, 4}), none, none, 2.0, 0.5, "bicubic", false}},
-                  {{m.make({1, 1, 3, 3}), L{4, 2}, none, none, none, "bicubic", true}},
-                  {{m.make({1, 1, 2, 2, 3}), L{3, 2, 4}, none, none, none, "trilinear", false}},
-                  {{m.make({1, 1, 3, 4}), L{2, 2}, none, none, none, "area", false}}};
+          const auto by = [](std::vector<double> f) { return f; };
+          return {{{m.make({1, 2, 3}), L{5}, none, "nearest", none, none, false}},
+                  {{m.make({1, 1, 2, 3}), L{3, 5}, none, "nearest-exact", none, none, false}},
+                  {{m.make({1, 2, 4}), none, by({1.5}), "linear", false, none, false}},
+                  {{m.make({1, 2, 4}), none, by({1.6}), "linear", false, true, false}},
+                  {{m.make({1, 2, 4}), L{7}, none, "linear", true, none, false}},
+                  {{m.make_strided({1, 2, 3, 2}), L{5, 3}, none, "bilinear", false, none, false}},
+                  {{m.make({1, 1, 3, 4}), L{2, 2}, none, "bilinear", true, none, false}},
+                  {{m.make({1, 1, 3, 4}), none, by({2.0, 0.5}), "bicubic", false, none, false}},
+                  {{m.make({1, 1, 3, 3}), L{4, 2}, none, "bicubic", true, none, false}},
+                  {{m.make({1, 1, 2, 2, 3}), L{3, 2, 4}, none, "trilinear", false, none, false}},
+                  {{m.make({1, 1, 3, 4}), L{2, 2}, none, "area", none, none, false}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
-          return {{{m.make({1, 2, 3}), none, none, none, none, "nearest", false},
+          const std::vector<double> one{1.0};
+          return {{{m.make({1, 2, 3}), none, none, "nearest", none, none, false},
                    ErrorKind::value,
                    "either size or scale_factor should be defined"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, 1.0, "nearest", false},
+                  {{m.make({1, 2, 3}), L{3}, one, "nearest", none, none, false},
                    ErrorKind::value,
                    "only one of size or scale_factor"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, none, "bilinear", false},
+                  {{m.make({1, 2, 3}), L{3}, none, "bilinear", none, none, false},
                    ErrorKind::not_implemented,
                    "Got 3D input, but bilinear mode needs 4D input"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, none, "nearest", true},
+                  {{m.make({1, 2, 3}), L{3}, none, "nearest", true, none, false},
                    ErrorKind::value,
                    "align_corners option can only be set"},
-                  {{m.make({1, 2, 3}), L{3}, none, none, none, "lanczos", false},
+                  {{m.make({1, 2, 3}), L{3}, none, "lanczos", none, none, false},
                    ErrorKind::value,
-                   "mode 'lanczos' is not known"}};
+                   "mode 'lanczos' is not known"},
+                  {{m.make({1, 2, 3, 3}), L{3}, none, "bilinear", none, none, true},
+                   ErrorKind::not_implemented,
+                   "antialias is not supported"},
+                  {{m.make({1, 2, 3}), L{3}, none, "nearest", none, true, false},
+                   ErrorKind::value,
+                   "recompute_scale_factor is not meaningful"}};
         })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          // Every output element as the sum over all input elements of the products of weights that
-          // the definition of the mode gives for each dimension.
-          const Tensor& x = c.tensor(0);
-          const std::string_view mode = c[5].string();
-          const bool align = c.boolean(6);
-          const int spatial = int(x.dim()) - 2;
-          Shape out{x.size(0), x.size(1)};
-          std::vector<double> scale;
-          for (int d = 0; d < spatial; ++d) {
-            const int64_t n = x.size(d + 2);
-            if (c.has(1)) {
-              out.push_back(c.ints(1)[c.ints(1).size() == 1 ? 0 : size_t(d)]);
-              scale.push_back(double(n) / double(out.back()));
-            } else {
-              const double f = c.real(size_t(5 - spatial + d));
-              out.push_back(int64_t(double(n) * f));
-              scale.push_back(1 / f);
-            }
-            if (align) scale.back() = out.back() > 1 ? double(n - 1) / double(out.back() - 1) : 0;
-          }
-          const auto weight = [&](int d, int64_t i, int64_t k) -> double {
-            const int64_t n = x.size(d + 2), o = out[size_t(d) + 2];
-            const double s = scale[size_t(d)];
-            if (mode == "area") {
-              const int64_t begin = i * n / o, end = ((i + 1) * n + o - 1) / o;
-              return k >= begin && k < end ? 1.0 / double(end - begin) : 0;
-            }
-            if (mode == "nearest") return k == std::min(int64_t(double(i) * s + 1e-9), n - 1);
-            if (mode == "nearest-exact")
-              return k == std::min(int64_t((double(i) + 0.5) * s + 1e-9), n - 1);
-            double at_x = align ? double(i) * s : (double(i) + 0.5) * s - 0.5;
-            if (mode != "bicubic") {
-              at_x = std::min(std::max(at_x, 0.0), double(n - 1));
-              return std::max(0.0, 1 - std::fabs(at_x - double(k)));
-            }
-            double sum = 0;  // positions outside count for the border
-            for (int64_t q = -3; q < n + 3; ++q)
-              if (std::clamp<int64_t>(q, 0, n - 1) == k) {
-                const double t = std::fabs(at_x - double(q)), a = -0.75;
-                if (t <= 1)
-                  sum += (a + 2) * t * t * t - (a + 3) * t * t + 1;
-                else if (t < 2)
-                  sum += a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
-              }
-            return sum;
-          };
-          return {build_tensor(out, [&](const Shape& i) {
-            double sum = 0;
-            for_each_index(x.sizes().subspan(2), [&](const Shape& k) {
-              double w = 1;
-              Shape ix{i[0], i[1]};
-              for (int d = 0; d < spatial; ++d) {
-                w *= weight(d, i[size_t(d) + 2], k[size_t(d)]);
-                ix.push_back(k[size_t(d)]);
-              }
-              sum += w * at(x, ix);
-            });
-            return sum;
-          })};
+        .reference([](const Call& c) {
+          return resized_reference(c, c[3].string(), flag(c, 4), flag(c, 5));
         });
+
+// The names of old.
+template <bool bilinear>
+const OpRecord& define_upsample(const char* schema) {
+  return define(schema)
+      .doc(bilinear ? "interpolate with mode \"bilinear\" and align_corners."
+                    : "interpolate with mode \"nearest\".")
+      .compose([](const Call& c) -> Results {
+        return {resized(c, bilinear ? "bilinear" : "nearest", bilinear, false)};
+      })
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        return {{{m.make({1, 2, 2, 3}), L{3, 5}, std::nullopt}},
+                {{m.make_strided({1, 1, 3, 2}), std::nullopt, std::vector<double>{2.0}}}};
+      })
+      .reference([](const Call& c) {
+        return resized_reference(c, bilinear ? "bilinear" : "nearest", bilinear, false);
+      });
+}
+const OpRecord* const upsample_ops[] = {
+    &define_upsample<false>(
+        "upsample_nearest(Tensor input, int[]? size=None, float[]? scale_factor=None) -> Tensor"),
+    &define_upsample<true>(
+        "upsample_bilinear(Tensor input, int[]? size=None, float[]? scale_factor=None) -> Tensor")};
+
+std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
+                                      bool recompute) {
+  // Every output element as the sum over all input elements of the products of weights that
+  // the definition of the mode gives for each dimension.
+  const Tensor& x = c.tensor(0);
+  const int spatial = int(x.dim()) - 2;
+  Shape out{x.size(0), x.size(1)};
+  std::vector<double> scale;
+  for (int d = 0; d < spatial; ++d) {
+    const int64_t n = x.size(d + 2);
+    if (c.has(1)) {
+      out.push_back(c.ints(1)[c.ints(1).size() == 1 ? 0 : size_t(d)]);
+      scale.push_back(double(n) / double(out.back()));
+    } else {
+      const double f = c.reals(2)[c.reals(2).size() == 1 ? 0 : size_t(d)];
+      out.push_back(int64_t(double(n) * f));
+      scale.push_back(recompute ? double(n) / double(out.back()) : 1 / f);
+    }
+    if (align) scale.back() = out.back() > 1 ? double(n - 1) / double(out.back() - 1) : 0;
+  }
+  const auto weight = [&](int d, int64_t i, int64_t k) -> double {
+    const int64_t n = x.size(d + 2), o = out[size_t(d) + 2];
+    const double s = scale[size_t(d)];
+    if (mode == "area") {
+      const int64_t begin = i * n / o, end = ((i + 1) * n + o - 1) / o;
+      return k >= begin && k < end ? 1.0 / double(end - begin) : 0;
+    }
+    if (mode == "nearest") return k == std::min(int64_t(double(i) * s + 1e-9), n - 1);
+    if (mode == "nearest-exact") return k == std::min(int64_t((double(i) + 0.5) * s + 1e-9), n - 1);
+    double at_x = align ? double(i) * s : (double(i) + 0.5) * s - 0.5;
+    if (mode != "bicubic") {
+      at_x = std::min(std::max(at_x, 0.0), double(n - 1));
+      return std::max(0.0, 1 - std::fabs(at_x - double(k)));
+    }
+    double sum = 0;  // positions outside count for the border
+    for (int64_t q = -3; q < n + 3; ++q)
+      if (std::clamp<int64_t>(q, 0, n - 1) == k) {
+        const double t = std::fabs(at_x - double(q)), a = -0.75;
+        if (t <= 1)
+          sum += (a + 2) * t * t * t - (a + 3) * t * t + 1;
+        else if (t < 2)
+          sum += a * t * t * t - 5 * a * t * t + 8 * a * t - 4 * a;
+      }
+    return sum;
+  };
+  return {build_tensor(out, [&](const Shape& i) {
+    double sum = 0;
+    for_each_index(x.sizes().subspan(2), [&](const Shape& k) {
+      double w = 1;
+      Shape ix{i[0], i[1]};
+      for (int d = 0; d < spatial; ++d) {
+        w *= weight(d, i[size_t(d) + 2], k[size_t(d)]);
+        ix.push_back(k[size_t(d)]);
+      }
+      sum += w * at(x, ix);
+    });
+    return sum;
+  })};
+}
 
 }  // namespace
 }  // namespace ops
@@ -297,15 +336,9 @@ Tensor interpolate(const Tensor& input, std::optional<Extent> size,
                    const std::vector<double>& scale_factor, std::string_view mode,
                    bool align_corners) {
   const std::optional<IntList> sizes = size ? std::optional<IntList>(IntList(*size)) : std::nullopt;
-  const size_t spatial = size_t(std::max<int64_t>(input.dim() - 2, 0));
-  ARETE_CHECK(scale_factor.size() <= 1 || scale_factor.size() == spatial,
-              ValueError("interpolate",
-                         "scale_factor needs one number, or one for each spatial dimension"));
-  std::optional<double> factors[3];
-  for (size_t d = 0; d < spatial && d < 3 && !scale_factor.empty(); ++d)
-    factors[2 - d] = scale_factor[scale_factor.size() == 1 ? 0 : spatial - 1 - d];
   return ops::call(ops::interpolate_op,
-                   {input, sizes, factors[0], factors[1], factors[2], mode, align_corners});
+                   {input, sizes, scale_factor.empty() ? ops::Arg() : ops::Arg(scale_factor), mode,
+                    align_corners, std::nullopt, false});
 }
 
 }  // namespace arete

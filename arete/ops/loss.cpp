@@ -157,27 +157,86 @@ const OpRecord& huber_op =
           })};
         });
 
+// Losses of pairs with a weight for each, argument i: "mean" divides by the sum of the weights if
+// asked, else by their number.
+Tensor weighted(const Call& c, size_t i, const Tensor& losses, bool by_weight) {
+  const std::string_view reduction = c[2].string();
+  if (!c.has(i)) return apply_reduction(losses, reduction, c.name());
+  ARETE_CHECK(c.tensor(i).layout().sizes == c.tensor(0).layout().sizes,
+              ValueError(c.name(), "Weights and input must have the same size.")
+                  .argument("weight")
+                  .got(describe(c.tensor(i))));
+  const Tensor scaled = losses.mul(c.tensor(i));
+  if (by_weight && reduction == "mean") return scaled.sum().div(c.tensor(i).sum());
+  return apply_reduction(scaled, reduction, c.name());
+}
+std::vector<Sample> weight_samples(SampleMaker& m, const std::vector<OwnedArg>& rest) {
+  std::vector<Sample> out;
+  for (const char* reduction : {"mean", "none", "sum"}) {
+    std::vector<OwnedArg> args{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), reduction};
+    args.insert(args.end(), rest.begin(), rest.end());
+    args.push_back(m.make({2, 3}, 0.5, 2));
+    out.push_back(Sample{std::move(args), "weight"});
+  }
+  return out;
+}
+std::vector<Sample> joined(std::vector<Sample> a, const std::vector<Sample>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+template <class F>
+Reference weighted_reference(size_t i, bool by_weight, F f) {
+  return [=](const Call& c) {
+    auto r = reduced(c, 2, [&](double x, double y, const Shape& at_index) {
+      return f(x, y, c) * (c.has(i) ? at(c.tensor(i), at_index) : 1);
+    });
+    if (c.has(i) && by_weight && c[2].string() == "mean") {
+      double sum = 0;
+      for (double w : values_of(c.tensor(i))) sum += w;
+      r[0] = from_values({at(r[0], {}) * double(c.tensor(i).numel()) / sum}, {});
+    }
+    return r;
+  };
+}
+std::vector<ErrorSample> weighted_errors(SampleMaker& m, std::vector<OwnedArg> rest) {
+  rest.push_back(std::nullopt);
+  std::vector<ErrorSample> e = pair_errors(m, rest);
+  rest.back() = m.make({3});
+  std::vector<OwnedArg> args{m.make({2}), m.make({2}), "mean"};
+  args.insert(args.end(), rest.begin(), rest.end());
+  e.push_back({args, ErrorKind::value, "Weights and input must have the same size."});
+  return e;
+}
+
 const OpRecord& mse_loss_op =
-    define("mse_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
+    define(
+        "mse_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
+        "Tensor")
         .doc("Mean of (input - target)^2.")
         .compose([](const Call& c) -> Results {
-          return {apply_reduction(call(squared_error_op, {c[0], c[1]}), c[2].string(), c.name())};
+          return {weighted(c, 3, call(squared_error_op, {c[0], c[1]}), true)};
         })
-        .samples([](SampleMaker& m) { return pair_samples(m); })
-        .errors([](SampleMaker& m) { return pair_errors(m); })
-        .reference(
-            pair_reference(2, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
+        .samples([](SampleMaker& m) {
+          return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));
+        })
+        .errors([](SampleMaker& m) { return weighted_errors(m, {}); })
+        .reference(weighted_reference(
+            3, true, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
 
 const OpRecord& l1_loss_op =
-    define("l1_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
+    define(
+        "l1_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
+        "Tensor")
         .doc("Mean of |input - target|.")
         .compose([](const Call& c) -> Results {
-          return {apply_reduction(call(absolute_error_op, {c[0], c[1]}), c[2].string(), c.name())};
+          return {weighted(c, 3, call(absolute_error_op, {c[0], c[1]}), true)};
         })
-        .samples([](SampleMaker& m) { return pair_samples(m); })
-        .errors([](SampleMaker& m) { return pair_errors(m); })
-        .reference(
-            pair_reference(2, [](double x, double y, const Call&) { return std::fabs(x - y); }));
+        .samples([](SampleMaker& m) {
+          return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));
+        })
+        .errors([](SampleMaker& m) { return weighted_errors(m, {}); })
+        .reference(weighted_reference(
+            3, true, [](double x, double y, const Call&) { return std::fabs(x - y); }));
 
 const OpRecord& smooth_l1_loss_op =
     define(
@@ -209,26 +268,27 @@ const OpRecord& smooth_l1_loss_op =
 
 const OpRecord& huber_loss_op =
     define(
-        "huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0) -> "
-        "Tensor")
+        "huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0, Tensor? "
+        "weight=None) -> Tensor")
         .doc("Mean of the loss that is quadratic up to delta and linear beyond.")
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(
               c.real(3) > 0,
               ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
-          return {apply_reduction(call(huber_op, {c[0], c[1], c[3]}), c[2].string(), c.name())};
+          return {weighted(c, 4, call(huber_op, {c[0], c[1], c[3]}), false)};
         })
         .samples([](SampleMaker& m) {
-          return pair_samples(m, {{1.7}, {0.05}});
+          return joined(pair_samples(m, {{1.7, std::nullopt}, {0.05, std::nullopt}}),
+                        weight_samples(m, {1.7}));
         })
         .errors([](SampleMaker& m) {
-          auto e = pair_errors(m, {1.0});
-          e.push_back({{m.make({2}), m.make({2}), "mean", 0.0},
+          auto e = weighted_errors(m, {1.0});
+          e.push_back({{m.make({2}), m.make({2}), "mean", 0.0, std::nullopt},
                        ErrorKind::value,
                        "huber_loss does not support non-positive values for delta."});
           return e;
         })
-        .reference(pair_reference(2, [](double x, double y, const Call& c) {
+        .reference(weighted_reference(4, false, [](double x, double y, const Call& c) {
           const double z = std::fabs(x - y), d = c.real(3);
           return z <= d ? 0.5 * z * z : d * (z - 0.5 * d);
         }));
@@ -435,19 +495,21 @@ const OpRecord& kl_div_op =
 }  // namespace
 }  // namespace ops
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, std::string_view reduction) {
-  return ops::call(ops::mse_loss_op, {input, target, reduction});
+Tensor mse_loss(const Tensor& input, const Tensor& target, std::string_view reduction,
+                const Tensor& weight) {
+  return ops::call(ops::mse_loss_op, {input, target, reduction, weight});
 }
-Tensor l1_loss(const Tensor& input, const Tensor& target, std::string_view reduction) {
-  return ops::call(ops::l1_loss_op, {input, target, reduction});
+Tensor l1_loss(const Tensor& input, const Tensor& target, std::string_view reduction,
+               const Tensor& weight) {
+  return ops::call(ops::l1_loss_op, {input, target, reduction, weight});
 }
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, std::string_view reduction,
                       double beta) {
   return ops::call(ops::smooth_l1_loss_op, {input, target, reduction, beta});
 }
 Tensor huber_loss(const Tensor& input, const Tensor& target, std::string_view reduction,
-                  double delta) {
-  return ops::call(ops::huber_loss_op, {input, target, reduction, delta});
+                  double delta, const Tensor& weight) {
+  return ops::call(ops::huber_loss_op, {input, target, reduction, delta, weight});
 }
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
                             std::string_view reduction) {

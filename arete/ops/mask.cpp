@@ -65,10 +65,6 @@ void check_mask(const char* op, const Tensor& mask) {
                   .got(describe(mask)));
 }
 
-Scalar fill_value(const Tensor& self, const Scalar& value) {
-  return self.dtype() == kBool ? Scalar(value.to_bool()) : value;
-}
-
 // The data decide the size, so a reference is all there is to compare with.
 const OpRecord& nonzero_op =
     define("nonzero(Tensor self) -> Tensor")
@@ -99,6 +95,77 @@ const OpRecord& nonzero_op =
             for (int64_t k : i) v.push_back(double(k));
           });
           return {from_values(v, {n, x.dim()}, kInt64)};
+        });
+
+const OpRecord& nonzero_static_op =
+    define("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor")
+        .doc(
+            "nonzero with exactly `size` rows: further positions are dropped, missing ones are "
+            "fill_value.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const int64_t size = c.integer(1);
+          ARETE_CHECK(size >= 0,
+                      ValueError(c.name(), "nonzero_static: 'size' must be an non-negative integer")
+                          .argument("size")
+                          .got(std::to_string(size)));
+          if (x.is_meta()) return {empty_tensor({size, x.dim()}, kInt64, x.device())};
+          const Tensor found = nonzero(x);
+          const int64_t n = found.size(0);
+          if (n >= size) return {found.narrow(0, 0, size)};
+          const Tensor rest = full({size - n, x.dim()}, Scalar(c.integer(2)), found.options());
+          return {cat({found, rest}, 0)};
+        })
+        .dtypes({kBool, kInt64, kFloat32})
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}, 0, 2), 4, -1}, "fewer"},
+                  {{m.make_strided({2, 3}, 0, 2), 9, 7}, "more"},
+                  {{m.make({6}, 0, 2), 0, -1}, "none"},
+                  {{m.make({}), 2, -1}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), -1, -1}, ErrorKind::value, "nonzero_static: 'size' must be"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          std::vector<double> v;
+          for_each_index(x.sizes(), [&](const Shape& i) {
+            if (at(x, i) != 0)
+              for (int64_t k : i) v.push_back(double(k));
+          });
+          v.resize(size_t(c.integer(1) * x.dim()), double(c.integer(2)));
+          return {from_values(v, {c.integer(1), x.dim()}, kInt64)};
+        });
+
+const OpRecord& nonzero_numpy_op =
+    define("nonzero_numpy(Tensor self) -> Tensor[]")
+        .doc(
+            "Positions of the elements that are not zero, one 1-d tensor for each dimension: "
+            "nonzero(as_tuple=True) and where(condition).")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = c.tensor(0).dim() == 0 ? c.tensor(0).reshape({1}) : c.tensor(0);
+          const std::vector<Tensor> all = coordinates(flat_nonzero(x), x.sizes());
+          return Results(all.begin(), all.end());
+        })
+        .dtypes({kBool, kInt64, kFloat32})
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}, 0, 2)}, "matrix"},
+                  {{m.make_strided({2, 3, 2}, 0, 2)}, "strided"},
+                  {{m.make({})}, "0-d"},
+                  {{m.make({0, 2})}, "empty"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor x = c.tensor(0).dim() == 0 ? c.tensor(0).reshape({1}) : c.tensor(0);
+          std::vector<std::vector<double>> v(size_t(x.dim()));
+          for_each_index(x.sizes(), [&](const Shape& i) {
+            if (at(x, i) != 0)
+              for (size_t d = 0; d < i.size(); ++d) v[d].push_back(double(i[d]));
+          });
+          std::vector<Tensor> out;
+          for (const auto& k : v) out.push_back(from_values(k, {int64_t(k.size())}, kInt64));
+          return out;
         });
 
 const OpRecord& masked_select_op =
@@ -138,9 +205,12 @@ const OpRecord& masked_scatter_op =
     define("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
         .doc("self with the elements of source, in order, where mask holds.")
         .compose([](const Call& c) -> Results {
-          const Tensor &x = c.tensor(0), &source = c.tensor(2);
+          const Tensor& source = c.tensor(2);
           check_mask(c.name(), c.tensor(1));
-          const Tensor flat = flat_nonzero(c.tensor(1).expand(x.sizes()));
+          check_same_dtype(c, c.tensor(0), source);
+          const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
+          const Tensor x = c.tensor(0).expand(sizes);
+          const Tensor flat = flat_nonzero(c.tensor(1).expand(sizes));
           ARETE_CHECK(source.numel() >= flat.numel(),
                       ValueError(c.name(),
                                  "masked_scatter: expected self and source to have same "
@@ -151,14 +221,28 @@ const OpRecord& masked_scatter_op =
           const Tensor values = source.reshape({-1}).narrow(0, 0, flat.numel());
           return {index_copy(x.reshape({-1}), 0, flat, values).reshape(x.sizes())};
         })
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({7})}, "equal shapes"},
-                  {{m.make_strided({2, 3}), m.make_mask({3}), m.make({3, 2})}, "broadcast mask"}};
+                  {{m.make_strided({2, 3}), m.make_mask({3}), m.make({3, 2})}, "broadcast mask"},
+                  {{m.make({3}), m.make_mask({2, 3}), m.make({8})}, "broadcast self"},
+                  {{m.make({}), m.make_mask({}), m.make({1})}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({3}), m.make_mask({3}).logical_or(Scalar(true)), m.make({2})},
+               ErrorKind::value,
+               "masked_scatter: expected self and source to have same dtypes and source enough"},
+              {{m.make({3}), m.make_mask({3}), m.make_index({3}, 2)},
+               ErrorKind::type,
+               "Expected self.dtype to be equal to src.dtype"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes =
+              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_scatter");
           const std::vector<double> source = values_of(c.tensor(2));
           size_t next = 0;
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+          return {build_tensor(sizes, [&](const Shape& i) {
             return at(c.tensor(1), i) != 0 ? source[next++] : at(c.tensor(0), i);
           })};
         });
@@ -189,24 +273,14 @@ Tensor flat_nonzero(const Tensor& self) {
 
 Tensor masked_fill(const Tensor& self, const Tensor& mask, Scalar value) {
   ops::check_mask("masked_fill", mask);
-  return ops::call(ops::masked_fill_op, {self, mask, ops::fill_value(self, value)});
-}
-Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) {
-  ops::check_mask("masked_fill", mask);
-  ARETE_CHECK(
-      value.dim() == 0,
-      ValueError("masked_fill",
-                 "masked_fill only supports a 0-dimensional value tensor, but got tensor with " +
-                     std::to_string(value.dim()) + " dimension(s)."));
-  return where(mask, value.to(self.device(), self.dtype()), self);
+  return ops::call(ops::masked_fill_op, {self, mask, value});
 }
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
   return arete::masked_fill(*this, mask, value);
 }
 Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
   ops::check_mask("masked_fill_", mask);
-  return ops::call_in_place(*this, ops::masked_fill_op,
-                            {*this, mask, ops::fill_value(*this, value)});
+  return ops::call_in_place(*this, ops::masked_fill_op, {*this, mask, value});
 }
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
   return ops::call(ops::masked_select_op, {self, mask});
@@ -218,8 +292,11 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 Tensor nonzero(const Tensor& self) { return ops::call(ops::nonzero_op, {self}); }
 Tensor Tensor::nonzero() const { return arete::nonzero(*this); }
 std::vector<Tensor> nonzero_tuple(const Tensor& self) {
-  const Tensor x = self.dim() == 0 ? self.reshape({1}) : self;
-  return ops::coordinates(ops::flat_nonzero(x), x.sizes());
+  const ops::Results r = ops::call_all(ops::nonzero_numpy_op, {self});
+  return {r.begin(), r.end()};
+}
+Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
+  return ops::call(ops::nonzero_static_op, {self, size, fill_value});
 }
 
 }  // namespace arete

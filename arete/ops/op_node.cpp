@@ -3,14 +3,16 @@
 namespace arete::ops {
 
 Attributes::Attributes(std::span<const Arg> args) {
-  size_t n_ints = 0, n_chars = 0, n_scalars = 0;
+  size_t n_ints = 0, n_reals = 0, n_chars = 0, n_scalars = 0;
   for (const Arg& a : args) {
     if (a.kind() == Arg::Kind::ints) n_ints += a.ints().size();
+    if (a.kind() == Arg::Kind::reals) n_reals += a.reals().size();
     if (a.kind() == Arg::Kind::string) n_chars += a.string().size();
     if (a.kind() == Arg::Kind::scalar) ++n_scalars;
   }
   // Reserved first, so that the borrowed pointers below stay valid.
   ints_.reserve(n_ints);
+  reals_.reserve(n_reals);
   chars_.reserve(n_chars);
   scalars_.reserve(n_scalars);
   for (const Arg& a : args) {
@@ -24,6 +26,12 @@ Attributes::Attributes(std::span<const Arg> args) {
         const size_t at = ints_.size();
         ints_.append(a.ints().begin(), a.ints().end());
         args_.push_back(Arg(IntList(ints_.data() + at, a.ints().size())));
+        break;
+      }
+      case Arg::Kind::reals: {
+        const size_t at = reals_.size();
+        reals_.insert(reals_.end(), a.reals().begin(), a.reals().end());
+        args_.push_back(Arg(std::span<const double>(reals_.data() + at, a.reals().size())));
         break;
       }
       case Arg::Kind::string: {
@@ -124,7 +132,7 @@ bool needs_history(const Call& call) {
       if (arg.tensor().requires_grad()) return true;
     } else if (arg.kind() == Arg::Kind::tensors) {
       for (const Tensor& t : arg.tensors())
-        if (t.requires_grad()) return true;
+        if (t.defined() && t.requires_grad()) return true;
     }
   }
   return false;

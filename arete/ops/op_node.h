@@ -17,6 +17,7 @@ class Attributes {
  private:
   SmallVector<Arg, 6> args_;
   SmallVector<int64_t, 8> ints_;
+  std::vector<double> reals_;
   std::vector<Scalar> scalars_;
   std::string chars_;
 };

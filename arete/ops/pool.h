@@ -63,4 +63,43 @@ std::tuple<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& self,
 std::tuple<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& self,
                                                             const Extent& output_size);
 
+/// (sum of x^p in each window)^(1 / p); windows as in avg_pool. Negative sums count as 0.
+Tensor lp_pool1d(const Tensor& input, double norm_type, const Extent& kernel_size,
+                 std::optional<Extent> stride = {}, bool ceil_mode = false);
+Tensor lp_pool2d(const Tensor& input, double norm_type, const Extent& kernel_size,
+                 std::optional<Extent> stride = {}, bool ceil_mode = false);
+Tensor lp_pool3d(const Tensor& input, double norm_type, const Extent& kernel_size,
+                 std::optional<Extent> stride = {}, bool ceil_mode = false);
+
+/// Zeros with the values of `input` at the positions `indices` (int64, as max_pool2d_with_indices
+/// gives them) of each plane. The sizes are those the pool's input would have, or output_size, less
+/// than a stride away from them. Where indices repeat, one of the values stays.
+Tensor max_unpool1d(const Tensor& input, const Tensor& indices, const Extent& kernel_size,
+                    std::optional<Extent> stride = {}, const Extent& padding = 0,
+                    std::optional<Extent> output_size = {});
+Tensor max_unpool2d(const Tensor& input, const Tensor& indices, const Extent& kernel_size,
+                    std::optional<Extent> stride = {}, const Extent& padding = 0,
+                    std::optional<Extent> output_size = {});
+Tensor max_unpool3d(const Tensor& input, const Tensor& indices, const Extent& kernel_size,
+                    std::optional<Extent> stride = {}, const Extent& padding = 0,
+                    std::optional<Extent> output_size = {});
+
+/// Maxima of windows whose places are drawn at random so that there are output_size of them along
+/// each dimension, or output_ratio (between 0 and 1) times the input's size: exactly one is given.
+/// random_samples (N, C, 2 or 3) in [0, 1) fixes the places.
+Tensor fractional_max_pool2d(const Tensor& input, const Extent& kernel_size,
+                             std::optional<Extent> output_size = {},
+                             const std::vector<double>& output_ratio = {},
+                             const Tensor& random_samples = {});
+Tensor fractional_max_pool3d(const Tensor& input, const Extent& kernel_size,
+                             std::optional<Extent> output_size = {},
+                             const std::vector<double>& output_ratio = {},
+                             const Tensor& random_samples = {});
+std::tuple<Tensor, Tensor> fractional_max_pool2d_with_indices(
+    const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size = {},
+    const std::vector<double>& output_ratio = {}, const Tensor& random_samples = {});
+std::tuple<Tensor, Tensor> fractional_max_pool3d_with_indices(
+    const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size = {},
+    const std::vector<double>& output_ratio = {}, const Tensor& random_samples = {});
+
 }  // namespace arete

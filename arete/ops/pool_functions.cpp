@@ -382,11 +382,12 @@ const OpRecord& define_adaptive_max(const char* schema) {
       });
 }
 
-#define ARETE_MAX_ARGS                                                                         \
-  "(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, int[] dilation=1, bool " \
+#define ARETE_MAX_ARGS                                                                            \
+  "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool " \
   "ceil_mode=False) -> "
-#define ARETE_AVG_ARGS                                                                             \
-  "(Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, bool ceil_mode=False, bool " \
+#define ARETE_AVG_ARGS                                                                           \
+  "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, " \
+  "bool "                                                                                        \
   "count_include_pad=True"
 #define ARETE_POOL_RECORDS(n, avg_rest)                                                      \
   const OpRecord& max_pool##n##d_op =                                                        \

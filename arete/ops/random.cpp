@@ -332,24 +332,44 @@ const OpRecord& normal_op =
         })
         .no_reference(kRandomReference);
 
+// From 0 to the largest whole number up to which the dtype holds all of them.
+int64_t end_of(DType t) {
+  if (t == kBool) return 2;
+  if (t == kInt64) return INT64_MAX;
+  if (is_integer(t)) return int64_t(max_of(t)) + 1;
+  return (int64_t(1) << (t == kFloat64 ? 53 : t == kFloat32 ? 24 : t == kFloat16 ? 11 : 8)) + 1;
+}
+std::pair<int64_t, int64_t> bounds(const Call& c) {
+  if (c.has(2)) return {c.has(1) ? c.integer(1) : 0, c.integer(2)};
+  return {0, c.has(1) ? c.integer(1) : end_of(c.tensor(0).dtype())};
+}
+
 const OpRecord& random_op =
-    define("random(Tensor self, int from, int to, *, Generator? generator=None) -> Tensor")
-        .doc("Whole numbers in [from, to), in self's shape and dtype.")
+    define(
+        "random(Tensor self, int? from=None, int? to=None, *, Generator? generator=None) -> Tensor")
+        .doc(
+            "Whole numbers in [from, to), in self's shape and dtype. One bound alone is `to`; "
+            "none: "
+            "all numbers from 0 on that the dtype holds exactly.")
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
-          check_range(c, c.integer(1), c.integer(2), c.tensor(0).dtype());
+          const auto [from, to] = bounds(c);
+          check_range(c, from, to, c.tensor(0).dtype());
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, {Distribution::integers, view_of(out[0]), 0, 0, 0, 1, c.integer(1), c.integer(2)},
-               c[3]);
+          const auto [from, to] = bounds(c);
+          draw(p, {Distribution::integers, view_of(out[0]), 0, 0, 0, 1, from, to}, c[3]);
         })
         .grad(no_random_gradient)
         .no_gradient_test()
         .in_place()
         .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64})
         .samples([](SampleMaker& m) {
-          return self_samples(m, {0, 10, std::nullopt});
+          std::vector<Sample> all = self_samples(m, {0, 10, std::nullopt});
+          all.push_back({{m.make({4}), 5, std::nullopt, std::nullopt}, "to alone"});
+          all.push_back({{m.make({4}), std::nullopt, std::nullopt, std::nullopt}, "no bounds"});
+          return all;
         })
         .errors([](SampleMaker& m) {
           return std::vector<ErrorSample>{
@@ -441,21 +461,6 @@ Tensor bernoulli(const Tensor& self, double p, Generator* g) {
 }
 Tensor normal(double mean, double std, IntList sizes, const TensorOptions& o, Generator* g) {
   return ops::finish(call(ops::normal_sized_op, {mean, std, sizes, o.dtype_, o.device_, g}), o);
-}
-Tensor normal(const Tensor& mean, const Tensor& std, Generator* g) {
-  const NoGradGuard guard;
-  const Tensor pair[] = {mean, std};
-  const TensorOptions o(ops::result_type(pair), mean.device());
-  const Shape sizes = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
-  return randn(sizes, o, g).mul(std).add(mean);
-}
-Tensor normal(const Tensor& mean, double std, Generator* g) {
-  const NoGradGuard guard;
-  return normal(0, std, mean.sizes(), mean.options(), g).add(mean);
-}
-Tensor normal(double mean, const Tensor& std, Generator* g) {
-  const NoGradGuard guard;
-  return randn(std.sizes(), std.options(), g).mul(std).add(Scalar(mean));
 }
 Tensor& uniform_(Tensor& self, double from, double to, Generator* g) {
   return call_in_place(self, ops::uniform_op, {self, from, to, g});

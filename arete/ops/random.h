@@ -36,6 +36,12 @@ Tensor normal(double mean, double std, IntList sizes, const TensorOptions& optio
 Tensor normal(const Tensor& mean, const Tensor& std, Generator* generator = nullptr);
 Tensor normal(const Tensor& mean, double std = 1, Generator* generator = nullptr);
 Tensor normal(double mean, const Tensor& std, Generator* generator = nullptr);
+/// Whole numbers in [low, high) in self's shape, strides and, unless given, dtype and device.
+Tensor randint_like(const Tensor& self, int64_t low, int64_t high, std::optional<DType> dtype = {},
+                    std::optional<Device> device = {}, Generator* generator = nullptr);
+/// Poisson numbers with the rates of self (floating, not negative), in its dtype; no gradient.
+/// Reads the rates.
+Tensor poisson(const Tensor& self, Generator* generator = nullptr);
 /// Indices drawn with probabilities proportional to the weights in the last dimension of self
 /// (1-d or 2-d, floating, not negative): int64 of shape (num_samples) or (rows, num_samples).
 /// Without replacement at most as many as there are weights. On the CPU the weights are checked.
@@ -50,5 +56,10 @@ Tensor& random_(Tensor& self, int64_t from, int64_t to, Generator* generator);
 Tensor& bernoulli_(Tensor& self, double p, Generator* generator);
 /// Density lambda exp(-lambda x).
 Tensor& exponential_(Tensor& self, double lambda, Generator* generator);
+/// How many trials until the first success of probability p; also of integer dtypes.
+Tensor& geometric_(Tensor& self, double p, Generator* generator = nullptr);
+Tensor& cauchy_(Tensor& self, double median = 0, double sigma = 1, Generator* generator = nullptr);
+/// exp of normal numbers.
+Tensor& log_normal_(Tensor& self, double mean = 1, double std = 2, Generator* generator = nullptr);
 
 }  // namespace arete

@@ -31,6 +31,7 @@ class Arg {
     real,
     scalar,
     ints,
+    reals,
     string,
     dtype,
     device,
@@ -50,6 +51,10 @@ class Arg {
   Arg(const Scalar& s) : kind_(Kind::scalar) { scalar_ = &s; }
   Arg(IntList l) : kind_(Kind::ints), count_(uint32_t(l.size())) { ints_ = l.data(); }
   Arg(const Shape& l) : Arg(IntList(l)) {}
+  Arg(std::span<const double> l) : kind_(Kind::reals), count_(uint32_t(l.size())) {
+    reals_ = l.data();
+  }
+  Arg(const std::vector<double>& l) : Arg(std::span<const double>(l)) {}
   Arg(std::string_view s) : kind_(Kind::string), count_(uint32_t(s.size())) { chars_ = s.data(); }
   Arg(const char* s) : Arg(std::string_view(s)) {}
   Arg(DType t) : kind_(Kind::dtype) { integer_ = int64_t(t); }
@@ -84,6 +89,7 @@ class Arg {
     }
   }
   IntList ints() const { return IntList(ints_, count_); }
+  std::span<const double> reals() const { return {reals_, count_}; }
   std::string_view string() const { return {chars_, count_}; }
   DType dtype() const { return DType(integer_); }
   Device device() const { return device_; }
@@ -97,6 +103,7 @@ class Arg {
     const Tensor* tensor_ = nullptr;
     const Scalar* scalar_;
     const int64_t* ints_;
+    const double* reals_;
     const char* chars_;
     Generator* generator_;
     int64_t integer_;
@@ -121,6 +128,7 @@ class Call {
   double real(size_t i) const { return args_[i].real(); }
   Scalar scalar(size_t i) const { return args_[i].scalar(); }
   IntList ints(size_t i) const { return args_[i].ints(); }
+  std::span<const double> reals(size_t i) const { return args_[i].reals(); }
   /// The output is argument 0 itself: lower() finds its old values there.
   bool in_place() const { return in_place_; }
   const char* name() const;
@@ -177,6 +185,7 @@ struct OwnedArg {
   std::vector<Tensor> tensors;
   Scalar scalar;
   std::vector<int64_t> ints;
+  std::vector<double> reals{};
   std::string text;
   DType dtype = kFloat32;
   Device device;
@@ -190,6 +199,7 @@ struct OwnedArg {
   OwnedArg(Scalar v);
   OwnedArg(std::initializer_list<int64_t> v);
   OwnedArg(std::vector<int64_t> v);
+  OwnedArg(std::vector<double> v);
   OwnedArg(const char* v);
   OwnedArg(DType v);
   OwnedArg(Device v);

@@ -20,6 +20,7 @@ OwnedArg::OwnedArg(double v) : kind(Arg::Kind::real), scalar(v) {}
 OwnedArg::OwnedArg(Scalar v) : kind(Arg::Kind::scalar), scalar(v) {}
 OwnedArg::OwnedArg(std::initializer_list<int64_t> v) : kind(Arg::Kind::ints), ints(v) {}
 OwnedArg::OwnedArg(std::vector<int64_t> v) : kind(Arg::Kind::ints), ints(std::move(v)) {}
+OwnedArg::OwnedArg(std::vector<double> v) : kind(Arg::Kind::reals), reals(std::move(v)) {}
 OwnedArg::OwnedArg(const char* v) : kind(Arg::Kind::string), text(v) {}
 OwnedArg::OwnedArg(DType v) : kind(Arg::Kind::dtype), dtype(v) {}
 OwnedArg::OwnedArg(Device v) : kind(Arg::Kind::device), device(v) {}
@@ -40,6 +41,8 @@ Arg OwnedArg::borrow() const {
       return Arg(scalar);
     case Arg::Kind::ints:
       return Arg(IntList(ints.data(), ints.size()));
+    case Arg::Kind::reals:
+      return Arg(reals);
     case Arg::Kind::string:
       return Arg(std::string_view(text));
     case Arg::Kind::dtype:

@@ -403,7 +403,7 @@ const OpRecord& diagonal_op =
         });
 
 const OpRecord& unfold_op =
-    define("unfold(Tensor self, int dim, int size, int step) -> Tensor")
+    define("unfold(Tensor self, int dimension, int size, int step) -> Tensor")
         .doc("Windows along a dimension, their elements in a new last one.")
         .view([](const Call& c) {
           return arete::unfold(layout_of(c), c.integer(1), c.integer(2), c.integer(3));
@@ -439,11 +439,11 @@ const OpRecord& unfold_op =
 
 // self_stride and self_offset repeat where self lies in its storage, because the gradient is found
 // there; empty means row-major.
-const OpRecord& as_strided_op =
+const OpRecord& as_strided_window_op =
     define(
-        "as_strided(Tensor self, int[] size, int[] stride, int storage_offset=0, int[] "
+        "as_strided_window(Tensor self, int[] size, int[] stride, int storage_offset=0, int[] "
         "self_stride=[], int self_offset=0) -> Tensor")
-        .doc("Any window on self's storage.")
+        .doc("as_strided with where self lies in its storage, which its gradient needs.")
         .view([](const Call& c) {
           const Tensor& x = c.tensor(0);
           return arete::as_strided(c.ints(1), c.ints(2), c.integer(3),
@@ -484,6 +484,36 @@ const OpRecord& as_strided_op =
           const std::vector<double> x = values_of(c.tensor(0));
           return {build_tensor(c.ints(1), [&](const Shape& i) {
             int64_t from = c.integer(3);
+            for (size_t d = 0; d < i.size(); ++d) from += i[d] * c.ints(2)[d];
+            return x[size_t(from)];
+          })};
+        });
+
+const OpRecord& as_strided_op =
+    define("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor")
+        .doc("Any window on self's storage; without an offset it begins where self does.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const int64_t offset = c.has(3) ? c.integer(3) : x.storage_offset();
+          return {call(as_strided_window_op,
+                       {x, c.ints(1), c.ints(2), offset, x.strides(), x.storage_offset()})};
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{
+              {{m.make({3, 4}), {2, 3}, {1, 2}, 1}, "overlapping"},
+              {{m.make({6}), {2, 2}, {3, 1}, std::nullopt}, "from its offset"},
+              {{m.make({3}), std::vector<int64_t>{}, std::vector<int64_t>{}, 2}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{{{m.make({3}), {2, 2}, {2, 1}, 0},
+                                           ErrorKind::value,
+                                           "setStorage: sizes [2, 2], strides [2, 1], storage "
+                                           "offset 0"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const std::vector<double> x = values_of(c.tensor(0));
+          return {build_tensor(c.ints(1), [&](const Shape& i) {
+            int64_t from = c.has(3) ? c.integer(3) : 0;
             for (size_t d = 0; d < i.size(); ++d) from += i[d] * c.ints(2)[d];
             return x[size_t(from)];
           })};
@@ -541,8 +571,7 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start,
   return ops::call(ops::slice_op, {self, dim, start, stop, step});
 }
 Tensor as_strided(const Tensor& self, IntList sizes, IntList strides, int64_t offset) {
-  return ops::call(ops::as_strided_op,
-                   {self, sizes, strides, offset, self.strides(), self.storage_offset()});
+  return ops::call(ops::as_strided_op, {self, sizes, strides, offset});
 }
 Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
   return ops::call(ops::diagonal_op, {self, offset, dim1, dim2});

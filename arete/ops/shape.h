@@ -50,6 +50,10 @@ Tensor flatten(const Tensor& self, int64_t start_dim = 0, int64_t end_dim = -1);
 Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes);
 /// One dimension, row-major.
 Tensor ravel(const Tensor& self);
+/// All dimensions in reverse order.
+Tensor numpy_T(const Tensor& self);
+/// The coordinates in `shape` of flat row-major positions, one tensor for each dimension.
+std::vector<Tensor> unravel_index(const Tensor& indices, IntList shape);
 /// Elements start to start + length of a dimension.
 Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length);
 /// One index of a dimension, which goes away.
@@ -72,6 +76,14 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim = 0);
 std::vector<Tensor> tensor_split(const Tensor& self, int64_t sections, int64_t dim = 0);
 /// Cut before each of the indices.
 std::vector<Tensor> tensor_split(const Tensor& self, IntList indices, int64_t dim = 0);
+/// Along dimension 1 (0 for 1-d), 0 or 2: equal pieces, or cuts before the indices. ValueError if
+/// the rank is too low or the sections do not divide the size.
+std::vector<Tensor> hsplit(const Tensor& self, int64_t sections);
+std::vector<Tensor> hsplit(const Tensor& self, IntList indices);
+std::vector<Tensor> vsplit(const Tensor& self, int64_t sections);
+std::vector<Tensor> vsplit(const Tensor& self, IntList indices);
+std::vector<Tensor> dsplit(const Tensor& self, int64_t sections);
+std::vector<Tensor> dsplit(const Tensor& self, IntList indices);
 /// All slices along `dim`, without it.
 std::vector<Tensor> unbind(const Tensor& self, int64_t dim = 0);
 /// At least 1, 2 or 3 dimensions, as NumPy places them.
@@ -91,6 +103,14 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim = 0);
 Tensor hstack(const std::vector<Tensor>& tensors);
 /// cat of rows.
 Tensor vstack(const std::vector<Tensor>& tensors);
+/// cat along dimension 2 of tensors with at least 3 dimensions.
+Tensor dstack(const std::vector<Tensor>& tensors);
+/// cat along dimension 1; 1-d tensors are columns.
+Tensor column_stack(const std::vector<Tensor>& tensors);
+/// All tuples of one element of each 1-d tensor, in order: (n, k); one tensor stays as it is.
+Tensor cartesian_prod(const std::vector<Tensor>& tensors);
+/// All choices of r elements of a 1-d tensor, in order of positions: (n, r).
+Tensor combinations(const Tensor& self, int64_t r = 2, bool with_replacement = false);
 /// The whole tensor repeats[d] times along each dimension; leading dimensions may be added.
 Tensor repeat(const Tensor& self, IntList repeats);
 /// As repeat, but missing leading counts are 1.
@@ -104,16 +124,41 @@ Tensor repeat_interleave(const Tensor& self, const Tensor& repeats,
 Tensor roll(const Tensor& self, IntList shifts, IntList dims = {});
 /// Reversed along the dimensions.
 Tensor flip(const Tensor& self, IntList dims);
+/// Columns (dimension 1) or rows (dimension 0) reversed.
+Tensor fliplr(const Tensor& self);
+Tensor flipud(const Tensor& self);
 /// Rotates by 90 degrees k times in the plane of two dimensions, from the first to the second.
 Tensor rot90(const Tensor& self, int64_t k = 1, IntList dims = {0, 1});
 /// The lower (upper) triangle of the last two dimensions up to (from) a diagonal, else zero.
 Tensor tril(const Tensor& self, int64_t diagonal = 0);
 Tensor triu(const Tensor& self, int64_t diagonal = 0);
+/// The diagonal of a matrix as a copy, or a matrix with a vector as its diagonal.
+Tensor diag(const Tensor& self, int64_t diagonal = 0);
+/// A matrix with the flattened self as its diagonal.
+Tensor diagflat(const Tensor& self, int64_t offset = 0);
+/// The last dimension as the diagonal of two new ones (dim1, dim2 of the result), else zeros.
+Tensor diag_embed(const Tensor& self, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
+/// Matrices along the diagonal of a larger one; vectors and numbers are rows.
+Tensor block_diag(const std::vector<Tensor>& tensors);
 /// Pads (pairs before, after; last dimension first; negative: crops). mode: "constant" (`value`),
 /// "reflect", "replicate" or "circular".
 Tensor pad(const Tensor& self, IntList pad, std::string_view mode = "constant", double value = 0);
 /// Coordinate grids of 1-d tensors; indexing "ij" (matrix) or "xy" (Cartesian).
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing = "ij");
+
+// ---- copies with a part replaced by src, which has the sizes of the part
+
+/// select(dim, index), slice(dim, start, stop, step) or diagonal(offset, dim1, dim2) of a copy of
+/// self replaced.
+Tensor select_scatter(const Tensor& self, const Tensor& src, int64_t dim, int64_t index);
+Tensor slice_scatter(const Tensor& self, const Tensor& src, int64_t dim = 0,
+                     std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},
+                     int64_t step = 1);
+Tensor diagonal_scatter(const Tensor& self, const Tensor& src, int64_t offset = 0, int64_t dim1 = 0,
+                        int64_t dim2 = 1);
+/// A window on the copy's storage replaced; without an offset it begins where self does.
+Tensor as_strided_scatter(const Tensor& self, const Tensor& src, IntList sizes, IntList strides,
+                          std::optional<int64_t> offset = {});
 
 namespace ops {
 /// Zeros of `sizes` (row-major) into which `values` are added where a view with `strides` and

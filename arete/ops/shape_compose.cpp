@@ -250,26 +250,7 @@ Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
 Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes) {
   return ops::call(ops::unflatten_op, {self, dim, sizes});
 }
-Tensor view_as(const Tensor& self, const Tensor& other) { return view(self, other.sizes()); }
-Tensor reshape_as(const Tensor& self, const Tensor& other) { return reshape(self, other.sizes()); }
-Tensor expand_as(const Tensor& self, const Tensor& other) { return expand(self, other.sizes()); }
 Tensor broadcast_to(const Tensor& self, IntList sizes) { return expand(self, sizes); }
-Tensor ravel(const Tensor& self) { return reshape(self, {-1}); }
-std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& tensors) {
-  Shape sizes;
-  for (const Tensor& x : tensors) sizes = broadcast_shapes(sizes, x.sizes(), "broadcast_tensors");
-  std::vector<Tensor> out;
-  for (const Tensor& x : tensors) out.push_back(expand(x, sizes));
-  return out;
-}
-Tensor atleast_1d(const Tensor& self) { return self.dim() == 0 ? reshape(self, {1}) : self; }
-Tensor atleast_2d(const Tensor& self) {
-  return self.dim() == 0 ? reshape(self, {1, 1}) : self.dim() == 1 ? unsqueeze(self, 0) : self;
-}
-Tensor atleast_3d(const Tensor& self) {
-  if (self.dim() >= 3) return self;
-  return self.dim() == 2 ? unsqueeze(self, -1) : unsqueeze(atleast_2d(self), -1);
-}
 
 Tensor Tensor::view_as(const Tensor& other) const { return arete::view_as(*this, other); }
 Tensor Tensor::reshape_as(const Tensor& other) const { return arete::reshape_as(*this, other); }

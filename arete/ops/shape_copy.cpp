@@ -292,7 +292,9 @@ const OpRecord& tile_op = define("tile(Tensor self, int[] dims) -> Tensor")
                               .no_reference("repeat with padded counts");
 
 const OpRecord& repeat_interleave_op =
-    define("repeat_interleave(Tensor self, int repeats, int? dim=None) -> Tensor")
+    define(
+        "repeat_interleave(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> "
+        "Tensor")
         .doc("Every element several times in a row.")
         .compose([](const Call& c) -> Results {
           const int64_t n = c.integer(1);
@@ -524,26 +526,6 @@ Tensor tile(const Tensor& self, IntList repeats) {
 }
 Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim) {
   return ops::call(ops::repeat_interleave_op, {self, repeats, dim});
-}
-Tensor repeat_interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim) {
-  const char* const op = "repeat_interleave";
-  const Tensor x = dim && self.dim() > 0 ? self : ravel(self);
-  const int d = normalize_dim(dim.value_or(0), int(x.dim()), op);
-  ARETE_CHECK(is_integer(repeats.dtype()) && repeats.dim() <= 1,
-              ValueError(op, "repeats must be 0-dim or 1-dim tensor of integers")
-                  .got(ops::describe(repeats)));
-  std::vector<int64_t> counts = repeats.to_vector<int64_t>();
-  if (counts.size() == 1) counts.resize(size_t(x.size(d)), counts[0]);
-  ARETE_CHECK(
-      int64_t(counts.size()) == x.size(d),
-      ValueError(op, "repeats must have the same size as input along dim")
-          .got(std::to_string(counts.size()) + " counts for size " + std::to_string(x.size(d))));
-  std::vector<int64_t> index;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    ARETE_CHECK(counts[i] >= 0, ValueError(op, "repeats can not be negative").argument("repeats"));
-    index.insert(index.end(), size_t(counts[i]), int64_t(i));
-  }
-  return x.index_select(d, tensor(index, TensorOptions(x.device())));
 }
 Tensor flip(const Tensor& self, IntList dims) { return ops::call(ops::flip_op, {self, dims}); }
 Tensor roll(const Tensor& self, IntList shifts, IntList dims) {

@@ -255,25 +255,13 @@ const OpRecord& chunk_op =
         });
 
 const OpRecord& tensor_split_op =
-    define("tensor_split(Tensor self, int? sections, int[]? indices=None, int dim=0) -> Tensor[]")
-        .doc("So many pieces, or cuts before indices.")
+    define("tensor_split(Tensor self, int sections, int dim=0) -> Tensor[]")
+        .doc("So many pieces, the first ones larger by one where it does not divide.")
         .compose([](const Call& c) -> Results {
           check_not_0d(c);
           const Tensor& x = c.tensor(0);
-          const int d = dim_of(c, 3);
-          const int64_t n = x.size(d);
-          Results out;
-          if (c.has(2)) {
-            // As Python's slices: bounds are clamped and pieces may be empty.
-            std::optional<int64_t> start = 0;
-            for (int64_t stop : c.ints(2)) {
-              out.push_back(slice(x, d, start, stop));
-              start = stop;
-            }
-            out.push_back(slice(x, d, start));
-            return out;
-          }
-          const int64_t sections = c.integer(1);
+          const int d = dim_of(c, 2);
+          const int64_t n = x.size(d), sections = c.integer(1);
           ARETE_CHECK(sections > 0, ValueError(c.name(),
                                                "number of sections must be larger than 0, "
                                                "got " +
@@ -283,29 +271,57 @@ const OpRecord& tensor_split_op =
           return list_of(arete::split(x, IntList(lengths), d));
         })
         .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({5, 2}), 3, std::nullopt, 0}, "sections"},
-                                     {{m.make({2, 5}), std::nullopt, {1, 3}, -1}, "indices"},
-                                     {{m.make({4}), std::nullopt, {3, 1, 9}, 0}, "empty pieces"}};
+          return std::vector<Sample>{{{m.make({5, 2}), 3, 0}, "rows"},
+                                     {{m.make_strided({2, 3}), 4, -1}, "an empty piece"}};
         })
         .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({4}), 0, std::nullopt, 0},
+          return std::vector<ErrorSample>{{{m.make({4}), 0, 0},
                                            ErrorKind::value,
                                            "number of sections must be larger than 0, got 0"}};
         })
         .reference([](const Call& c) {
-          const int d = dim_of(c, 3);
+          const int d = dim_of(c, 2);
+          const int64_t n = c.tensor(0).size(d);
+          Shape lengths;
+          for (int64_t i = 0; i < c.integer(1); ++i)
+            lengths.push_back(n / c.integer(1) + (i < n % c.integer(1)));
+          return reference_cut(c, d, lengths);
+        });
+
+const OpRecord& tensor_split_indices_op =
+    define("tensor_split_indices(Tensor self, int[] indices, int dim=0) -> Tensor[]")
+        .doc("Cut before each of the indices; pieces may be empty.")
+        .compose([](const Call& c) -> Results {
+          check_not_0d(c);
+          const Tensor& x = c.tensor(0);
+          const int d = dim_of(c, 2);
+          Results out;
+          // As Python's slices: bounds are clamped.
+          std::optional<int64_t> start = 0;
+          for (int64_t stop : c.ints(1)) {
+            out.push_back(slice(x, d, start, stop));
+            start = stop;
+          }
+          out.push_back(slice(x, d, start));
+          return out;
+        })
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 5}), {1, 3}, -1}, "usual"},
+                                     {{m.make_strided({4}), {3, 1, 9}, 0}, "empty pieces"},
+                                     {{m.make({3}), std::vector<int64_t>{}, 0}, "whole"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({}), {1}, 0}, ErrorKind::value, "expects at least a 1-dimensional tensor"}};
+        })
+        .reference([](const Call& c) {
+          const int d = dim_of(c, 2);
           const Tensor& x = c.tensor(0);
           const int64_t n = x.size(d);
-          if (!c.has(2)) {
-            Shape lengths;
-            for (int64_t i = 0; i < c.integer(1); ++i)
-              lengths.push_back(n / c.integer(1) + (i < n % c.integer(1)));
-            return reference_cut(c, d, lengths);
-          }
           Refs out;
           int64_t start = 0;
-          for (size_t k = 0; k <= c.ints(2).size(); ++k) {
-            const int64_t stop = k < c.ints(2).size() ? std::min(c.ints(2)[k], n) : n;
+          for (size_t k = 0; k <= c.ints(1).size(); ++k) {
+            const int64_t stop = k < c.ints(1).size() ? std::min(c.ints(1)[k], n) : n;
             Shape sizes(x.sizes());
             sizes[d] = std::max<int64_t>(stop - start, 0);
             out.push_back(build_tensor(sizes, [&](Shape i) {
@@ -315,6 +331,51 @@ const OpRecord& tensor_split_op =
             start = stop;
           }
           return out;
+        });
+
+const OpRecord& tensor_split_tensor_op =
+    define(
+        "tensor_split_tensor(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> "
+        "Tensor[]")
+        .doc("tensor_split by a 0-d tensor (sections) or a 1-d one (indices), read on the host.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& t = c.tensor(1);
+          ARETE_CHECK(t.dim() <= 1,
+                      ValueError(c.name(),
+                                 "tensor_split expected tensor_indices_or_sections to be a "
+                                 "zero-dimensional or one-dimensional tensor, but got a tensor "
+                                 "with " +
+                                     std::to_string(t.dim()) + " dims"));
+          ARETE_CHECK(t.dtype() == kInt64,
+                      TypeError(c.name(),
+                                "tensor_split expected tensor_indices_or_sections to have dtype of "
+                                "long, but got " +
+                                    std::string(name_of(t.dtype()))));
+          if (t.dim() == 0)
+            return list_of(arete::tensor_split(c.tensor(0), t.item<int64_t>(), c.integer(2)));
+          const std::vector<int64_t> indices = t.to_vector<int64_t>();
+          return list_of(arete::tensor_split(c.tensor(0), IntList(indices), c.integer(2)));
+        })
+        .samples([](SampleMaker& m) {
+          const TensorOptions o(kInt64, m.device);
+          return std::vector<Sample>{{{m.make({5, 2}), tensor(3, o), 0}, "sections"},
+                                     {{m.make_strided({2, 5}), tensor({1, 3}, o), -1}, "indices"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({4}), m.make_index({1, 1}, 2), 0},
+               ErrorKind::value,
+               "tensor_split expected tensor_indices_or_sections to be "
+               "a zero-dimensional or one-dimensional tensor"},
+              {{m.make({4}), m.make({1}), 0}, ErrorKind::type, "to have dtype of long"}};
+        })
+        .reference([](const Call& c) {
+          const std::vector<double> v = values_of(c.tensor(1));
+          const std::vector<int64_t> whole(v.begin(), v.end());
+          const Arg by = c.tensor(1).dim() ? Arg(IntList(whole)) : Arg(whole[0]);
+          const Arg args[] = {c[0], by, c[2]};
+          const OpRecord& op = c.tensor(1).dim() ? tensor_split_indices_op : tensor_split_op;
+          return op.reference(Call(op, args));
         });
 
 }  // namespace
@@ -337,10 +398,10 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   return ops::vector_of(ops::call_all(ops::chunk_op, {self, chunks, dim}));
 }
 std::vector<Tensor> tensor_split(const Tensor& self, int64_t sections, int64_t dim) {
-  return ops::vector_of(ops::call_all(ops::tensor_split_op, {self, sections, std::nullopt, dim}));
+  return ops::vector_of(ops::call_all(ops::tensor_split_op, {self, sections, dim}));
 }
 std::vector<Tensor> tensor_split(const Tensor& self, IntList indices, int64_t dim) {
-  return ops::vector_of(ops::call_all(ops::tensor_split_op, {self, std::nullopt, indices, dim}));
+  return ops::vector_of(ops::call_all(ops::tensor_split_indices_op, {self, indices, dim}));
 }
 std::vector<Tensor> Tensor::split(int64_t size, int64_t dim) const {
   return arete::split(*this, size, dim);

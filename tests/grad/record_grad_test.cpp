@@ -1,6 +1,7 @@
 // Gradients of every operator record against central differences, first and second order.
 #include "arete/autograd/gradcheck.h"
 #include "arete/core/modes.h"
+#include "arete/ops/fft.h"
 #include "tests/support/record_cases.h"
 #include "tests/support/test_device.h"
 
@@ -35,7 +36,8 @@ struct Checked {
   void each(F&& f) {
     for (ops::OwnedArg& a : args) {
       if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) f(a.tensor);
-      for (Tensor& t : a.tensors) f(t);
+      for (Tensor& t : a.tensors)
+        if (t.defined()) f(t);
     }
   }
   std::vector<Tensor> operator()(const std::vector<Tensor>& given) {
@@ -47,7 +49,8 @@ struct Checked {
     const ops::Results r = run(op, copy.args);
     std::vector<Tensor> differentiable;
     for (size_t i = 0; i < r.size(); ++i)
-      if (!(op.non_differentiable_outputs >> i & 1)) differentiable.push_back(r[i]);
+      if (!(op.non_differentiable_outputs >> i & 1))
+        differentiable.push_back(is_complex(r[i].dtype()) ? view_as_real_copy(r[i]) : r[i]);
     return differentiable;
   }
 };

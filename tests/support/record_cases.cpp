@@ -8,7 +8,10 @@
 namespace arete::test {
 
 Tensor to_reference(const Tensor& t) {
-  const DType wanted = is_floating(t.dtype()) ? kFloat64 : t.dtype() == kBool ? kBool : kInt64;
+  const DType wanted = is_floating(t.dtype())  ? kFloat64
+                       : is_complex(t.dtype()) ? kComplex128
+                       : t.dtype() == kBool    ? kBool
+                                               : kInt64;
   return t.detach().to(kCPU).to(wanted).contiguous();
 }
 
@@ -16,7 +19,8 @@ int64_t longest_reduction(const std::vector<ops::OwnedArg>& args) {
   int64_t n = 1;
   for (const ops::OwnedArg& a : args) {
     if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) n = std::max(n, a.tensor.numel());
-    for (const Tensor& t : a.tensors) n = std::max(n, t.numel());
+    for (const Tensor& t : a.tensors)
+      if (t.defined()) n = std::max(n, t.numel());
   }
   return n;
 }

@@ -29,7 +29,8 @@ std::vector<ops::OwnedArg> map_tensors(const std::vector<ops::OwnedArg>& args, F
   std::vector<ops::OwnedArg> result = args;
   for (ops::OwnedArg& a : result) {
     if (a.kind == ops::Arg::Kind::tensor && a.tensor.defined()) a.tensor = f(a.tensor);
-    for (Tensor& t : a.tensors) t = f(t);
+    for (Tensor& t : a.tensors)
+      if (t.defined()) t = f(t);
   }
   return result;
 }
@@ -39,7 +40,8 @@ inline ops::Results run(const ops::OpRecord& op, const std::vector<ops::OwnedArg
   return ops::call_all(op, borrowed);
 }
 
-/// Floating tensors as f64, integers as i64, bool as it is: contiguous, on the CPU.
+/// Floating tensors as f64, complex ones as complex128, integers as i64, bool as it is: contiguous,
+/// on the CPU.
 Tensor to_reference(const Tensor& t);
 /// The longest reduction a call of these arguments can hold (for tolerances).
 int64_t longest_reduction(const std::vector<ops::OwnedArg>& args);

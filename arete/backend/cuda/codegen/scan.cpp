@@ -20,8 +20,6 @@ namespace {
 
 constexpr int64_t kMaxGrid = INT32_MAX;
 constexpr int kWarps = int(ScanPlan::kThreads) / 32;
-// Mirror device/scan.cuh.
-constexpr int64_t kGroup = 256, kStages = 3;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -128,19 +126,14 @@ class Planner {
       plan_.grid = unsigned(std::min(kMaxGrid, h.lanes));
       return;
     }
-    plan_.form = ScanPlan::Form::look_back;
-    int64_t entries = divide_up(h.parts, kGroup);  // bases
-    for (int64_t n = h.parts;; n = divide_up(n, kGroup)) {
-      entries += n;
-      ++h.levels;
-      if (n <= kGroup) break;
-    }
-    h.status_entries = entries;
-    const int64_t words = std::max(1, types_.wide_bytes / 4);
-    plan_.status_bytes = 8 * (h.lanes * entries * words + 1);
-    plan_.shared_bytes = kStages * int64_t(ScanPlan::kThreads) * most * vector * in_size_;
-    plan_.grid = unsigned(
-        std::min(h.lanes * h.parts, ScanPlan::kLookBackBlocks * int64_t(multiprocessors_)));
+    plan_.form = ScanPlan::Form::waves;
+    plan_.rounds = types_.local_bytes > 8 ? 2 : 4;  // elements wait in shared memory
+    const int64_t tile = ScanPlan::kWaveWarps * 32 * plan_.rounds;  // vectors
+    h.parts = divide_up(vectors, tile);
+    const int64_t items = h.lanes * h.parts, words = std::max(1, types_.wide_bytes / 4);
+    plan_.status_bytes = 8 * words * items;
+    plan_.shared_bytes = ScanPlan::kWaveStages * tile * vector * in_size_;
+    plan_.grid = unsigned(std::min(items, ScanPlan::kWaveBlocks * int64_t(multiprocessors_)));
   }
 
   void shape_columns() {
@@ -213,7 +206,7 @@ ScanPlan plan_scan(const ScanArgs& args, int multiprocessors) {
 KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   static constexpr const char* kMonoids[] = {"Sum", "Prod", "Min", "Max", "All", "Any"};
   static constexpr const char* kNames[] = {"sum", "prod", "min", "max", "all", "any"};
-  static constexpr const char* kForms[] = {"rows", "tiles", "look_back", "columns"};
+  static constexpr const char* kForms[] = {"rows", "tiles", "waves", "columns"};
   const std::string in = storage_name(args.in.dtype), out = storage_name(args.out.dtype);
   const ScanTypes types = scan_types(args.monoid, args.out.dtype);
   const int monoid = int(effective(args.monoid, args.out.dtype));
@@ -246,14 +239,14 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   const std::string name =
       std::string("scan_") + kForms[int(plan.form)] + "_" + kNames[int(args.monoid)] + "_" + out;
   static constexpr const char* kCalls[] = {"scan_rows<Scan, Scan::kRounds>", "scan_tiles<Scan>",
-                                           "scan_look_back<Scan>", "scan_columns<Scan>"};
+                                           "scan_waves<Scan>", "scan_columns<Scan>"};
   // Blocks on a multiprocessor: as many as the registers of a thread's elements leave room for.
   const bool few = plan.vector * plan.rounds * std::max(1, types.local_bytes / 4) <= 16;
-  const int blocks = plan.form == ScanPlan::Form::columns     ? 3
-                     : plan.form == ScanPlan::Form::look_back ? ScanPlan::kLookBackBlocks
-                     : few                                    ? 5
-                                                              : 4;
-  t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
+  const int blocks = plan.form == ScanPlan::Form::columns ? 3
+                     : plan.form == ScanPlan::Form::waves ? ScanPlan::kWaveBlocks
+                     : few                                ? 5
+                                                          : 4;
+  t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(plan.threads())) + ", " +
        number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
        kCalls[int(plan.form)] + "(a);\n}\n";
   return {name, std::move(t)};

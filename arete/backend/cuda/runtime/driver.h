@@ -55,6 +55,7 @@ namespace arete::cuda {
   X(cuFuncSetAttribute)                          \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
   X(cuLaunchKernel)                              \
+  X(cuLaunchCooperativeKernel)                   \
   X(cuMemGetInfo)                                \
   X(cuMemAlloc)                                  \
   X(cuMemFree)                                   \

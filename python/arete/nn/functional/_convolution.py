@@ -142,16 +142,6 @@ def fold(
     return _ops.fold(input, output_size, kernel_size, dilation, padding, stride)
 
 
-def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scales the rows of `weight` that are looked up down to max_norm, in place."""
-    with arete.no_grad():
-        rows = arete.unique(indices.reshape(-1))
-        picked = weight.detach().index_select(0, rows)
-        norms = picked.norm(norm_type, 1, keepdim=True)
-        scale = arete.where(norms > max_norm, max_norm / (norms + 1e-7), arete.ones_like(norms))
-        weight.detach().index_copy_(0, rows, picked * scale)
-
-
 def _row_of(padding_idx: Optional[int], rows: int) -> int:
     """A record's padding_idx: not negative, -1 for none."""
     if padding_idx is None:
@@ -178,21 +168,9 @@ def embedding(
     """
     if padding_idx is not None:
         padding_idx = _row_of(padding_idx, weight.size(0))
-    if max_norm is not None:
-        _renormalize(weight, input, max_norm, norm_type)
-    if scale_grad_by_freq:
-        return _embedding_by_frequency(input, weight, padding_idx)
-    return _ops.embedding(input, weight, -1 if padding_idx is None else padding_idx)
-
-
-def _embedding_by_frequency(input: Tensor, weight: Tensor, padding_idx: Optional[int]) -> Tensor:
-    """embedding whose gradients are divided by how often their row is looked up."""
-    flat = input.reshape(-1)
-    counts = arete.bincount(flat, minlength=weight.size(0))
-    share = (1.0 / counts.index_select(0, flat).to(weight.dtype)).reshape(*input.shape, 1)
-    rows = _ops.embedding(input, weight, -1 if padding_idx is None else padding_idx)
-    part = rows * share  # the values of rows, the gradient of part
-    return part + (rows - part).detach()
+    return _ops.embedding(
+        input, weight, padding_idx, max_norm, float(norm_type), scale_grad_by_freq, sparse
+    )
 
 
 def embedding_bag(
@@ -248,20 +226,20 @@ def embedding_bag(
             raise ValueError("offsets has to be a 1D Tensor")
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
-    if max_norm is not None:
-        _renormalize(weight, input, max_norm, norm_type)
     if padding_idx is not None:
         padding_idx = _row_of(padding_idx, weight.size(0))
-    if scale_grad_by_freq:
-        raise NotImplementedError("embedding_bag: scale_grad_by_freq is not supported")
     return _ops.embedding_bag(
         input,
         weight,
         offsets,
-        mode=mode,
-        per_sample_weights=per_sample_weights,
-        include_last_offset=include_last_offset,
-        padding_idx=padding_idx,
+        max_norm,
+        float(norm_type),
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
     )
 
 
@@ -351,21 +329,13 @@ def interpolate(
                 f"shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
                 "format and scale_factor in (s1, s2, ...,sK) format."
             )
-        factors = [float(f) for f in scale_factor]
-    else:
-        factors = [float(scale_factor)] * spatial
-    if recompute_scale_factor:
-        sizes = [int(n * f) for n, f in zip(input.shape[2:], factors)]
-        return _ops.interpolate(input, sizes, mode=mode, align_corners=bool(align_corners))
-    depth, height, width = [None] * (3 - spatial) + factors
     return _ops.interpolate(
         input,
         None,
-        scale_depth=depth,
-        scale_height=height,
-        scale_width=width,
+        scale_factor,
         mode=mode,
         align_corners=bool(align_corners),
+        recompute_scale_factor=recompute_scale_factor,
     )
 
 

@@ -1,0 +1,111 @@
+// Channels rearranged and normalized by their neighbours (declared in nn.h).
+#include <cmath>
+
+#include "arete/ops/call.h"
+#include "arete/ops/nn.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/pool.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const OpRecord& channel_shuffle_op =
+    define("channel_shuffle(Tensor input, int groups) -> Tensor")
+        .doc("Deals the channels of (N, C, ...) out one from each group in turn.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const int64_t groups = c.integer(1);
+          ARETE_CHECK(x.dim() > 2,
+                      ValueError(c.name(),
+                                 "channel_shuffle expects input with > 2 dims, but got input with "
+                                 "sizes " +
+                                     to_string(x.sizes())));
+          ARETE_CHECK(groups > 0, ValueError(c.name(),
+                                             "Number of groups to divide channels in must be "
+                                             "positive. Value of groups:" +
+                                                 std::to_string(groups)));
+          ARETE_CHECK(x.size(1) % groups == 0,
+                      ValueError(c.name(), "Number of channels must be divisible by groups. Got " +
+                                               std::to_string(x.size(1)) + " channels and " +
+                                               std::to_string(groups) + " groups."));
+          Shape split(x.sizes());
+          split[1] = x.size(1) / groups;
+          split.insert(split.begin() + 1, groups);
+          return {x.reshape(split).transpose(1, 2).reshape(x.sizes())};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 6, 2}), 3}},
+                  {{m.make_strided({1, 4, 2, 2}), 2}},
+                  {{m.make({1, 3, 1, 2}), 1}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 4}), 2}, ErrorKind::value, "channel_shuffle expects input with > 2"},
+                  {{m.make({2, 4, 2}), 3},
+                   ErrorKind::value,
+                   "Number of channels must be divisible by groups"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const int64_t groups = c.integer(1), each = x.size(1) / groups;
+          return {build_tensor(x.sizes(), [&](Shape i) {
+            i[1] = i[1] % groups * each + i[1] / groups;
+            return at(x, i);
+          })};
+        });
+
+const OpRecord& local_response_norm_op =
+    define(
+        "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float "
+        "k=1.0) -> Tensor")
+        .doc("Divides by a power of the mean square over neighbouring channels.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const int64_t size = c.integer(1);
+          ARETE_CHECK(x.dim() >= 3,
+                      ValueError(c.name(), "Expected 3D or higher dimensionality input (got " +
+                                               std::to_string(x.dim()) + " dimensions)"));
+          ARETE_CHECK(size > 0, ValueError(c.name(), "size must be positive").argument("size"));
+          if (x.numel() == 0) return {x};
+          const Tensor squares = pad(x.square().reshape({x.size(0), 1, x.size(1), -1}),
+                                     {0, 0, size / 2, (size - 1) / 2});
+          const Tensor mean = avg_pool2d(squares, {size, 1}, Extent(1)).reshape(x.sizes());
+          return {x.div(mean.mul(Scalar(c.real(2))).add(Scalar(c.real(4))).pow(Scalar(c.real(3))))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 4, 3}), 3, 0.5, 0.75, 1.0}},
+                  {{m.make_strided({1, 5, 2, 2}), 2, 0.1, 0.5, 2.0}},
+                  {{m.make({1, 2, 1, 2, 2}), 5, 1e-4, 0.75, 1.0}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), 2, 1e-4, 0.75, 1.0},
+                   ErrorKind::value,
+                   "Expected 3D or higher dimensionality input (got 2 dimensions)"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const int64_t size = c.integer(1);
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            double sum = 0;
+            Shape j = i;
+            for (j[1] = i[1] - size / 2; j[1] <= i[1] + (size - 1) / 2; ++j[1])
+              if (j[1] >= 0 && j[1] < x.size(1)) sum += at(x, j) * at(x, j);
+            return at(x, i) / std::pow(c.real(4) + c.real(2) * sum / double(size), c.real(3));
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor channel_shuffle(const Tensor& input, int64_t groups) {
+  return ops::call(ops::channel_shuffle_op, {input, groups});
+}
+Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, double beta, double k) {
+  return ops::call(ops::local_response_norm_op, {input, size, alpha, beta, k});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(channel)

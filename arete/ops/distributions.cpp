@@ -1,0 +1,386 @@
+// Further distributions, and those whose parameters are tensors.
+#include <cmath>
+#include <numbers>
+
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/random.h"
+#include "arete/ops/random_internal.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using expr::Value;
+
+void infer_self(const Call& c, OutputSpecs& out) {
+  const Tensor& self = c.tensor(0);
+  out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
+}
+void check_floating(const Call& c) {
+  ARETE_CHECK(is_floating(c.tensor(0).dtype()),
+              TypeError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
+                                      std::string(name_of(c.tensor(0).dtype())) + "'")
+                  .expected("a floating dtype"));
+}
+std::vector<Sample> self_samples(SampleMaker& m, std::vector<OwnedArg> rest) {
+  std::vector<Sample> out;
+  for (const Tensor& t : {m.make({2, 3}), m.make_strided({3, 2}), m.make({}), m.make({0, 2})}) {
+    Sample s{{t}, ""};
+    s.args.insert(s.args.end(), rest.begin(), rest.end());
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+// ---- a function of one number in f64 for each element
+
+template <class F>
+void lower_from(Distribution d, const Tensor& out, const Arg& generator, prim::Primitives& p,
+                F&& f) {
+  const prim::ScratchView u(p, kFloat64, out.sizes());
+  draw(p, d, u, 0, 1, generator);
+  const prim::View in = u;
+  apply(
+      p, [&](std::span<const Value> v) { return std::vector{f(v[0])}; }, {&in, 1}, view_of(out));
+}
+
+const OpRecord& geometric_op =
+    define("geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor")
+        .doc("How many trials of success p until the first success, in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          ARETE_CHECK(c.real(1) > 0 && c.real(1) < 1,
+                      ValueError(c.name(), "geometric_ expects p to be in (0, 1), but got p=" +
+                                               Scalar(c.real(1)).to_string()));
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const double scale = 1 / std::log1p(-c.real(1));
+          lower_from(Distribution::uniform, out[0], c[2], p, [scale](Value u) {
+            return expr::max(expr::ceil(expr::log(1.0 - u) * scale), 1.0);
+          });
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64})
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {0.5, std::nullopt});
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 1.0, std::nullopt},
+                   ErrorKind::value,
+                   "geometric_ expects p to be in (0, 1), but got p=1.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& cauchy_op =
+    define(
+        "cauchy(Tensor self, float median=0, float sigma=1, *, Generator? generator=None) -> "
+        "Tensor")
+        .doc("Cauchy distributed numbers in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_floating(c);
+          ARETE_CHECK(c.real(2) > 0,
+                      ValueError(c.name(), "cauchy_ expects sigma > 0.0, but found sigma=" +
+                                               Scalar(c.real(2)).to_string()));
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const double median = c.real(1), sigma = c.real(2);
+          lower_from(Distribution::uniform, out[0], c[3], p, [=](Value u) {
+            return expr::tan((u - 0.5) * std::numbers::pi) * sigma + median;
+          });
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {1.0, 2.0, std::nullopt});
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0.0, 0.0, std::nullopt},
+                   ErrorKind::value,
+                   "cauchy_ expects sigma > 0.0, but found sigma=0.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& log_normal_op =
+    define(
+        "log_normal(Tensor self, float mean=1, float std=2, *, Generator? generator=None) -> "
+        "Tensor")
+        .doc("exp of normal numbers, in self's shape and dtype.")
+        .random()
+        .infer([](const Call& c, OutputSpecs& out) {
+          check_floating(c);
+          ARETE_CHECK(c.real(2) > 0,
+                      ValueError(c.name(), "log_normal_ expects std > 0.0, but found std=" +
+                                               Scalar(c.real(2)).to_string()));
+          infer_self(c, out);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const double mean = c.real(1), std = c.real(2);
+          lower_from(Distribution::normal, out[0], c[3], p,
+                     [=](Value z) { return expr::exp(z * std + mean); });
+        })
+        .grad(no_random_gradient)
+        .no_gradient_test()
+        .in_place()
+        .samples([](SampleMaker& m) {
+          return self_samples(m, {0.0, 0.25, std::nullopt});
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0.0, 0.0, std::nullopt},
+                   ErrorKind::value,
+                   "log_normal_ expects std > 0.0, but found std=0.0"}};
+        })
+        .no_reference(kRandomReference);
+
+// ---- whole numbers like a tensor
+
+const OpRecord& randint_like_op =
+    define(
+        "randint_like(Tensor self, int low, int? high=None, *, dtype? dtype=None, device? "
+        "device=None, Generator? generator=None) -> Tensor")
+        .doc("Uniform whole numbers in [low, high) in self's shape; one bound alone is high.")
+        .random()
+        .compose([](const Call& c) -> Results {
+          const Tensor& self = c.tensor(0);
+          const int64_t low = c.has(2) ? c.integer(1) : 0,
+                        high = c.has(2) ? c.integer(2) : c.integer(1);
+          std::optional<DType> dtype;
+          std::optional<Device> device;
+          if (c.has(3)) dtype = c[3].dtype();
+          if (c.has(4)) device = c[4].device();
+          Tensor out = empty_like(self, dtype, device);
+          const NoGradGuard guard;
+          random_(out, low, high, c.has(5) ? c[5].generator() : nullptr);
+          return {out};
+        })
+        .no_gradient_test()
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 1, 10, std::nullopt, std::nullopt, std::nullopt}, "both"},
+                  {{m.make_strided({2, 3}), 5, std::nullopt, kInt64, m.device, std::nullopt},
+                   "high alone"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 3, 3, std::nullopt, std::nullopt, std::nullopt},
+                   ErrorKind::value,
+                   "random_ expects 'from' to be less than 'to', but got from=3 >= to=3"}};
+        })
+        .no_reference(kRandomReference);
+
+// ---- parameters that are tensors: no gradient
+
+void check_std(const Call& c, const Tensor& std) {
+  if (std.is_meta() || std.numel() == 0 || modes().word & Modes::kCapture) return;
+  ARETE_CHECK(!std.is_floating_point() || std.detach().min().item<double>() >= 0,
+              ValueError(c.name(), "normal expects all elements of std >= 0.0"));
+}
+
+const OpRecord& normal_tensor_tensor_op =
+    define("normal_tensor_tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
+        .doc("Normal numbers with a mean and a standard deviation for each element (broadcast).")
+        .random()
+        .compose([](const Call& c) -> Results {
+          const NoGradGuard guard;
+          const Tensor &mean = c.tensor(0), &std = c.tensor(1);
+          check_std(c, std);
+          const Tensor pair[] = {mean, std};
+          const TensorOptions o(result_type(pair), mean.device());
+          const Shape sizes = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
+          return {randn(sizes, o, c[2].generator()).mul(std).add(mean)};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({3}, 0.5, 2), std::nullopt}, "broadcast"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make({2}, -2, -1), std::nullopt},
+                   ErrorKind::value,
+                   "normal expects all elements of std >= 0.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& normal_tensor_float_op =
+    define("normal_tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor")
+        .doc("Normal numbers with a mean for each element.")
+        .random()
+        .compose([](const Call& c) -> Results {
+          const NoGradGuard guard;
+          const Tensor& mean = c.tensor(0);
+          return {normal(0, c.real(1), mean.sizes(), mean.options(), c[2].generator()).add(mean)};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 0.5, std::nullopt}, "usual"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), -1.0, std::nullopt},
+                   ErrorKind::value,
+                   "normal expects std >= 0.0, but found std -1.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& normal_float_tensor_op =
+    define("normal_float_tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
+        .doc("Normal numbers with a standard deviation for each element.")
+        .random()
+        .compose([](const Call& c) -> Results {
+          const NoGradGuard guard;
+          const Tensor& std = c.tensor(1);
+          check_std(c, std);
+          return {
+              randn(std.sizes(), std.options(), c[2].generator()).mul(std).add(Scalar(c.real(0)))};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{1.0, m.make({2, 3}, 0.5, 2), std::nullopt}, "usual"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{0.0, m.make({2}, -2, -1), std::nullopt},
+                   ErrorKind::value,
+                   "normal expects all elements of std >= 0.0"}};
+        })
+        .no_reference(kRandomReference);
+
+const OpRecord& bernoulli_tensor_op =
+    define("bernoulli_tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor")
+        .doc("1 with the probability that p (broadcast to self) gives, in self's dtype.")
+        .random()
+        .compose([](const Call& c) -> Results {
+          const NoGradGuard guard;
+          const Tensor &self = c.tensor(0), &p = c.tensor(1);
+          return {bernoulli(p.expand(self.sizes()), c[2].generator()).to(self.dtype())};
+        })
+        .in_place()
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({3}, 0, 1), std::nullopt}, "broadcast"}};
+        })
+        .no_reference(kRandomReference);
+
+// ---- Poisson
+
+// Note [Poisson numbers]
+// Rates below 10 are inverted: the count is how many partial sums of the probabilities are below
+// one uniform number. In f64 nothing is left of them after 64 terms. Larger rates use the
+// transformed rejection of W. Hoermann (The transformed rejection method for generating Poisson
+// random variables, 1993): a proposal from two uniform numbers is accepted in about 9 of 10 cases,
+// and rounds are drawn until all elements have one. That reads from the host in each round.
+constexpr double kInverted = 10;
+
+expr::ProgramPtr inversion() {
+  return expr::trace(
+      [](std::span<const Value> v) {
+        const Value rate = expr::min(v[0], kInverted);
+        Value term = expr::exp(-rate), sum = term, count = rate * 0.0;
+        for (int k = 1; k <= 64; ++k) {
+          count = count + expr::cast(v[1] > sum, expr::Type::f64);
+          term = term * rate * (1.0 / k);
+          sum = sum + term;
+        }
+        return std::vector{count};
+      },
+      std::vector{kFloat64, kFloat64}, {}, std::vector{kFloat64});
+}
+
+// The proposal, or -1 if it is rejected.
+expr::ProgramPtr rejection() {
+  return expr::trace(
+      [](std::span<const Value> in) {
+        const Value rate = expr::max(in[0], kInverted), u = in[1] - 0.5, v = in[2];
+        const Value root = expr::sqrt(rate);
+        const Value b = root * 2.53 + 0.931, a = b * 0.02483 - 0.059;
+        const Value inverse_alpha = 1.1328 / (b - 3.4) + 1.1239;
+        const Value limit = 0.9277 - 3.6224 / (b - 2.0);
+        const Value us = 0.5 - expr::abs(u);
+        const Value k = expr::floor((a * 2.0 / us + b) * u + rate + 0.43);
+        const Value inside = (us >= 0.07) & (v <= limit);
+        const Value outside = (k < 0.0) | ((us < 0.013) & (v > us));
+        const Value density = k * expr::log(rate) - rate - expr::lgamma(expr::max(k, 0.0) + 1.0);
+        const Value below =
+            expr::log(v) + expr::log(inverse_alpha) - expr::log(a / (us * us) + b) <= density;
+        return std::vector{expr::where(inside | ((!outside) & below), k, -1.0)};
+      },
+      std::vector{kFloat64, kFloat64, kFloat64}, {}, std::vector{kFloat64});
+}
+
+const OpRecord& poisson_op =
+    define("poisson(Tensor self, Generator? generator=None) -> Tensor")
+        .doc("Poisson distributed numbers with the rates of self; the rates are read on the host.")
+        .random()
+        .compose([](const Call& c) -> Results {
+          check_floating(c);
+          const Tensor& self = c.tensor(0);
+          if (self.is_meta() || self.numel() == 0) return {empty_like(self.detach())};
+          const NoGradGuard guard;
+          const TensorOptions o(kFloat64, self.device());
+          const Tensor rate = self.to(kFloat64).contiguous();
+          const auto uniform = [&] { return rand(rate.sizes(), o, c[1].generator()); };
+          ARETE_CHECK(
+              !rate.lt(Scalar(0)).any().item<bool>(),
+              ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
+          static const expr::ProgramPtr small = inversion(), large = rejection();
+          const Tensor given[] = {rate, uniform()};
+          Tensor result = apply_program(small, given, {}, "poisson")[0];
+          Tensor pending = rate.ge(Scalar(kInverted));
+          while (pending.any().item<bool>()) {
+            const Tensor drawn[] = {rate, uniform(), uniform()};
+            const Tensor k = apply_program(large, drawn, {}, "poisson")[0];
+            const Tensor take = pending.logical_and(k.ge(Scalar(0)));
+            result = where(take, k, result);
+            pending = pending.logical_and(take.logical_not());
+          }
+          return {result.to(self.dtype())};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}, 0, 5), std::nullopt}, "small"},
+                  {{m.make_strided({2, 3}, 5, 50), std::nullopt}, "small and large"},
+                  {{m.make({}, 20, 30), std::nullopt}, "0-d"},
+                  {{m.make({0}), std::nullopt}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}, -2, -1), std::nullopt},
+                   ErrorKind::value,
+                   "invalid Poisson rate, expected rate to be non-negative"}};
+        })
+        .no_reference(kRandomReference);
+
+}  // namespace
+}  // namespace ops
+
+Tensor normal(const Tensor& mean, const Tensor& std, Generator* g) {
+  return ops::call(ops::normal_tensor_tensor_op, {mean, std, g});
+}
+Tensor normal(const Tensor& mean, double std, Generator* g) {
+  return ops::call(ops::normal_tensor_float_op, {mean, std, g});
+}
+Tensor normal(double mean, const Tensor& std, Generator* g) {
+  return ops::call(ops::normal_float_tensor_op, {mean, std, g});
+}
+Tensor poisson(const Tensor& self, Generator* g) { return ops::call(ops::poisson_op, {self, g}); }
+Tensor randint_like(const Tensor& self, int64_t low, int64_t high, std::optional<DType> dtype,
+                    std::optional<Device> device, Generator* g) {
+  return ops::call(ops::randint_like_op, {self, low, high, dtype, device, g});
+}
+Tensor& geometric_(Tensor& self, double p, Generator* g) {
+  return ops::call_in_place(self, ops::geometric_op, {self, p, g});
+}
+Tensor& cauchy_(Tensor& self, double median, double sigma, Generator* g) {
+  return ops::call_in_place(self, ops::cauchy_op, {self, median, sigma, g});
+}
+Tensor& log_normal_(Tensor& self, double mean, double std, Generator* g) {
+  return ops::call_in_place(self, ops::log_normal_op, {self, mean, std, g});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(distributions)

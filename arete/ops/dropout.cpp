@@ -1,0 +1,371 @@
+// Functions of neural networks that draw random numbers: dropout in its forms, rrelu,
+// gumbel_softmax (declared in nn.h and activation.h).
+#include <cmath>
+
+#include "arete/ops/activation.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/nn.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/softmax.h"
+#include "arete/prim/philox.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using expr::Value;
+constexpr const char* kRandom = "draws random numbers";
+
+// where(mask, x * scale, 0): the mask stays boolean.
+PointwiseDef masked_scale_def() {
+  PointwiseDef d;
+  d.n_inputs = 2;
+  d.n_params = 1;
+  d.definition = [](std::span<const Value> v) {
+    return std::vector{where(v[1], to_float(v[0]) * v[2], 0.0)};
+  };
+  d.result = PointwiseDef::Result::floating;
+  d.compute_promoted = false;
+  d.non_differentiable = 0b10;
+  return d;
+}
+
+const OpRecord& masked_scale_op =
+    define("masked_scale(Tensor self, Tensor mask, float scale) -> Tensor")
+        .doc("self * scale where mask holds, else 0.")
+        .pointwise(masked_scale_def())
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), 2.0}},
+                  {{m.make_strided({2, 3}), m.make_mask({3}), 1.25}}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            return at(c.tensor(1), i) != 0 ? at(c.tensor(0), i) * c.real(2) : 0.0;
+          })};
+        });
+
+void check_probability(const char* op, double p) {
+  ARETE_CHECK(p >= 0 && p <= 1,
+              ValueError(op, "dropout probability has to be between 0 and 1, but got " +
+                                 Scalar(p).to_string())
+                  .argument("p"));
+}
+
+Generator* generator_of(const Call& c, size_t i) { return c.has(i) ? c[i].generator() : nullptr; }
+
+Tensor draw_mask(const Tensor& like, double keep, Generator* generator) {
+  Tensor mask = empty_like(like.detach(), kBool);
+  bernoulli_(mask, keep, generator);
+  return mask;
+}
+
+// The same numbers again are the mask: none is kept.
+const OpRecord& seeded_dropout_op =
+    define("seeded_dropout(Tensor input, float p, int seed, int offset) -> Tensor")
+        .doc("dropout by the random numbers of a given seed and offset.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(c.name(), "dropout needs a floating dtype").got(describe(x)));
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          if (x.layout().is_dense()) out[0].strides = Shape(x.strides());
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const double keep = 1 - c.real(1);
+          p.dropout({view_of(c.tensor(0)), view_of(out[0]), uint64_t(c.integer(2)),
+                     uint64_t(c.integer(3)), keep, 1 / keep});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          return {call(seeded_dropout_op, {g.grad(), g.real(1), g.integer(2), g.integer(3)})};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 0.5, 7, 3}},
+                  {{m.make_strided({5, 3}), 0.25, 8, 0}},
+                  {{m.make({0, 3}), 0.5, 1, 0}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make_index({2}, 3), 0.5, 1, 0}, ErrorKind::type, "dropout needs a floating"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const double keep = 1 - c.real(1);
+          std::vector<double> values = values_of(x);
+          for (size_t i = 0; i < values.size(); ++i) {
+            const prim::PhiloxBlock b =
+                prim::philox_block(uint64_t(c.integer(2)), uint64_t(c.integer(3)) + i / 4);
+            values[i] = b.lane[i % 4] * 0x1p-32 < keep ? values[i] / keep : 0;
+          }
+          return {from_values(values, x.sizes())};
+        });
+
+const OpRecord& dropout_op =
+    define(
+        "dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> "
+        "Tensor")
+        .doc("Sets elements to 0 with probability p and scales the others.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const double p = c.real(1);
+          check_probability(c.name(), p);
+          if (!c.boolean(2) || p == 0) return {x};
+          if (p == 1) return {x.mul(Scalar(0.0))};
+          Generator* g = generator_of(c, 3);
+          const Generator::State s =
+              (g ? *g : default_generator()).reserve(uint64_t(x.numel() + 3) / 4);
+          return {call(seeded_dropout_op, {x, p, int64_t(s.seed), int64_t(s.offset)})};
+        })
+        .random()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 0.5, true, std::nullopt}},
+                  {{m.make({2, 3}), 0.5, false, std::nullopt}},
+                  {{m.make({2, 3}), 1.0, true, std::nullopt}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 1.5, true, std::nullopt},
+                   ErrorKind::value,
+                   "dropout probability has to be between 0 and 1, but got 1.5"}};
+        })
+        .no_gradient_test()
+        .no_reference(kRandom);
+
+// ---- whole channels ----
+
+// Keeps each channel of (N, C, ...) with probability 1 - p.
+Tensor channel_mask(const Tensor& x, double p, Generator* generator) {
+  Shape sizes(x.sizes());
+  for (size_t d = 2; d < sizes.size(); ++d) sizes[d] = 1;
+  return draw_mask(empty(sizes, TensorOptions(kBool, x.device())), 1 - p, generator);
+}
+void check_channels(const char* op, const Tensor& x) {
+  ARETE_CHECK(x.dim() >= 2,
+              ValueError(op, "Feature dropout requires at least 2 dimensions in the input"));
+}
+
+Tensor drop_channels(const Call& c, const Tensor& x) {
+  const double p = c.real(1);
+  check_probability(c.name(), p);
+  check_channels(c.name(), x);
+  if (!c.boolean(2) || p == 0) return x;
+  if (p == 1) return x.mul(Scalar(0.0));
+  return call(masked_scale_op, {x, channel_mask(x, p, generator_of(c, 3)), 1 / (1 - p)});
+}
+
+#define ARETE_DROPOUT_ARGS(training)                    \
+  "(Tensor input, float p=0.5, bool training=" training \
+  ", *, Generator? generator=None)"                     \
+  " -> Tensor"
+
+const OpRecord& feature_dropout_op =
+    define("feature_dropout" ARETE_DROPOUT_ARGS("True"))
+        .doc("Dropout of whole channels of (N, C, ...).")
+        .compose([](const Call& c) -> Results { return {drop_channels(c, c.tensor(0))}; })
+        .random()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3, 2}), 0.5, true, std::nullopt}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0.5, true, std::nullopt},
+                   ErrorKind::value,
+                   "Feature dropout requires at least 2 dimensions"}};
+        })
+        .no_gradient_test()
+        .no_reference(kRandom);
+
+// dropout1d and dropout3d take inputs without a batch dimension; dropout2d reads 3 dimensions as
+// (N, C, L).
+template <int spatial>
+const OpRecord& define_channel_dropout(const char* schema) {
+  return define(schema)
+      .doc("Dropout of whole channels of inputs with " +
+           std::string(spatial == 1 ? "one spatial dimension."
+                                    : std::to_string(spatial) + " spatial dimensions."))
+      .compose([](const Call& c) -> Results {
+        const Tensor& x = c.tensor(0);
+        constexpr bool kAnyRank = spatial == 2;
+        ARETE_CHECK(
+            kAnyRank || x.dim() == spatial + 1 || x.dim() == spatial + 2,
+            ValueError(c.name(), std::string(c.name()) + ": Expected " +
+                                     std::to_string(spatial + 1) + "D or " +
+                                     std::to_string(spatial + 2) + "D input, but received a " +
+                                     std::to_string(x.dim()) + "D input."));
+        if (kAnyRank || x.dim() == spatial + 2) return {drop_channels(c, x)};
+        return {drop_channels(c, x.unsqueeze(0)).squeeze(0)};
+      })
+      .random()
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        Shape sizes{2, 3};
+        for (int d = 0; d < spatial; ++d) sizes.push_back(2);
+        return {{{m.make(sizes), 0.5, true, std::nullopt}},
+                {{m.make(IntList(sizes).subspan(1)), 0.25, true, std::nullopt}, "one less"},
+                {{m.make(sizes), 1.0, true, std::nullopt}}};
+      })
+      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+        return {{{m.make({2}), 0.5, true, std::nullopt},
+                 ErrorKind::value,
+                 spatial == 2 ? "Feature dropout requires" : "D input, but received a 1D input."},
+                {{m.make({2, 2, 2, 2}), 2.0, true, std::nullopt},
+                 ErrorKind::value,
+                 spatial == 1 ? "received a 4D input" : "dropout probability has to be between"}};
+      })
+      .no_gradient_test()
+      .no_reference(kRandom);
+}
+const OpRecord* const channel_dropout_ops[] = {
+    &define_channel_dropout<1>("dropout1d" ARETE_DROPOUT_ARGS("True")),
+    &define_channel_dropout<2>("dropout2d" ARETE_DROPOUT_ARGS("True")),
+    &define_channel_dropout<3>("dropout3d" ARETE_DROPOUT_ARGS("True"))};
+
+// ---- for selu ----
+
+Results drop_to_limit(const Call& c, bool channels) {
+  const Tensor& x = c.tensor(0);
+  const double p = c.real(1);
+  check_probability(c.name(), p);
+  if (channels) check_channels(c.name(), x);
+  if (!c.boolean(2) || p == 0) return {x};
+  if (p == 1) return {x.mul(Scalar(0.0))};
+  constexpr double kLimit = -1.7580993408473766;  // selu(-inf)
+  const double a = 1 / std::sqrt((1 - p) * (1 + p * kLimit * kLimit)), b = -a * kLimit * p;
+  Generator* g = generator_of(c, 3);
+  const Tensor mask = channels ? channel_mask(x, p, g) : draw_mask(x, 1 - p, g);
+  return {where(mask, x, Scalar(kLimit)).mul(Scalar(a)).add(Scalar(b))};
+}
+std::vector<Sample> limit_samples(SampleMaker& m) {
+  return {{{m.make({2, 3}), 0.5, true, std::nullopt}},
+          {{m.make({2, 3}), 0.5, false, std::nullopt}}};
+}
+
+const OpRecord& alpha_dropout_op =
+    define("alpha_dropout" ARETE_DROPOUT_ARGS("False"))
+        .doc("Dropout to selu's negative limit, rescaled to mean 0 and variance 1.")
+        .compose([](const Call& c) { return drop_to_limit(c, false); })
+        .random()
+        .samples(limit_samples)
+        .no_gradient_test()
+        .no_reference(kRandom);
+
+const OpRecord& feature_alpha_dropout_op =
+    define("feature_alpha_dropout" ARETE_DROPOUT_ARGS("False"))
+        .doc("alpha_dropout of whole channels of (N, C, ...).")
+        .compose([](const Call& c) { return drop_to_limit(c, true); })
+        .random()
+        .samples(limit_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0.5, true, std::nullopt},
+                   ErrorKind::value,
+                   "Feature dropout requires at least 2 dimensions"}};
+        })
+        .no_gradient_test()
+        .no_reference(kRandom);
+#undef ARETE_DROPOUT_ARGS
+
+// ---- activations that draw ----
+
+const OpRecord& rrelu_op =
+    define(
+        "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool "
+        "training=False, *, Generator? generator=None) -> Tensor")
+        .doc(
+            "leaky_relu with a slope drawn for each element from [lower, upper), or in evaluation "
+            "the mean of the two.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const double lower = c.real(1), upper = c.real(2);
+          ARETE_CHECK(lower <= upper,
+                      ValueError(c.name(),
+                                 "Lower bound should be less than or equal to the upper "
+                                 "bound")
+                          .got(Scalar(lower).to_string() + ", " + Scalar(upper).to_string()));
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(c.name(), "rrelu needs a floating dtype").got(describe(x)));
+          if (!c.boolean(3)) return {leaky_relu(x, (lower + upper) / 2)};
+          Tensor slope = empty_like(x.detach());
+          uniform_(slope, lower, upper, generator_of(c, 4));
+          return {where(gt(x, Scalar(0)), x, x.mul(slope))};
+        })
+        .random()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 0.125, 0.375, false, std::nullopt}},
+                  {{m.make_strided({2, 3}), 0.25, 0.25, true, std::nullopt}, "one slope"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0.5, 0.25, true, std::nullopt},
+                   ErrorKind::value,
+                   "Lower bound should be less than or equal to the upper bound"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            const double v = at(c.tensor(0), i);
+            return v > 0 ? v : v * (c.real(1) + c.real(2)) / 2;
+          })};
+        });
+
+const OpRecord& gumbel_softmax_op =
+    define(
+        "gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1, "
+        "*, Generator? generator=None) -> Tensor")
+        .doc(
+            "softmax of logits with Gumbel noise; hard gives one-hot rows with the gradient of the "
+            "soft ones. eps has no effect.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const int64_t dim = normalize_dim(c.integer(4), int(x.dim()), c.name());
+          Tensor noise = empty_like(x.detach());
+          exponential_(noise, 1, generator_of(c, 5));
+          const Tensor soft = softmax(x.sub(noise.log()).div(Scalar(c.real(1))), dim);
+          if (!c.boolean(2)) return {soft};
+          const Tensor fixed = soft.detach();
+          const Tensor hard = zeros_like(fixed).scatter(dim, fixed.argmax(dim, true), Scalar(1));
+          return {hard.sub(fixed).add(soft)};
+        })
+        .random()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), 1.0, false, 1e-10, -1, std::nullopt}},
+                  {{m.make({2, 3}), 0.5, true, 1e-10, 0, std::nullopt}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), 1.0, false, 1e-10, 2, std::nullopt},
+                   ErrorKind::index,
+                   "Dimension out of range"}};
+        })
+        .no_gradient_test()
+        .no_reference(kRandom);
+
+}  // namespace
+}  // namespace ops
+
+Tensor dropout(const Tensor& input, double p, bool training, Generator* generator) {
+  if (!training && p >= 0 && p <= 1) return input;
+  return ops::call(ops::dropout_op, {input, p, training, generator});
+}
+Tensor feature_dropout(const Tensor& input, double p, bool training, Generator* generator) {
+  return ops::call(ops::feature_dropout_op, {input, p, training, generator});
+}
+Tensor alpha_dropout(const Tensor& input, double p, bool training, Generator* generator) {
+  return ops::call(ops::alpha_dropout_op, {input, p, training, generator});
+}
+#define ARETE_CHANNEL_DROPOUT(n)                                                             \
+  Tensor dropout##n##d(const Tensor& input, double p, bool training, Generator* generator) { \
+    return ops::call(*ops::channel_dropout_ops[n - 1], {input, p, training, generator});     \
+  }
+ARETE_CHANNEL_DROPOUT(1)
+ARETE_CHANNEL_DROPOUT(2)
+ARETE_CHANNEL_DROPOUT(3)
+#undef ARETE_CHANNEL_DROPOUT
+Tensor feature_alpha_dropout(const Tensor& input, double p, bool training, Generator* generator) {
+  return ops::call(ops::feature_alpha_dropout_op, {input, p, training, generator});
+}
+Tensor rrelu(const Tensor& input, double lower, double upper, bool training, Generator* generator) {
+  return ops::call(ops::rrelu_op, {input, lower, upper, training, generator});
+}
+Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim,
+                      Generator* generator) {
+  return ops::call(ops::gumbel_softmax_op, {logits, tau, hard, 1e-10, dim, generator});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(dropout)

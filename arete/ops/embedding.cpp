@@ -1,0 +1,419 @@
+// Rows of tables by index: embeddings and sums of them (declared in nn.h).
+#include <algorithm>
+#include <cmath>
+
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/nn.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/search.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// ---- rows ----
+
+// padding: -1 for none
+Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding);
+Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding);
+
+void check_index(const char* op, const Tensor& index) {
+  ARETE_CHECK(
+      index.dtype() == kInt64 || index.dtype() == kInt32,
+      TypeError(
+          op,
+          "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+          "Long, Int; but got " +
+              std::string(name_of(index.dtype())) + " instead"));
+}
+
+const OpRecord& embedding_rows_op =
+    define("embedding_rows(Tensor input, Tensor weight, int padding_idx) -> Tensor")
+        .doc("Rows of weight at the given indices; the row padding_idx (-1: none) has no gradient.")
+        .infer([](const Call& call, OutputSpecs& out) {
+          const Tensor &index = call.tensor(0), &w = call.tensor(1);
+          ARETE_CHECK(w.dim() == 2,
+                      ValueError(call.name(), "'weight' must be 2-D").got(describe(w)));
+          check_index(call.name(), index);
+          const Device device = common_device(call);
+          Shape sizes(index.sizes());
+          sizes.push_back(w.sizes()[1]);
+          out.push_back({std::move(sizes), w.dtype(), device, {}});
+        })
+        .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor &index = call.tensor(0), &w = call.tensor(1);
+          const Tensor i = plain(index, kInt64);
+          const Layout flat(IntList{i.numel()}, IntList{1}, i.storage_offset());
+          Layout rows(IntList{i.numel(), w.sizes()[1]});
+          rows.offset = out[0].storage_offset();
+          if (out[0].numel() == 0) return;
+          p.take_rows({view_of(w), view_of(i, flat), view_of(out[0], rows), "embedding"});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(2);
+              if (g.needs(1))
+                out[1] =
+                    embedding_backward(g.grad(), g.input(0), g.input_sizes(1)[0], g.integer(2));
+              return out;
+            },
+            1)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make_index({4}, 3), m.make({3, 2}), -1}},
+                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), 1}, "padding"},
+                  {{m.make_index({}, 4), m.make({4, 3}), -1}},
+                  {{m.make_index({0}, 4), m.make({4, 3}), -1}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make_index({2}, 3), m.make({3}), -1}, ErrorKind::value, "'weight' must be 2-D"},
+              {{m.make({2}), m.make({3, 2}), -1},
+               ErrorKind::type,
+               "Expected tensor for argument #1 'indices'"},
+              {{m.make_index({2}, 1).add(Scalar(7)), m.make({3, 2}), -1}, ErrorKind::index, "7"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &index = c.tensor(0), &w = c.tensor(1);
+          Shape sizes(index.sizes());
+          sizes.push_back(w.size(1));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            const Shape row(i.begin(), i.end() - 1);
+            return at(w, {int64_t(at(index, row)), i.back()});
+          })};
+        });
+
+const OpRecord& embedding_backward_op =
+    define(
+        "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> "
+        "Tensor")
+        .doc("Adds each gradient to the row it came from; the padding row stays 0.")
+        .infer([](const Call& call, OutputSpecs& out) {
+          const Tensor &g = call.tensor(0), &index = call.tensor(1);
+          check_index(call.name(), index);
+          ARETE_CHECK(g.dim() == index.dim() + 1,
+                      ValueError(call.name(), "grad must have one dimension more than indices")
+                          .got(describe(g) + ", " + describe(index)));
+          out.push_back(
+              {Shape{call.integer(2), g.sizes().back()}, g.dtype(), common_device(call), {}});
+        })
+        .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor i = plain(call.tensor(1), kInt64);
+          const Tensor g = plain(call.tensor(0), out[0].dtype());
+          expr::Literal zero;
+          zero.f = 0;
+          p.fill({view_of(out[0]), zero});
+          if (g.numel() == 0) return;
+          const Layout flat(IntList{i.numel()}, IntList{1}, i.storage_offset());
+          const Layout rows(IntList{i.numel(), out[0].sizes()[1]}, IntList{out[0].sizes()[1], 1},
+                            g.storage_offset());
+          p.add_rows({view_of(out[0]), view_of(i, flat), view_of(g, rows), "embedding"});
+          const int64_t padding = call.integer(3);
+          if (padding < 0) return;
+          const Layout row = narrow(out[0].layout(), 0, padding, 1);
+          p.fill({view_of(out[0], row), zero});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor index = g.input(1);
+              Tensor h = embedding_rows(index, g.grad(), -1);
+              if (g.integer(3) >= 0)
+                h = where(ne(index, Scalar(g.integer(3))).unsqueeze(-1), h, Scalar(0.0));
+              return {h, Tensor()};
+            },
+            0b10)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({4, 2}), m.make_index({4}, 3), 3, -1}},
+                  {{m.make_strided({2, 3, 2}), m.make_index({2, 3}, 3), 4, 1}},
+                  {{m.make({0, 2}), m.make_index({0}, 3), 3, -1}}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &g = c.tensor(0), &index = c.tensor(1);
+          const int64_t width = g.size(-1);
+          std::vector<double> out(size_t(c.integer(2) * width), 0.0);
+          for_each_index(g.sizes(), [&](const Shape& i) {
+            const int64_t row = int64_t(at(index, Shape(i.begin(), i.end() - 1)));
+            if (row != c.integer(3)) out[size_t(row * width + i.back())] += at(g, i);
+          });
+          return {from_values(out, {c.integer(2), width})};
+        });
+
+Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding) {
+  return call(embedding_rows_op, {index, weight, padding});
+}
+Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding) {
+  return call(embedding_backward_op, {grad, index, rows, padding});
+}
+
+// ---- what users call ----
+
+// padding_idx counted from the start; -1 for none.
+int64_t padding_row(const char* op, const Tensor& weight, std::optional<int64_t> padding) {
+  if (!padding) return -1;
+  const int64_t rows = weight.dim() ? weight.size(0) : 0;
+  ARETE_CHECK(*padding >= -rows && *padding < rows,
+              ValueError(op, "Padding_idx must be within num_embeddings")
+                  .argument("padding_idx")
+                  .expected("[-" + std::to_string(rows) + ", " + std::to_string(rows) + ")")
+                  .got(std::to_string(*padding)));
+  return *padding < 0 ? *padding + rows : *padding;
+}
+std::optional<int64_t> optional_int(const Call& c, size_t i) {
+  return c.has(i) ? std::optional(c.integer(i)) : std::nullopt;
+}
+
+// The rows in use are scaled down, in place, where their norm is above the limit.
+void limit_norms(const Tensor& index, const Tensor& weight, double max_norm, double p) {
+  if (weight.is_meta() || index.numel() == 0) return;
+  const NoGradGuard no_grad;
+  const Tensor norms = weight.norm(p, {1}, true);
+  const Tensor used = zeros({weight.size(0)}, TensorOptions(kBool, weight.device()))
+                          .scatter(0, index.to(kInt64).flatten(), Scalar(true));
+  const Tensor factors = norms.add(Scalar(1e-7)).reciprocal().mul(Scalar(max_norm));
+  const Tensor too_long = gt(norms, Scalar(max_norm)).logical_and(used.unsqueeze(1));
+  Tensor target = weight;
+  target.mul_(where(too_long, factors, Scalar(1.0)));
+}
+
+// The same rows; a row that was looked up n times gets 1 / n of its gradient.
+Tensor scaled_by_frequency(const Tensor& rows, const Tensor& index, int64_t n_rows) {
+  const Tensor flat = index.to(kInt64).flatten();
+  const Tensor counts = bincount(flat, {}, n_rows);
+  const Tensor share =
+      counts.index_select(0, flat).to(rows.dtype()).reciprocal().view(index.sizes()).unsqueeze(-1);
+  const Tensor fixed = rows.detach();
+  return fixed.add(rows.sub(fixed).mul(share));
+}
+
+const OpRecord& embedding_op =
+    define(
+        "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float "
+        "norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")
+        .doc(
+            "Rows of weight at the given indices. max_norm limits their norms in place; gradients "
+            "are dense, whatever sparse says.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &index = c.tensor(0), &weight = c.tensor(1);
+          const int64_t padding = padding_row(c.name(), weight, optional_int(c, 2));
+          if (c.has(3)) {
+            check_index(c.name(), index);
+            limit_norms(index, weight, c.real(3), c.real(4));
+          }
+          const Tensor rows = embedding_rows(index, weight, padding);
+          if (!c.boolean(5) || index.is_meta()) return {rows};
+          return {scaled_by_frequency(rows, index, weight.size(0))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const std::nullopt_t none = std::nullopt;
+          return {{{m.make_index({4}, 3), m.make({3, 2}), none, none, 2.0, false, false}},
+                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), -3, none, 2.0, false,
+                    false},
+                   "padding"},
+                  {{m.make_index({5}, 4), m.make({4, 3}).detach(), none, none, 2.0, true, false},
+                   "frequency"},
+                  {{m.make_index({3}, 4), m.make({4, 3}).detach(), none, 0.5, 1.0, false, true},
+                   "max_norm"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const std::nullopt_t none = std::nullopt;
+          return {{{m.make_index({2}, 3), m.make({3, 2}), 3, none, 2.0, false, false},
+                   ErrorKind::value,
+                   "Padding_idx must be within num_embeddings"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          // A table limited in place is limited already: the call came first.
+          const Tensor &index = c.tensor(0), &w = c.tensor(1);
+          Shape sizes(index.sizes());
+          sizes.push_back(w.size(1));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            return at(w, {int64_t(at(index, Shape(i.begin(), i.end() - 1))), i.back()});
+          })};
+        });
+
+// The bag of each of n indices: how many bags begin at or before it, less one.
+Tensor bags_of(const Tensor& offsets, int64_t n) {
+  const Tensor positions = arange(Scalar(n), TensorOptions(kInt64, offsets.device()));
+  return searchsorted(offsets.to(kInt64).contiguous(), positions, true).sub(Scalar(1));
+}
+
+void check_bags(const Call& c) {
+  const Tensor &index = c.tensor(0), &weight = c.tensor(1);
+  const char* op = c.name();
+  check_index(op, index);
+  ARETE_CHECK(weight.dim() == 2,
+              ValueError(op, "weight has to be a 2D Tensor, but got Tensor of dimension " +
+                                 std::to_string(weight.dim())));
+  if (index.dim() == 2) {
+    ARETE_CHECK(!c.has(2), ValueError(op,
+                                      "if input is 2D, then offsets has to be None, as input is "
+                                      "treated is a mini-batch of fixed length sequences."));
+  } else {
+    ARETE_CHECK(index.dim() == 1,
+                ValueError(op, "input has to be 1D or 2D Tensor, but got Tensor of dimension " +
+                                   std::to_string(index.dim())));
+    ARETE_CHECK(c.has(2) && c.tensor(2).dim() == 1 && is_integer(c.tensor(2).dtype()),
+                ValueError(op, "offsets has to be a 1D Tensor")
+                    .got(c.has(2) ? describe(c.tensor(2)) : "None"));
+    ARETE_CHECK(!c.boolean(9) || c.tensor(2).numel() > 0,
+                ValueError(op, "include_last_offset: numBags should be at least 1"));
+  }
+  const std::string_view mode = c[6].string();
+  ARETE_CHECK(mode == "sum" || mode == "mean" || mode == "max",
+              ValueError(op, "mode has to be one of sum, mean or max").got(std::string(mode)));
+  ARETE_CHECK(mode != "max" || !c.boolean(5),
+              ValueError(op, "max mode does not support scaling the gradient by the frequency"));
+  if (!c.has(8)) return;
+  ARETE_CHECK(mode == "sum", NotImplementedError(
+                                 op,
+                                 "embedding_bag: per_sample_weights was not None. "
+                                 "per_sample_weights is only supported for mode='sum' (got mode='" +
+                                     std::string(mode) + "')."));
+  ARETE_CHECK(
+      c.tensor(8).layout().sizes == index.layout().sizes,
+      ValueError(op, "embedding_bag: If per_sample_weights (" + to_string(c.tensor(8).sizes()) +
+                         ") is not None, then it must have the same shape as the input (" +
+                         to_string(index.sizes()) + ")"));
+}
+
+Tensor bag_embeddings(const Call& c) {
+  check_bags(c);
+  const Tensor& weight = c.tensor(1);
+  const bool rows_are_bags = c.tensor(0).dim() == 2;
+  const Tensor index = c.tensor(0).flatten();
+  const int64_t n = index.numel(), width = weight.size(1);
+  const int64_t padding = padding_row(c.name(), weight, optional_int(c, 10));
+  const TensorOptions ints(kInt64, index.device());
+  int64_t bags = 0;
+  Tensor bag;
+  if (rows_are_bags) {
+    bags = c.tensor(0).size(0);
+    bag = arange(Scalar(bags), ints).unsqueeze(1).expand({bags, c.tensor(0).size(1)}).reshape({n});
+  } else {
+    bags = c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
+    bag = bags > 0 ? bags_of(c.tensor(2).narrow(0, 0, bags), n) : empty({0}, ints);
+  }
+  if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));
+  Tensor rows = embedding_rows(index, weight, padding);
+  if (c.boolean(5) && !index.is_meta()) rows = scaled_by_frequency(rows, index, weight.size(0));
+  const Tensor counted =
+      padding < 0 ? ones({n}, TensorOptions(kBool, index.device())) : ne(index, Scalar(padding));
+  const TensorOptions o = rows.options();
+  const auto counts = [&] {
+    return index_add(zeros({bags}, ints), 0, bag, counted.to(kInt64)).unsqueeze(1);
+  };
+  if (bags == 0) return zeros({bags, width}, o);
+  const std::string_view mode = c[6].string();
+  if (mode == "max") {
+    const Tensor lowest = where(counted.unsqueeze(1), rows, Scalar(-double(INFINITY)));
+    const Tensor top = scatter_reduce(full({bags, width}, Scalar(-double(INFINITY)), o), 0,
+                                      bag.unsqueeze(1).expand({n, width}), lowest, "amax");
+    return where(eq(counts(), Scalar(0)), Scalar(0.0), top);
+  }
+  if (padding >= 0) rows = where(counted.unsqueeze(1), rows, Scalar(0.0));
+  if (c.has(8)) rows = rows.mul(c.tensor(8).flatten().unsqueeze(1));
+  const Tensor sums = index_add(zeros({bags, width}, rows.options()), 0, bag, rows);
+  return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));
+}
+
+std::vector<Tensor> bag_reference(const Call& c) {
+  const Tensor &index = c.tensor(0), &w = c.tensor(1);
+  const bool rows_are_bags = index.dim() == 2;
+  const int64_t rows = w.size(0), width = w.size(1);
+  const std::vector<double> ids = values_of(index);
+  int64_t bags = rows_are_bags ? index.size(0) : c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
+  const std::string_view mode = c[6].string();
+  return {build_tensor({bags, width}, [&](const Shape& i) {
+    int64_t begin = i[0] * (rows_are_bags ? index.size(1) : 0), end = begin;
+    if (rows_are_bags) {
+      end = begin + index.size(1);
+    } else {
+      begin = int64_t(at(c.tensor(2), {i[0]}));
+      end = i[0] + 1 < c.tensor(2).numel() ? int64_t(at(c.tensor(2), {i[0] + 1}))
+                                           : int64_t(ids.size());
+    }
+    double sum = 0, top = -INFINITY, n = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t row = int64_t(ids[size_t(k)]);
+      if (c.has(10) && row == (c.integer(10) + rows) % rows) continue;
+      const double v = at(w, {row, i[1]});
+      n += 1;
+      sum += v * (c.has(8) ? values_of(c.tensor(8))[size_t(k)] : 1);
+      top = std::max(top, v);
+    }
+    if (mode == "max") return n > 0 ? top : 0;
+    return mode == "mean" ? sum / std::max(n, 1.0) : sum;
+  })};
+}
+
+const OpRecord& embedding_bag_op =
+    define(
+        "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, "
+        "float norm_type=2.0, bool scale_grad_by_freq=False, str mode=\"mean\", bool sparse=False, "
+        "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) "
+        "-> Tensor")
+        .doc("Sums, means or maxima of rows of weight over bags of indices.")
+        .compose([](const Call& c) -> Results { return {bag_embeddings(c)}; })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const std::nullopt_t none = std::nullopt;
+          const auto offsets = [&](std::vector<int64_t> v) {
+            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
+                                    TensorOptions(kInt64, m.device));
+          };
+          std::vector<Sample> out;
+          for (const char* mode : {"sum", "mean", "max"}) {
+            out.push_back({{m.make_index({3, 2}, 4), m.make_distinct({4, 3}), none, none, 2.0,
+                            false, mode, false, none, false, 1},
+                           "rows"});
+            out.push_back({{m.make_index({6}, 4), m.make_distinct({4, 3}), offsets({0, 2, 2, 5}),
+                            none, 2.0, false, mode, false, none, false, none},
+                           "an empty bag"});
+          }
+          out.push_back({{m.make_index({5}, 4), m.make_strided({4, 2}), offsets({0, 3, 5}), none,
+                          2.0, false, "sum", false, m.make({5}), true, none},
+                         "weights, last offset"});
+          out.push_back({{m.make_index({5}, 4), m.make({4, 2}).detach(), offsets({0, 3}), 0.7, 2.0,
+                          true, "mean", true, none, false, none},
+                         "max_norm, frequency"});
+          out.push_back({{m.make_index({0}, 4), m.make({4, 2}), offsets({0, 0}), none, 2.0, false,
+                          "sum", false, none, false, none},
+                         "nothing"});
+          return out;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const std::nullopt_t none = std::nullopt;
+          return {{{m.make_index({4}, 3), m.make({3, 2}), none, none, 2.0, false, "sum", false,
+                    none, false, none},
+                   ErrorKind::value,
+                   "offsets has to be a 1D Tensor"},
+                  {{m.make_index({2, 2}, 3), m.make({3, 2}), none, none, 2.0, false, "median",
+                    false, none, false, none},
+                   ErrorKind::value,
+                   "mode has to be one of sum, mean or max"},
+                  {{m.make_index({2, 2}, 3), m.make({3, 2}), none, none, 2.0, false, "mean", false,
+                    m.make({2, 2}), false, none},
+                   ErrorKind::not_implemented,
+                   "per_sample_weights is only supported for mode='sum'"}};
+        })
+        .reference(bag_reference);
+
+}  // namespace
+}  // namespace ops
+
+Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<int64_t> padding_idx) {
+  return ops::embedding_rows(input, weight, ops::padding_row("embedding", weight, padding_idx));
+}
+Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& offsets,
+                     std::string_view mode, const Tensor& per_sample_weights,
+                     bool include_last_offset, std::optional<int64_t> padding_idx) {
+  return ops::call(ops::embedding_bag_op,
+                   {input, weight, offsets, std::nullopt, 2.0, false, mode, false,
+                    per_sample_weights, include_last_offset, padding_idx});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(embedding)

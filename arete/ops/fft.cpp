@@ -1,0 +1,486 @@
+// Discrete Fourier transforms: torch.fft's functions in terms of the lines of fft_core.cpp.
+#include "arete/ops/fft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <numbers>
+
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/fft_internal.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// Real or complex on either side: the real sides of "half" transforms have n points and their
+// complex sides n / 2 + 1.
+enum class Kind : uint8_t { complex, to_half, from_half };
+
+std::string_view norm_of(const Call& c, size_t i) {
+  const std::string_view norm = c.has(i) ? c[i].string() : "backward";
+  ARETE_CHECK(norm == "backward" || norm == "forward" || norm == "ortho",
+              ValueError(c.name(), "Invalid normalization mode: \"" + std::string(norm) + "\"")
+                  .argument("norm")
+                  .expected("\"backward\", \"ortho\" or \"forward\""));
+  return norm;
+}
+double scale_of(std::string_view norm, bool forward, double points) {
+  if (norm == "ortho") return 1 / std::sqrt(points);
+  return (norm == "forward") == forward ? 1 / points : 1;
+}
+
+// Over which dimensions, in order, and how many points each has.
+struct Axes {
+  Shape dims, points;
+  double all_points() const { return double(numel_of(points)); }
+};
+int64_t points_of(const Call& c, std::optional<int64_t> wanted, int64_t size) {
+  const int64_t n = wanted && *wanted != -1 ? *wanted : size;
+  ARETE_CHECK(n >= 1, ValueError(c.name(), "Invalid number of data points (" + std::to_string(n) +
+                                               ") specified"));
+  return n;
+}
+// `kind` says how the size of the last dimension counts.
+int64_t default_points(const Tensor& x, int64_t dim, bool last, Kind kind) {
+  const int64_t n = x.size(dim);
+  return last && kind == Kind::from_half ? 2 * (n - 1) : n;
+}
+
+// Arguments (self, int? n, int dim, str? norm).
+Axes one_axis(const Call& c, Kind kind) {
+  const Tensor& x = c.tensor(0);
+  ARETE_CHECK(x.dim() > 0,
+              IndexError(c.name(), "Dimension specified as " + std::to_string(c.integer(2)) +
+                                       " but tensor has no dimensions"));
+  const int64_t dim = normalize_dim(c.integer(2), int(x.dim()), c.name());
+  const int64_t n = points_of(c, c.has(1) ? std::optional(c.integer(1)) : std::nullopt,
+                              default_points(x, dim, true, kind));
+  ARETE_CHECK(c.integer(1) != -1 || !c.has(1),
+              ValueError(c.name(), "Invalid number of data points (-1) specified"));
+  return {{dim}, {n}};
+}
+// Arguments (self, int[]? s, int[]? dim, str? norm).
+Axes many_axes(const Call& c, Kind kind) {
+  const Tensor& x = c.tensor(0);
+  Axes a;
+  const bool has_s = c.has(1), has_dim = c.has(2);
+  if (has_dim) {
+    for (int64_t d : c.ints(2)) a.dims.push_back(normalize_dim(d, int(x.dim()), c.name()));
+    for (size_t i = 0; i < a.dims.size(); ++i)
+      ARETE_CHECK(std::find(a.dims.begin(), a.dims.begin() + i, a.dims[i]) == a.dims.begin() + i,
+                  ValueError(c.name(), "FFT dims must be unique").got(to_string(c.ints(2))));
+    ARETE_CHECK(
+        !has_s || c.ints(1).size() == a.dims.size(),
+        ValueError(c.name(), "When given, dim and shape arguments must have the same length")
+            .got(to_string(c.ints(1)) + " and " + to_string(c.ints(2))));
+  } else {
+    const int64_t count = has_s ? int64_t(c.ints(1).size()) : x.dim();
+    ARETE_CHECK(count <= x.dim(),
+                ValueError(c.name(), "Got shape with " + std::to_string(count) +
+                                         " values but input tensor only has " +
+                                         std::to_string(x.dim()) + " dimensions."));
+    for (int64_t d = x.dim() - count; d < x.dim(); ++d) a.dims.push_back(d);
+  }
+  ARETE_CHECK(kind == Kind::complex || !a.dims.empty(),
+              ValueError(c.name(), std::string(c.name()) + " must transform at least one axis"));
+  for (size_t i = 0; i < a.dims.size(); ++i)
+    a.points.push_back(points_of(c, has_s ? std::optional(c.ints(1)[i]) : std::nullopt,
+                                 default_points(x, a.dims[i], i + 1 == a.dims.size(), kind)));
+  return a;
+}
+
+// The input as real numbers with a last dimension of 2.
+Tensor parts_of(const Call& c, bool must_be_real) {
+  const Tensor& x = c.tensor(0);
+  ARETE_CHECK(x.dtype() == kFloat32 || x.dtype() == kFloat64 || is_complex(x.dtype()) ||
+                  is_integral_or_bool(x.dtype()),
+              TypeError(c.name(), "Unsupported dtype " + std::string(name_of(x.dtype())))
+                  .expected("float32, float64, complex or integers"));
+  if (is_complex(x.dtype())) {
+    const std::string name(std::string_view(c.name()).substr(4));  // without "fft_"
+    ARETE_CHECK(!must_be_real, TypeError(c.name(), name + " expects a real input tensor, but got " +
+                                                       std::string(name_of(x.dtype()))));
+    return view_as_real_copy(x);
+  }
+  const Tensor real = is_integral_or_bool(x.dtype()) ? x.to(default_dtype()) : x;
+  return pad(real.unsqueeze(-1), {0, 1});
+}
+
+Tensor transformed(const Tensor& parts, int64_t dim, bool forward, double scale) {
+  const int64_t last = parts.dim() - 2;
+  if (dim == last) return transform_lines(parts, forward, scale);
+  return transform_lines(parts.movedim(dim, last), forward, scale).movedim(last, dim);
+}
+Tensor run(const Call& c, Kind kind, bool forward, const Axes& axes) {
+  const double scale = scale_of(norm_of(c, 3), forward, axes.all_points());
+  Tensor parts = parts_of(c, kind == Kind::to_half);
+  const size_t count = axes.dims.size();
+  if (count == 0) return view_as_complex_copy(parts);
+  const auto step = [&](size_t i, double s) {
+    parts = transformed(with_size(parts, axes.dims[i], axes.points[i]), axes.dims[i], forward, s);
+  };
+  const int64_t dim = axes.dims.back(), n = axes.points.back();
+  switch (kind) {
+    case Kind::complex:
+      for (size_t i = 0; i < count; ++i) step(i, i + 1 == count ? scale : 1);
+      return view_as_complex_copy(parts);
+    case Kind::to_half:
+      step(count - 1, count == 1 ? scale : 1);
+      parts = parts.narrow(dim, 0, n / 2 + 1);
+      for (size_t i = 0; i + 1 < count; ++i) step(i, i + 2 == count ? scale : 1);
+      return view_as_complex_copy(parts);
+    case Kind::from_half:
+      for (size_t i = 0; i + 1 < count; ++i) step(i, 1);
+      return transformed(completed(parts, dim, n), dim, forward, scale).select(-1, 0).contiguous();
+  }
+  __builtin_unreachable();
+}
+
+// ---- the reference: the defining sum over all elements ----
+
+using Number = std::complex<double>;
+
+struct Grid {
+  Shape sizes;
+  std::vector<Number> values;
+};
+Grid grid_of(const Tensor& t) {
+  Grid g{Shape(t.sizes()), {}};
+  if (is_complex(t.dtype())) {
+    const auto* p = static_cast<const Number*>(t.data_ptr());
+    g.values.assign(p, p + t.numel());
+  } else {
+    for (double v : values_of(t)) g.values.push_back(v);
+  }
+  return g;
+}
+// One dimension: out[k] = sum_j w(j) in[j] exp(+-2 pi i j k / n) for k < size; values from n on and
+// beyond the input do not count.
+template <class Weight>
+Grid reference_axis(const Grid& in, size_t dim, int64_t n, int64_t size, bool forward, Weight w) {
+  Grid out{in.sizes, {}};
+  out.sizes[dim] = size;
+  for_each_index(out.sizes, [&](const Shape& i) {
+    Number sum = 0;
+    Shape j = i;
+    for (j[dim] = 0; j[dim] < std::min(in.sizes[dim], n); ++j[dim]) {
+      const double a =
+          (forward ? -2 : 2) * std::numbers::pi * double(i[dim] * j[dim] % n) / double(n);
+      const Number v =
+          in.values[size_t(flat_position(in.sizes, j))] * Number(std::cos(a), std::sin(a));
+      sum += w(j[dim]) * v;
+    }
+    out.values.push_back(sum);
+  });
+  return out;
+}
+
+std::vector<Tensor> reference_of(const Call& c, Kind kind, bool forward, const Axes& axes) {
+  Grid g = grid_of(c.tensor(0));
+  const auto one = [](int64_t) { return 1.0; };
+  const size_t count = axes.dims.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t dim = size_t(axes.dims[i]);
+    const int64_t n = axes.points[i];
+    const bool last = i + 1 == count;
+    if (last && kind == Kind::from_half) {
+      // The half that is not there are the conjugates: its real part counts twice.
+      g = reference_axis(g, dim, n, n, forward, [n](int64_t k) {
+        return k > n / 2 ? 0.0 : k == 0 || 2 * k == n ? 1.0 : 2.0;
+      });
+    } else {
+      g = reference_axis(g, dim, n, last && kind == Kind::to_half ? n / 2 + 1 : n, forward, one);
+    }
+  }
+  const double scale = scale_of(norm_of(c, 3), forward, axes.all_points());
+  if (kind == Kind::from_half) {
+    std::vector<double> v;
+    for (const Number& z : g.values) v.push_back(z.real() * scale);
+    return {from_values(v, g.sizes)};
+  }
+  const Tensor out = empty_tensor(g.sizes, kComplex128, kCPU);
+  for (size_t i = 0; i < g.values.size(); ++i)
+    static_cast<Number*>(out.data_ptr())[i] = g.values[i] * scale;
+  return {out};
+}
+
+// ---- records ----
+
+Tensor sample_of(SampleMaker& m, IntList sizes) {
+  if (!is_complex(m.dtype)) return m.make(sizes);
+  Shape parts(sizes);
+  parts.push_back(2);
+  SampleMaker reals(m.dtype == kComplex64 ? kFloat32 : kFloat64, m.device, false,
+                    uint64_t(numel_of(parts)));
+  return view_as_complex_copy(reals.make(parts));
+}
+std::vector<DType> dtypes_of(Kind kind) {
+  if (kind == Kind::to_half) return {kFloat32, kFloat64};
+  return {kFloat32, kFloat64, kComplex64, kComplex128};
+}
+std::vector<ErrorSample> common_errors(SampleMaker& m, OwnedArg dim) {
+  return {
+      {{m.make({4}), std::nullopt, dim, "unitary"}, ErrorKind::value, "Invalid normalization mode"},
+      {{SampleMaker(kFloat16, m.device, false).make({4}), std::nullopt, dim, std::nullopt},
+       ErrorKind::type,
+       "Unsupported dtype"}};
+}
+
+template <Kind kind, bool forward>
+const OpRecord& define_one(const char* schema, const char* doc) {
+  return define(schema)
+      .doc(doc)
+      .compose([](const Call& c) -> Results { return {run(c, kind, forward, one_axis(c, kind))}; })
+      .dtypes(dtypes_of(kind))
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        const std::nullopt_t none = std::nullopt;
+        return {{{sample_of(m, {2, 5}), none, -1, none}},
+                {{sample_of(m, {4, 3}), none, 0, "ortho"}},
+                {{sample_of(m, {2, 6}), 4, 1, "forward"}, "cut"},
+                {{sample_of(m, {5}), 8, 0, "backward"}, "filled up"},
+                {{sample_of(m, {2, 3, 2}), 5, 1, none}},
+                {{sample_of(m, {2}), 1, 0, none}, "one point"}};
+      })
+      .errors([](SampleMaker& m) {
+        auto e = common_errors(m, OwnedArg(-1));
+        e.push_back({{m.make({4}), std::nullopt, 1, std::nullopt},
+                     ErrorKind::index,
+                     "Dimension out of range"});
+        e.push_back({{m.make({4}), 0, -1, std::nullopt},
+                     ErrorKind::value,
+                     "Invalid number of data points (0) specified"});
+        if (kind == Kind::to_half)
+          e.push_back(
+              {{SampleMaker(kComplex64, m.device, false).make({4}), std::nullopt, -1, std::nullopt},
+               ErrorKind::type,
+               "expects a real input tensor"});
+        return e;
+      })
+      .reference([](const Call& c) { return reference_of(c, kind, forward, one_axis(c, kind)); });
+}
+
+template <Kind kind, bool forward>
+const OpRecord& define_many(const char* schema, const char* doc) {
+  return define(schema)
+      .doc(doc)
+      .compose([](const Call& c) -> Results { return {run(c, kind, forward, many_axes(c, kind))}; })
+      .dtypes(dtypes_of(kind))
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        const std::nullopt_t none = std::nullopt;
+        const std::vector<int64_t> last_two{-2, -1};
+        return {{{sample_of(m, {2, 3, 4}), none, last_two, none}},
+                {{sample_of(m, {3, 2, 3}), std::vector<int64_t>{4, -1}, std::vector<int64_t>{2, 0},
+                  "ortho"}},
+                {{sample_of(m, {2, 5}), std::vector<int64_t>{3, 4}, last_two, "forward"}},
+                {{sample_of(m, {2, 2, 3}), none, none, "backward"}, "all"},
+                {{sample_of(m, {2, 4}), std::vector<int64_t>{3}, none, none}, "the last"}};
+      })
+      .errors([](SampleMaker& m) {
+        auto e = common_errors(m, OwnedArg());
+        e.push_back({{m.make({2, 2}), std::nullopt, std::vector<int64_t>{1, -1}, std::nullopt},
+                     ErrorKind::value,
+                     "FFT dims must be unique"});
+        e.push_back(
+            {{m.make({2, 2}), std::vector<int64_t>{2}, std::vector<int64_t>{0, 1}, std::nullopt},
+             ErrorKind::value,
+             "When given, dim and shape arguments must have the same length"});
+        return e;
+      })
+      .reference([](const Call& c) { return reference_of(c, kind, forward, many_axes(c, kind)); });
+}
+
+// One function in its three forms.
+struct Forms {
+  const OpRecord &one, &two, &many;
+};
+#define ARETE_FFT(name, kind, forward, doc)                                                       \
+  const Forms name##_ops{                                                                         \
+      define_one<kind, forward>("fft_" #name                                                      \
+                                "(Tensor self, int? n=None, int dim=-1, str? norm=None)"          \
+                                " -> Tensor",                                                     \
+                                doc "."),                                                         \
+      define_many<kind, forward>("fft_" #name                                                     \
+                                 "2(Tensor self, int[]? s=None, int[]? dim=[-2,-1], str? "        \
+                                 "norm=None) -> Tensor",                                          \
+                                 doc ", over two dimensions."),                                   \
+      define_many<kind, forward>("fft_" #name                                                     \
+                                 "n(Tensor self, int[]? s=None, int[]? dim=None, str? norm=None)" \
+                                 " -> Tensor",                                                    \
+                                 doc ", over several dimensions.")};
+ARETE_FFT(fft, Kind::complex, true, "Fourier transform")
+ARETE_FFT(ifft, Kind::complex, false, "Inverse Fourier transform")
+ARETE_FFT(rfft, Kind::to_half, true, "First half of the Fourier transform of real numbers")
+ARETE_FFT(irfft, Kind::from_half, false, "Inverse of rfft, real")
+ARETE_FFT(hfft, Kind::from_half, true,
+          "Fourier transform, real, of the first half of a conjugate symmetric signal")
+ARETE_FFT(ihfft, Kind::to_half, false, "Inverse of hfft")
+#undef ARETE_FFT
+
+// ---- frequencies and shifts ----
+
+// Arguments from 0: n, d, dtype, device.
+Tensor frequencies(const Call& c, bool half) {
+  const int64_t n = c.integer(0);
+  ARETE_CHECK(n > 0 || (n == 0 && !half),
+              ValueError(c.name(), "expected a positive number of samples")
+                  .argument("n")
+                  .got(std::to_string(n)));
+  const DType dtype = c.has(2) ? c[2].dtype() : default_dtype();
+  ARETE_CHECK(is_floating(dtype),
+              TypeError(c.name(), std::string(c.name()) + " requires a floating point dtype")
+                  .got(std::string(name_of(dtype))));
+  const TensorOptions o(kFloat64, c.has(3) ? c[3].device() : kCPU);
+  const double step = 1 / (double(n) * c.real(1));
+  if (half) return arange(Scalar(n / 2 + 1), o).mul(Scalar(step)).to(dtype);
+  const int64_t positive = (n + 1) / 2;
+  return cat({arange(Scalar(positive), o), arange(Scalar(-(n / 2)), Scalar(0), o)})
+      .mul(Scalar(step))
+      .to(dtype);
+}
+std::vector<Sample> frequency_samples(SampleMaker& m) {
+  return {
+      {{5, 1.0, m.dtype, m.device}}, {{4, 0.5, m.dtype, m.device}}, {{1, 2.0, m.dtype, m.device}}};
+}
+std::vector<Tensor> frequency_reference(const Call& c, bool half) {
+  const int64_t n = c.integer(0);
+  return {build_tensor({half ? n / 2 + 1 : n}, [&](const Shape& i) {
+    const int64_t k = half || i[0] < (n + 1) / 2 ? i[0] : i[0] - n;
+    return double(k) / (double(n) * c.real(1));
+  })};
+}
+
+const OpRecord& fftfreq_op =
+    define("fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .doc("The frequencies of the results of fft for samples at distance d.")
+        .compose([](const Call& c) -> Results { return {frequencies(c, false)}; })
+        .samples(frequency_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{3, 1.0, kInt64, m.device}, ErrorKind::type, "requires a floating point dtype"}};
+        })
+        .reference([](const Call& c) { return frequency_reference(c, false); });
+const OpRecord& rfftfreq_op =
+    define("fft_rfftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .doc("The frequencies of the results of rfft for samples at distance d.")
+        .compose([](const Call& c) -> Results { return {frequencies(c, true)}; })
+        .samples(frequency_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{3, 1.0, kInt64, m.device}, ErrorKind::type, "requires a floating point dtype"}};
+        })
+        .reference([](const Call& c) { return frequency_reference(c, true); });
+
+// By half of each dimension, rounded down (back: up).
+int64_t shift_of(int64_t n, bool back) { return back ? (n + 1) / 2 : n / 2; }
+Shape shifted_dims(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  Shape dims;
+  if (c.has(1))
+    for (int64_t d : c.ints(1)) dims.push_back(normalize_dim(d, int(x.dim()), c.name()));
+  else
+    for (int64_t d = 0; d < x.dim(); ++d) dims.push_back(d);
+  return dims;
+}
+template <bool back>
+const OpRecord& define_shift(const char* schema) {
+  return define(schema)
+      .doc(back ? "Undoes fftshift." : "Moves the frequency 0 to the middle.")
+      .compose([](const Call& c) -> Results {
+        const Tensor& x = c.tensor(0);
+        const Shape dims = shifted_dims(c);
+        if (dims.empty()) return {x.clone()};
+        Shape shifts;
+        for (int64_t d : dims) shifts.push_back(shift_of(x.size(d), back));
+        // As real numbers: the gradient of roll is a sum.
+        if (is_complex(x.dtype()))
+          return {view_as_complex_copy(view_as_real_copy(x).roll(shifts, dims))};
+        return {x.roll(shifts, dims)};
+      })
+      .dtypes({kFloat32, kFloat64, kInt64, kComplex64})
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        return {{{sample_of(m, {5}), std::nullopt}},
+                {{sample_of(m, {2, 3}), std::nullopt}},
+                {{sample_of(m, {3, 4}), std::vector<int64_t>{-1}}},
+                {{sample_of(m, {}), std::nullopt}, "0-d"}};
+      })
+      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+        return {
+            {{m.make({3}), std::vector<int64_t>{1}}, ErrorKind::index, "Dimension out of range"}};
+      })
+      .reference([](const Call& c) -> std::vector<Tensor> {
+        const Tensor& x = c.tensor(0);
+        const Shape dims = shifted_dims(c);
+        const Tensor out = empty_tensor(x.sizes(), x.dtype(), kCPU);
+        const size_t bytes = x.element_size();
+        for_each_index(x.sizes(), [&](const Shape& i) {
+          Shape to = i;
+          for (int64_t d : dims)
+            to[size_t(d)] = (to[size_t(d)] + shift_of(x.size(d), back)) % x.size(d);
+          const auto* from = static_cast<const std::byte*>(x.data_ptr());
+          std::copy_n(from + size_t(flat_position(x.sizes(), i)) * bytes, bytes,
+                      static_cast<std::byte*>(out.data_ptr()) +
+                          size_t(flat_position(x.sizes(), to)) * bytes);
+        });
+        return {out};
+      });
+}
+const OpRecord& fftshift_op =
+    define_shift<false>("fft_fftshift(Tensor self, int[]? dim=None) -> Tensor");
+const OpRecord& ifftshift_op =
+    define_shift<true>("fft_ifftshift(Tensor self, int[]? dim=None) -> Tensor");
+
+Tensor call_many(const OpRecord& op, const Tensor& self, const fft::Lengths& s,
+                 const fft::Lengths& dim, std::optional<std::string_view> norm) {
+  return call(op, {self, s ? Arg(IntList(*s)) : Arg(), dim ? Arg(IntList(*dim)) : Arg(), norm});
+}
+
+}  // namespace
+}  // namespace ops
+
+namespace fft {
+
+#define ARETE_FFT(name)                                                    \
+  Tensor name(const Tensor& self, std::optional<int64_t> n, int64_t dim,   \
+              std::optional<std::string_view> norm) {                      \
+    return ops::call(ops::name##_ops.one, {self, n, dim, norm});           \
+  }                                                                        \
+  Tensor name##2(const Tensor& self, const Lengths& s, const Lengths& dim, \
+                 std::optional<std::string_view> norm) {                   \
+    return ops::call_many(ops::name##_ops.two, self, s, dim, norm);        \
+  }                                                                        \
+  Tensor name##n(const Tensor& self, const Lengths& s, const Lengths& dim, \
+                 std::optional<std::string_view> norm) {                   \
+    return ops::call_many(ops::name##_ops.many, self, s, dim, norm);       \
+  }
+ARETE_FFT(fft)
+ARETE_FFT(ifft)
+ARETE_FFT(rfft)
+ARETE_FFT(irfft)
+ARETE_FFT(hfft)
+ARETE_FFT(ihfft)
+#undef ARETE_FFT
+
+Tensor fftfreq(int64_t n, double d, const TensorOptions& options) {
+  const Tensor t = ops::call(ops::fftfreq_op, {n, d, options.dtype_, options.device_});
+  if (options.requires_grad_) Tensor(t).requires_grad_();
+  return t;
+}
+Tensor rfftfreq(int64_t n, double d, const TensorOptions& options) {
+  const Tensor t = ops::call(ops::rfftfreq_op, {n, d, options.dtype_, options.device_});
+  if (options.requires_grad_) Tensor(t).requires_grad_();
+  return t;
+}
+Tensor fftshift(const Tensor& self, const Lengths& dim) {
+  return ops::call(ops::fftshift_op, {self, dim ? ops::Arg(IntList(*dim)) : ops::Arg()});
+}
+Tensor ifftshift(const Tensor& self, const Lengths& dim) {
+  return ops::call(ops::ifftshift_op, {self, dim ? ops::Arg(IntList(*dim)) : ops::Arg()});
+}
+
+}  // namespace fft
+}  // namespace arete
+
+ARETE_FAMILY(fft)

@@ -1,0 +1,142 @@
+// Filling with a value that is a 0-d tensor, which gets a gradient.
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/index_util.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// Argument `i` as a value of self's dtype on self's device.
+Tensor value_of(const Call& c, size_t i, const std::string& text) {
+  const Tensor &self = c.tensor(0), &value = c.tensor(i);
+  ARETE_CHECK(value.dim() == 0,
+              ValueError(c.name(), text + " but got tensor with " + std::to_string(value.dim()) +
+                                       " dimension(s).")
+                  .argument("value"));
+  ARETE_CHECK(category_of(value.dtype()) <= std::max(1, category_of(self.dtype())),
+              TypeError(c.name(), "value cannot be converted to type " +
+                                      std::string(name_of(self.dtype())) + " without overflow")
+                  .argument("value")
+                  .got(describe(value)));
+  return value.to(self.device(), self.dtype());
+}
+
+const OpRecord& fill_tensor_op =
+    define("fill_tensor(Tensor self, Tensor value) -> Tensor")
+        .doc("Every element set to a 0-d tensor's value.")
+        .compose([](const Call& c) -> Results {
+          const Tensor v = value_of(c, 1, "fill only supports 0-dimension value tensor");
+          return {v.expand(c.tensor(0).sizes()).clone(MemoryFormat::contiguous)};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({})}, "matrix"},
+                  {{m.make_strided({3, 2}), m.make({})}, "strided"},
+                  {{m.make({}), m.make({})}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make({1})},
+                   ErrorKind::value,
+                   "fill only supports 0-dimension value tensor but got tensor with 1 dim"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {build_tensor(c.tensor(0).sizes(),
+                               [&](const Shape&) { return values_of(c.tensor(1))[0]; })};
+        });
+
+const OpRecord& masked_fill_tensor_op =
+    define("masked_fill_tensor(Tensor self, Tensor mask, Tensor value) -> Tensor")
+        .doc("self with a 0-d tensor's value where mask holds.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& mask = c.tensor(1);
+          ARETE_CHECK(mask.dtype() == kBool,
+                      TypeError(c.name(),
+                                "masked_fill_ only supports boolean masks, but got mask "
+                                "with dtype " +
+                                    std::string(name_of(mask.dtype())))
+                          .argument("mask"));
+          const Tensor v =
+              value_of(c, 2, "masked_fill_ only supports a 0-dimensional value tensor,");
+          return {where(mask, v, c.tensor(0))};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({})}, "equal shapes"},
+                  {{m.make_strided({2, 3}), m.make_mask({3}), m.make({})}, "broadcast mask"},
+                  {{m.make({3}), m.make_mask({2, 1}), m.make({})}, "broadcast self"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make_mask({2}), m.make({1})},
+                   ErrorKind::value,
+                   "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                   "1 dimension(s)."},
+                  {{m.make({2}), m.make({2}), m.make({})},
+                   ErrorKind::type,
+                   "masked_fill_ only supports boolean masks"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes =
+              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_fill");
+          return {build_tensor(sizes, [&](const Shape& i) {
+            return at(c.tensor(1), i) != 0 ? values_of(c.tensor(2))[0] : at(c.tensor(0), i);
+          })};
+        });
+
+const OpRecord& index_fill_tensor_op =
+    define("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
+        .doc("self with slices at given positions of a dimension set to a 0-d tensor's value.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& self = c.tensor(0);
+          const Tensor v =
+              value_of(c, 3, "index_fill_ only supports a 0-dimensional value tensor,");
+          const int d = dim_argument(c);
+          // A mask along the dimension; one error text for all index_* operators.
+          const int64_t n = self.dim() ? self.size(d) : 1;
+          const Tensor named = index_fill(zeros({n}, TensorOptions(kBool, self.device())), 0,
+                                          c.tensor(2), Scalar(true));
+          Shape shape(size_t(self.dim()), 1);
+          if (self.dim()) shape[size_t(d)] = n;
+          return {where(named.reshape(shape), v, self)};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({4, 3}), 0, m.make_index({2}, 4), m.make({})}, "rows"},
+                  {{m.make_strided({2, 3}), -1, m.make_index({2}, 3), m.make({})}, "strided"},
+                  {{m.make({}), 0, m.make_index({1}, 1), m.make({})}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0, m.make_index({1}, 2), m.make({1})},
+                   ErrorKind::value,
+                   "index_fill_ only supports a 0-dimensional value tensor"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& self = c.tensor(0);
+          const double v = values_of(c.tensor(3))[0];
+          if (self.dim() == 0) return {from_values({v}, {})};
+          const int d = normalize_dim(c.integer(1), int(self.dim()), "index_fill");
+          return {build_tensor(self.sizes(), [&](const Shape& i) {
+            for (double k : values_of(c.tensor(2)))
+              if (wrapped(k, self.size(d)) == i[size_t(d)]) return v;
+            return at(self, i);
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor fill(const Tensor& self, const Tensor& value) {
+  return ops::call(ops::fill_tensor_op, {self, value});
+}
+Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value) {
+  return ops::call(ops::masked_fill_tensor_op, {self, mask, value});
+}
+Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+  return ops::call(ops::index_fill_tensor_op, {self, dim, index, value});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(fill)

@@ -1,0 +1,446 @@
+// Pools made of others: power averages, the inverse of max pooling, and pools of random windows
+// (declared in pool.h).
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/activation.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/pool.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+using L = std::initializer_list<int64_t>;
+
+// Sizes (lead..., first, ..., first, last).
+Shape sizes_of(int spatial, L lead, int64_t first, int64_t last) {
+  Shape s(lead.begin(), lead.end());
+  for (int d = 0; d < spatial; ++d) s.push_back(d + 1 == spatial ? last : first);
+  return s;
+}
+Shape spatial_sizes(const Tensor& x, int spatial) {
+  return Shape(x.sizes().subspan(x.sizes().size() - size_t(spatial)));
+}
+void check_rank(const Call& c, int spatial) {
+  const int64_t rank = c.tensor(0).dim();
+  ARETE_CHECK(
+      rank == spatial + 1 || rank == spatial + 2,
+      ValueError(c.name(), std::string(c.name()) + ": Expected " + std::to_string(spatial + 1) +
+                               "D or " + std::to_string(spatial + 2) + "D input, but got " +
+                               to_string(c.tensor(0).sizes())));
+}
+
+// ---- power averages ----
+
+template <int spatial>
+const OpRecord& define_lp_pool(const char* schema) {
+  return define(schema)
+      .doc("p-th root of the sum of p-th powers in each window.")
+      .compose([](const Call& c) -> Results {
+        const double p = c.real(1);
+        const Shape kernel = spread(c.ints(2), spatial, c.name(), "kernel_size");
+        std::optional<Extent> stride;
+        if (c.has(3) && !c.ints(3).empty()) stride = Extent(c.ints(3));
+        const Tensor powers = c.tensor(0).pow(Scalar(p));
+        const Tensor mean = spatial == 1   ? avg_pool1d(powers, kernel, stride, 0, c.boolean(4))
+                            : spatial == 2 ? avg_pool2d(powers, kernel, stride, 0, c.boolean(4))
+                                           : avg_pool3d(powers, kernel, stride, 0, c.boolean(4));
+        // Negative sums, which odd powers may have, count as 0.
+        return {sign(mean)
+                    .mul(relu(abs(mean)))
+                    .mul(Scalar(double(numel_of(kernel))))
+                    .pow(Scalar(1 / p))};
+      })
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        return {{{m.make(sizes_of(spatial, {1, 2}, 2, 4), 0.5, 2), 2.0, L{2}, std::nullopt, false}},
+                {{m.make_strided(sizes_of(spatial, {2}, 2, 5), 0.5, 2), 3.0, L{2}, L{1}, false},
+                 "no batch"},
+                {{m.make(sizes_of(spatial, {1, 1}, 3, 5), 0.5, 2), 1.5, L{2}, L{2}, true},
+                 "ceil_mode"}};
+      })
+      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+        return {{{m.make({2}), 2.0, L{2}, std::nullopt, false},
+                 ErrorKind::value,
+                 "D input to avg_pool"}};
+      })
+      .reference([](const Call& c) -> std::vector<Tensor> {
+        const Tensor& x = c.tensor(0);
+        const int64_t k = c.ints(2)[0], s = c.has(3) ? c.ints(3)[0] : k;
+        const size_t lead = x.sizes().size() - size_t(spatial);
+        Shape out(x.sizes().first(lead));
+        for (size_t d = lead; d < x.sizes().size(); ++d) {
+          const int64_t n = x.sizes()[d];
+          int64_t o = (n - k + (c.boolean(4) ? s - 1 : 0)) / s + 1;
+          if ((o - 1) * s >= n) --o;
+          out.push_back(o);
+        }
+        return {build_tensor(out, [&](const Shape& i) {
+          double sum = 0;
+          int64_t inside = 0;
+          for_each_index(Shape(size_t(spatial), k), [&](const Shape& w) {
+            Shape ix = i;
+            for (size_t d = 0; d < size_t(spatial); ++d) {
+              ix[lead + d] = i[lead + d] * s + w[d];
+              if (ix[lead + d] >= x.sizes()[lead + d]) return;
+            }
+            ++inside;
+            sum += std::pow(at(x, ix), c.real(1));
+          });
+          // The average counts what is inside; the root is taken of that times the whole window.
+          return std::pow(sum / double(inside) * std::pow(double(k), spatial), 1 / c.real(1));
+        })};
+      });
+}
+
+// ---- the inverse of max pooling ----
+
+Shape unpooled_sizes(const Call& c, int spatial) {
+  const Tensor& x = c.tensor(0);
+  const Shape kernel = spread(c.ints(2), spatial, c.name(), "kernel_size");
+  const Shape stride =
+      c.has(3) && !c.ints(3).empty() ? spread(c.ints(3), spatial, c.name(), "stride") : kernel;
+  const Shape padding = spread(c.ints(4), spatial, c.name(), "padding");
+  const Shape in = spatial_sizes(x, spatial);
+  Shape out;
+  for (size_t d = 0; d < size_t(spatial); ++d)
+    out.push_back((in[d] - 1) * stride[d] + kernel[d] - 2 * padding[d]);
+  if (!c.has(5)) return out;
+  IntList wanted = c.ints(5);
+  if (int(wanted.size()) == spatial + 2) wanted = wanted.subspan(2);
+  ARETE_CHECK(
+      int(wanted.size()) == spatial,
+      ValueError(c.name(), "output_size should be a sequence containing " +
+                               std::to_string(spatial) + " or " + std::to_string(spatial + 2) +
+                               " elements, but it has a length of '" +
+                               std::to_string(c.ints(5).size()) + "'"));
+  for (size_t d = 0; d < size_t(spatial); ++d)
+    ARETE_CHECK(wanted[d] > out[d] - stride[d] && wanted[d] < out[d] + stride[d],
+                ValueError(c.name(), "invalid output_size \"" + to_string(wanted) + "\" (dim " +
+                                         std::to_string(d) + " must be between " +
+                                         std::to_string(out[d] - stride[d]) + " and " +
+                                         std::to_string(out[d] + stride[d]) + ")"));
+  return Shape(wanted);
+}
+
+template <int spatial>
+const OpRecord& define_unpool(const char* schema) {
+  return define(schema)
+      .doc("Puts the maxima of a max pool back where they were, among zeros.")
+      .compose([](const Call& c) -> Results {
+        const Tensor &x = c.tensor(0), &indices = c.tensor(1);
+        check_rank(c, spatial);
+        ARETE_CHECK(indices.dtype() == kInt64,
+                    TypeError(c.name(), "elements in indices should be type int64 but got: " +
+                                            std::string(name_of(indices.dtype()))));
+        ARETE_CHECK(indices.layout().sizes == x.layout().sizes,
+                    ValueError(c.name(),
+                               "Expected shape of indices to be same as that of the "
+                               "input tensor (" +
+                                   to_string(x.sizes()) + ") but got indices tensor with shape: " +
+                                   to_string(indices.sizes())));
+        const Shape lead(x.sizes().first(x.sizes().size() - size_t(spatial)));
+        const Shape plane = unpooled_sizes(c, spatial);
+        for (int64_t s : plane)
+          ARETE_CHECK(s > 0,
+                      ValueError(c.name(), "output_size must be positive").got(to_string(plane)));
+        Shape flat = lead, flat_out = lead, out = lead;
+        flat.push_back(numel_of(spatial_sizes(x, spatial)));
+        flat_out.push_back(numel_of(plane));
+        out.append(plane.begin(), plane.end());
+        return {zeros(flat_out, x.options())
+                    .scatter(-1, indices.reshape(flat), x.reshape(flat))
+                    .view(out)};
+      })
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        // Each window of 2 has its maximum at one of its places.
+        const auto places = [&](IntList sizes, Shape plane) {
+          return build_tensor(
+                     sizes,
+                     [&](const Shape& i) {
+                       int64_t flat = 0;
+                       for (size_t d = 0; d < size_t(spatial); ++d)
+                         flat = flat * plane[d] + i[i.size() - size_t(spatial) + d] * 2 +
+                                int64_t(d + i[0]) % 2;
+                       return flat;
+                     },
+                     kInt64)
+              .to(m.device);
+        };
+        const Shape a = sizes_of(spatial, {2, 1}, 2, 3), b = sizes_of(spatial, {2}, 1, 2),
+                    odd = sizes_of(spatial, {}, 3, 5);
+        return {{{m.make(a), places(a, sizes_of(spatial, {}, 4, 6)), L{2}, std::nullopt, L{0},
+                  std::nullopt}},
+                {{m.make_strided(b), places(b, odd), L{2}, L{2}, L{0},
+                  std::vector<int64_t>(odd.begin(), odd.end())},
+                 "no batch"}};
+      })
+      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+        const Shape a = sizes_of(spatial, {1, 1}, 2, 2), b = sizes_of(spatial, {1, 1}, 2, 3);
+        return {{{m.make(a), m.make_index(b, 2), L{2}, std::nullopt, L{0}, std::nullopt},
+                 ErrorKind::value,
+                 "Expected shape of indices to be same"},
+                {{m.make(a), m.make_index(a, 2), L{2}, std::nullopt, L{0},
+                  std::vector<int64_t>(size_t(spatial), 9)},
+                 ErrorKind::value,
+                 "invalid output_size"}};
+      })
+      .reference([](const Call& c) -> std::vector<Tensor> {
+        const Tensor& x = c.tensor(0);
+        const size_t lead = x.sizes().size() - size_t(spatial);
+        Shape out(x.sizes().first(lead));
+        for (size_t d = 0; d < size_t(spatial); ++d)
+          out.push_back(c.has(5) ? c.ints(5)[d] : x.sizes()[lead + d] * 2);
+        const int64_t plane = numel_of(IntList(out).subspan(lead));
+        std::vector<double> values(size_t(numel_of(out)), 0.0);
+        for_each_index(x.sizes(), [&](const Shape& i) {
+          const int64_t p = flat_position(x.sizes().first(lead), IntList(i).first(lead));
+          values[size_t(p * plane + int64_t(at(c.tensor(1), i)))] = at(x, i);
+        });
+        return {from_values(values, out)};
+      });
+}
+
+// ---- pools of random windows ----
+
+Shape fractional_sizes(const Call& c, int spatial, IntList kernel) {
+  const std::string name = "fractional_max_pool" + std::to_string(spatial) + "d";
+  ARETE_CHECK(c.has(2) || c.has(3),
+              ValueError(c.name(), name + " requires specifying either an output_size or an "
+                                          "output_ratio"));
+  const Shape in = spatial_sizes(c.tensor(0), spatial);
+  Shape out;
+  if (c.has(2)) {
+    out = spread(c.ints(2), spatial, c.name(), "output_size");
+  } else {
+    const std::span<const double> ratio = c.reals(3);
+    ARETE_CHECK(ratio.size() == 1 || ratio.size() == size_t(spatial),
+                ValueError(c.name(), name + " requires output_ratio to be one number or one for "
+                                            "each dimension"));
+    for (size_t d = 0; d < size_t(spatial); ++d) {
+      const double r = ratio[ratio.size() == 1 ? 0 : d];
+      ARETE_CHECK(r > 0 && r < 1, ValueError(c.name(), "output_ratio must be between 0 and 1"));
+      out.push_back(int64_t(double(in[d]) * r));
+    }
+  }
+  for (size_t d = 0; d < size_t(spatial); ++d)
+    ARETE_CHECK(out[d] > 0 && out[d] + kernel[d] - 1 <= in[d],
+                ValueError(c.name(), name + "(): pool size (" + std::to_string(kernel[d]) +
+                                         ") too large relative to input size (" +
+                                         std::to_string(in[d]) + ")")
+                    .got("output size " + to_string(out)));
+  return out;
+}
+
+// Which component of a random sample shifts spatial dimension d: planes count from the last.
+int64_t sample_of(int spatial, int d) { return spatial == 2 ? 1 - d : d; }
+
+Results fractional_pool(const Call& c, int spatial, bool indices) {
+  check_rank(c, spatial);
+  const bool batched = c.tensor(0).dim() == spatial + 2;
+  const Tensor x = batched ? c.tensor(0) : c.tensor(0).unsqueeze(0);
+  const Shape kernel = spread(c.ints(1), spatial, c.name(), "kernel_size");
+  const Shape out = fractional_sizes(c, spatial, kernel);
+  const int64_t batch = x.size(0), channels = x.size(1);
+  Tensor samples;
+  if (c.has(4)) {
+    samples = c.tensor(4).detach();
+    ARETE_CHECK(
+        samples.dim() == 3 && samples.size(0) == batch && samples.size(1) == channels &&
+            samples.size(2) == spatial,
+        ValueError(c.name(), "_random_samples must be (N, C, " + std::to_string(spatial) + ")")
+            .got(describe(samples)));
+    if (size_of(samples.dtype()) < 4) samples = samples.to(kFloat32);
+  } else {
+    samples = rand({batch, channels, spatial},
+                   TensorOptions(x.dtype() == kFloat64 ? kFloat64 : kFloat32, x.device()));
+  }
+  const Shape in = spatial_sizes(x, spatial);
+  const TensorOptions o(kInt64, x.device());
+  // The flat position of each element of each window: (N, C, out..., kernel...).
+  Tensor places;
+  for (int d = 0; d < spatial; ++d) {
+    const size_t i = size_t(d);
+    const int64_t last = in[i] - kernel[i];
+    Tensor begin = full({batch, channels, 1}, Scalar(last), o);
+    if (out[i] > 1) {
+      const Tensor shift = samples.select(2, sample_of(spatial, d)).unsqueeze(2);
+      const double step = double(last) / double(out[i] - 1);
+      const Tensor windows = arange(Scalar(out[i] - 1), TensorOptions(samples.dtype(), x.device()));
+      const Tensor all = windows.add(shift)
+                             .mul(Scalar(step))
+                             .floor()
+                             .sub(shift.mul(Scalar(step)).floor())
+                             .to(kInt64);
+      begin = cat({all, begin}, 2);
+    }
+    Shape window(size_t(2 * spatial + 2), 1), inside(size_t(2 * spatial + 2), 1);
+    window[0] = batch;
+    window[1] = channels;
+    window[2 + i] = out[i];
+    inside[2 + size_t(spatial) + i] = kernel[i];
+    const Tensor place = begin.view(window).add(arange(Scalar(kernel[i]), o).view(inside));
+    places = d ? places.mul(Scalar(in[i])).add(place) : place;
+  }
+  Shape lists{batch, channels};
+  lists.append(out.begin(), out.end());
+  const Shape sizes = lists;
+  lists.push_back(numel_of(kernel));
+  places = places.reshape(lists);
+  const Tensor values = x.reshape({batch, channels, numel_of(in)})
+                            .gather(2, places.view({batch, channels, -1}))
+                            .view(lists);
+  auto [best, chosen] = values.max(-1);
+  Results r{batched ? best : best.squeeze(0)};
+  if (indices) {
+    const Tensor at_best = places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1);
+    r.push_back(batched ? at_best : at_best.squeeze(0));
+  }
+  return r;
+}
+
+template <int spatial, bool indices>
+const OpRecord& define_fractional(const char* schema) {
+  return define(schema)
+      .doc("Maxima of windows at random distances that come to a given output size or ratio.")
+      .compose([](const Call& c) { return fractional_pool(c, spatial, indices); })
+      .no_grad_outputs(0b10)
+      .random()
+      .samples([](SampleMaker& m) -> std::vector<Sample> {
+        const auto samples = [&](int64_t n) { return m.make({n, 2, spatial}, 0, 1).detach(); };
+        return {{{m.make_distinct(sizes_of(spatial, {1, 2}, 4, 6)), L{2}, L{2}, std::nullopt,
+                  samples(1)}},
+                {{m.make_distinct(sizes_of(spatial, {2}, 3, 5)), L{1}, std::nullopt,
+                  std::vector<double>{0.7}, samples(1)},
+                 "ratio, no batch"},
+                {{m.make_distinct(sizes_of(spatial, {1, 2}, 3, 4)), L{2}, L{1}, std::nullopt,
+                  samples(1)}}};
+      })
+      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+        const Shape a = sizes_of(spatial, {1, 2}, 3, 3);
+        return {{{m.make(a), L{2}, std::nullopt, std::nullopt, std::nullopt},
+                 ErrorKind::value,
+                 "requires specifying either an output_size or an output_ratio"},
+                {{m.make(a), L{2}, L{3}, std::nullopt, std::nullopt},
+                 ErrorKind::value,
+                 "too large relative to input size"}};
+      })
+      .reference([](const Call& c) -> std::vector<Tensor> {
+        const Tensor &x = c.tensor(0), &samples = c.tensor(4);
+        const int64_t k = c.ints(1)[0];
+        const size_t lead = x.sizes().size() - size_t(spatial);
+        Shape out(x.sizes().first(lead));
+        for (size_t d = 0; d < size_t(spatial); ++d)
+          out.push_back(c.has(2) ? c.ints(2)[0]
+                                 : int64_t(double(x.sizes()[lead + d]) * c.reals(3)[0]));
+        const auto begin = [&](const Shape& i, size_t d) -> int64_t {
+          const int64_t o = out[lead + d], last = x.sizes()[lead + d] - k, w = i[lead + d];
+          if (w + 1 == o) return last;
+          const double u =
+              at(samples, {lead == 2 ? i[0] : 0, i[lead - 1], sample_of(spatial, int(d))});
+          const double step = double(last) / double(o - 1);
+          return int64_t((double(w) + u) * step) - int64_t(u * step);
+        };
+        std::vector<double> best, places;
+        for_each_index(out, [&](const Shape& i) {
+          double top = -INFINITY, place = 0;
+          for_each_index(Shape(size_t(spatial), k), [&](const Shape& w) {
+            Shape ix = i;
+            int64_t flat = 0;
+            for (size_t d = 0; d < size_t(spatial); ++d) {
+              ix[lead + d] = begin(i, d) + w[d];
+              flat = flat * x.sizes()[lead + d] + ix[lead + d];
+            }
+            if (at(x, ix) > top) top = at(x, ix), place = double(flat);
+          });
+          best.push_back(top);
+          places.push_back(place);
+        });
+        std::vector<Tensor> r{from_values(best, out)};
+        if (indices) r.push_back(from_values(places, out, kInt64));
+        return r;
+      });
+}
+
+#define ARETE_LP_ARGS                                                                             \
+  "(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, bool ceil_mode=False) " \
+  "-> Tensor"
+#define ARETE_UNPOOL_ARGS                                                                   \
+  "(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
+  "int[]? output_size=None) -> Tensor"
+#define ARETE_FRACTIONAL_ARGS                                                               \
+  "(Tensor input, int[] kernel_size, int[]? output_size=None, float[]? output_ratio=None, " \
+  "Tensor? _random_samples=None) -> "
+const OpRecord* const lp_pool_ops[] = {&define_lp_pool<1>("lp_pool1d" ARETE_LP_ARGS),
+                                       &define_lp_pool<2>("lp_pool2d" ARETE_LP_ARGS),
+                                       &define_lp_pool<3>("lp_pool3d" ARETE_LP_ARGS)};
+const OpRecord* const unpool_ops[] = {&define_unpool<1>("max_unpool1d" ARETE_UNPOOL_ARGS),
+                                      &define_unpool<2>("max_unpool2d" ARETE_UNPOOL_ARGS),
+                                      &define_unpool<3>("max_unpool3d" ARETE_UNPOOL_ARGS)};
+const OpRecord* const fractional_ops[] = {
+    &define_fractional<2, false>("fractional_max_pool2d" ARETE_FRACTIONAL_ARGS "Tensor"),
+    &define_fractional<3, false>("fractional_max_pool3d" ARETE_FRACTIONAL_ARGS "Tensor"),
+    &define_fractional<2, true>("fractional_max_pool2d_with_indices" ARETE_FRACTIONAL_ARGS
+                                "(Tensor, Tensor)"),
+    &define_fractional<3, true>("fractional_max_pool3d_with_indices" ARETE_FRACTIONAL_ARGS
+                                "(Tensor, Tensor)")};
+#undef ARETE_LP_ARGS
+#undef ARETE_UNPOOL_ARGS
+#undef ARETE_FRACTIONAL_ARGS
+
+std::optional<IntList> list_of(const std::optional<Extent>& e) {
+  return e ? std::optional<IntList>(IntList(*e)) : std::nullopt;
+}
+
+}  // namespace
+}  // namespace ops
+
+#define ARETE_POOLS(n)                                                                           \
+  Tensor lp_pool##n##d(const Tensor& input, double norm_type, const Extent& kernel_size,         \
+                       std::optional<Extent> stride, bool ceil_mode) {                           \
+    return ops::call(*ops::lp_pool_ops[n - 1],                                                   \
+                     {input, norm_type, IntList(kernel_size), ops::list_of(stride), ceil_mode}); \
+  }                                                                                              \
+  Tensor max_unpool##n##d(const Tensor& input, const Tensor& indices, const Extent& kernel_size, \
+                          std::optional<Extent> stride, const Extent& padding,                   \
+                          std::optional<Extent> output_size) {                                   \
+    return ops::call(*ops::unpool_ops[n - 1],                                                    \
+                     {input, indices, IntList(kernel_size), ops::list_of(stride),                \
+                      IntList(padding), ops::list_of(output_size)});                             \
+  }
+ARETE_POOLS(1)
+ARETE_POOLS(2)
+ARETE_POOLS(3)
+#undef ARETE_POOLS
+#define ARETE_FRACTIONAL(n)                                                               \
+  std::tuple<Tensor, Tensor> fractional_max_pool##n##d_with_indices(                      \
+      const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size,  \
+      const std::vector<double>& output_ratio, const Tensor& random_samples) {            \
+    const auto ratio = output_ratio.empty() ? ops::Arg() : ops::Arg(output_ratio);        \
+    const auto r = ops::call_all(                                                         \
+        *ops::fractional_ops[n],                                                          \
+        {input, IntList(kernel_size), ops::list_of(output_size), ratio, random_samples}); \
+    return {r[0], r[1]};                                                                  \
+  }                                                                                       \
+  Tensor fractional_max_pool##n##d(                                                       \
+      const Tensor& input, const Extent& kernel_size, std::optional<Extent> output_size,  \
+      const std::vector<double>& output_ratio, const Tensor& random_samples) {            \
+    const auto ratio = output_ratio.empty() ? ops::Arg() : ops::Arg(output_ratio);        \
+    return ops::call(                                                                     \
+        *ops::fractional_ops[n - 2],                                                      \
+        {input, IntList(kernel_size), ops::list_of(output_size), ratio, random_samples}); \
+  }
+ARETE_FRACTIONAL(2)
+ARETE_FRACTIONAL(3)
+#undef ARETE_FRACTIONAL
+
+}  // namespace arete
+
+ARETE_FAMILY(unpool)

@@ -1,0 +1,99 @@
+// The forms of views whose results are copies, made from one table.
+#include <string>
+
+#include "arete/ops/call.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete::ops {
+namespace {
+
+// "expand_copy" and "unsafe_split" copy what "expand" and "split" show. As PyTorch's, view_copy
+// takes any strides.
+std::string_view view_name(std::string_view name) {
+  if (name == "view_copy") return "reshape";
+  if (name.starts_with("unsafe_")) return name.substr(7);
+  return name.substr(0, name.size() - 5);
+}
+const OpRecord& view_record(std::string_view name) { return *find_record(view_name(name)); }
+
+// The arguments are those of the view; further ones have no effect.
+Results copies(const Call& c) {
+  const OpRecord& view = view_record(c.name());
+  const size_t n = schema_of(view).args.size();
+  Results out = call_all(view, c.args().first(std::min(n, c.size())));
+  for (Tensor& t : out) t = t.clone(MemoryFormat::contiguous);
+  return out;
+}
+
+constexpr const char* kCopies[] = {
+    "as_strided_copy(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+    "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    "expand_copy(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
+    "narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
+    "permute_copy(Tensor self, int[] dims) -> Tensor",
+    "select_copy(Tensor self, int dim, int index) -> Tensor",
+    "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    "split_copy(Tensor self, int split_size, int dim=0) -> Tensor[]",
+    "split_with_sizes_copy(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+    "squeeze_copy(Tensor self, int[]? dim=None) -> Tensor",
+    "t_copy(Tensor self) -> Tensor",
+    "transpose_copy(Tensor self, int dim0, int dim1) -> Tensor",
+    "unbind_copy(Tensor self, int dim=0) -> Tensor[]",
+    "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
+    "unsqueeze_copy(Tensor self, int dim) -> Tensor",
+    "view_copy(Tensor self, int[] size) -> Tensor",
+    "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+    "unsafe_split(Tensor self, int split_size, int dim=0) -> Tensor[]",
+    "unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+};
+
+// Samples and references are the view's own. They are looked up when wanted: at this point the
+// other files' records may not exist yet.
+bool define_copies() {
+  for (const std::string schema : kCopies) {
+    const std::string name = schema.substr(0, schema.find('('));
+    define(schema)
+        .doc(std::string(view_name(name)) + "() with results that are copies.")
+        .compose(copies)
+        .samples([name](SampleMaker& m) { return view_record(name).samples(m); })
+        .errors([name](SampleMaker& m) { return view_record(name).errors(m); })
+        .reference([name](const Call& c) {
+          const OpRecord& view = view_record(name);
+          return view.reference(Call(view, c.args()));
+        });
+  }
+  return true;
+}
+const bool defined = define_copies();
+
+// ---- copies of the whole
+
+std::vector<Sample> whole_samples(SampleMaker& m) {
+  return {{{m.make({2, 3})}, "usual"},
+          {{m.make_strided({2, 3})}, "strided"},
+          {{m.make({})}, "0-d"},
+          {{m.make({0, 2})}, "empty"}};
+}
+std::vector<Tensor> whole_reference(const Call& c) {
+  return {from_values(values_of(c.tensor(0)), c.tensor(0).sizes())};
+}
+
+const OpRecord& alias_copy_op =
+    define("alias_copy(Tensor self) -> Tensor")
+        .doc("A copy.")
+        .compose([](const Call& c) -> Results { return {c.tensor(0).clone()}; })
+        .samples(whole_samples)
+        .reference(whole_reference);
+const OpRecord& detach_copy_op =
+    define("detach_copy(Tensor self) -> Tensor")
+        .doc("A copy without history.")
+        .compose([](const Call& c) -> Results { return {c.tensor(0).detach().clone()}; })
+        .no_gradient_test()
+        .samples(whole_samples)
+        .reference(whole_reference);
+
+}  // namespace
+}  // namespace arete::ops
+
+ARETE_FAMILY(view_copy)

@@ -1,0 +1,213 @@
+"""Arete: tensors, differentiation and training on CPUs and GPUs under the names of torch.
+
+    import arete as torch
+"""
+from __future__ import annotations
+
+import builtins as _builtins
+import sys as _sys
+
+from . import _C, _functions, _ops, _signatures
+from ._C import (  # noqa: F401
+    ArgumentError,
+    AutogradError,
+    BugError,
+    DeviceError,
+    Generator,
+    OutOfMemoryError,
+    Size,
+    Tensor,
+    bfloat16,
+    bool,  # noqa: A004
+    complex64,
+    complex128,
+    default_generator,
+    device,
+    dtype,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    frombuffer,
+    get_default_dtype,
+    get_num_threads,
+    int8,
+    int16,
+    int32,
+    int64,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    promote_types,
+    set_num_threads,
+    tensor,
+    uint8,
+)
+from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from ._tensor import from_dlpack, from_numpy  # noqa: F401
+
+__version__ = "0.1.0"
+
+half, float, double = float16, float32, float64  # noqa: A001
+short, int, long = int16, int32, int64  # noqa: A001
+cfloat, cdouble = complex64, complex128
+
+
+class _Layout:
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return f"arete.{self._name}"
+
+
+class memory_format(_Layout):
+    """How a copy lays out its memory."""
+
+
+strided = _Layout("strided")
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+layout = _Layout
+
+
+class finfo:
+    """Limits of a floating dtype: eps, max, min, tiny, bits."""
+
+    def __init__(self, type=None):  # noqa: A002
+        type = get_default_dtype() if type is None else type
+        if not type.is_floating_point and not type.is_complex:
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
+        type = type.to_real()
+        self.dtype = type._name
+        self.bits = 8 * type.itemsize
+        self.eps, self.max, self.min = type._eps, type._max, type._min
+        self.tiny = self.smallest_normal = {
+            "float16": 2.0**-14, "float64": 2.0**-1022, "float8_e4m3fn": 2.0**-6, "float8_e5m2": 2.0**-14,
+        }.get(type._name, 2.0**-126)  # fmt: skip
+        self.resolution = {"float64": 1e-15, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}.get(type._name, 1.0)
+
+    def __repr__(self):
+        return f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, " \
+               f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer dtype: max, min, bits."""
+
+    def __init__(self, type):  # noqa: A002
+        if type.is_floating_point or type.is_complex or type is _C.bool:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        self.dtype = type._name
+        self.bits = 8 * type.itemsize
+        self.max = 2 ** (self.bits - (1 if type.is_signed else 0)) - 1
+        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
+
+    def __repr__(self):
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def manual_seed(seed: _builtins.int) -> Generator:
+    """Seeds the random numbers of all devices."""
+    _C.manual_seed(seed)
+    return default_generator
+
+
+def set_default_dtype(d) -> None:
+    """The dtype of floating tensors made without one."""
+    if d not in (float16, bfloat16, float32, float64):
+        raise TypeError("only floating-point types are supported as the default type")
+    _C.set_default_dtype(d)
+
+
+def _install() -> None:
+    """Puts operators under torch's names: functions here, methods into Tensor."""
+    here = globals()
+    names = set(_C._record_names())
+    signatures = {k: v for k, v in _signatures.SIGNATURES.items() if not k.startswith("_")}
+    for name in sorted(names | set(signatures)):
+        if name in _signatures.INTERNAL or name.startswith(("linalg_", "fft_", "special_")):
+            continue
+        overloads = signatures.get(name, [(name, None)])
+        schema = _C._record(overloads[0][0])["schema"]
+        takes_self = schema[schema.index("(") + 1 :].startswith(("Tensor self", "Tensor input"))
+        if name not in _signatures.FUNCTIONAL and name not in here:
+            here[name] = _C.Operator(name, overloads)
+        if not takes_self or name in _signatures.FUNCTIONAL or name in _signatures.NOT_METHODS:
+            continue
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, _C.OperatorMethod(name, overloads))
+        writers = [o for o in overloads if _C._record(o[0])["in_place"]]
+        if writers:
+            if not hasattr(Tensor, name + "_"):
+                setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", writers, True))
+            if name + "_" not in here and name not in _signatures.FUNCTIONAL:
+                here[name + "_"] = _C.Operator(name + "_", writers, True)
+    for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
+        if name in here:
+            here.setdefault(alias, here[name])
+        if hasattr(Tensor, name) and not hasattr(Tensor, alias):
+            setattr(Tensor, alias, Tensor.__dict__[name])
+    for name, value in vars(_functions).items():
+        if not name.startswith("_") and (callable(value) or isinstance(value, _builtins.float)) and \
+                getattr(value, "__module__", _functions.__name__) == _functions.__name__:
+            here[name] = value
+    for name, function in _functions.METHODS.items():
+        setattr(Tensor, name, function)
+
+
+_install()
+
+# Parts that are loaded when they are used.
+_LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "nn", "numpy", "optim", "random", "special", "testing",
+         "utils", "serialization", "amp", "profiler", "signal")  # fmt: skip
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        import importlib
+
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as e:
+            if e.name == f"{__name__}.{name}":
+                raise AttributeError(f"module 'arete' has no attribute '{name}'") from None
+            raise
+    if name in ("save", "load"):
+        from . import serialization
+
+        return getattr(serialization, name)
+    if name in ("seed", "initial_seed", "get_rng_state", "set_rng_state"):
+        from . import random
+
+        return getattr(random, name)
+    if name == "as_strided_":
+        raise AttributeError(name)
+    raise AttributeError(f"module 'arete' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_LAZY) | {"save", "load"})
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """"highest" (f32 throughout), "high" or "medium" (TF32 where the hardware has it)."""
+    _C._matmul_precision(precision)
+
+
+def get_float32_matmul_precision() -> str:
+    return _C._matmul_precision(None)
+
+
+def use_deterministic_algorithms(mode: _builtins.bool, *, warn_only: _builtins.bool = False) -> None:
+    """Only algorithms that give the same bits each time."""
+    _C._deterministic(_builtins.bool(mode))
+
+
+def are_deterministic_algorithms_enabled() -> _builtins.bool:
+    return _C._deterministic(None)
+
+
+_sys.modules.setdefault(__name__ + ".functional", _functions)

@@ -1,0 +1,401 @@
+"""Functions of torch's that are no single record: other defaults, lists of arguments, several results."""
+from __future__ import annotations
+
+import builtins
+import math as _math
+
+from . import _C, _ops
+from ._C import Tensor, dtype as _dtype
+
+# Names given here replace records of the same name; those of METHODS become methods of Tensor, too.
+METHODS: dict[str, object] = {}
+
+
+def _also_method(function):
+    METHODS[function.__name__] = function
+    return function
+
+
+# ---- what a thing is
+
+
+def is_tensor(obj) -> bool:
+    """Whether `obj` is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    return input.is_complex()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    return builtins.bool(input)
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements."""
+    return input.numel()
+
+
+def is_storage(obj) -> bool:
+    return False
+
+
+def _truth(name):
+    """A record whose 0-d result is a Python bool."""
+
+    def function(*args, **kwargs):
+        return builtins.bool(operator(*args, **kwargs))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    METHODS[name] = function
+    return function
+
+
+allclose, _same_elements = _truth("allclose"), _truth("equal")
+
+
+@_also_method
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements."""
+    return input.shape == other.shape and _same_elements(input, other)
+
+
+# ---- from data
+
+
+def as_tensor(data, dtype=None, device=None):
+    """`data` itself if it is a fitting tensor, a tensor over its memory if it is a fitting array, else a copy."""
+    if isinstance(data, Tensor):
+        return data.to(device or data.device, dtype or data.dtype)
+    if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
+        from ._tensor import from_numpy
+
+        t = from_numpy(data)
+        return t.to(device or "cpu", dtype or t.dtype)
+    return _C.tensor(data, dtype=dtype, device=device)
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """As as_tensor; also takes objects with DLPack. `copy` asks for or forbids a copy."""
+    if isinstance(obj, Tensor) or not hasattr(obj, "__dlpack__") or type(obj).__module__ == "numpy":
+        t = as_tensor(obj, dtype, device)
+    else:
+        from ._tensor import from_dlpack
+
+        t = from_dlpack(obj).to(device or "cpu" if device else _C.device("cpu"), dtype) if device else from_dlpack(obj)
+        t = t.to(dtype) if dtype else t
+    if copy and isinstance(obj, Tensor) and t is obj or copy:
+        t = t.clone()
+    t = t.detach()
+    return t.requires_grad_() if requires_grad else t
+
+
+def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
+    """A 0-d tensor, of the default dtype."""
+    return _C.tensor(s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
+
+
+def complex(real: Tensor, imag: Tensor):  # noqa: A001
+    raise NotImplementedError("complex(): there is no arithmetic of complex numbers yet")
+
+
+def _new(name):
+    def method(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+        if len(size) == 1 and not isinstance(size[0], int):
+            size = tuple(size[0])
+        return globals_of_package()[name](size, dtype=dtype or self.dtype, device=device or self.device,
+                                          requires_grad=requires_grad)
+
+    method.__name__ = f"new_{name}"
+    return method
+
+
+def globals_of_package():
+    import sys
+
+    return vars(sys.modules[__package__])
+
+
+for _name in ("zeros", "ones", "empty"):
+    METHODS[f"new_{_name}"] = _new(_name)
+
+
+def _new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    return _ops.full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device,
+                     requires_grad=requires_grad)  # fmt: skip
+
+
+def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+METHODS["new_full"] = _new_full
+METHODS["new_tensor"] = _new_tensor
+
+
+# ---- shapes
+
+
+def einsum(equation, *operands):
+    """Products and sums by Einstein's notation: einsum("ij,jk->ik", a, b)."""
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = operands[0]
+    return _ops.einsum(equation, list(operands))
+
+
+def meshgrid(*tensors, indexing="ij"):
+    """Coordinates of a grid, one tensor for each axis."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tensors[0]
+    return _ops.meshgrid(list(tensors), indexing=indexing or "ij")
+
+
+def broadcast_shapes(*shapes):
+    """The shape to which all of these broadcast."""
+    rank = builtins.max((1 if isinstance(s, int) else len(s) for s in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        shape = (shape,) if isinstance(shape, int) else shape
+        for i, n in enumerate(reversed(shape)):
+            if n < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({n}): ({n})")
+            if n == 1 or n == result[-1 - i]:
+                continue
+            if result[-1 - i] != 1:
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+            result[-1 - i] = n
+    return _C.Size(result)
+
+
+def broadcast_tensors(*tensors):
+    """All tensors expanded to their common shape."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tensors[0]
+    return _ops.broadcast_tensors(list(tensors))
+
+
+def _listed(name):
+    """A record of a list of tensors, which may be given one by one."""
+
+    def function(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+            return tuple(operator(t) for t in tensors[0]) if name.startswith("atleast") else operator(list(tensors[0]))
+        if name.startswith("atleast"):
+            return operator(tensors[0]) if len(tensors) == 1 else tuple(operator(t) for t in tensors)
+        return operator(list(tensors))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _listed("atleast_1d"), _listed("atleast_2d"), _listed("atleast_3d")
+cartesian_prod, block_diag = _listed("cartesian_prod"), _listed("block_diag")
+
+
+@_also_method
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None):
+    """The different elements in order (or slices along dim), with each one's place and counts if asked for."""
+    return _asked(_ops.unique(input, sorted, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+@_also_method
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
+    """The first of each group of equal neighbours, with each one's group and sizes if asked for."""
+    return _asked(_ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+def _asked(results, return_inverse, return_counts):
+    values, inverse, counts = results
+    result = (values,) + ((inverse,) if return_inverse else ()) + ((counts,) if return_counts else ())
+    return result if len(result) > 1 else values
+
+
+@_also_method
+def tensordot(input: Tensor, other: Tensor, dims=2, out=None):
+    """Products summed over pairs of dimensions: the last n and the first n, or two lists."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        first, second = list(range(input.dim() - dims, input.dim())), list(range(dims))
+    else:
+        first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+    result = _ops.tensordot(input, other, first, second)
+    return out.copy_(result) if out is not None else result
+
+
+def chain_matmul(*matrices, out=None):
+    """The product of matrices, in the order that costs least."""
+    result = _ops.linalg_multi_dot(list(matrices))
+    return out.copy_(result) if out is not None else result
+
+
+# ---- bounds and choice
+
+
+def _clamp_(self, min=None, max=None):
+    if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None:
+        return self.copy_(self.clamp(min, max))
+    return _clamp_in_place(self, min, max)
+
+
+_clamp_in_place = _C.Operator("clamp_", [("clamp_point", None)], True)
+METHODS["clamp_"] = _clamp_
+METHODS["clip_"] = _clamp_
+
+_where = _C.Operator("where", [("where", "where(Tensor condition, Tensor input, Tensor other)")])
+
+
+def where(condition, input=None, other=None, *, out=None):
+    """input where the condition holds, other elsewhere; alone: the positions where it holds."""
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    return _where(condition, input, other, out=out)
+
+
+METHODS["where"] = lambda self, condition, other: _where(condition, self, other)
+
+
+@_also_method
+def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
+    """The positions of elements that are not zero: (n, rank), or a tuple of vectors."""
+    positions = _ops.nonzero(input)
+    if as_tuple:
+        if input.dim() == 0:
+            return (_ops.nonzero(input.reshape(1))[:, 0],)
+        return positions.unbind(1)
+    return out.copy_(positions) if out is not None else positions
+
+
+# ---- statistics
+
+
+def _spread(name, operator):
+    def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+        if isinstance(dim, builtins.bool):  # var(x, unbiased)
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 1 if unbiased is None or unbiased else 0
+        return operator(input, dim, correction=correction, keepdim=keepdim, out=out)
+
+    function.__name__ = name
+    function.__doc__ = f"The {name} over dimensions; `correction` is taken off the count."
+    METHODS[name] = function
+    return function
+
+
+def _install_spread():
+    from ._signatures import SIGNATURES
+
+    for name in ("var", "std"):
+        globals()[name] = _spread(name, _C.Operator(name, SIGNATURES[f"_{name}"]))
+
+
+_install_spread()
+
+
+@_also_method
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Variance and mean."""
+    if isinstance(dim, builtins.bool):
+        dim, unbiased = None, dim
+    return var(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)  # noqa: F821
+
+
+@_also_method
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Standard deviation and mean."""
+    if isinstance(dim, builtins.bool):
+        dim, unbiased = None, dim
+    return std(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)  # noqa: F821
+
+
+@_also_method
+def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None):
+    """(sum |x|^p)^(1/p); "fro" is p = 2, "nuc" the sum of singular values."""
+    if dtype is not None:
+        input = input.to(dtype)
+    if p == "nuc":
+        from . import linalg
+
+        result = linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+    else:
+        p = 2.0 if p in ("fro", None) else float(p)
+        result = _ops.norm(input, p, dim, keepdim)
+    return out.copy_(result) if out is not None else result
+
+
+# ---- elements
+
+
+def _index_put_(self, indices, values, accumulate=False):
+    """self[indices] = values, or += with accumulate, in place."""
+    if accumulate:
+        result = _index_add_by_put(self, indices, values)
+        return self.copy_(result)
+    self[tuple(slice(None) if i is None else i for i in indices)] = values
+    return self
+
+
+def _index_add_by_put(self, indices, values):
+    # Through flat positions, so that repeated ones add up.
+    positions = _C.Operator("arange", [("arange", None)])(0, self.numel(), device=self.device).reshape(self.shape)
+    chosen = positions[tuple(slice(None) if i is None else i for i in indices)]
+    flat = _ops.index_add(self.reshape(-1), 0, chosen.reshape(-1), values.expand(chosen.shape).reshape(-1))
+    return flat.reshape(self.shape)
+
+
+METHODS["index_put_"] = _index_put_
+METHODS["index_put"] = lambda self, indices, values, accumulate=False: _index_put_(
+    self.clone(), indices, values, accumulate)  # fmt: skip
+
+
+def index_put(input, indices, values, accumulate=False):
+    return _index_put_(input.clone(), indices, values, accumulate)
+
+
+def _no_grad():
+    from ._grad_mode import no_grad
+
+    return no_grad()
+
+
+METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
+
+
+def detach(input: Tensor):
+    return input.detach()
+
+
+def clone(input: Tensor, *, memory_format=None):
+    """A copy, with history."""
+    return input.clone(memory_format=memory_format)
+
+
+def result_type(tensor1, tensor2):
+    """The dtype that arithmetic of these gives."""
+    tensors = [t for t in (tensor1, tensor2) if isinstance(t, Tensor)]
+    numbers = [t for t in (tensor1, tensor2) if not isinstance(t, Tensor)]
+    return _C._result_type(tensors, numbers)
+
+
+def can_cast(from_: _dtype, to: _dtype) -> bool:
+    """Whether promotion allows the conversion: complex > float > integer > bool."""
+
+    def category(t):
+        return 3 if t.is_complex else 2 if t.is_floating_point else 0 if t is _C.bool else 1
+
+    return category(from_) <= category(to) and not (from_.is_signed and not to.is_signed and category(to) == 1)
+
+
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e

@@ -1,0 +1,110 @@
+"""Switching the recording of history on and off: context managers that are decorators, too."""
+from __future__ import annotations
+
+import functools
+import inspect
+
+from . import _C
+
+
+class _Switch:
+    """A context manager that also decorates functions and generator functions."""
+
+    def __call__(self, function):
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generator(*args, **kwargs):
+                iterator = function(*args, **kwargs)
+                sent = None
+                while True:
+                    with self._again():
+                        try:
+                            value = iterator.send(sent)
+                        except StopIteration as stop:
+                            return stop.value
+                    sent = yield value
+
+            return generator
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with self._again():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def _again(self):
+        return type(self)()
+
+
+class _GradSwitch(_Switch):
+    _enabled = False
+
+    def __new__(cls, function=None):
+        self = super().__new__(cls)
+        # @no_grad without parentheses
+        return self(function) if callable(function) else self
+
+    def __enter__(self):
+        self._previous = _C.is_grad_enabled()
+        _C._set_grad_enabled(self._enabled)
+
+    def __exit__(self, *error):
+        _C._set_grad_enabled(self._previous)
+
+
+class no_grad(_GradSwitch):
+    """Operators called inside record no history."""
+
+
+class enable_grad(_GradSwitch):
+    """Operators called inside record history, also within no_grad."""
+
+    _enabled = True
+
+
+class set_grad_enabled(_Switch):
+    """Switches at once; as a context manager, restores the previous state at the end."""
+
+    def __init__(self, mode: bool):
+        self._mode = bool(mode)
+        self._previous = _C.is_grad_enabled()
+        _C._set_grad_enabled(self._mode)
+
+    def __call__(self, function):
+        _C._set_grad_enabled(self._previous)
+        return super().__call__(function)
+
+    def _again(self):
+        return set_grad_enabled(self._mode)
+
+    def __enter__(self):
+        _C._set_grad_enabled(self._mode)
+
+    def __exit__(self, *error):
+        _C._set_grad_enabled(self._previous)
+
+
+class inference_mode(_Switch):
+    """As no_grad; tensors made inside can never take part in differentiation, which makes them cheaper."""
+
+    def __new__(cls, mode=True):
+        self = super().__new__(cls)
+        if callable(mode):
+            self._mode = True
+            return self(mode)
+        self._mode = bool(mode)
+        return self
+
+    def _again(self):
+        return inference_mode(self._mode)
+
+    def __enter__(self):
+        self._previous = (_C.is_grad_enabled(), _C.is_inference_mode_enabled())
+        _C._set_grad_enabled(False if self._mode else self._previous[0])
+        _C._set_inference_mode(self._mode)
+
+    def __exit__(self, *error):
+        _C._set_grad_enabled(self._previous[0])
+        _C._set_inference_mode(self._previous[1])

@@ -1,0 +1,393 @@
+"""Methods of Tensor that are written in Python: conversions, hooks, the protocols of other libraries."""
+from __future__ import annotations
+
+import copyreg
+
+from . import _C
+from ._C import Tensor
+
+
+class RemovableHandle:
+    """What register_hook returns; `remove()` takes the hook away."""
+
+    def __init__(self, remove):
+        self._remove = remove
+
+    def remove(self):
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.remove()
+
+
+def _method(function, name=None):
+    function.__qualname__ = f"Tensor.{name or function.__name__}"
+    setattr(Tensor, name or function.__name__, function)
+    return function
+
+
+@_method
+def register_hook(self, hook):
+    """Calls `hook(gradient)` when the gradient of this tensor is known; a Tensor it returns replaces it."""
+    number = self._register_hook(hook)
+    return RemovableHandle(lambda: self._remove_hook(number))
+
+
+@_method
+def numpy(self, *, force: bool = False):
+    """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes."""
+    import numpy as np
+
+    t = self.detach().cpu() if force else self
+    if t.dtype is _C.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    return np.asarray(memoryview(t))
+
+
+@_method
+def __array__(self, dtype=None, copy=None):
+    import numpy as np
+
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return np.array(array, copy=True) if copy else array
+
+
+@_method
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    import numpy as np
+
+    if isinstance(array, np.ndarray):
+        return from_numpy(array) if array.dtype != np.bool_ else from_numpy(array)
+    return array
+
+
+Tensor.__array_priority__ = 1000  # so that array * tensor is a Tensor's business
+
+
+def from_numpy(array):
+    """A tensor over the memory of an array; writing to the one changes the other."""
+    import numpy as np
+
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    if array.dtype.byteorder == ">":
+        raise ValueError("given numpy array has byte order different from the native byte order. "
+                         "Conversion between byte orders is currently not supported.")
+    if array.dtype in (np.uint16, np.uint32, np.uint64) or array.dtype.kind not in "biufc":
+        raise TypeError(f"can't convert np.ndarray of type {array.dtype}. The only supported types are: float64, "
+                        "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool.")
+    return _C._over_buffer(array)
+
+
+# ---- DLPack, https://dmlc.github.io/dlpack and the Python array API
+
+
+@_method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    if dl_device is not None and dl_device[0] not in (1, 2):
+        raise BufferError(f"cannot export to device type {dl_device[0]}")
+    t = self
+    if dl_device is not None and dl_device[0] == 1 and self.is_cuda:
+        if copy is False:
+            raise BufferError("a copy from the GPU is needed")
+        t = self.detach().cpu()
+    elif copy:
+        t = self.detach().clone()
+    if t.is_cuda and stream not in (None, -1):
+        if stream == 0:
+            raise BufferError("stream 0 is ambiguous; the legacy default stream is 1, the per-thread one 2")
+        from . import cuda
+
+        other = cuda.ExternalStream(0 if stream == 1 else stream, device=t.device)
+        current = cuda.current_stream(t.device)
+        if other != current:
+            other.wait_stream(current)
+    versioned = max_version is not None and max_version[0] >= 1
+    return t._dlpack_capsule(versioned, t is not self)
+
+
+@_method
+def __dlpack_device__(self):
+    return (2, self.device.index or 0) if self.is_cuda else (1, 0)
+
+
+def from_dlpack(source, device=None, copy=None):
+    """A tensor over the memory of an object with `__dlpack__`, or of a capsule."""
+    if not hasattr(source, "__dlpack__"):
+        return _C._from_dlpack(source)
+    kind = source.__dlpack_device__()
+    keywords = {}
+    if int(kind[0]) == 2:
+        from . import cuda
+
+        # The consumer's stream; 1 stands for the legacy default stream, 0 is forbidden.
+        keywords["stream"] = cuda.current_stream(int(kind[1])).cuda_stream or 1
+    try:
+        capsule = source.__dlpack__(max_version=(1, 0), **keywords)
+    except TypeError:  # a producer that does not know versions yet
+        capsule = source.__dlpack__(**keywords)
+    t = _C._from_dlpack(capsule)
+    if device is not None:
+        t = t.to(device)
+    return t.clone() if copy else t
+
+
+_TYPESTR = {_C.float16: "<f2", _C.float32: "<f4", _C.float64: "<f8", _C.uint8: "|u1", _C.int8: "|i1",
+            _C.int16: "<i2", _C.int32: "<i4", _C.int64: "<i8", _C.bool: "|b1", _C.complex64: "<c8",
+            _C.complex128: "<c16"}  # fmt: skip
+
+
+def _cuda_array_interface(self):
+    """Version 3 of the CUDA Array Interface (CuPy, Numba)."""
+    if not self.is_cuda:
+        raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor")
+    if self.requires_grad:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. "
+                           "If gradients aren't required, use var.detach()")
+    if self.dtype not in _TYPESTR:
+        raise TypeError(f"the CUDA Array Interface has no name for {self.dtype}")
+    from . import cuda
+
+    size = self.element_size()
+    return {
+        "version": 3,
+        "shape": tuple(self.shape),
+        "typestr": _TYPESTR[self.dtype],
+        "data": (self.data_ptr() if self.numel() else 0, False),
+        "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
+        "stream": cuda.current_stream(self.device).cuda_stream or 1,
+    }
+
+
+Tensor.__cuda_array_interface__ = property(_cuda_array_interface)
+
+
+# ---- copies and pickles
+
+
+@_method
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+                           "at the moment.")
+    if id(self) in memo:
+        return memo[id(self)]
+    with _grad_off():
+        values = self.detach().clone()
+        if type(self) is Tensor:
+            new = values
+            if self.requires_grad:
+                new.requires_grad_()
+        else:
+            new = Tensor._make_subclass(type(self), values, self.requires_grad)
+        if self.grad is not None:
+            new.grad = self.grad.__deepcopy__(memo)
+    memo[id(self)] = new
+    for key, value in self.__dict__.items():
+        from copy import deepcopy
+
+        new.__dict__[key] = deepcopy(value, memo)
+    return new
+
+
+def _grad_off():
+    from ._grad_mode import no_grad
+
+    return no_grad()
+
+
+def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes):
+    if content:
+        t = _C.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
+    else:
+        from . import empty
+
+        t = empty(shape, dtype=dtype)
+    t = t.to(device)
+    if cls is not Tensor:
+        t = Tensor._make_subclass(cls, t, requires_grad)
+    elif requires_grad:
+        t.requires_grad_()
+    t.__dict__.update(attributes)
+    return t
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    values = self.detach()
+    return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(self.shape), str(self.device),
+                      self.requires_grad, dict(self.__dict__))  # fmt: skip
+
+
+@_method
+def __format__(self, spec):
+    if self.dim() == 0 and spec:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+@_method
+def __complex__(self):
+    return complex(self.item())
+
+
+# ---- conversions by name
+
+for _name, _dtype in {
+    "float": _C.float32, "double": _C.float64, "half": _C.float16, "bfloat16": _C.bfloat16, "int": _C.int32,
+    "long": _C.int64, "short": _C.int16, "char": _C.int8, "byte": _C.uint8, "bool": _C.bool,
+    "cfloat": _C.complex64, "cdouble": _C.complex128,
+}.items():  # fmt: skip
+
+    def _convert(self, memory_format=None, _dtype=_dtype):
+        return self.to(_dtype)
+
+    _convert.__doc__ = f"The values as {_dtype}."
+    _method(_convert, _name)
+
+
+@_method
+def cpu(self, memory_format=None):
+    """A copy in host memory; itself if it is there."""
+    return self.to("cpu")
+
+
+@_method
+def cuda(self, device=None, non_blocking=False, memory_format=None):
+    """A copy on a GPU; itself if it is there."""
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+
+
+def _type(self, dtype=None, non_blocking=False):
+    """The name of the old tensor class ("torch.FloatTensor"), or a conversion."""
+    if dtype is None:
+        name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
+                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+        return f"torch.{'cuda.' if self.is_cuda else ''}{name.get(self.dtype._name, self.dtype._name)}Tensor"
+    return self.to(dtype, non_blocking=non_blocking)
+
+
+_method(_type, "type")
+
+
+@_method
+def type_as(self, other):
+    return self.to(other.dtype)
+
+
+@_method
+def view_as(self, other):
+    return self.view(other.shape)
+
+
+@_method
+def reshape_as(self, other):
+    return self.reshape(other.shape)
+
+
+@_method
+def expand_as(self, other):
+    return self.expand(other.shape)
+
+
+@_method
+def is_same_size(self, other):
+    return self.shape == other.shape
+
+
+@_method
+def is_set_to(self, other):
+    return (self._storage_key() == other._storage_key() and self.shape == other.shape
+            and self.stride() == other.stride() and self.storage_offset() == other.storage_offset())
+
+
+@_method
+def record_stream(self, stream):
+    """Nothing to do: operators note which streams use a tensor, and its memory waits for them."""
+
+
+@_method
+def share_memory_(self):
+    """Nothing to do: threads share memory, and there are no worker processes."""
+    return self
+
+
+@_method
+def is_shared(self):
+    return False
+
+
+@_method
+def apply_(self, function):
+    """Replaces every element x by function(x); slow, CPU only."""
+    values = [function(v) for v in self.detach().reshape(-1).tolist()]
+    with _grad_off():
+        self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+@_method
+def set_(self, source=None):
+    """Shows the memory of another tensor."""
+    self.data = source if source is not None else _C._empty_strided([0], [1], self.dtype, self.device)
+    return self
+
+
+class UntypedStorage:
+    """The bytes behind a tensor and its views."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def data_ptr(self):
+        return self._tensor._storage_data()
+
+    def nbytes(self):
+        return self._tensor._storage_bytes()
+
+    size = nbytes
+    __len__ = nbytes
+
+    @property
+    def device(self):
+        return self._tensor.device
+
+    @property
+    def _cdata(self):
+        return self._tensor._storage_key()
+
+
+@_method
+def untyped_storage(self):
+    """The memory that views share: data_ptr() and nbytes()."""
+    return UntypedStorage(self)
+
+
+@_method
+def storage(self):
+    return UntypedStorage(self)
+
+
+Tensor.grad_fn = property(lambda self: _C._grad_fn(self), doc="The node that made it, or None.")
+Tensor.names = property(lambda self: (None,) * self.dim())
+Tensor.layout = property(lambda self: _layout())
+
+
+def _layout():
+    from . import strided
+
+    return strided
+
+
+def _load_dtype(name):
+    return getattr(_C, name)
+
+
+copyreg.pickle(_C.dtype, lambda d: (_load_dtype, (d._name,)))

@@ -1,0 +1,287 @@
+"""Differentiation: backward, grad, custom functions."""
+from __future__ import annotations
+
+from . import _C
+from ._C import Tensor
+from ._C import Node  # noqa: F401
+from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+
+
+def _tensors(x) -> list[Tensor]:
+    return [x] if isinstance(x, Tensor) else list(x)
+
+
+def _gradients(outputs, given):
+    """One gradient for each output; ones where none is given."""
+    if given is None:
+        given = [None] * len(outputs)
+    given = [given] if isinstance(given, Tensor) else list(given)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    filled = []
+    for t, g in zip(outputs, given):
+        if g is None:
+            if t.requires_grad and t.numel() != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            from . import ones_like
+
+            g = ones_like(t)
+        elif g.shape != t.shape:
+            raise RuntimeError(f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a "
+                               f"shape of {tuple(t.shape)}.")
+        filled.append(g)
+    return filled
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone)."""
+    tensors = _tensors(tensors)
+    gradients = _gradients(tensors, grad_tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        _C._backward(tensors, gradients, keep, create_graph)
+        return
+    leaves = _tensors(inputs)
+    if not leaves:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    for leaf, g in zip(leaves, _C._grad(tensors, leaves, gradients, keep, create_graph, True)):
+        if g is not None:
+            leaf.grad = g if leaf.grad is None else leaf.grad + g
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):  # fmt: skip
+    """The gradients of `outputs` with respect to `inputs`, as a tuple."""
+    if is_grads_batched:
+        raise NotImplementedError("grad(): is_grads_batched")
+    outputs, inputs = _tensors(outputs), _tensors(inputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = materialize_grads if allow_unused is None else allow_unused
+    result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
+    if materialize_grads:
+        from . import zeros_like
+
+        result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
+    return tuple(result)
+
+
+class FunctionCtx:
+    """What the forward of a custom function leaves for its backward."""
+
+    def __init__(self):
+        self._to_save = ()
+        self._materialize = True
+        self._not_differentiable = ()
+        self._dirty = ()
+
+    def save_for_backward(self, *tensors):
+        """Keeps inputs or outputs; read them as `ctx.saved_tensors`."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._to_save = tensors
+
+    @property
+    def saved_tensors(self):
+        saved = iter(self._context.saved())
+        return tuple(next(saved) if kept else None for kept in self._kept)
+
+    saved_variables = saved_tensors
+
+    def mark_non_differentiable(self, *tensors):
+        """These outputs have no gradient."""
+        self._not_differentiable = tensors
+
+    def mark_dirty(self, *tensors):
+        """These inputs were changed in place and are outputs."""
+        self._dirty = tensors
+
+    def set_materialize_grads(self, value: bool):
+        """Whether gradients that did not arrive are zeros (the default) or None."""
+        self._materialize = value
+
+
+class Function:
+    """Base of custom functions with static methods forward(ctx, *args) and backward(ctx, *gradients), or forward(*args)
+    and setup_context(ctx, inputs, output). Called through `apply`."""
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom "
+                                  "autograd.Function to use it with backward mode AD.")
+
+    setup_context = None
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        inputs = [a for a in args if isinstance(a, Tensor)]
+        places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        box = {}
+
+        def forward(context, tensors):
+            values = list(args)
+            for i, t in zip(places, tensors):
+                values[i] = t
+            if cls.setup_context is not None:
+                result = cls.forward(*values, **kwargs)
+                cls.setup_context(ctx, tuple(values), result)
+            else:
+                result = cls.forward(ctx, *values, **kwargs)
+            box["single"] = isinstance(result, Tensor)
+            outputs = (result,) if box["single"] else tuple(result)
+            box["outputs"] = outputs
+            ctx._kept = tuple(t is not None for t in ctx._to_save)
+            context.save([t for t in ctx._to_save if t is not None])
+            ctx._to_save = ()
+            box["shapes"] = [(t.shape, t.dtype, t.device) for t in outputs if isinstance(t, Tensor)]
+            return [t for t in outputs if isinstance(t, Tensor)]
+
+        def backward(context, gradients):
+            ctx._context = context
+            ctx.needs_input_grad = tuple(
+                context.needs(places.index(i)) if i in places else False for i in range(len(args)))
+            gradients = list(gradients)
+            if ctx._materialize:
+                from . import zeros
+
+                for i, g in enumerate(gradients):
+                    if g is None:
+                        shape, dtype, device = box["shapes"][i]
+                        gradients[i] = zeros(shape, dtype=dtype, device=device)
+            result = cls.backward(ctx, *gradients)
+            result = (result,) if not isinstance(result, (tuple, list)) else tuple(result)
+            if len(result) < len(args) or any(r is not None for r in result[len(args):]):
+                raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients "
+                                   f"(expected {len(args)}, got {len(result)})")
+            return [result[i] for i in places]
+
+        results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
+        outputs = []
+        # Popped: the graph owns the closures above, which must not own its results.
+        for o in box.pop("outputs"):
+            if not isinstance(o, Tensor):
+                outputs.append(o)
+                continue
+            r = next(results)
+            outputs.append(r.detach() if any(o is n for n in ctx._not_differentiable) else r)
+        return outputs[0] if box["single"] else tuple(outputs)
+
+
+def once_differentiable(function):
+    """Decorates a backward whose own gradient is not wanted."""
+    import functools
+
+    @functools.wraps(function)
+    def wrapped(ctx, *gradients):
+        with no_grad():
+            return function(ctx, *gradients)
+
+    return wrapped
+
+
+class _Anomaly:
+    def __init__(self, mode: bool = True):
+        self._mode, self._previous = mode, _C._is_anomaly()
+        _C._set_anomaly(mode)
+
+    def __enter__(self):
+        _C._set_anomaly(self._mode)
+
+    def __exit__(self, *error):
+        _C._set_anomaly(self._previous)
+
+
+class detect_anomaly(_Anomaly):
+    """Inside, a NaN in a result or gradient is an error that names the operator which made it."""
+
+    def __init__(self, check_nan: bool = True):
+        super().__init__(True)
+
+
+class set_detect_anomaly(_Anomaly):
+    """Switches anomaly detection on or off."""
+
+
+def is_anomaly_enabled() -> bool:
+    return _C._is_anomaly()
+
+
+def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
+              nondet_tol: float = 0.0, **ignored) -> bool:  # fmt: skip
+    """Compares gradients with central differences; inputs that require grad must be float64."""
+    inputs = _tensors(inputs)
+    checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
+    if not checked:
+        raise ValueError("gradcheck expects at least one input tensor to require gradient")
+    outputs = func(*inputs)
+    outputs = [o for o in _tensors(outputs) if o.requires_grad]
+    for out_index, out in enumerate(outputs):
+        flat = out.reshape(-1)
+        for j in range(flat.numel()):
+            found = _C._grad([flat[j]], checked, [], True, False, True)
+            for k, (leaf, g) in enumerate(zip(checked, found)):
+                values = leaf.detach().reshape(-1)
+                analytic = [0.0] * values.numel() if g is None else g.reshape(-1).tolist()
+                for i in range(values.numel()):
+                    numeric = _central_difference(func, inputs, leaf, i, eps, out_index, j)
+                    if abs(numeric - analytic[i]) > atol + rtol * abs(numeric):
+                        if raise_exception:
+                            raise GradcheckError(
+                                f"Jacobian mismatch for output {out_index} with respect to input {k}, element {j} by "
+                                f"{i}: numerical {numeric:g}, analytical {analytic[i]:g}")
+                        return False
+    return True
+
+
+class GradcheckError(RuntimeError):
+    """A gradient that differs from the central difference."""
+
+
+def _central_difference(func, inputs, leaf, i, eps, out_index, j):
+    results = []
+    with no_grad():
+        for step in (eps, -eps):
+            moved = leaf.detach().clone().reshape(-1)
+            moved[i] = moved[i] + step
+            outs = _tensors(func(*[moved.reshape(leaf.shape) if t is leaf else t for t in inputs]))
+            floating = [o for o in outs if o.is_floating_point()]
+            results.append(floating[out_index].reshape(-1)[j].item())
+    return (results[0] - results[1]) / (2 * eps)
+
+
+def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
+    """gradcheck of the gradient."""
+    inputs = _tensors(inputs)
+    checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
+
+    def first(*args):
+        # Perturbed arguments come without history.
+        args = [a.requires_grad_() if any(t is c for c in checked) and not a.requires_grad else a
+                for a, t in zip(args, inputs)]
+        with enable_grad():
+            return gradients(*args)
+
+    def gradients(*args):
+        outs = [o for o in _tensors(func(*args)) if o.requires_grad]
+        from . import ones_like
+
+        weights = [ones_like(o) for o in outs]
+        leaves = [a for a, t in zip(args, inputs) if any(t is c for c in checked)]
+        return tuple(g for g in _C._grad(outs, leaves, weights, True, True, True) if g is not None)
+
+    return gradcheck(first, inputs, **options)
+
+
+Variable = Tensor
+
+
+class graph:
+    """torch.autograd.graph: saving hooks are not supported; names for what is there."""
+
+    Node = Node

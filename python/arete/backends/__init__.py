@@ -1,0 +1,63 @@
+"""Switches of torch.backends that mean something here."""
+from __future__ import annotations
+
+from .. import _C
+
+
+class _Matmul:
+    """f32 products in TF32 where the hardware has it."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        return _C._matmul_precision(None) != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool):
+        _C._matmul_precision("high" if value else "highest")
+
+
+class _Cuda:
+    matmul = _Matmul()
+
+    @staticmethod
+    def is_built() -> bool:
+        return True
+
+
+class _Cudnn:
+    """Algorithms are always measured, once per shape, so that `benchmark` changes nothing."""
+
+    enabled = True
+    benchmark = True
+
+    @property
+    def allow_tf32(self) -> bool:
+        return _C._matmul_precision(None) != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool):
+        _C._matmul_precision("high" if value else "highest")
+
+    @property
+    def deterministic(self) -> bool:
+        return _C._deterministic(None)
+
+    @deterministic.setter
+    def deterministic(self, value: bool):
+        _C._deterministic(bool(value))
+
+    @staticmethod
+    def is_available() -> bool:
+        return _C._cuda.is_available()
+
+    @staticmethod
+    def version():
+        for name, version in _C._cuda.versions() if _C._cuda.is_available() else []:
+            if name.lower() == "cudnn":
+                major, minor, patch = (*version.split("."), "0", "0")[:3]
+                return int(major) * 10000 + int(minor) * 100 + int(patch)
+        return None
+
+
+cuda = _Cuda()
+cudnn = _Cudnn()

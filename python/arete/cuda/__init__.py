@@ -1,0 +1,368 @@
+"""GPUs: devices, streams, events, graphs, memory, under the names of torch.cuda. Works on machines without a GPU, too:
+is_available() is False there and counters are 0."""
+from __future__ import annotations
+
+import contextlib
+
+from .. import _C
+from .._C import OutOfMemoryError, Tensor, device as _device  # noqa: F401
+
+_c = _C._cuda
+
+
+def is_available() -> bool:
+    """Whether there is a GPU that can be used."""
+    return _c.is_available()
+
+
+def unavailable_reason() -> str:
+    """Why is_available() is False."""
+    return _c.unavailable_reason()
+
+
+def is_initialized() -> bool:
+    return _c.is_available()
+
+
+def init() -> None:
+    _number(None)
+
+
+def device_count() -> int:
+    return _c.device_count()
+
+
+def _number(device) -> int:
+    """The number of a device; -1 (the current one) for None."""
+    if device is None:
+        return -1
+    if isinstance(device, int):
+        return device
+    device = _device(device)
+    if device.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    return -1 if device.index is None else device.index
+
+
+def current_device() -> int:
+    return _c.current_device()
+
+
+def set_device(device) -> None:
+    number = _number(device)
+    if number >= 0:
+        _c.set_device(number)
+
+
+class device(contextlib.ContextDecorator):  # noqa: A001
+    """Makes a GPU the current one inside."""
+
+    def __init__(self, device):
+        self._to = _number(device)
+
+    def __enter__(self):
+        self._from = _c.current_device()
+        if self._to >= 0:
+            _c.set_device(self._to)
+
+    def __exit__(self, *error):
+        if self._to >= 0:
+            _c.set_device(self._from)
+
+
+class device_of(device):
+    """Makes the GPU of a tensor the current one inside."""
+
+    def __init__(self, tensor):
+        super().__init__(tensor.device if tensor.is_cuda else None)
+
+
+class _Properties:
+    def __init__(self, values):
+        self.__dict__.update(values)
+
+    def __repr__(self):
+        return (f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+                f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})")
+
+
+def get_device_properties(device=None) -> _Properties:
+    """name, major, minor, total_memory, multi_processor_count."""
+    return _Properties(_c.properties(_number(device)))
+
+
+def get_device_name(device=None) -> str:
+    return get_device_properties(device).name
+
+
+def get_device_capability(device=None) -> tuple[int, int]:
+    p = get_device_properties(device)
+    return p.major, p.minor
+
+
+def can_device_access_peer(device, peer_device) -> bool:
+    return _c.can_device_access_peer(_number(device), _number(peer_device))
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def synchronize(device=None) -> None:
+    """Waits until all work of a GPU is done; raises what its kernels reported."""
+    _c.synchronize(_number(device))
+
+
+# ---- memory
+
+
+def memory_allocated(device=None) -> int:
+    """Bytes that tensors hold."""
+    return _c.memory_allocated(_number(device)) if is_available() else 0
+
+
+def max_memory_allocated(device=None) -> int:
+    return _c.max_memory_allocated(_number(device)) if is_available() else 0
+
+
+def memory_reserved(device=None) -> int:
+    """Bytes taken from the driver."""
+    return _c.memory_reserved(_number(device)) if is_available() else 0
+
+
+def max_memory_reserved(device=None) -> int:
+    return _c.max_memory_reserved(_number(device)) if is_available() else 0
+
+
+def reset_peak_memory_stats(device=None) -> None:
+    if is_available():
+        _c.reset_peak_memory_stats(_number(device))
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+
+
+def memory_summary(device=None, abbreviated: bool = False) -> str:
+    """A table of counters and of the largest holders."""
+    return _c.memory_summary(_number(device)) if is_available() else "no GPU: " + unavailable_reason()
+
+
+def mem_get_info(device=None) -> tuple[int, int]:
+    """Free and total bytes of a GPU."""
+    return _c.mem_get_info(_number(device))
+
+
+def empty_cache() -> None:
+    """Gives memory that no tensor holds back to the driver."""
+    if is_available():
+        _c.empty_cache()
+
+
+def set_per_process_memory_fraction(fraction: float, device=None) -> None:
+    _c.set_per_process_memory_fraction(fraction, _number(device))
+
+
+# ---- streams and events
+
+
+class Event:
+    """A point in the work of a stream; times with enable_timing."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+        self._event = _c.Event(enable_timing)
+
+    def record(self, stream=None):
+        self._event.record(None if stream is None else stream._stream)
+
+    def wait(self, stream=None):
+        self._event.wait(None if stream is None else stream._stream)
+
+    def query(self) -> bool:
+        return self._event.query()
+
+    def elapsed_time(self, end_event) -> float:
+        """Milliseconds from this event to the other."""
+        return self._event.elapsed_time(end_event._event)
+
+    def synchronize(self):
+        self._event.synchronize()
+
+
+class Stream:
+    """A queue of work on a GPU. Lower priorities come first."""
+
+    def __init__(self, device=None, priority: int = 0, **kwargs):
+        self._stream = _c.Stream(priority, _number(device))
+
+    @classmethod
+    def _of(cls, stream):
+        self = object.__new__(cls)
+        self._stream = stream
+        return self
+
+    @property
+    def device(self):
+        return _device("cuda", self._stream._device_index)
+
+    @property
+    def device_index(self) -> int:
+        return self._stream._device_index
+
+    @property
+    def cuda_stream(self) -> int:
+        """The CUstream as an integer."""
+        return self._stream.cuda_stream
+
+    @property
+    def priority(self) -> int:
+        return self._stream.priority
+
+    def query(self) -> bool:
+        return self._stream.query()
+
+    def synchronize(self):
+        self._stream.synchronize()
+
+    def wait_event(self, event):
+        self._stream.wait_event(event._event)
+
+    def wait_stream(self, stream):
+        self._stream.wait_stream(stream._stream)
+
+    def record_event(self, event=None):
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and self._stream == other._stream
+
+    def __hash__(self):
+        return hash(self._stream)
+
+    def __repr__(self):
+        return f"<arete.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+    def __enter__(self):
+        self._entered = stream(self)
+        self._entered.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._entered.__exit__(*error)
+
+
+class ExternalStream(Stream):
+    """A stream of other code, by its CUstream."""
+
+    def __init__(self, stream_ptr: int, device=None):
+        self._stream = _c.Stream.from_native(stream_ptr, _number(device))
+
+
+def current_stream(device=None) -> Stream:
+    return Stream._of(_c.current_stream(_number(device)))
+
+
+def default_stream(device=None) -> Stream:
+    return Stream._of(_c.default_stream(_number(device)))
+
+
+def set_stream(stream: Stream) -> None:
+    """This thread's work goes to the stream from now on."""
+    if stream is not None:
+        _c.set_stream(stream._stream)
+
+
+class StreamContext:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        if self.stream is not None:
+            self._previous = current_stream(self.stream.device)
+            self._device = _c.current_device()
+            set_stream(self.stream)
+        return self
+
+    def __exit__(self, *error):
+        if self.stream is not None:
+            set_stream(self._previous)
+            _c.set_device(self._device)
+
+
+def stream(stream) -> StreamContext:
+    """Inside, this thread's work goes to the stream."""
+    return StreamContext(stream)
+
+
+# ---- graphs
+
+
+class CUDAGraph:
+    """Recorded work that replay() runs again with one call."""
+
+    def __init__(self, keep_graph: bool = False):
+        self._graph = _c.Graph()
+
+    def capture_begin(self, pool=None, capture_error_mode: str = "global"):
+        self._capture = _c.Capture(self._graph, pool)
+
+    def capture_end(self):
+        self._capture.end()
+
+    def replay(self):
+        self._graph.replay()
+
+    def reset(self):
+        self._graph.reset()
+
+
+def graph_pool_handle():
+    """Memory that graphs which never run at the same time may share."""
+    return _c.GraphPool()
+
+
+class graph:
+    """Records what runs inside."""
+
+    def __init__(self, cuda_graph: CUDAGraph, pool=None, stream=None, capture_error_mode: str = "global"):
+        self._graph, self._pool = cuda_graph, pool
+
+    def __enter__(self):
+        self._graph.capture_begin(self._pool)
+
+    def __exit__(self, kind, *error):
+        if kind is None:
+            self._graph.capture_end()
+        else:
+            self._graph._capture.abandon()
+
+
+def is_current_stream_capturing() -> bool:
+    return is_available() and _c.is_current_stream_capturing()
+
+
+class nvtx:
+    """Named stretches of time for Nsight Systems."""
+
+    range_push = staticmethod(_c.range_push)
+    range_pop = staticmethod(_c.range_pop)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def range(message: str):  # noqa: A003
+        _c.range_push(message)
+        try:
+            yield
+        finally:
+            _c.range_pop()
+
+
+# ---- random numbers: one stream of numbers for all devices
+
+
+def manual_seed(seed: int) -> None:
+    _C.manual_seed(seed)
+
+
+manual_seed_all = manual_seed

@@ -1,0 +1,14 @@
+"""Optimizers. SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta and Lion are the C++ ones: one pass over memory for all
+parameters of a group. Optimizer is the base for those written in Python."""
+from __future__ import annotations
+
+from .optimizer import Optimizer  # noqa: F401
+from .fused import SGD, Adadelta, Adagrad, Adam, AdamW, Lion, RMSprop  # noqa: F401
+
+
+def __getattr__(name: str):
+    if name in ("lr_scheduler", "swa_utils"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'arete.optim' has no attribute '{name}'")

@@ -1,0 +1,195 @@
+"""The optimizers of the C++ library."""
+from __future__ import annotations
+
+from .. import _C
+from .._C import Tensor
+from .optimizer import Optimizer
+
+
+class _Fused(Optimizer):
+    """Settings live in the groups here and are handed to the C++ optimizer before each step."""
+
+    _kind = ""
+    _shows_step = True  # whether torch's state has a "step"
+    _settings: tuple[str, ...] = ()
+
+    def __init__(self, params, defaults: dict):
+        self._impl = None
+        super().__init__(params, defaults)
+
+    def _read(self, group: dict) -> dict[str, float]:
+        settings = {}
+        for name in self._settings:
+            if name == "betas":
+                b1, b2 = group["betas"]
+                settings["beta1"], settings["beta2"] = float(b1), float(b2)
+            else:
+                settings[name] = float(group[name])
+        return settings
+
+    def _make(self):
+        self._impl = _C._make_optimizer(self._kind, [(g["params"], self._read(g)) for g in self.param_groups])
+        self._handed = [self._read(g) for g in self.param_groups]
+
+    def add_param_group(self, param_group: dict) -> None:
+        super().add_param_group(param_group)
+        kept = self._states() if self._impl is not None else None
+        self._make()  # also checks the settings
+        if kept:
+            self._load_states(kept)
+
+    def _hand_over(self):
+        for i, group in enumerate(self.param_groups):
+            settings = self._read(group)
+            if settings != self._handed[i]:
+                for name, value in settings.items():
+                    self._impl.set(i, name, value)
+                self._handed[i] = settings
+
+    def step(self, closure=None):
+        """One update of every parameter that has a gradient."""
+        loss = self._call(closure)
+        self._hand_over()
+        self._impl.step()
+        return loss
+
+    def _order(self) -> list[Tensor]:
+        return [p for g in self.param_groups for p in g["params"]]
+
+    def _states(self) -> dict:
+        tensors, numbers = self._impl.state()
+        params, state = self._order(), {}
+        for key, value in list(tensors.items()) + list(numbers.items()):
+            if not key.startswith("state."):
+                continue
+            _, number, name = key.split(".", 2)
+            if name == "step":
+                if value == 0 or not self._shows_step:
+                    continue
+                value = _C.tensor(float(value), dtype=_C.float32)
+            state.setdefault(params[int(number)], {})[name] = value
+        return state
+
+    def _load_states(self, state: dict) -> None:
+        tensors, numbers = self._impl.state()
+        numbers = {k: v for k, v in numbers.items() if not k.startswith("state.")}
+        for i, group in enumerate(self.param_groups):
+            for name, value in self._read(group).items():
+                numbers[f"param_groups.{i}.{name}"] = value
+        fresh = {}
+        place = {id(p): i for i, p in enumerate(self._order())}
+        for p, values in state.items():
+            if not isinstance(p, Tensor):
+                continue
+            if values and not self._shows_step:
+                numbers[f"state.{place[id(p)]}.step"] = 1.0  # not the first one any more
+            for name, value in values.items():
+                key = f"state.{place[id(p)]}.{name}"
+                if name == "step":
+                    numbers[key] = float(value)
+                elif isinstance(value, Tensor):
+                    fresh[key] = value
+        self._impl.load(fresh, numbers)
+        self._handed = [self._read(g) for g in self.param_groups]
+
+    @property
+    def state(self):
+        """Parameter to its state: tensors shared with the optimizer, "step" as a tensor."""
+        return self._states() if self._impl is not None else {}
+
+    @state.setter
+    def state(self, value):
+        if value:
+            self._load_states(value)
+
+    def __getstate__(self):
+        raise TypeError("optimizers are saved through state_dict()")
+
+
+class SGD(_Fused):
+    """Gradient descent with momentum, optionally Nesterov's."""
+
+    _kind = "SGD"
+    _shows_step = False
+    _settings = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
+                 foreach=None, differentiable=False, fused=None):  # fmt: skip
+        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                      nesterov=nesterov, maximize=maximize, foreach=foreach,
+                                      differentiable=differentiable, fused=fused))  # fmt: skip
+
+
+class Adam(_Fused):
+    """Adam (Kingma and Ba 2015); decoupled_weight_decay makes it AdamW."""
+
+    _kind = "Adam"
+    _settings = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
+                 maximize=False, capturable=False, differentiable=False, fused=None,
+                 decoupled_weight_decay=False):  # fmt: skip
+        if decoupled_weight_decay:
+            self._kind = "AdamW"
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+                                      maximize=maximize, foreach=foreach, capturable=capturable,
+                                      differentiable=differentiable, fused=fused,
+                                      decoupled_weight_decay=decoupled_weight_decay))  # fmt: skip
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    _kind = "AdamW"
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **options):
+        options.pop("decoupled_weight_decay", None)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, decoupled_weight_decay=True, **options)
+
+
+class Lion(_Fused):
+    """Lion (Chen et al. 2023): the sign of a mixture of gradient and momentum."""
+
+    _kind = "Lion"
+    _settings = ("lr", "betas", "weight_decay", "maximize")
+
+    def __init__(self, params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0, *, maximize=False):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize))
+
+
+class RMSprop(_Fused):
+    """RMSprop (Hinton 2012), optionally centered and with momentum."""
+
+    _kind = "RMSprop"
+    _settings = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
+
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False,
+                 capturable=False, foreach=None, maximize=False, differentiable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+                                      weight_decay=weight_decay, capturable=capturable, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable))  # fmt: skip
+
+
+class Adagrad(_Fused):
+    """Adagrad (Duchi et al. 2011)."""
+
+    _kind = "Adagrad"
+    _settings = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize")
+
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+                 foreach=None, *, maximize=False, differentiable=False, fused=None):  # fmt: skip
+        super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+                                      initial_accumulator_value=initial_accumulator_value, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, fused=fused))  # fmt: skip
+
+
+class Adadelta(_Fused):
+    """Adadelta (Zeiler 2012)."""
+
+    _kind = "Adadelta"
+    _settings = ("lr", "rho", "eps", "weight_decay", "maximize")
+
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False,
+                 maximize=False, differentiable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
+                                      capturable=capturable, foreach=foreach, differentiable=differentiable))  # fmt: skip

@@ -1,0 +1,20 @@
+"""Helpers around training: data loading, checkpointing of activations, DLPack, TensorBoard files.
+
+The submodules are loaded when they are first named (`arete.utils.data`, `arete.utils.checkpoint`, ...).
+"""
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_SUBMODULES = ("data", "checkpoint", "dlpack", "tensorboard", "benchmark")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list:
+    return sorted([*globals(), *_SUBMODULES])

@@ -1,0 +1,211 @@
+"""The threads that load batches, and what they have in common with loading in the calling thread."""
+from __future__ import annotations
+
+import atexit
+import copy
+import queue
+import random
+import sys
+import threading
+import weakref
+from typing import Any, Callable, Iterator, List, Optional
+
+import arete
+
+from .. import dataset as datasets
+from .collate import default_collate
+from .pin_memory import pin_memory
+
+_local = threading.local()
+
+
+class WorkerInfo:
+    """About the worker that runs this code: `id`, `num_workers`, `seed`, `dataset` (its shallow copy), and two sources of random
+    numbers of its own, seeded by `seed`: `generator` (an arete.Generator) and `random` (a random.Random)."""
+
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any) -> None:
+        self.id = id
+        self.num_workers = num_workers
+        self.dataset = dataset
+        self.reseed(seed)
+
+    def reseed(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.generator = arete.Generator()
+        self.generator.manual_seed(seed)
+
+    def __repr__(self) -> str:
+        return f"WorkerInfo(id={self.id}, num_workers={self.num_workers}, seed={self.seed})"
+
+
+def get_worker_info() -> Optional[WorkerInfo]:
+    """In a worker of a DataLoader its WorkerInfo, elsewhere None."""
+    return getattr(_local, "info", None)
+
+
+class EndOfStream:
+    """Given instead of a batch by a worker whose stream has ended."""
+
+
+class Failure:
+    """An exception on its way from a worker to the loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def reraise(self, where: str) -> None:
+        error, self.error = self.error, None  # type: ignore[assignment]
+        if isinstance(error, StopIteration):  # out of __next__ it would end the loop in silence
+            raise RuntimeError(f"StopIteration raised {where}") from error
+        if sys.version_info >= (3, 11):
+            error.add_note(f"Raised {where}.")
+        raise error
+
+
+class Fetcher:
+    """Loads what a sampler's entry names: a batch, or without automatic batching one item."""
+
+    def __init__(self, dataset: Any, iterable: bool, auto_collation: bool, collate_fn: Callable, drop_last: bool, pin: bool) -> None:
+        self.dataset = dataset
+        self.auto_collation = auto_collation
+        self.collate_fn = collate_fn
+        self.drop_last = drop_last
+        self.pin = pin
+        self.iterator: Optional[Iterator] = iter(dataset) if iterable else None
+
+    def fetch(self, indices: Any) -> Any:
+        data = self._items(indices) if self.iterator is None else self._next(indices)
+        return pin_memory(data) if self.pin and not isinstance(data, EndOfStream) else data
+
+    def _items(self, indices: Any) -> Any:
+        if not self.auto_collation:
+            return self.collate_fn(self.dataset[indices])
+        if self.collate_fn is default_collate:
+            batch = datasets.rows_of(self.dataset, indices)
+            if batch is not None:
+                return batch
+        if callable(getattr(self.dataset, "__getitems__", None)):
+            return self.collate_fn(self.dataset.__getitems__(indices))
+        return self.collate_fn([self.dataset[i] for i in indices])
+
+    def _next(self, indices: Any) -> Any:
+        if not self.auto_collation:
+            for item in self.iterator:  # type: ignore[union-attr]
+                return self.collate_fn(item)
+            return EndOfStream()
+        items: List[Any] = []
+        for _ in indices:
+            for item in self.iterator:  # type: ignore[union-attr]
+                items.append(item)
+                break
+            else:
+                break
+        if not items or (self.drop_last and len(items) < len(indices)):
+            return EndOfStream()
+        return self.collate_fn(items)
+
+
+def worker_copy(dataset: Any) -> Any:
+    """A shallow copy, also of the datasets inside of this module's combinations, so that what a worker assigns to attributes
+    (an opened file, its share of the work) is its own. What cannot be copied is shared."""
+    try:
+        clone = copy.copy(dataset)
+    except Exception:
+        return dataset
+    if type(clone) is datasets.Subset:
+        clone.dataset = worker_copy(clone.dataset)
+    elif type(clone) in (datasets.ConcatDataset, datasets.ChainDataset) and isinstance(clone.datasets, (list, tuple)):
+        clone.datasets = [worker_copy(d) for d in clone.datasets]
+    elif type(clone) is datasets.StackDataset:
+        parts = clone.datasets
+        clone.datasets = {k: worker_copy(d) for k, d in parts.items()} if isinstance(parts, dict) \
+            else tuple(worker_copy(d) for d in parts)
+    return clone
+
+
+_open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for pool in list(_open_pools):
+        pool.close()
+
+
+class WorkerPool:
+    """`num_workers` threads, each with a queue of tasks; the results come on one queue as (epoch, number, data).
+
+    Tasks of another epoch than `self.epoch` are thrown away, which is how a loop that was left early is forgotten.
+    """
+
+    def __init__(self, num_workers: int, dataset: Any, make_fetcher: Callable, init_fn: Optional[Callable], seed: int) -> None:
+        self.num_workers = num_workers
+        self.epoch = 0
+        self.seed = seed
+        self.closed = False
+        self.results: "queue.SimpleQueue" = queue.SimpleQueue()
+        self.tasks: List["queue.SimpleQueue"] = [queue.SimpleQueue() for _ in range(num_workers)]
+        self.threads = [threading.Thread(target=_work, args=(self, i, dataset, make_fetcher, init_fn), daemon=True,
+                                         name=f"arete-loader-{i}") for i in range(num_workers)]
+        _open_pools.add(self)
+        for thread in self.threads:
+            thread.start()
+
+    def start_epoch(self, seed: int) -> int:
+        self.seed = seed
+        self.epoch += 1
+        return self.epoch
+
+    def close(self, wait: float = 5.0) -> None:
+        """Ends the threads, and waits for what they are doing just now, but not forever."""
+        if self.closed:
+            return
+        self.closed = True
+        self.epoch += 1
+        for tasks in self.tasks:
+            tasks.put(None)
+        for thread in self.threads:
+            if thread is not threading.current_thread():
+                thread.join(wait)
+
+
+def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, init_fn: Optional[Callable]) -> None:
+    """What a worker thread does until its pool is closed."""
+    dataset = worker_copy(dataset)
+    info = _local.info = WorkerInfo(worker, pool.num_workers, pool.seed + worker, dataset)
+    own_generator = getattr(arete, "_set_thread_generator", None)
+    if own_generator is not None:  # random functions of this thread then draw from the worker's generator
+        own_generator(info.generator)
+    broken: Optional[BaseException] = None
+    try:
+        if init_fn is not None:
+            init_fn(worker)
+    except BaseException as error:
+        broken = error
+    epoch, fetcher = 0, None
+    while True:
+        task = pool.tasks[worker].get()
+        if task is None or pool.closed:
+            return
+        task_epoch, number, indices = task
+        if task_epoch != pool.epoch:
+            continue
+        data: Any
+        try:
+            if broken is not None:
+                # Handed over once and not kept: its traceback will hold the loop's frames, and with them the iterator.
+                error, broken = broken, RuntimeError("worker_init_fn has failed in this worker")
+                raise error
+            if task_epoch != epoch:
+                epoch, fetcher = task_epoch, None
+                if info.seed != pool.seed + worker:
+                    info.reseed(pool.seed + worker)
+                    if own_generator is not None:
+                        own_generator(info.generator)
+                fetcher = make_fetcher(info.dataset)
+            data = EndOfStream() if fetcher is None else fetcher.fetch(indices)
+        except BaseException as error:
+            data = Failure(error)
+        pool.results.put((task_epoch, number, data))
+        data = task = error = None  # type: ignore[assignment]

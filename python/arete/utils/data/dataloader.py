@@ -1,0 +1,369 @@
+"""The DataLoader: batches of a dataset, loaded by the loop itself or ahead of it by threads."""
+from __future__ import annotations
+
+import itertools
+import queue
+import warnings
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+
+import arete
+import arete.random  # gives generators get_state and set_state
+
+from ._utils.collate import default_collate, default_convert
+from ._utils.worker import EndOfStream, Failure, Fetcher, WorkerPool, get_worker_info  # noqa: F401
+from .dataset import Dataset, IterableDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class _DatasetKind:
+    Map = 0
+    Iterable = 1
+
+
+class _EndlessSampler(Sampler):
+    """For streams, which have no indices."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
+
+
+class DataLoader:
+    """Iterating gives the batches of one epoch, in an order that depends on the sampler and its generator only.
+
+    `num_workers` threads (0: the loop itself) load `prefetch_factor` batches each ahead of the loop; batch i is made by worker
+    i % num_workers. Loading is then worth its while where it waits for files or works outside of the interpreter's lock, as
+    arete's and NumPy's functions, image decoders and zlib do. Each worker has a shallow copy of the dataset, and
+    `get_worker_info()` tells it who it is. An exception in a worker is raised in the loop with the worker's traceback.
+
+    `state_dict()` in the middle of an epoch and `load_state_dict()` on a loader with the same arguments go on with the
+    next batch, in the same order.
+
+    `multiprocessing_context` and `pin_memory_device` are accepted and mean nothing here.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None,
+                 sampler: Optional[Iterable] = None, batch_sampler: Optional[Iterable[List]] = None, num_workers: int = 0,
+                 collate_fn: Optional[Callable[[List], Any]] = None, pin_memory: bool = False, drop_last: bool = False,
+                 timeout: float = 0, worker_init_fn: Optional[Callable[[int], None]] = None, multiprocessing_context: Any = None,
+                 generator: Any = None, *, prefetch_factor: Optional[int] = None, persistent_workers: bool = False,
+                 pin_memory_device: str = "", in_order: bool = True) -> None:
+        self._check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.generator = generator
+        self.persistent_workers = persistent_workers
+        iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
+        if iterable and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ValueError("a DataLoader of an IterableDataset takes no shuffle, sampler or batch_sampler: the dataset gives the order")
+        if sampler is not None and shuffle:
+            raise ValueError("give sampler or shuffle=True, not both")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("drop_last needs a batch_size")
+        if sampler is None:
+            if iterable:
+                sampler = _EndlessSampler()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
+            else:
+                sampler = SequentialSampler(dataset)  # type: ignore[arg-type]
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
+        self._pool: Optional[WorkerPool] = None
+        self._progress: Optional[_Progress] = None
+        self._resume: Optional[dict] = None
+        self._ready = True
+
+    @staticmethod
+    def _check(num_workers: int, timeout: float, prefetch_factor: Optional[int], persistent: bool, context: Any) -> None:
+        if num_workers < 0:
+            raise ValueError(f"num_workers must not be negative, got {num_workers}")
+        if timeout < 0:
+            raise ValueError(f"timeout must not be negative, got {timeout}")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError("prefetch_factor needs num_workers > 0")
+        if prefetch_factor is not None and prefetch_factor < 1:
+            raise ValueError(f"prefetch_factor must be at least 1, not {prefetch_factor}")
+        if persistent and num_workers == 0:
+            raise ValueError("persistent_workers needs num_workers > 0")
+        if context is not None and num_workers == 0:
+            raise ValueError("multiprocessing_context needs num_workers > 0")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and getattr(self, "_ready", False):
+            raise ValueError(f"{name} of a DataLoader cannot be changed: make a new one")
+        super().__setattr__(name, value)
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Iterable:
+        return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator:
+        return _ThreadedIterator(self) if self.num_workers else _DirectIterator(self)
+
+    def __len__(self) -> int:
+        """Number of batches of an epoch. TypeError where the dataset or the sampler does not know its length."""
+        if self._dataset_kind == _DatasetKind.Map:
+            return len(self._index_sampler)  # type: ignore[arg-type]
+        n = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return n
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where the latest loop over this loader is, as a dict of plain values and tensors. Batches that workers have loaded ahead
+        do not count."""
+        if self._resume is not None:
+            return dict(self._resume)
+        if self._progress is not None and not self._progress.done:
+            return self._progress.state(self)
+        return {"version": 1, "batches": None, "rng": None, "generators": [g.get_state() for g in self._generators()],
+                "epoch": None, "dataset": None}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Makes the next loop go on where the saved one was. The random state of the program is not touched."""
+        if state_dict.get("version") != 1:
+            raise ValueError("this is no state of a DataLoader")
+        if len(state_dict["generators"]) != len(self._generators()):
+            raise ValueError("the state is of a DataLoader with other generators")
+        self._resume = dict(state_dict)
+
+    def _generators(self) -> list:
+        """The generators that the order depends on, apart from the global one."""
+        found: list = []
+        for owner in (self, self.batch_sampler, self.sampler, getattr(self.batch_sampler, "sampler", None)):
+            generator = getattr(owner, "generator", None)
+            if isinstance(generator, arete.Generator) and not any(generator is g for g in found):
+                found.append(generator)
+        return found
+
+    def _epoch_sampler(self) -> Any:
+        """The sampler that has set_epoch(), if one has."""
+        for owner in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
+            if hasattr(owner, "set_epoch") and hasattr(owner, "epoch"):
+                return owner
+        return None
+
+
+class _Progress:
+    """How far a loop is, and the random states from which its order can be made again. Outlives the iterator."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.rng = arete.get_rng_state()
+        self.generators = [g.get_state() for g in loader._generators()]
+        sampler = loader._epoch_sampler()
+        self.epoch = None if sampler is None else sampler.epoch
+        self.batches = 0
+        self.done = False
+
+    def state(self, loader: DataLoader) -> dict:
+        inner = None
+        if not loader.num_workers and loader._dataset_kind == _DatasetKind.Iterable and hasattr(loader.dataset, "state_dict"):
+            inner = loader.dataset.state_dict()
+        return {"version": 1, "batches": self.batches, "rng": self.rng, "generators": self.generators, "epoch": self.epoch,
+                "dataset": inner}
+
+
+class _Iterator:
+    """What both iterators share: the order of an epoch, resuming, and counting."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        resume, loader._resume = loader._resume, None
+        before = None
+        if resume is not None:
+            for generator, state in zip(loader._generators(), resume["generators"]):
+                generator.set_state(state)
+            if resume["epoch"] is not None:
+                loader._epoch_sampler().set_epoch(resume["epoch"])
+            if resume["rng"] is not None:
+                before = arete.get_rng_state()
+                arete.set_rng_state(resume["rng"])
+        skip = resume["batches"] or 0 if resume is not None else 0
+        try:
+            self._progress = loader._progress = _Progress(loader)
+            self._progress.batches = skip
+            self._seed = random_seed(loader.generator)
+            order = iter(loader._index_sampler)
+            self._skip = 0
+            if loader._dataset_kind == _DatasetKind.Map:
+                for _ in itertools.islice(order, skip):
+                    pass
+            elif resume is not None and resume["dataset"] is not None and not loader.num_workers:
+                loader.dataset.load_state_dict(resume["dataset"])  # type: ignore[attr-defined]
+            else:
+                self._skip = skip
+            first = list(itertools.islice(order, 1))  # samplers draw their random numbers with the first index
+        finally:
+            if before is not None:
+                arete.set_rng_state(before)
+        self._order = itertools.chain(first, order)
+        self._iterable = loader._dataset_kind == _DatasetKind.Iterable
+        self._pin = loader.pin_memory and arete.cuda.is_available()
+        self._length: Optional[int] = None
+        if self._iterable:
+            try:
+                self._length = len(loader)
+            except (TypeError, NotImplementedError):
+                pass
+
+    def __iter__(self) -> "_Iterator":
+        return self
+
+    def __next__(self) -> Any:
+        if self._progress.done:
+            raise StopIteration
+        data = self._load()
+        while self._skip and not isinstance(data, EndOfStream):
+            self._skip -= 1
+            data = self._load()
+        if isinstance(data, EndOfStream):
+            self._progress.done = True
+            self._finish()
+            raise StopIteration
+        self._progress.batches += 1
+        if self._length is not None and self._progress.batches == self._length + 1:
+            warnings.warn(f"the IterableDataset gives more batches than the {self._length} of its length; with workers each of "
+                          "them has to give its own share (get_worker_info())", stacklevel=2)
+        return data
+
+    def _load(self) -> Any:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        pass
+
+
+def _fetcher_maker(loader: DataLoader, iterable: bool, pin: bool) -> Callable[[Any], Fetcher]:
+    """Makes fetchers without holding the loader, which a worker must not keep alive."""
+    auto, collate_fn, drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
+    return lambda dataset: Fetcher(dataset, iterable, auto, collate_fn, drop_last, pin)
+
+
+class _DirectIterator(_Iterator):
+    """Loads in the calling thread."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        self._fetcher = _fetcher_maker(loader, self._iterable, self._pin)(loader.dataset)
+
+    def _load(self) -> Any:
+        for indices in self._order:
+            return self._fetcher.fetch(indices)
+        return EndOfStream()
+
+
+class _ThreadedIterator(_Iterator):
+    """Lets the workers load ahead, and gives what they loaded in order."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        self._timeout = loader.timeout or None
+        self._in_order = loader.in_order
+        self._persistent = loader.persistent_workers
+        pool = loader._pool
+        if pool is None or pool.closed:
+            pool = WorkerPool(loader.num_workers, loader.dataset, _fetcher_maker(loader, self._iterable, self._pin),
+                              loader.worker_init_fn, self._seed)
+            if self._persistent:
+                loader._pool = pool
+            # When its owner is gone, so is the pool; the threads hold neither loader nor iterator.
+            weakref.finalize(loader if self._persistent else self, pool.close).atexit = False
+        self._pool = pool
+        self._epoch = pool.start_epoch(self._seed)
+        self._active = [True] * pool.num_workers
+        self._worker = 0           # whose turn it is
+        self._sent = 0             # number of the next task
+        self._next = 0             # number of the next result
+        self._owner: Dict[int, int] = {}
+        self._waiting: Dict[int, Any] = {}
+        for _ in range(pool.num_workers * loader.prefetch_factor):  # type: ignore[operator]
+            self._send()
+
+    def _send(self) -> None:
+        """Gives the next task to the next worker whose stream has not ended."""
+        n = self._pool.num_workers
+        for _ in range(n):
+            if self._active[self._worker]:
+                break
+            self._worker = (self._worker + 1) % n
+        else:
+            return
+        for indices in self._order:
+            self._owner[self._sent] = self._worker
+            self._pool.tasks[self._worker].put((self._epoch, self._sent, indices))
+            self._sent += 1
+            self._worker = (self._worker + 1) % n
+            return
+
+    def _receive(self) -> None:
+        """Waits for one result of this epoch."""
+        while True:
+            if self._pool.closed or self._pool.epoch != self._epoch:
+                raise RuntimeError("the workers of this loop are gone: its loader was shut down, or with persistent_workers=True "
+                                   "a second loop over it was begun")
+            try:
+                epoch, number, data = self._pool.results.get(timeout=self._timeout)
+            except queue.Empty:
+                raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from None
+            if epoch == self._epoch:
+                self._waiting[number] = data
+                return
+
+    def _take(self) -> Any:
+        """The result whose turn it is and its worker, or None if there are no more."""
+        if not self._owner:
+            return None
+        if self._in_order:
+            number = self._next
+            self._next += 1
+            while number not in self._waiting:
+                self._receive()
+        else:
+            if not self._waiting:
+                self._receive()
+            number = next(iter(self._waiting))
+        return self._waiting.pop(number), self._owner.pop(number)
+
+    def _load(self) -> Any:
+        while True:
+            taken = self._take()
+            if taken is None:
+                return EndOfStream()
+            data, worker = taken
+            if isinstance(data, EndOfStream):
+                self._active[worker] = False
+                self._send()
+                continue
+            self._send()
+            if isinstance(data, Failure):
+                data.reraise(f"in DataLoader worker thread {worker}")
+            return data
+
+    def _finish(self) -> None:
+        if not self._persistent:
+            self._pool.close()

@@ -1,0 +1,201 @@
+"""Datasets: things with `__getitem__` and `__len__`, or with `__iter__`, and their combinations."""
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar, Union
+
+import arete
+
+__all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "ConcatDataset", "ChainDataset", "Subset", "random_split"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Dataset(Generic[T_co]):
+    """Base of map-style datasets: `__getitem__(index)` gives one item, `__len__()` their number.
+
+    A dataset may have `__getitems__(indices)` as well, which gives the list of items of a whole batch.
+    """
+
+    def __getitem__(self, index: Any) -> T_co:
+        raise NotImplementedError(f"{type(self).__name__} must implement __getitem__")
+
+    def __add__(self, other: "Dataset") -> "ConcatDataset":
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T_co]):
+    """Base of streams: `__iter__()` gives the items. With workers each has a shallow copy of its own, and the dataset divides
+    the work with the help of `get_worker_info()`."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} must implement __iter__")
+
+    def __add__(self, other: Dataset) -> "ChainDataset":  # type: ignore[override]
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset):
+    """Item i is the tuple of the i-th rows of the tensors. A DataLoader with the default collation takes whole batches by one
+    indexing per tensor."""
+
+    def __init__(self, *tensors: Any) -> None:
+        if not tensors:
+            raise ValueError("TensorDataset needs at least one tensor")
+        sizes = [t.size(0) for t in tensors]
+        if any(n != sizes[0] for n in sizes):
+            raise ValueError(f"the tensors of a TensorDataset must have the same first size, not {sizes}")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple:
+        return tuple(t[index] for t in self.tensors)
+
+    def __len__(self) -> int:
+        return self.tensors[0].size(0)
+
+
+class StackDataset(Dataset):
+    """Item i is the tuple (or with keyword arguments the dict) of the i-th items of several datasets."""
+
+    def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
+        if bool(args) == bool(kwargs):
+            raise ValueError("StackDataset takes datasets either by position or by name" if args
+                             else "StackDataset needs at least one dataset")
+        self.datasets: Any = args or kwargs
+        lengths = [len(d) for d in self._list()]  # type: ignore[arg-type]
+        if any(n != lengths[0] for n in lengths):
+            raise ValueError(f"the datasets of a StackDataset must have the same length, not {lengths}")
+        self._length = lengths[0]
+
+    def _list(self) -> list:
+        return list(self.datasets.values()) if isinstance(self.datasets, dict) else list(self.datasets)
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self.datasets, dict):
+            return {k: d[index] for k, d in self.datasets.items()}
+        return tuple(d[index] for d in self.datasets)
+
+    def __getitems__(self, indices: list) -> list:
+        columns = []
+        for d in self._list():
+            items = d.__getitems__(indices) if callable(getattr(d, "__getitems__", None)) else [d[i] for i in indices]
+            if len(items) != len(indices):
+                raise ValueError(f"__getitems__ of {type(d).__name__} gave {len(items)} items for {len(indices)} indices")
+            columns.append(items)
+        rows = zip(*columns)
+        return [dict(zip(self.datasets, row)) for row in rows] if isinstance(self.datasets, dict) else list(rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[T_co]):
+    """Map-style datasets one after the other."""
+
+    @staticmethod
+    def cumsum(sequence: Iterable) -> List[int]:
+        return list(itertools.accumulate(len(d) for d in sequence))
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset needs at least one dataset")
+        if any(isinstance(d, IterableDataset) for d in self.datasets):
+            raise TypeError("ConcatDataset takes no IterableDataset: use ChainDataset")
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> T_co:
+        n = len(self)
+        if not -n <= index < n:
+            raise IndexError(f"index {index} of a ConcatDataset of length {n}")
+        index = index + n if index < 0 else index
+        part = bisect.bisect_right(self.cumulative_sizes, index)
+        return self.datasets[part][index - (self.cumulative_sizes[part - 1] if part else 0)]
+
+
+class ChainDataset(IterableDataset):
+    """Streams one after the other."""
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        super().__init__()
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator:
+        for d in self.datasets:
+            if not isinstance(d, IterableDataset):
+                raise TypeError(f"ChainDataset takes IterableDatasets, not {type(d).__name__}")
+            yield from d
+
+    def __len__(self) -> int:
+        return sum(len(d) for d in self.datasets)  # type: ignore[arg-type]
+
+
+class Subset(Dataset[T_co]):
+    """The items of `dataset` at `indices`."""
+
+    def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: List[int]) -> list:
+        chosen = [self.indices[i] for i in indices]
+        if callable(getattr(self.dataset, "__getitems__", None)):
+            return self.dataset.__getitems__(chosen)  # type: ignore[attr-defined]
+        return [self.dataset[i] for i in chosen]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = None) -> List[Subset]:
+    """Splits at random into Subsets with the given lengths, or with fractions of it that sum to 1 (what is left over by
+    rounding down goes round the first ones)."""
+    total = len(dataset)  # type: ignore[arg-type]
+    sizes = list(lengths)
+    if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
+        for i, part in enumerate(sizes):
+            if not 0 <= part <= 1:
+                raise ValueError(f"lengths[{i}] = {part} is no fraction between 0 and 1")
+        sizes = [math.floor(total * part) for part in sizes]
+        for i in range(total - sum(sizes)):
+            sizes[i % len(sizes)] += 1
+    if sum(sizes) != total:
+        raise ValueError(f"the lengths {sizes} sum to {sum(sizes)}, but the dataset has {total} items")
+    order = (arete.randperm(total) if generator is None else arete.randperm(total, generator=generator)).tolist()
+    ends = list(itertools.accumulate(sizes))
+    return [Subset(dataset, order[end - size:end]) for end, size in zip(ends, sizes)]
+
+
+def rows_of(dataset: Any, indices: list) -> Optional[list]:
+    """The default collation of `[dataset[i] for i in indices]` by one indexing per tensor, where that is possible, else None.
+
+    It is for a TensorDataset, also through Subsets, that does not define its items anew.
+    """
+    while type(dataset) is Subset:
+        indices = [dataset.indices[i] for i in indices]
+        dataset = dataset.dataset
+    if getattr(type(dataset), "__getitem__", None) is not TensorDataset.__getitem__ or hasattr(dataset, "__getitems__"):
+        return None
+    if not indices or any(type(i) is not int for i in indices):
+        return None
+    n = len(dataset)
+    for i in indices:
+        if not -n <= i < n:
+            raise IndexError(f"index {i} of a dataset of {n} items")
+    where: dict = {}
+    rows = []
+    for t in dataset.tensors:
+        if t.device not in where:
+            where[t.device] = arete.tensor(indices, dtype=arete.int64, device=t.device)
+        rows.append(t[where[t.device]])
+    return rows

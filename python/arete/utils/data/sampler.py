@@ -1,0 +1,147 @@
+"""Samplers: what gives the order of the indices."""
+from __future__ import annotations
+
+import itertools
+from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Sized, TypeVar
+
+import arete
+
+__all__ = ["Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Sampler(Generic[T_co]):
+    """Base of samplers: `__iter__()` gives indices (or lists of them, for a batch sampler)."""
+
+    def __init__(self, data_source: Optional[Sized] = None) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} must implement __iter__")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{name} must be a positive int, not {value!r}")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, not {value!r}")
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, 2, ..."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """A new permutation in every epoch, or draws with replacement. `num_samples` indices in all (by default all)."""
+
+    def __init__(self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None,
+                 generator: Optional[Any] = None) -> None:
+        _check_flag("replacement", replacement)
+        if num_samples is not None:
+            _check_count("num_samples", num_samples)
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.data_source)
+        generator = self.generator
+        if generator is None:
+            generator = arete.Generator()
+            generator.manual_seed(random_seed())
+        if self.replacement:
+            for begin in range(0, self.num_samples, 32):
+                count = min(32, self.num_samples - begin)
+                yield from arete.randint(high=n, size=(count,), dtype=arete.int64, generator=generator).tolist()
+            return
+        whole, rest = divmod(self.num_samples, n) if n else (0, 0)
+        for _ in range(whole):
+            yield from arete.randperm(n, generator=generator).tolist()
+        if n:
+            yield from arete.randperm(n, generator=generator).tolist()[:rest]
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """A new permutation of the given indices in every epoch."""
+
+    def __init__(self, indices: Sequence[int], generator: Optional[Any] = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in arete.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """`num_samples` indices, index i with a probability proportional to weights[i]."""
+
+    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Optional[Any] = None) -> None:
+        _check_count("num_samples", num_samples)
+        _check_flag("replacement", replacement)
+        weights_tensor = arete.as_tensor(weights, dtype=arete.double)
+        if len(weights_tensor.shape) != 1:
+            raise ValueError(f"weights must have one dimension, not the shape {tuple(weights_tensor.shape)}")
+        self.weights = weights_tensor
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(arete.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[List[int]]):
+    """Lists of `batch_size` indices of another sampler; a short last one is given unless `drop_last`."""
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
+        _check_count("batch_size", batch_size)
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last must be a bool, not {drop_last!r}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[List[int]]:
+        source = iter(self.sampler)
+        while True:
+            batch = list(itertools.islice(source, self.batch_size))
+            if not batch or (self.drop_last and len(batch) < self.batch_size):
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        n = len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+def random_seed(generator: Optional[Any] = None) -> int:
+    """A number of 63 bits from a generator, by default the global one."""
+    return int(arete.empty((), dtype=arete.int64).random_(generator=generator).item())

@@ -1,0 +1,152 @@
+// Differentiation: backward, grad, custom functions, the recorded graph.
+#include "arete/autograd/engine.h"
+#include "arete/autograd/function.h"
+#include "arete/core/history.h"
+#include "arete/core/modes.h"
+#include "bindings.h"
+#include "caster.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arete::python {
+
+namespace {
+
+/// A node of the graph, as grad_fn shows it.
+struct GraphNode {
+  IntrusivePtr<Node> node;
+};
+
+/// A Python object that C++ may drop on any thread.
+class SharedObject {
+ public:
+  explicit SharedObject(nb::object o)
+      : object_(std::shared_ptr<PyObject>(o.release().ptr(), [](PyObject* p) {
+          if (!Py_IsInitialized()) return;
+          const WithGil gil;
+          Py_DECREF(p);
+        })) {}
+  PyObject* get() const { return object_.get(); }
+
+ private:
+  std::shared_ptr<PyObject> object_;
+};
+
+/// The context of a custom function while one of its halves runs.
+struct FunctionContext {
+  autograd::Context* context;
+};
+
+PyObject* tuple_of(const std::vector<Tensor>& tensors) {
+  PyObject* t = checked(PyTuple_New(Py_ssize_t(tensors.size())));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    PyTuple_SET_ITEM(t, Py_ssize_t(i), checked(wrap(tensors[i])));
+  return t;
+}
+
+/// Calls f(context, tuple of tensors), which returns a sequence of tensors and Nones.
+std::vector<Tensor> call_half(PyObject* f, autograd::Context& c,
+                              const std::vector<Tensor>& tensors) {
+  const WithGil gil;
+  nb::object context = nb::cast(FunctionContext{&c});
+  const Ref arguments(tuple_of(tensors));
+  const Ref r(PyObject_CallFunctionObjArgs(f, context.ptr(), arguments.get(), nullptr));
+  nb::cast<FunctionContext&>(context).context = nullptr;  // it ends with this call
+  const Ref items(checked(PySequence_Fast(checked(r.get()), "expected a sequence of tensors")));
+  std::vector<Tensor> all;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* e = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (e == Py_None)
+      all.emplace_back();
+    else if (is_tensor(e))
+      all.push_back(tensor_of(e));
+    else
+      type_error("a custom function returned %s where a Tensor was expected", Py_TYPE(e)->tp_name);
+  }
+  return all;
+}
+
+autograd::Context& context_of(FunctionContext& c) {
+  if (!c.context) throw AutogradError("Function", "the context was used after its call");
+  return *c.context;
+}
+
+}  // namespace
+
+void bind_autograd(nb::module_& m) {
+  nb::class_<GraphNode>(m, "Node")
+      .def("name",
+           [](const GraphNode& n) {
+             std::string s = n.node->name();
+             if (s != "AccumulateGrad" && !s.empty()) {
+               // PyTorch's way: AddBackward0.
+               s[0] = char(std::toupper(static_cast<unsigned char>(s[0])));
+               s += "Backward0";
+             }
+             return s;
+           })
+      .def_prop_ro("next_functions",
+                   [](const GraphNode& n) {
+                     nb::list all;
+                     for (const Edge& e : n.node->edges)
+                       all.append(nb::make_tuple(
+                           e.node ? nb::cast(GraphNode{e.node}) : nb::none(), int(e.slot)));
+                     return nb::tuple(all);
+                   })
+      .def("__eq__", [](const GraphNode& a, nb::handle b) {
+        GraphNode* other = nullptr;
+        return nb::try_cast(b, other) && other && other->node.get() == a.node.get();
+      })
+      .def("__hash__", [](const GraphNode& n) { return uintptr_t(n.node.get()) >> 4; })
+      .def("__repr__", [](const GraphNode& n) { return "<" + n.node->name() + ">"; });
+  m.def("_grad_fn", [](const Tensor& t) -> nb::object {
+    IntrusivePtr<Node> n = t.grad_fn();
+    return n ? nb::cast(GraphNode{std::move(n)}) : nb::none();
+  });
+
+  m.def(
+      "_backward",
+      [](const std::vector<Tensor>& tensors, const std::vector<Tensor>& gradients, bool retain,
+         bool create) {
+        const WithoutGil free;
+        autograd::backward(tensors, gradients, retain, create);
+      });
+  m.def(
+      "_grad",
+      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+         const std::vector<Tensor>& gradients, bool retain, bool create, bool allow_unused) {
+        TensorList r;
+        {
+          const WithoutGil free;
+          r = autograd::grad(outputs, inputs, gradients, retain, create, allow_unused);
+        }
+        return std::vector<Tensor>(r.begin(), r.end());
+      });
+
+  nb::class_<FunctionContext>(m, "_FunctionContext")
+      .def("save", [](FunctionContext& c, std::vector<Tensor> t) {
+        context_of(c).save_for_backward(std::move(t));
+      })
+      .def("saved", [](FunctionContext& c) { return context_of(c).saved_tensors(); })
+      .def("needs", [](FunctionContext& c, size_t i) { return context_of(c).needs_input_grad(i); });
+  m.def("_apply_function", [](const std::string& name, const std::vector<Tensor>& inputs,
+                              nb::object forward, nb::object backward) {
+    const SharedObject f(std::move(forward)), b(std::move(backward));
+    autograd::FunctionDef def;
+    def.name = name;
+    def.forward = [f](autograd::Context& c, const std::vector<Tensor>& x) {
+      return call_half(f.get(), c, x);
+    };
+    def.backward = [b](autograd::Context& c, const std::vector<Tensor>& g) {
+      return call_half(b.get(), c, g);
+    };
+    return autograd::apply(def, inputs);
+  });
+  m.def("_set_anomaly", [](bool on) {
+    modes().word = on ? modes().word | Modes::kAnomaly : modes().word & ~Modes::kAnomaly;
+  });
+  m.def("_is_anomaly", [] { return (modes().word & Modes::kAnomaly) != 0; });
+}
+
+}  // namespace arete::python

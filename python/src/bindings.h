@@ -1,0 +1,13 @@
+// The parts of the extension.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace arete::python {
+
+void bind_autograd(nanobind::module_& m);
+void bind_expressions(nanobind::module_& m);
+void bind_optim(nanobind::module_& m);
+void bind_cuda(nanobind::module_& m);
+
+}  // namespace arete::python

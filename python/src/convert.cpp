@@ -1,0 +1,591 @@
+#include "convert.h"
+
+#include <cmath>
+#include <cstdarg>
+
+#include "arete/base/error.h"
+#include "tensor_object.h"
+
+namespace arete::python {
+
+void type_error(const char* format, ...) {
+  va_list list;
+  va_start(list, format);
+  PyErr_FormatV(PyExc_TypeError, format, list);
+  va_end(list);
+  throw PythonError{};
+}
+
+// ---- errors
+
+namespace {
+
+PyObject* argument_error;  // RuntimeError and ValueError: PyTorch raises the one or the other
+PyObject* autograd_error;
+PyObject* device_error;
+PyObject* out_of_memory_error;
+PyObject* bug_error;
+
+PyObject* class_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::value:
+      return argument_error;
+    case ErrorKind::type:
+      return PyExc_TypeError;
+    case ErrorKind::index:
+      return PyExc_IndexError;
+    case ErrorKind::device:
+      return device_error;
+    case ErrorKind::autograd:
+      return autograd_error;
+    case ErrorKind::io:
+      return PyExc_OSError;
+    case ErrorKind::not_implemented:
+      return PyExc_NotImplementedError;
+    case ErrorKind::out_of_memory:
+      return out_of_memory_error;
+    case ErrorKind::bug:
+      break;
+  }
+  return bug_error;
+}
+
+PyObject* new_error(PyObject* module, const char* name, const char* doc,
+                    std::initializer_list<PyObject*> bases) {
+  Ref tuple(PyTuple_New(Py_ssize_t(bases.size())));
+  if (!tuple) return nullptr;
+  Py_ssize_t i = 0;
+  for (PyObject* base : bases) PyTuple_SET_ITEM(tuple.get(), i++, Py_NewRef(base));
+  PyObject* e =
+      PyErr_NewExceptionWithDoc((std::string("arete.") + name).c_str(), doc, tuple.get(), nullptr);
+  if (e && PyModule_AddObjectRef(module, name, e) < 0) return nullptr;
+  return e;
+}
+
+}  // namespace
+
+bool init_errors(PyObject* module) {
+  argument_error = new_error(module, "ArgumentError", "An argument has a wrong value or shape.",
+                             {PyExc_RuntimeError, PyExc_ValueError});
+  autograd_error = new_error(module, "AutogradError", "A rule of differentiation is broken.",
+                             {PyExc_RuntimeError});
+  device_error = new_error(module, "DeviceError",
+                           "Tensors on different devices, or a device that is not there.",
+                           {PyExc_RuntimeError});
+  out_of_memory_error = new_error(module, "OutOfMemoryError", "An allocation failed.",
+                                  {PyExc_RuntimeError, PyExc_MemoryError});
+  bug_error = new_error(module, "BugError", "An internal inconsistency: please report it.",
+                        {PyExc_RuntimeError});
+  return argument_error && autograd_error && device_error && out_of_memory_error && bug_error;
+}
+
+void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (const PythonError&) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an error without a description");
+  } catch (const Error& e) {
+    PyErr_SetString(class_of(e.kind()), e.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception");
+  }
+}
+
+// ---- dtype
+
+namespace {
+
+struct DTypeObject {
+  PyObject_HEAD DType dtype;
+};
+PyTypeObject* dtype_type;
+PyObject* dtype_objects[kNumDTypes];
+
+DType dtype_in(PyObject* o) { return reinterpret_cast<DTypeObject*>(o)->dtype; }
+
+PyObject* dtype_repr(PyObject* o) {
+  return PyUnicode_FromFormat("arete.%s", std::string(name_of(dtype_in(o))).c_str());
+}
+#define DTYPE_GETTER(name, value) \
+  PyObject* dtype_##name(PyObject* o, void*) { return value; }
+DTYPE_GETTER(is_floating_point, PyBool_FromLong(is_floating(dtype_in(o))))
+DTYPE_GETTER(is_complex, PyBool_FromLong(arete::is_complex(dtype_in(o))))
+DTYPE_GETTER(is_signed, PyBool_FromLong(dtype_in(o) != kUInt8 && dtype_in(o) != kBool))
+DTYPE_GETTER(itemsize, PyLong_FromSize_t(size_of(dtype_in(o))))
+DTYPE_GETTER(name, PyUnicode_FromString(std::string(name_of(dtype_in(o))).c_str()))
+// For arete.finfo and iinfo.
+DTYPE_GETTER(eps, PyFloat_FromDouble(epsilon_of(dtype_in(o))))
+DTYPE_GETTER(highest, PyFloat_FromDouble(max_of(dtype_in(o))))
+DTYPE_GETTER(lowest, PyFloat_FromDouble(lowest_of(dtype_in(o))))
+#undef DTYPE_GETTER
+PyObject* dtype_to_real(PyObject* o, PyObject*) {
+  const DType t = dtype_in(o);
+  return wrap(t == kComplex64 ? kFloat32 : t == kComplex128 ? kFloat64 : t);
+}
+PyObject* dtype_to_complex(PyObject* o, PyObject*) {
+  return wrap(dtype_in(o) == kFloat64 || dtype_in(o) == kComplex128 ? kComplex128 : kComplex64);
+}
+
+PyGetSetDef dtype_getset[] = {
+    {"is_floating_point", dtype_is_floating_point, nullptr, nullptr, nullptr},
+    {"is_complex", dtype_is_complex, nullptr, nullptr, nullptr},
+    {"is_signed", dtype_is_signed, nullptr, nullptr, nullptr},
+    {"itemsize", dtype_itemsize, nullptr, "Bytes of an element.", nullptr},
+    {"_name", dtype_name, nullptr, nullptr, nullptr},
+    {"_eps", dtype_eps, nullptr, nullptr, nullptr},
+    {"_max", dtype_highest, nullptr, nullptr, nullptr},
+    {"_min", dtype_lowest, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef dtype_methods[] = {{"to_real", dtype_to_real, METH_NOARGS, nullptr},
+                               {"to_complex", dtype_to_complex, METH_NOARGS, nullptr},
+                               {nullptr, nullptr, 0, nullptr}};
+PyType_Slot dtype_slots[] = {
+    {Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
+    {Py_tp_getset, dtype_getset},
+    {Py_tp_methods, dtype_methods},
+    {Py_tp_doc, const_cast<char*>("The type of a tensor's elements: arete.float32, ...")},
+    {0, nullptr}};
+PyType_Spec dtype_spec{"arete.dtype", sizeof(DTypeObject), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
+
+// ---- device
+
+struct DeviceObject {
+  PyObject_HEAD Device device;
+  bool indexed;  // "cuda:0" is not quite "cuda" when printed
+};
+PyTypeObject* device_type;
+
+DeviceObject* device_in(PyObject* o) { return reinterpret_cast<DeviceObject*>(o); }
+const char* type_name(Device d) { return d.is_cuda() ? "cuda" : d.is_meta() ? "meta" : "cpu"; }
+
+PyObject* new_device(Device d, bool indexed) {
+  PyObject* o = device_type->tp_alloc(device_type, 0);
+  if (!o) return nullptr;
+  device_in(o)->device = d;
+  device_in(o)->indexed = indexed;
+  return o;
+}
+PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"device", "index", nullptr};
+    PyObject *what = nullptr, *index = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &what, &index))
+      return nullptr;
+    if (index != Py_None) {
+      int64_t i = 0;
+      if (!PyUnicode_Check(what) || !to_int(index, i))
+        type_error("device(): expected a type such as 'cuda' and an index");
+      Device d(std::string_view(to_text(what)));
+      if (i < 0 || i > 127) {
+        PyErr_SetString(PyExc_RuntimeError, "device(): Device index must not be negative");
+        return nullptr;
+      }
+      return new_device(Device(d.type, int(i)), true);
+    }
+    Device d;
+    if (!to_device(what, d))
+      type_error("device(): argument must be a device, a string or an int, not %s",
+                 Py_TYPE(what)->tp_name);
+    const bool indexed = is_device(what)         ? device_in(what)->indexed
+                         : PyUnicode_Check(what) ? to_text(what).find(':') != std::string::npos
+                                                 : true;
+    return new_device(d, indexed);
+  });
+}
+PyObject* device_repr(PyObject* o) {
+  const Device d = device_in(o)->device;
+  if (d.is_cuda() && device_in(o)->indexed)
+    return PyUnicode_FromFormat("device(type='cuda', index=%d)", int(d.index));
+  return PyUnicode_FromFormat("device(type='%s')", type_name(d));
+}
+PyObject* device_str(PyObject* o) {
+  const Device d = device_in(o)->device;
+  if (d.is_cuda() && device_in(o)->indexed) return PyUnicode_FromFormat("cuda:%d", int(d.index));
+  return PyUnicode_FromString(type_name(d));
+}
+PyObject* device_compare(PyObject* a, PyObject* b, int op) {
+  if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  const bool same = device_in(a)->device == device_in(b)->device;
+  return PyBool_FromLong(same == (op == Py_EQ));
+}
+Py_hash_t device_hash(PyObject* o) {
+  const Device d = device_in(o)->device;
+  return Py_hash_t(1 + int(d.type) * 1000 + d.index);
+}
+PyObject* device_get_type(PyObject* o, void*) {
+  return PyUnicode_FromString(type_name(device_in(o)->device));
+}
+PyObject* device_get_index(PyObject* o, void*) {
+  if (!device_in(o)->indexed) Py_RETURN_NONE;
+  return PyLong_FromLong(device_in(o)->device.index);
+}
+PyObject* device_reduce(PyObject* o, PyObject*) {
+  return Py_BuildValue("(O(N))", reinterpret_cast<PyObject*>(device_type), device_str(o));
+}
+PyGetSetDef device_getset[] = {{"type", device_get_type, nullptr, nullptr, nullptr},
+                               {"index", device_get_index, nullptr, nullptr, nullptr},
+                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr},
+                                {nullptr, nullptr, 0, nullptr}};
+PyType_Slot device_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(device_new)},
+    {Py_tp_repr, reinterpret_cast<void*>(device_repr)},
+    {Py_tp_str, reinterpret_cast<void*>(device_str)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(device_compare)},
+    {Py_tp_hash, reinterpret_cast<void*>(device_hash)},
+    {Py_tp_getset, device_getset},
+    {Py_tp_methods, device_methods},
+    {Py_tp_doc, const_cast<char*>("Where a tensor lives: device('cpu'), device('cuda', 1).")},
+    {0, nullptr}};
+PyType_Spec device_spec{"arete.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
+
+// ---- Size
+
+PyTypeObject* size_type;
+
+PyObject* size_repr(PyObject* o) {
+  const Ref list(PySequence_List(o));
+  if (!list) return nullptr;
+  return PyUnicode_FromFormat("arete.Size(%R)", list.get());
+}
+PyObject* size_numel(PyObject* o, PyObject*) {
+  int64_t n = 1;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+    n *= PyLong_AsLongLong(PyTuple_GET_ITEM(o, i));
+  return PyLong_FromLongLong(n);
+}
+PyObject* as_size(PyObject* tuple) {
+  if (!tuple || !PyTuple_Check(tuple)) return tuple;
+  const Ref owned(tuple);
+  PyObject* args = PyTuple_Pack(1, tuple);
+  const Ref packed(args);
+  return PyTuple_Type.tp_new(size_type, args, nullptr);
+}
+PyObject* size_subscript(PyObject* o, PyObject* index) {
+  PyObject* r = PyTuple_Type.tp_as_mapping->mp_subscript(o, index);
+  return PySlice_Check(index) ? as_size(r) : r;
+}
+PyObject* size_concat(PyObject* a, PyObject* b) {
+  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+}
+PyMethodDef size_methods[] = {{"numel", size_numel, METH_NOARGS, "The product."},
+                              {nullptr, nullptr, 0, nullptr}};
+PyType_Slot size_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_repr)},
+                            {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
+                            {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+                            {Py_tp_methods, size_methods},
+                            {Py_tp_doc, const_cast<char*>("The sizes of a tensor, a tuple.")},
+                            {0, nullptr}};
+PyType_Spec size_spec{"arete.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
+
+// ---- Generator
+
+struct GeneratorObject {
+  PyObject_HEAD Generator* generator;
+  bool owned;
+};
+PyTypeObject* generator_type;
+
+GeneratorObject* generator_in(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o); }
+
+PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"device", nullptr};
+  PyObject* device = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device))
+    return nullptr;
+  return guarded([&]() -> PyObject* {
+    Device d;
+    if (device && device != Py_None && !to_device(device, d))
+      type_error("Generator(): expected a device");
+    PyObject* o = checked(type->tp_alloc(type, 0));
+    generator_in(o)->generator = new Generator(67280421310721ull);  // PyTorch's default seed
+    generator_in(o)->owned = true;
+    return o;
+  });
+}
+void generator_dealloc(PyObject* o) {
+  if (generator_in(o)->owned) delete generator_in(o)->generator;
+  PyTypeObject* const type = Py_TYPE(o);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+PyObject* generator_manual_seed(PyObject* o, PyObject* seed) {
+  return guarded([&]() -> PyObject* {
+    int64_t v = 0;
+    if (!to_int(seed, v)) type_error("manual_seed expected an int");
+    generator_in(o)->generator->manual_seed(uint64_t(v));
+    return Py_NewRef(o);
+  });
+}
+PyObject* generator_initial_seed(PyObject* o, PyObject*) {
+  return PyLong_FromUnsignedLongLong(generator_in(o)->generator->state().seed);
+}
+// The state as (seed, offset); arete.random makes a tensor of it.
+PyObject* generator_state(PyObject* o, PyObject*) {
+  const Generator::State s = generator_in(o)->generator->state();
+  return Py_BuildValue("KK", static_cast<unsigned long long>(s.seed),
+                       static_cast<unsigned long long>(s.offset));
+}
+PyObject* generator_set_state(PyObject* o, PyObject* args) {
+  unsigned long long seed, offset;
+  if (!PyArg_ParseTuple(args, "KK", &seed, &offset)) return nullptr;
+  generator_in(o)->generator->set_state({seed, offset});
+  Py_RETURN_NONE;
+}
+PyObject* generator_device(PyObject*, void*) { return wrap(Device()); }
+PyMethodDef generator_methods[] = {
+    {"manual_seed", generator_manual_seed, METH_O, "Starts the stream of numbers of a seed."},
+    {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed."},
+    {"_state", generator_state, METH_NOARGS, nullptr},
+    {"_set_state", generator_set_state, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef generator_getset[] = {{"device", generator_device, nullptr, nullptr, nullptr},
+                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot generator_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(generator_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(generator_dealloc)},
+    {Py_tp_methods, generator_methods},
+    {Py_tp_getset, generator_getset},
+    {Py_tp_doc, const_cast<char*>("A stream of random numbers; the same on every device.")},
+    {0, nullptr}};
+PyType_Spec generator_spec{"arete.Generator", sizeof(GeneratorObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, generator_slots};
+
+PyTypeObject* new_type(PyObject* module, PyType_Spec& spec, const char* name,
+                       PyObject* base = nullptr) {
+  PyObject* type = base ? PyType_FromSpecWithBases(&spec, base) : PyType_FromSpec(&spec);
+  if (!type || PyModule_AddObjectRef(module, name, type) < 0) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+}  // namespace
+
+bool init_value_types(PyObject* module) {
+  dtype_type = new_type(module, dtype_spec, "dtype");
+  device_type = new_type(module, device_spec, "device");
+  size_type = new_type(module, size_spec, "Size", reinterpret_cast<PyObject*>(&PyTuple_Type));
+  generator_type = new_type(module, generator_spec, "Generator");
+  if (!dtype_type || !device_type || !size_type || !generator_type) return false;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    PyObject* o = dtype_type->tp_alloc(dtype_type, 0);
+    if (!o) return false;
+    reinterpret_cast<DTypeObject*>(o)->dtype = DType(i);
+    dtype_objects[i] = o;
+    if (PyModule_AddObjectRef(module, std::string(name_of(DType(i))).c_str(), o) < 0) return false;
+  }
+  PyObject* g = generator_type->tp_alloc(generator_type, 0);
+  if (!g) return false;
+  generator_in(g)->generator = &default_generator();
+  generator_in(g)->owned = false;
+  return PyModule_AddObject(module, "default_generator", g) == 0;
+}
+
+PyObject* wrap(DType t) { return Py_NewRef(dtype_objects[int(t)]); }
+PyObject* wrap(Device d) { return new_device(d, d.is_cuda()); }
+
+PyObject* wrap_size(IntList sizes) {
+  PyObject* o = size_type->tp_alloc(size_type, Py_ssize_t(sizes.size()));
+  if (!o) return nullptr;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    PyTuple_SET_ITEM(o, Py_ssize_t(i), PyLong_FromLongLong(sizes[i]));
+  return o;
+}
+
+PyObject* wrap(const Scalar& s) {
+  switch (s.kind()) {
+    case Scalar::Kind::boolean:
+      return PyBool_FromLong(s.to_bool());
+    case Scalar::Kind::integer:
+      return PyLong_FromLongLong(s.to_int64());
+    case Scalar::Kind::floating:
+      return PyFloat_FromDouble(s.to_double());
+    case Scalar::Kind::complex:
+      break;
+  }
+  return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+}
+
+bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_type; }
+bool is_device(PyObject* o) { return Py_TYPE(o) == device_type; }
+
+bool to_dtype(PyObject* o, DType& t) {
+  if (is_dtype(o))
+    t = dtype_in(o);
+  else if (o == reinterpret_cast<PyObject*>(&PyFloat_Type))
+    t = kFloat64;
+  else if (o == reinterpret_cast<PyObject*>(&PyLong_Type))
+    t = kInt64;
+  else if (o == reinterpret_cast<PyObject*>(&PyBool_Type))
+    t = kBool;
+  else if (o == reinterpret_cast<PyObject*>(&PyComplex_Type))
+    t = kComplex128;
+  else
+    return false;
+  return true;
+}
+
+bool to_device(PyObject* o, Device& d) {
+  if (is_device(o)) {
+    d = device_in(o)->device;
+  } else if (PyUnicode_Check(o)) {
+    d = Device(std::string_view(to_text(o)));
+  } else if (PyLong_Check(o) && !PyBool_Check(o)) {
+    const long i = PyLong_AsLong(o);
+    if (i < 0 || i > 127) {
+      PyErr_Clear();
+      PyErr_Format(PyExc_RuntimeError, "Device index must not be negative, got %R", o);
+      throw PythonError{};
+    }
+    d = Device(DeviceType::cuda, int(i));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Generator* to_generator(PyObject* o) {
+  return PyObject_TypeCheck(o, generator_type) ? generator_in(o)->generator : nullptr;
+}
+
+bool to_int(PyObject* o, int64_t& v) {
+  if (PyLong_CheckExact(o)) {
+    int overflow = 0;
+    v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) {
+      PyErr_Format(PyExc_RuntimeError, "Overflow when unpacking long long: %R", o);
+      throw PythonError{};
+    }
+    return true;
+  }
+  if (PyBool_Check(o) || PyFloat_Check(o)) return false;
+  if (is_tensor(o)) {
+    const Tensor& t = tensor_of(o);
+    if (!is_integer(t.dtype()) || t.numel() != 1) return false;
+    v = t.item<int64_t>();
+    return true;
+  }
+  if (!PyIndex_Check(o)) return false;
+  const Ref index(PyNumber_Index(o));
+  if (!index) {
+    PyErr_Clear();
+    return false;
+  }
+  return to_int(index.get(), v);
+}
+
+bool to_scalar(PyObject* o, Scalar& s) {
+  if (PyFloat_Check(o)) {
+    s = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  if (PyBool_Check(o)) {
+    s = Scalar(o == Py_True);
+    return true;
+  }
+  if (PyLong_Check(o)) {
+    int overflow = 0;
+    const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) {
+      PyErr_Format(PyExc_OverflowError, "the number %R is too large for int64", o);
+      throw PythonError{};
+    }
+    s = Scalar(int64_t(v));
+    return true;
+  }
+  if (PyComplex_Check(o)) {
+    s = Scalar(std::complex<double>(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
+    return true;
+  }
+  if (is_tensor(o) || PySequence_Check(o) || PyUnicode_Check(o)) return false;
+  // NumPy's scalars: those that are no float or int themselves convert by these methods.
+  if (PyIndex_Check(o)) {
+    int64_t v = 0;
+    if (!to_int(o, v)) return false;
+    s = Scalar(v);
+    return true;
+  }
+  const PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
+  if (n && n->nb_float) {
+    // numpy.bool_ has no __index__; its name tells it from floats.
+    if (std::string_view(Py_TYPE(o)->tp_name).find("bool") != std::string_view::npos) {
+      s = Scalar(PyObject_IsTrue(o) == 1);
+      return true;
+    }
+    const double v = PyFloat_AsDouble(o);
+    if (v == -1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return false;
+    }
+    s = Scalar(v);
+    return true;
+  }
+  return false;
+}
+
+bool to_real(PyObject* o, double& v) {
+  if (PyFloat_Check(o)) {
+    v = PyFloat_AS_DOUBLE(o);
+    return true;
+  }
+  if (is_tensor(o)) {
+    const Tensor& t = tensor_of(o);
+    if (t.numel() != 1 || t.requires_grad() || is_complex(t.dtype())) return false;
+    v = t.item<double>();
+    return true;
+  }
+  Scalar s;
+  if (!to_scalar(o, s) || s.is_complex()) return false;
+  v = s.to_double();
+  return true;
+}
+
+bool to_ints(PyObject* o, Shape& v) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  v.clear();
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    int64_t e = 0;
+    if (!to_int(PySequence_Fast_GET_ITEM(o, i), e)) return false;
+    v.push_back(e);
+  }
+  return true;
+}
+
+bool to_reals(PyObject* o, std::vector<double>& v) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  v.clear();
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    double e = 0;
+    if (!to_real(PySequence_Fast_GET_ITEM(o, i), e)) return false;
+    v.push_back(e);
+  }
+  return true;
+}
+
+bool to_tensors(PyObject* o, std::vector<Tensor>& v) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  v.clear();
+  v.reserve(size_t(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* e = PySequence_Fast_GET_ITEM(o, i);
+    if (!is_tensor(e)) return false;
+    v.push_back(tensor_of(e));
+  }
+  return true;
+}
+
+std::string to_text(PyObject* o) {
+  Py_ssize_t n = 0;
+  const char* s = PyUnicode_AsUTF8AndSize(o, &n);
+  if (!s) throw PythonError{};
+  return std::string(s, size_t(n));
+}
+
+}  // namespace arete::python

@@ -1,0 +1,122 @@
+// Between Python objects and the values of C++ interfaces.
+#pragma once
+
+#include <Python.h>
+
+#include <optional>
+#include <string>
+
+#include "arete/core/device.h"
+#include "arete/core/dtype.h"
+#include "arete/core/generator.h"
+#include "arete/core/scalar.h"
+#include "arete/core/tensor.h"
+
+namespace arete::python {
+
+/// Thrown where a Python error is set already.
+struct PythonError {};
+/// Sets a TypeError and throws PythonError.
+[[noreturn]] void type_error(const char* format, ...);
+/// `o` if it is not null, else throws PythonError.
+inline PyObject* checked(PyObject* o) {
+  if (!o) throw PythonError{};
+  return o;
+}
+
+/// Makes Python's exception classes known: arete.Error and its subclasses (module `module`).
+bool init_errors(PyObject* module);
+/// Sets the Python error that belongs to the C++ exception being handled.
+void set_python_error() noexcept;
+
+/// Runs `f` and turns exceptions into Python errors; returns f's result or `failed`.
+template <class R, class F>
+R guarded(R failed, F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    set_python_error();
+    return failed;
+  }
+}
+template <class F>
+PyObject* guarded(F&& f) noexcept {
+  return guarded(static_cast<PyObject*>(nullptr), std::forward<F>(f));
+}
+
+/// Releases the GIL while it lives.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+/// Holds the GIL while it lives.
+class WithGil {
+ public:
+  WithGil() : state_(PyGILState_Ensure()) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+/// Owns a reference.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(PyObject* owned) : o_(owned) {}
+  static Ref borrow(PyObject* o) {
+    Py_XINCREF(o);
+    return Ref(o);
+  }
+  Ref(Ref&& r) noexcept : o_(std::exchange(r.o_, nullptr)) {}
+  Ref& operator=(Ref r) noexcept {
+    std::swap(o_, r.o_);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(o_); }
+  PyObject* get() const { return o_; }
+  PyObject* release() { return std::exchange(o_, nullptr); }
+  explicit operator bool() const { return o_ != nullptr; }
+
+ private:
+  PyObject* o_ = nullptr;
+};
+
+// ---- dtype, device, Size, Generator: small classes of their own
+bool init_value_types(PyObject* module);
+/// arete.float32 and so on; a new reference.
+PyObject* wrap(DType t);
+PyObject* wrap(Device d);
+/// arete.Size; a new reference.
+PyObject* wrap_size(IntList sizes);
+/// A Python number.
+PyObject* wrap(const Scalar& s);
+bool is_dtype(PyObject* o);
+/// A dtype, or one of the types float, int, bool, complex.
+bool to_dtype(PyObject* o, DType& t);
+/// A device, a text such as "cuda:1", or a number (of a GPU).
+bool to_device(PyObject* o, Device& d);
+bool is_device(PyObject* o);
+Generator* to_generator(PyObject* o);
+
+/// Python numbers (bool, int, float, complex, NumPy's scalars); false for anything else.
+bool to_scalar(PyObject* o, Scalar& s);
+/// Integers, what has __index__, and one-element integer tensors; no bool, no float.
+bool to_int(PyObject* o, int64_t& v);
+bool to_real(PyObject* o, double& v);
+/// A tuple or list of integers.
+bool to_ints(PyObject* o, Shape& v);
+bool to_reals(PyObject* o, std::vector<double>& v);
+/// A tuple or list of tensors.
+bool to_tensors(PyObject* o, std::vector<Tensor>& v);
+std::string to_text(PyObject* o);
+
+}  // namespace arete::python

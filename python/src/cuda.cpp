@@ -1,0 +1,123 @@
+// Streams, events, graphs, memory of GPUs.
+#include "arete/core/cuda.h"
+
+#include "arete/core/matmul_precision.h"
+#include "bindings.h"
+#include "caster.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arete::python {
+
+namespace {
+
+/// A capture between __enter__ and __exit__.
+struct Capture {
+  cuda::Graph& graph;
+  std::unique_ptr<cuda::GraphCapture> open;
+};
+
+}  // namespace
+
+void bind_cuda(nb::module_& m) {
+  nb::module_ c = m.def_submodule("_cuda");
+  c.def("is_available", &cuda::is_available);
+  c.def("unavailable_reason", &cuda::unavailable_reason);
+  c.def("device_count", [] { return cuda::is_available() ? cuda::device_count() : 0; });
+  c.def("current_device", &cuda::current_device);
+  c.def("set_device", &cuda::set_device);
+  c.def("versions", &cuda::versions);
+  c.def("can_device_access_peer", &cuda::can_device_access_peer);
+  c.def("synchronize", [](int device) {
+    const WithoutGil free;
+    cuda::synchronize(device);
+  }, "device"_a = -1);
+  c.def("memory_allocated", &cuda::memory_allocated, "device"_a = -1);
+  c.def("max_memory_allocated", &cuda::max_memory_allocated, "device"_a = -1);
+  c.def("memory_reserved", &cuda::memory_reserved, "device"_a = -1);
+  c.def("max_memory_reserved", &cuda::max_memory_reserved, "device"_a = -1);
+  c.def("reset_peak_memory_stats", &cuda::reset_peak_memory_stats, "device"_a = -1);
+  c.def("memory_summary", &cuda::memory_summary, "device"_a = -1);
+  c.def("empty_cache", &cuda::empty_cache);
+  c.def("set_per_process_memory_fraction", &cuda::set_per_process_memory_fraction, "fraction"_a,
+        "device"_a = -1);
+  c.def("mem_get_info", [](int device) {
+    const MemoryInfo i = cuda::mem_get_info(device);
+    return std::pair(i.free, i.total);
+  }, "device"_a = -1);
+  c.def("is_current_stream_capturing", &cuda::is_current_stream_capturing);
+  c.def("properties", [](int device) {
+    const DeviceProperties p = cuda::get_device_properties(device);
+    nb::dict d;
+    d["name"] = p.name;
+    d["major"] = p.major;
+    d["minor"] = p.minor;
+    d["total_memory"] = p.total_memory;
+    d["multi_processor_count"] = p.multi_processor_count;
+    return d;
+  }, "device"_a = -1);
+  c.def("range_push", [](const std::string& s) { cuda::nvtx::range_push(s.c_str()); });
+  c.def("range_pop", [] { cuda::nvtx::range_pop(); });
+
+  nb::class_<cuda::Event>(c, "Event")
+      .def(nb::init<bool>(), "enable_timing"_a = false)
+      .def("record", [](cuda::Event& e, std::optional<cuda::Stream> s) {
+        s ? e.record(*s) : e.record();
+      }, "stream"_a = nb::none())
+      .def("wait", [](const cuda::Event& e, std::optional<cuda::Stream> s) {
+        e.wait(s ? *s : cuda::current_stream());
+      }, "stream"_a = nb::none())
+      .def("query", &cuda::Event::query)
+      .def("synchronize", [](const cuda::Event& e) {
+        const WithoutGil free;
+        e.synchronize();
+      })
+      .def("elapsed_time", &cuda::Event::elapsed_time, "end_event"_a);
+  nb::class_<cuda::Stream>(c, "Stream")
+      .def("__init__", [](cuda::Stream* s, int priority, int device) {
+        new (s) cuda::Stream(priority, device);
+      }, "priority"_a = 0, "device"_a = -1)
+      .def_static("from_native", [](uintptr_t p, int device) {
+        return cuda::Stream::from_native(reinterpret_cast<void*>(p), device);
+      }, "stream"_a, "device"_a = -1)
+      .def_prop_ro("_device_index", &cuda::Stream::device)
+      .def_prop_ro("priority", &cuda::Stream::priority)
+      .def_prop_ro("cuda_stream", [](const cuda::Stream& s) { return uintptr_t(s.native_handle()); })
+      .def("query", &cuda::Stream::query)
+      .def("synchronize", [](const cuda::Stream& s) {
+        const WithoutGil free;
+        s.synchronize();
+      })
+      .def("wait_event", &cuda::Stream::wait_event)
+      .def("wait_stream", &cuda::Stream::wait_stream)
+      .def("__eq__", [](const cuda::Stream& a, const cuda::Stream& b) { return a == b; })
+      .def("__hash__", [](const cuda::Stream& s) { return uintptr_t(s.native_handle()); });
+  c.def("current_stream", &cuda::current_stream, "device"_a = -1);
+  c.def("default_stream", &cuda::default_stream, "device"_a = -1);
+  c.def("set_stream", &cuda::set_stream);
+
+  nb::class_<cuda::GraphPool>(c, "GraphPool").def(nb::init<int>(), "device"_a = -1);
+  nb::class_<cuda::Graph>(c, "Graph")
+      .def(nb::init<>())
+      .def("replay", [](const cuda::Graph& g) { g.replay(); })
+      .def("reset", &cuda::Graph::reset)
+      .def_prop_ro("is_ready", &cuda::Graph::is_ready);
+  nb::class_<Capture>(c, "Capture")
+      .def("__init__", [](Capture* p, cuda::Graph& g, std::optional<cuda::GraphPool> pool) {
+        new (p) Capture{g, pool ? std::make_unique<cuda::GraphCapture>(g, *pool)
+                                : std::make_unique<cuda::GraphCapture>(g)};
+      }, "graph"_a, "pool"_a = nb::none(), nb::keep_alive<1, 2>())
+      .def("end", [](Capture& p) {
+        p.open->end();
+        p.open.reset();
+      })
+      .def("abandon", [](Capture& p) { p.open.reset(); });
+
+  m.def("_matmul_precision", [](std::optional<std::string> p) {
+    if (p) set_float32_matmul_precision(*p);
+    return std::string(get_float32_matmul_precision());
+  });
+}
+
+}  // namespace arete::python

@@ -1,0 +1,146 @@
+// The extension arete._C: Tensor, operators, and what stands behind arete's Python files.
+#include <nanobind/nanobind.h>
+
+#include "arete/base/thread_pool.h"
+#include "arete/core/modes.h"
+#include "arete/ops/aliases.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/record.h"
+#include "bindings.h"
+#include "caster.h"
+#include "operator_object.h"
+#include "tensor_data.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arete::python {
+
+namespace {
+
+void bind_data(nb::module_& m) {
+  m.def(
+      "tensor",
+      [](nb::handle data, std::optional<DType> dtype, std::optional<Device> device,
+         bool requires_grad, bool pin_memory) {
+        Tensor t = tensor_from(data.ptr(), dtype, device.value_or(Device()));
+        if (pin_memory) t = t.pin_memory();
+        if (requires_grad) t.requires_grad_();
+        return t;
+      },
+      "data"_a, nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
+      "requires_grad"_a = false, "pin_memory"_a = false);
+  m.def(
+      "_over_buffer",
+      [](nb::handle o) {
+        Tensor t = tensor_over_buffer(o.ptr());
+        if (!t.defined())
+          type_error("expected an array (an object with the buffer protocol), got %s",
+                     Py_TYPE(o.ptr())->tp_name);
+        return t;
+      });
+  m.def(
+      "frombuffer",
+      [](nb::handle buffer, DType dtype, int64_t count, int64_t offset, bool requires_grad) {
+        Tensor t = tensor_over_bytes(buffer.ptr(), dtype, count, offset);
+        if (requires_grad) t.requires_grad_();
+        return t;
+      },
+      "buffer"_a, nb::kw_only(), "dtype"_a, "count"_a = -1, "offset"_a = 0,
+      "requires_grad"_a = false);
+  m.def("_from_dlpack", [](nb::handle capsule) { return from_dlpack(capsule.ptr()); });
+  m.def(
+      "_empty_strided",
+      [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, DType t, Device d) {
+        return empty_strided(IntList(sizes.data(), sizes.size()),
+                             IntList(strides.data(), strides.size()), TensorOptions(t, d));
+      });
+  m.def(
+      "_over_address",
+      [](uintptr_t address, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+         DType dtype, Device device, nb::object owner) {
+        PyObject* kept = owner.release().ptr();
+        static std::byte nothing;
+        return from_blob(address ? reinterpret_cast<void*>(address) : &nothing,
+                         IntList(sizes.data(), sizes.size()),
+                         IntList(strides.data(), strides.size()), TensorOptions(dtype, device),
+                         [kept](void*) {
+                           if (!Py_IsInitialized()) return;
+                           const WithGil gil;
+                           Py_DECREF(kept);
+                         });
+      });
+}
+
+void bind_settings(nb::module_& m) {
+  m.def("get_default_dtype", &default_dtype);
+  m.def("set_default_dtype", &set_default_dtype, "d"_a);
+  m.def("promote_types", &promote_types, "type1"_a, "type2"_a);
+  m.def("_result_type", [](const std::vector<Tensor>& tensors, const std::vector<Scalar>& scalars) {
+    return ops::result_type(tensors, scalars);
+  });
+  m.def("manual_seed", [](int64_t seed) { manual_seed(uint64_t(seed)); });
+  m.def("is_grad_enabled", &is_grad_enabled);
+  m.def("_set_grad_enabled", [](bool on) { modes().grad_enabled = on; });
+  m.def("is_inference_mode_enabled", &is_inference_mode);
+  m.def("_set_inference_mode", [](bool on) {
+    modes().word = on ? modes().word | Modes::kInference : modes().word & ~Modes::kInference;
+  });
+  m.def("_deterministic", [](std::optional<bool> on) {
+    if (on) modes().deterministic = *on;
+    return modes().deterministic;
+  });
+  m.def("get_num_threads", [] { return num_threads(); });
+  m.def("set_num_threads", [](int n) { set_num_threads(n); });
+  m.def("_record_names", [] {
+    std::vector<std::string> names;
+    for (const ops::OpRecord* r : ops::all_records()) names.push_back(r->name);
+    return names;
+  });
+  m.def("_aliases", [] {
+    std::map<std::string, std::string> names;
+    for (const ops::Alias& a : ops::all_aliases())
+      names.emplace(std::string(a.name), std::string(a.record));
+    return names;
+  });
+  m.def("_record", [](const std::string& name) {
+    const ops::OpRecord* r = ops::find_record(name);
+    if (!r) throw nb::key_error(name.c_str());
+    nb::dict d;
+    d["name"] = r->name;
+    d["schema"] = r->schema;
+    d["doc"] = r->doc;
+    d["in_place"] = r->has_in_place;
+    return d;
+  });
+}
+
+}  // namespace
+
+}  // namespace arete::python
+
+NB_MODULE(_C, m) {
+  using namespace arete::python;
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const nb::python_error&) {
+      throw;
+    } catch (const nb::builtin_exception&) {
+      throw;
+    } catch (...) {
+      set_python_error();
+    }
+  });
+  PyObject* const module = m.ptr();
+  if (!init_errors(module) || !init_value_types(module) || !init_tensor_type(module) ||
+      !init_operator_types(module))
+    nb::raise_python_error();
+  bind_data(m);
+  bind_settings(m);
+  bind_autograd(m);
+  bind_expressions(m);
+  bind_optim(m);
+  bind_cuda(m);
+}

@@ -1,0 +1,122 @@
+// The optimizers; arete/optim/__init__.py gives them torch's faces.
+#include "arete/optim/adam.h"
+#include "arete/optim/adaptive.h"
+#include "arete/optim/sgd.h"
+#include "bindings.h"
+#include "caster.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arete::python {
+
+namespace {
+
+using Numbers = std::map<std::string, double>;
+using Groups = std::vector<std::pair<std::vector<Tensor>, Numbers>>;
+
+/// Takes numbers out of a group by name.
+class Reader {
+ public:
+  explicit Reader(const Numbers& n) : numbers_(n) {}
+  ~Reader() = default;
+  Reader& operator()(const char* name, double& to) {
+    if (const auto it = numbers_.find(name); it != numbers_.end()) to = it->second;
+    return *this;
+  }
+  Reader& operator()(const char* name, bool& to) {
+    if (const auto it = numbers_.find(name); it != numbers_.end()) to = it->second != 0;
+    return *this;
+  }
+
+ private:
+  const Numbers& numbers_;
+};
+
+optim::SGDOptions read(const Numbers& n, optim::SGDOptions o) {
+  Reader{n}("lr", o.lr)("momentum", o.momentum)("dampening", o.dampening)(
+      "weight_decay", o.weight_decay)("nesterov", o.nesterov)("maximize", o.maximize);
+  return o;
+}
+template <class Options>
+Options read_adam(const Numbers& n, Options o) {
+  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("eps", o.eps)(
+      "weight_decay", o.weight_decay)("amsgrad", o.amsgrad)("maximize", o.maximize);
+  return o;
+}
+optim::AdamOptions read(const Numbers& n, optim::AdamOptions o) { return read_adam(n, o); }
+optim::AdamWOptions read(const Numbers& n, optim::AdamWOptions o) { return read_adam(n, o); }
+optim::LionOptions read(const Numbers& n, optim::LionOptions o) {
+  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("weight_decay",
+                                                                        o.weight_decay)(
+      "maximize", o.maximize);
+  return o;
+}
+optim::RMSpropOptions read(const Numbers& n, optim::RMSpropOptions o) {
+  Reader{n}("lr", o.lr)("alpha", o.alpha)("eps", o.eps)("weight_decay", o.weight_decay)(
+      "momentum", o.momentum)("centered", o.centered)("maximize", o.maximize);
+  return o;
+}
+optim::AdagradOptions read(const Numbers& n, optim::AdagradOptions o) {
+  Reader{n}("lr", o.lr)("lr_decay", o.lr_decay)("weight_decay", o.weight_decay)(
+      "initial_accumulator_value", o.initial_accumulator_value)("eps", o.eps)("maximize",
+                                                                              o.maximize);
+  return o;
+}
+optim::AdadeltaOptions read(const Numbers& n, optim::AdadeltaOptions o) {
+  Reader{n}("lr", o.lr)("rho", o.rho)("eps", o.eps)("weight_decay", o.weight_decay)("maximize",
+                                                                                    o.maximize);
+  return o;
+}
+
+template <class O, class Options>
+std::unique_ptr<optim::Optimizer> make(const Groups& groups) {
+  std::vector<optim::Group<Options>> typed;
+  for (const auto& [params, numbers] : groups) typed.push_back({params, read(numbers, Options{})});
+  return std::make_unique<O>(std::move(typed));
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& kind, const Groups& groups) {
+  if (kind == "SGD") return make<optim::SGD, optim::SGDOptions>(groups);
+  if (kind == "Adam") return make<optim::Adam, optim::AdamOptions>(groups);
+  if (kind == "AdamW") return make<optim::AdamW, optim::AdamWOptions>(groups);
+  if (kind == "Lion") return make<optim::Lion, optim::LionOptions>(groups);
+  if (kind == "RMSprop") return make<optim::RMSprop, optim::RMSpropOptions>(groups);
+  if (kind == "Adagrad") return make<optim::Adagrad, optim::AdagradOptions>(groups);
+  if (kind == "Adadelta") return make<optim::Adadelta, optim::AdadeltaOptions>(groups);
+  throw ValueError("optim", "there is no optimizer called " + kind);
+}
+
+}  // namespace
+
+void bind_optim(nb::module_& m) {
+  nb::class_<optim::Optimizer>(m, "_Optimizer")
+      .def("__init__", [](optim::Optimizer*, const std::string&) {
+        throw TypeError("_Optimizer", "made by _make_optimizer() only");
+      })
+      .def("step",
+           [](optim::Optimizer& o) {
+             const WithoutGil free;
+             o.step();
+           })
+      .def("get", [](const optim::Optimizer& o, size_t group,
+                     const std::string& name) { return o.param_groups().at(group).get(name); })
+      .def("set", [](optim::Optimizer& o, size_t group, const std::string& name,
+                     double v) { o.param_groups().at(group).set(name, v); })
+      .def("settings",
+           [](const optim::Optimizer& o, size_t group) {
+             return o.param_groups().at(group).settings();
+           })
+      .def("state",
+           [](const optim::Optimizer& o) {
+             const optim::State s = o.state_dict();
+             return std::pair(s.tensors, s.numbers);
+           })
+      .def("load", [](optim::Optimizer& o, std::map<std::string, Tensor> tensors,
+                      std::map<std::string, double> numbers) {
+        o.load_state_dict({std::move(tensors), std::move(numbers)});
+      });
+  m.def("_make_optimizer", &make_optimizer);
+}
+
+}  // namespace arete::python
