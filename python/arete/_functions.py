@@ -220,6 +220,26 @@ def _asked(results, return_inverse, return_counts):
 
 
 @_also_method
+def resize_(self: Tensor, *sizes, memory_format=None):
+    """Changes the shape in place; elements beyond the old ones have no values."""
+    sizes = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    count = _math.prod(sizes)
+    flat = self.detach().reshape(-1)
+    if count <= flat.numel():
+        self.data = flat[:count].reshape(sizes)
+    else:
+        grown = _ops.empty((count,), dtype=self.dtype, device=self.device)
+        grown[: flat.numel()] = flat
+        self.data = grown.reshape(sizes)
+    return self
+
+
+METHODS["resize_as_"] = lambda self, other, memory_format=None: resize_(self, other.shape)
+
+
+@_also_method
 def tensordot(input: Tensor, other: Tensor, dims=2, out=None):
     """Products summed over pairs of dimensions: the last n and the first n, or two lists."""
     if isinstance(dims, Tensor):
@@ -370,6 +390,32 @@ def _no_grad():
     return no_grad()
 
 
+def fill(input: Tensor, value):
+    """A copy with all elements set."""
+    return input.clone().fill_(value)
+
+
+def _with_tensor(name, place):
+    """A record whose argument number `place` may be a number where it wants a tensor."""
+
+    def function(*args, **kwargs):
+        if len(args) > place and not isinstance(args[place], Tensor):
+            like = next(a for a in args if isinstance(a, Tensor))
+            number = _C.tensor(args[place], dtype=like.dtype if like.is_floating_point() else None, device=like.device)
+            args = (*args[:place], number, *args[place + 1:])
+        return operator(*args, **kwargs)
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    return function
+
+
+quantile, nanquantile = _with_tensor("quantile", 1), _with_tensor("nanquantile", 1)
+METHODS["quantile"], METHODS["nanquantile"] = quantile, nanquantile
+searchsorted, bucketize = _with_tensor("searchsorted", 1), _with_tensor("bucketize", 0)
+METHODS["polygamma"] = lambda self, n: _ops.polygamma(n, self)
+METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
 METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
 
 

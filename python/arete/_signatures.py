@@ -77,7 +77,7 @@ INTERNAL = {
     "embed_window", "embedding_backward", "convolution_dgrad", "convolution_wgrad", "convolution_wgrad_bias",
     "max_pool", "max_pool_values", "max_pool_backward", "avg_pool", "avg_pool_backward", "sigmoid_gate",
     "gelu_erf", "gelu_tanh", "prelu_kernel", "matmul_scaled", "reverse_cumsum", "to_copy", "normal_sized",
-    "max_dim", "min_dim", "m", "copy", "fill", "embedding_rows", "transform_lines", "unfold_im2col",
+    "max_dim", "min_dim", "m", "copy", "embedding_rows", "transform_lines", "unfold_im2col",
 }  # fmt: skip
 
 # Records of torch.nn.functional: no attributes of `arete` itself and no methods.

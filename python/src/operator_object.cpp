@@ -201,14 +201,14 @@ Overload make_overload(const OpRecord& record, const char* signature, bool in_pl
   }
   if (o.parameters.size() > kMostParameters || o.defaults.size() > kMostParameters)
     throw ValueError("Operator", "too many parameters: " + record.name);
-  o.numbers = record.pointwise != nullptr || record.name == "where" || record.name == "copy";
-  // view(2, 3): the first list, if nothing but it and a leading tensor must be given by position.
-  for (size_t i = 0; i < std::min<size_t>(o.positional, 2); ++i)
-    if (o.parameters[i].list && (i == 0 || o.parameters[0].kind == Kind::tensor)) {
-      o.spread = true;
-      o.spread_at = i;
-      break;
-    }
+  o.numbers = (record.pointwise && record.pointwise->n_inputs > 1) || record.name == "where" ||
+              record.name == "copy" || record.name == "div_mode";
+  // view(2, 3): a list that is the last positional parameter, first or after a tensor.
+  if (o.positional > 0 && o.positional <= 2) {
+    const size_t last = o.positional - 1;
+    o.spread = o.parameters[last].list && (last == 0 || o.parameters[0].kind == Kind::tensor);
+    o.spread_at = last;
+  }
   o.returns_list = schema.returns.size() == 1 && schema.returns[0].starts_with("Tensor[]");
   if (schema.returns.size() > 1 && schema.returns[0].find(' ') != std::string::npos) {
     auto* fields = new PyStructSequence_Field[schema.returns.size() + 1]();  // kept by the type
@@ -318,7 +318,8 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, Storage& s, Arg
     case Kind::scalar: {
       Scalar& v = s.scalars.add();
       if (is_tensor(x)) {
-        if (tensor_of(x).numel() != 1) return false;
+        // Its gradient would be lost: an overload with a tensor may follow.
+        if (tensor_of(x).numel() != 1 || tensor_of(x).requires_grad()) return false;
         v = tensor_of(x).item();
       } else if (!to_scalar(x, v)) {
         return false;
@@ -545,6 +546,8 @@ PyObject* finish(const Overload& o, ops::Results results, const Extras& extras) 
     if (is_tensor(extras.out)) {
       write_out(tensor_of(extras.out), results[0]);
     } else if (PyTuple_Check(extras.out) || PyList_Check(extras.out)) {
+      if (PySequence_Fast_GET_SIZE(extras.out) != Py_ssize_t(results.size()))
+        type_error("argument 'out' must have %zu Tensors", results.size());
       for (size_t i = 0; i < results.size(); ++i) {
         PyObject* e = PySequence_Fast_GET_ITEM(extras.out, Py_ssize_t(i));
         if (!is_tensor(e)) type_error("out must be a tuple of Tensors");
@@ -564,7 +567,7 @@ PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const E
                      PyObject* first) {
   const std::span<const Arg> all(args, o.defaults.size());
   Tensor converted;
-  if (extras.has_dtype && o.parameters[0].kind == Kind::tensor) {
+  if (extras.has_dtype && args[o.parameters[0].position].kind() == Kind::tensor) {
     converted = args[o.parameters[0].position].tensor().to(extras.dtype);
     args[o.parameters[0].position] = Arg(converted);
   }

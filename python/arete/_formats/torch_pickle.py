@@ -133,7 +133,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_
     if metadata:
         _need(type(metadata) is dict and set(metadata) <= {"conj", "neg"}, "a tensor with unknown metadata")
         if metadata.get("conj"):
-            t = t.conj() if hasattr(t, "conj") else arete.tensor([z.conjugate() for z in t.reshape(-1).tolist()], dtype=t.dtype).reshape(t.shape)
+            t = arete.tensor([z.conjugate() for z in t.reshape(-1).tolist()], dtype=t.dtype).reshape(t.shape)
         t = -t if metadata.get("neg") else t
     if requires_grad:
         _need(t.is_floating_point() or t.is_complex(), "a tensor of integers that requires a gradient")

@@ -40,7 +40,7 @@ def operator(name: str) -> Any:
 def in_place(name: str, input: Tensor, *args: Any) -> Tensor:
     """Writes the operator's result into `input` and gives `input`."""
     op = operator(name + "_")
-    if op is not None:
+    if op is not None and not input.requires_grad:
         return op(input, *args)
     # The gradient needs the values that are overwritten.
     return input.copy_(getattr(_ops, name)(input.clone(), *args))
