@@ -201,10 +201,11 @@ Overload make_overload(const OpRecord& record, const char* signature, bool in_pl
   if (o.parameters.size() > kMostParameters || o.defaults.size() > kMostParameters)
     throw ValueError("Operator", "too many parameters: " + record.name);
   o.numbers = record.pointwise != nullptr || record.name == "where" || record.name == "copy";
-  // view(2, 3): the first list, if nothing but it and a leading tensor must be given by position.
+  // view(2, 3): the first list, if nothing but it and a leading tensor must be given by position,
+  // and no second list that the next integer could mean, as in max_pool2d(x, 3, 2).
   for (size_t i = 0; i < std::min<size_t>(o.positional, 2); ++i)
     if (o.parameters[i].list && (i == 0 || o.parameters[0].kind == Kind::tensor)) {
-      o.spread = true;
+      o.spread = i + 1 >= o.positional || !o.parameters[i + 1].list;
       o.spread_at = i;
       break;
     }
