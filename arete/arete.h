@@ -14,21 +14,27 @@
 
 // Operators.
 #include "arete/ops/activation.h"
+#include "arete/ops/aliases.h"
 #include "arete/ops/conv.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/index.h"
+#include "arete/ops/linalg.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/norm.h"
+#include "arete/ops/numeric.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/random.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/softmax.h"
 #include "arete/ops/sort.h"
+#include "arete/ops/special.h"
+#include "arete/ops/statistics.h"
 
 // Differentiation.
 #include "arete/autograd/engine.h"

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "arete/base/error.h"
+#include "arete/expr/special.h"
 #include "arete/expr/value.h"
 
 namespace arete::expr {
@@ -202,7 +203,7 @@ class Reverse {
       case Op::round_to:
         return g;
       case Op::digamma:
-        no_derivative("digamma", "its derivative, trigamma, is not available as an operation");
+        return g * trigamma(a);
       default:
         ARETE_BUG("an operation without a differentiation rule");
     }

@@ -371,7 +371,9 @@ const OpRecord& hypot_op =
               const Value big = max(x, y), small = min(x, y);
               const Value zero = big == 0.0;
               const Value ratio = small / where(zero | is_inf(big), 1.0, big);
-              return where(zero | is_inf(big), big, big * sqrt(ratio * ratio + 1.0));
+              const Value root = where(zero | is_inf(big), big, big * sqrt(ratio * ratio + 1.0));
+              // Infinity wins over NaN.
+              return where(is_inf(a) | is_inf(b), HUGE_VAL, root);
             },
             Result::floating)
         .gradient([](std::span<const Value> v) {

@@ -100,9 +100,12 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
 }
 
 // The in-place form of a composition: its result is copied back, and the history is that of the
-// copy.
-Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
-  const Tensor result = op.compose(Call(op, args))[0];
+// copy. Where history is recorded it starts from a copy, too: its parts may save what they read.
+Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args, bool record) {
+  const Tensor before = record ? self.clone() : self;
+  SmallVector<Arg, 8> given(args.begin(), args.end());
+  given[0] = Arg(before);
+  const Tensor result = op.compose(Call(op, {given.data(), given.size()}))[0];
   ARETE_CHECK(
       result.layout().sizes == self.layout().sizes,
       ValueError(op.name, "output with shape " + to_string(self.sizes()) +
@@ -234,7 +237,7 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
   check_in_place(self, op.name.c_str(), record);
   if (self.storage()->has_pending_copies()) [[unlikely]]
     wait_for_copies(call, self);
-  if (op.compose) return compose_in_place(self, op, args);
+  if (op.compose) return compose_in_place(self, op, args, record);
   if (op.pointwise) {
     on_device(call, [&] { call_pointwise_into(call, self, record); });
   } else {

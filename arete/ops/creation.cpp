@@ -332,6 +332,11 @@ void lower_linspace(prim::Primitives& p, const prim::View& out, double start, do
   p.iota({high, end, -step});
 }
 
+// For integers the ends are whole numbers, too.
+double end_value(const Scalar& s, DType t) {
+  return is_floating(t) ? s.to_double() : std::trunc(s.to_double());
+}
+
 void infer_steps(const Call& c, OutputSpecs& out, size_t dtype_position) {
   ARETE_CHECK(c.integer(2) >= 0, ValueError(c.name(), "number of steps must be non-negative")
                                      .argument("steps")
@@ -351,7 +356,8 @@ const OpRecord& linspace_op =
         .doc("steps values at equal distances from start to end, both included.")
         .infer([](const Call& c, OutputSpecs& out) { infer_steps(c, out, 3); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const double a = c.scalar(0).to_double(), b = c.scalar(1).to_double();
+          const double a = end_value(c.scalar(0), out[0].dtype()),
+                       b = end_value(c.scalar(1), out[0].dtype());
           if (is_floating(out[0].dtype())) return lower_linspace(p, view_of(out[0]), a, b);
           const prim::ScratchView exact(p, kFloat64, out[0].sizes());
           lower_linspace(p, exact, a, b);
@@ -362,7 +368,8 @@ const OpRecord& linspace_op =
                                      {{3, 0, 4, m.dtype, m.device}, "down"},
                                      {{2.0, 7.0, 1, m.dtype, m.device}, "one"},
                                      {{2.0, 7.0, 0, m.dtype, m.device}, "none"},
-                                     {{0, 10, 5, kInt64, m.device}, "integers are truncated"}};
+                                     {{0, 10, 5, kInt64, m.device}, "integers are truncated"},
+                                     {{4.3, -2.7, 9, kInt64, m.device}, "and the ends, too"}};
         })
         .errors([](SampleMaker& m) {
           return std::vector<ErrorSample>{{{0, 1, -1, m.dtype, m.device},
@@ -370,9 +377,10 @@ const OpRecord& linspace_op =
                                            "number of steps must be non-negative"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          const double a = c.scalar(0).to_double(), b = c.scalar(1).to_double();
           const int64_t n = c.integer(2);
           const bool whole = c.has(3) && is_integer(c[3].dtype());
+          double a = c.scalar(0).to_double(), b = c.scalar(1).to_double();
+          if (whole) a = std::trunc(a), b = std::trunc(b);
           return {build_tensor({n}, [&](const Shape& i) {
             const double v = n == 1 ? a : a + (b - a) * (double(i[0]) / double(n - 1));
             return whole ? std::trunc(v) : v;
@@ -387,7 +395,8 @@ const OpRecord& logspace_op =
         .infer([](const Call& c, OutputSpecs& out) { infer_steps(c, out, 4); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const prim::ScratchView exponent(p, kFloat64, out[0].sizes());
-          lower_linspace(p, exponent, c.scalar(0).to_double(), c.scalar(1).to_double());
+          const DType t = out[0].dtype();
+          lower_linspace(p, exponent, end_value(c.scalar(0), t), end_value(c.scalar(1), t));
           const DType inputs[] = {kFloat64}, outputs[] = {out[0].dtype()};
           const expr::Type params[] = {expr::Type::f64};
           const expr::ProgramPtr program = expr::trace(

@@ -1,10 +1,9 @@
-// Matrices and their diagonals: diag, diag_embed, trace, block_diag, positions of triangles.
+// Matrices and their diagonals: diag, diag_embed, block_diag, positions of triangles.
 #include <algorithm>
 
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reduce.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
@@ -121,33 +120,6 @@ const OpRecord& diagflat_op =
           return {build_tensor({n, n}, [&](const Shape& i) {
             return i[1] - i[0] == k ? v[size_t(std::min(i[0], i[1]))] : 0.0;
           })};
-        });
-
-const OpRecord& trace_op =
-    define("trace(Tensor self) -> Tensor")
-        .doc("The sum of a matrix's diagonal.")
-        .compose([](const Call& c) -> Results {
-          const Tensor& self = c.tensor(0);
-          ARETE_CHECK(self.dim() == 2,
-                      ValueError(c.name(), "trace: expected a matrix, but got tensor with dim " +
-                                               std::to_string(self.dim())));
-          return {diagonal(self).sum()};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 3})}, "square"},
-                  {{m.make_strided({2, 4})}, "wide"},
-                  {{m.make({0, 3})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3})},
-                   ErrorKind::value,
-                   "trace: expected a matrix, but got tensor with dim 1"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const Tensor& x = c.tensor(0);
-          double s = 0;
-          for (int64_t i = 0; i < std::min(x.size(0), x.size(1)); ++i) s += at(x, {i, i});
-          return {from_values({s}, {})};
         });
 
 const OpRecord& block_diag_op =
@@ -303,7 +275,6 @@ Tensor diag(const Tensor& self, int64_t diagonal) {
 Tensor diagflat(const Tensor& self, int64_t offset) {
   return ops::call(ops::diagflat_op, {self, offset});
 }
-Tensor trace(const Tensor& self) { return ops::call(ops::trace_op, {self}); }
 Tensor block_diag(const std::vector<Tensor>& tensors) {
   return ops::call(ops::block_diag_op, {tensors});
 }

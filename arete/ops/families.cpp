@@ -6,6 +6,7 @@ namespace arete::ops {
 #define ARETE_FAMILIES(X) \
   X(activation)           \
   X(attention)            \
+  X(bessel)               \
   X(binary)               \
   X(channel)              \
   X(conv)                 \
@@ -16,6 +17,7 @@ namespace arete::ops {
   X(cross_entropy)        \
   X(ctc_loss)             \
   X(diagonal)             \
+  X(difference)           \
   X(distance)             \
   X(distributions)        \
   X(dropout)              \
@@ -32,7 +34,20 @@ namespace arete::ops {
   X(index)                \
   X(index_put)            \
   X(index_reduce)         \
+  X(index_slices)         \
   X(interpolate)          \
+  X(linalg_cholesky)      \
+  X(linalg_distance)      \
+  X(linalg_functions)     \
+  X(linalg_inverse)       \
+  X(linalg_least_squares) \
+  X(linalg_lu)            \
+  X(linalg_norm)          \
+  X(linalg_products)      \
+  X(linalg_qr)            \
+  X(linalg_solve)         \
+  X(linalg_spectral)      \
+  X(linalg_vectors)       \
   X(linear)               \
   X(loss)                 \
   X(margin_loss)          \
@@ -41,12 +56,15 @@ namespace arete::ops {
   X(multinomial)          \
   X(nn)                   \
   X(norm)                 \
+  X(numeric)              \
   X(pad)                  \
+  X(polynomial)           \
   X(pool)                 \
   X(pool_functions)       \
   X(product)              \
   X(random)               \
   X(reduce)               \
+  X(reduce_pairs)         \
   X(scan)                 \
   X(search)               \
   X(shape)                \
@@ -58,10 +76,13 @@ namespace arete::ops {
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \
+  X(special)              \
+  X(statistics)           \
   X(stft)                 \
   X(take_put)             \
   X(ternary)              \
   X(unary)                \
+  X(unique)               \
   X(unpool)               \
   X(view_copy)            \
   X(view_scatter)

@@ -1,4 +1,5 @@
-// gather, scatter and the index_* operators. Masks and index expressions are in index_put.cpp.
+// gather and scatter. Operators with a 1-d index are in index_slices.cpp, masks in mask.cpp, index
+// expressions in index_put.cpp.
 #include "arete/ops/index.h"
 
 #include "arete/ops/creation.h"
@@ -29,14 +30,7 @@ void check_same_dtype(const Call& c, const Tensor& self, const Tensor& src) {
 
 namespace {
 
-// 0-d tensors and 1-d ones of one element mix freely, as in PyTorch.
 int64_t rank_of(const Tensor& t) { return std::max<int64_t>(t.dim(), 1); }
-prim::View at_least_1d(prim::View v) {
-  static constexpr int64_t kOne[] = {1};
-  if (v.sizes.empty()) v.sizes = v.strides = IntList(kOne, 1);
-  return v;
-}
-Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.reshape({1}); }
 
 void check_not_larger(const Call& c, const Tensor& index, const Tensor& self, int dim,
                       const char* name) {
@@ -147,9 +141,9 @@ void scatter_infer(const Call& c, OutputSpecs& out) {
     }
     check_same_dtype(c, self, c.tensor(3));
   } else {
-    ARETE_CHECK(c.scalar(3).category() <= std::max(1, category_of(self.dtype())),
-                TypeError(c.name(),
-                          "value cannot be converted to type " + std::string(name_of(self.dtype())))
+    ARETE_CHECK(c.scalar(3).category() <= 2 || is_complex(self.dtype()),
+                TypeError(c.name(), "value cannot be converted to type " +
+                                        std::string(name_of(self.dtype())) + " without overflow")
                     .argument("value")
                     .got(c.scalar(3).to_string()));
   }
@@ -325,9 +319,13 @@ const OpRecord& scatter_value_op =
                    "multiply"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({3}, 4), 0, m.make_index({1}, 3), Scalar(0.5), std::nullopt},
+          return {{{m.make({3}), 0, m.make_index({1}, 3), Scalar(0.5), "sum"},
+                   ErrorKind::value,
+                   "reduce argument must be either add or multiply."},
+                  {{m.make({3}), 0, m.make_index({1}, 3), Scalar(std::complex<double>(0, 1)),
+                    std::nullopt},
                    ErrorKind::type,
-                   "value cannot be converted to type int64"}};
+                   "value cannot be converted to type"}};
         })
         .reference(set_reference);
 
@@ -351,307 +349,7 @@ const OpRecord& scatter_add_op =
         .errors(scatter_errors)
         .reference(add_reference);
 
-// ---- along one dimension with a 1-d index: (self, dim, index, src)
-
-void check_slices(const Call& c, int dim) {
-  const Tensor &self = c.tensor(0), &index = c.tensor(2);
-  check_index_dtype(c, index);
-  ARETE_CHECK(index.dim() <= 1,
-              IndexError(c.name(), std::string(c.name()) + "(): Index is supposed to be a vector")
-                  .argument("index")
-                  .got(describe(index)));
-  if (c.size() < 4 || c[3].kind() != Arg::Kind::tensor) return;
-  const Tensor& src = c.tensor(3);
-  check_same_dtype(c, self, src);
-  Shape expected(self.sizes());
-  if (!expected.empty()) expected[size_t(dim)] = index.numel();
-  const bool one = self.dim() <= 1 && src.dim() <= 1 && src.numel() == 1 && index.numel() == 1;
-  ARETE_CHECK(one || Shape(src.sizes()) == expected,
-              ValueError(c.name(), std::string(c.name()) +
-                                       "(): Number of indices should be equal to source.size(dim), "
-                                       "and the other sizes to those of self")
-                  .argument("source")
-                  .expected(to_string(expected))
-                  .got(to_string(src.sizes())));
-}
-
-// A tensor as rows along its first dimension, if the others are one run.
-std::optional<Layout> as_rows(const Layout& l) {
-  if (l.rank() == 0) return std::nullopt;
-  Layout row = l;
-  row.sizes.erase(row.sizes.begin());
-  row.strides.erase(row.strides.begin());
-  const auto flat = arete::view(row, IntList{row.numel()});
-  if (!flat) return std::nullopt;
-  return Layout(IntList{l.sizes[0], flat->sizes[0]}, IntList{l.strides[0], flat->strides[0]},
-                l.offset);
-}
-
-const OpRecord& index_select_op =
-    define("index_select(Tensor self, int dim, Tensor index) -> Tensor")
-        .doc("Slices of self along a dimension.")
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& self = c.tensor(0);
-          const int dim = dim_argument(c);
-          check_slices(c, dim);
-          Shape sizes(self.sizes());
-          if (!sizes.empty())
-            sizes[size_t(dim)] = c.tensor(2).numel();
-          else
-            ARETE_CHECK(
-                c.tensor(2).numel() == 1,
-                IndexError(c.name(), "index_select(): Index to scalar can have only 1 value"));
-          out.push_back({std::move(sizes), self.dtype(), common_device(c), {}});
-        })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor& self = c.tensor(0);
-          const int dim = dim_argument(c);
-          const IndexView index(p, c.tensor(2), true);
-          const auto rows = dim == 0 ? as_rows(self.layout()) : std::nullopt;
-          if (rows) {
-            const Layout to = *as_rows(out[0].layout());
-            p.take_rows({view_of(self, *rows), index.view(), view_of(out[0], to)});
-            return;
-          }
-          const SpreadIndex spread(index.view(), self.sizes(), dim);
-          prim::View i = spread.view();
-          p.gather({view_of(self), i, view_of(out[0]), dim, c.name()});
-        })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              return {index_add(zeros(g.input_sizes(0), g.grad().options()), g.integer(1),
-                                g.input(1), g.grad()),
-                      Tensor()};
-            },
-            0b10)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({4, 3}), 0, m.make_index({5}, 4)}, "rows"},
-              {{m.make({4, 3}), -1, m.make_index({2}, 3)}, "columns"},
-              {{m.make_strided({2, 3, 2}), 1, m.make_index({4}, 3)}, "strided"},
-              {{m.make_strided({3, 2}), 0, m.make_index({2}, 3).sub(Scalar(3))}, "from the end"},
-              {{m.make({5}), 0, m.make_index({}, 5)}, "0-d index"},
-              {{m.make({3, 2}), 0, m.make_index({0}, 3)}, "nothing"},
-              {{m.make({3, 0}), 0, m.make_index({2}, 3)}, "empty rows"},
-              {{m.make({}), 0, m.make_index({1}, 1)}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 2}), 0, m.make_index({2, 2}, 3)},
-                   ErrorKind::index,
-                   "index_select(): Index is supposed to be a vector"},
-                  {{m.make({3}), 0, m.make_mask({3})},
-                   ErrorKind::type,
-                   "Expected dtype int32/int64 for index"},
-                  {{m.make({3}), 0, m.make_index({1}, 1).add(Scalar(3))},
-                   ErrorKind::index,
-                   "index 3 is out of bounds for dimension 0 with size 3"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &index = c.tensor(2);
-          const std::vector<double> k = values_of(index);
-          const int dim = normalize_dim(c.integer(1), int(x.dim()), "index_select");
-          Shape sizes(x.sizes());
-          if (sizes.empty()) return {from_values(values_of(x), {})};
-          sizes[size_t(dim)] = index.numel();
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(x, at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], x.size(dim))));
-          })};
-        });
-
 }  // namespace
-
-void slices_infer(const Call& c, OutputSpecs& out) {
-  check_slices(c, dim_argument(c));
-  out.push_back({Shape(c.tensor(0).sizes()), c.tensor(0).dtype(), common_device(c), {}});
-}
-
-namespace {
-
-template <ScatterMode mode>
-void slices_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-  const int dim = dim_argument(c);
-  const Tensor& src = c.tensor(3);
-  const IndexView index(p, c.tensor(2), true);
-  start_from_self(c, out[0], p);
-  if (mode == ScatterMode::add && dim == 0) {
-    const auto to = as_rows(out[0].layout()), from = as_rows(src.layout());
-    if (to && from) {
-      p.add_rows({view_of(out[0], *to), index.view(), view_of(src, *from), c.name()});
-      return;
-    }
-  }
-  const SpreadIndex spread(index.view(), out[0].sizes(), dim);
-  p.scatter({at_least_1d(view_of(out[0])), at_least_1d(spread.view()), at_least_1d(view_of(src)),
-             dim, mode, c.name()});
-}
-
-std::vector<Sample> slices_samples(SampleMaker& m, bool repeats) {
-  const auto pick = [&](int64_t n, int64_t high) {
-    return repeats ? m.make_index({n}, high)
-                   : arange(Scalar(high - n), Scalar(high), TensorOptions(kInt64, m.device));
-  };
-  return {{{m.make({4, 3}), 0, pick(3, 4), m.make({3, 3})}, "rows"},
-          {{m.make({2, 3}), -1, pick(2, 3), m.make_strided({2, 2})}, "columns"},
-          {{m.make_strided({2, 3, 2}), 1, pick(2, 3), m.make({2, 2, 2})}, "strided"},
-          {{m.make({5}), 0, pick(1, 2).sub(Scalar(5)), m.make({1})}, "from the end"},
-          {{m.make({}), 0, m.make_index({1}, 1), m.make({})}, "0-d"},
-          {{m.make({3}), 0, m.make_index({}, 3), m.make({})}, "index and source 0-d"},
-          {{m.make({3, 2}), 0, m.make_index({0}, 3), m.make({0, 2})}, "nothing"}};
-}
-
-std::vector<ErrorSample> slices_errors(SampleMaker& m) {
-  return {{{m.make({3, 2}), 0, m.make_index({2}, 3), m.make({1, 2})},
-           ErrorKind::value,
-           "Number of indices should be equal to source.size(dim)"},
-          {{m.make({3}), 0, m.make_index({2, 1}, 3), m.make({2})},
-           ErrorKind::index,
-           "Index is supposed to be a vector"},
-          {{m.make({3}), 0, m.make_index({1}, 1).add(Scalar(3)), m.make({1})},
-           ErrorKind::index,
-           "index 3 is out of bounds for dimension 0 with size 3"}};
-}
-
-template <class F>
-std::vector<Tensor> slices_reference(const Call& c, F f) {
-  const Tensor self = at_least_1d(c.tensor(0)), src = at_least_1d(c.tensor(3));
-  const std::vector<double> k = values_of(c.tensor(2));
-  const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_add");
-  std::vector<double> v = values_of(self);
-  for_each_index(src.sizes(), [&](const Shape& i) {
-    const Shape to = at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], self.size(dim)));
-    double& old = v[size_t(flat_position(self.sizes(), to))];
-    old = f(old, at(src, i));
-  });
-  return {from_values(v, c.tensor(0).sizes())};
-}
-
-Tensor slices_of_grad(const GradCall& g) {
-  return index_select(g.grad(), g.integer(1), g.input(1)).reshape(g.input_sizes(2));
-}
-
-Scalar alpha_of(const Call& c) { return c.has(4) ? c.scalar(4) : Scalar(1); }
-
-const OpRecord& index_add_op =
-    define(
-        "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
-        "Tensor")
-        .doc("self with alpha times slices added at given positions of a dimension.")
-        .infer([](const Call& c, OutputSpecs& out) {
-          slices_infer(c, out);
-          ARETE_CHECK(alpha_of(c).category() <= std::max(1, category_of(out[0].dtype)),
-                      TypeError(c.name(),
-                                "For integral input tensors, argument alpha must not be a floating "
-                                "point number.")
-                          .argument("alpha")
-                          .got(alpha_of(c).to_string()));
-        })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Scalar alpha = alpha_of(c);
-          if (alpha == Scalar(1)) return slices_lower<ScatterMode::add>(c, out, p);
-          const Tensor& src = c.tensor(3);
-          const Tensor scaled = empty_tensor(src.sizes(), src.dtype(), src.device());
-          const expr::Type type = expr::compute_type(src.dtype());
-          const DType types[] = {src.dtype()};
-          const expr::Type params[] = {type};
-          const expr::ProgramPtr times =
-              expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; },
-                          types, params, types);
-          const expr::Literal factor = literal(alpha, type);
-          const prim::View in = view_of(src), to = view_of(scaled);
-          p.pointwise({times.get(), {&in, 1}, {&to, 1}, {&factor, 1}});
-          const Arg args[] = {c[0], c[1], c[2], scaled};
-          slices_lower<ScatterMode::add>(Call(c.op, args, c.in_place()), out, p);
-        })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              TensorList r(3);
-              r[0] = g.grad();
-              if (g.needs(2)) {
-                r[2] = slices_of_grad(g);
-                if (g.scalar(4) != Scalar(1)) r[2] = r[2].mul(g.scalar(4));
-              }
-              return r;
-            },
-            0b10)
-        .in_place()
-        .samples([](SampleMaker& m) {
-          std::vector<Sample> all = slices_samples(m, true);
-          for (Sample& s : all) s.args.push_back(Scalar(1));
-          for (Sample& s : slices_samples(m, true)) {
-            s.args.push_back(Scalar(-2));
-            s.note += ", alpha";
-            all.push_back(s);
-          }
-          return all;
-        })
-        .errors(slices_errors)
-        .reference([](const Call& c) {
-          const double alpha = alpha_of(c).to_double();
-          return slices_reference(c, [alpha](double old, double v) { return old + alpha * v; });
-        });
-
-const OpRecord& index_copy_op =
-    define("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
-        .doc("self with slices replaced at given positions of a dimension.")
-        .infer(slices_infer)
-        .lower(slices_lower<ScatterMode::set>)
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              TensorList r(3);
-              if (g.needs(0)) r[0] = index_fill(g.grad(), g.integer(1), g.input(1), Scalar(0));
-              if (g.needs(2)) r[2] = slices_of_grad(g);
-              return r;
-            },
-            0b10)
-        .in_place()
-        .samples([](SampleMaker& m) { return slices_samples(m, false); })
-        .errors(slices_errors)
-        .reference(
-            [](const Call& c) { return slices_reference(c, [](double, double v) { return v; }); });
-
-const OpRecord& index_fill_op =
-    define("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
-        .doc("self with slices at given positions of a dimension set to a number.")
-        .infer(slices_infer)
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int dim = dim_argument(c);
-          const IndexView index(p, c.tensor(2), true);
-          const SpreadIndex spread(index.view(), out[0].sizes(), dim);
-          const NumberView value(p, out[0].dtype(), spread.view().sizes, c.scalar(3));
-          start_from_self(c, out[0], p);
-          p.scatter({at_least_1d(view_of(out[0])), at_least_1d(spread.view()),
-                     at_least_1d(value.view()), dim, ScatterMode::set, c.name()});
-        })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              return {index_fill(g.grad(), g.integer(1), g.input(1), Scalar(0)), Tensor()};
-            },
-            0b10)
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4, 3}), 0, m.make_index({2}, 4), Scalar(1.5)}, "rows"},
-                  {{m.make_strided({2, 3}), -1, m.make_index({2}, 3), Scalar(2)}, "strided"},
-                  {{m.make({}), -1, m.make_index({1}, 1), Scalar(2)}, "0-d"},
-                  {{m.make({2, 3}), 1, m.make_index({}, 3), Scalar(2)}, "index 0-d"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor self = at_least_1d(c.tensor(0));
-          const std::vector<double> k = values_of(c.tensor(2));
-          const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_fill");
-          const Tensor y = build_tensor(self.sizes(), [&](const Shape& i) {
-            for (double j : k)
-              if (wrapped(j, self.size(dim)) == i[size_t(dim)]) return c.scalar(3).to_double();
-            return at(self, i);
-          });
-          return {y.reshape(c.tensor(0).sizes())};
-        });
-
-}  // namespace
-
-Tensor& index_copy_into(Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return call_in_place(self, index_copy_op, {self, dim, index, src});
-}
-
 }  // namespace ops
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index) {
@@ -687,29 +385,6 @@ Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Scalar value) {
 }
 Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) {
   return ops::call_in_place(*this, ops::scatter_add_op, {*this, dim, index, src});
-}
-
-Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
-  return ops::call(ops::index_select_op, {self, dim, index});
-}
-Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
-  return arete::index_select(*this, dim, index);
-}
-Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                 Scalar alpha) {
-  return ops::call(ops::index_add_op, {self, dim, index, src, alpha});
-}
-Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha) const {
-  return arete::index_add(*this, dim, index, src, alpha);
-}
-Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha) {
-  return ops::call_in_place(*this, ops::index_add_op, {*this, dim, index, src, alpha});
-}
-Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  return ops::call(ops::index_copy_op, {self, dim, index, src});
-}
-Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
-  return ops::call(ops::index_fill_op, {self, dim, index, value});
 }
 
 }  // namespace arete

@@ -179,8 +179,6 @@ std::vector<Tensor> reduce_reference(const Call& c, const Tensor& src, F&& place
   return {from_values(v, c.tensor(0).sizes())};
 }
 
-Tensor raised(const Tensor& t) { return t.dim() ? t : t.reshape({1}); }
-
 const OpRecord& scatter_reduce_op =
     define(
         "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
@@ -199,9 +197,9 @@ const OpRecord& scatter_reduce_op =
           OutputSpecs checked;
           scatter_infer(c, checked);
           // 0-d tensors count as 1-d ones of one element.
-          const Tensor self = raised(c.tensor(0)), index = raised(c.tensor(2));
+          const Tensor self = at_least_1d(c.tensor(0)), index = at_least_1d(c.tensor(2));
           if (index.numel() == 0) return {c.tensor(0).clone()};
-          Tensor src = raised(c.tensor(3));  // the part that the index covers
+          Tensor src = at_least_1d(c.tensor(3));  // the part that the index covers
           for (int64_t d = 0; d < src.dim(); ++d)
             if (index.size(d) < src.size(d)) src = src.narrow(d, 0, index.size(d));
           const int64_t dim = dim_argument(c);
@@ -234,7 +232,7 @@ const OpRecord& scatter_reduce_op =
                    "Expected index [2] to be no larger than src [1]"}};
         })
         .reference([](const Call& c) {
-          const Tensor index = raised(c.tensor(2)), src = raised(c.tensor(3));
+          const Tensor index = at_least_1d(c.tensor(2)), src = at_least_1d(c.tensor(3));
           return reduce_reference(c, src, [&](const Tensor& self, const Shape& i) {
             for (size_t d = 0; d < i.size(); ++d)
               if (i[d] >= index.size(int64_t(d))) return Shape();
@@ -262,7 +260,7 @@ const OpRecord& index_reduce_op =
           const int64_t dim = dim_argument(c);
           OutputSpecs checked;
           slices_infer(c, checked);
-          const Tensor self = raised(c.tensor(0)), src = raised(c.tensor(3));
+          const Tensor self = at_least_1d(c.tensor(0)), src = at_least_1d(c.tensor(3));
           Shape one(size_t(self.dim()), 1);
           one[size_t(dim)] = c.tensor(2).numel();
           const Tensor index = c.tensor(2).reshape(one).expand(src.sizes());
@@ -295,10 +293,11 @@ const OpRecord& index_reduce_op =
         })
         .reference([](const Call& c) {
           const std::vector<double> k = values_of(c.tensor(2));
-          return reduce_reference(c, raised(c.tensor(3)), [&](const Tensor& self, const Shape& i) {
-            const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_reduce");
-            return at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], self.size(dim)));
-          });
+          return reduce_reference(
+              c, at_least_1d(c.tensor(3)), [&](const Tensor& self, const Shape& i) {
+                const int dim = normalize_dim(c.integer(1), int(self.dim()), "index_reduce");
+                return at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], self.size(dim)));
+              });
         });
 
 }  // namespace

@@ -38,9 +38,10 @@ class NumberView {
         view_(scratch_.view()) {
     prim::FillArgs fill;
     fill.out = scratch_.view();
-    fill.value_is_integer = value.is_integral();
+    // Fractions are cut off where the dtype has none; for booleans a number is whether it is zero.
+    fill.value_is_integer = is_integral_or_bool(t);
     if (fill.value_is_integer)
-      fill.value.i = value.to_int64();
+      fill.value.i = t == kBool ? value.to_bool() : value.to_int64();
     else
       fill.value.f = value.to_double();
     fill.imag = value.to_complex().imag();
@@ -78,6 +79,14 @@ class SpreadIndex {
   Shape sizes_, strides_;
   prim::View view_;
 };
+
+// 0-d tensors and 1-d ones of one element mix freely, as in PyTorch.
+inline prim::View at_least_1d(prim::View v) {
+  static constexpr int64_t kOne[] = {1};
+  if (v.sizes.empty()) v.sizes = v.strides = IntList(kOne, 1);
+  return v;
+}
+inline Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.reshape({1}); }
 
 /// Argument 1, a dimension of argument 0.
 inline int dim_argument(const Call& c) {

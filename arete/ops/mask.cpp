@@ -65,10 +65,6 @@ void check_mask(const char* op, const Tensor& mask) {
                   .got(describe(mask)));
 }
 
-Scalar fill_value(const Tensor& self, const Scalar& value) {
-  return self.dtype() == kBool ? Scalar(value.to_bool()) : value;
-}
-
 // The data decide the size, so a reference is all there is to compare with.
 const OpRecord& nonzero_op =
     define("nonzero(Tensor self) -> Tensor")
@@ -277,15 +273,14 @@ Tensor flat_nonzero(const Tensor& self) {
 
 Tensor masked_fill(const Tensor& self, const Tensor& mask, Scalar value) {
   ops::check_mask("masked_fill", mask);
-  return ops::call(ops::masked_fill_op, {self, mask, ops::fill_value(self, value)});
+  return ops::call(ops::masked_fill_op, {self, mask, value});
 }
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
   return arete::masked_fill(*this, mask, value);
 }
 Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
   ops::check_mask("masked_fill_", mask);
-  return ops::call_in_place(*this, ops::masked_fill_op,
-                            {*this, mask, ops::fill_value(*this, value)});
+  return ops::call_in_place(*this, ops::masked_fill_op, {*this, mask, value});
 }
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
   return ops::call(ops::masked_select_op, {self, mask});

@@ -49,7 +49,7 @@ ARETE_UNARY_FUNCTION(erf)
 ARETE_UNARY_FUNCTION(erfc)
 ARETE_UNARY_FUNCTION(erfinv)
 ARETE_UNARY_FUNCTION(lgamma)   ///< log |gamma(x)|
-ARETE_UNARY_FUNCTION(digamma)  ///< derivative of lgamma (no derivative of its own)
+ARETE_UNARY_FUNCTION(digamma)  ///< derivative of lgamma
 ARETE_UNARY_FUNCTION(sigmoid)  ///< 1 / (1 + exp(-x))
 ARETE_UNARY_FUNCTION(logit)    ///< log(x / (1 - x))
 ARETE_UNARY_FUNCTION(sinc)     ///< sin(pi x) / (pi x), 1 at 0

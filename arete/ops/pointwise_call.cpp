@@ -186,7 +186,8 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   uint32_t folded = 0;
   for (int k = 0; k < def.n_params; ++k) {
     const Scalar s = call[def.n_inputs + k].scalar();
-    ARETE_CHECK(s.category() <= category_of(compute) || s.is_boolean(),
+    // Among booleans any number stands for whether it is zero, as in x.masked_fill(mask, 1).
+    ARETE_CHECK(s.category() <= category_of(compute) || s.is_boolean() || compute == kBool,
                 TypeError(op.name, "For integral input tensors, argument " +
                                        schema_of(op).args[def.n_inputs + k].name +
                                        " must not be a floating point number."));
@@ -269,6 +270,13 @@ void execute(const expr::Program& program, std::span<const Tensor> inputs,
       .pointwise({&program, {in.data(), in.size()}, {out.data(), out.size()}, params});
 }
 
+// Which of the definition's inputs tensor `i` of a call is: numbers among them are no tensors.
+size_t definition_input(const Variant* variant, size_t i) {
+  if (variant)
+    for (int number : variant->number_inputs) i += size_t(number) <= i;
+  return i;
+}
+
 // The history of a program's application.
 class ProgramNode final : public Node {
  public:
@@ -283,7 +291,8 @@ class ProgramNode final : public Node {
     for (size_t i = 0; i < inputs.size(); ++i) {
       Edge e;
       const bool differentiable =
-          is_differentiable(inputs[i].dtype()) && !(def && def->non_differentiable >> i & 1);
+          is_differentiable(inputs[i].dtype()) &&
+          !(def && def->non_differentiable >> definition_input(variant_, i) & 1);
       if (differentiable && inputs[i].requires_grad()) e = gradient_edge(inputs[i]);
       if (e) wanted_ |= 1u << i;
       edges.push_back(std::move(e));
@@ -462,10 +471,13 @@ class ProgramNode final : public Node {
   bool released_ = false;
 };
 
-bool any_requires_grad(std::span<const Tensor> inputs, const PointwiseDef* def) {
+bool any_requires_grad(std::span<const Tensor> inputs, const Variant* variant,
+                       const PointwiseDef* def) {
   if (!modes().grad_enabled) return false;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!(def && def->non_differentiable >> i & 1) && inputs[i].requires_grad()) return true;
+    if (inputs[i].requires_grad() &&
+        !(def && def->non_differentiable >> definition_input(variant, i) & 1))
+      return true;
   return false;
 }
 
@@ -480,7 +492,7 @@ void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
   bool differentiable = false;
   for (const auto& o : program->outputs())
     differentiable = differentiable || is_differentiable(o.dtype);
-  if (differentiable && any_requires_grad(inputs, def))
+  if (differentiable && any_requires_grad(inputs, variant, def))
     node = IntrusivePtr<ProgramNode>(
         new ProgramNode(name, program, variant, def, inputs, params, space));
   for (const auto& o : program->outputs())
@@ -527,7 +539,7 @@ void call_pointwise_into(const Call& call, Tensor& self, bool record) {
       ValueError(call.name(), "output with shape " + to_string(self.sizes()) +
                                   " doesn't match the broadcast shape " + to_string(space)));
   IntrusivePtr<ProgramNode> node;
-  if (record && any_requires_grad(inputs, r.def) && is_differentiable(dtype))
+  if (record && any_requires_grad(inputs, r.variant, r.def) && is_differentiable(dtype))
     node = IntrusivePtr<ProgramNode>(new ProgramNode(call.name(), r.variant->program, r.variant,
                                                      r.def, inputs,
                                                      {r.params.data(), r.params.size()}, space));

@@ -28,11 +28,13 @@ uint32_t product_dims(const Call& c) {
 }
 
 const OpRecord& prod_op =
-    define("prod(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+    define("prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("The product along dim, or of everything.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
-          const DType t = is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();
+          const DType t = c.has(3)                         ? c[3].dtype()
+                          : is_integral_or_bool(x.dtype()) ? kInt64
+                                                           : x.dtype();
           out.push_back(
               {reduced_sizes(x.sizes(), product_dims(c), c.boolean(2)), t, x.device(), {}});
         })
@@ -52,8 +54,8 @@ const OpRecord& prod_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              const Tensor x = g.input(0);
-              if (x.numel() == 0) return {zeros(x.sizes(), x.options())};
+              const Tensor x = g.input(0).to(g.grad().dtype());
+              if (x.numel() == 0) return {zeros(x.sizes(), g.input(0).options())};
               const bool whole = g.arg(1).is_none() || x.dim() == 0;
               const Tensor flat = whole ? x.reshape({-1}) : x.movedim(g.integer(1), -1);
               Tensor dy = g.grad();
@@ -62,18 +64,20 @@ const OpRecord& prod_op =
               else if (g.boolean(2))
                 dy = dy.squeeze(g.integer(1));
               const Tensor dx = dy.unsqueeze(-1) * product_of_others(flat);
-              return {whole ? dx.reshape(x.sizes()) : dx.movedim(-1, g.integer(1))};
+              return {(whole ? dx.reshape(x.sizes()) : dx.movedim(-1, g.integer(1)))
+                          .to(g.input_dtype(0))};
             },
             1)
         .samples([](SampleMaker& m) {
           Tensor with_zeros = m.make({2, 3}, 0.5, 2);
           with_zeros.detach().select(0, 0).select(0, 1).zero_();
-          return std::vector<Sample>{{{m.make({2, 3}, 0.5, 2), std::nullopt, false}, "all"},
-                                     {{m.make({2, 3}), 1, true}, "keepdim"},
-                                     {{m.make({2, 3, 2}), -2, false}, "middle"},
-                                     {{with_zeros, 1, false}, "a zero"},
-                                     {{m.make({}), std::nullopt, false}, "0-d"},
-                                     {{m.make({0, 2}), 0, false}, "empty"}};
+          return std::vector<Sample>{
+              {{m.make({2, 3}, 0.5, 2), std::nullopt, false, std::nullopt}, "all"},
+              {{m.make({2, 3}), 1, true, std::nullopt}, "keepdim"},
+              {{m.make({2, 3, 2}), -2, false, std::nullopt}, "middle"},
+              {{with_zeros, 1, false, std::nullopt}, "a zero"},
+              {{m.make({}), std::nullopt, false, std::nullopt}, "0-d"},
+              {{m.make({0, 2}), 0, false, std::nullopt}, "empty"}};
         })
         .reference([](const Call& c) {
           const Tensor& x = c.tensor(0);
@@ -127,9 +131,11 @@ const OpRecord& logsumexp_op =
 }  // namespace arete::ops
 
 namespace arete {
-Tensor prod(const Tensor& self) { return ops::call(ops::prod_op, {self, std::nullopt, false}); }
+Tensor prod(const Tensor& self) {
+  return ops::call(ops::prod_op, {self, std::nullopt, false, std::nullopt});
+}
 Tensor prod(const Tensor& self, int64_t dim, bool keepdim) {
-  return ops::call(ops::prod_op, {self, dim, keepdim});
+  return ops::call(ops::prod_op, {self, dim, keepdim, std::nullopt});
 }
 Tensor logsumexp(const Tensor& self, IntList dims, bool keepdim) {
   return ops::call(ops::logsumexp_op, {self, dims, keepdim});

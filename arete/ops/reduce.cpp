@@ -147,7 +147,7 @@ Reference reference_by(F f, DType t = kFloat64) {
 }
 
 const OpRecord& sum_op =
-    define("sum(Tensor self, int[] dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+    define("sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("Sum over dimensions.")
         .infer([](const Call& c, OutputSpecs& out) { push_reduced(c, out, sum_dtype(c)); })
         .lower(sum_lower)
@@ -214,7 +214,7 @@ void mean_lower(const Call& call, std::span<const Tensor> out, prim::Primitives&
 }
 
 const OpRecord& mean_op =
-    define("mean(Tensor self, int[] dim, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+    define("mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("Arithmetic mean over dimensions.")
         .infer(mean_infer)
         .lower(mean_lower)
@@ -309,7 +309,7 @@ Reference var_reference(F last) {
 }
 
 const OpRecord& var_op =
-    define("var(Tensor self, int[] dim, bool keepdim=False, float correction=1) -> Tensor")
+    define("var(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
         .doc("Variance over dimensions.")
         .infer(var_infer)
         .lower(var_lower<false>)
@@ -323,7 +323,7 @@ const OpRecord& var_op =
         .reference(var_reference([](double v) { return v; }));
 
 const OpRecord& std_op =
-    define("std(Tensor self, int[] dim, bool keepdim=False, float correction=1) -> Tensor")
+    define("std(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
         .doc("Standard deviation over dimensions.")
         .infer(var_infer)
         .lower(var_lower<true>)
@@ -358,7 +358,7 @@ std::vector<Sample> logical_samples(SampleMaker& m) {
   return all;
 }
 
-const OpRecord& any_op = define("any(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+const OpRecord& any_op = define("any(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
                              .doc("Is some element not zero?")
                              .infer(logical_infer)
                              .lower(logical_lower<false>)
@@ -374,7 +374,7 @@ const OpRecord& any_op = define("any(Tensor self, int[] dim, bool keepdim=False)
                                  },
                                  kBool));
 
-const OpRecord& all_op = define("all(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+const OpRecord& all_op = define("all(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
                              .doc("Is every element not zero?")
                              .infer(logical_infer)
                              .lower(logical_lower<true>)
@@ -391,7 +391,7 @@ const OpRecord& all_op = define("all(Tensor self, int[] dim, bool keepdim=False)
                                  kBool));
 
 const OpRecord& count_nonzero_op =
-    define("count_nonzero(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+    define("count_nonzero(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
         .doc("How many elements are not zero?")
         .infer([](const Call& c, OutputSpecs& out) {
           logical_infer(c, out);
@@ -432,16 +432,17 @@ std::vector<Sample> nan_samples(SampleMaker& m) {
     if (m.requires_grad) r.requires_grad_();
     return r;
   };
-  return {{{m.make({2, 3}), std::vector<int64_t>{}, false}, "no NaN"},
-          {{holes({3, 4}), {0}, false}, "some NaN"},
-          {{holes({5}), std::vector<int64_t>{}, true}, "kept"}};
+  return {{{m.make({2, 3}), std::vector<int64_t>{}, false, std::nullopt}, "no NaN"},
+          {{holes({3, 4}), {0}, false, std::nullopt}, "some NaN"},
+          {{holes({5}), std::vector<int64_t>{}, true, kFloat64}, "kept"}};
 }
 
 const OpRecord& nansum_op =
-    define("nansum(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+    define(
+        "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("Sum over dimensions, NaN counting as 0.")
         .compose([](const Call& c) -> Results {
-          return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], std::nullopt})};
+          return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], c[3]})};
         })
         .samples(nan_samples)
         .no_gradient_test()
@@ -453,12 +454,18 @@ const OpRecord& nansum_op =
         }));
 
 const OpRecord& nanmean_op =
-    define("nanmean(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+    define(
+        "nanmean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("Mean over dimensions of what is not NaN.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
+          ARETE_CHECK(is_floating(x.dtype()),
+                      TypeError(c.name(),
+                                "nanmean(): expected input to have floating point or complex "
+                                "dtype but got " +
+                                    std::string(name_of(x.dtype()))));
           const Tensor n = call(sum_op, {x.isnan().logical_not(), c[1], c[2], std::nullopt});
-          return {call(sum_op, {without_nan(x), c[1], c[2], std::nullopt}).div(n)};
+          return {call(sum_op, {without_nan(x), c[1], c[2], c[3]}).div(n)};
         })
         .samples(nan_samples)
         .no_gradient_test()
@@ -503,10 +510,10 @@ Tensor Tensor::mean(IntList dims, bool keepdim, std::optional<DType> dtype) cons
 Tensor Tensor::mean(int64_t dim, bool keepdim) const { return arete::mean(*this, dim, keepdim); }
 
 Tensor nansum(const Tensor& self, IntList dims, bool keepdim) {
-  return ops::call(ops::nansum_op, {self, dims, keepdim});
+  return ops::call(ops::nansum_op, {self, dims, keepdim, std::nullopt});
 }
 Tensor nanmean(const Tensor& self, IntList dims, bool keepdim) {
-  return ops::call(ops::nanmean_op, {self, dims, keepdim});
+  return ops::call(ops::nanmean_op, {self, dims, keepdim, std::nullopt});
 }
 
 Tensor var(const Tensor& self, IntList dims, double correction, bool keepdim) {
@@ -521,15 +528,6 @@ Tensor Tensor::var(IntList dims, double correction, bool keepdim) const {
 Tensor Tensor::std(IntList dims, double correction, bool keepdim) const {
   return ops::call(ops::std_op, {*this, dims, keepdim, correction});
 }
-std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims, double correction,
-                                    bool keepdim) {
-  return {var(self, dims, correction, keepdim), mean(self, dims, keepdim)};
-}
-std::tuple<Tensor, Tensor> std_mean(const Tensor& self, IntList dims, double correction,
-                                    bool keepdim) {
-  return {self.std(dims, correction, keepdim), mean(self, dims, keepdim)};
-}
-
 Tensor any(const Tensor& self) { return ops::call(ops::any_op, {self, IntList(), false}); }
 Tensor any(const Tensor& self, IntList dims, bool keepdim) {
   return ops::call(ops::any_op, {self, dims, keepdim});
@@ -542,11 +540,6 @@ Tensor Tensor::any() const { return arete::any(*this); }
 Tensor Tensor::any(IntList dims, bool keepdim) const { return arete::any(*this, dims, keepdim); }
 Tensor Tensor::all() const { return arete::all(*this); }
 Tensor Tensor::all(IntList dims, bool keepdim) const { return arete::all(*this, dims, keepdim); }
-std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
-  const int64_t d = dim.value_or(0);
-  const IntList dims = dim ? IntList(&d, 1) : IntList();
-  return {amin(self, dims, keepdim), amax(self, dims, keepdim)};
-}
 Tensor count_nonzero(const Tensor& self, IntList dims) {
   return ops::call(ops::count_nonzero_op, {self, dims, false});
 }

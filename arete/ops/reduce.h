@@ -60,6 +60,12 @@ Tensor norm(const Tensor& self, double p = 2, IntList dims = {}, bool keepdim = 
 /// log(sum(exp(x))) without overflow.
 Tensor logsumexp(const Tensor& self, IntList dims, bool keepdim = false);
 Tensor logsumexp(const Tensor& self, int64_t dim, bool keepdim = false);
+/// Summed over leading dimensions and those of size 1 in `sizes`: the reverse of broadcasting.
+/// ValueError if self's sizes do not come from `sizes` by broadcasting.
+namespace ops {
+Tensor sum_to_size(const Tensor& g, IntList sizes);
+}
+using ops::sum_to_size;
 /// How many elements are not zero; int64.
 Tensor count_nonzero(const Tensor& self, IntList dims = {});
 

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "arete/ops/aliases.h"
 #include "arete/ops/families.h"
 #include "arete/ops/pointwise_call.h"
 #include "arete/ops/record.h"
@@ -96,7 +97,14 @@ std::vector<const OpRecord*> all_records() {
 
 const OpRecord* find_record(std::string_view name) {
   link_families();
-  const auto it = registry().records.find(name);
+  auto it = registry().records.find(name);
+  if (it == registry().records.end()) {
+    const auto aliases = all_aliases();
+    const auto alias =
+        std::lower_bound(aliases.begin(), aliases.end(), name,
+                         [](const Alias& a, std::string_view wanted) { return a.name < wanted; });
+    if (alias != aliases.end() && alias->name == name) it = registry().records.find(alias->record);
+  }
   return it == registry().records.end() ? nullptr : it->second.get();
 }
 

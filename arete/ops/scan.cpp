@@ -11,8 +11,8 @@ using prim::Monoid;
 void infer_scan(const Call& c, OutputSpecs& out) {
   const Tensor& x = c.tensor(0);
   normalize_dim(c.integer(1), int(x.dim()), c.name());
-  out.push_back(
-      {Shape(x.sizes()), is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype(), x.device(), {}});
+  const DType t = c.has(2) ? c[2].dtype() : is_integral_or_bool(x.dtype()) ? kInt64 : x.dtype();
+  out.push_back({Shape(x.sizes()), t, x.device(), {}});
 }
 
 void run_scan(const Call& c, const Tensor& out, Monoid monoid, bool reverse, prim::Primitives& p) {
@@ -50,12 +50,13 @@ const OpRecord& reverse_cumsum_op =
         });
 
 std::vector<Sample> scan_samples(SampleMaker& m) {
-  return {{{m.make({3, 4}), 1}, "rows"},
-          {{m.make({3, 4}), 0}, "columns"},
-          {{m.make({2, 3, 2}), -2}, "middle"},
-          {{m.make_strided({3, 4}), 1}, "strided"},
-          {{m.make({}), 0}, "0-d"},
-          {{m.make({0, 2}), 0}, "empty"}};
+  return {{{m.make({3, 4}), 1, std::nullopt}, "rows"},
+          {{m.make({3, 4}), 0, std::nullopt}, "columns"},
+          {{m.make({2, 3, 2}), -2, std::nullopt}, "middle"},
+          {{m.make_strided({3, 4}), 1, std::nullopt}, "strided"},
+          {{m.make({3, 4}), 1, kFloat64}, "dtype"},
+          {{m.make({}), 0, std::nullopt}, "0-d"},
+          {{m.make({0, 2}), 0, std::nullopt}, "empty"}};
 }
 
 template <class F>
@@ -73,25 +74,25 @@ Reference scan_reference(F f) {
           for (j[size_t(d)] = 1; j[size_t(d)] <= i[size_t(d)]; ++j[size_t(d)]) s = f(s, at(x, j));
           return s;
         },
-        x.dtype() == kFloat64 ? kFloat64 : kInt64)};
+        x.dtype() == kFloat64 || c.has(2) ? kFloat64 : kInt64)};
   };
 }
 
 std::vector<ErrorSample> scan_errors(SampleMaker& m) {
-  return {{{m.make({2, 3}), 2}, ErrorKind::index, "Dimension out of range"}};
+  return {{{m.make({2, 3}), 2, std::nullopt}, ErrorKind::index, "Dimension out of range"}};
 }
 
 const std::vector<DType> kScanTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
 const OpRecord& cumsum_op =
-    define("cumsum(Tensor self, int dim) -> Tensor")
+    define("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
         .doc("Running sum along dim.")
         .infer(infer_scan)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           run_scan(c, out[0], Monoid::sum, false, p);
         })
         .grad([](const GradCall& g) -> TensorList {
-          return {call(reverse_cumsum_op, {g.grad(), g.integer(1)})};
+          return {call(reverse_cumsum_op, {g.grad(), g.integer(1)}).to(g.input_dtype(0))};
         })
         .autocast(Autocast::f32)
         .samples(scan_samples)
@@ -100,7 +101,7 @@ const OpRecord& cumsum_op =
         .dtypes(kScanTypes);
 
 const OpRecord& cumprod_op =
-    define("cumprod(Tensor self, int dim) -> Tensor")
+    define("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
         .doc("Running product along dim.")
         .infer(infer_scan)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -111,8 +112,8 @@ const OpRecord& cumprod_op =
               // dy_k / dx_i = product of x_j, j <= k, j != i, for k >= i. Without zeros that is y_k
               // / x_i; with a zero, rows of products with x_i replaced by one (quadratic, but
               // always right).
-              const Tensor x = g.input(0);
-              if (x.dim() == 0 || x.numel() == 0) return {g.grad()};
+              const Tensor x = g.input(0).to(g.grad().dtype());
+              if (x.dim() == 0 || x.numel() == 0) return {g.grad().to(g.input_dtype(0))};
               const int64_t d = normalize_dim(g.integer(1), int(x.dim()), "cumprod");
               const Tensor rows = x.movedim(d, -1), dy = g.grad().movedim(d, -1);
               const int64_t n = rows.size(-1);
@@ -124,7 +125,7 @@ const OpRecord& cumprod_op =
                   arete::where(diagonal, 1, rows.unsqueeze(-2).expand(square)).cumprod(-1);
               const Tensor later = ones({n, n}, TensorOptions(kBool, x.device())).triu();
               const Tensor dx = arete::where(later, products * dy.unsqueeze(-2), 0).sum(-1);
-              return {dx.movedim(-1, d)};
+              return {dx.movedim(-1, d).to(g.input_dtype(0))};
             },
             1)
         .autocast(Autocast::f32)
@@ -132,7 +133,7 @@ const OpRecord& cumprod_op =
           auto all = scan_samples(m);
           Tensor with_zero = m.make({2, 3}, 0.5, 2);
           with_zero.detach().select(1, 1).zero_();
-          all.push_back({{with_zero, 1}, "zeros"});
+          all.push_back({{with_zero, 1, std::nullopt}, "zeros"});
           return all;
         })
         .errors(scan_errors)
@@ -143,8 +144,12 @@ const OpRecord& cumprod_op =
 }  // namespace arete::ops
 
 namespace arete {
-Tensor cumsum(const Tensor& self, int64_t dim) { return ops::call(ops::cumsum_op, {self, dim}); }
-Tensor cumprod(const Tensor& self, int64_t dim) { return ops::call(ops::cumprod_op, {self, dim}); }
+Tensor cumsum(const Tensor& self, int64_t dim) {
+  return ops::call(ops::cumsum_op, {self, dim, std::nullopt});
+}
+Tensor cumprod(const Tensor& self, int64_t dim) {
+  return ops::call(ops::cumprod_op, {self, dim, std::nullopt});
+}
 Tensor Tensor::cumsum(int64_t dim) const { return arete::cumsum(*this, dim); }
 Tensor Tensor::cumprod(int64_t dim) const { return arete::cumprod(*this, dim); }
 }  // namespace arete

@@ -1,5 +1,6 @@
 #include "arete/ops/search.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/ops/creation.h"
@@ -8,17 +9,87 @@
 #include "arete/ops/reduce.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sort.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
 // Binary search for all values at once: each step looks at the middle of what is left.
+Tensor insertion_points(const Tensor& sorted, const Tensor& values, bool right) {
+  const int64_t n = sorted.size(-1);
+  Tensor low = zeros(values.sizes(), TensorOptions(kInt64, values.device()));
+  Tensor high = full(values.sizes(), Scalar(n), TensorOptions(kInt64, values.device()));
+  for (int64_t left = n; left > 0; left /= 2) {
+    const Tensor middle = low.add(high).floor_divide(Scalar(2));
+    const Tensor safe = middle.clamp(std::nullopt, Scalar(n - 1));
+    const Tensor at = sorted.dim() == 1 ? take(sorted, safe) : gather(sorted, -1, safe);
+    // Negated, so that NaN on either side goes on to the right, as in PyTorch.
+    const Tensor over = right ? at.gt(values) : at.ge(values);
+    const Tensor before = over.logical_not().logical_and(middle.lt(high));
+    low = where(before, middle.add(Scalar(1)), low);
+    high = where(before, high, middle);
+  }
+  return low;
+}
+
+// A value that may be a number.
+Tensor value_tensor(const Arg& a, const Tensor& beside) {
+  if (a.kind() == Arg::Kind::tensor) return a.tensor().detach();
+  const Scalar s = a.scalar();
+  return full({}, s, TensorOptions(result_type({&beside, 1}, {&s, 1}), beside.device()));
+}
+
+Tensor index_result(const Tensor& t, bool int32) { return int32 ? t.to(kInt32) : t; }
+
+// The first element that is not smaller (larger, for the right side).
+std::vector<Tensor> insertion_reference(const Tensor& sorted, const Tensor& values, bool right) {
+  const int64_t n = sorted.size(-1);
+  return {build_tensor(
+      values.sizes(),
+      [&](const Shape& i) {
+        const double v = at(values, i);
+        for (int64_t j = 0; j < n; ++j) {
+          Shape p = sorted.dim() == 1 ? Shape{0} : i;
+          p.back() = j;
+          const double s = at(sorted, p);
+          if (right ? s > v : s >= v) return j;
+        }
+        return n;
+      },
+      kInt64)};
+}
+// -1, -0.5, 0, ...
+Tensor rising(SampleMaker& m, int64_t n) {
+  return arange(Scalar(0), Scalar(n), TensorOptions(m.device))
+      .mul(Scalar(0.5))
+      .sub(Scalar(1))
+      .to(m.dtype);
+}
+
 const OpRecord& searchsorted_op =
-    define("searchsorted(Tensor sorted_sequence, Tensor values, *, bool right=False) -> Tensor")
+    define(
+        "searchsorted(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool "
+        "right=False, str? side=None, Tensor? sorter=None) -> Tensor")
         .doc("Positions at which values would be inserted in a sorted sequence.")
         .compose([](const Call& c) -> Results {
-          const Tensor &sorted = c.tensor(0), &values = c.tensor(1);
+          Tensor sorted = c.tensor(0).detach();
+          const Tensor values = value_tensor(c[1], sorted);
+          bool right = c.boolean(3);
+          if (c.has(4)) {
+            const std::string_view side = c[4].string();
+            ARETE_CHECK(side == "left" || side == "right",
+                        ValueError(c.name(),
+                                   "torch.searchsorted(): side can only be 'left' or 'right' but "
+                                   "got " +
+                                       std::string(side))
+                            .argument("side"));
+            ARETE_CHECK(!right || side == "right",
+                        ValueError(c.name(),
+                                   "torch.searchsorted(): side and right can't be set to "
+                                   "opposites, got side of left while right was True"));
+            right = side == "right";
+          }
           bool fits = sorted.dim() == 1 || (sorted.dim() > 1 && sorted.dim() == values.dim());
           for (int64_t d = 0; fits && sorted.dim() > 1 && d + 1 < sorted.dim(); ++d)
             fits = sorted.size(d) == values.size(d);
@@ -27,59 +98,146 @@ const OpRecord& searchsorted_op =
                                "boundaries tensor should be 1 dimension or the first N-1 "
                                "dimensions of boundaries tensor and input value tensor must match")
                         .got(to_string(sorted.sizes()) + " and " + to_string(values.sizes())));
-          const int64_t n = sorted.size(-1);
-          Tensor low = zeros(values.sizes(), TensorOptions(kInt64, values.device()));
-          Tensor high = full(values.sizes(), Scalar(n), TensorOptions(kInt64, values.device()));
-          for (int64_t left = n; left > 0; left /= 2) {
-            const Tensor middle = low.add(high).floor_divide(Scalar(2));
-            const Tensor safe = middle.clamp(std::nullopt, Scalar(n - 1));
-            const Tensor at = sorted.dim() == 1 ? take(sorted, safe) : gather(sorted, -1, safe);
-            const Tensor before =
-                (c.boolean(2) ? at.le(values) : at.lt(values)).logical_and(middle.lt(high));
-            low = where(before, middle.add(Scalar(1)), low);
-            high = where(before, high, middle);
+          if (c.has(5)) {
+            const Tensor& sorter = c.tensor(5);
+            ARETE_CHECK(sorter.layout().sizes == sorted.layout().sizes && sorter.dtype() == kInt64,
+                        ValueError(c.name(),
+                                   "torch.searchsorted(): boundary and sorter must have the same "
+                                   "size, and sorter must be a tensor of long dtype")
+                            .argument("sorter")
+                            .got(describe(sorter)));
+            sorted = gather(sorted, -1, sorter);
           }
-          return {low};
+          return {index_result(insertion_points(sorted, values, right), c.boolean(2))};
         })
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto row = [&](int64_t n) {
-            return arange(Scalar(0), Scalar(n), TensorOptions(m.device))
-                .mul(Scalar(0.5))
-                .sub(Scalar(1))
-                .to(m.dtype);
+          const auto with = [](Tensor sorted, OwnedArg values, bool right, OwnedArg side = {},
+                               OwnedArg sorter = {}) {
+            return std::vector<OwnedArg>{sorted, values, false, right, side, sorter};
           };
-          return {
-              {{row(5), m.make({3, 4}), false}, "vector"},
-              {{row(5), row(4), false}, "equal values"},
-              {{row(5), row(4), true}, "equal values, right"},
-              {{row(6).reshape({1, 6}).expand({2, 6}).contiguous(), m.make({2, 3}), true}, "rows"},
-              {{row(1), m.make({4}), false}, "one"},
-              {{row(8), m.make({}), false}, "0-d"}};
+          const Tensor two = rising(m, 6).reshape({1, 6}).expand({2, 6}).contiguous();
+          const Tensor nan = full({2}, Scalar(NAN), TensorOptions(m.dtype, m.device));
+          return {{with(rising(m, 5), m.make({3, 4}), false), "vector"},
+                  {with(rising(m, 5), rising(m, 4), false), "equal values"},
+                  {with(rising(m, 5), rising(m, 4), true), "equal values, right"},
+                  {with(rising(m, 5), rising(m, 4), false, "right"), "side"},
+                  {with(two, m.make({2, 3}), true), "rows"},
+                  {with(rising(m, 1), m.make({4}), false), "one"},
+                  {with(rising(m, 8), m.make({}), false), "0-d"},
+                  {with(rising(m, 8), Scalar(0.25), false), "a number"},
+                  {with(cat({rising(m, 3), nan}), cat({rising(m, 4), nan}), false), "NaN"},
+                  {with(rising(m, 4).flip({0}), m.make({5}), false, {},
+                        arange(Scalar(3), Scalar(-1), Scalar(-1), TensorOptions(kInt64, m.device))),
+                   "sorter"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({3, 4}), false},
+          return {{{m.make({2, 3}), m.make({3, 4}), false, false, std::nullopt, std::nullopt},
                    ErrorKind::value,
-                   "boundaries tensor should be 1 dimension"}};
+                   "boundaries tensor should be 1 dimension"},
+                  {{m.make({3}), m.make({3}), false, true, "left", std::nullopt},
+                   ErrorKind::value,
+                   "side and right can't be set to opposites"}};
+        })
+        .reference([](const Call& c) {
+          Tensor sorted = c.tensor(0);
+          if (c.has(5)) {
+            const std::vector<double> v = values_of(sorted);
+            std::vector<double> moved;
+            for (double i : values_of(c.tensor(5))) moved.push_back(v[size_t(i)]);
+            sorted = from_values(moved, sorted.sizes(), sorted.dtype());
+          }
+          const bool number = c[1].kind() != Arg::Kind::tensor;
+          return insertion_reference(
+              sorted, number ? from_values({c.scalar(1).to_double()}, {}) : c.tensor(1),
+              c.boolean(3) || (c.has(4) && c[4].string() == "right"));
+        });
+
+const OpRecord& bucketize_op =
+    define(
+        "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
+        "Tensor")
+        .doc("The interval between sorted boundaries in which each value lies.")
+        .compose([](const Call& c) -> Results {
+          const Tensor sorted = c.tensor(1).detach();
+          ARETE_CHECK(sorted.dim() == 1,
+                      ValueError(c.name(), "boundaries tensor must be 1 dimension, but got dim(" +
+                                               std::to_string(sorted.dim()) + ")")
+                          .argument("boundaries"));
+          const Tensor values = value_tensor(c[0], sorted);
+          return {index_result(insertion_points(sorted, values, c.boolean(3)), c.boolean(2))};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}), rising(m, 5), false, false}, "matrix"},
+                  {{rising(m, 4), rising(m, 5), false, true}, "equal values, right"},
+                  {{m.make({4}), rising(m, 5), true, false}, "int32"},
+                  {{Scalar(0.25), rising(m, 5), false, false}, "a number"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make({3, 4}), false, false},
+                   ErrorKind::value,
+                   "boundaries tensor must be 1 dimension, but got dim(2)"}};
+        })
+        .reference([](const Call& c) {
+          const bool number = c[0].kind() != Arg::Kind::tensor;
+          return insertion_reference(
+              c.tensor(1), number ? from_values({c.scalar(0).to_double()}, {}) : c.tensor(0),
+              c.boolean(3));
+        });
+
+// Found: a value that stands where it would be inserted.
+const OpRecord& isin_op =
+    define(
+        "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
+        "invert=False) -> Tensor")
+        .doc("Whether each element is among the test elements.")
+        .compose([](const Call& c) -> Results {
+          const bool first = c[0].kind() == Arg::Kind::tensor;
+          ARETE_CHECK(first || c[1].kind() == Arg::Kind::tensor,
+                      TypeError(c.name(), "isin: at least one argument must be a Tensor"));
+          const Tensor& beside = first ? c.tensor(0) : c.tensor(1);
+          Tensor elements = value_tensor(c[0], beside);
+          Tensor test = value_tensor(c[1], beside).reshape({-1});
+          const DType t = promote_types(elements.dtype(), test.dtype());
+          if (t == kBool) {
+            elements = elements.to(kUInt8);
+            test = test.to(kUInt8);
+          } else {
+            elements = elements.to(t);
+            test = test.to(t);
+          }
+          const int64_t n = test.numel();
+          Tensor found = zeros(elements.sizes(), TensorOptions(kBool, elements.device()));
+          if (n > 0) {
+            const Tensor sorted = std::get<0>(sort(test, 0));
+            const Tensor at = insertion_points(sorted, elements, false);
+            found = take(sorted, at.clamp(std::nullopt, Scalar(n - 1))).eq(elements);
+          }
+          return {c.boolean(3) ? found.logical_not() : found};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor a = m.make({3, 4}).round(), b = m.make({2, 2}).round();
+          return {{{a, b, false, false}, "some"},
+                  {{a, b, false, true}, "inverted"},
+                  {{a, Scalar(1), false, false}, "a number"},
+                  {{Scalar(1), a, false, false}, "of a number"},
+                  {{a, m.make({0}), false, false}, "none"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& sorted = c.tensor(0);
-          const int64_t n = sorted.size(-1);
-          return {build_tensor(
-              c.tensor(1).sizes(),
-              [&](const Shape& i) {
-                const double v = at(c.tensor(1), i);
-                int64_t k = 0;
-                for (int64_t j = 0; j < n; ++j) {
-                  Shape p = sorted.dim() == 1 ? Shape{0} : i;
-                  p.back() = j;
-                  const double s = at(sorted, p);
-                  k += c.boolean(2) ? s <= v : s < v;
-                }
-                return k;
-              },
-              kInt64)};
-        });
+          const auto values = [&](size_t i) {
+            return c[i].kind() == Arg::Kind::tensor ? values_of(c.tensor(i))
+                                                    : std::vector{c.scalar(i).to_double()};
+          };
+          const std::vector<double> v = values(0), test = values(1);
+          std::vector<double> found;
+          for (double e : v)
+            found.push_back((std::find(test.begin(), test.end(), e) != test.end()) != c.boolean(3));
+          return {from_values(
+              found, c[0].kind() == Arg::Kind::tensor ? c.tensor(0).sizes() : IntList(), kBool)};
+        })
+        .dtypes({kFloat32, kFloat64, kInt64, kInt32});
 
 const OpRecord& bincount_op =
     define("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor")
@@ -107,8 +265,12 @@ const OpRecord& bincount_op =
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
             n = std::max(n, self.max().item<int64_t>() + 1);
           }
-          const TensorOptions o(weighted ? c.tensor(1).dtype() : kInt64, self.device());
-          const Tensor add = weighted ? c.tensor(1) : ones(self.sizes(), o);
+          // As PyTorch: weights of other types than float32 are added up in float64.
+          const DType t = !weighted                         ? kInt64
+                          : c.tensor(1).dtype() == kFloat32 ? kFloat32
+                                                            : kFloat64;
+          const TensorOptions o(t, self.device());
+          const Tensor add = weighted ? c.tensor(1).to(t) : ones(self.sizes(), o);
           return {index_add(zeros({n}, o), 0, self, add)};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -283,10 +445,14 @@ const OpRecord& logcumsumexp_op =
 }  // namespace ops
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
-  return ops::call(ops::searchsorted_op, {sorted, values, right});
+  return ops::call(ops::searchsorted_op,
+                   {sorted, values, false, right, std::nullopt, std::nullopt});
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right) {
-  return searchsorted(boundaries, values, right);
+  return ops::call(ops::bucketize_op, {values, boundaries, false, right});
+}
+Tensor isin(const Tensor& elements, const Tensor& test_elements, bool invert) {
+  return ops::call(ops::isin_op, {elements, test_elements, false, invert});
 }
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   return ops::call(ops::bincount_op, {self, weights, minlength});

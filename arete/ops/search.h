@@ -14,9 +14,11 @@ namespace arete {
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 /// searchsorted with 1-d boundaries.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right = false);
+/// Whether each element is among the test elements (bool).
+Tensor isin(const Tensor& elements, const Tensor& test_elements, bool invert = false);
 /// How often each of 0, 1, ... occurs among `self` (1-d, integers, not negative), or the sum of its
-/// weights: 1-d of at least `minlength` elements, int64 or of the dtype of weights. Reads the data:
-/// not for meta tensors.
+/// weights: 1-d of at least `minlength` elements; int64, float32 for such weights, else float64.
+/// Reads the data: not for meta tensors.
 Tensor bincount(const Tensor& self, const Tensor& weights = {}, int64_t minlength = 0);
 
 /// Running maximum (minimum) along `dim` and its position so far (int64), the last of equal ones;

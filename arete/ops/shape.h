@@ -138,8 +138,6 @@ Tensor diag(const Tensor& self, int64_t diagonal = 0);
 Tensor diagflat(const Tensor& self, int64_t offset = 0);
 /// The last dimension as the diagonal of two new ones (dim1, dim2 of the result), else zeros.
 Tensor diag_embed(const Tensor& self, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
-/// The sum of a matrix's diagonal.
-Tensor trace(const Tensor& self);
 /// Matrices along the diagonal of a larger one; vectors and numbers are rows.
 Tensor block_diag(const std::vector<Tensor>& tensors);
 /// Pads (pairs before, after; last dimension first; negative: crops). mode: "constant" (`value`),

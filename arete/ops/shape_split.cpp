@@ -333,6 +333,51 @@ const OpRecord& tensor_split_indices_op =
           return out;
         });
 
+const OpRecord& tensor_split_tensor_op =
+    define(
+        "tensor_split_tensor(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> "
+        "Tensor[]")
+        .doc("tensor_split by a 0-d tensor (sections) or a 1-d one (indices), read on the host.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& t = c.tensor(1);
+          ARETE_CHECK(t.dim() <= 1,
+                      ValueError(c.name(),
+                                 "tensor_split expected tensor_indices_or_sections to be a "
+                                 "zero-dimensional or one-dimensional tensor, but got a tensor "
+                                 "with " +
+                                     std::to_string(t.dim()) + " dims"));
+          ARETE_CHECK(t.dtype() == kInt64,
+                      TypeError(c.name(),
+                                "tensor_split expected tensor_indices_or_sections to have dtype of "
+                                "long, but got " +
+                                    std::string(name_of(t.dtype()))));
+          if (t.dim() == 0)
+            return list_of(arete::tensor_split(c.tensor(0), t.item<int64_t>(), c.integer(2)));
+          const std::vector<int64_t> indices = t.to_vector<int64_t>();
+          return list_of(arete::tensor_split(c.tensor(0), IntList(indices), c.integer(2)));
+        })
+        .samples([](SampleMaker& m) {
+          const TensorOptions o(kInt64, m.device);
+          return std::vector<Sample>{{{m.make({5, 2}), tensor(3, o), 0}, "sections"},
+                                     {{m.make_strided({2, 5}), tensor({1, 3}, o), -1}, "indices"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({4}), m.make_index({1, 1}, 2), 0},
+               ErrorKind::value,
+               "tensor_split expected tensor_indices_or_sections to be "
+               "a zero-dimensional or one-dimensional tensor"},
+              {{m.make({4}), m.make({1}), 0}, ErrorKind::type, "to have dtype of long"}};
+        })
+        .reference([](const Call& c) {
+          const std::vector<double> v = values_of(c.tensor(1));
+          const std::vector<int64_t> whole(v.begin(), v.end());
+          const Arg by = c.tensor(1).dim() ? Arg(IntList(whole)) : Arg(whole[0]);
+          const Arg args[] = {c[0], by, c[2]};
+          const OpRecord& op = c.tensor(1).dim() ? tensor_split_indices_op : tensor_split_op;
+          return op.reference(Call(op, args));
+        });
+
 }  // namespace
 
 namespace {

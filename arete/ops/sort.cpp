@@ -1,8 +1,7 @@
-// Sorting, selection and different values.
+// Sorting and selection.
 #include "arete/ops/sort.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "arete/ops/reduce_family.h"
@@ -53,7 +52,8 @@ std::vector<Tensor> row_reference(const Tensor& x, int64_t dim, int64_t length, 
 
 const OpRecord& sort_op =
     define(
-        "sort(Tensor self, int dim=-1, bool descending=False, bool stable=True) -> (Tensor values, "
+        "sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor "
+        "values, "
         "Tensor indices)")
         .doc("Sorted values along dim and their former positions; stable.")
         .infer([](const Call& c, OutputSpecs& out) {
@@ -137,54 +137,37 @@ const OpRecord& topk_op =
           return row_reference(c.tensor(0), c.integer(2), c.integer(1), c.boolean(3));
         });
 
-// Groups of equal neighbours in the sorted values: where each begins, and its number for each.
-const OpRecord& unique_op =
+const OpRecord& argsort_op =
     define(
-        "unique(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor "
-        "values, Tensor inverse, Tensor counts)")
-        .doc(
-            "The different values in ascending order, each element's place among them, and counts.")
+        "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
+        .doc("The positions of the sorted values along dim; stable.")
         .compose([](const Call& c) -> Results {
-          const Tensor x = c.tensor(0).detach().reshape({-1});
-          ARETE_CHECK(!x.is_meta(),
-                      DeviceError("unique",
-                                  "the result's size depends on data, and meta tensors have none"));
-          const int64_t n = x.numel();
-          const auto [values, order] = arete::sort(x, 0);
-          Tensor starts = ones({n}, TensorOptions(kBool, x.device()));
-          if (n > 1)
-            starts.narrow(0, 1, n - 1)
-                .copy_(values.narrow(0, 1, n - 1) != values.narrow(0, 0, n - 1));
-          const Tensor first = starts.nonzero().reshape({-1});
-          const Tensor number = starts.cumsum(0) - 1;
-          Tensor inverse = zeros({n}, TensorOptions(kInt64, x.device()));
-          inverse.scatter_(0, order, number);
-          const Tensor counts =
-              zeros({first.numel()}, TensorOptions(kInt64, x.device()))
-                  .scatter_add(0, number, ones({n}, TensorOptions(kInt64, x.device())));
-          return {values.index_select(0, first), inverse.reshape(c.tensor(0).sizes()), counts};
+          return {call_all(sort_op, {c.tensor(0).detach(), c[1], c[2], true})[1]};
         })
+        .no_gradient_test()
         .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({3, 4}).detach().round(), true, true}, "repeated"},
-                                     {{m.make({0}).detach(), true, true}, "empty"},
-                                     {{m.make({1}).detach(), true, true}, "one"}};
+          return std::vector<Sample>{{{m.make_distinct({3, 4}), -1, false, false}, "rows"},
+                                     {{m.make_distinct({3, 4}), 0, true, false}, "descending"}};
         })
         .reference([](const Call& c) {
-          const std::vector<double> v = values_of(c.tensor(0));
-          std::map<double, int64_t> counts;
-          for (double e : v) ++counts[e];
-          std::vector<double> keys, inverse, numbers;
-          for (const auto& [key, n] : counts) {
-            keys.push_back(key);
-            numbers.push_back(double(n));
-          }
-          for (double e : v)
-            inverse.push_back(double(std::distance(counts.begin(), counts.find(e))));
-          return std::vector<Tensor>{from_values(keys, {int64_t(keys.size())}),
-                                     from_values(inverse, c.tensor(0).sizes(), kInt64),
-                                     from_values(numbers, {int64_t(keys.size())}, kInt64)};
+          return std::vector<Tensor>{row_reference(
+              c.tensor(0), c.integer(1), c.tensor(0).size(c.integer(1)), c.boolean(2))[1]};
+        });
+
+const OpRecord& msort_op =
+    define("msort(Tensor self) -> Tensor")
+        .doc("Sorted values along the first dimension.")
+        .compose([](const Call& c) -> Results {
+          return {call_all(sort_op, {c[0], 0, false, true})[0]};
         })
-        .no_gradient_test();
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make_distinct({3, 4})}, "columns"},
+                                     {{m.make_distinct({5})}, "vector"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor& x = c.tensor(0);
+          return std::vector<Tensor>{row_reference(x, 0, x.size(0), false)[0]};
+        });
 
 }  // namespace
 }  // namespace arete::ops
@@ -196,7 +179,7 @@ std::tuple<Tensor, Tensor> sort(const Tensor& self, int64_t dim, bool descending
   return {r[0], r[1]};
 }
 Tensor argsort(const Tensor& self, int64_t dim, bool descending, bool stable) {
-  return std::get<1>(sort(self.detach(), dim, descending, stable));
+  return ops::call(ops::argsort_op, {self, dim, descending, stable});
 }
 std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim, bool largest,
                                 bool sorted) {
@@ -204,37 +187,7 @@ std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim, bool
   return {r[0], r[1]};
 }
 
-std::tuple<Tensor, Tensor> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
-  if (self.dim() == 0) return {self.clone(), zeros({}, TensorOptions(kInt64, self.device()))};
-  ARETE_CHECK(
-      k >= 1 && k <= self.size(dim),
-      IndexError("kthvalue", "selected number k out of range for dimension " + std::to_string(dim))
-          .expected("1 to " + std::to_string(self.size(dim)))
-          .got(std::to_string(k)));
-  const auto [values, indices] = sort(self, dim);
-  const Tensor v = values.narrow(dim, k - 1, 1), i = indices.narrow(dim, k - 1, 1);
-  return keepdim ? std::tuple(v.clone(), i.clone())
-                 : std::tuple(v.squeeze(dim).clone(), i.squeeze(dim).clone());
-}
-
-std::tuple<Tensor, Tensor> median(const Tensor& self, int64_t dim, bool keepdim) {
-  const int64_t n = self.dim() ? self.size(dim) : 1;
-  if (!is_floating(self.dtype()) || self.dim() == 0)
-    return kthvalue(self, (n + 1) / 2, dim, keepdim);
-  // A row with a NaN gives NaN, which sorts last.
-  const Tensor nan = self.detach().isnan().any(IntList{dim}, true);
-  const auto [middle, at] = kthvalue(self, (n + 1) / 2, dim, true);
-  const auto [last, last_at] = kthvalue(self, n, dim, true);
-  const Tensor v = where(nan, last, middle), i = where(nan, last_at, at);
-  return keepdim ? std::tuple(v, i) : std::tuple(v.squeeze(dim), i.squeeze(dim));
-}
-Tensor median(const Tensor& self) { return std::get<0>(median(self.reshape({-1}), 0)); }
-
-std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool return_inverse,
-                                          bool return_counts) {
-  auto r = ops::call_all(ops::unique_op, {self, return_inverse, return_counts});
-  return {r[0], return_inverse ? r[1] : Tensor(), return_counts ? r[2] : Tensor()};
-}
+Tensor msort(const Tensor& self) { return ops::call(ops::msort_op, {self}); }
 
 std::tuple<Tensor, Tensor> Tensor::sort(int64_t dim, bool descending, bool stable) const {
   return arete::sort(*this, dim, descending, stable);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "arete/core/tensor.h"
+#include "arete/ops/statistics.h"
 
 namespace arete {
 
@@ -22,16 +23,19 @@ Tensor argsort(const Tensor& self, int64_t dim = -1, bool descending = false, bo
 /// "selected index k out of range" if k is larger than the dimension.
 std::tuple<Tensor, Tensor> topk(const Tensor& self, int64_t k, int64_t dim = -1,
                                 bool largest = true, bool sorted = true);
-/// The k-th smallest value (k from 1) along `dim` and its position.
-std::tuple<Tensor, Tensor> kthvalue(const Tensor& self, int64_t k, int64_t dim = -1,
-                                    bool keepdim = false);
-/// The lower median along `dim` and its position; NaN wins.
-std::tuple<Tensor, Tensor> median(const Tensor& self, int64_t dim, bool keepdim = false);
-Tensor median(const Tensor& self);
+/// Sorted values along the first dimension.
+Tensor msort(const Tensor& self);
 
-/// The different values in ascending order; optionally, for every element, the position of its
-/// value among them (self's shape), and how often each occurs. Undefined tensors where not asked.
+/// The different values in ascending order, or with `dim` the different slices along it in
+/// lexicographic order; optionally, for every element (slice), the position of its value among them
+/// (self's shape; 1-d), and how often each occurs. Undefined tensors where not asked.
 std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool return_inverse = false,
-                                          bool return_counts = false);
+                                          bool return_counts = false,
+                                          std::optional<int64_t> dim = {});
+/// The same of equal neighbours only, in their order.
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self,
+                                                      bool return_inverse = false,
+                                                      bool return_counts = false,
+                                                      std::optional<int64_t> dim = {});
 
 }  // namespace arete

@@ -113,7 +113,7 @@ Value zero_like(Value v) { return constant_like(v, 0.0); }
 
 // Limits that are numbers: the gradient passes at the limits themselves, as PyTorch has it.
 const OpRecord& clamp_op =
-    define("clamp(Tensor self, Scalar min, Scalar max) -> Tensor")
+    define("clamp_point(Tensor self, Scalar min, Scalar max) -> Tensor")
         .doc("Limits to [min, max].")
         .pointwise(limit(
             1, 2, [](std::span<const Value> v) { return std::vector{min(max(v[0], v[1]), v[2])}; },

@@ -243,8 +243,7 @@ const OpRecord& lgamma_op = define("lgamma(Tensor self) -> Tensor")
                                 .doc("log |gamma(x)|.")
                                 .unary([](Value x) { return lgamma(x); }, Result::floating)
                                 .samples(unary_samples(0.5, 6))
-                                .reference(reference1([](double v) { return std::lgamma(v); }))
-                                .once_differentiable();
+                                .reference(reference1([](double v) { return std::lgamma(v); }));
 
 const OpRecord& sigmoid_op =
     define("sigmoid(Tensor self) -> Tensor")
@@ -254,7 +253,7 @@ const OpRecord& sigmoid_op =
         .reference(reference1([](double v) { return 1 / (1 + std::exp(-v)); }));
 
 const OpRecord& logit_op =
-    define("logit(Tensor self) -> Tensor")
+    define("logit_point(Tensor self) -> Tensor")
         .doc("log(x / (1 - x)).")
         .unary([](Value x) { return log(x / (1.0 - x)); }, Result::floating)
         .samples(unary_samples(0.1, 0.9))
@@ -307,11 +306,10 @@ const OpRecord& erfinv_op = define("erfinv(Tensor self) -> Tensor")
 
 const OpRecord& digamma_op =
     define("digamma(Tensor self) -> Tensor")
-        .doc("The derivative of lgamma; has no derivative of its own here.")
+        .doc("The derivative of lgamma.")
         .unary([](Value x) { return digamma(x); })
         .samples(unary_samples(0.5, 6))
-        .reference(reference1(digamma_reference))
-        .no_gradient_test();
+        .reference(reference1(digamma_reference));
 
 const OpRecord& sinc_op = define("sinc(Tensor self) -> Tensor")
                               .doc("sin(pi x) / (pi x), 1 at 0.")
@@ -422,7 +420,7 @@ const OpRecord& nan_to_num_op = []() -> const OpRecord& {
     const Value finite = where(is_inf(x), where(x > 0.0, v[2], v[3]), x);
     return std::vector{where(is_nan(x), v[1], finite)};
   };
-  return define("nan_to_num(Tensor self, float nan, float posinf, float neginf) -> Tensor")
+  return define("nan_to_num_point(Tensor self, float nan, float posinf, float neginf) -> Tensor")
       .doc("NaN, +inf and -inf replaced by numbers.")
       .pointwise(std::move(d))
       .in_place()

@@ -139,11 +139,17 @@ def _install() -> None:
             continue
         if name not in Tensor.__dict__:
             setattr(Tensor, name, _C.OperatorMethod(name, overloads))
-        if name in names and _C._record(name)["in_place"]:
+        writers = [o for o in overloads if _C._record(o[0])["in_place"]]
+        if writers:
             if not hasattr(Tensor, name + "_"):
-                setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", [(name, None)], True))
+                setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", writers, True))
             if name + "_" not in here and name not in _signatures.FUNCTIONAL:
-                here[name + "_"] = _C.Operator(name + "_", [(name, None)], True)
+                here[name + "_"] = _C.Operator(name + "_", writers, True)
+    for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
+        if name in here:
+            here.setdefault(alias, here[name])
+        if hasattr(Tensor, name) and not hasattr(Tensor, alias):
+            setattr(Tensor, alias, Tensor.__dict__[name])
     for name, value in vars(_functions).items():
         if not name.startswith("_") and (callable(value) or isinstance(value, _builtins.float)) and \
                 getattr(value, "__module__", _functions.__name__) == _functions.__name__:

@@ -2,22 +2,21 @@
 from __future__ import annotations
 
 from . import _C
+from ._signatures import INTERNAL, SIGNATURES
 
 
-def install(prefix: str, namespace: dict, aliases: dict[str, str] | None = None) -> list[str]:
-    """Puts every record `prefix_name` into a module as `name`; aliases map names to other records."""
+def install(prefix: str, namespace: dict) -> list[str]:
+    """Puts every record `prefix_name` into a module, and the second names with it, as `name`."""
     names = []
     for record in _C._record_names():
-        if record.startswith(prefix + "_"):
+        if record.startswith(prefix + "_") and record not in INTERNAL:
             name = record[len(prefix) + 1 :]
             if name not in namespace:
-                namespace[name] = _C.Operator(f"{prefix}_{name}", [(record, None)])
+                namespace[name] = _C.Operator(record, SIGNATURES.get(record, [(record, None)]))
             names.append(name)
-    for name, record in (aliases or {}).items():
-        if name not in namespace:
-            try:
-                namespace[name] = _C.Operator(name, [(record, None)])
-            except KeyError:
-                continue
+    for alias, record in _C._aliases().items():
+        name = alias[len(prefix) + 1 :]
+        if alias.startswith(prefix + "_") and name not in namespace:
+            namespace[name] = _C.Operator(alias, SIGNATURES.get(record, [(record, None)]))
             names.append(name)
     return names

@@ -45,36 +45,26 @@ def is_storage(obj) -> bool:
     return False
 
 
+def _truth(name):
+    """A record whose 0-d result is a Python bool."""
+
+    def function(*args, **kwargs):
+        return builtins.bool(operator(*args, **kwargs))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    METHODS[name] = function
+    return function
+
+
+allclose, _same_elements = _truth("allclose"), _truth("equal")
+
+
 @_also_method
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements."""
-    if input.shape != other.shape:
-        return False
-    return builtins.bool((input == other).all())
-
-
-@_also_method
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
-    """Element by element: |input - other| <= atol + rtol |other|, or equal."""
-    if input.dtype is not other.dtype:
-        raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
-    if rtol < 0 or atol < 0:
-        raise RuntimeError("rtol and atol must not be negative")
-    close = input == other
-    if equal_nan and input.is_floating_point():
-        close = close | (input.isnan() & other.isnan())
-    if rtol == 0 and atol == 0:
-        return close
-    a, b = (input, other) if input.is_floating_point() else (input.to(_C.get_default_dtype()),
-                                                             other.to(_C.get_default_dtype()))
-    difference = (a - b).abs()
-    return close | (difference.isfinite() & (difference <= atol + rtol * b.abs()))
-
-
-@_also_method
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether isclose() holds everywhere."""
-    return builtins.bool(isclose(input, other, rtol, atol, equal_nan).all())
+    return input.shape == other.shape and _same_elements(input, other)
 
 
 # ---- from data
@@ -150,24 +140,6 @@ METHODS["new_full"] = _new_full
 METHODS["new_tensor"] = _new_tensor
 
 
-def normal(mean, std=1.0, size=None, *, generator=None, dtype=None, device=None, out=None, requires_grad=False,
-           layout=None, pin_memory=False):  # fmt: skip
-    """Normal random numbers; mean and std are numbers (with size) or tensors."""
-    if size is not None:
-        r = _ops.normal_sized(float(mean), float(std), size, generator=generator, dtype=dtype, device=device)
-    else:
-        m, s = mean, std
-        shape = _ops.broadcast_shape(m, s) if hasattr(_ops, "broadcast_shape") else (
-            (m + s).shape if isinstance(m, Tensor) or isinstance(s, Tensor) else ())
-        like = m if isinstance(m, Tensor) else s
-        if isinstance(s, Tensor) and s.numel() and builtins.bool((s < 0).any()):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
-        r = _ops.randn(tuple(shape), dtype=like.dtype, device=like.device, generator=generator) * s + m
-    if out is not None:
-        return out.copy_(r)
-    return r.requires_grad_() if requires_grad else r
-
-
 # ---- shapes
 
 
@@ -206,70 +178,80 @@ def broadcast_tensors(*tensors):
     """All tensors expanded to their common shape."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
-    shape = broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t.expand(shape) for t in tensors)
+    return _ops.broadcast_tensors(list(tensors))
 
 
-@_also_method
-def tensor_split(input: Tensor, indices_or_sections, dim: int = 0):
-    """Parts at given positions, or as equal as possible in number."""
-    if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, int):
-        return _ops.tensor_split(input, indices_or_sections, None, dim)
-    return _ops.tensor_split(input, None, list(indices_or_sections), dim)
+def _listed(name):
+    """A record of a list of tensors, which may be given one by one."""
+
+    def function(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+            return tuple(operator(t) for t in tensors[0]) if name.startswith("atleast") else operator(list(tensors[0]))
+        if name.startswith("atleast"):
+            return operator(tensors[0]) if len(tensors) == 1 else tuple(operator(t) for t in tensors)
+        return operator(list(tensors))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = operator.__doc__
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _listed("atleast_1d"), _listed("atleast_2d"), _listed("atleast_3d")
+cartesian_prod, block_diag = _listed("cartesian_prod"), _listed("block_diag")
 
 
 @_also_method
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim=None):
-    """The different elements in order, with the positions that restore the input and counts if asked for."""
-    if dim is not None:
-        raise NotImplementedError("unique(): dim is not supported yet")
-    values, inverse, counts = _ops.unique(input, return_inverse, return_counts)
+    """The different elements in order (or slices along dim), with each one's place and counts if asked for."""
+    return _asked(_ops.unique(input, sorted, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+@_also_method
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim=None):
+    """The first of each group of equal neighbours, with each one's group and sizes if asked for."""
+    return _asked(_ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+def _asked(results, return_inverse, return_counts):
+    values, inverse, counts = results
     result = (values,) + ((inverse,) if return_inverse else ()) + ((counts,) if return_counts else ())
     return result if len(result) > 1 else values
 
 
 @_also_method
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False):
-    """The positions that sort."""
-    return _ops.sort(input, dim, descending, stable).indices
+def tensordot(input: Tensor, other: Tensor, dims=2, out=None):
+    """Products summed over pairs of dimensions: the last n and the first n, or two lists."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        first, second = list(range(input.dim() - dims, input.dim())), list(range(dims))
+    else:
+        first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+    result = _ops.tensordot(input, other, first, second)
+    return out.copy_(result) if out is not None else result
+
+
+def chain_matmul(*matrices, out=None):
+    """The product of matrices, in the order that costs least."""
+    result = _ops.linalg_multi_dot(list(matrices))
+    return out.copy_(result) if out is not None else result
 
 
 # ---- bounds and choice
 
 
-@_also_method
-def clamp(input: Tensor, min=None, max=None, *, out=None):
-    """Elements no smaller than min and no larger than max (numbers or tensors)."""
-    if min is None and max is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if isinstance(min, Tensor) or isinstance(max, Tensor):
-        result = input
-        if min is not None:
-            result = _ops.maximum(result, min)
-        if max is not None:
-            result = _ops.minimum(result, max)
-    elif max is None:
-        result = _ops.clamp_min(input, min)
-    elif min is None:
-        result = _ops.clamp_max(input, max)
-    else:
-        result = _ops.clamp(input, min, max)
-    return out.copy_(result) if out is not None else result
-
-
 def _clamp_(self, min=None, max=None):
     if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None:
-        return self.copy_(clamp(self, min, max))
+        return self.copy_(self.clamp(min, max))
     return _clamp_in_place(self, min, max)
 
 
-_clamp_in_place = _C.Operator("clamp_", [("clamp", None)], True)
+_clamp_in_place = _C.Operator("clamp_", [("clamp_point", None)], True)
 METHODS["clamp_"] = _clamp_
-METHODS["clip"] = clamp
 METHODS["clip_"] = _clamp_
-clip = clamp
 
 _where = _C.Operator("where", [("where", "where(Tensor condition, Tensor input, Tensor other)")])
 
@@ -382,54 +364,13 @@ def index_put(input, indices, values, accumulate=False):
     return _index_put_(input.clone(), indices, values, accumulate)
 
 
-def _random_(self, *bounds, generator=None):
-    """Whole numbers in [from, to)."""
-    if len(bounds) == 2:
-        low, high = bounds
-    else:
-        low = 0
-        if bounds:
-            high = bounds[0]
-        elif self.is_floating_point():
-            from . import finfo
-
-            high = int(1 / finfo(self.dtype).eps) * 2 + 1
-        elif self.dtype is _C.bool:
-            high = 2
-        else:
-            high = 2 ** (8 * self.element_size() - (1 if self.dtype.is_signed else 0)) - 1
-    with _no_grad():
-        return self.copy_(_ops.randint(low, high, tuple(self.shape), device=self.device, generator=generator))
-
-
 def _no_grad():
     from ._grad_mode import no_grad
 
     return no_grad()
 
 
-METHODS["random_"] = _random_
-
-
-def _fill_(self, value):
-    """Sets all elements."""
-    if isinstance(value, Tensor):
-        if value.dim() != 0:
-            raise RuntimeError(
-                f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions.")
-        return self.copy_(value.expand(self.shape))
-    return _fill_number(self, value)
-
-
-_fill_number = _C.Operator("fill_", [("fill", None)], True)
-METHODS["fill_"] = _fill_
-
-
-def fill(input, value):
-    return _fill_(input.clone(), value)
-
-
-METHODS["fill"] = fill
+METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
 
 
 def detach(input: Tensor):

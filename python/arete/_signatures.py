@@ -1,26 +1,24 @@
 """How torch's names map to records: an entry lists the overloads, each a record with the signature that Python's
 users see (None: the record's own). Names that are not here and are records stand for themselves."""
 
-_DIMS = "int[]? dim=None, bool keepdim=False"
-
 SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     # reductions
-    "sum": [("sum", f"sum(Tensor input, {_DIMS}, *, dtype? dtype=None)")],
-    "mean": [("mean", f"mean(Tensor input, {_DIMS}, *, dtype? dtype=None)")],
-    "any": [("any", f"any(Tensor input, {_DIMS})")],
-    "all": [("all", f"all(Tensor input, {_DIMS})")],
-    "nansum": [("nansum", f"nansum(Tensor input, {_DIMS})")],
-    "nanmean": [("nanmean", f"nanmean(Tensor input, {_DIMS})")],
     "amax": [("amax", "amax(Tensor input, int[]? dim=None, bool keepdim=False)")],
     "amin": [("amin", "amin(Tensor input, int[]? dim=None, bool keepdim=False)")],
     "logsumexp": [("logsumexp", "logsumexp(Tensor input, int[] dim, bool keepdim=False)")],
-    "count_nonzero": [("count_nonzero", "count_nonzero(Tensor input, int[]? dim=None)")],
     "clamp_min": [("clamp_min", None), ("maximum", "clamp_min(Tensor self, Tensor other)")],
     "clamp_max": [("clamp_max", None), ("minimum", "clamp_max(Tensor self, Tensor other)")],
-    "max": [("amax", "max(Tensor input)"), ("max_dim", "max(Tensor input, int dim, bool keepdim=False)"),
+    "max": [("max", None), ("max_dim", "max(Tensor input, int dim, bool keepdim=False)"),
             ("maximum", "max(Tensor self, Tensor other)")],
-    "min": [("amin", "min(Tensor input)"), ("min_dim", "min(Tensor input, int dim, bool keepdim=False)"),
+    "min": [("min", None), ("min_dim", "min(Tensor input, int dim, bool keepdim=False)"),
             ("minimum", "min(Tensor self, Tensor other)")],
+    "median": [("median", None), ("median_dim", None)],
+    "nanmedian": [("nanmedian", None), ("nanmedian_dim", None)],
+    "div": [("div", None), ("div_mode", None)],
+    "round": [("round", None), ("round_decimals", None)],
+    "clamp": [("clamp", None), ("clamp_tensor", None)],
+    "gradient": [("gradient", None), ("gradient_coordinates", None)],
+    "histogram": [("histogram_count", None), ("histogram", None)],
     "_var": [("var", "var(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
     "_std": [("std", "std(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
     # creation
@@ -30,6 +28,40 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
                             "Generator? generator=None)"),
                 ("randint", None)],
     # shapes
+    "scatter": [("scatter", None),
+                ("scatter_value", "scatter(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None)")],
+    "index_fill": [("index_fill", None),
+                   ("index_fill_tensor", "index_fill(Tensor self, int dim, Tensor index, Tensor value)")],
+    "masked_fill": [("masked_fill", None),
+                    ("masked_fill_tensor", "masked_fill(Tensor self, Tensor mask, Tensor value)")],
+    "fill": [("fill", None), ("fill_tensor", "fill(Tensor self, Tensor value)")],
+    "narrow": [("narrow", None), ("narrow_tensor", "narrow(Tensor self, int dim, Tensor start, int length)")],
+    "tensor_split": [("tensor_split", "tensor_split(Tensor self, int sections, int dim=0)"),
+                     ("tensor_split_indices", "tensor_split(Tensor self, int[] indices, int dim=0)"),
+                     ("tensor_split_tensor",
+                      "tensor_split(Tensor self, Tensor tensor_indices_or_sections, int dim=0)")],
+    "hsplit": [("hsplit", None), ("hsplit_indices", "hsplit(Tensor self, int[] indices)")],
+    "vsplit": [("vsplit", None), ("vsplit_indices", "vsplit(Tensor self, int[] indices)")],
+    "dsplit": [("dsplit", None), ("dsplit_indices", "dsplit(Tensor self, int[] indices)")],
+    "repeat_interleave": [
+        ("repeat_interleave", None),
+        ("repeat_interleave_tensor",
+         "repeat_interleave(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None)")],
+    "normal": [
+        ("normal_tensor_tensor", "normal(Tensor mean, Tensor std, *, Generator? generator=None)"),
+        ("normal_tensor_float", "normal(Tensor mean, float std=1, *, Generator? generator=None)"),
+        ("normal_float_tensor", "normal(float mean, Tensor std, *, Generator? generator=None)"),
+        ("normal_sized", "normal(float mean, float std, int[] size, *, dtype? dtype=None, device? device=None, "
+                         "Generator? generator=None)")],
+    "bernoulli": [("bernoulli", None),
+                  ("bernoulli_tensor", "bernoulli(Tensor self, Tensor p, *, Generator? generator=None)")],
+    "swapaxes": [("transpose", "swapaxes(Tensor self, int dim0, int dim1)")],
+    "logspace": [("logspace", None)],
+    "linspace": [("linspace", None)],
+    # linear algebra
+    "linalg_norm": [("linalg_norm", None), ("linalg_norm_ord_str", None)],
+    "linalg_matrix_norm": [("linalg_matrix_norm", None), ("linalg_matrix_norm_str_ord", None)],
+    "linalg_cond": [("linalg_cond", None), ("linalg_cond_str", None)],
     "split": [("split", None), ("split_with_sizes", "split(Tensor self, int[] split_size, int dim=0)".replace(
         "split_size", "split_sizes"))],
     "permute": [("permute", "permute(Tensor input, int[] dims)")],
@@ -74,3 +106,9 @@ NOT_METHODS = {
     "embedding_bag", "channel_shuffle", "rrelu", "feature_alpha_dropout", "poisson_nll_loss", "view_as_real_copy",
     "view_as_complex_copy",
 }  # fmt: skip
+
+# Other names of the same function.
+ALIASES = {
+    "moveaxis": "movedim", "swapdims": "swapaxes", "concat": "cat", "concatenate": "cat",
+    "row_stack": "vstack", "broadcast_to": "expand", "adjoint": "mT",
+}

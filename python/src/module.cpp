@@ -3,6 +3,7 @@
 
 #include "arete/base/thread_pool.h"
 #include "arete/core/modes.h"
+#include "arete/ops/aliases.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/record.h"
@@ -97,6 +98,12 @@ void bind_settings(nb::module_& m) {
     for (const ops::OpRecord* r : ops::all_records()) names.push_back(r->name);
     return names;
   });
+  m.def("_aliases", [] {
+    std::map<std::string, std::string> names;
+    for (const ops::Alias& a : ops::all_aliases())
+      names.emplace(std::string(a.name), std::string(a.record));
+    return names;
+  });
   m.def("_record", [](const std::string& name) {
     const ops::OpRecord* r = ops::find_record(name);
     if (!r) throw nb::key_error(name.c_str());
@@ -133,6 +140,7 @@ NB_MODULE(_C, m) {
   bind_data(m);
   bind_settings(m);
   bind_autograd(m);
+  bind_expressions(m);
   bind_optim(m);
   bind_cuda(m);
 }

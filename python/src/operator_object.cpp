@@ -123,6 +123,7 @@ OwnedArg default_of(Kind kind, std::string_view text) {
       return s.substr(1, s.size() - 2).c_str();
     case Kind::ints: {
       std::vector<int64_t> v;
+      if (!s.starts_with('[')) return std::vector<int64_t>{std::stoll(s)};
       for (size_t i = 1; i + 1 < s.size();) {
         size_t end = s.find_first_of(",]", i);
         v.push_back(std::stoll(s.substr(i, end - i)));

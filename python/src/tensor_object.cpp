@@ -353,6 +353,9 @@ int set_data(PyObject* o, PyObject* value, void*) {
     self.storage = from.storage;
     self.layout = from.layout;
     self.dtype = from.dtype;
+    // Its gradients have the new shape, dtype and device from now on.
+    if (self.autograd && self.autograd->accumulator)
+      self.autograd->accumulator->outputs[0] = {Shape(from.layout.sizes.begin(), from.layout.sizes.end()), from.dtype, from.storage->device()};
     return 0;
   });
 }
@@ -421,10 +424,28 @@ METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
 METHOD(storage_data, return PyLong_FromVoidPtr(t.storage()->data()))
 #undef METHOD
 
+MemoryFormat format_from(PyObject* o, MemoryFormat otherwise) {
+  if (!o || o == Py_None) return otherwise;
+  const Ref text(checked(PyObject_Str(o)));
+  const std::string s = to_text(text.get());
+  if (s.ends_with("channels_last") || s.ends_with("channels_last_3d"))
+    return MemoryFormat::channels_last;
+  return s.ends_with("preserve_format") ? MemoryFormat::preserve : MemoryFormat::contiguous;
+}
+
 PyObject* m_is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
-  (void)args;
-  (void)kwargs;
-  return PyBool_FromLong(tensor_of(o).is_contiguous());
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"memory_format", nullptr};
+    PyObject* format = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
+      return nullptr;
+    const Tensor& t = tensor_of(o);
+    if (format_from(format, MemoryFormat::contiguous) != MemoryFormat::channels_last)
+      return PyBool_FromLong(t.is_contiguous());
+    if (t.dim() < 4) Py_RETURN_FALSE;
+    // Row-major once the channels are last.
+    return PyBool_FromLong(t.movedim(1, -1).is_contiguous());
+  });
 }
 PyObject* size_or_stride(PyObject* o, PyObject* args, PyObject* kwargs, bool stride) {
   return guarded([&]() -> PyObject* {
@@ -530,15 +551,6 @@ PyObject* m_remove_hook(PyObject* o, PyObject* id) {
     if (to_int(id, i)) tensor_of(o).remove_hook(uint64_t(i));
     Py_RETURN_NONE;
   });
-}
-
-MemoryFormat format_from(PyObject* o, MemoryFormat otherwise) {
-  if (!o || o == Py_None) return otherwise;
-  const Ref text(checked(PyObject_Str(o)));
-  const std::string s = to_text(text.get());
-  if (s.ends_with("channels_last") || s.ends_with("channels_last_3d"))
-    return MemoryFormat::channels_last;
-  return s.ends_with("preserve_format") ? MemoryFormat::preserve : MemoryFormat::contiguous;
 }
 
 // to(dtype), to(device), to(device, dtype), to(other), with non_blocking, copy and memory_format.

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import threading
 import time
 import traceback
 import weakref
-from pathlib import Path
 
 import pytest
 
@@ -212,10 +212,11 @@ def test_persistent_workers():
 
 
 def test_exit_with_an_open_iterator():
-    code = ("import sys; sys.path.insert(0, {0!r}); import conftest, time\n"
+    code = (getattr(arete, "PRELUDE", "") +
             "from arete.utils.data import DataLoader\n"
             "it = iter(DataLoader(range(1000), num_workers=3)); next(it); print('over', flush=True)\n")
-    done = subprocess.run([sys.executable, "-c", code.format(str(Path(__file__).parent))], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
     assert done.returncode == 0 and done.stdout == "over\n" and done.stderr == ""
 
 

@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 
+import arete
 from arete.optim import lr_scheduler as ours
 
 torch = pytest.importorskip("torch")
@@ -226,6 +227,22 @@ def test_plain_groups_and_tensor_rates():
     assert o.param_groups[0]["lr"] is rate and rate.item() == pytest.approx(0.005)
     assert [float(x) for x in s.get_last_lr()] == pytest.approx([0.005, 0.001])
     assert float(o.param_groups[0]["initial_lr"]) == 0.5
+
+
+def test_with_own_optimizers():
+    model = arete.nn.Linear(2, 1)
+    for optimizer in (arete.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), arete.optim.Adam(model.parameters(), lr=0.1)):
+        reference = make(adam="betas" in optimizer.param_groups[0])
+        s, r = ours.OneCycleLR(optimizer, 0.5, 10), theirs.OneCycleLR(reference, 0.5, 10)
+        before = model.weight.tolist()
+        for _ in range(9):
+            assert float(optimizer.param_groups[0]["lr"]) == pytest.approx(reference.param_groups[0]["lr"])
+            assert optimizer.param_groups[0].get("betas") == pytest.approx(reference.param_groups[0].get("betas"))
+            model(arete.ones(1, 2)).sum().backward()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                optimizer.step(), reference.step(), s.step(), r.step()
+        assert model.weight.tolist() != before
 
 
 def test_order_is_watched():

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "arete/autograd/gradcheck.h"
+#include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
@@ -231,6 +232,34 @@ TEST(ScatterReduce, Modes) {
   EXPECT_EQ(run("mean", false), (L{4, 2, 0}));
   EXPECT_ERROR(value, "reduce argument must be either sum, prod, mean, amax or amin",
                run("max", true));
+}
+
+TEST(Index, RecordsTakeMissingIndices) {
+  const ops::OpRecord& read = *ops::find_record("index");
+  const ops::OpRecord& write = *ops::find_record("index_put");
+  const Tensor x = counted({2, 3, 2}), rows = longs({1, 0}), columns = longs({2, -1});
+  const std::vector<Tensor> apart{rows, Tensor(), longs({0, 1})}, last{Tensor(), columns};
+  EXPECT_EQ(ops::call(read, {x, apart}).to_vector<double>(), (Values{6, 8, 10, 1, 3, 5}));
+  EXPECT_EQ(ops::call(read, {x, last}).to_vector<double>(), (Values{4, 5, 4, 5, 10, 11, 10, 11}));
+  const Tensor sum = ops::call(write, {x, last, ones({}, kFloat64), true});
+  EXPECT_EQ(sum.sub(x).to_vector<double>(), (Values{0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 2, 2}));
+  Tensor y = x.clone();
+  ops::call_in_place(y, write, {y, apart, zeros({}, kFloat64), false});
+  EXPECT_EQ(y.to_vector<double>(), (Values{0, 0, 2, 0, 4, 0, 0, 7, 0, 9, 0, 11}));
+}
+
+TEST(Index, CompositionsHaveInPlaceForms) {
+  Tensor x = counted({4}).requires_grad_();
+  Tensor y = x.mul(Scalar(2));
+  const Tensor index = longs({1, 1, 3}), src = tensor({5.0, 4.0, -1.0}, kFloat64);
+  ops::call_in_place(y, *ops::find_record("scatter_reduce"),
+                     {y, int64_t(0), index, src, "prod", true});
+  EXPECT_EQ(y.to_vector<double>(), (Values{0, 40, 4, -6}));
+  y.sum().backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (Values{2, 40, 2, -2}));
+  // A leaf is refused before anything is computed.
+  EXPECT_ERROR(autograd, "a leaf",
+               ops::call_in_place(x, *ops::find_record("put"), {x, index, src, false}));
 }
 
 }  // namespace

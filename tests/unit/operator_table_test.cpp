@@ -7,6 +7,8 @@
 #include <iterator>
 #include <string>
 
+#include "arete/ops/aliases.h"
+#include "arete/ops/creation.h"
 #include "arete/ops/record.h"
 
 namespace arete {
@@ -59,7 +61,25 @@ std::string table() {
     s += "| `" + op->name + "` | " + kind_of(*op) + " | " + dtypes_of(*op) + " | " +
          gradient_of(*op) + " | " + (op->has_in_place ? "yes" : "") + " | " +
          (op->reference ? "yes" : cell(op->no_reference_because)) + " |\n";
+  s += "\n## Second names\n\n"
+       "Found like the records they stand for (`arete/ops/aliases.h`).\n\n"
+       "| name | operator |\n"
+       "|---|---|\n";
+  for (const ops::Alias& a : ops::all_aliases())
+    s += "| `" + std::string(a.name) + "` | `" + std::string(a.record) + "` |\n";
   return s;
+}
+
+TEST(OperatorTable, SecondNamesAreFound) {
+  for (const ops::Alias& a : ops::all_aliases()) {
+    const OpRecord* op = ops::find_record(a.name);
+    ASSERT_NE(op, nullptr) << a.name;
+    EXPECT_EQ(op->name, a.record) << a.name << " is a record itself";
+  }
+  EXPECT_EQ(ops::find_record("no_such_operator"), nullptr);
+  const Tensor x = tensor({0.5, -0.25});
+  EXPECT_TRUE(equal(arccos(x), acos(x)));
+  EXPECT_TRUE(equal(clip(x, Scalar(0)), clamp(x, Scalar(0))));
 }
 
 TEST(OperatorTable, IsUpToDate) {

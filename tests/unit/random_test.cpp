@@ -58,6 +58,61 @@ TEST(Random, NormalWithAMeanForEachElement) {
   EXPECT_FALSE(normal(tensor({1.0}, TensorOptions().requires_grad())).requires_grad());
 }
 
+TEST(Random, Geometric) {
+  Generator g(31);
+  Tensor t = empty({20000}, kInt64);
+  const double p = 0.3;
+  const auto v = geometric_(t, p, &g).to_vector<double>();
+  EXPECT_EQ(*std::min_element(v.begin(), v.end()), 1);
+  // The fourth moment of a geometric distribution: kurtosis 9 + p^2 / (1 - p).
+  expect_moments(v, 1 / p, std::sqrt(1 - p) / p, 9 + p * p / (1 - p));
+}
+
+TEST(Random, Cauchy) {
+  // No moments: half of the numbers are within sigma of the median, on each side a quarter.
+  Generator g(32);
+  Tensor t = empty({20000}, kFloat64);
+  std::vector<double> below, inside;
+  for (double x : cauchy_(t, 3, 2, &g).to_vector<double>()) {
+    below.push_back(x < 3);
+    inside.push_back(x > 1 && x < 5);
+  }
+  expect_mean(below, 0.5, 0.5);
+  expect_mean(inside, 0.5, 0.5);
+}
+
+TEST(Random, LogNormal) {
+  Generator g(33);
+  Tensor t = empty({20000}, kFloat32);
+  std::vector<double> v = log_normal_(t, 0.5, 1.5, &g).to_vector<double>();
+  for (double& x : v) x = std::log(x);
+  expect_moments(v, 0.5, 1.5, 3);
+}
+
+TEST(Random, Poisson) {
+  Generator g(34);
+  // By inversion and by rejection; the kurtosis is 3 + 1 / rate.
+  for (double rate : {0.5, 9.9, 10.0, 37.5, 4000.0}) {
+    SCOPED_TRACE(rate);
+    const auto v = poisson(full({20000}, Scalar(rate), kFloat64), &g).to_vector<double>();
+    for (double x : v) ASSERT_EQ(x, std::floor(x));
+    expect_moments(v, rate, std::sqrt(rate), 3 + 1 / rate);
+  }
+  // Frequencies of a rate on either side.
+  for (double rate : {3.0, 12.0}) {
+    SCOPED_TRACE(rate);
+    std::vector<double> count(40, 0);
+    for (double x : poisson(full({40000}, Scalar(rate)), &g).to_vector<double>())
+      if (x < 40) ++count[size_t(x)];
+    double p = std::exp(-rate);
+    for (size_t k = 0; k < count.size(); ++k) {
+      EXPECT_NEAR(count[k] / 40000, p, error_of_mean(std::sqrt(p * (1 - p)), 40000) + 1e-4) << k;
+      p *= rate / double(k + 1);
+    }
+  }
+  EXPECT_EQ(poisson(zeros({3})).to_vector<double>(), (std::vector<double>{0, 0, 0}));
+}
+
 TEST(Random, Integers) {
   Generator g(4);
   const Tensor t = randint(-2, 3, {20000}, {}, &g);

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, Optional, Sequence
 import arete
 from arete.nn import Module
 
-from .lr_scheduler import LRScheduler, _assign, _per_group
+from ._schedule import LRScheduler, _assign, _per_group
 
 __all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
 
@@ -35,7 +35,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
     def ema_update(averaged: Sequence, current: Sequence, num_averaged: Any) -> None:
         for a, c in zip(averaged, current):
             if a.is_floating_point() or a.is_complex():
-                a.lerp_(c.to(a.dtype), 1 - decay)
+                a.add_((c.to(a.dtype) - a) * (1 - decay))
             else:
                 a.copy_(a * decay + c * (1 - decay))
 
@@ -50,7 +50,7 @@ def get_swa_multi_avg_fn() -> Callable:
         weight = 1.0 / (float(num_averaged) + 1)
         for a, c in zip(averaged, current):
             if a.is_floating_point() or a.is_complex():
-                a.lerp_(c.to(a.dtype), weight)
+                a.add_((c.to(a.dtype) - a) * weight)
             else:
                 a.copy_(a + (c - a) * weight)
 

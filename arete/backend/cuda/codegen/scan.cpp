@@ -127,7 +127,7 @@ class Planner {
       return;
     }
     plan_.form = ScanPlan::Form::waves;
-    plan_.rounds = 4;  // whose elements wait in shared memory
+    plan_.rounds = types_.local_bytes > 8 ? 2 : 4;  // elements wait in shared memory
     const int64_t tile = ScanPlan::kWaveWarps * 32 * plan_.rounds;  // vectors
     h.parts = divide_up(vectors, tile);
     const int64_t items = h.lanes * h.parts, words = std::max(1, types_.wide_bytes / 4);

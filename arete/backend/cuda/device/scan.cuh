@@ -574,22 +574,28 @@ struct WaveTile {
   }
 };
 
-/// Long lanes whose tiles all blocks share. See Note [Waves of a scan].
-template <class S>
-DEVICE void scan_waves(const typename S::Arguments& a) {
-  typedef typename S::Local L;
-  typedef typename L::type T;
-  typedef typename S::Wide M;
-  typedef typename M::type W;
+/// What the warps of a block tell each other, of one wave and the next.
+template <class T>
+struct WaveBoard {
+  T totals[2][kWaveWarps], starts[2][kWaveWarps];
+};
+/// All threads of a block; the account is kept at another place of the program.
+DEVICE void sync_wave() {
+  __syncwarp();
+#ifdef __CUDA_ARCH__
+  asm volatile("bar.sync 1, %0;" ::"n"(32 * (kWaveWarps + 1)) : "memory");
+#else
+  __syncthreads();
+#endif
+}
+
+template <class S, class Board>
+DEVICE void scan_wave_tiles(const typename S::Arguments& a, Board& board, unsigned char* stages) {
+  typedef typename S::Local M;
+  typedef typename M::type T;
   typedef WaveTile<S> Tile;
-  const int R = S::kRounds;
-  extern __shared__ __align__(16) unsigned char stages[];
-  // Of this wave and of the next one.
-  __shared__ W totals[2][kWaveWarps];
-  __shared__ T starts[2][kWaveWarps];
-  const int thread = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
-  const bool accounts = warp == kWaveWarps;
-  const u32 parts = u32(a.parts), items = u32(a.lanes) * parts, step = gridDim.x;
+  const int R = S::kRounds, thread = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
+  const u32 items = u32(a.lanes) * u32(a.parts), step = gridDim.x;
   const auto slots = [&](int stage) {
     return reinterpret_cast<typename Tile::Slot*>(stages) + stage * (R * Tile::kThreads) +
            threadIdx.x;
@@ -598,76 +604,90 @@ DEVICE void scan_waves(const typename S::Arguments& a) {
     if (item < items) Tile::make(a, item).copy(a, slots(stage));
     end_copy_group();
   };
-  if (!accounts) {
-    copy(blockIdx.x, 0);
-    copy(blockIdx.x + step, 1);
-  }
-
-  u32 next = blockIdx.x;                    // item of the wave after the present one
-  int stage = kWaveStages - 1, parity = 0;  // of the present wave
-  T before[R];                              // within the warp
-  W carry = M::identity();                  // of the lane that the present wave begins within
-  W preceding_warps = M::identity();
-  for (bool started = false;; started = true) {
-    const u32 present = next - step;
-    const bool more = next < items;
+  copy(blockIdx.x, 0);
+  copy(blockIdx.x + step, 1);
+  T before[R];  // of the present tile: what precedes it within the warp
+  int stage = kWaveStages - 1, parity = 0;
+  for (u32 next = blockIdx.x;; next += step) {
     const int next_stage = stage + 1 < kWaveStages ? stage + 1 : 0;
     T next_before[R];
-    if (accounts) {
-      if (started) {
-        const u32 begin = present - blockIdx.x, end = begin + step;
-        const u32 lane_begin = present / parts * parts, carried_begin = end / parts * parts;
-        const auto from = [&](u32 item) { return item > begin ? int(item - begin) : 0; };
-        const Range ranges[2] = {{from(lane_begin), int(blockIdx.x)},
-                                 {from(carried_begin), more ? int(step) : 0}};
-        W sums[2];
-        gather_published<M>(a.status + begin, items, ranges, thread, sums);
-        if (lane_begin < begin) sums[0] = M::combine(carry, sums[0]);
-        if (carried_begin < begin) sums[1] = M::combine(carry, sums[1]);
-        carry = sums[1];
-        if (thread < kWaveWarps) starts[parity][thread] = T(M::combine(sums[0], preceding_warps));
-      }
-    } else if (more) {
+    if (next < items) {
       wait_for_copies<kWaveStages - 2>();
       const Tile tile = Tile::make(a, next);
-      T totals_of_rounds[R];
+      T totals[R];
       if (tile.access.whole)
-        tile.template total<true>(a, slots(next_stage), totals_of_rounds);
+        tile.template total<true>(a, slots(next_stage), totals);
       else
-        tile.template total<false>(a, slots(next_stage), totals_of_rounds);
-      const T total = scan_totals<L, R>(totals_of_rounds, next_before, thread, 32);
-      if (thread == 0) totals[parity ^ 1][warp] = W(total);
+        tile.template total<false>(a, slots(next_stage), totals);
+      const T total = scan_totals<M, R>(totals, next_before, thread, 32);
+      if (thread == 0) board.totals[parity][warp] = total;
     }
-    __syncthreads();
-    if (accounts) {
-      if (more) {
-        W total = thread < kWaveWarps ? totals[parity ^ 1][thread] : M::identity();
-#pragma unroll
-        for (int apart = 1; apart < kWaveWarps; apart *= 2) {
-          const W other = lane_up(total, apart, 32);
-          if (thread >= apart) total = M::combine(other, total);
-        }
-        if (thread == kWaveWarps - 1) publish(a.status + next, items, total);
-        const W other = lane_up(total, 1, 32);
-        preceding_warps = thread > 0 ? other : M::identity();
-      }
-    } else {
-      if (started) {
-        const Tile tile = Tile::make(a, present);
-        if (tile.access.whole)
-          tile.template scan<true>(a, slots(stage), starts[parity][warp], before);
-        else
-          tile.template scan<false>(a, slots(stage), starts[parity][warp], before);
-      }
-      copy(next + 2 * step, stage);
-#pragma unroll
-      for (int r = 0; r < R; ++r) before[r] = next_before[r];
+    sync_wave();
+    if (next != blockIdx.x) {
+      const Tile tile = Tile::make(a, next - step);
+      const T start = board.starts[parity ^ 1][warp];
+      if (tile.access.whole)
+        tile.template scan<true>(a, slots(stage), start, before);
+      else
+        tile.template scan<false>(a, slots(stage), start, before);
     }
-    if (!more) break;
-    next += step;
+    if (next >= items) return;
+    copy(next + 2 * step, stage);
+#pragma unroll
+    for (int r = 0; r < R; ++r) before[r] = next_before[r];
     stage = next_stage;
     parity ^= 1;
   }
+}
+
+template <class S, class Board>
+DEVICE void account_for_waves(const typename S::Arguments& a, Board& board) {
+  typedef typename S::Local::type T;
+  typedef typename S::Wide M;
+  typedef typename M::type W;
+  const int thread = int(threadIdx.x) & 31;
+  const u32 parts = u32(a.parts), items = u32(a.lanes) * parts, step = gridDim.x;
+  W carry = M::identity();  // of the lane that the wave begins within
+  int parity = 0;
+  for (u32 begin = 0; begin + blockIdx.x < items; begin += step) {
+    sync_wave();
+    W total = thread < kWaveWarps ? W(board.totals[parity][thread]) : M::identity();
+#pragma unroll
+    for (int apart = 1; apart < kWaveWarps; apart *= 2) {
+      const W other = lane_up(total, apart, 32);
+      if (thread >= apart) total = M::combine(other, total);
+    }
+    if (thread == kWaveWarps - 1) publish(a.status + begin + blockIdx.x, items, total);
+    W preceding = lane_up(total, 1, 32);
+    if (thread == 0) preceding = M::identity();
+
+    // The tile's lane up to the tile, and the lane that goes on in this block's next wave.
+    const u32 end = begin + step, lane_begin = (begin + blockIdx.x) / parts * parts,
+              next_lane_begin = end / parts * parts;
+    const auto from = [&](u32 item) { return item > begin ? int(item - begin) : 0; };
+    const Range ranges[2] = {{from(lane_begin), int(blockIdx.x)},
+                             {from(next_lane_begin), end + blockIdx.x < items ? int(step) : 0}};
+    W sums[2];
+    gather_published<M>(a.status + begin, items, ranges, thread, sums);
+    if (lane_begin < begin) sums[0] = M::combine(carry, sums[0]);
+    if (next_lane_begin < begin) sums[1] = M::combine(carry, sums[1]);
+    carry = sums[1];
+    if (thread < kWaveWarps) board.starts[parity][thread] = T(M::combine(sums[0], preceding));
+    parity ^= 1;
+  }
+  sync_wave();
+}
+
+/// Long lanes whose tiles all blocks share. See Note [Waves of a scan].
+template <class S>
+DEVICE void scan_waves(const typename S::Arguments& a) {
+  typedef typename S::Local::type T;
+  extern __shared__ __align__(16) unsigned char stages[];
+  __shared__ WaveBoard<T> board;
+  if (threadIdx.x < 32 * kWaveWarps)
+    scan_wave_tiles<S>(a, board, stages);
+  else
+    account_for_waves<S>(a, board);
 }
 
 // ---- across neighbouring lanes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import arete
 from arete import Tensor, _ops
 
 from ._common import check_probability, in_place, softmax_dim
@@ -222,40 +221,30 @@ def gumbel_softmax(
 
     `hard` gives one-hot vectors, whose gradient is that of the soft sample.
     """
-    noise = -arete.empty_like(logits).exponential_().log()
-    soft = _ops.softmax((logits + noise) / tau, dim)
-    if not hard:
-        return soft
-    index = soft.detach().max(dim, keepdim=True)[1]
-    one_hot = arete.zeros_like(logits).scatter_(dim, index, 1.0)
-    return one_hot - soft.detach() + soft
+    return _ops.gumbel_softmax(logits, float(tau), hard, eps, dim)
 
 
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """In training, elements become 0 with probability p and the others are divided by 1 - p."""
-    check_probability(p)
-    if inplace:
-        return input.copy_(_ops.dropout(input, p, training)) if training else input
-    return _ops.dropout(input, p, training)
+    return _dropped("dropout", input, p, training, inplace)
 
 
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Dropout that keeps mean and variance of inputs with mean 0 and variance 1."""
-    check_probability(p)
-    if inplace:
-        return input.copy_(_ops.alpha_dropout(input, p, training)) if training else input
-    return _ops.alpha_dropout(input, p, training)
+    return _dropped("alpha_dropout", input, p, training, inplace)
 
 
-def _channel_dropout(name: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+def _dropped(
+    name: str, input: Tensor, p: float, training: bool, inplace: bool
+) -> Tensor:
     check_probability(p)
-    if not training:
+    if inplace and not training:
         return input
-    out = _ops.feature_dropout(input, p, training)
+    out = getattr(_ops, name)(input, p, training)
     return input.copy_(out) if inplace else out
 
 
@@ -263,49 +252,25 @@ def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Dropout of whole channels of (N, C, L) or (C, L)."""
-    if input.dim() not in (2, 3):
-        raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input."
-        )
-    if input.dim() == 2:
-        return _unbatched(input, p, training, inplace)
-    return _channel_dropout("dropout1d", input, p, training, inplace)
+    return _dropped("dropout1d", input, p, training, inplace)
 
 
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Dropout of whole channels of (N, C, H, W); (N, C, L) is taken as such too."""
-    return _channel_dropout("dropout2d", input, p, training, inplace)
+    return _dropped("dropout2d", input, p, training, inplace)
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
-    if input.dim() == 4:
-        return _unbatched(input, p, training, inplace)
-    return _channel_dropout("dropout3d", input, p, training, inplace)
-
-
-def _unbatched(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
-    check_probability(p)
-    if not training:
-        return input
-    out = _ops.feature_dropout(input.unsqueeze(0), p, training).squeeze(0)
-    return input.copy_(out) if inplace else out
+    return _dropped("dropout3d", input, p, training, inplace)
 
 
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """alpha_dropout of whole channels of (N, C, ...)."""
-    check_probability(p)
-    if not training or p == 0:
-        return input
-    shape = tuple(input.shape[:2]) + (1,) * (input.dim() - 2)
-    keep = arete.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
-    low = -1.7580993408473766  # the limit of selu at minus infinity
-    a = 0.0 if p == 1 else ((1 - p) * (1 + p * low * low)) ** -0.5
-    out = (input * keep + (1 - keep) * low) * a - a * low * p
-    return input.copy_(out) if inplace else out
+    return _dropped("feature_alpha_dropout", input, p, training, inplace)

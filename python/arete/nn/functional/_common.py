@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Optional, Sequence, Union
 
 from arete import Tensor, _ops
@@ -30,9 +31,15 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     return loss.sum() if reduction == "sum" else loss
 
 
+@lru_cache(maxsize=None)
+def operator(name: str) -> Any:
+    """The operator record of that name, or None."""
+    return getattr(_ops, name, None)
+
+
 def in_place(name: str, input: Tensor, *args: Any) -> Tensor:
     """Writes the operator's result into `input` and gives `input`."""
-    op = getattr(_ops, name + "_", None)
+    op = operator(name + "_")
     if op is not None:
         return op(input, *args)
     # The gradient needs the values that are overwritten.

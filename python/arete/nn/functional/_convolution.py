@@ -115,7 +115,7 @@ def conv_transpose3d(
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """conv1d of (T, N, Cin) with weight (k, Cin, Cout) -> (T', N, Cout)."""
-    out = _ops.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
+    out = _ops.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
     return out.permute(2, 0, 1)
 
 

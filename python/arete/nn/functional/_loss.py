@@ -55,13 +55,6 @@ def nll_loss(
     return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
-def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    loss = loss * weight
-    if reduction == "mean":
-        return loss.sum() / weight.expand_as(loss).sum()
-    return reduced(loss, reduction)
-
-
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -73,9 +66,7 @@ def mse_loss(
     """(input - target)^2."""
     _warn_sizes("mse_loss", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
-    if weight is not None:
-        return _weighted(_ops.mse_loss(input, target, "none"), weight, reduction)
-    return _ops.mse_loss(input, target, reduction)
+    return _ops.mse_loss(input, target, reduction, weight)
 
 
 def l1_loss(
@@ -89,9 +80,7 @@ def l1_loss(
     """|input - target|."""
     _warn_sizes("l1_loss", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
-    if weight is not None:
-        return _weighted(_ops.l1_loss(input, target, "none"), weight, reduction)
-    return _ops.l1_loss(input, target, reduction)
+    return _ops.l1_loss(input, target, reduction, weight)
 
 
 def smooth_l1_loss(
@@ -118,9 +107,7 @@ def huber_loss(
 ) -> Tensor:
     """Quadratic up to delta, linear with slope delta beyond."""
     _warn_sizes("huber_loss", input, target)
-    if weight is not None:
-        return _weighted(_ops.huber_loss(input, target, "none", float(delta)), weight, reduction)
-    return _ops.huber_loss(input, target, reduction, float(delta))
+    return _ops.huber_loss(input, target, reduction, float(delta), weight)
 
 
 def binary_cross_entropy(

@@ -10,6 +10,8 @@ from typing import List, Optional, Tuple
 import arete
 from arete import Tensor, _ops
 
+from ..functional._common import operator
+
 GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
 
 
@@ -22,7 +24,7 @@ def rnn_relu(from_input: Tensor, from_state: Tensor, state: Tuple) -> Tuple[Tens
 
 
 def gru(from_input: Tensor, from_state: Tensor, state: Tuple) -> Tuple[Tensor, ...]:
-    fused = getattr(_ops, "gru_step", None)
+    fused = operator("gru_step")
     if fused is not None:
         return (fused(from_input, from_state, state[0]),)
     ir, iz, inew = from_input.chunk(3, -1)
@@ -33,7 +35,7 @@ def gru(from_input: Tensor, from_state: Tensor, state: Tuple) -> Tuple[Tensor, .
 
 
 def lstm(from_input: Tensor, from_state: Tensor, state: Tuple) -> Tuple[Tensor, ...]:
-    fused = getattr(_ops, "lstm_step", None)
+    fused = operator("lstm_step")
     if fused is not None:
         return tuple(fused(from_input, from_state, state[1]))
     i, f, g, o = (from_input + from_state).chunk(4, -1)

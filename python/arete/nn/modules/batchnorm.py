@@ -11,7 +11,7 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .module import Module
+from .module import Module, weight_and_bias
 
 __all__ = [
     "BatchNorm1d",
@@ -116,8 +116,9 @@ class _BatchNorm(_NormBase):
         own_statistics = training or (mean is None and var is None)
         if training and not self.track_running_stats:
             mean = var = None
+        weight, bias = weight_and_bias(self)
         return F.batch_norm(
-            input, mean, var, self.weight, self.bias, own_statistics, momentum, self.eps
+            input, mean, var, weight, bias, own_statistics, momentum, self.eps
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 from arete import Tensor
 
 from ..parameter import Parameter
-from . import _tree
+from ._arguments import type_name
 from .module import Module, _addindent
 
 __all__ = [
@@ -344,18 +344,13 @@ def _as_parameter(value: Any) -> Any:
     return value
 
 
-def _describe(name: str, value: Any) -> str:
+def _describe(name: str, value: Any, kind_of: Any) -> str:
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     size = "x".join(str(n) for n in value.size())
     where = "" if value.device.type == "cpu" else f" ({value.device})"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    return f"  ({name}): {kind} containing: [{_short_type(value)} of size {size}{where}]"
-
-
-def _short_type(value: Tensor) -> str:
-    name = _tree.type_name(value)
-    return str(value.dtype) if isinstance(value, Parameter) else name
+    return f"  ({name}): {kind} containing: [{kind_of(value)} of size {size}{where}]"
 
 
 class ParameterList(Module):
@@ -421,7 +416,7 @@ class ParameterList(Module):
         return value
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(str(i), value) for i, value in enumerate(self))
+        return "\n".join(_describe(str(i), value, lambda v: v.dtype) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -520,7 +515,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(key, value) for key, value in self.items())
+        return "\n".join(_describe(key, value, type_name) for key, value in self.items())
 
     def __or__(self, other: "ParameterDict") -> "ParameterDict":
         out = self.copy()

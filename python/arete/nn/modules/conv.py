@@ -12,7 +12,7 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .module import Module
+from .module import Module, weight_and_bias
 from .utils import _ntuple, _reverse_repeat_tuple
 
 __all__ = [
@@ -207,7 +207,7 @@ class Conv1d(_Conv):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+        return self._conv_forward(input, *weight_and_bias(self))
 
 
 class Conv2d(_Conv):
@@ -231,7 +231,7 @@ class Conv2d(_Conv):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+        return self._conv_forward(input, *weight_and_bias(self))
 
 
 class Conv3d(_Conv):
@@ -249,7 +249,7 @@ class Conv3d(_Conv):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight, self.bias)
+        return self._conv_forward(input, *weight_and_bias(self))
 
 
 class _ConvTransposeNd(_ConvNd):

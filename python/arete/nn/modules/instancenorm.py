@@ -89,17 +89,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class _LazyInstanceNorm(_LazyNormBase):
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(eps, momentum, affine, track_running_stats, device, dtype)
-
+    # As in torch, weights and statistics are on by default here.
     def initialize_parameters(self, input: Tensor) -> None:
         batched = input.dim() == self._spatial + 2
         super().initialize_parameters(input if batched else input.unsqueeze(0))

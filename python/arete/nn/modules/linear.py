@@ -11,7 +11,7 @@ from arete import Tensor, _ops
 from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .module import Module
+from .module import Module, weight_and_bias
 
 __all__ = ["Identity", "Linear", "NonDynamicallyQuantizableLinear", "Bilinear", "LazyLinear"]
 
@@ -69,7 +69,8 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return _linear(input, self.weight, self.bias)
+        weight, bias = weight_and_bias(self)
+        return _linear(input, weight, bias)
 
     def extra_repr(self) -> str:
         return (

@@ -8,6 +8,7 @@ from arete import Tensor
 
 from .. import functional as F
 from ..functional._common import reduction_of
+from .distance import PairwiseDistance
 from .module import Module
 
 __all__ = [
@@ -456,7 +457,7 @@ class TripletMarginWithDistanceLoss(_Loss):
                 "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
                 f"{margin} instead"
             )
-        self.distance_function = distance_function or F.pairwise_distance
+        self.distance_function = distance_function or PairwiseDistance()
         self.margin = margin
         self.swap = swap
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import OrderedDict
-from typing import Any, Callable, Iterator, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Iterator, Optional, TypeVar, Union
 
 import arete
 from arete import Tensor
 
-from .._hooks import BackwardHook, HookDict, RemovableHandle, add_hook
+from .._hooks import HookDict, RemovableHandle  # noqa: F401
 from ..parameter import Buffer, Parameter, is_lazy
-from . import _tree
-from ._tree import IncompatibleKeys as _IncompatibleKeys
-from ._tree import type_name
+from ._arguments import parse_to, type_name
+from ._calls import (  # noqa: F401
+    Calls,
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_buffer_registration_hooks,
+    _global_forward_hooks,
+    _global_forward_pre_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from ._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
+from ._state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
+from ._state import State
 
 __all__ = [
     "Module",
@@ -29,89 +46,6 @@ __all__ = [
 
 T = TypeVar("T", bound="Module")
 
-_EXTRA_STATE_KEY_SUFFIX = _tree.EXTRA_STATE
-
-_global_forward_pre_hooks = HookDict()
-_global_forward_hooks = HookDict()
-_global_forward_hooks_with_kwargs = HookDict()
-_global_forward_hooks_always_called = HookDict()
-_global_backward_pre_hooks = HookDict()
-_global_backward_hooks = HookDict()
-_global_parameter_registration_hooks = HookDict()
-_global_buffer_registration_hooks = HookDict()
-_global_module_registration_hooks = HookDict()
-
-
-class _GlobalHandle(RemovableHandle):
-    """A handle of a hook on all modules; the last one switches them off again."""
-
-    def remove(self) -> None:
-        super().remove()
-        Module._hooked = _has_any_global_hook()
-
-
-def _has_any_global_hook() -> bool:
-    return bool(
-        _global_forward_pre_hooks
-        or _global_forward_hooks
-        or _global_backward_pre_hooks
-        or _global_backward_hooks
-    )
-
-
-def _add_global(hooks: HookDict, hook: Callable, extra: tuple = ()) -> RemovableHandle:
-    handle = _GlobalHandle(hooks, extra=extra)
-    hooks[handle.id] = hook
-    for flags in extra:
-        flags[handle.id] = True
-    Module._hooked = _has_any_global_hook()
-    return handle
-
-
-def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Runs `hook(module, args)` before each forward of every module."""
-    return _add_global(_global_forward_pre_hooks, hook)
-
-
-def register_module_forward_hook(
-    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
-) -> RemovableHandle:
-    """Runs `hook(module, args, output)` after each forward of every module."""
-    extra = []
-    if with_kwargs:
-        extra.append(_global_forward_hooks_with_kwargs)
-    if always_call:
-        extra.append(_global_forward_hooks_always_called)
-    return _add_global(_global_forward_hooks, hook, tuple(extra))
-
-
-def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Runs `hook(module, grad_output)` when the backward pass reaches any module's output."""
-    return _add_global(_global_backward_pre_hooks, hook)
-
-
-def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Runs `hook(module, grad_input, grad_output)` when any module's input gradients are known."""
-    return _add_global(_global_backward_hooks, hook)
-
-
-register_module_backward_hook = register_module_full_backward_hook
-
-
-def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Runs `hook(module, name, param)` when a parameter is registered; a result replaces it."""
-    return _add_global(_global_parameter_registration_hooks, hook)
-
-
-def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Runs `hook(module, name, buffer)` when a buffer is registered; a result replaces it."""
-    return _add_global(_global_buffer_registration_hooks, hook)
-
-
-def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Runs `hook(module, name, submodule)` when a module is registered; a result replaces it."""
-    return _add_global(_global_module_registration_hooks, hook)
-
 
 def _replaced(hooks: HookDict, module: "Module", name: str, value: Any) -> Any:
     for hook in tuple(hooks.values()):
@@ -124,6 +58,15 @@ def _replaced(hooks: HookDict, module: "Module", name: str, value: Any) -> Any:
 def _addindent(text: str, spaces: int) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
+
+
+def weight_and_bias(module: "Module") -> tuple:
+    """`module.weight, module.bias`, quicker where they are registered parameters."""
+    own = module._parameters
+    try:
+        return own["weight"], own["bias"]
+    except KeyError:  # replaced by a plain attribute or a property
+        return module.weight, module.bias
 
 
 _HOOK_DICTS = (
@@ -139,10 +82,9 @@ _HOOK_DICTS = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
-_CALL_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-class Module:
+class Module(Calls, State):
     """Base class of layers and networks.
 
     Parameters, buffers and modules assigned as attributes are registered: they move with
@@ -160,9 +102,6 @@ class Module:
     _version: int = 1
     training: bool
     call_super_init: bool = False
-    # True in instances with hooks, and in the class while there are hooks on all modules, so that
-    # a call needs one look only.
-    _hooked: bool = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -190,169 +129,6 @@ class Module:
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
-    # -- calls ------------------------------------------------------------------------------
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooked:
-            return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
-
-    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooked:
-            return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
-
-    _wrapped_call_impl = _call_impl
-
-    def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
-        called = set()
-        result = None
-        try:
-            args, kwargs = self._run_pre_hooks(args, kwargs)
-            backward = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
-            backward_pre = [
-                *_global_backward_pre_hooks.values(),
-                *self._backward_pre_hooks.values(),
-            ]
-            tap = BackwardHook(self, backward, backward_pre) if backward or backward_pre else None
-            if tap is not None:
-                args = tap.setup_input(args)
-            result = self.forward(*args, **kwargs)
-            for key, hook, with_kwargs, _ in self._forward_hook_list():
-                called.add(key)
-                if with_kwargs:
-                    changed = hook(self, args, kwargs, result)
-                else:
-                    changed = hook(self, args, result)
-                if changed is not None:
-                    result = changed
-            return result if tap is None else tap.setup_output(result)
-        except Exception:
-            self._run_always_called(called, args, kwargs, result)
-            raise
-
-    def _run_pre_hooks(self, args: tuple, kwargs: dict) -> tuple:
-        for hook in tuple(_global_forward_pre_hooks.values()):
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        for key, hook in tuple(self._forward_pre_hooks.items()):
-            if key in self._forward_pre_hooks_with_kwargs:
-                changed = hook(self, args, kwargs)
-                if changed is None:
-                    continue
-                if not isinstance(changed, tuple) or len(changed) != 2:
-                    raise RuntimeError(
-                        "forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
-                        f"but got {changed}."
-                    )
-                args, kwargs = changed
-            else:
-                changed = hook(self, args)
-                if changed is not None:
-                    args = changed if isinstance(changed, tuple) else (changed,)
-        return args, kwargs
-
-    def _forward_hook_list(self) -> list:
-        """(key, hook, with_kwargs, always_call) of the forward hooks in their order."""
-        hooks = [
-            (
-                key,
-                hook,
-                key in _global_forward_hooks_with_kwargs,
-                key in _global_forward_hooks_always_called,
-            )
-            for key, hook in _global_forward_hooks.items()
-        ]
-        for key, hook in self._forward_hooks.items():
-            with_kwargs = key in self._forward_hooks_with_kwargs
-            hooks.append((key, hook, with_kwargs, key in self._forward_hooks_always_called))
-        return hooks
-
-    def _run_always_called(self, called: set, args: tuple, kwargs: dict, result: Any) -> None:
-        for key, hook, with_kwargs, always in self._forward_hook_list():
-            if not always or key in called:
-                continue
-            try:
-                changed = (
-                    hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-                )
-                if changed is not None:
-                    result = changed
-            except Exception as error:  # the first error is the one to report
-                warnings.warn(
-                    "module forward hook with ``always_call=True`` raised an exception that was "
-                    f"silenced as another error was raised in forward: {error}",
-                    stacklevel=2,
-                )
-
-    def _update_hooked(self) -> None:
-        if any(self.__dict__[name] for name in _CALL_HOOKS):
-            self.__dict__["_hooked"] = True
-        else:
-            self.__dict__.pop("_hooked", None)
-
-    def _add_call_hook(
-        self, hooks: HookDict, hook: Callable, flags: tuple = (), prepend: bool = False
-    ) -> RemovableHandle:
-        handle = RemovableHandle(hooks, extra=flags, after=self._update_hooked)
-        add_hook(hooks, hook, handle, prepend)
-        for flag in flags:
-            flag[handle.id] = True
-        self.__dict__["_hooked"] = True
-        return handle
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Runs `hook(module, args)` before forward; a result that is not None replaces args.
-
-        With `with_kwargs` it is `hook(module, args, kwargs)`, to give None or (args, kwargs).
-        """
-        flags = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
-        return self._add_call_hook(self._forward_pre_hooks, hook, flags, prepend)
-
-    def register_forward_hook(
-        self,
-        hook: Callable[..., Any],
-        *,
-        prepend: bool = False,
-        with_kwargs: bool = False,
-        always_call: bool = False,
-    ) -> RemovableHandle:
-        """Runs `hook(module, args, output)` after forward; a result replaces the output.
-
-        With `with_kwargs` it is `hook(module, args, kwargs, output)`; with `always_call` it runs
-        after an exception too.
-        """
-        flags = []
-        if with_kwargs:
-            flags.append(self._forward_hooks_with_kwargs)
-        if always_call:
-            flags.append(self._forward_hooks_always_called)
-        return self._add_call_hook(self._forward_hooks, hook, tuple(flags), prepend)
-
-    def register_full_backward_pre_hook(
-        self, hook: Callable[..., Any], prepend: bool = False
-    ) -> RemovableHandle:
-        """Runs `hook(module, grad_output)` in the backward pass; a result replaces grad_output."""
-        return self._add_call_hook(self._backward_pre_hooks, hook, (), prepend)
-
-    def register_full_backward_hook(
-        self, hook: Callable[..., Any], prepend: bool = False
-    ) -> RemovableHandle:
-        """Runs `hook(module, grad_input, grad_output)` in the backward pass.
-
-        The gradients are tuples with one entry for each positional input and each output; a result
-        replaces grad_input.
-        """
-        self.__dict__["_is_full_backward_hook"] = True
-        return self._add_call_hook(self._backward_hooks, hook, (), prepend)
-
-    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The older name of :meth:`register_full_backward_hook`."""
-        return self.register_full_backward_hook(hook)
-
     # -- registration -----------------------------------------------------------------------
 
     def _check_new_name(self, kind: str, name: Any, registry: dict) -> None:
@@ -378,7 +154,7 @@ class Module:
                     f"cannot assign '{type_name(param)}' object to parameter '{name}' "
                     "(torch.nn.Parameter or None required)"
                 )
-            if param.grad_fn is not None:
+            if not param.is_leaf:
                 raise ValueError(
                     f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must "
                     f"be created explicitly. To express '{name}' as a function of another Tensor, "
@@ -665,14 +441,18 @@ class Module:
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        for name, param in self._parameters.items():
             if param is None:
                 continue
             with arete.no_grad():
                 grad = param.grad
                 moved = fn(param)
                 if moved is not param:
-                    param.data = moved
+                    try:
+                        param.data = moved
+                    except RuntimeError:  # memory that the object cannot take over (meta)
+                        param = Parameter(moved, param.requires_grad)
+                        self._parameters[name] = param
                 if grad is not None:
                     param.grad = fn(grad).requires_grad_(grad.requires_grad)
         for name, buf in self._buffers.items():
@@ -686,7 +466,7 @@ class Module:
         `to(device, dtype, non_blocking)`, `to(dtype)`, `to(tensor)`, `to(memory_format=...)`; the
         parameters stay the same objects, so optimizers keep working.
         """
-        device, dtype, non_blocking, memory_format = _tree.parse_to(args, kwargs)
+        device, dtype, non_blocking, memory_format = parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, but got desired "
@@ -781,179 +561,6 @@ class Module:
         """Does nothing: threads share memory as it is."""
         return self
 
-    # -- state ------------------------------------------------------------------------------
-
-    def get_extra_state(self) -> Any:
-        """What to store in the state dict beside tensors; to override with set_extra_state."""
-        raise RuntimeError(
-            "Reached a code path in Module.get_extra_state() that should never be called."
-        )
-
-    def set_extra_state(self, state: Any) -> None:
-        """Takes back what :meth:`get_extra_state` gave."""
-        raise RuntimeError(
-            "Reached a code path in Module.set_extra_state() that should never be called."
-        )
-
-    def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
-        """Stores this module's own tensors; classes override it to change what is stored."""
-        _tree.save_own_state(self, destination, prefix, keep_vars)
-        if type(self).get_extra_state is not Module.get_extra_state:
-            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
-
-    def state_dict(
-        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
-    ) -> "OrderedDict[str, Any]":
-        """Names and tensors of the whole tree; they share memory with the module's.
-
-        `keep_vars` gives the parameters themselves instead of detached tensors.
-        """
-        if args:
-            destination = args[0] if destination is None else destination
-            prefix = args[1] if len(args) > 1 and prefix == "" else prefix
-            keep_vars = args[2] if len(args) > 2 and not keep_vars else keep_vars
-        if destination is None:
-            destination = _tree.new_destination()
-        metadata = {"version": self._version}
-        if hasattr(destination, "_metadata"):
-            destination._metadata[prefix[:-1]] = metadata
-        for hook in tuple(self._state_dict_pre_hooks.values()):
-            hook(self, prefix, keep_vars)
-        self._save_to_state_dict(destination, prefix, keep_vars)
-        for name, module in self._modules.items():
-            if module is not None:
-                module.state_dict(
-                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
-                )
-        for hook in tuple(self._state_dict_hooks.values()):
-            result = hook(self, destination, prefix, metadata)
-            if getattr(hook, "_is_post_hook", False):
-                if result is not None:
-                    raise RuntimeError("state_dict post-hook must return None")
-            elif result is not None:
-                destination = result
-        return destination
-
-    def _load_from_state_dict(
-        self,
-        state_dict: Mapping[str, Any],
-        prefix: str,
-        local_metadata: Mapping[str, Any],
-        strict: bool,
-        missing_keys: list,
-        unexpected_keys: list,
-        error_msgs: list,
-    ) -> None:
-        """Loads this module's own tensors; classes override it to read older layouts."""
-        for hook in tuple(self._load_state_dict_pre_hooks.values()):
-            hook(
-                state_dict,
-                prefix,
-                local_metadata,
-                strict,
-                missing_keys,
-                unexpected_keys,
-                error_msgs,
-            )
-        has_extra = type(self).set_extra_state is not Module.set_extra_state
-        assign = local_metadata.get("assign_to_params_buffers", False)
-        _tree.load_own_state(
-            self,
-            state_dict,
-            prefix,
-            assign,
-            strict,
-            missing_keys,
-            unexpected_keys,
-            error_msgs,
-            has_extra,
-        )
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> _IncompatibleKeys:
-        """Copies values from a state dict (or with `assign` takes its tensors as they are).
-
-        With `strict` missing and unexpected keys are a RuntimeError, else they are returned.
-        Differing shapes are always an error.
-        """
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing: list = []
-        unexpected: list = []
-        errors: list = []
-        metadata = getattr(state_dict, "_metadata", None)
-        state_dict = OrderedDict(state_dict)
-        if metadata is not None:
-            state_dict._metadata = metadata
-
-        def load(module: Module, local: Any, prefix: str) -> None:
-            local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
-            if assign:
-                local_metadata["assign_to_params_buffers"] = assign
-            module._load_from_state_dict(
-                local, prefix, local_metadata, True, missing, unexpected, errors
-            )
-            for name, child in module._modules.items():
-                if child is not None:
-                    path = f"{prefix}{name}."
-                    below = {k: v for k, v in local.items() if k.startswith(path)}
-                    load(child, below, path)
-            incompatible = _IncompatibleKeys(missing, unexpected)
-            for hook in tuple(module._load_state_dict_post_hooks.values()):
-                if hook(module, incompatible) is not None:
-                    raise RuntimeError(
-                        "Hooks registered with ``register_load_state_dict_post_hook`` are not "
-                        "expected to return new values, if incompatible_keys need to be modified, "
-                        "it should be done inplace."
-                    )
-
-        load(self, state_dict, "")
-        if strict:
-            if unexpected:
-                errors.insert(0, f"Unexpected key(s) in state_dict: {_tree.quoted(unexpected)}. ")
-            if missing:
-                errors.insert(0, f"Missing key(s) in state_dict: {_tree.quoted(missing)}. ")
-        if errors:
-            raise RuntimeError(_tree.load_error(self._get_name(), errors))
-        return _IncompatibleKeys(missing, unexpected)
-
-    def _add_state_hook(self, hooks: HookDict, hook: Callable) -> RemovableHandle:
-        handle = RemovableHandle(hooks)
-        hooks[handle.id] = hook
-        return handle
-
-    def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """Runs `hook(module, prefix, keep_vars)` before the state dict is made."""
-        return self._add_state_hook(self._state_dict_pre_hooks, hook)
-
-    def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """Runs `hook(module, state_dict, prefix, local_metadata)`, which may change state_dict."""
-
-        def post(*args: Any) -> Any:
-            return hook(*args)
-
-        post._is_post_hook = True  # type: ignore[attr-defined]
-        return self._add_state_hook(self._state_dict_hooks, post)
-
-    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        return self._add_state_hook(self._state_dict_hooks, hook)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """Runs `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
-        unexpected_keys, error_msgs)` before the module's own tensors are loaded."""
-        return self._register_load_state_dict_pre_hook(hook, with_module=True)
-
-    def _register_load_state_dict_pre_hook(
-        self, hook: Callable[..., None], with_module: bool = False
-    ) -> RemovableHandle:
-        wrapped = _WithModule(hook, self) if with_module else hook
-        return self._add_state_hook(self._load_state_dict_pre_hooks, wrapped)
-
-    def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """Runs `hook(module, incompatible_keys)` after loading; it may change the lists."""
-        return self._add_state_hook(self._load_state_dict_post_hooks, hook)
-
     # -- text -------------------------------------------------------------------------------
 
     def _get_name(self) -> str:
@@ -974,14 +581,3 @@ class Module:
         if len(own) == 1 and not below:
             return f"{self._get_name()}({own[0]})"
         return self._get_name() + "(\n  " + "\n  ".join(own + below) + "\n)"
-
-
-class _WithModule:
-    """A load hook that is given its module (the copy's own, after a copy)."""
-
-    def __init__(self, hook: Callable, module: Module) -> None:
-        self.hook = hook
-        self.module = module
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)

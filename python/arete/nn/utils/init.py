@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Type
 
 __all__ = ["skip_init"]
@@ -10,6 +9,8 @@ __all__ = ["skip_init"]
 
 def skip_init(module_cls: Type, *args: Any, **kwargs: Any) -> Any:
     """A module made without setting its weights, on the device `device` (cpu by default)."""
+    import inspect
+
     from ..modules.module import Module
 
     if not issubclass(module_cls, Module):

@@ -8,6 +8,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import arete
+import arete.random  # gives generators get_state and set_state
 
 from ._utils.collate import default_collate, default_convert
 from ._utils.worker import EndOfStream, Failure, Fetcher, WorkerPool, get_worker_info  # noqa: F401

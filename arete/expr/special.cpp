@@ -1,0 +1,226 @@
+// The error function's relatives and the gamma function's.
+#include "arete/expr/special.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "arete/expr/special_tables.h"
+
+namespace arete::expr {
+
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kPi = std::numbers::pi;
+constexpr double kSqrt2 = std::numbers::sqrt2;
+
+// B_2j / (2j)! for j = 1, 2, ...
+constexpr double kBernoulli[] = {1.0 / 12,
+                                 -1.0 / 720,
+                                 1.0 / 30240,
+                                 -1.0 / 1209600,
+                                 1.0 / 47900160,
+                                 -691.0 / 1307674368000.0,
+                                 1.0 / 74724249600.0,
+                                 -3617.0 / 10670622842880000.0,
+                                 43867.0 / 5109094217170944000.0,
+                                 -174611.0 / 802857662698291200000.0};
+
+// exp(x^2): squaring rounds, which the exponential magnifies, so the leading bits go apart.
+Value exp_square(Value x) {
+  const Value lead = trunc(x * 16) * (1.0 / 16);
+  return exp(lead * lead) * exp((x - lead) * (x + lead));
+}
+
+}  // namespace
+
+Value horner(Value x, std::span<const double> coefficients) {
+  Value y = constant_like(x, coefficients[0]);
+  for (double c : coefficients.subspan(1)) y = y * x + c;
+  return y;
+}
+
+// Clenshaw's recurrence.
+Value chebyshev(Value t, std::span<const double> coefficients) {
+  const Value twice = t + t;
+  Value b = constant_like(t, coefficients[0]), b1 = constant_like(t, 0.0);
+  for (double c : coefficients.subspan(1, coefficients.size() - 2)) {
+    const Value next = twice * b - b1 + c;
+    b1 = b;
+    b = next;
+  }
+  return t * b - b1 + coefficients.back();
+}
+
+Value erfcx(Value x) {
+  const Value a = abs(x);
+  // (a - K) / (a + K), which is NaN at infinity, in another form.
+  constexpr double kMiddle = 3.75;
+  const Value positive = chebyshev(1 - 2 * kMiddle / (a + kMiddle), tables::kErfcx) / (a * 2 + 1);
+  // Below -40 the square of infinity must not meet infinity; its exponential is infinite anyway.
+  return where(x < 0, 2 * exp_square(max(x, -40)) - positive, positive);
+}
+
+Value ndtr(Value x) { return erfc(x * (-1 / kSqrt2)) * 0.5; }
+
+Value log_ndtr(Value x) {
+  return where(x < -1, log(erfcx(x * (-1 / kSqrt2)) * 0.5) - x * x * 0.5,
+               log1p(erfc(x * (1 / kSqrt2)) * -0.5));
+}
+
+// Cephes' ndtri: a rational function in the middle, expansions in sqrt(-2 log p) in the tails.
+Value ndtri(Value p) {
+  constexpr double kTail = 0.13533528323661269189;  // exp(-2)
+  const Value upper = p > 1 - kTail;
+  const Value q = where(upper, 1 - p, p);
+  const Value d = q - 0.5, d2 = d * d;
+  const Value middle =
+      (d + d * (d2 * (horner(d2, tables::kNdtriP0) / horner(d2, tables::kNdtriQ0)))) *
+      std::sqrt(2 * kPi);
+  const Value x = sqrt(log(q) * -2), z = 1 / x;
+  const Value near = z * horner(z, tables::kNdtriP1) / horner(z, tables::kNdtriQ1);
+  const Value far = z * horner(z, tables::kNdtriP2) / horner(z, tables::kNdtriQ2);
+  const Value tail = x - log(x) / x - where(x < 8, near, far);
+  const Value y = where(q > kTail, middle, where(upper, tail, -tail));
+  return where(p == 0, -kInf, where(p == 1, kInf, where((p < 0) | (p > 1), kNaN, y)));
+}
+
+// Recurrence by ten, then the asymptotic series (DLMF 5.15.8, 5.15.1); reflection below 0.
+Value trigamma(Value x) {
+  const Value negative = x < 0;
+  const Value y = where(negative, 1 - x, x);
+  Value sum = constant_like(y, 0.0);
+  for (int k = 0; k < 10; ++k) {
+    const Value t = y + k;
+    sum = sum + 1 / (t * t);
+  }
+  const Value r = 1 / (y + 10), r2 = r * r;
+  // B_2j r^(2j + 1)
+  Value series = constant_like(y, 0.0);
+  double factorial = 1;
+  std::array<double, 8> bernoulli{};
+  for (int j = 1; j <= 8; ++j) {
+    factorial *= double(2 * j - 1) * double(2 * j);
+    bernoulli[size_t(j - 1)] = kBernoulli[j - 1] * factorial;
+  }
+  for (int j = 7; j >= 0; --j) series = (series + bernoulli[size_t(j)]) * r2;
+  const Value positive = sum + r + r2 * 0.5 + r * series;
+  const Value sine = sin((x - round(x)) * kPi);
+  return where(negative, kPi * kPi / (sine * sine) - positive, positive);
+}
+
+// Euler-Maclaurin (DLMF 25.11.5) from the twentieth term.
+Value hurwitz_zeta(Value s, Value q) {
+  constexpr int kTerms = 20;
+  Value sum = pow(q, -s);
+  for (int k = 1; k < kTerms; ++k) sum = sum + pow(q + k, -s);
+  // For huge s the first terms are all; a bounded t keeps the others from becoming 0 * inf.
+  const Value t = min(s, 2000);
+  const Value w = q + kTerms, power = pow(w, -t), r2 = 1 / (w * w);
+  sum = sum + power * w / (t - 1) + power * 0.5;
+  // s (s + 1) ... (s + 2j - 2) w^(-s - 2j + 1)
+  Value factor = power * t / w;
+  for (int j = 0; j < 10; ++j) {
+    sum = sum + factor * kBernoulli[j];
+    factor = factor * ((t + double(2 * j + 1)) * (t + double(2 * j + 2)) * r2);
+  }
+  // At a pole infinity stays, whatever else was added to it.
+  const Value pole = (q <= 0) & (q == floor(q));
+  return where(s == 1, kInf, where(s < 1, kNaN, where(pole, kInf, sum)));
+}
+
+namespace {
+
+// Gauss-Legendre nodes and weights on [0, 1], by Newton's method on the Legendre polynomial.
+constexpr int kNodes = 32;
+struct Quadrature {
+  std::array<double, kNodes> node, weight;
+  Quadrature() {
+    for (int i = 0; i < kNodes; ++i) {
+      double x = std::cos(kPi * (i + 0.75) / (kNodes + 0.5)), slope = 1;
+      for (int step = 0; step < 20; ++step) {
+        double p = 1, previous = 0;
+        for (int k = 0; k < kNodes; ++k) {
+          const double next = ((2 * k + 1) * x * p - k * previous) / (k + 1);
+          previous = p;
+          p = next;
+        }
+        slope = kNodes * (x * p - previous) / (x * x - 1);
+        x -= p / slope;
+      }
+      node[size_t(i)] = (1 - x) / 2;
+      weight[size_t(i)] = 1 / ((1 - x * x) * slope * slope);
+    }
+  }
+};
+
+// x^a exp(-x) / gamma(a). For large a the three factors would lose digits to each other: there
+// Stirling's series (DLMF 5.11.1) divides out what is common.
+Value gamma_density(Value a, Value x) {
+  const Value direct = exp(a * log(x) - x - lgamma(a));
+  const Value u = (x - a) / a, r = 1 / a, r2 = r * r;
+  constexpr double kStirling[] = {1.0 / 156,  -691.0 / 360360, 1.0 / 1188, -1.0 / 1680,
+                                  1.0 / 1260, -1.0 / 360,      1.0 / 12};
+  const Value large =
+      exp(a * (where(abs(u) < 0.5, log1p(u), log(x * r)) - u) - r * horner(r2, kStirling)) *
+      sqrt(a * (0.5 / kPi));
+  return where(a < 10, direct, large);
+}
+
+}  // namespace
+
+// Note [Incomplete gamma functions]
+// With t = x exp(s) the upper integral is Q = D int_0^inf exp(a s - x (exp(s) - 1)) ds, where D is
+// x^a exp(-x) / gamma(a); with t = x exp(-s) the lower one is P = D int_0^inf exp(x (1 - exp(-s)) -
+// a s) ds. For x >= a (Q) and x < a (P) the integrands fall from s = 0 on without a maximum, and 32
+// Gauss-Legendre nodes up to where they are exp(-40) give all digits, for every a >= 8 in the lower
+// case and every a in the upper. Small x and a are left to the power series of P (DLMF 8.7.1),
+// which needs 44 terms at most there. The end of the interval for P follows from
+// s - 1 + exp(-s) >= s^2 / (s + 2).
+IncompleteGamma incomplete_gamma(Value a, Value x) {
+  static const Quadrature rule;
+  constexpr double kEnd = 40;
+  constexpr double kSteep = 1e100;  // from here on P is a step at x = a in any floating type
+  constexpr int kTerms = 44;
+  const Value density = gamma_density(a, x);
+
+  Value term = constant_like(a, 1.0);  // Horner's form of the sum of x^k / ((a + 1) ... (a + k))
+  for (int k = kTerms; k >= 1; --k) term = term * (x / (a + k)) + 1;
+  const Value series = density * term / a;
+
+  const Value below = x < a, gap = abs(x - a);
+  const Value wide = kEnd - 2 * gap;
+  const Value end_below = (wide + sqrt(wide * wide + 8 * kEnd * a)) / (2 * a);
+  const Value first = 2 * kEnd / (gap + sqrt(gap * gap + 2 * kEnd * x));
+  const Value end_above = min(first, log1p((kEnd + a * first) / x));
+  const Value end = where(below, end_below, end_above);
+  const Value side = where(below, -1.0, constant_like(a, 1.0));
+  Value integral = constant_like(a, 0.0);
+  for (int i = 0; i < kNodes; ++i) {
+    const Value s = end * rule.node[size_t(i)] * side;
+    integral = integral + rule.weight[size_t(i)] * exp(a * s - x * expm1(s));
+  }
+  const Value quadrature = density * integral * end;
+
+  const Value by_series = (below & (a < 8)) | (x < 0.5);
+  const Value is_lower = by_series | below;
+  const Value part = where(by_series, series, quadrature), other = 1 - part;
+  // The edges, where the formulas above meet 0 / 0 and the like.
+  const auto at_edges = [&](Value inside, double at_zero, double at_infinity) {
+    const Value zero =
+        where((a == 0) & (x == 0), kNaN, where(a == 0, at_infinity, constant_like(a, at_zero)));
+    const Value infinite = where(is_inf(a) & is_inf(x), kNaN,
+                                 where(is_inf(a), at_zero, constant_like(a, at_infinity)));
+    const Value edge = where((a == 0) | (x == 0), zero, infinite);
+    const Value step = where(x == a, 0.5, where(x < a, at_zero, constant_like(a, at_infinity)));
+    const Value y =
+        where((a == 0) | (x == 0) | is_inf(a) | is_inf(x), edge, where(a > kSteep, step, inside));
+    return where((a < 0) | (x < 0) | is_nan(a) | is_nan(x), kNaN, y);
+  };
+  return {at_edges(where(is_lower, part, other), 0, 1),
+          at_edges(where(is_lower, other, part), 1, 0)};
+}
+
+}  // namespace arete::expr

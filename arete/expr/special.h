@@ -1,0 +1,58 @@
+// Special functions of symbolic scalars, as compositions of instructions: they run on every device,
+// fuse, and have symbolic derivatives. All take and give floating values. The approximations are
+// meant for f64 (some 1e-15 relative unless noted); in f32 they lose a few units in the last place
+// to cancellation, so callers cast to f64 around them (see special.cpp in ops).
+#pragma once
+
+#include "arete/expr/value.h"
+
+namespace arete::expr {
+
+// ---- error function and normal distribution
+/// exp(x^2) erfc(x).
+Value erfcx(Value x);
+/// The normal distribution's probability of values below x, and its logarithm.
+Value ndtr(Value x);
+Value log_ndtr(Value x);
+/// The inverse of ndtr on [0, 1]; NaN outside.
+Value ndtri(Value p);
+
+// ---- gamma function
+/// Second derivative of lgamma, for any x that is not a pole.
+Value trigamma(Value x);
+/// Hurwitz zeta: the sum of (q + k)^-s over k >= 0, for s > 1 (inf at 1, NaN below) and q > -10
+/// (below 0 only for whole s).
+Value hurwitz_zeta(Value s, Value q);
+/// Regularized incomplete gamma functions for a, x >= 0 (NaN elsewhere): lower P and upper Q, to
+/// about 1e-13 relative for the smaller of the two where x >= a or a > 8.
+struct IncompleteGamma {
+  Value lower, upper;
+};
+IncompleteGamma incomplete_gamma(Value a, Value x);
+
+// ---- Bessel functions; NaN for negative x where they are not real
+Value bessel_j0(Value x);
+Value bessel_j1(Value x);
+Value bessel_y0(Value x);
+Value bessel_y1(Value x);
+/// Modified, of the first kind; with e: times exp(-|x|).
+Value bessel_i0(Value x);
+Value bessel_i0e(Value x);
+Value bessel_i1(Value x);
+Value bessel_i1e(Value x);
+/// Modified, of the second kind; with e: times exp(x).
+Value bessel_k0(Value x);
+Value bessel_k0e(Value x);
+Value bessel_k1(Value x);
+Value bessel_k1e(Value x);
+/// sin(x) / x, 1 at 0.
+Value spherical_bessel_j0(Value x);
+Value airy_ai(Value x);
+
+// ---- building blocks
+/// A polynomial; coefficients from the highest power down.
+Value horner(Value x, std::span<const double> coefficients);
+/// A Chebyshev series in t in [-1, 1]; coefficients from the highest order down.
+Value chebyshev(Value t, std::span<const double> coefficients);
+
+}  // namespace arete::expr

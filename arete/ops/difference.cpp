@@ -1,0 +1,403 @@
+// Differences, derivatives and integrals along a dimension.
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/numeric.h"
+#include "arete/ops/pointwise_family.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "arete/ops/sort.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+int checked_dim(const Call& c, const Tensor& x, int64_t dim) {
+  return normalize_dim(dim, int(x.dim()), c.name());
+}
+
+// ---- diff
+
+const OpRecord& diff_op =
+    define(
+        "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> "
+        "Tensor")
+        .doc("The n-th differences of neighbours along dim.")
+        .compose([](const Call& c) -> Results {
+          Tensor x = c.tensor(0);
+          ARETE_CHECK(x.dim() > 0,
+                      ValueError(c.name(), "diff expects input to be at least one-dimensional"));
+          const int64_t n = c.integer(1);
+          ARETE_CHECK(n >= 0, ValueError(c.name(),
+                                         "order must be non-negative but got " + std::to_string(n))
+                                  .argument("n"));
+          const int d = checked_dim(c, x, c.integer(2));
+          std::vector<Tensor> parts{x};
+          if (c.has(3)) parts.insert(parts.begin(), c.tensor(3));
+          if (c.has(4)) parts.push_back(c.tensor(4));
+          for (const Tensor& p : parts)
+            ARETE_CHECK(p.dim() == x.dim(),
+                        ValueError(c.name(),
+                                   "diff expects prepend or append to be the same dimension as "
+                                   "input"));
+          if (parts.size() > 1) x = cat(parts, d);
+          if (n == 0) return {x.clone()};
+          for (int64_t k = 0; k < n; ++k) {
+            const int64_t left = std::max<int64_t>(x.size(d) - 1, 0);
+            if (left == 0) return {x.narrow(d, 0, 0)};
+            const Tensor later = x.narrow(d, 1, left), sooner = x.narrow(d, 0, left);
+            x = x.dtype() == kBool ? later.logical_xor(sooner) : later.sub(sooner);
+          }
+          return {x};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 5}), 1, -1, std::nullopt, std::nullopt}, "rows"},
+                  {{m.make_strided({4, 3}), 2, 0, std::nullopt, std::nullopt}, "second"},
+                  {{m.make({3, 2}), 1, 1, m.make({3, 1}), m.make({3, 2})}, "with ends"},
+                  {{m.make({3}), 0, 0, std::nullopt, std::nullopt}, "order 0"},
+                  {{m.make({2}), 4, 0, std::nullopt, std::nullopt}, "nothing left"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({}), 1, -1, std::nullopt, std::nullopt},
+                   ErrorKind::value,
+                   "diff expects input to be at least one-dimensional"},
+                  {{m.make({3}), -1, -1, std::nullopt, std::nullopt},
+                   ErrorKind::value,
+                   "order must be non-negative but got -1"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const size_t d = size_t(normalize_dim(c.integer(2), int(x.dim()), "diff"));
+          const int64_t before = c.has(3) ? c.tensor(3).sizes()[d] : 0, n = x.sizes()[d];
+          const int64_t all = before + n + (c.has(4) ? c.tensor(4).sizes()[d] : 0);
+          const auto element = [&](Shape i) {
+            if (i[d] < before) return at(c.tensor(3), i);
+            i[d] -= before;
+            if (i[d] < n) return at(x, i);
+            i[d] -= n;
+            return at(c.tensor(4), i);
+          };
+          Shape sizes(x.sizes());
+          sizes[d] = std::max<int64_t>(all - c.integer(1), 0);
+          return {build_tensor(sizes, [&](const Shape& i) {
+            double s = 0, binomial = 1;  // signed sum with binomial coefficients
+            for (int64_t k = 0; k <= c.integer(1); ++k) {
+              Shape j = i;
+              j[d] += c.integer(1) - k;
+              s += binomial * element(j);
+              binomial *= -double(c.integer(1) - k) / double(k + 1);
+            }
+            return s;
+          })};
+        });
+
+// ---- gradient
+
+std::vector<int64_t> gradient_dims(const Call& c, size_t arg) {
+  const Tensor& x = c.tensor(0);
+  std::vector<int64_t> dims;
+  if (c.has(arg))
+    for (int64_t d : normalize_dims(c.ints(arg), int(x.dim()), c.name(), false)) dims.push_back(d);
+  else
+    for (int64_t d = 0; d < x.dim(); ++d) dims.push_back(d);
+  return dims;
+}
+
+void check_gradient(const Call& c, const std::vector<int64_t>& dims, int64_t edge_order) {
+  ARETE_CHECK(edge_order == 1 || edge_order == 2,
+              ValueError(c.name(), "torch.gradient only supports edge_order=1 and edge_order=2.")
+                  .argument("edge_order")
+                  .got(std::to_string(edge_order)));
+  for (int64_t d : dims)
+    ARETE_CHECK(c.tensor(0).size(d) >= edge_order + 1,
+                ValueError(c.name(),
+                           "torch.gradient expected each dimension size to be at least "
+                           "edge_order+1")
+                    .got(describe(c.tensor(0))));
+}
+
+// (f(x + h) - f(x - h)) / 2h, and one-sided at the ends.
+Tensor even_gradient(const Tensor& x, int64_t d, const Tensor& h, int64_t edge_order) {
+  const int64_t n = x.size(d);
+  const auto part = [&](int64_t from, int64_t count) { return x.narrow(d, from, count); };
+  Tensor first = part(1, 1).sub(part(0, 1)), last = part(n - 1, 1).sub(part(n - 2, 1));
+  if (edge_order == 2) {
+    first = part(0, 1).mul(-1.5).add(part(1, 1).mul(2.0)).sub(part(2, 1).mul(0.5));
+    last = part(n - 1, 1).mul(1.5).sub(part(n - 2, 1).mul(2.0)).add(part(n - 3, 1).mul(0.5));
+  }
+  const Tensor middle = part(2, n - 2).sub(part(0, n - 2)).mul(0.5);
+  return cat({first, middle, last}, d).div(h);
+}
+
+// The derivative of the parabola through three neighbours, whose distances are a and b: weights of
+// the left, middle and right value for a point at the left end, in the middle, at the right end.
+Tensor parabola(const Tensor& left, const Tensor& middle, const Tensor& right, const Tensor& a,
+                const Tensor& b, int place) {
+  const Tensor slope1 = middle.sub(left).div(a), slope2 = right.sub(middle).div(b);
+  const Tensor bend = slope2.sub(slope1).div(a.add(b));
+  if (place < 0) return slope1.sub(bend.mul(a));
+  return place == 0 ? slope1.add(bend.mul(a)) : slope2.add(bend.mul(b));
+}
+
+Tensor uneven_gradient(const Tensor& x, int64_t d, const Tensor& coordinates, int64_t edge_order) {
+  const int64_t n = x.size(d);
+  Shape along(size_t(x.dim()), 1);
+  along[size_t(d)] = n - 1;
+  const Tensor h = diff(coordinates).reshape(along);
+  const auto part = [&](int64_t from, int64_t count) { return x.narrow(d, from, count); };
+  const auto step = [&](int64_t from, int64_t count) { return h.narrow(d, from, count); };
+  Tensor first = part(1, 1).sub(part(0, 1)).div(step(0, 1));
+  Tensor last = part(n - 1, 1).sub(part(n - 2, 1)).div(step(n - 2, 1));
+  if (edge_order == 2) {
+    first = parabola(part(0, 1), part(1, 1), part(2, 1), step(0, 1), step(1, 1), -1);
+    last =
+        parabola(part(n - 3, 1), part(n - 2, 1), part(n - 1, 1), step(n - 3, 1), step(n - 2, 1), 1);
+  }
+  const Tensor middle =
+      parabola(part(0, n - 2), part(1, n - 2), part(2, n - 2), step(0, n - 2), step(1, n - 2), 0);
+  return cat({first, middle, last}, d);
+}
+
+Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : x.to(default_dtype()); }
+
+// By Lagrange's weights, for references.
+double reference_slope(const std::vector<double>& f, const std::vector<double>& t, size_t i,
+                       int64_t edge_order) {
+  const size_t n = f.size();
+  if (edge_order == 1 && i == 0) return (f[1] - f[0]) / (t[1] - t[0]);
+  if (edge_order == 1 && i == n - 1) return (f[n - 1] - f[n - 2]) / (t[n - 1] - t[n - 2]);
+  const size_t start = i == 0 ? 0 : i == n - 1 ? n - 3 : i - 1;
+  double s = 0;
+  for (size_t j = start; j < start + 3; ++j) {
+    const size_t k = start + (j - start + 1) % 3, l = start + (j - start + 2) % 3;
+    s += f[j] * ((t[i] - t[k]) + (t[i] - t[l])) / ((t[j] - t[k]) * (t[j] - t[l]));
+  }
+  return s;
+}
+
+template <class Coordinates>
+std::vector<Tensor> gradient_reference(const Call& c, size_t dims_arg, int64_t edge_order,
+                                       Coordinates coordinates) {
+  const Tensor& x = c.tensor(0);
+  std::vector<Tensor> out;
+  size_t which = 0;
+  for (int64_t d : gradient_dims(c, dims_arg)) {
+    const std::vector<double> t = coordinates(which++, x.size(d));
+    out.push_back(build_tensor(x.sizes(), [&](const Shape& i) {
+      std::vector<double> f;
+      Shape j = i;
+      for (j[size_t(d)] = 0; j[size_t(d)] < x.size(d); ++j[size_t(d)]) f.push_back(at(x, j));
+      return reference_slope(f, t, size_t(i[size_t(d)]), edge_order);
+    }));
+  }
+  return out;
+}
+
+const OpRecord& gradient_op =
+    define(
+        "gradient(Tensor self, *, Scalar? spacing=None, int[]? dim=None, int edge_order=1) -> "
+        "Tensor[]")
+        .doc("Derivatives along dimensions by central differences of equal steps.")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = floating(c.tensor(0));
+          const std::vector<int64_t> dims = gradient_dims(c, 2);
+          check_gradient(c, dims, c.integer(3));
+          const Tensor h =
+              full({}, c.has(1) ? c.scalar(1) : Scalar(1.0), TensorOptions(x.dtype(), x.device()));
+          Results out;
+          for (int64_t d : dims) out.push_back(even_gradient(x, d, h, c.integer(3)));
+          return out;
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({4, 3}), std::nullopt, std::nullopt, 1}, "all"},
+                  {{m.make({5}), Scalar(0.5), {0}, 2}, "second order ends"},
+                  {{m.make_strided({3, 4}), Scalar(2), {-1}, 1}, "one dim"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({4}), std::nullopt, std::nullopt, 3},
+                   ErrorKind::value,
+                   "torch.gradient only supports edge_order=1 and edge_order=2."},
+                  {{m.make({1}), std::nullopt, std::nullopt, 1},
+                   ErrorKind::value,
+                   "torch.gradient expected each dimension size to be at least edge_order+1"}};
+        })
+        .reference([](const Call& c) {
+          return gradient_reference(c, 2, c.integer(3), [&](size_t, int64_t n) {
+            std::vector<double> t;
+            for (int64_t k = 0; k < n; ++k)
+              t.push_back(double(k) * (c.has(1) ? c.scalar(1).to_double() : 1));
+            return t;
+          });
+        });
+
+const OpRecord& gradient_coordinates_op =
+    define(
+        "gradient_coordinates(Tensor self, *, Tensor[] spacing, int[]? dim=None, int "
+        "edge_order=1) -> Tensor[]")
+        .doc("Derivatives along dimensions, given their coordinates (1-d) or steps (0-d).")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = floating(c.tensor(0));
+          const std::vector<int64_t> dims = gradient_dims(c, 2);
+          check_gradient(c, dims, c.integer(3));
+          ARETE_CHECK(c.tensors(1).size() == dims.size(),
+                      ValueError(c.name(),
+                                 "torch.gradient expected spacing to be unspecified, a scalar, or "
+                                 "a list of one value for each dim")
+                          .expected(std::to_string(dims.size()))
+                          .got(std::to_string(c.tensors(1).size())));
+          Results out;
+          for (size_t k = 0; k < dims.size(); ++k) {
+            const Tensor& t = c.tensors(1)[k];
+            ARETE_CHECK(t.dim() == 0 || (t.dim() == 1 && t.numel() == x.size(dims[k])),
+                        ValueError(c.name(),
+                                   "torch.gradient expected each element of spacing to have one "
+                                   "value or one for each element along its dimension")
+                            .got(describe(t)));
+            out.push_back(t.dim() == 0 ? even_gradient(x, dims[k], t, c.integer(3))
+                                       : uneven_gradient(x, dims[k], t, c.integer(3)));
+          }
+          return out;
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto rising = [&](int64_t n) { return m.make({n}, 0.5, 1.5).detach().cumsum(0); };
+          return {{{m.make({4, 3}), std::vector<Tensor>{rising(4), rising(3)}, std::nullopt, 1},
+                   "coordinates"},
+                  {{m.make({5, 2}), std::vector<Tensor>{rising(5)}, {0}, 2}, "second order ends"},
+                  {{m.make({3}), std::vector<Tensor>{m.make({}, 1, 2).detach()}, {0}, 1}, "step"}};
+        })
+        .reference([](const Call& c) {
+          return gradient_reference(c, 2, c.integer(3), [&](size_t k, int64_t n) {
+            const std::vector<double> given = values_of(c.tensors(1)[k]);
+            if (c.tensors(1)[k].dim() == 1) return given;
+            std::vector<double> t;
+            for (int64_t i = 0; i < n; ++i) t.push_back(double(i) * given[0]);
+            return t;
+          });
+        });
+
+// ---- trapezoidal rule: (y, x or none, dx, dim)
+
+// The areas between neighbours along dim d.
+Tensor trapezoids(const Call& c, int d) {
+  const Tensor& y = c.tensor(0);
+  const int64_t n = std::max<int64_t>(y.size(d) - 1, 0), from = std::min<int64_t>(1, y.size(d));
+  const Tensor sum = y.narrow(d, 0, n).add(y.narrow(d, from, n));
+  if (!c.has(1)) return sum.mul(Scalar(0.5 * c.scalar(2).to_double()));
+  const Tensor& x = c.tensor(1);
+  Tensor h;
+  if (x.dim() == 1) {
+    ARETE_CHECK(x.numel() == y.size(d),
+                ValueError(c.name(), std::string(c.name()) +
+                                         ": There must be one `x` value for each sample point"));
+    Shape along(size_t(y.dim()), 1);
+    along[size_t(d)] = n;
+    h = diff(x).reshape(along);
+  } else {
+    Shape sizes(x.sizes());
+    while (int64_t(sizes.size()) < y.dim()) sizes.insert(sizes.begin(), 1);
+    const Tensor whole = x.reshape(sizes);
+    ARETE_CHECK(whole.size(d) == y.size(d),
+                ValueError(c.name(), std::string(c.name()) +
+                                         ": There must be one `x` value for each sample point"));
+    h = diff(whole, 1, d);
+  }
+  return sum.mul(h).mul(Scalar(0.5));
+}
+std::vector<Sample> trapezoid_samples(SampleMaker& m) {
+  return {{{m.make({3, 4}), std::nullopt, Scalar(1), -1}, "unit steps"},
+          {{m.make_strided({4, 3}), std::nullopt, Scalar(0.5), 0}, "steps"},
+          {{m.make({3, 4}), m.make({4}), Scalar(1), 1}, "coordinates"},
+          {{m.make({2, 3}), m.make({2, 3}), Scalar(1), 0}, "coordinates for each"},
+          {{m.make({2, 1}), std::nullopt, Scalar(1), -1}, "one point"}};
+}
+std::vector<ErrorSample> trapezoid_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), m.make({4}), Scalar(1), -1},
+           ErrorKind::value,
+           "There must be one `x` value for each sample point"}};
+}
+// f(areas) for each row along dim: the whole, or each partial sum.
+std::vector<Tensor> trapezoid_reference(const Call& c, bool running) {
+  const Tensor& y = c.tensor(0);
+  const size_t d = size_t(normalize_dim(c.integer(3), int(y.dim()), "trapezoid"));
+  Shape sizes(y.sizes());
+  if (running)
+    sizes[d] -= 1;
+  else
+    sizes.erase(sizes.begin() + int64_t(d));
+  return {build_tensor(sizes, [&](const Shape& i) {
+    Shape j = i;
+    if (!running) j.insert(j.begin() + int64_t(d), 0);
+    const int64_t end = running ? i[d] + 1 : y.sizes()[d] - 1;
+    double s = 0;
+    for (int64_t k = 0; k < end; ++k) {
+      Shape next = j;
+      j[d] = k;
+      next[d] = k + 1;
+      double h = c.scalar(2).to_double();
+      if (c.has(1))
+        h = c.tensor(1).dim() == 1 ? at(c.tensor(1), Shape{k + 1}) - at(c.tensor(1), Shape{k})
+                                   : at(c.tensor(1), next) - at(c.tensor(1), j);
+      s += h * (at(y, j) + at(y, next)) / 2;
+    }
+    return s;
+  })};
+}
+
+const OpRecord& trapezoid_op =
+    define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor")
+        .doc("The integral along dim by the trapezoidal rule.")
+        .compose([](const Call& c) -> Results {
+          const int d = checked_dim(c, c.tensor(0), c.integer(3));
+          return {trapezoids(c, d).sum(int64_t(d))};
+        })
+        .samples(trapezoid_samples)
+        .errors(trapezoid_errors)
+        .reference([](const Call& c) { return trapezoid_reference(c, false); });
+
+const OpRecord& cumulative_trapezoid_op =
+    define("cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor")
+        .doc("The integral along dim up to each point but the first.")
+        .compose([](const Call& c) -> Results {
+          const int d = checked_dim(c, c.tensor(0), c.integer(3));
+          return {trapezoids(c, d).cumsum(d)};
+        })
+        .samples(trapezoid_samples)
+        .errors(trapezoid_errors)
+        .reference([](const Call& c) { return trapezoid_reference(c, true); });
+
+}  // namespace
+}  // namespace ops
+
+Tensor diff(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend,
+            const Tensor& append) {
+  return ops::call(ops::diff_op, {self, n, dim, prepend, append});
+}
+std::vector<Tensor> gradient(const Tensor& self, Scalar spacing,
+                             std::optional<std::vector<int64_t>> dims, int64_t edge_order) {
+  const std::optional<IntList> list = dims ? std::optional(IntList(*dims)) : std::nullopt;
+  const auto r = ops::call_all(ops::gradient_op, {self, spacing, list, edge_order});
+  return {r.begin(), r.end()};
+}
+std::vector<Tensor> gradient(const Tensor& self, const std::vector<Tensor>& spacing,
+                             std::optional<std::vector<int64_t>> dims, int64_t edge_order) {
+  const std::optional<IntList> list = dims ? std::optional(IntList(*dims)) : std::nullopt;
+  const auto r = ops::call_all(ops::gradient_coordinates_op, {self, spacing, list, edge_order});
+  return {r.begin(), r.end()};
+}
+Tensor trapezoid(const Tensor& y, Scalar dx, int64_t dim) {
+  return ops::call(ops::trapezoid_op, {y, std::nullopt, dx, dim});
+}
+Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
+  return ops::call(ops::trapezoid_op, {y, x, 1, dim});
+}
+Tensor cumulative_trapezoid(const Tensor& y, Scalar dx, int64_t dim) {
+  return ops::call(ops::cumulative_trapezoid_op, {y, std::nullopt, dx, dim});
+}
+Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
+  return ops::call(ops::cumulative_trapezoid_op, {y, x, 1, dim});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(difference)

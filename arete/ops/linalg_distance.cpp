@@ -1,0 +1,400 @@
+// Distances of many points, norms as limits, and covariance.
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// p-norm by plain loops.
+double length_of(const std::vector<double>& v, double p) {
+  double s = 0, big = 0;
+  for (double e : v) {
+    const double a = std::fabs(e);
+    s += p == 0 ? a != 0 : std::pow(a, p);
+    big = std::max(big, a);
+  }
+  return std::isinf(p) ? big : p == 0 ? s : std::pow(s, 1 / p);
+}
+
+const OpRecord& dist_op =
+    define("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+        .doc("p-norm of all elements of self - other.")
+        .compose(
+            [](const Call& c) -> Results { return {c.tensor(0).sub(c.tensor(1)).norm(c.real(2))}; })
+        .autocast(Autocast::f32)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.5, 2), Scalar(2)}},
+                  {{m.make({2, 3}, 0, 1), m.make({3}, 1.5, 2), Scalar(3)}, "broadcast"},
+                  {{m.make({4}), m.make({4}), Scalar(HUGE_VAL)}, "largest"},
+                  {{m.make({0}), m.make({0}), Scalar(2)}, "empty"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "");
+          std::vector<double> v;
+          for_each_index(
+              sizes, [&](const Shape& i) { v.push_back(at(c.tensor(0), i) - at(c.tensor(1), i)); });
+          return {from_values({length_of(v, c.real(2))}, {})};
+        });
+
+const OpRecord& renorm_op =
+    define("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
+        .doc("The slices along dim, each scaled down to a p-norm of at most maxnorm.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          const double p = c.real(1), limit = c.real(3);
+          ARETE_CHECK(p > 0, ValueError(c.name(), "renorm: non-positive-norm not supported"));
+          ARETE_CHECK(limit >= 0,
+                      ValueError(c.name(), "renorm: expected maxnorm to be >= 0 but got " +
+                                               Scalar(limit).to_string()));
+          ARETE_CHECK(x.dim() > 1, ValueError(c.name(),
+                                              "renorm: input needs at least 2 "
+                                              "dimensions, got " +
+                                                  std::to_string(x.dim()) + " dimensions"));
+          const int64_t dim = normalize_dim(c.integer(2), int(x.dim()), c.name());
+          Shape others;
+          for (int64_t d = 0; d < x.dim(); ++d)
+            if (d != dim) others.push_back(d);
+          const Tensor lengths = x.norm(p, others, true);
+          // As PyTorch, with what keeps a length of 0 from dividing.
+          const Tensor factors = Scalar(limit) / (lengths + Scalar(1e-7));
+          return {x * arete::where(lengths > Scalar(limit), factors, 1)};
+        })
+        .autocast(Autocast::f32)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}, 0.5, 2), Scalar(2), 0, Scalar(1.5)}},
+                  {{m.make({2, 3, 2}, 0.5, 2), Scalar(1), 1, Scalar(4)}, "some below"},
+                  {{m.make_strided({3, 2}, 0.5, 2), Scalar(3), -1, Scalar(100)}, "all below"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), Scalar(2), 0, Scalar(1)},
+                   ErrorKind::value,
+                   "input needs at least 2 dimensions, got 1 dimensions"},
+                  {{m.make({3, 2}), Scalar(0), 0, Scalar(1)},
+                   ErrorKind::value,
+                   "non-positive-norm not supported"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const size_t d = size_t(normalize_dim(c.integer(2), int(x.dim()), ""));
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            std::vector<double> v;
+            for_each_index(x.sizes(), [&](const Shape& j) {
+              if (j[d] == i[d]) v.push_back(at(x, j));
+            });
+            const double length = length_of(v, c.real(1));
+            return length > c.real(3) ? at(x, i) * c.real(3) / (length + 1e-7) : at(x, i);
+          })};
+        });
+
+// ---- all distances of two sets of points
+
+// |a - b|^2 = |a|^2 - 2 a b + |b|^2: one matrix product, but differences of near points cancel. At
+// distance 0 the gradient is 0.
+Tensor distances_by_product(const Tensor& a, const Tensor& b) {
+  const Tensor squares =
+      a.square().sum(-1, true) + b.square().sum(-1, true).mT() - matmul_scaled(a, b.mT(), 2);
+  const Tensor positive = squares > Scalar(0);
+  return arete::where(positive, arete::where(positive, squares, 1).sqrt(), 0);
+}
+
+const OpRecord& cdist_op =
+    define(
+        "cdist(Tensor x1, Tensor x2, float p=2.0, str "
+        "compute_mode=\"use_mm_for_euclid_dist_if_necessary\") -> Tensor")
+        .doc("p-norm distances of all rows of x1 to all rows of x2.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          const FullPrecision guard;
+          const double p = c.real(2);
+          const std::string_view mode = c[3].string();
+          for (const Tensor* t : {&a, &b})
+            ARETE_CHECK(t->dim() >= 2, ValueError(c.name(),
+                                                  "cdist only supports at least 2D "
+                                                  "tensors, " +
+                                                      std::string(t == &a ? "X1" : "X2") +
+                                                      " got: " + std::to_string(t->dim()) + "D"));
+          ARETE_CHECK(a.size(-1) == b.size(-1),
+                      ValueError(c.name(), "X1 and X2 must have the same number of columns. X1: " +
+                                               std::to_string(a.size(-1)) +
+                                               " X2: " + std::to_string(b.size(-1))));
+          ARETE_CHECK(p >= 0, ValueError(c.name(), "cdist only supports non-negative p values"));
+          const bool always = mode == "use_mm_for_euclid_dist";
+          const bool never = mode == "donot_use_mm_for_euclid_dist";
+          ARETE_CHECK(
+              always || never || mode == "use_mm_for_euclid_dist_if_necessary",
+              ValueError(c.name(), std::string(mode) + " is not a valid value for compute_mode"));
+          constexpr int64_t kMany = 25;  // rows, from which on the product is worth its rounding
+          if (p == 2 && !never && (always || a.size(-2) > kMany || b.size(-2) > kMany))
+            return {distances_by_product(a, b)};
+          return {a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, {-1})};
+        })
+        .autocast(Autocast::f32)
+        .dtypes({kFloat32, kFloat64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const char* usual = "use_mm_for_euclid_dist_if_necessary";
+          return {{{m.make({3, 2}, 0, 1), m.make({2, 2}, 1.5, 2), 2.0, usual}},
+                  {{m.make({2, 1, 3, 2}, 0, 1), m.make({2, 2, 2}, 1.5, 2), 1.0, usual}, "batch"},
+                  {{m.make({3, 2}, 0, 1), m.make({2, 2}, 1.5, 2), 3.0, usual}, "p 3"},
+                  {{m.make({3, 2}), m.make({2, 2}), HUGE_VAL, usual}, "largest"},
+                  {{m.make({3, 2}, 0, 1), m.make({2, 2}, 1.5, 2), 2.0, "use_mm_for_euclid_dist"},
+                   "by product"},
+                  {{m.make({0, 2}), m.make({3, 2}), 2.0, usual}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3, 2}), m.make({3, 3}), 2.0, "use_mm_for_euclid_dist"},
+                   ErrorKind::value,
+                   "X1 and X2 must have the same number of columns. X1: 2 X2: 3"},
+                  {{m.make({3}), m.make({3, 3}), 2.0, "use_mm_for_euclid_dist"},
+                   ErrorKind::value,
+                   "cdist only supports at least 2D tensors, X1 got: 1D"},
+                  {{m.make({3, 3}), m.make({3, 3}), 2.0, "fast"},
+                   ErrorKind::value,
+                   "fast is not a valid value for compute_mode"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          Shape sizes = broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), "");
+          const size_t n = sizes.size();
+          sizes.push_back(a.size(-2));
+          sizes.push_back(b.size(-2));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            std::vector<double> v;
+            for (int64_t k = 0; k < a.size(-1); ++k) {
+              const IntList batch = IntList(i).first(n);
+              v.push_back(at(a, with_sizes(batch, {i[n], k})) -
+                          at(b, with_sizes(batch, {i[n + 1], k})));
+            }
+            return length_of(v, c.real(2));
+          })};
+        });
+
+const OpRecord& pdist_op =
+    define("pdist(Tensor self, float p=2.0) -> Tensor")
+        .doc("p-norm distances of all pairs of rows.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          ARETE_CHECK(x.dim() == 2, ValueError(c.name(), "pdist only supports 2D tensors, got: " +
+                                                             std::to_string(x.dim()) + "D"));
+          ARETE_CHECK(c.real(1) >= 0,
+                      ValueError(c.name(), "pdist only supports non-negative p values"));
+          std::vector<int64_t> first, second;
+          for (int64_t i = 0; i < x.size(0); ++i) {
+            for (int64_t j = i + 1; j < x.size(0); ++j) {
+              first.push_back(i);
+              second.push_back(j);
+            }
+          }
+          const TensorOptions o(kInt64, x.device());
+          return {index_select(x, 0, tensor(first, o))
+                      .sub(index_select(x, 0, tensor(second, o)))
+                      .norm(c.real(1), {1})};
+        })
+        .autocast(Autocast::f32)
+        .dtypes({kFloat32, kFloat64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make_distinct({4, 3}, 0.3), 2.0}},
+                  {{m.make_distinct({3, 2}, 0.3), 1.0}},
+                  {{m.make({1, 2}), 2.0}, "no pairs"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({3}), 2.0}, ErrorKind::value, "pdist only supports 2D tensors, got: 1D"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          std::vector<double> all;
+          for (int64_t i = 0; i < x.size(0); ++i) {
+            for (int64_t j = i + 1; j < x.size(0); ++j) {
+              std::vector<double> v;
+              for (int64_t k = 0; k < x.size(1); ++k) v.push_back(at(x, {i, k}) - at(x, {j, k}));
+              all.push_back(length_of(v, c.real(1)));
+            }
+          }
+          return {from_values(all, {int64_t(all.size())})};
+        });
+
+// ---- covariance
+
+const OpRecord& cov_op =
+    define(
+        "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> "
+        "Tensor")
+        .doc("Covariance of variables (rows) over observations (columns).")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(c.tensor(0).dim() <= 2,
+                      ValueError(c.name(),
+                                 "cov(): expected input to have two or fewer dimensions "
+                                 "but got an input with " +
+                                     std::to_string(c.tensor(0).dim()) + " dimensions"));
+          ARETE_CHECK(c.tensor(0).dtype() != kBool,
+                      TypeError(c.name(), "cov(): bool dtype is not supported for input"));
+          Tensor x =
+              is_floating(c.tensor(0).dtype()) ? c.tensor(0) : c.tensor(0).to(default_dtype());
+          if (x.dim() < 2) x = x.reshape({1, -1});
+          const int64_t n = x.size(1);
+          Tensor weights;
+          for (size_t i : {2, 3}) {
+            if (!c.has(i)) continue;
+            const Tensor& w = c.tensor(i);
+            const char* name = i == 2 ? "fweights" : "aweights";
+            ARETE_CHECK(w.dim() <= 1 && w.numel() == n,
+                        ValueError(c.name(), std::string("cov(): expected ") + name +
+                                                 " to have the same numel as there are "
+                                                 "observations in the input")
+                            .got(describe(w)));
+            ARETE_CHECK(i == 2 ? is_integer(w.dtype()) : is_floating(w.dtype()),
+                        TypeError(c.name(), std::string("cov(): expected ") + name +
+                                                (i == 2 ? " to have integral dtype"
+                                                        : " to have floating point dtype"))
+                            .got(std::string(name_of(w.dtype()))));
+            ARETE_CHECK(
+                w.is_meta() || w.numel() == 0 || w.min().item<double>() >= 0,
+                ValueError(c.name(), std::string("cov(): ") + name + " cannot be negative"));
+            const Tensor converted = w.to(x.dtype()).reshape({n});
+            weights = weights.defined() ? weights * converted : converted;
+          }
+          const double correction = double(c.integer(1));
+          if (!weights.defined()) {
+            const Tensor centered = x - x.mean(1, true);
+            const Scalar degrees(std::max(double(n) - correction, 0.0));
+            return {(mm(centered, centered.t()) / degrees).squeeze()};
+          }
+          const Tensor total = weights.sum();
+          const Tensor centered = x - (x * weights).sum(1, true) / total;
+          Tensor degrees = total - Scalar(correction);
+          if (c.has(3))
+            degrees = total - (weights * c.tensor(3).to(x.dtype()).reshape({n})).sum() *
+                                  Scalar(correction) / total;
+          return {(mm(centered, (centered * weights).t()) / degrees.clamp(Scalar(0))).squeeze()};
+        })
+        .dtypes({kFloat32, kFloat64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto counts = [&] { return m.make_index({4}, 3).add(Scalar(1)); };
+          return {{{m.make({3, 4}), 1, std::nullopt, std::nullopt}},
+                  {{m.make({3, 4}), 0, counts(), std::nullopt}, "fweights"},
+                  {{m.make({2, 4}), 1, std::nullopt, m.make({4}, 0.5, 1)}, "aweights"},
+                  {{m.make({2, 4}), 1, counts(), m.make({4}, 0.5, 1)}, "both"},
+                  {{m.make({5}), 1, std::nullopt, std::nullopt}, "one variable"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 2, 2}), 1, std::nullopt, std::nullopt},
+                   ErrorKind::value,
+                   "cov(): expected input to have two or fewer dimensions but got an input with 3"},
+                  {{m.make({2, 4}), 1, m.make({4}), std::nullopt},
+                   ErrorKind::type,
+                   "cov(): expected fweights to have integral dtype"},
+                  {{m.make({2, 4}), 1, m.make_index({3}, 2), std::nullopt},
+                   ErrorKind::value,
+                   "to have the same numel as there are observations"},
+                  {{m.make({2, 4}), 1, std::nullopt, m.make({4}, -2, -1)},
+                   ErrorKind::value,
+                   "cov(): aweights cannot be negative"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const int64_t n = x.size(-1), rows = x.dim() < 2 ? 1 : x.size(0);
+          const std::vector<double> v = values_of(x);
+          std::vector<double> w(size_t(n), 1.0), a(size_t(n), 1.0);
+          double total = 0, squares = 0;
+          for (int64_t k = 0; k < n; ++k) {
+            if (c.has(3)) a[size_t(k)] = at(c.tensor(3), {k});
+            w[size_t(k)] = a[size_t(k)] * (c.has(2) ? at(c.tensor(2), {k}) : 1);
+            total += w[size_t(k)];
+            squares += w[size_t(k)] * a[size_t(k)];
+          }
+          const double correction = double(c.integer(1));
+          const double degrees = total - correction * (c.has(3) ? squares / total : 1);
+          const auto mean = [&](int64_t i) {
+            double s = 0;
+            for (int64_t k = 0; k < n; ++k) s += w[size_t(k)] * v[size_t(i * n + k)];
+            return s / total;
+          };
+          Shape sizes;
+          if (rows > 1) sizes = Shape{rows, rows};
+          std::vector<double> all;
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < rows; ++j) {
+              double s = 0;
+              for (int64_t k = 0; k < n; ++k)
+                s += w[size_t(k)] * (v[size_t(i * n + k)] - mean(i)) *
+                     (v[size_t(j * n + k)] - mean(j));
+              all.push_back(s / degrees);
+            }
+          }
+          return {from_values(all, sizes)};
+        });
+
+const OpRecord& corrcoef_op =
+    define("corrcoef(Tensor self) -> Tensor")
+        .doc("Correlation coefficients of variables (rows) over observations (columns).")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(c.tensor(0).dim() <= 2,
+                      ValueError(c.name(),
+                                 "corrcoef(): expected input to have two or fewer "
+                                 "dimensions but got an input with " +
+                                     std::to_string(c.tensor(0).dim()) + " dimensions"));
+          const Tensor covariance = cov(c.tensor(0));
+          if (covariance.dim() == 0) return {covariance / covariance};
+          const Tensor deviation = covariance.diagonal().sqrt();
+          return {(covariance / deviation.unsqueeze(-1) / deviation.unsqueeze(-2))
+                      .clamp(Scalar(-1), Scalar(1))};
+        })
+        .dtypes({kFloat32, kFloat64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 5})}}, {{m.make({4})}, "one variable"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 2, 2})},
+                   ErrorKind::value,
+                   "corrcoef(): expected input to have two or fewer dimensions"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          if (x.dim() < 2) return {from_values({1}, {})};
+          const int64_t n = x.size(1);
+          const auto product = [&](int64_t i, int64_t j) {
+            double a = 0, b = 0, s = 0;
+            for (int64_t k = 0; k < n; ++k) {
+              a += at(x, {i, k}) / double(n);
+              b += at(x, {j, k}) / double(n);
+            }
+            for (int64_t k = 0; k < n; ++k) s += (at(x, {i, k}) - a) * (at(x, {j, k}) - b);
+            return s;
+          };
+          return {build_tensor({x.size(0), x.size(0)}, [&](const Shape& i) {
+            return product(i[0], i[1]) / std::sqrt(product(i[0], i[0]) * product(i[1], i[1]));
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor dist(const Tensor& self, const Tensor& other, double p) {
+  return ops::call(ops::dist_op, {self, other, p});
+}
+Tensor renorm(const Tensor& self, double p, int64_t dim, double maxnorm) {
+  return ops::call(ops::renorm_op, {self, p, dim, maxnorm});
+}
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::string_view compute_mode) {
+  return ops::call(ops::cdist_op, {x1, x2, p, compute_mode});
+}
+Tensor pdist(const Tensor& self, double p) { return ops::call(ops::pdist_op, {self, p}); }
+Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
+  return ops::call(ops::cov_op, {self, correction, fweights, aweights});
+}
+Tensor corrcoef(const Tensor& self) { return ops::call(ops::corrcoef_op, {self}); }
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_distance)

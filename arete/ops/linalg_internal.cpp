@@ -1,0 +1,171 @@
+#include "arete/ops/linalg_internal.h"
+
+#include <vector>
+
+#include "arete/core/host_access.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+#include "arete/ops/target.h"
+
+namespace arete::ops {
+
+std::string public_name(const Call& c) {
+  const std::string& name = c.op.name;
+  return name.starts_with("linalg_") ? "linalg." + name.substr(7) : name;
+}
+
+void check_factorizable(const std::string& name, const Tensor& t) {
+  ARETE_CHECK(!is_complex(t.dtype()),
+              NotImplementedError(name, name + ": complex numbers are not supported"));
+  ARETE_CHECK(
+      is_floating(t.dtype()),
+      TypeError(name, name + ": Expected a floating point or complex tensor as input. Got " +
+                          std::string(name_of(t.dtype()))));
+  ARETE_CHECK(t.dtype() == kFloat32 || t.dtype() == kFloat64,
+              NotImplementedError(name, name + ": Low precision dtypes not supported. Got " +
+                                            std::string(name_of(t.dtype())))
+                  .hint("convert with .to(float32)"));
+}
+
+void check_matrix(const std::string& name, const Tensor& t, const char* argument) {
+  ARETE_CHECK(t.dim() >= 2, ValueError(name, name + ": The input tensor " + argument +
+                                                 " must have at least 2 dimensions.")
+                                .got(describe(t)));
+}
+
+void check_square(const std::string& name, const Tensor& t, const char* argument) {
+  check_matrix(name, t, argument);
+  ARETE_CHECK(t.size(-1) == t.size(-2),
+              ValueError(name, name + ": " + argument +
+                                   " must be batches of square matrices, but they are " +
+                                   std::to_string(t.size(-2)) + " by " +
+                                   std::to_string(t.size(-1)) + " matrices"));
+}
+
+void check_same_dtype(const std::string& name, const Tensor& a, const Tensor& b) {
+  ARETE_CHECK(a.dtype() == b.dtype(),
+              TypeError(name, name +
+                                  ": Expected A and B to have the same dtype, but found A of "
+                                  "type " +
+                                  std::string(name_of(a.dtype())) + " and B of type " +
+                                  std::string(name_of(b.dtype())) + " instead"));
+}
+
+Shape with_sizes(IntList batch, std::initializer_list<int64_t> more) {
+  Shape s(batch);
+  for (int64_t n : more) s.push_back(n);
+  return s;
+}
+
+OutputSpec matrix_spec(IntList batch, int64_t rows, int64_t columns, const Tensor& like) {
+  const Layout l = transpose(Layout(with_sizes(batch, {columns, rows})), -1, -2);
+  return {l.sizes, like.dtype(), like.device(), l.strides};
+}
+
+Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p) {
+  const Tensor out = empty_tensor(matrix_spec(batch, t.size(-2), t.size(-1), t));
+  p.copy({view_of(out), view_of(t, expand(t.layout(), out.sizes()))});
+  return out;
+}
+
+void on_host(std::span<const HostUse> uses, const std::function<void(const HostMemory&)>& f) {
+  ARETE_CHECK(
+      !(modes().word & Modes::kCapture),
+      NotImplementedError("linalg", "a matrix factorization cannot be part of a captured program")
+          .hint("call it outside the compiled function"));
+  std::vector<std::vector<std::byte>> copies(uses.size());
+  std::vector<std::byte*> data(uses.size());
+  // The row-major face of a tensor's memory.
+  const auto face = [](const Tensor& t) {
+    const Layout l = t.is_contiguous() ? t.layout() : transpose(t.layout(), -1, -2);
+    ARETE_ASSERT(l.is_contiguous());
+    return l;
+  };
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const Tensor& t = uses[i].tensor;
+    const Layout l = face(t);
+    if (t.device().is_cpu()) {
+      data[i] = static_cast<std::byte*>(t.data_ptr());
+      continue;
+    }
+    copies[i].resize(t.nbytes());
+    data[i] = copies[i].data();
+    if (uses[i].read) read_to_host(t, l, data[i]);
+  }
+  f(HostMemory(data));
+  for (size_t i = 0; i < uses.size(); ++i)
+    if (uses[i].write && !uses[i].tensor.device().is_cpu())
+      write_from_host(alias(uses[i].tensor, face(uses[i].tensor)), data[i]);
+}
+
+void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t)) {
+  if (info.is_meta()) return;
+  const std::vector<int64_t> values = info.to_vector<int64_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0) continue;
+    const std::string element =
+        info.dim() ? "(Batch element " + std::to_string(i) + "): " : std::string();
+    ARETE_ASSERT(values[i] > 0);
+    throw ValueError(name, name + ": " + element + text(values[i]));
+  }
+}
+
+std::string not_positive_definite_text(int64_t info) {
+  return "The factorization could not be completed because the input is not positive-definite (the "
+         "leading minor of order " +
+         std::to_string(info) + " is not positive-definite).";
+}
+std::string singular_inverse_text(int64_t info) {
+  return "The diagonal element " + std::to_string(info) +
+         " is zero, the inversion could not be completed because the input matrix is singular.";
+}
+std::string singular_solve_text(int64_t) {
+  return "The solver failed because the input matrix is singular.";
+}
+
+double factorization_flops(const Call& c) {
+  const Tensor& a = c.tensor(0);
+  return double(a.numel()) * double(std::min(a.size(-1), a.size(-2)));
+}
+
+Tensor identities(IntList batch, int64_t n, const TensorOptions& options) {
+  return eye(n, options).expand(with_sizes(batch, {n, n}));
+}
+
+Tensor diagonal_matrices(const Tensor& v) { return v.unsqueeze(-1) * eye(v.size(-1), v.options()); }
+
+Tensor scale_diagonal(const Tensor& x, double factor) {
+  const Tensor on = eye(x.size(-2), x.size(-1), TensorOptions(kBool, x.device()));
+  return arete::where(on, x * Scalar(factor), x);
+}
+
+// From dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P (Golub and Pereyra).
+Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a) {
+  const Tensor pt = p.mT(), gt = grad.mT();
+  const Tensor gp = matmul(gt, p), pg = matmul(p, gt);
+  const Tensor first = matmul(pt, matmul(grad, pt));
+  const Tensor second = matmul(gp - matmul(a, matmul(p, gp)), pt);
+  const Tensor third = matmul(pt, pg - matmul(matmul(pg, p), a));
+  return second + third - first;
+}
+
+Tensor make_invertible(SampleMaker& m, IntList sizes) {
+  const Tensor t = m.make(sizes, -0.4, 0.4);
+  const int64_t n = std::min(t.size(-1), t.size(-2));
+  t.detach().diagonal(0, -2, -1).add_(arange(Scalar(0), Scalar(n), TensorOptions(m.device))
+                                          .mul(Scalar(0.5))
+                                          .add(Scalar(1.5))
+                                          .to(m.dtype));
+  return t;
+}
+
+Tensor make_symmetric(SampleMaker& m, IntList sizes) {
+  const Tensor t = make_invertible(m, sizes);
+  Tensor data = t.detach();
+  data.copy_((data + data.mT()) * Scalar(0.5));
+  return t;
+}
+
+}  // namespace arete::ops

@@ -1,0 +1,469 @@
+// LU factors with partial pivoting.
+#include "arete/ops/creation.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/linalg_reference_internal.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+#include "arete/prim/lapack_internal.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const std::vector<DType> kTypes{kFloat32, kFloat64};
+
+void check_pivot(const Call& c, bool pivot) {
+  ARETE_CHECK(pivot, NotImplementedError(
+                         c.name(), public_name(c) + ": LU without pivoting is not implemented"));
+}
+
+// Unit lower and upper triangular factors, the thin ones.
+Tensor lower_factor(const Tensor& lu) {
+  const int64_t k = std::min(lu.size(-1), lu.size(-2));
+  return lu.narrow(-1, 0, k).tril(-1) + eye(lu.size(-2), k, lu.options());
+}
+Tensor upper_factor(const Tensor& lu) {
+  return lu.narrow(-2, 0, std::min(lu.size(-1), lu.size(-2))).triu();
+}
+
+Tensor permutation_matrix(const Tensor& pivots, int64_t n, DType dtype);
+
+// With P^T A = [A1 A2; A3 ...] = L U: of the leading square block the gradient is
+// L^-T [tril(L^T gL, -1) + triu(gU U^T)] U^-T, where the blocks beside it and below it, which
+// depend on L (wide) or U (tall) as well, add to the inner parts.
+Tensor lu_gradient(const Tensor& grad, const Tensor& lu, const Tensor& pivots) {
+  const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
+  const Tensor square = lu.narrow(-2, 0, k).narrow(-1, 0, k);
+  const Tensor l = lower_factor(square), u = square.triu();
+  const Tensor g = grad.narrow(-2, 0, k).narrow(-1, 0, k);
+  Tensor inner_l = matmul(l.mT(), g.tril(-1)), inner_u = matmul(g.triu(), u.mT());
+  Tensor rest;
+  if (n > m) {
+    const Tensor u2 = lu.narrow(-1, k, n - k), gu2 = grad.narrow(-1, k, n - k);
+    inner_l = inner_l - matmul(gu2, u2.mT());
+    rest = linalg::solve_triangular(l.mT(), gu2, true, true, true);
+  } else if (m > n) {
+    const Tensor l2 = lu.narrow(-2, k, m - k), gl2 = grad.narrow(-2, k, m - k);
+    inner_u = inner_u - matmul(l2.mT(), gl2);
+    rest = linalg::solve_triangular(u.mT(), gl2, false, false);
+  }
+  const Tensor right =
+      linalg::solve_triangular(u.mT(), inner_l.tril(-1) + inner_u.triu(), false, false);
+  Tensor ga = linalg::solve_triangular(l.mT(), right, true, true, true);
+  if (rest.defined()) ga = cat({ga, rest}, n > m ? -1 : -2);
+  return matmul(permutation_matrix(pivots, m, lu.dtype()), ga);
+}
+
+std::string zero_pivot_text(int64_t info) {
+  const std::string k = std::to_string(info);
+  return "U[" + k + "," + k +
+         "] is zero and using it on lu_solve would result in a division by zero. If you still want "
+         "to perform the factorization, consider calling linalg.lu(A, pivot) or "
+         "linalg.lu_factor_ex(A, pivot)";
+}
+
+std::vector<Tensor> factor_reference(const Call& c) {
+  const Tensor& a = c.tensor(0);
+  const int64_t k = std::min(a.size(-1), a.size(-2));
+  std::vector<double> pivots;
+  const Tensor lu = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
+    for (int64_t p : eliminate(m)) pivots.push_back(double(p + 1));
+    return m;
+  });
+  const Shape batch = batch_sizes(a.sizes());
+  return {lu, from_values(pivots, with_sizes(batch, {k}), kInt64)};
+}
+
+const OpRecord& linalg_lu_factor_ex_op =
+    define(
+        "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, "
+        "Tensor pivots, Tensor info)")
+        .doc(
+            "Both LU factors in one matrix, row exchanges, and where U has a zero on its diagonal.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          check_factorizable(public_name(c), a);
+          check_matrix(public_name(c), a);
+          check_pivot(c, c.boolean(1));
+          const Shape batch = batch_sizes(a.sizes());
+          const int64_t m = a.size(-2), n = a.size(-1);
+          out.push_back(matrix_spec(batch, m, n, a));
+          out.push_back({with_sizes(batch, {std::min(m, n)}), kInt32, a.device(), {}});
+          out.push_back({batch, kInt32, a.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& a = c.tensor(0);
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          p.copy({view_of(out[0]), view_of(a)});
+          on_host({host_in_out(out[0]), host_out(out[1]), host_out(out[2])},
+                  [&](auto tag, const HostMemory& h) {
+                    using T = typename decltype(tag)::type;
+                    for (int64_t b = 0; b < out[2].numel(); ++b)
+                      h.at<int32_t>(2)[b] = prim::lapack::getrf(m, n, h.at<T>(0) + b * m * n,
+                                                                h.at<int32_t>(1) + b * k);
+                  });
+          if (c.boolean(2)) check_info(public_name(c), out[2], zero_pivot_text);
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {lu_gradient(g.grad(), g.output(0), g.output(1))};
+            },
+            0, 3)
+        .no_grad_outputs(6)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), true, false}},
+                  {{make_invertible(m, {2, 2, 2}), true, true}, "batch"},
+                  {{m.make({2, 4}), true, false}, "wide"},
+                  {{m.make_strided({4, 2}), true, false}, "tall, strided"},
+                  {{m.make({0, 2, 3}), true, false}, "empty batch"},
+                  {{m.make({2, 0, 3}), true, false}, "empty matrices"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), true, false},
+                   ErrorKind::value,
+                   "linalg.lu_factor_ex: The input tensor A must have at least 2 dimensions."},
+                  {{m.make({3, 3}), false, false},
+                   ErrorKind::not_implemented,
+                   "LU without pivoting is not implemented"},
+                  {{m.make({3, 3}, 0, 0), true, true}, ErrorKind::value, "U[1,1] is zero"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          auto r = factor_reference(c);
+          const Shape batch = batch_sizes(c.tensor(0).sizes());
+          r.push_back(build_tensor(
+              batch, [](const Shape&) { return 0; }, kInt64));
+          return r;
+        });
+
+const OpRecord& linalg_lu_factor_op =
+    define("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
+        .doc("Both LU factors in one matrix, and the row exchanges.")
+        .compose([](const Call& c) -> Results {
+          check_matrix(public_name(c), c.tensor(0));
+          check_pivot(c, c.boolean(1));
+          const auto [lu, pivots, info] = linalg::lu_factor_ex(c.tensor(0));
+          check_info("torch.linalg.lu_factor", info, zero_pivot_text);
+          return {lu, pivots};
+        })
+        .no_grad_outputs(2)
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), true}}, {{m.make({2, 4, 2}), true}, "batch, tall"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({2, 2}, 0, 0), true},
+               ErrorKind::value,
+               "torch.linalg.lu_factor: U[1,1] is zero and using it on lu_solve would result in a "
+               "division by zero."}};
+        })
+        .reference(factor_reference);
+
+// ---- permutations
+
+// The order of the rows after exchanges with pivots (from 1).
+template <class T>
+void apply_exchanges(const T* pivots, int64_t k, int64_t* order, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) order[i] = i;
+  for (int64_t i = 0; i < k; ++i) std::swap(order[i], order[int64_t(pivots[i]) - 1]);
+}
+
+const OpRecord& lu_permutation_op =
+    define("lu_permutation(Tensor LU_pivots, int n) -> Tensor")
+        .doc("The order of n rows after the exchanges of an LU factorization.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& pivots = c.tensor(0);
+          ARETE_CHECK(pivots.dtype() == kInt32,
+                      TypeError(c.name(),
+                                "LU_pivots is expected to be a contiguous tensor of "
+                                "torch.int32 dtype. Note: this function is intended to "
+                                "be used with the output produced by linalg.lu_factor")
+                          .got(describe(pivots)));
+          ARETE_CHECK(
+              pivots.dim() >= 1 && pivots.size(-1) <= c.integer(1),
+              ValueError(c.name(), "LU_pivots does not fit the matrix")
+                  .got(describe(pivots) + " for " + std::to_string(c.integer(1)) + " rows"));
+          out.push_back({with_sizes(batch_sizes(pivots.sizes(), 1), {c.integer(1)}),
+                         kInt64,
+                         pivots.device(),
+                         {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
+          const Tensor pivots = plain(c.tensor(0), kInt32);
+          const int64_t k = pivots.size(-1), n = c.integer(1);
+          const int64_t count = numel_of(batch_sizes(pivots.sizes(), 1));
+          on_host({host_in(pivots), host_out(out[0])}, [&](auto, const HostMemory& h) {
+            const int32_t* exchanges = h.at<int32_t>(0);
+            for (int64_t i = 0; i < count * k; ++i)
+              ARETE_CHECK(exchanges[i] >= 1 && exchanges[i] <= n,
+                          ValueError(c.name(),
+                                     "pivots passed to lu_unpack must be between 1 and "
+                                     "LU.size(-2) inclusive. Did you properly pass the "
+                                     "result of lu_factor?")
+                              .got(std::to_string(exchanges[i])));
+            for (int64_t b = 0; b < count; ++b)
+              apply_exchanges(exchanges + b * k, k, h.at<int64_t>(1) + b * n, n);
+          });
+        })
+        .dtypes({kInt32})
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          return {{{tensor({2, 3, 3}, o), 3}},
+                  {{tensor({{2, 2}, {4, 3}}, o), 4}, "batch, tall"},
+                  {{zeros({2, 0}, o), 2}, "nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const TensorOptions o(kInt32, m.device);
+          return {{{tensor({0, 1}, o), 2},
+                   ErrorKind::value,
+                   "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."},
+                  {{m.make_index({2}, 2), 2}, ErrorKind::type, "LU_pivots is expected to be"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> v = values_of(c.tensor(0));
+          const int64_t k = c.tensor(0).size(-1), n = c.integer(1);
+          const Shape batch = batch_sizes(c.tensor(0).sizes(), 1);
+          std::vector<double> all;
+          for (int64_t b = 0; b < numel_of(batch); ++b) {
+            std::vector<int64_t> order(static_cast<size_t>(n), 0);
+            apply_exchanges(v.data() + b * k, k, order.data(), n);
+            all.insert(all.end(), order.begin(), order.end());
+          }
+          return {from_values(all, with_sizes(batch, {n}), kInt64)};
+        });
+
+// P with P^T A having the rows in their new order.
+Tensor permutation_matrix(const Tensor& pivots, int64_t n, DType dtype) {
+  const Tensor order = call(lu_permutation_op, {pivots, n});
+  const Tensor rows = arange(Scalar(0), Scalar(n), TensorOptions(kInt64, pivots.device()));
+  return eq(order.unsqueeze(-2), rows.unsqueeze(-1)).to(dtype);
+}
+
+const OpRecord& lu_unpack_op =
+    define(
+        "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool "
+        "unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)")
+        .doc("P, L and U of the result of an LU factorization; parts not wanted are empty.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& lu = c.tensor(0);
+          check_matrix(c.name(), lu, "LU_data");
+          const Tensor none = empty({0}, lu.options());
+          return {c.boolean(3) ? permutation_matrix(c.tensor(1), lu.size(-2), lu.dtype()) : none,
+                  c.boolean(2) ? lower_factor(lu) : none, c.boolean(2) ? upper_factor(lu) : none};
+        })
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          return {{{m.make({3, 3}), tensor({2, 3, 3}, o), true, true}},
+                  {{m.make({2, 4, 2}), tensor({{2, 2}, {4, 3}}, o), true, true}, "batch, tall"},
+                  {{m.make({2, 3}), tensor({2, 2}, o), true, false}, "wide, data only"},
+                  {{m.make({2, 3}), tensor({2, 2}, o), false, true}, "pivots only"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3, 3}), m.make_index({3}, 3), true, true},
+                   ErrorKind::type,
+                   "LU_pivots is expected to be a contiguous tensor of torch.int32 dtype"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &lu = c.tensor(0), &pivots = c.tensor(1);
+          const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
+          const Shape batch = batch_sizes(lu.sizes());
+          const std::vector<double> v = values_of(pivots);
+          const Tensor none = from_values({}, {0});
+          const auto sized = [&](int64_t r, int64_t s) { return with_sizes(batch, {r, s}); };
+          const size_t row = batch.size(), column = row + 1;
+          Tensor p = none, l = none, u = none;
+          if (c.boolean(3)) {
+            std::vector<Matrix> all;
+            for (int64_t b = 0; b < numel_of(batch); ++b) {
+              std::vector<int64_t> order(static_cast<size_t>(m), 0);
+              apply_exchanges(v.data() + b * k, k, order.data(), m);
+              all.emplace_back(m, m);
+              for (int64_t i = 0; i < m; ++i) all.back()(order[size_t(i)], i) = 1;
+            }
+            p = from_matrices(all, batch, m, m);
+          }
+          if (c.boolean(2)) {
+            l = build_tensor(sized(m, k), [&](const Shape& i) {
+              return i[row] > i[column] ? at(lu, i) : double(i[row] == i[column]);
+            });
+            u = build_tensor(sized(k, n),
+                             [&](const Shape& i) { return i[row] <= i[column] ? at(lu, i) : 0.0; });
+          }
+          return {p, l, u};
+        });
+
+const OpRecord& linalg_lu_op =
+    define("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
+        .doc("P, L, U with A = P L U.")
+        .compose([](const Call& c) -> Results {
+          check_matrix(public_name(c), c.tensor(0));
+          check_pivot(c, c.boolean(1));
+          const auto [lu, pivots, info] = linalg::lu_factor_ex(c.tensor(0));
+          const auto [p, l, u] = lu_unpack(lu, pivots);
+          return {p, l, u};
+        })
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), true}},
+                  {{m.make({2, 4, 2}), true}, "batch, tall"},
+                  {{m.make({2, 4}), true}, "wide"},
+                  {{m.make({0, 2, 3}), true}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), true}, ErrorKind::value, "linalg.lu: The input tensor A must"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          const Shape batch = batch_sizes(a.sizes());
+          std::vector<Matrix> ps, ls, us;
+          for (Matrix f : matrices_of(a)) {
+            const std::vector<int64_t> pivots = eliminate(f);
+            Matrix p = identity_matrix(m), l(m, k), u(k, n);
+            for (int64_t i = k; i-- > 0;)
+              for (int64_t j = 0; j < m; ++j) std::swap(p(i, j), p(pivots[size_t(i)], j));
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < k; ++j) l(i, j) = i > j ? f(i, j) : double(i == j);
+            for (int64_t i = 0; i < k; ++i)
+              for (int64_t j = i; j < n; ++j) u(i, j) = f(i, j);
+            ps.push_back(p);
+            ls.push_back(l);
+            us.push_back(u);
+          }
+          return {from_matrices(ps, batch, m, m), from_matrices(ls, batch, m, k),
+                  from_matrices(us, batch, k, n)};
+        });
+
+// ---- solving with the factors
+
+Tensor solve_with_factors(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool adjoint) {
+  const Tensor p = permutation_matrix(pivots, lu.size(-2), lu.dtype());
+  if (!adjoint) {
+    const Tensor y = linalg::solve_triangular(lu, matmul(p.mT(), b), false, true, true);
+    return linalg::solve_triangular(lu, y, true);
+  }
+  const Tensor y = linalg::solve_triangular(lu.mT(), b, false);
+  return matmul(p, linalg::solve_triangular(lu.mT(), y, true, true, true));
+}
+
+Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
+                      bool left, bool adjoint) {
+  const FullPrecision guard;
+  check_square("torch.linalg.lu_solve", lu, "A");
+  check_matrix(public_name(c), b, "B");
+  check_same_dtype(public_name(c), lu, b);
+  if (left) return {solve_with_factors(lu, pivots, b, adjoint)};
+  return {solve_with_factors(lu, pivots, b.mT(), !adjoint).mT()};
+}
+
+std::vector<Tensor> lu_solve_reference(const Tensor& lu, const Tensor& pivots, const Tensor& b,
+                                       bool left, bool adjoint) {
+  const int64_t n = lu.size(-1);
+  const std::vector<double> v = values_of(pivots);
+  const std::vector<Matrix> rights = matrices_of(b);
+  size_t index = 0;
+  return {map_matrices(lu, b.size(-2), b.size(-1), [&](const Matrix& f) {
+    Matrix l = identity_matrix(n), u(n, n);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) (i > j ? l : u)(i, j) = f(i, j);
+    Matrix a = product(l, u);
+    for (int64_t i = n; i-- > 0;)
+      for (int64_t j = 0; j < n; ++j)
+        std::swap(a(i, j), a(int64_t(v[index * size_t(n) + size_t(i)]) - 1, j));
+    if (adjoint) a = transposed(a);
+    const Matrix& right = rights[rights.size() == 1 ? 0 : index];
+    ++index;
+    return left ? solved(a, right) : transposed(solved(transposed(a), transposed(right)));
+  })};
+}
+
+const OpRecord& linalg_lu_solve_op =
+    define(
+        "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool "
+        "adjoint=False) -> Tensor")
+        .doc("X with A X = B from the LU factors of A.")
+        .compose([](const Call& c) {
+          return lu_solve_with(c, c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),
+                               c.boolean(4));
+        })
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          const auto pivots = [&] { return tensor({2, 3, 3}, o); };
+          return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
+                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
+                    true, false},
+                   "batch"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), tensor({1, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
+                    true, false},
+                   ErrorKind::value,
+                   "torch.linalg.lu_solve: A must be batches of square matrices"}};
+        })
+        .reference([](const Call& c) {
+          return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),
+                                    c.boolean(4));
+        });
+
+const OpRecord& lu_solve_op =
+    define("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+        .doc("X with A X = B (self) from the LU factors of A.")
+        .compose([](const Call& c) {
+          return lu_solve_with(c, c.tensor(1), c.tensor(2), c.tensor(0), true, false);
+        })
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 2}), make_invertible(m, {3, 3}),
+                    tensor({2, 3, 3}, TensorOptions(kInt32, m.device))}}};
+        })
+        .reference([](const Call& c) {
+          return lu_solve_reference(c.tensor(1), c.tensor(2), c.tensor(0), true, false);
+        });
+
+}  // namespace
+}  // namespace ops
+
+namespace linalg {
+std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a) {
+  const auto r = ops::call_all(ops::linalg_lu_op, {a, true});
+  return {r[0], r[1], r[2]};
+}
+std::tuple<Tensor, Tensor> lu_factor(const Tensor& a) {
+  const auto r = ops::call_all(ops::linalg_lu_factor_op, {a, true});
+  return {r[0], r[1]};
+}
+std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool check_errors) {
+  const auto r = ops::call_all(ops::linalg_lu_factor_ex_op, {a, true, check_errors});
+  return {r[0], r[1], r[2]};
+}
+Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint) {
+  return ops::call(ops::linalg_lu_solve_op, {lu, pivots, b, left, adjoint});
+}
+}  // namespace linalg
+
+std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& lu, const Tensor& pivots,
+                                             bool unpack_data, bool unpack_pivots) {
+  const auto r = ops::call_all(ops::lu_unpack_op, {lu, pivots, unpack_data, unpack_pivots});
+  return {r[0], r[1], r[2]};
+}
+Tensor lu_solve(const Tensor& self, const Tensor& lu, const Tensor& pivots) {
+  return ops::call(ops::lu_solve_op, {self, lu, pivots});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_lu)

@@ -1,0 +1,422 @@
+// Products of tensors, and products with an addend.
+#include <algorithm>
+
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const std::vector<DType> kWithIntegers{kFloat32, kFloat64, kBFloat16, kFloat16, kInt64};
+
+// ---- tensors
+
+Shape normalize_each(IntList dims, int64_t rank, const char* name) {
+  Shape all;
+  for (int64_t d : dims) {
+    const int64_t n = normalize_dim(d, int(rank), name);
+    ARETE_CHECK(std::find(all.begin(), all.end(), n) == all.end(),
+                ValueError(name, "dim " + std::to_string(n) +
+                                     " appears multiple times in the list of dims"));
+    all.push_back(n);
+  }
+  return all;
+}
+
+const OpRecord& tensordot_op =
+    define("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor")
+        .doc("Sums of products over pairs of dimensions.")
+        .compose([](const Call& c) -> Results {
+          Tensor a = c.tensor(0), b = c.tensor(1);
+          const Shape da = normalize_each(c.ints(2), a.dim(), c.name());
+          const Shape db = normalize_each(c.ints(3), b.dim(), c.name());
+          ARETE_CHECK(da.size() == db.size(),
+                      ValueError(c.name(), "both dimension lists should have same length"));
+          int64_t inner = 1;
+          for (size_t i = 0; i < da.size(); ++i) {
+            const int64_t x = a.size(da[i]), y = b.size(db[i]);
+            if (x == 1 && y != 1)
+              b = b.sum(db[i], true);
+            else if (y == 1 && x != 1)
+              a = a.sum(da[i], true);
+            else
+              ARETE_CHECK(x == y,
+                          ValueError(c.name(),
+                                     "contracted dimensions need to match, but "
+                                     "first has size " +
+                                         std::to_string(x) + " in dim " + std::to_string(da[i]) +
+                                         " and second has size " + std::to_string(y) + " in dim " +
+                                         std::to_string(db[i])));
+            inner *= a.size(da[i]);
+          }
+          const auto others = [](const Tensor& t, const Shape& dims) {
+            Shape rest;
+            for (int64_t d = 0; d < t.dim(); ++d)
+              if (std::find(dims.begin(), dims.end(), d) == dims.end()) rest.push_back(d);
+            return rest;
+          };
+          const Shape ra = others(a, da), rb = others(b, db);
+          Shape pa = ra, pb = db, sizes;
+          for (int64_t d : da) pa.push_back(d);
+          for (int64_t d : rb) pb.push_back(d);
+          int64_t rows = 1, columns = 1;
+          for (int64_t d : ra) {
+            sizes.push_back(a.size(d));
+            rows *= a.size(d);
+          }
+          for (int64_t d : rb) {
+            sizes.push_back(b.size(d));
+            columns *= b.size(d);
+          }
+          return {mm(a.permute(pa).reshape({rows, inner}), b.permute(pb).reshape({inner, columns}))
+                      .reshape(sizes)};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {
+              {{m.make({2, 3}), m.make({3, 4}), {1}, {0}}, "matrices"},
+              {{m.make({2, 3, 4}), m.make({4, 2, 3}), {2, 0}, {0, 1}}, "two dims"},
+              {{m.make({2, 3}), m.make({2, 3}), {0, -1}, {0, 1}}, "all"},
+              {{m.make({2}), m.make({3}), std::vector<int64_t>{}, std::vector<int64_t>{}}, "none"},
+              {{m.make({2, 1}), m.make({3, 2}), {1}, {0}}, "broadcast"},
+              {{m.make({2, 0}), m.make({0, 3}), {1}, {0}}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({4, 2}), {1}, {0}},
+                   ErrorKind::value,
+                   "contracted dimensions need to match, but first has size 3 in dim 1 and second "
+                   "has size 4 in dim 0"},
+                  {{m.make({2, 3}), m.make({3, 2}), {1}, {0, 1}},
+                   ErrorKind::value,
+                   "both dimension lists should have same length"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          const Shape da = normalize_each(c.ints(2), a.dim(), ""),
+                      db = normalize_each(c.ints(3), b.dim(), "");
+          Shape sizes, inner;
+          std::vector<size_t> ra, rb;
+          const auto rest = [&](const Tensor& t, const Shape& dims, std::vector<size_t>& left) {
+            for (int64_t d = 0; d < t.dim(); ++d) {
+              if (std::find(dims.begin(), dims.end(), d) != dims.end()) continue;
+              left.push_back(size_t(d));
+              sizes.push_back(t.size(d));
+            }
+          };
+          rest(a, da, ra);
+          rest(b, db, rb);
+          for (size_t i = 0; i < da.size(); ++i)
+            inner.push_back(std::max(a.size(da[i]), b.size(db[i])));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            Shape x(size_t(a.dim()), 0), y(size_t(b.dim()), 0);
+            for (size_t k = 0; k < ra.size(); ++k) x[ra[k]] = i[k];
+            for (size_t k = 0; k < rb.size(); ++k) y[rb[k]] = i[ra.size() + k];
+            double sum = 0;
+            for_each_index(inner, [&](const Shape& j) {
+              for (size_t k = 0; k < j.size(); ++k) x[size_t(da[k])] = y[size_t(db[k])] = j[k];
+              sum += at(a, x) * at(b, y);
+            });
+            return sum;
+          })};
+        });
+
+const OpRecord& kron_op = define("kron(Tensor self, Tensor other) -> Tensor")
+                              .doc("Blocks: every element of self times all of other.")
+                              .compose([](const Call& c) -> Results {
+                                const Tensor &a = c.tensor(0), &b = c.tensor(1);
+                                const size_t rank = size_t(std::max(a.dim(), b.dim()));
+                                // Both with `rank` dimensions, those of a before those of b: (a0,
+                                // 1, a1, 1) (1, b0, 1, b1).
+                                Shape left, right, sizes;
+                                for (size_t d = 0; d < rank; ++d) {
+                                  const auto size = [&](const Tensor& t) {
+                                    const size_t lead = rank - size_t(t.dim());
+                                    return d < lead ? int64_t(1) : t.sizes()[d - lead];
+                                  };
+                                  left.push_back(size(a));
+                                  left.push_back(1);
+                                  right.push_back(1);
+                                  right.push_back(size(b));
+                                  sizes.push_back(size(a) * size(b));
+                                }
+                                return {(a.reshape(left) * b.reshape(right)).reshape(sizes)};
+                              })
+                              .dtypes(kWithIntegers)
+                              .samples([](SampleMaker& m) -> std::vector<Sample> {
+                                return {{{m.make({2, 2}), m.make({1, 3})}},
+                                        {{m.make({2}), m.make({2, 3})}, "ranks differ"},
+                                        {{m.make({2, 3, 1}), m.make({2})}, "ranks differ"},
+                                        {{m.make({}), m.make({2})}, "0-d"},
+                                        {{m.make({0, 2}), m.make({2, 2})}, "empty"}};
+                              })
+                              .reference([](const Call& c) -> std::vector<Tensor> {
+                                const Tensor &a = c.tensor(0), &b = c.tensor(1);
+                                const size_t rank = size_t(std::max(a.dim(), b.dim()));
+                                const auto size = [&](const Tensor& t, size_t d) {
+                                  const size_t lead = rank - size_t(t.dim());
+                                  return d < lead ? int64_t(1) : t.sizes()[d - lead];
+                                };
+                                Shape sizes;
+                                for (size_t d = 0; d < rank; ++d)
+                                  sizes.push_back(size(a, d) * size(b, d));
+                                return {build_tensor(
+                                    sizes,
+                                    [&](const Shape& i) {
+                                      Shape x = i, y = i;
+                                      for (size_t d = 0; d < rank; ++d) {
+                                        x[d] = i[d] / size(b, d);
+                                        y[d] = i[d] % size(b, d);
+                                      }
+                                      return at(a, x) * at(b, y);
+                                    },
+                                    a.dtype())};
+                              });
+
+const OpRecord& inner_op =
+    define("inner(Tensor self, Tensor other) -> Tensor")
+        .doc("Sums of products over the last dimensions of both.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          if (a.dim() == 0 || b.dim() == 0) return {a * b};
+          ARETE_CHECK(a.size(-1) == b.size(-1),
+                      ValueError(c.name(),
+                                 "inner() the last dimension must match on both input "
+                                 "tensors but got shapes " +
+                                     to_string(a.sizes()) + " and " + to_string(b.sizes())));
+          return {tensordot(a, b, {-1}, {-1})};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), m.make({3})}},
+                  {{m.make({2, 3}), m.make({4, 2, 3})}},
+                  {{m.make({}), m.make({2})}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({2})},
+                   ErrorKind::value,
+                   "inner() the last dimension must match on both input tensors but got shapes [2, "
+                   "3] and [2]"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          Shape sizes;
+          if (a.dim() == 0 || b.dim() == 0)
+            return {build_tensor(a.dim() ? a.sizes() : b.sizes(),
+                                 [&](const Shape& i) { return at(a, i) * at(b, i); })};
+          for (int64_t d = 0; d + 1 < a.dim(); ++d) sizes.push_back(a.size(d));
+          for (int64_t d = 0; d + 1 < b.dim(); ++d) sizes.push_back(b.size(d));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            double sum = 0;
+            for (int64_t k = 0; k < a.size(-1); ++k) {
+              Shape x(IntList(i).first(size_t(a.dim() - 1))),
+                  y(IntList(i).subspan(size_t(a.dim() - 1)));
+              x.push_back(k);
+              y.push_back(k);
+              sum += at(a, x) * at(b, y);
+            }
+            return sum;
+          })};
+        });
+
+// ---- with an addend: beta * self + alpha * product, where self is not read if beta is 0
+
+Tensor plus(const Tensor& self, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+  const Tensor scaled = alpha.to_double() == 1 ? product : product * alpha;
+  if (beta.to_double() == 0) {
+    expand(self.layout(), product.sizes());  // its errors are ours
+    return scaled;
+  }
+  return self.expand(product.sizes()).mul(beta) + scaled;
+}
+
+std::vector<Tensor> addend_reference(const Call& c, IntList sizes,
+                                     const std::function<double(const Shape&)>& product) {
+  const double beta = c.real(3), alpha = c.real(4);
+  return {build_tensor(
+      sizes,
+      [&](const Shape& i) {
+        return alpha * product(i) + (beta == 0 ? 0 : beta * at(c.tensor(0), i));
+      },
+      c.tensor(1).dtype())};
+}
+
+const OpRecord& addmv_op =
+    define("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+        .doc("beta * self + alpha * mat @ vec.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &self = c.tensor(0), &mat = c.tensor(1), &vec = c.tensor(2);
+          ARETE_CHECK(
+              mat.dim() == 2 && vec.dim() == 1 && self.dim() <= 1,
+              ValueError(c.name(),
+                         "vector + matrix @ vector expected, got " + std::to_string(self.dim()) +
+                             ", " + std::to_string(mat.dim()) + ", " + std::to_string(vec.dim())));
+          const std::string length = self.dim() ? std::to_string(self.size(0)) : "";
+          ARETE_CHECK(
+              mat.size(1) == vec.size(0) && (self.numel() == mat.size(0) || self.numel() == 1),
+              ValueError(c.name(), "size mismatch, got input (" + length + "), mat (" +
+                                       std::to_string(mat.size(0)) + "x" +
+                                       std::to_string(mat.size(1)) + "), vec (" +
+                                       std::to_string(vec.size(0)) + ")"));
+          return {plus(self, mv(mat, vec), c.scalar(3), c.scalar(4))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2}), m.make({2, 3}), m.make({3}), Scalar(1), Scalar(1)}},
+                  {{m.make({}), m.make({2, 3}), m.make({3}), Scalar(0.5), Scalar(2)}, "0-d self"},
+                  {{m.make({2}), m.make_strided({2, 3}), m.make({3}), Scalar(0), Scalar(1)}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make({2, 3}), m.make({2}), Scalar(1), Scalar(1)},
+                   ErrorKind::value,
+                   "size mismatch, got input (2), mat (2x3), vec (2)"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor &a = c.tensor(1), &b = c.tensor(2);
+          return addend_reference(c, {a.size(0)}, [&](const Shape& i) {
+            double sum = 0;
+            for (int64_t k = 0; k < a.size(1); ++k) sum += at(a, {i[0], k}) * at(b, {k});
+            return sum;
+          });
+        });
+
+const OpRecord& addr_op =
+    define(
+        "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+        .doc("beta * self + alpha * outer(vec1, vec2).")
+        .compose([](const Call& c) -> Results {
+          for (size_t i : {1, 2})
+            ARETE_CHECK(
+                c.tensor(i).dim() == 1,
+                ValueError(c.name(), "addr: Expected 1-D argument vec" + std::to_string(i) +
+                                         ", but got " + std::to_string(c.tensor(i).dim()) + "-D"));
+          return {plus(c.tensor(0), outer(c.tensor(1), c.tensor(2)), c.scalar(3), c.scalar(4))};
+        })
+        .dtypes(kWithIntegers)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(1), Scalar(1)}},
+                  {{m.make({3}), m.make({2}), m.make({3}), Scalar(3), Scalar(2)}, "broadcast"},
+                  {{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(0), Scalar(1)}, "beta 0"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({2, 1}), m.make({3}), Scalar(1), Scalar(1)},
+                   ErrorKind::value,
+                   "addr: Expected 1-D argument vec1, but got 2-D"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor &a = c.tensor(1), &b = c.tensor(2);
+          return addend_reference(c, {a.size(0), b.size(0)},
+                                  [&](const Shape& i) { return at(a, {i[0]}) * at(b, {i[1]}); });
+        });
+
+const OpRecord& addbmm_op =
+    define(
+        "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> "
+        "Tensor")
+        .doc("beta * self + alpha * the sum of all batch1[i] @ batch2[i].")
+        .compose([](const Call& c) -> Results {
+          const Tensor &a = c.tensor(1), &b = c.tensor(2);
+          ARETE_CHECK(a.dim() == 3 && b.dim() == 3,
+                      ValueError(c.name(), "batch1 must be a 3D tensor, and batch2 too")
+                          .got(describe(a) + ", " + describe(b)));
+          ARETE_CHECK(
+              a.size(0) == b.size(0),
+              ValueError(c.name(),
+                         "batch1 and batch2 must have same number of batches, "
+                         "got " +
+                             std::to_string(a.size(0)) + " and " + std::to_string(b.size(0))));
+          ARETE_CHECK(
+              a.size(2) == b.size(1),
+              ValueError(c.name(), "Incompatible matrix sizes for bmm (" +
+                                       std::to_string(a.size(1)) + "x" + std::to_string(a.size(2)) +
+                                       " and " + std::to_string(b.size(1)) + "x" +
+                                       std::to_string(b.size(2)) + ")"));
+          // One product over both: the sum over batches is part of the inner dimension.
+          const int64_t inner = a.size(0) * a.size(2);
+          return {addmm(c.tensor(0), a.transpose(0, 1).reshape({a.size(1), inner}),
+                        b.reshape({inner, b.size(2)}), c.scalar(3), c.scalar(4))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 2}), m.make({3, 2, 2}), m.make({3, 2, 2}), Scalar(1), Scalar(1)}},
+                  {{m.make({2}), m.make({2, 1, 3}), m.make({2, 3, 2}), Scalar(0.5), Scalar(2)},
+                   "broadcast"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 2}), m.make({2, 2, 2}), m.make({3, 2, 2}), Scalar(1), Scalar(1)},
+                   ErrorKind::value,
+                   "batch1 and batch2 must have same number of batches, got 2 and 3"},
+                  {{m.make({2, 2}), m.make({2, 2, 3}), m.make({2, 2, 2}), Scalar(1), Scalar(1)},
+                   ErrorKind::value,
+                   "Incompatible matrix sizes for bmm (2x3 and 2x2)"}};
+        })
+        .reference([](const Call& c) {
+          const Tensor &a = c.tensor(1), &b = c.tensor(2);
+          return addend_reference(c, {a.size(1), b.size(2)}, [&](const Shape& i) {
+            double sum = 0;
+            for (int64_t n = 0; n < a.size(0); ++n)
+              for (int64_t k = 0; k < a.size(2); ++k)
+                sum += at(a, {n, i[0], k}) * at(b, {n, k, i[1]});
+            return sum;
+          });
+        });
+
+const OpRecord& trace_op =
+    define("trace(Tensor self) -> Tensor")
+        .doc("The sum of a matrix's diagonal.")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(c.tensor(0).dim() == 2,
+                      ValueError(c.name(), "trace: expected a matrix").got(describe(c.tensor(0))));
+          return {c.tensor(0).diagonal().sum()};
+        })
+        .dtypes(kWithIntegers)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3})}}, {{m.make({2, 4})}, "wide"}, {{m.make({0, 2})}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3})}, ErrorKind::value, "trace: expected a matrix"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          double sum = 0;
+          for (int64_t i = 0; i < std::min(a.size(0), a.size(1)); ++i) sum += at(a, {i, i});
+          return {from_values({sum}, {}, a.dtype())};
+        });
+
+}  // namespace
+}  // namespace ops
+
+Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {
+  return ops::call(ops::tensordot_op, {self, other, dims_self, dims_other});
+}
+Tensor tensordot(const Tensor& self, const Tensor& other, int64_t dims) {
+  ARETE_CHECK(dims >= 0, ValueError("tensordot", "tensordot expects dims >= 0, but got dims=" +
+                                                     std::to_string(dims)));
+  Shape left, right;
+  for (int64_t d = 0; d < dims; ++d) {
+    left.push_back(d - dims);
+    right.push_back(d);
+  }
+  return tensordot(self, other, left, right);
+}
+Tensor kron(const Tensor& self, const Tensor& other) {
+  return ops::call(ops::kron_op, {self, other});
+}
+Tensor inner(const Tensor& self, const Tensor& other) {
+  return ops::call(ops::inner_op, {self, other});
+}
+Tensor addmv(const Tensor& self, const Tensor& mat, const Tensor& vec, Scalar beta, Scalar alpha) {
+  return ops::call(ops::addmv_op, {self, mat, vec, beta, alpha});
+}
+Tensor addr(const Tensor& self, const Tensor& vec1, const Tensor& vec2, Scalar beta, Scalar alpha) {
+  return ops::call(ops::addr_op, {self, vec1, vec2, beta, alpha});
+}
+Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, Scalar beta,
+              Scalar alpha) {
+  return ops::call(ops::addbmm_op, {self, batch1, batch2, beta, alpha});
+}
+Tensor trace(const Tensor& self) { return ops::call(ops::trace_op, {self}); }
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_products)

@@ -1,0 +1,430 @@
+// Orthogonal factors made of reflections.
+#include "arete/ops/creation.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/linalg_reference_internal.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+#include "arete/prim/lapack_internal.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const std::vector<DType> kTypes{kFloat32, kFloat64};
+
+enum class Mode { reduced, complete, r };
+Mode mode_of(std::string_view text) {
+  if (text == "reduced") return Mode::reduced;
+  if (text == "complete") return Mode::complete;
+  ARETE_CHECK(text == "r",
+              ValueError("linalg.qr", "qr received unrecognized mode '" + std::string(text) +
+                                          "' but expected one of 'reduced' (default), "
+                                          "'r', or 'complete'"));
+  return Mode::r;
+}
+
+// ---- reflectors
+
+// Householder's reflections by plain loops, with LAPACK's choice of signs: R in the upper triangle,
+// the vectors (their leading 1 left out) below it.
+std::vector<double> reflect(Matrix& a) {
+  std::vector<double> taus;
+  for (int64_t k = 0; k < std::min(a.rows, a.columns); ++k) {
+    double below = 0;
+    for (int64_t i = k + 1; i < a.rows; ++i) below += a(i, k) * a(i, k);
+    double tau = 0;
+    if (below > 0) {
+      const double alpha = a(k, k);
+      const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
+      tau = (beta - alpha) / beta;
+      for (int64_t i = k + 1; i < a.rows; ++i) a(i, k) /= alpha - beta;
+      a(k, k) = beta;
+      for (int64_t j = k + 1; j < a.columns; ++j) {
+        double s = a(k, j);
+        for (int64_t i = k + 1; i < a.rows; ++i) s += a(i, k) * a(i, j);
+        a(k, j) -= tau * s;
+        for (int64_t i = k + 1; i < a.rows; ++i) a(i, j) -= tau * s * a(i, k);
+      }
+    }
+    taus.push_back(tau);
+  }
+  return taus;
+}
+// The product of all reflections.
+Matrix product_of(const Matrix& a, const std::vector<double>& taus) {
+  Matrix q = identity_matrix(a.rows);
+  for (int64_t k = int64_t(taus.size()); k-- > 0;) {
+    for (int64_t j = 0; j < a.rows; ++j) {
+      double s = q(k, j);
+      for (int64_t i = k + 1; i < a.rows; ++i) s += a(i, k) * q(i, j);
+      q(k, j) -= taus[size_t(k)] * s;
+      for (int64_t i = k + 1; i < a.rows; ++i) q(i, j) -= taus[size_t(k)] * s * a(i, k);
+    }
+  }
+  return q;
+}
+Matrix leading_columns(const Matrix& a, int64_t n) {
+  Matrix m(a.rows, n);
+  for (int64_t i = 0; i < m.rows; ++i)
+    for (int64_t j = 0; j < n; ++j) m(i, j) = a(i, j);
+  return m;
+}
+
+const OpRecord& geqrf_op =
+    define("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
+        .doc("The QR factorization as LAPACK has it: R and reflectors in one matrix. No gradient.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          check_factorizable(c.name(), a);
+          ARETE_CHECK(a.dim() >= 2,
+                      ValueError(c.name(), "torch.geqrf: input must have at least 2 dimensions.")
+                          .got(describe(a)));
+          const Shape batch = batch_sizes(a.sizes());
+          out.push_back(matrix_spec(batch, a.size(-2), a.size(-1), a));
+          out.push_back(
+              {with_sizes(batch, {std::min(a.size(-2), a.size(-1))}), a.dtype(), a.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& a = c.tensor(0);
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          p.copy({view_of(out[0]), view_of(a)});
+          if (k == 0) return;
+          const int64_t count = count_of(batch_sizes(a.sizes()));
+          on_host({host_in_out(out[0]), host_out(out[1])}, [&](auto tag, const HostMemory& h) {
+            using T = typename decltype(tag)::type;
+            for (int64_t b = 0; b < count; ++b)
+              prim::lapack::geqrf(m, n, h.at<T>(0) + b * m * n, h.at<T>(1) + b * k);
+          });
+        })
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * 2; })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3})}},
+                  {{m.make_strided({4, 2})}, "tall"},
+                  {{m.make({2, 2, 3})}, "batch, wide"},
+                  {{m.make({0, 2})}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3})},
+                   ErrorKind::value,
+                   "torch.geqrf: input must have at least 2 dimensions."}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          std::vector<double> taus;
+          const Tensor r = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
+            for (double t : reflect(m)) taus.push_back(t);
+            return m;
+          });
+          return {r, from_values(taus, with_sizes(batch_sizes(a.sizes()),
+                                                  {std::min(a.size(-2), a.size(-1))}))};
+        });
+
+// Note [Product of reflections]
+// H1 H2 ... Hk = I - V T V^T (Schreiber and Van Loan), where V has the reflectors as columns and
+// T = (I + D N)^-1 D with D = diag(tau) and N = triu(V^T V, 1): three matrix products and a
+// triangular solve, which is all differentiable, and defined where a tau is zero.
+struct Reflections {
+  Tensor v, t;
+  Reflections(const Tensor& a, const Tensor& tau) {
+    const int64_t k = tau.size(-1);
+    const Tensor thin = a.narrow(-1, 0, k);
+    v = thin.tril(-1) + eye(a.size(-2), k, a.options());
+    const Tensor scaled = matmul(v.mT(), v).triu(1) * tau.unsqueeze(-1);
+    t = linalg::solve_triangular(scaled, diagonal_matrices(tau), true, true, true);
+  }
+  // Q x, or Q^T x.
+  Tensor apply(const Tensor& x, bool transposed) const {
+    return x - matmul(v, matmul(transposed ? t.mT() : t, matmul(v.mT(), x)));
+  }
+};
+
+void check_reflectors(const std::string& name, const Tensor& a, const Tensor& tau) {
+  check_factorizable(name, a);
+  check_matrix(name, a, "input");
+  ARETE_CHECK(a.size(-2) >= a.size(-1),
+              ValueError(name, name + ": input.shape[-2] must be greater than or equal to "
+                                      "input.shape[-1]")
+                  .got(describe(a)));
+  ARETE_CHECK(tau.dim() == a.dim() - 1 && tau.size(-1) <= a.size(-1),
+              ValueError(name, name + ": input.shape[-1] must be greater than or equal to "
+                                      "tau.shape[-1], and tau must have one dimension less")
+                  .got(describe(a) + ", " + describe(tau)));
+  check_same_dtype(name, a, tau);
+}
+
+Results first_columns(const Call& c) {
+  const Tensor &a = c.tensor(0), &tau = c.tensor(1);
+  const FullPrecision guard;
+  check_reflectors("torch.linalg.householder_product", a, tau);
+  const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
+  return {Reflections(a, tau).apply(columns, false)};
+}
+std::vector<Sample> reflector_samples(SampleMaker& m) {
+  return {{{m.make({3, 3}, -1, 1), m.make({3}, 0, 1)}},
+          {{m.make_strided({4, 2}, -1, 1), m.make({2}, 0, 1)}, "tall"},
+          {{m.make({2, 4, 3}, -1, 1), m.make({2, 2}, 0, 1)}, "batch, fewer reflectors"},
+          {{m.make({3, 2}), m.make({2}, 0, 0)}, "tau 0"},
+          {{m.make({2, 0}), m.make({0})}, "empty"}};
+}
+std::vector<ErrorSample> reflector_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), m.make({2})},
+           ErrorKind::value,
+           "input.shape[-2] must be greater than or equal to input.shape[-1]"}};
+}
+std::vector<Tensor> reflector_reference(const Call& c) {
+  const Tensor &a = c.tensor(0), &tau = c.tensor(1);
+  const std::vector<double> all = values_of(tau);
+  size_t index = 0;
+  return {map_matrices(a, a.size(-2), a.size(-1), [&](const Matrix& m) {
+    const size_t k = size_t(tau.size(-1));
+    const std::vector<double> own(all.begin() + int64_t(index), all.begin() + int64_t(index + k));
+    index += k;
+    return leading_columns(product_of(m, own), m.columns);
+  })};
+}
+
+const OpRecord& linalg_householder_product_op =
+    define("linalg_householder_product(Tensor input, Tensor tau) -> Tensor")
+        .doc("The first columns of a product of Householder reflections.")
+        .compose(first_columns)
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .samples(reflector_samples)
+        .errors(reflector_errors)
+        .reference(reflector_reference);
+const OpRecord& orgqr_op = define("orgqr(Tensor self, Tensor input2) -> Tensor")
+                               .doc("linalg_householder_product.")
+                               .compose(first_columns)
+                               .autocast(Autocast::f32)
+                               .dtypes(kTypes)
+                               .samples(reflector_samples)
+                               .errors(reflector_errors)
+                               .reference(reflector_reference);
+
+const OpRecord& ormqr_op =
+    define(
+        "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> "
+        "Tensor")
+        .doc("The product of a matrix (input3) with Q or Q^T of the reflectors (self, input2).")
+        .compose([](const Call& c) -> Results {
+          const Tensor &a = c.tensor(0), &tau = c.tensor(1), &other = c.tensor(2);
+          const bool left = c.boolean(3), transposed = c.boolean(4);
+          const FullPrecision guard;
+          check_reflectors("torch.ormqr", a, tau);
+          check_matrix(c.name(), other, "other");
+          ARETE_CHECK(
+              other.size(left ? -2 : -1) == a.size(-2),
+              ValueError(c.name(), std::string("torch.ormqr: other.shape[") + (left ? "-2" : "-1") +
+                                       "] must be equal to input.shape[-2]")
+                  .got(describe(a) + ", " + describe(other)));
+          const Reflections q(a, tau);
+          if (left) return {q.apply(other, transposed)};
+          return {q.apply(other.mT(), !transposed).mT()};
+        })
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto a = [&] { return m.make({4, 2}, -1, 1); };
+          const auto tau = [&] { return m.make({2}, 0, 1); };
+          return {{{a(), tau(), m.make({4, 3}), true, false}},
+                  {{a(), tau(), m.make({4, 3}), true, true}, "transposed"},
+                  {{a(), tau(), m.make({3, 4}), false, false}, "right"},
+                  {{a(), tau(), m.make({3, 4}), false, true}, "right, transposed"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({4, 2}), m.make({2}), m.make({3, 3}), true, false},
+                   ErrorKind::value,
+                   "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& other = c.tensor(2);
+          Matrix q = product_of(matrices_of(c.tensor(0))[0], values_of(c.tensor(1)));
+          if (c.boolean(4)) q = transposed(q);
+          return {map_matrices(other, other.size(-2), other.size(-1), [&](const Matrix& m) {
+            return c.boolean(3) ? product(q, m) : product(m, q);
+          })};
+        });
+
+// ---- QR
+
+// For square or tall A: gA = [gQ + Q (X + X^T - diag X)] R^-T, X = triu(gR R^T - Q^T gQ).
+Tensor thin_gradient(const Tensor& gq, const Tensor& gr, const Tensor& q, const Tensor& r) {
+  Tensor inner;
+  if (gr.defined()) inner = matmul(gr, r.mT());
+  if (gq.defined()) {
+    const Tensor part = matmul(q.mT(), gq);
+    inner = inner.defined() ? inner - part : part.neg();
+  }
+  const Tensor x = scale_diagonal(inner.triu(), 0.5);
+  Tensor sum = matmul(q, x + x.mT());
+  if (gq.defined()) sum = sum + gq;
+  return linalg::solve_triangular(r.mT(), sum, false, false);
+}
+
+TensorList qr_gradient(const GradCall& g) {
+  const Mode mode = mode_of(g.arg(1).string());
+  const int64_t m = g.input_sizes(0).end()[-2], n = g.input_sizes(0).end()[-1];
+  ARETE_CHECK(mode != Mode::r,
+              NotImplementedError("linalg.qr",
+                                  "The derivative of linalg.qr depends on Q, which is "
+                                  "not computed when mode='r'. Please use "
+                                  "linalg.qr(A, mode='reduced') if you are going to "
+                                  "differentiate through linalg.qr."));
+  ARETE_CHECK(mode == Mode::reduced || m <= n,
+              NotImplementedError("linalg.qr",
+                                  "The QR decomposition is not differentiable when "
+                                  "mode='complete' and nrows > ncols"));
+  const Tensor q = g.output(0), r = g.output(1);
+  Tensor gq = g.grad(0), gr = g.grad(1);
+  if (m >= n) return {thin_gradient(gq, gr, q, r)};
+  // Wide: A = [X Y] with X = Q U and Y = Q V, so that V = Q^T Y.
+  const Tensor y = matmul(q, r.narrow(-1, m, n - m));
+  Tensor gu, gy;
+  if (gr.defined()) {
+    gu = gr.narrow(-1, 0, m);
+    const Tensor gv = gr.narrow(-1, m, n - m), through = matmul(y, gv.mT());
+    gy = matmul(q, gv);
+    gq = gq.defined() ? gq + through : through;
+  }
+  const Tensor gx = thin_gradient(gq, gu, q, r.narrow(-1, 0, m));
+  if (!gy.defined()) gy = zeros(y.sizes(), y.options());
+  return {cat({gx, gy}, -1)};
+}
+
+const OpRecord& linalg_qr_op =
+    define("linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)")
+        .doc("A = Q R; mode reduced, complete or r (R only).")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          check_factorizable(public_name(c), a);
+          check_matrix(public_name(c), a);
+          const Mode mode = mode_of(c[1].string());
+          const Shape batch = batch_sizes(a.sizes());
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          if (mode == Mode::r)
+            out.push_back({{0}, a.dtype(), a.device(), {}});
+          else
+            out.push_back(matrix_spec(batch, m, mode == Mode::complete ? m : k, a));
+          out.push_back(matrix_spec(batch, mode == Mode::complete ? m : k, n, a));
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int64_t m = c.tensor(0).size(-2), n = c.tensor(0).size(-1), k = std::min(m, n);
+          const bool with_q = out[0].dim() > 1;
+          const int64_t columns = with_q ? out[0].size(-1) : 0, rows = out[1].size(-2);
+          const Shape batch = batch_sizes(out[1].sizes());
+          const int64_t count = count_of(batch);
+          const Tensor a = column_major(c.tensor(0), batch, p);
+          on_host({host_in(a), host_out(out[0]), host_out(out[1])},
+                  [&](auto tag, const HostMemory& h) {
+                    using T = typename decltype(tag)::type;
+                    std::vector<T> tau(size_t(std::max<int64_t>(k, 1)));
+                    for (int64_t b = 0; b < count; ++b) {
+                      T* f = h.at<T>(0) + b * m * n;
+                      if (k > 0) prim::lapack::geqrf(m, n, f, tau.data());
+                      T* r = h.at<T>(2) + b * rows * n;
+                      for (int64_t j = 0; j < n; ++j)
+                        for (int64_t i = 0; i < rows; ++i)
+                          r[j * rows + i] = i <= j ? f[j * m + i] : T(0);
+                      if (!with_q || m == 0 || columns == 0) continue;
+                      T* q = h.at<T>(1) + b * m * columns;
+                      std::copy(f, f + m * k, q);
+                      prim::lapack::orgqr(m, columns, k, q, tau.data());
+                    }
+                  });
+        })
+        .grad(qr_gradient, 0, 3)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * 4; })
+        .dtypes(kTypes)
+        .no_gradient_test()  // for the modes that have one: tests/grad/linalg_grad_test.cpp
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> all;
+          for (const char* mode : {"reduced", "complete", "r"}) {
+            all.push_back({{make_invertible(m, {3, 3}), mode}, "square"});
+            all.push_back({{m.make_strided({4, 2}), mode}, "tall"});
+            all.push_back({{m.make({2, 2, 4}), mode}, "batch, wide"});
+            all.push_back({{m.make({0, 2, 2}), mode}, "empty batch"});
+            all.push_back({{m.make({2, 0}), mode}, "no columns"});
+            all.push_back({{m.make({0, 2}), mode}, "no rows"});
+          }
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({3}), "reduced"},
+               ErrorKind::value,
+               "linalg.qr: The input tensor A must have at least 2 dimensions."},
+              {{m.make({3, 3}), "full"}, ErrorKind::value, "qr received unrecognized mode 'full'"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          const Mode mode = mode_of(c[1].string());
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          const int64_t inner = mode == Mode::complete ? m : k;
+          std::vector<Matrix> qs, rs;
+          for (Matrix f : matrices_of(a)) {
+            const std::vector<double> taus = reflect(f);
+            qs.push_back(leading_columns(product_of(f, taus), inner));
+            Matrix r(inner, n);
+            for (int64_t i = 0; i < std::min(inner, m); ++i)
+              for (int64_t j = i; j < n; ++j) r(i, j) = f(i, j);
+            rs.push_back(r);
+          }
+          const Shape batch = batch_sizes(a.sizes());
+          return {mode == Mode::r ? from_values({}, {0}) : from_matrices(qs, batch, m, inner),
+                  from_matrices(rs, batch, inner, n)};
+        });
+
+const OpRecord& qr_op = define("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
+                            .doc("A = Q R: linalg_qr, reduced where some is true, else complete.")
+                            .compose([](const Call& c) -> Results {
+                              const auto [q, r] =
+                                  linalg::qr(c.tensor(0), c.boolean(1) ? "reduced" : "complete");
+                              return {q, r};
+                            })
+                            .dtypes(kTypes)
+                            .samples([](SampleMaker& m) -> std::vector<Sample> {
+                              return {{{make_invertible(m, {3, 3}), true}},
+                                      {{make_invertible(m, {4, 2}), true}, "tall"},
+                                      {{make_invertible(m, {2, 4}), true}, "wide"},
+                                      {{make_invertible(m, {2, 2, 3}), false}, "batch, complete"}};
+                            })
+                            .no_reference("linalg_qr under another name");
+
+}  // namespace
+}  // namespace ops
+
+namespace linalg {
+std::tuple<Tensor, Tensor> qr(const Tensor& a, std::string_view mode) {
+  const auto r = ops::call_all(ops::linalg_qr_op, {a, mode});
+  return {r[0], r[1]};
+}
+Tensor householder_product(const Tensor& a, const Tensor& tau) {
+  return ops::call(ops::linalg_householder_product_op, {a, tau});
+}
+}  // namespace linalg
+
+std::tuple<Tensor, Tensor> qr(const Tensor& self, bool some) {
+  const auto r = ops::call_all(ops::qr_op, {self, some});
+  return {r[0], r[1]};
+}
+std::tuple<Tensor, Tensor> geqrf(const Tensor& self) {
+  const auto r = ops::call_all(ops::geqrf_op, {self});
+  return {r[0], r[1]};
+}
+Tensor orgqr(const Tensor& self, const Tensor& input2) {
+  return ops::call(ops::orgqr_op, {self, input2});
+}
+Tensor ormqr(const Tensor& self, const Tensor& tau, const Tensor& other, bool left,
+             bool transpose) {
+  return ops::call(ops::ormqr_op, {self, tau, other, left, transpose});
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_qr)

@@ -1,0 +1,520 @@
+// Singular values, eigenvalues, and their vectors.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/linalg_reference_internal.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+#include "arete/prim/lapack_internal.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const std::vector<DType> kTypes{kFloat32, kFloat64};
+
+// LAPACK's iterations need not end where a value is not finite.
+template <class T>
+bool all_finite(const T* a, int64_t n) {
+  return std::all_of(a, a + n, [](T v) { return std::isfinite(v); });
+}
+
+std::string element_text(int64_t index, size_t batch_rank) {
+  return batch_rank ? "(Batch element " + std::to_string(index) + "): " : std::string();
+}
+
+// differences(x)[i, j] = x[j] - x[i], with ones on the diagonal.
+Tensor differences(const Tensor& x) {
+  const Tensor on = eye(x.size(-1), TensorOptions(kBool, x.device()));
+  return arete::where(on, 1, x.unsqueeze(-2) - x.unsqueeze(-1));
+}
+
+// ---- singular values
+
+// Undefined gradients contribute nothing. The vectors' part: with skew X = X - X^T and
+// E = S_j^2 - S_i^2, U [skew(U^T gU) / E S + S skew(V^T gV) / E + diag gS] V^T, and what lies
+// outside the space of U (tall) or V (wide).
+Tensor svd_gradient(Tensor gu, const Tensor& gs, Tensor gvh, Tensor u, const Tensor& s, Tensor vh) {
+  const int64_t m = u.size(-2), n = vh.size(-1), k = s.size(-1);
+  u = u.narrow(-1, 0, k);
+  vh = vh.narrow(-2, 0, k);
+  if (gu.defined()) gu = gu.narrow(-1, 0, k);
+  if (gvh.defined()) gvh = gvh.narrow(-2, 0, k);
+  if (!gu.defined() && !gvh.defined()) return matmul(u * gs.unsqueeze(-2), vh);
+  const auto skew = [](const Tensor& x) { return x - x.mT(); };
+  Tensor inner;
+  if (gu.defined()) inner = skew(matmul(u.mT(), gu)) * s.unsqueeze(-2);
+  if (gvh.defined()) {
+    const Tensor part = s.unsqueeze(-1) * skew(matmul(vh, gvh.mT()));
+    inner = inner.defined() ? inner + part : part;
+  }
+  inner = inner / differences(s * s);
+  if (gs.defined()) inner = inner + diagonal_matrices(gs);
+  Tensor ga = matmul(u, matmul(inner, vh));
+  if (gu.defined() && m > k) {
+    const Tensor outside = gu / s.unsqueeze(-2);
+    ga = ga + matmul(outside - matmul(u, matmul(u.mT(), outside)), vh);
+  }
+  if (gvh.defined() && n > k) {
+    const Tensor outside = gvh / s.unsqueeze(-1);
+    ga = ga + matmul(u, outside - matmul(matmul(outside, vh.mT()), vh));
+  }
+  return ga;
+}
+
+const OpRecord& svd_parts_op =
+    define(
+        "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True) -> (Tensor U, "
+        "Tensor S, Tensor Vh)")
+        .doc("A = U diag(S) Vh; U and Vh are empty without compute_uv.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          check_factorizable("linalg.svd", a);
+          check_matrix("linalg.svd", a);
+          const Shape batch = batch_sizes(a.sizes());
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          const bool full = c.boolean(1), with_vectors = c.boolean(2);
+          const OutputSpec none{{0}, a.dtype(), a.device(), {}};
+          out.push_back(with_vectors ? matrix_spec(batch, m, full ? m : k, a) : none);
+          out.push_back({with_sizes(batch, {k}), a.dtype(), a.device(), {}});
+          out.push_back(with_vectors ? matrix_spec(batch, full ? n : k, n, a) : none);
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          using prim::lapack::Vectors;
+          const Shape batch = batch_sizes(c.tensor(0).sizes());
+          const int64_t m = c.tensor(0).size(-2), n = c.tensor(0).size(-1), k = std::min(m, n);
+          const bool full = c.boolean(1), with_vectors = c.boolean(2);
+          const Vectors vectors = !with_vectors ? Vectors::none
+                                  : full        ? Vectors::full
+                                                : Vectors::reduced;
+          const int64_t u_size = m * (full ? m : k), v_size = n * (full ? n : k);
+          const Tensor a = column_major(c.tensor(0), batch, p);
+          on_host({host_in(a), host_out(out[0]), host_out(out[1]), host_out(out[2])},
+                  [&](auto tag, const HostMemory& h) {
+                    using T = typename decltype(tag)::type;
+                    T *u = h.at<T>(1), *s = h.at<T>(2), *vh = h.at<T>(3);
+                    if (k == 0) {  // the full factors of an empty matrix are identities
+                      const int64_t order = std::max(m, n);
+                      T* q = m > n ? u : vh;
+                      const bool any = with_vectors && full && order > 0;
+                      for (int64_t i = 0; any && i < count_of(batch) * order * order; ++i)
+                        q[i] = T(i % (order * order) % (order + 1) == 0);
+                      return;
+                    }
+                    ARETE_CHECK(all_finite(h.at<T>(0), a.numel()),
+                                ValueError("linalg.svd",
+                                           "linalg.svd: The algorithm failed to converge because "
+                                           "the input matrix contained non-finite values."));
+                    for (int64_t b = 0; b < count_of(batch); ++b) {
+                      const int info =
+                          prim::lapack::gesdd(vectors, m, n, h.at<T>(0) + b * m * n, s + b * k,
+                                              with_vectors ? u + b * u_size : nullptr,
+                                              with_vectors ? vh + b * v_size : nullptr);
+                      ARETE_CHECK(
+                          info == 0,
+                          ValueError("linalg.svd",
+                                     "linalg.svd: " + element_text(b, batch.size()) +
+                                         "The algorithm failed to converge because the input "
+                                         "matrix is ill-conditioned or has too many repeated "
+                                         "singular values (error code: " +
+                                         std::to_string(info) + ")."));
+                    }
+                  });
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              ARETE_CHECK(g.boolean(2), NotImplementedError("linalg.svd",
+                                                            "svd: without its vectors there is no "
+                                                            "derivative; use compute_uv=True"));
+              return {svd_gradient(g.grad(0), g.grad(1), g.grad(2), g.output(0), g.output(1),
+                                   g.output(2))};
+            },
+            0, 7)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * (c.boolean(2) ? 20 : 4); })
+        .dtypes(kTypes)
+        .no_gradient_test()  // of linalg_svd
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> all;
+          for (bool full : {false, true}) {
+            all.push_back({{make_invertible(m, {3, 3}), full, true}});
+            all.push_back({{make_invertible(m, {2, 4, 2}), full, true}, "batch, tall"});
+            all.push_back({{make_invertible(m, {2, 4}), full, false}, "wide, values"});
+            all.push_back({{m.make({0, 2, 2}), full, true}, "empty batch"});
+            all.push_back({{m.make({3, 0}), full, true}, "empty matrix"});
+          }
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          Tensor bad = m.make({2, 2});
+          bad.select(0, 0).fill_(Scalar(std::numeric_limits<double>::quiet_NaN()));
+          return {{{bad, false, true},
+                   ErrorKind::value,
+                   "linalg.svd: The algorithm failed to converge because the input matrix "
+                   "contained non-finite values."}};
+        })
+        .no_reference("the signs of the vectors are free: tests/op/linalg_test.cpp");
+
+Tensor values_of_svd(const Tensor& a) {
+  // Their gradient needs the vectors.
+  const bool with_vectors = a.requires_grad() && is_grad_enabled();
+  return call_all(svd_parts_op, {a, false, with_vectors})[1];
+}
+
+std::vector<Sample> svd_samples(SampleMaker& m, std::vector<OwnedArg> more) {
+  std::vector<Sample> all{{{make_invertible(m, {3, 3})}},
+                          {{make_invertible(m, {2, 4, 2})}, "batch, tall"},
+                          {{make_invertible(m, {2, 4})}, "wide"},
+                          {{m.make({0, 2, 2})}, "empty batch"},
+                          {{m.make({3, 0})}, "empty matrix"}};
+  for (Sample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
+  return all;
+}
+
+const OpRecord& linalg_svd_op =
+    define("linalg_svd(Tensor A, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)")
+        .doc("A = U diag(S) Vh.")
+        .compose([](const Call& c) -> Results {
+          return call_all(svd_parts_op, {c.tensor(0), c.boolean(1), true});
+        })
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) {
+          // Full factors have free columns, which gradients cannot be checked with.
+          return svd_samples(m, {!m.requires_grad});
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), true},
+                   ErrorKind::value,
+                   "linalg.svd: The input tensor A must have at least 2 dimensions."},
+                  {{m.make({2, 2}).to(kBFloat16), true},
+                   ErrorKind::not_implemented,
+                   "linalg.svd: Low precision dtypes not supported. Got bfloat16"}};
+        })
+        .no_reference("the signs of the vectors are free: tests/op/linalg_test.cpp");
+
+const OpRecord& linalg_svdvals_op =
+    define("linalg_svdvals(Tensor A) -> Tensor")
+        .doc("Singular values, largest first.")
+        .compose([](const Call& c) -> Results { return {values_of_svd(c.tensor(0))}; })
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) { return svd_samples(m, {}); })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          std::vector<double> all;
+          for (const Matrix& m : matrices_of(a))
+            for (double s : singular_values(m)) all.push_back(s);
+          return {from_values(
+              all, with_sizes(batch_sizes(a.sizes()), {std::min(a.size(-1), a.size(-2))}))};
+        });
+
+const OpRecord& svd_op =
+    define(
+        "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)")
+        .doc("A = U diag(S) V^T; U and V are zeros without compute_uv.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& a = c.tensor(0);
+          check_matrix("svd", a, "input");
+          if (c.boolean(2)) {
+            const Results r = call_all(svd_parts_op, {a, !c.boolean(1), true});
+            return {r[0], r[1], r[2].mT()};
+          }
+          const Shape batch = batch_sizes(a.sizes());
+          const int64_t m = a.size(-2), n = a.size(-1);
+          return {zeros(with_sizes(batch, {m, m}), a.options()), values_of_svd(a),
+                  zeros(with_sizes(batch, {n, n}), a.options())};
+        })
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{make_invertible(m, {3, 3}), true, true}},
+                  {{make_invertible(m, {2, 4, 2}), true, true}, "batch, tall"},
+                  {{make_invertible(m, {2, 4}), true, false}, "values only"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), true, true}, ErrorKind::value, "svd: The input tensor"}};
+        })
+        .no_reference("the signs of the vectors are free: tests/op/linalg_test.cpp");
+
+// ---- symmetric matrices
+
+bool is_upper(const std::string& name, std::string_view uplo) {
+  const char c = uplo.size() == 1 ? uplo[0] : '?';
+  ARETE_CHECK(
+      c == 'L' || c == 'l' || c == 'U' || c == 'u',
+      ValueError(name, "Expected UPLO argument to be 'L' or 'U', but got " + std::string(uplo)));
+  return c == 'U' || c == 'u';
+}
+
+const OpRecord& eigh_parts_op =
+    define(
+        "_linalg_eigh(Tensor A, str UPLO=\"L\", bool compute_v=True) -> (Tensor eigenvalues, "
+        "Tensor "
+        "eigenvectors)")
+        .doc("Eigenvalues of symmetric matrices, smallest first, and eigenvectors if wanted.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          check_factorizable("linalg.eigh", a);
+          check_square("linalg.eigh", a);
+          is_upper("linalg.eigh", c[1].string());
+          const Shape batch = batch_sizes(a.sizes());
+          const int64_t n = a.size(-1);
+          out.push_back({with_sizes(batch, {n}), a.dtype(), a.device(), {}});
+          out.push_back(c.boolean(2) ? matrix_spec(batch, n, n, a)
+                                     : OutputSpec{{0}, a.dtype(), a.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int64_t n = c.tensor(0).size(-1);
+          const Shape batch = batch_sizes(c.tensor(0).sizes());
+          const bool with_vectors = c.boolean(2), upper = is_upper("", c[1].string());
+          if (n == 0) return;
+          Tensor a = out[1];
+          if (with_vectors)
+            p.copy({view_of(a), view_of(c.tensor(0))});
+          else
+            a = column_major(c.tensor(0), batch, p);
+          on_host({{a, true, with_vectors}, host_out(out[0])}, [&](auto tag, const HostMemory& h) {
+            using T = typename decltype(tag)::type;
+            for (int64_t b = 0; b < count_of(batch); ++b) {
+              T *v = h.at<T>(0) + b * n * n, *w = h.at<T>(1) + b * n;
+              if (!all_finite(v, n * n)) {
+                std::fill(v, v + n * n, std::numeric_limits<T>::quiet_NaN());
+                std::fill(w, w + n, std::numeric_limits<T>::quiet_NaN());
+                continue;
+              }
+              const int info = prim::lapack::syevd(with_vectors, upper, n, v, w);
+              ARETE_CHECK(info == 0,
+                          ValueError("linalg.eigh",
+                                     "linalg.eigh: " + element_text(b, batch.size()) +
+                                         "The algorithm failed to converge because the input "
+                                         "matrix is ill-conditioned or has too many repeated "
+                                         "eigenvalues (error code: " +
+                                         std::to_string(info) + ")."));
+            }
+          });
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              ARETE_CHECK(g.boolean(2), NotImplementedError("linalg.eigh",
+                                                            "eigh: without its vectors there is no "
+                                                            "derivative"));
+              const Tensor &gw = g.grad(0), &gv = g.grad(1);
+              const Tensor w = g.output(0), v = g.output(1);
+              if (!gv.defined()) return {matmul(v * gw.unsqueeze(-2), v.mT())};
+              const Tensor product = matmul(v.mT(), gv);
+              Tensor inner = (product - product.mT()) * Scalar(0.5) / differences(w);
+              if (gw.defined()) inner = inner + diagonal_matrices(gw);
+              return {matmul(v, matmul(inner, v.mT()))};
+            },
+            0, 3)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * (c.boolean(2) ? 9 : 4); })
+        .dtypes(kTypes)
+        .no_gradient_test()  // of symmetric matrices: tests/grad/linalg_grad_test.cpp
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{make_symmetric(m, {3, 3}), "L", true}},
+                  {{make_symmetric(m, {2, 2, 2}), "U", false}, "batch, values"},
+                  {{m.make({0, 2, 2}), "L", true}, "empty batch"},
+                  {{m.make({2, 0, 0}), "L", true}, "empty matrices"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 2}), "X", true},
+                   ErrorKind::value,
+                   "Expected UPLO argument to be 'L' or 'U', but got X"}};
+        })
+        .no_reference("the signs of the vectors are free: tests/op/linalg_test.cpp");
+
+std::vector<Sample> eigh_samples(SampleMaker& m) {
+  return {{{make_symmetric(m, {3, 3}), "L"}},
+          {{make_symmetric(m, {2, 2, 2}), "U"}, "batch"},
+          {{make_invertible(m, {4, 4}), "L"}, "one triangle is read"},
+          {{make_invertible(m, {4, 4}), "U"}, "one triangle is read, upper"},
+          {{m.make({2, 0, 0}), "L"}, "empty matrices"}};
+}
+std::vector<ErrorSample> eigh_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), "L"},
+           ErrorKind::value,
+           "linalg.eigh: A must be batches of square matrices, but they are 2 by 3 matrices"}};
+}
+
+const OpRecord& linalg_eigh_op =
+    define("linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor eigenvectors)")
+        .doc("Eigenvalues and eigenvectors of symmetric matrices.")
+        .compose([](const Call& c) -> Results {
+          return call_all(eigh_parts_op, {c.tensor(0), c[1].string(), true});
+        })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples(eigh_samples)
+        .errors(eigh_errors)
+        .no_reference("the signs of the vectors are free: tests/op/linalg_test.cpp");
+
+// Jacobi's rotations.
+std::vector<double> symmetric_eigenvalues(Matrix a, bool upper) {
+  const int64_t n = a.rows;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < i; ++j) (upper ? a(i, j) : a(j, i)) = upper ? a(j, i) : a(i, j);
+  for (int sweep = 0; sweep < 60; ++sweep) {
+    for (int64_t p = 0; p < n; ++p) {
+      for (int64_t q = p + 1; q < n; ++q) {
+        if (a(p, q) == 0) continue;
+        const double angle = 0.5 * std::atan2(2 * a(p, q), a(p, p) - a(q, q));
+        const double c = std::cos(angle), s = std::sin(angle);
+        for (int64_t i = 0; i < n; ++i) {
+          const double x = a(i, p), y = a(i, q);
+          a(i, p) = c * x + s * y;
+          a(i, q) = c * y - s * x;
+        }
+        for (int64_t i = 0; i < n; ++i) {
+          const double x = a(p, i), y = a(q, i);
+          a(p, i) = c * x + s * y;
+          a(q, i) = c * y - s * x;
+        }
+      }
+    }
+  }
+  std::vector<double> w;
+  for (int64_t i = 0; i < n; ++i) w.push_back(a(i, i));
+  std::sort(w.begin(), w.end());
+  return w;
+}
+
+const OpRecord& linalg_eigvalsh_op =
+    define("linalg_eigvalsh(Tensor self, str UPLO=\"L\") -> Tensor")
+        .doc("Eigenvalues of symmetric matrices, smallest first.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& a = c.tensor(0);
+          const bool with_vectors = a.requires_grad() && is_grad_enabled();
+          return {call_all(eigh_parts_op, {a, c[1].string(), with_vectors})[0]};
+        })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples(eigh_samples)
+        .errors(eigh_errors)
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          std::vector<double> all;
+          for (const Matrix& m : matrices_of(a))
+            for (double w : symmetric_eigenvalues(m, c[1].string() == "U")) all.push_back(w);
+          return {from_values(all, batch_sizes(a.sizes(), 1))};
+        });
+
+// ---- any square matrices: complex results, without gradients
+
+DType complex_of(DType t) { return t == kFloat64 ? kComplex128 : kComplex64; }
+
+void eig_infer(const Call& c, OutputSpecs& out, bool with_vectors) {
+  const Tensor& a = c.tensor(0);
+  check_factorizable(public_name(c), a);
+  check_square(public_name(c), a);
+  const Shape batch = batch_sizes(a.sizes());
+  const int64_t n = a.size(-1);
+  out.push_back({with_sizes(batch, {n}), complex_of(a.dtype()), a.device(), {}});
+  if (!with_vectors) return;
+  out.push_back(matrix_spec(batch, n, n, a));
+  out.back().dtype = complex_of(a.dtype());
+}
+
+void eig_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const int64_t n = c.tensor(0).size(-1);
+  const Shape batch = batch_sizes(c.tensor(0).sizes());
+  const bool with_vectors = out.size() > 1;
+  if (n == 0) return;
+  const Tensor a = column_major(c.tensor(0), batch, p);
+  on_host({host_in(a), host_out(out[0]), with_vectors ? host_out(out[1]) : host_in(a)},
+          [&](auto tag, const HostMemory& h) {
+            using T = typename decltype(tag)::type;
+            ARETE_CHECK(all_finite(h.at<T>(0), a.numel()),
+                        ValueError("linalg.eig",
+                                   "torch.linalg.eig: input tensor should not contain "
+                                   "infs or NaNs."));
+            std::vector<T> re(static_cast<size_t>(n)), im(static_cast<size_t>(n));
+            std::vector<T> packed(with_vectors ? size_t(n * n) : 1);
+            for (int64_t b = 0; b < count_of(batch); ++b) {
+              const int info = prim::lapack::geev(with_vectors, n, h.at<T>(0) + b * n * n,
+                                                  re.data(), im.data(), packed.data());
+              ARETE_CHECK(info == 0,
+                          ValueError("linalg.eig", "linalg.eig: " + element_text(b, batch.size()) +
+                                                       "The algorithm failed to converge"));
+              auto* w = h.at<std::complex<T>>(1) + b * n;
+              for (int64_t i = 0; i < n; ++i) w[i] = {re[size_t(i)], im[size_t(i)]};
+              if (!with_vectors) continue;
+              auto* v = h.at<std::complex<T>>(2) + b * n * n;
+              for (int64_t j = 0; j < n; ++j) {
+                const bool pair = im[size_t(j)] != 0;
+                const T* x = packed.data() + j * n;
+                for (int64_t i = 0; i < n; ++i) {
+                  v[j * n + i] = {x[i], pair ? x[n + i] : T(0)};
+                  if (pair) v[(j + 1) * n + i] = {x[i], -x[n + i]};
+                }
+                j += pair;
+              }
+            }
+          });
+}
+
+const OpRecord& linalg_eig_op =
+    define("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)")
+        .doc("Complex eigenvalues and eigenvectors of real matrices. No gradient.")
+        .infer([](const Call& c, OutputSpecs& out) { eig_infer(c, out, true); })
+        .lower(eig_lower)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * 25; })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3})}}, {{m.make({2, 4, 4})}, "batch"}, {{m.make({0, 0})}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3})}, ErrorKind::value, "linalg.eig: A must be batches of square"}};
+        })
+        .no_reference("order and scale are free: tests/op/linalg_test.cpp");
+
+const OpRecord& linalg_eigvals_op =
+    define("linalg_eigvals(Tensor self) -> Tensor")
+        .doc("Complex eigenvalues of real matrices. No gradient.")
+        .infer([](const Call& c, OutputSpecs& out) { eig_infer(c, out, false); })
+        .lower(eig_lower)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * 10; })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3})}}, {{m.make({2, 4, 4})}, "batch"}, {{m.make({0, 0})}, "empty"}};
+        })
+        .no_reference("the order is free: tests/op/linalg_test.cpp");
+
+}  // namespace
+}  // namespace ops
+
+namespace linalg {
+std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matrices) {
+  const auto r = ops::call_all(ops::linalg_svd_op, {a, full_matrices});
+  return {r[0], r[1], r[2]};
+}
+Tensor svdvals(const Tensor& a) { return ops::call(ops::linalg_svdvals_op, {a}); }
+std::tuple<Tensor, Tensor> eigh(const Tensor& a, std::string_view uplo) {
+  const auto r = ops::call_all(ops::linalg_eigh_op, {a, uplo});
+  return {r[0], r[1]};
+}
+Tensor eigvalsh(const Tensor& a, std::string_view uplo) {
+  return ops::call(ops::linalg_eigvalsh_op, {a, uplo});
+}
+std::tuple<Tensor, Tensor> eig(const Tensor& a) {
+  const auto r = ops::call_all(ops::linalg_eig_op, {a});
+  return {r[0], r[1]};
+}
+Tensor eigvals(const Tensor& a) { return ops::call(ops::linalg_eigvals_op, {a}); }
+}  // namespace linalg
+
+std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& self, bool some, bool compute_uv) {
+  const auto r = ops::call_all(ops::svd_op, {self, some, compute_uv});
+  return {r[0], r[1], r[2]};
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_spectral)

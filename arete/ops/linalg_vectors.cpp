@@ -1,0 +1,293 @@
+// Products and powers of vectors, and torch.linalg's names for what stands elsewhere.
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/matmul.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const std::vector<DType> kWithIntegers{kFloat32, kFloat64, kBFloat16, kFloat16, kInt64};
+
+// ---- cross products
+
+Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string& name) {
+  ARETE_CHECK(x.dim() == y.dim(),
+              ValueError(name, name + ": inputs must have the same number of dimensions.")
+                  .got(describe(x) + ", " + describe(y)));
+  ARETE_CHECK(x.size(dim) == 3 && y.size(dim) == 3,
+              ValueError(name, name + ": inputs dimension " + std::to_string(dim) +
+                                   " must have length 3. Got " + std::to_string(x.size(dim)) +
+                                   " and " + std::to_string(y.size(dim))));
+  const int64_t d = normalize_dim(dim, int(x.dim()), name.c_str());
+  const auto turned = [&](const Tensor& t, int64_t by) { return roll(t, {-by}, {d}); };
+  return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1);
+}
+
+Tensor cross_reference(const Tensor& x, const Tensor& y, int64_t dim) {
+  const Shape sizes = broadcast_shapes(x.sizes(), y.sizes(), "");
+  const size_t d = size_t(normalize_dim(dim, int(x.dim()), "cross"));
+  return build_tensor(
+      sizes,
+      [&](const Shape& i) {
+        Shape a = i, b = i;
+        a[d] = (i[d] + 1) % 3;
+        b[d] = (i[d] + 2) % 3;
+        return at(x, a) * at(y, b) - at(x, b) * at(y, a);
+      },
+      x.dtype());
+}
+
+const OpRecord& linalg_cross_op =
+    define("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
+        .doc("Cross products of vectors of three along dim.")
+        .compose([](const Call& c) -> Results {
+          return {cross_of(c.tensor(0), c.tensor(1), c.integer(2), "linalg.cross")};
+        })
+        .dtypes(kWithIntegers)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), m.make({3}), -1}},
+                  {{m.make({2, 3}), m.make({1, 3}), 1}, "broadcast"},
+                  {{m.make({3, 2}), m.make({3, 2}), 0}, "columns"},
+                  {{m.make({0, 3}), m.make({0, 3}), -1}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({2, 3}), 0},
+                   ErrorKind::value,
+                   "linalg.cross: inputs dimension 0 must have length 3. Got 2 and 2"},
+                  {{m.make({2, 3}), m.make({3}), -1},
+                   ErrorKind::value,
+                   "linalg.cross: inputs must have the same number of dimensions."}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {cross_reference(c.tensor(0), c.tensor(1), c.integer(2))};
+        });
+
+int64_t first_of_three(IntList sizes) {
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] == 3) return int64_t(d);
+  throw ValueError("cross", "no dimension of size 3 in input").got(to_string(sizes));
+}
+
+const OpRecord& cross_op =
+    define("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+        .doc("Cross products along dim, by default along the first dimension of size 3.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), &y = c.tensor(1);
+          const int64_t dim = c.has(2)
+                                  ? c.integer(2)
+                                  : first_of_three(broadcast_shapes(x.sizes(), y.sizes(), "cross"));
+          return {cross_of(x, y, dim, "linalg.cross")};
+        })
+        .dtypes(kWithIntegers)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3, 3}), m.make({2, 3, 3}), std::nullopt}},
+                  {{m.make({2, 3}), m.make({2, 3}), -1}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 4}), m.make({2, 4}), std::nullopt},
+                   ErrorKind::value,
+                   "no dimension of size 3 in input"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const int64_t dim = c.has(2) ? c.integer(2) : first_of_three(c.tensor(0).sizes());
+          return {cross_reference(c.tensor(0), c.tensor(1), dim)};
+        });
+
+// ---- powers as columns
+
+// x^0 ... x^(n-1) along a new last dimension, as running products: exact for whole numbers.
+Tensor powers(const Tensor& x, int64_t n) {
+  const Tensor column = x.unsqueeze(-1);
+  const Tensor first = ones(column.sizes(), column.options());
+  if (n <= 1) return first.narrow(-1, 0, n);
+  Shape sizes(x.sizes());
+  sizes.push_back(n - 1);
+  return cat({first, column.expand(sizes).cumprod(-1)}, -1);
+}
+
+const OpRecord& linalg_vander_op =
+    define("linalg_vander(Tensor x, *, int? N=None) -> Tensor")
+        .doc("Powers 0 to N - 1 of all elements along a new dimension.")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = atleast_1d(c.tensor(0));
+          const int64_t n = c.has(1) ? c.integer(1) : x.size(-1);
+          ARETE_CHECK(n > 1,
+                      ValueError(c.name(), "N must be greater than 1.").got(std::to_string(n)));
+          return {powers(x, n)};
+        })
+        .dtypes(kWithIntegers)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), std::nullopt}},
+                  {{m.make({2, 2}), 4}, "batch"},
+                  {{m.make({}), 3}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), 1}, ErrorKind::value, "N must be greater than 1."}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const int64_t n = c.has(1) ? c.integer(1) : x.size(-1);
+          return {build_tensor(
+              with_sizes(x.dim() ? x.sizes() : IntList({1}), {n}),
+              [&](const Shape& i) {
+                return std::pow(at(x, IntList(i).first(i.size() - 1)), double(i.back()));
+              },
+              x.dtype())};
+        });
+
+const OpRecord& vander_op =
+    define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
+        .doc("Powers of a vector as columns, the highest first unless increasing.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          ARETE_CHECK(x.dim() == 1,
+                      ValueError(c.name(), "x must be a one-dimensional tensor.").got(describe(x)));
+          const int64_t n = c.has(1) ? c.integer(1) : x.size(0);
+          ARETE_CHECK(n >= 0,
+                      ValueError(c.name(), "N must be non-negative.").got(std::to_string(n)));
+          const Tensor y = powers(x, n);
+          return {c.boolean(2) ? y : flip(y, {-1})};
+        })
+        .dtypes(kWithIntegers)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), std::nullopt, false}},
+                  {{m.make({3}), 2, true}, "increasing"},
+                  {{m.make({3}), 0, false}, "no columns"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 2}), std::nullopt, false},
+                   ErrorKind::value,
+                   "x must be a one-dimensional tensor."}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const int64_t n = c.has(1) ? c.integer(1) : x.size(0);
+          return {build_tensor(
+              {x.size(0), n},
+              [&](const Shape& i) {
+                return std::pow(at(x, {i[0]}), double(c.boolean(2) ? i[1] : n - 1 - i[1]));
+              },
+              x.dtype())};
+        });
+
+// ---- vectors
+
+const OpRecord& linalg_vecdot_op =
+    define("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
+        .doc("Sums of products along dim.")
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), &y = c.tensor(1);
+          ARETE_CHECK(x.dtype() == y.dtype(),
+                      TypeError(c.name(),
+                                "linalg.vecdot: Expected x and y to have the same dtype, "
+                                "but found x of type " +
+                                    std::string(name_of(x.dtype())) + " and y of type " +
+                                    std::string(name_of(y.dtype())) + " instead"));
+          return {(x * y).sum(c.integer(2))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), m.make({3}), -1}},
+                  {{m.make({2, 3}), m.make({3}), 1}, "broadcast"},
+                  {{m.make({3, 2}), m.make({3, 1}), 0}, "columns"},
+                  {{m.make({2, 0}), m.make({2, 0}), -1}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), m.make({3}).to(kFloat64), -1},
+                   ErrorKind::type,
+                   "linalg.vecdot: Expected x and y to have the same dtype"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &x = c.tensor(0), &y = c.tensor(1);
+          const Shape full = broadcast_shapes(x.sizes(), y.sizes(), "");
+          const size_t d = size_t(normalize_dim(c.integer(2), int(full.size()), ""));
+          Shape sizes = full;
+          sizes.erase(sizes.begin() + int64_t(d));
+          return {build_tensor(sizes, [&](const Shape& i) {
+            double sum = 0;
+            Shape j = i;
+            j.insert(j.begin() + int64_t(d), 0);
+            for (j[d] = 0; j[d] < full[d]; ++j[d]) sum += at(x, j) * at(y, j);
+            return sum;
+          })};
+        });
+
+const OpRecord& linalg_diagonal_op =
+    define("linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
+        .doc("The diagonals of matrices: a view.")
+        .compose([](const Call& c) -> Results {
+          return {c.tensor(0).diagonal(c.integer(1), c.integer(2), c.integer(3))};
+        })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), 0, -2, -1}}, {{m.make({2, 3, 4}), 1, 0, 2}, "offset, dims"}};
+        })
+        .no_reference("diagonal has one");
+
+const OpRecord& linalg_matmul_op =
+    define("linalg_matmul(Tensor self, Tensor other) -> Tensor")
+        .doc("matmul.")
+        .compose([](const Call& c) -> Results { return {matmul(c.tensor(0), c.tensor(1))}; })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({3, 2})}}};
+        })
+        .no_reference("matmul has one");
+
+const OpRecord& vdot_op =
+    define("vdot(Tensor self, Tensor other) -> Tensor")
+        .doc("dot, for real numbers.")
+        .compose([](const Call& c) -> Results { return {dot(c.tensor(0), c.tensor(1))}; })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), m.make({3})}}};
+        })
+        .no_reference("dot has one");
+
+const OpRecord& ger_op =
+    define("ger(Tensor self, Tensor vec2) -> Tensor")
+        .doc("outer.")
+        .compose([](const Call& c) -> Results { return {outer(c.tensor(0), c.tensor(1))}; })
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), m.make({2})}}};
+        })
+        .no_reference("outer has one");
+
+}  // namespace
+}  // namespace ops
+
+namespace linalg {
+Tensor cross(const Tensor& x, const Tensor& y, int64_t dim) {
+  return ops::call(ops::linalg_cross_op, {x, y, dim});
+}
+Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
+  return ops::call(ops::linalg_vecdot_op, {x, y, dim});
+}
+Tensor vander(const Tensor& x, std::optional<int64_t> n) {
+  return ops::call(ops::linalg_vander_op, {x, n});
+}
+Tensor diagonal(const Tensor& a, int64_t offset, int64_t dim1, int64_t dim2) {
+  return ops::call(ops::linalg_diagonal_op, {a, offset, dim1, dim2});
+}
+Tensor matmul(const Tensor& a, const Tensor& b) { return ops::call(ops::linalg_matmul_op, {a, b}); }
+}  // namespace linalg
+
+Tensor cross(const Tensor& self, const Tensor& other, std::optional<int64_t> dim) {
+  return ops::call(ops::cross_op, {self, other, dim});
+}
+Tensor vander(const Tensor& x, std::optional<int64_t> n, bool increasing) {
+  return ops::call(ops::vander_op, {x, n, increasing});
+}
+Tensor vdot(const Tensor& self, const Tensor& other) {
+  return ops::call(ops::vdot_op, {self, other});
+}
+Tensor ger(const Tensor& self, const Tensor& vec2) { return ops::call(ops::ger_op, {self, vec2}); }
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_vectors)

@@ -1,0 +1,45 @@
+// What the records of special functions share.
+#pragma once
+
+#include "arete/expr/special.h"
+#include "arete/ops/pointwise_family.h"
+#include "arete/ops/special.h"
+
+namespace arete::ops {
+
+/// `f` computed in f64, with its results back in the type of the first value.
+template <class F>
+expr::Definition in_f64(F f) {
+  return [f](std::span<const expr::Value> v) {
+    std::vector<expr::Value> wide;
+    for (expr::Value x : v) wide.push_back(cast(x, expr::Type::f64));
+    std::vector<expr::Value> out = f(std::span<const expr::Value>(wide));
+    for (expr::Value& y : out) y = cast(y, v[0].type());
+    return out;
+  };
+}
+
+/// A floating pointwise definition of n inputs without an in-place form.
+inline PointwiseDef special_def(int n, expr::Definition f, expr::Definition gradient = {},
+                                uint32_t non_differentiable = 0) {
+  PointwiseDef d;
+  d.n_inputs = n;
+  d.result = PointwiseDef::Result::floating;
+  d.definition = std::move(f);
+  d.gradient = std::move(gradient);
+  d.non_differentiable = non_differentiable;
+  return d;
+}
+
+/// A function of one value, computed in f64. `slope(x, y)`: its derivative at x, where it is y.
+inline PointwiseDef special_unary(expr::Value (*f)(expr::Value),
+                                  expr::Value (*slope)(expr::Value, expr::Value) = nullptr) {
+  expr::Definition gradient;
+  if (slope)
+    gradient = in_f64(
+        [slope](std::span<const expr::Value> v) { return std::vector{v[2] * slope(v[0], v[1])}; });
+  return special_def(
+      1, in_f64([f](std::span<const expr::Value> v) { return std::vector{f(v[0])}; }), gradient);
+}
+
+}  // namespace arete::ops

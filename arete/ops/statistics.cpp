@@ -1,0 +1,648 @@
+// Records of order statistics and histograms: compositions of sort, gather and search.
+#include "arete/ops/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/index.h"
+#include "arete/ops/numeric.h"
+#include "arete/ops/reduce_family.h"
+#include "arete/ops/search.h"
+#include "arete/ops/sort.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+// A 0-d tensor as one row; `dim` normalized.
+struct Row {
+  Tensor x;
+  int64_t dim;
+  bool scalar;
+  Row(const Call& c, const Tensor& self, int64_t d)
+      : x(self.dim() ? self : self.reshape({1})),
+        dim(normalize_dim(d, int(self.dim()), c.name())),
+        scalar(self.dim() == 0) {}
+  int64_t size() const { return x.size(dim); }
+  // One element of each row, in the shape that keepdim asks for.
+  Tensor finish(const Tensor& t, bool keepdim) const {
+    return keepdim && !scalar ? t : t.squeeze(dim);
+  }
+};
+
+void check_rows(const Call& c, const Row& row) {
+  ARETE_CHECK(row.size() > 0,
+              IndexError(c.name(), std::string(c.name()) + "(): Expected reduction dim " +
+                                       std::to_string(row.dim) + " to have non-zero size."));
+}
+
+// The values at places `at` (size 1 along the dim) of the sorted rows, and where they came from.
+Results picked(const Row& row, const Tensor& values, const Tensor& indices, const Tensor& at,
+               bool keepdim) {
+  return {row.finish(gather(values, row.dim, at), keepdim),
+          row.finish(gather(indices, row.dim, at), keepdim)};
+}
+
+Results kth(const Row& row, int64_t k, bool keepdim) {
+  const auto [values, indices] = sort(row.x, row.dim);
+  return {row.finish(values.narrow(row.dim, k - 1, 1), keepdim).clone(),
+          row.finish(indices.narrow(row.dim, k - 1, 1), keepdim).clone()};
+}
+
+// How many elements of each row are not NaN (kept dim).
+Tensor valid_count(const Row& row) {
+  if (is_floating(row.x.dtype())) return row.x.detach().isnan().logical_not().sum({row.dim}, true);
+  Shape sizes(row.x.sizes());
+  sizes[size_t(row.dim)] = 1;
+  return full(sizes, Scalar(row.size()), TensorOptions(kInt64, row.x.device()));
+}
+
+// The lower median; a NaN in the row wins unless it is skipped.
+Results median_of(const Row& row, bool keepdim, bool skip_nan) {
+  const int64_t n = row.size();
+  if (!is_floating(row.x.dtype())) return kth(row, (n + 1) / 2, keepdim);
+  const auto [values, indices] = sort(row.x, row.dim);
+  const Tensor valid = valid_count(row);
+  const Tensor lower = valid.sub(Scalar(1)).clamp(Scalar(0)).floor_divide(Scalar(2));
+  if (skip_nan) return picked(row, values, indices, lower, keepdim);
+  // The first NaN stands right behind the others.
+  return picked(row, values, indices, where(valid.lt(Scalar(n)), valid, lower), keepdim);
+}
+
+// Values in which NaN and ties do not matter.
+std::vector<Sample> row_samples(SampleMaker& m) {
+  return {{{m.make_distinct({3, 5}), -1, false}, "rows"},
+          {{m.make_distinct({4, 3}), 0, true}, "columns, keepdim"},
+          {{m.make_distinct({2, 3, 2}), 1, false}, "middle"},
+          {{m.make_distinct({}), 0, false}, "0-d"}};
+}
+std::vector<ErrorSample> row_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), 2, false}, ErrorKind::index, "Dimension out of range"},
+          {{m.make({2, 0}), 1, false}, ErrorKind::index, "to have non-zero size"}};
+}
+Tensor with_nan(SampleMaker& m, IntList sizes) {
+  return where(m.make_mask(sizes), Scalar(NAN), m.make_distinct(sizes).detach());
+}
+
+// f(row) -> position in it; the results are the value there and the position.
+template <class F>
+std::vector<Tensor> position_in_rows(const Tensor& x, int64_t dim, bool keepdim, F f) {
+  if (x.dim() == 0) return {from_values(values_of(x), {}), from_values({0}, {}, kInt64)};
+  const size_t d = size_t(normalize_dim(dim, int(x.dim()), "reference"));
+  Shape kept(x.sizes());
+  kept[d] = 1;
+  std::vector<double> values, positions;
+  for_each_index(kept, [&](const Shape& o) {
+    std::vector<double> row;
+    Shape i = o;
+    for (i[d] = 0; i[d] < x.sizes()[d]; ++i[d]) row.push_back(at(x, i));
+    const size_t p = f(row);
+    values.push_back(row[p]);
+    positions.push_back(double(p));
+  });
+  Shape sizes = kept;
+  if (!keepdim) sizes.erase(sizes.begin() + int64_t(d));
+  return {from_values(values, sizes, x.dtype() == kFloat64 ? kFloat64 : kInt64),
+          from_values(positions, sizes, kInt64)};
+}
+size_t position_of_rank(const std::vector<double>& row, size_t rank) {
+  std::vector<size_t> order(row.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::isnan(row[b]) ? !std::isnan(row[a]) : row[a] < row[b];
+  });
+  return order[rank];
+}
+size_t median_position(const std::vector<double>& row, bool skip_nan) {
+  size_t valid = 0;
+  for (double v : row) valid += !std::isnan(v);
+  if (!skip_nan && valid < row.size()) return position_of_rank(row, valid);
+  return position_of_rank(row, valid ? (valid - 1) / 2 : 0);
+}
+
+const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
+
+const OpRecord& kthvalue_op =
+    define(
+        "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+        "indices)")
+        .doc("The k-th smallest value along dim and its position.")
+        .compose([](const Call& c) -> Results {
+          const Row row(c, c.tensor(0), c.integer(2));
+          const int64_t k = c.integer(1);
+          ARETE_CHECK(
+              k >= 1 && k <= row.size(),
+              IndexError(c.name(), "kthvalue(): selected number k out of range for dimension " +
+                                       std::to_string(row.dim))
+                  .argument("k")
+                  .expected("1 to " + std::to_string(row.size()))
+                  .got(std::to_string(k)));
+          return kth(row, k, c.boolean(3));
+        })
+        .no_grad_outputs(2)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make_distinct({3, 5}), 2, -1, false}, "rows"},
+                  {{m.make_distinct({4, 3}), 4, 0, true}, "columns, keepdim"},
+                  {{m.make_distinct({}), 1, 0, false}, "0-d"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), 4, 1, false},
+                   ErrorKind::index,
+                   "selected number k out of range for dimension 1"}};
+        })
+        .reference([](const Call& c) {
+          return position_in_rows(c.tensor(0), c.integer(2), c.boolean(3), [&](const auto& row) {
+            return position_of_rank(row, size_t(c.integer(1) - 1));
+          });
+        })
+        .dtypes(kReal);
+
+template <bool kSkipNan>
+Results median_compose(const Call& c) {
+  const Row row(c, c.tensor(0), c.integer(1));
+  check_rows(c, row);
+  return median_of(row, c.boolean(2), kSkipNan);
+}
+template <bool kSkipNan>
+Results whole_median_compose(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  if (x.numel() == 0) {
+    ARETE_CHECK(is_floating(x.dtype()),
+                ValueError(c.name(), "median of an empty tensor of integers"));
+    return {full({}, Scalar(NAN), TensorOptions(x.dtype(), x.device()))};
+  }
+  return {median_of(Row(c, x.reshape({-1}), 0), false, kSkipNan)[0]};
+}
+template <bool kSkipNan>
+std::vector<Tensor> median_reference(const Call& c) {
+  return position_in_rows(c.tensor(0), c.integer(1), c.boolean(2),
+                          [](const auto& row) { return median_position(row, kSkipNan); });
+}
+template <bool kSkipNan>
+std::vector<Tensor> whole_median_reference(const Call& c) {
+  const std::vector<double> v = values_of(c.tensor(0));
+  return {from_values({v.empty() ? double(NAN) : v[median_position(v, kSkipNan)]}, {},
+                      c.tensor(0).dtype() == kFloat64 ? kFloat64 : kInt64)};
+}
+std::vector<Sample> median_samples(SampleMaker& m) {
+  auto all = row_samples(m);
+  if (is_floating(m.dtype)) all.push_back({{with_nan(m, {4, 3}), 0, false}, "NaN"});
+  return all;
+}
+std::vector<Sample> whole_median_samples(SampleMaker& m) {
+  std::vector<Sample> all{{{m.make_distinct({3, 5})}, "odd"},
+                          {{m.make_distinct({4, 3})}, "even"},
+                          {{m.make_distinct({})}, "0-d"}};
+  if (is_floating(m.dtype)) {
+    all.push_back({{with_nan(m, {4, 3})}, "NaN"});
+    all.push_back({{m.make({0, 3}).detach()}, "empty"});
+  }
+  return all;
+}
+
+const OpRecord& median_op = define("median(Tensor self) -> Tensor")
+                                .doc("The lower median of all elements; NaN wins.")
+                                .compose(whole_median_compose<false>)
+                                .samples(whole_median_samples)
+                                .reference(whole_median_reference<false>)
+                                .dtypes(kReal);
+const OpRecord& nanmedian_op = define("nanmedian(Tensor self) -> Tensor")
+                                   .doc("The lower median of the elements that are not NaN.")
+                                   .compose(whole_median_compose<true>)
+                                   .samples(whole_median_samples)
+                                   .reference(whole_median_reference<true>)
+                                   .dtypes(kReal);
+const OpRecord& median_dim_op =
+    define(
+        "median_dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+        "indices)")
+        .doc("The lower median along dim and its position; NaN wins.")
+        .compose(median_compose<false>)
+        .no_grad_outputs(2)
+        .samples(median_samples)
+        .errors(row_errors)
+        .reference(median_reference<false>)
+        .dtypes(kReal);
+const OpRecord& nanmedian_dim_op =
+    define(
+        "nanmedian_dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+        "indices)")
+        .doc("The lower median along dim of what is not NaN, and its position.")
+        .compose(median_compose<true>)
+        .no_grad_outputs(2)
+        .samples(median_samples)
+        .errors(row_errors)
+        .reference(median_reference<true>)
+        .dtypes(kReal);
+
+// In the sorted row every element's distance from the start of its run of equal ones; the first
+// largest belongs to the end of the first longest run.
+const OpRecord& mode_op =
+    define("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+        .doc("The most frequent value along dim (the smallest of several) and its last position.")
+        .compose([](const Call& c) -> Results {
+          const Row row(c, c.tensor(0), c.integer(1));
+          check_rows(c, row);
+          const int64_t n = row.size();
+          const auto [values, indices] = sort(row.x, row.dim);
+          const Tensor v = values.detach();
+          Shape along(size_t(row.x.dim()), 1);
+          along[size_t(row.dim)] = n;
+          const Tensor place =
+              arange(Scalar(n), TensorOptions(kInt64, row.x.device())).reshape(along);
+          const Tensor changes = v.narrow(row.dim, 1, n - 1).ne(v.narrow(row.dim, 0, n - 1));
+          Shape one(row.x.sizes());
+          one[size_t(row.dim)] = 1;
+          const Tensor starts =
+              cat({ones(one, TensorOptions(kBool, row.x.device())), changes}, row.dim);
+          const Tensor start = std::get<0>(cummax(where(starts, place, Scalar(0)), row.dim));
+          const Tensor at = place.sub(start).argmax(row.dim, true);
+          return picked(row, values, indices, at, c.boolean(2));
+        })
+        .no_grad_outputs(2)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor repeated = m.make({4, 7}).detach().round();
+          auto all = row_samples(m);
+          all.push_back({{repeated, -1, false}, "repeated"});
+          all.push_back({{repeated, 0, true}, "repeated, columns"});
+          return all;
+        })
+        .errors(row_errors)
+        .reference([](const Call& c) {
+          return position_in_rows(c.tensor(0), c.integer(1), c.boolean(2), [](const auto& row) {
+            size_t best = 0, most = 0;
+            for (size_t i = 0; i < row.size(); ++i) {
+              const size_t n = size_t(std::count(row.begin(), row.end(), row[i]));
+              if (n > most || (n == most && row[i] <= row[best])) {
+                most = n;
+                best = i;
+              }
+            }
+            return best;
+          });
+        })
+        .dtypes(kReal);
+
+// ---- quantiles: (self, q, dim, keepdim, interpolation)
+
+Results quantile_of(const Call& c, bool skip_nan) {
+  const Tensor& self = c.tensor(0);
+  const std::string name = c.name();
+  ARETE_CHECK(self.numel() > 0,
+              ValueError(c.name(), name + "() input tensor must be non-empty").got(describe(self)));
+  ARETE_CHECK(self.dtype() == kFloat32 || self.dtype() == kFloat64,
+              TypeError(c.name(), name + "() input tensor must be either float or double dtype")
+                  .got(describe(self)));
+  const bool number = c[1].kind() != Arg::Kind::tensor;
+  const Tensor q =
+      number ? full({}, c.scalar(1), TensorOptions(self.dtype(), self.device())) : c.tensor(1);
+  ARETE_CHECK(q.dim() <= 1,
+              ValueError(c.name(), name + "() q must be a scalar or 1D tensor").argument("q"));
+  ARETE_CHECK(q.dtype() == self.dtype(),
+              TypeError(c.name(), name + "() q tensor must be same dtype as the input tensor")
+                  .argument("q"));
+  // Reading q would make a device wait: only numbers and host tensors are looked at.
+  if (q.device().is_cpu())
+    ARETE_CHECK(
+        q.detach().ge(Scalar(0)).logical_and(q.detach().le(Scalar(1))).all().item<bool>(),
+        ValueError(c.name(), name + "() q values must be in the range [0, 1]").argument("q"));
+  const std::string_view mode = c[4].string();
+  ARETE_CHECK(
+      mode == "linear" || mode == "lower" || mode == "higher" || mode == "midpoint" ||
+          mode == "nearest",
+      ValueError(c.name(), name +
+                               "() interpolation must be one of linear, lower, higher, midpoint or "
+                               "nearest, but got " +
+                               std::string(mode))
+          .argument("interpolation"));
+
+  // The rows as the last dimension, sorted; the ranks [rows..., q].
+  const bool whole = !c.has(2);
+  const int64_t d =
+      whole ? 0 : normalize_dim(c.integer(2), int(std::max<int64_t>(self.dim(), 1)), c.name());
+  const Tensor rows = whole || self.dim() == 0 ? self.reshape({-1}) : self.movedim(d, -1);
+  const int64_t n = rows.size(-1);
+  const Tensor sorted = std::get<0>(sort(rows, -1)), nan = rows.detach().isnan();
+  const Tensor count = nan.logical_not().sum({-1}, true).to(self.dtype());
+  const Tensor flat_q = q.reshape({-1});
+  Tensor rank = flat_q.mul(skip_nan ? count.sub(Scalar(1)).clamp(Scalar(0))
+                                    : full(count.sizes(), Scalar(double(n - 1)), count.options()));
+  // Where a row has a NaN, its last element is one.
+  if (!skip_nan) rank = where(count.lt(Scalar(n)), Scalar(double(n - 1)), rank);
+  const auto pick = [&](const Tensor& r) { return gather(sorted, -1, r.detach().to(kInt64)); };
+  Tensor y;
+  if (mode == "lower" || mode == "higher" || mode == "nearest") {
+    y = pick(mode == "lower" ? rank.floor() : mode == "higher" ? rank.ceil() : rank.round());
+  } else {
+    const Tensor below = rank.floor(), low = pick(below), high = pick(rank.ceil());
+    y = mode == "linear" ? lerp(low, high, rank.sub(below)) : lerp(low, high, Scalar(0.5));
+  }
+  // [q, rows...] with the reduced dimensions if they are kept.
+  y = q.dim() == 0 ? y.squeeze(-1) : y.movedim(-1, 0);
+  if (c.boolean(3)) {
+    const Shape kept = reduced_sizes(self.sizes(),
+                                     whole        ? (1u << self.dim()) - 1
+                                     : self.dim() ? 1u << d
+                                                  : 0,
+                                     true);
+    Shape sizes;
+    if (q.dim()) sizes.push_back(flat_q.numel());
+    for (int64_t s : kept) sizes.push_back(s);
+    y = y.reshape(sizes);
+  }
+  return {y};
+}
+
+std::vector<Tensor> quantile_reference(const Call& c, bool skip_nan) {
+  const Tensor& x = c.tensor(0);
+  const bool number = c[1].kind() != Arg::Kind::tensor;
+  const std::vector<double> q = number ? std::vector{c.real(1)} : values_of(c.tensor(1));
+  Shape dims;
+  if (c.has(2) && x.dim()) dims.push_back(c.integer(2));
+  std::vector<double> values;
+  Shape sizes;
+  for (double at_q : q) {
+    const Arg args[] = {x, IntList(dims)};
+    const Tensor part = reduce_reference(Call(c.op, args), 1, c.boolean(3), [&](auto v) {
+      const size_t all = v.size();
+      std::erase_if(v, [](double e) { return std::isnan(e); });
+      if (v.empty() || (!skip_nan && v.size() < all)) return double(NAN);
+      std::sort(v.begin(), v.end());
+      const double rank = at_q * double(v.size() - 1);
+      const double low = v[size_t(std::floor(rank))], high = v[size_t(std::ceil(rank))];
+      const std::string_view mode = c[4].string();
+      if (mode == "lower") return low;
+      if (mode == "higher") return high;
+      if (mode == "nearest") return v[size_t(std::nearbyint(rank))];
+      return mode == "midpoint" ? (low + high) / 2 : low + (high - low) * (rank - std::floor(rank));
+    });
+    sizes = Shape(part.sizes());
+    for (double v : values_of(part)) values.push_back(v);
+  }
+  if (!number && c.tensor(1).dim()) sizes.insert(sizes.begin(), int64_t(q.size()));
+  return {from_values(values, sizes)};
+}
+
+std::vector<Sample> quantile_samples(SampleMaker& m) {
+  const Tensor q = tensor({0.13, 0.37, 0.92}, TensorOptions(m.dtype, m.device));
+  std::vector<Sample> all{{{m.make_distinct({3, 5}), 0.3, std::nullopt, false, "linear"}, "all"},
+                          {{m.make_distinct({3, 5}), q, 1, false, "linear"}, "rows"},
+                          {{m.make_distinct({4, 3}), q, 0, true, "linear"}, "columns, keepdim"},
+                          {{m.make_distinct({4, 3}), 0.6, std::nullopt, true, "linear"}, "keepdim"},
+                          {{with_nan(m, {4, 6}), q, 1, false, "linear"}, "NaN"},
+                          {{m.make_distinct({}), 0.6, 0, false, "linear"}, "0-d"}};
+  for (const char* mode : {"lower", "higher", "midpoint", "nearest"})
+    all.push_back({{m.make_distinct({4, 6}), q, -1, false, mode}, mode});
+  return all;
+}
+std::vector<ErrorSample> quantile_errors(SampleMaker& m) {
+  return {{{m.make({0}), 0.5, std::nullopt, false, "linear"},
+           ErrorKind::value,
+           "input tensor must be non-empty"},
+          {{m.make({3}), 1.5, std::nullopt, false, "linear"},
+           ErrorKind::value,
+           "q values must be in the range [0, 1]"},
+          {{m.make({3}), 0.5, std::nullopt, false, "cubic"},
+           ErrorKind::value,
+           "interpolation must be one of linear, lower, higher, midpoint or nearest, but got "
+           "cubic"}};
+}
+
+const OpRecord& quantile_op =
+    define(
+        "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
+        "interpolation='linear') -> Tensor")
+        .doc("The q-quantiles along dim or of everything; NaN wins.")
+        .compose([](const Call& c) { return quantile_of(c, false); })
+        .samples(quantile_samples)
+        .errors(quantile_errors)
+        .reference([](const Call& c) { return quantile_reference(c, false); })
+        .dtypes({kFloat32, kFloat64});
+const OpRecord& nanquantile_op =
+    define(
+        "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
+        "interpolation='linear') -> Tensor")
+        .doc("The q-quantiles along dim or of everything, of what is not NaN.")
+        .compose([](const Call& c) { return quantile_of(c, true); })
+        .samples(quantile_samples)
+        .errors(quantile_errors)
+        .reference([](const Call& c) { return quantile_reference(c, true); })
+        .dtypes({kFloat32, kFloat64});
+
+// ---- histograms
+
+const OpRecord& histc_op =
+    define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
+        .doc("How many values lie in each of so many equal intervals.")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = c.tensor(0).detach().reshape({-1});
+          const int64_t bins = c.integer(1);
+          ARETE_CHECK(bins > 0, ValueError(c.name(), "bins must be > 0").argument("bins"));
+          ARETE_CHECK(!x.is_meta() || c.scalar(2).to_double() != c.scalar(3).to_double(),
+                      DeviceError(c.name(), "the range depends on the data"));
+          double low = c.scalar(2).to_double(), high = c.scalar(3).to_double();
+          ARETE_CHECK(low <= high, ValueError(c.name(), "max must be larger than min"));
+          if (low == high && x.numel() > 0) {
+            low = x.min().item<double>();
+            high = x.max().item<double>();
+          }
+          if (low == high) {
+            low -= 1;
+            high += 1;
+          }
+          ARETE_CHECK(std::isfinite(low) && std::isfinite(high),
+                      ValueError(c.name(), "range of [" + Scalar(low).to_string() + ", " +
+                                               Scalar(high).to_string() + "] is not finite"));
+          const Tensor inside = x.ge(Scalar(low)).logical_and(x.le(Scalar(high)));
+          const Tensor wide = x.dtype() == kFloat64 ? x : x.to(kFloat32);
+          const Tensor place = wide.sub(Scalar(low))
+                                   .mul(Scalar(double(bins) / (high - low)))
+                                   .clamp(Scalar(0), Scalar(bins - 1));
+          const Tensor at = where(inside, place, Scalar(0)).to(kInt64);
+          const Tensor count = scatter_add(zeros({bins}, TensorOptions(kInt64, x.device())), 0, at,
+                                           inside.to(kInt64));
+          return {count.to(x.dtype())};
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 7}), 5, Scalar(0), Scalar(0)}, "range of the data"},
+                  {{m.make_strided({4, 6}), 4, Scalar(-1), Scalar(1.5)}, "given range"},
+                  {{m.make({0}), 3, Scalar(0), Scalar(0)}, "empty"},
+                  {{m.make({1}), 3, Scalar(0), Scalar(0)}, "one"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), 0, Scalar(0), Scalar(0)}, ErrorKind::value, "bins must be > 0"},
+                  {{m.make({3}), 2, Scalar(1), Scalar(0)},
+                   ErrorKind::value,
+                   "max must be larger than min"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> v = values_of(c.tensor(0));
+          double low = c.scalar(2).to_double(), high = c.scalar(3).to_double();
+          if (low == high && !v.empty()) {
+            low = *std::min_element(v.begin(), v.end());
+            high = *std::max_element(v.begin(), v.end());
+          }
+          if (low == high) low -= 1, high += 1;
+          std::vector<double> count(size_t(c.integer(1)), 0);
+          for (double e : v)
+            if (e >= low && e <= high)
+              ++count[std::min(count.size() - 1,
+                               size_t((e - low) / (high - low) * double(count.size())))];
+          return {from_values(count, {c.integer(1)})};
+        })
+        .dtypes({kFloat32, kFloat64});
+
+// Counts of x between edges, in the dtype of x.
+Results counted(const Call& c, const Tensor& self, const Tensor& edges, const Tensor& weight,
+                bool density) {
+  const Tensor x = self.detach().reshape({-1});
+  const int64_t bins = edges.numel() - 1;
+  ARETE_CHECK(edges.dim() == 1 && bins >= 1,
+              ValueError(c.name(), "bins must be a 1-d tensor of at least two edges")
+                  .argument("bins")
+                  .got(describe(edges)));
+  ARETE_CHECK(
+      !weight.defined() || weight.layout().sizes == self.layout().sizes,
+      ValueError(c.name(), "weight must have the same size as the input").argument("weight"));
+  const Tensor first = edges.narrow(0, 0, 1), last = edges.narrow(0, bins, 1);
+  const Tensor inside = x.ge(first).logical_and(x.le(last));
+  const Tensor at = searchsorted(edges, x, true).sub(Scalar(1)).clamp(Scalar(0), Scalar(bins - 1));
+  const Tensor each =
+      weight.defined() ? weight.detach().reshape({-1}).to(x.dtype()) : ones(x.sizes(), x.options());
+  Tensor sums = scatter_add(zeros({bins}, x.options()), 0, at, where(inside, each, Scalar(0)));
+  if (density) sums = sums.div(sums.sum()).div(diff(edges));
+  return {sums, edges};
+}
+std::vector<Tensor> counted_reference(const Call& c, const std::vector<double>& edges,
+                                      size_t weight, bool density) {
+  std::vector<double> count(edges.size() - 1, 0);
+  const std::vector<double> v = values_of(c.tensor(0));
+  double total = 0;
+  for (size_t i = 0; i < v.size(); ++i) {
+    if (!(v[i] >= edges.front() && v[i] <= edges.back())) continue;
+    size_t k = 0;
+    while (k + 1 < count.size() && v[i] >= edges[k + 1]) ++k;
+    const double w = c.has(weight) ? values_of(c.tensor(weight))[i] : 1;
+    count[k] += w;
+    total += w;
+  }
+  if (density)
+    for (size_t k = 0; k < count.size(); ++k) count[k] /= total * (edges[k + 1] - edges[k]);
+  return {from_values(count, {int64_t(count.size())}), from_values(edges, {int64_t(edges.size())})};
+}
+
+const OpRecord& histogram_op =
+    define(
+        "histogram(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> "
+        "(Tensor hist, Tensor bin_edges)")
+        .doc("Counts or densities between given edges.")
+        .compose([](const Call& c) -> Results {
+          return counted(c, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
+                         c.boolean(3));
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor edges = tensor({-1.5, -0.5, 0.0, 1.0}, TensorOptions(m.dtype, m.device));
+          return {{{m.make({3, 7}), edges, std::nullopt, false}, "counts"},
+                  {{m.make({12}), edges, m.make({12}, 0.5, 2), true}, "density of weights"}};
+        })
+        .reference([](const Call& c) {
+          return counted_reference(c, values_of(c.tensor(1)), 2, c.boolean(3));
+        })
+        .dtypes({kFloat32, kFloat64});
+
+const OpRecord& histogram_count_op =
+    define(
+        "histogram_count(Tensor self, int bins=100, *, float? min=None, float? max=None, Tensor? "
+        "weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)")
+        .doc("Counts or densities in so many equal intervals of [min, max] or the data's range.")
+        .compose([](const Call& c) -> Results {
+          const Tensor x = c.tensor(0).detach();
+          ARETE_CHECK(c.integer(1) > 0, ValueError(c.name(), "bins must be > 0").argument("bins"));
+          ARETE_CHECK(!x.is_meta() || (c.has(2) && c.has(3)),
+                      DeviceError(c.name(), "the range depends on the data"));
+          const bool given = c.has(2) && c.has(3);
+          double low = given ? c.real(2) : 0, high = given ? c.real(3) : 0;
+          if (!given && x.numel() > 0) {
+            low = x.min().item<double>();
+            high = x.max().item<double>();
+          }
+          ARETE_CHECK(low <= high, ValueError(c.name(), "max must be larger than min"));
+          if (low == high) {
+            low -= 0.5;
+            high += 0.5;
+          }
+          const Tensor edges = linspace(Scalar(low), Scalar(high), c.integer(1) + 1, x.options());
+          return counted(c, x, edges, c.has(4) ? c.tensor(4) : Tensor(), c.boolean(5));
+        })
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 7}), 5, -1.3, 1.7, std::nullopt, false}, "given range"},
+                  {{m.make({12}), 4, std::nullopt, std::nullopt, std::nullopt, true}, "density"}};
+        })
+        .reference([](const Call& c) {
+          const std::vector<double> v = values_of(c.tensor(0));
+          const double low = c.has(2) ? c.real(2) : *std::min_element(v.begin(), v.end());
+          const double high = c.has(3) ? c.real(3) : *std::max_element(v.begin(), v.end());
+          std::vector<double> edges;
+          const double n = double(c.integer(1));
+          for (int64_t k = 0; k <= c.integer(1); ++k)
+            edges.push_back(k == c.integer(1) ? high : low + (high - low) * double(k) / n);
+          return counted_reference(c, edges, 4, c.boolean(5));
+        })
+        .dtypes({kFloat32, kFloat64});
+
+}  // namespace
+}  // namespace ops
+
+namespace {
+std::tuple<Tensor, Tensor> pair(ops::Results r) { return {r[0], r[1]}; }
+}  // namespace
+
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  return pair(ops::call_all(ops::kthvalue_op, {self, k, dim, keepdim}));
+}
+Tensor median(const Tensor& self) { return ops::call(ops::median_op, {self}); }
+Tensor nanmedian(const Tensor& self) { return ops::call(ops::nanmedian_op, {self}); }
+std::tuple<Tensor, Tensor> median(const Tensor& self, int64_t dim, bool keepdim) {
+  return pair(ops::call_all(ops::median_dim_op, {self, dim, keepdim}));
+}
+std::tuple<Tensor, Tensor> nanmedian(const Tensor& self, int64_t dim, bool keepdim) {
+  return pair(ops::call_all(ops::nanmedian_dim_op, {self, dim, keepdim}));
+}
+std::tuple<Tensor, Tensor> mode(const Tensor& self, int64_t dim, bool keepdim) {
+  return pair(ops::call_all(ops::mode_op, {self, dim, keepdim}));
+}
+Tensor quantile(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  return ops::call(ops::quantile_op, {self, q, dim, keepdim, interpolation});
+}
+Tensor quantile(const Tensor& self, double q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  return ops::call(ops::quantile_op, {self, q, dim, keepdim, interpolation});
+}
+Tensor nanquantile(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
+  return ops::call(ops::nanquantile_op, {self, q, dim, keepdim, interpolation});
+}
+Tensor nanquantile(const Tensor& self, double q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
+  return ops::call(ops::nanquantile_op, {self, q, dim, keepdim, interpolation});
+}
+Tensor histc(const Tensor& self, int64_t bins, Scalar min, Scalar max) {
+  return ops::call(ops::histc_op, {self, bins, min, max});
+}
+std::tuple<Tensor, Tensor> histogram(const Tensor& self, const Tensor& bins, const Tensor& weight,
+                                     bool density) {
+  return pair(ops::call_all(ops::histogram_op, {self, bins, weight, density}));
+}
+std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins, std::optional<double> min,
+                                     std::optional<double> max, const Tensor& weight,
+                                     bool density) {
+  return pair(ops::call_all(ops::histogram_count_op, {self, bins, min, max, weight, density}));
+}
+
+}  // namespace arete
+
+ARETE_FAMILY(statistics)

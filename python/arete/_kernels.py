@@ -1,0 +1,201 @@
+"""Kernels that users write, under CuPy's names: ElementwiseKernel and ReductionKernel, on every device."""
+from __future__ import annotations
+
+import re
+
+from . import _C, _ops
+from ._C import Tensor
+from ._snippets import TYPES, Evaluator, SnippetError
+
+_e = _C._expr
+
+
+def _parameters(text: str) -> list[tuple[str, str]]:
+    """(type, name) of "float32 x, T y"."""
+    result = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        words = part.split()
+        if len(words) != 2 or not re.fullmatch(r"[A-Za-z_]\w*", words[1]):
+            raise ValueError(f"a parameter must be 'type name', not {part!r}" + (
+                " (raw arrays are for RawKernel)" if words and words[0] == "raw" else ""))
+        result.append((words[0], words[1]))
+    return result
+
+
+def _is_generic(name: str) -> bool:
+    return len(name) == 1 and name.isupper()
+
+
+class _Types:
+    """The dtypes that type names stand for in one call."""
+
+    def __init__(self, parameters):
+        self.generic = {}
+        for name, _ in parameters:
+            if not _is_generic(name) and name not in TYPES:
+                raise TypeError(f"unknown type {name!r}; known are {', '.join(sorted(TYPES))} and single capital letters")
+
+    def bind(self, name, dtype):
+        if not _is_generic(name):
+            return TYPES[name]
+        known = self.generic.setdefault(name, dtype)
+        if known is not dtype:
+            raise TypeError(f"Type is mismatched: {name} is {known._name} and {dtype._name}")
+        return known
+
+
+def _arguments(parameters, args, kernel):
+    """Tensors of the parameters' dtypes on one device."""
+    if len(args) != len(parameters):
+        raise TypeError(f"{kernel} takes {len(parameters)} arguments ({len(args)} given)")
+    types = _Types(parameters)
+    device = next((a.device for a in args if isinstance(a, Tensor)), _C.device("cpu"))
+    for (type_name, _), a in zip(parameters, args):
+        if isinstance(a, Tensor):
+            types.bind(type_name, a.dtype)
+    tensors = []
+    for (type_name, name), a in zip(parameters, args):
+        if isinstance(a, Tensor):
+            dtype = types.bind(type_name, a.dtype)
+            tensors.append(a if a.dtype is dtype else a.to(dtype))
+            continue
+        dtype = TYPES.get(type_name) or types.generic.get(type_name)
+        t = _C.tensor(a, dtype=dtype, device=device)
+        types.bind(type_name, t.dtype)
+        tensors.append(t)
+    return tensors, types
+
+
+class ElementwiseKernel:
+    """A function of elements written as statements of C, which runs over tensors with broadcasting:
+
+        squared = ElementwiseKernel("float32 x, float32 y", "float32 z", "z = (x - y) * (x - y)", "squared")
+        z = squared(x, y)
+
+    Type names are dtypes or single capital letters, which stand for whatever is passed. The statements are compiled to
+    one fused program for the device of the arguments; see arete._snippets for what they may contain. Gradients flow
+    through it."""
+
+    def __init__(self, in_params: str, out_params: str, operation: str, name: str = "kernel", **options):
+        self.in_params, self.out_params = _parameters(in_params), _parameters(out_params)
+        self.operation, self.name = operation, name
+        if not self.in_params or not self.out_params:
+            raise ValueError("a kernel needs at least one input and one output")
+        names = [n for _, n in self.in_params + self.out_params]
+        if len(set(names)) != len(names):
+            raise ValueError("parameters must have different names")
+        _Types(self.in_params + self.out_params)
+        self._programs = {}
+
+    def __repr__(self):
+        return f"<ElementwiseKernel {self.name}>"
+
+    def _program(self, dtypes, types):
+        key = tuple(dtypes)
+        program = self._programs.get(key)
+        if program is None:
+            out_dtypes = []
+            for type_name, name in self.out_params:
+                if _is_generic(type_name) and type_name not in types.generic:
+                    raise TypeError(f"the type {type_name} of {name!r} follows from no input")
+                out_dtypes.append(types.generic.get(type_name) or TYPES[type_name])
+
+            def definition(values):
+                variables = {n: v for (_, n), v in zip(self.in_params, values)}
+                evaluator = Evaluator(self.operation, variables, types.generic, values[0])
+                result = evaluator.run()
+                outputs = []
+                for (_, n), dtype in zip(self.out_params, out_dtypes):
+                    if n not in result:
+                        raise SnippetError(f"{n!r} is never assigned in {self.operation!r}")
+                    outputs.append(evaluator._value(result[n]).cast(dtype))
+                return outputs
+
+            program = self._programs[key] = _e.trace(definition, list(dtypes), out_dtypes, self.name)
+        return program
+
+    def __call__(self, *args, size=None, stream=None, block_size=None):
+        """Results as new tensors, or written into output arguments that follow the inputs."""
+        given = args[len(self.in_params):]
+        tensors, types = _arguments(self.in_params, args[: len(self.in_params)], self.name)
+        if len(given) not in (0, len(self.out_params)):
+            raise TypeError(f"{self.name} takes {len(self.in_params)} inputs and {len(self.out_params)} outputs")
+        for (type_name, _), out in zip(self.out_params, given):
+            if _is_generic(type_name):
+                types.generic.setdefault(type_name, out.dtype)
+        results = self._program([t.dtype for t in tensors], types)(tensors)
+        if given:
+            for out, r in zip(given, results):
+                out.copy_(r)
+            results = list(given)
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+_REDUCTIONS = {"a+b": "sum", "a*b": "prod", "max(a,b)": "amax", "min(a,b)": "amin", "a&&b": "all", "a||b": "any",
+               "b+a": "sum", "b*a": "prod", "fmax(a,b)": "amax", "fmin(a,b)": "amin", "a|b": "any",
+               "a&b": "all"}  # fmt: skip
+
+
+class ReductionKernel:
+    """map, reduce, map again, over any axes:
+
+        l2norm = ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
+        l2norm(x, axis=1)
+
+    The reduction is one of a + b, a * b, max(a, b), min(a, b), a && b, a || b."""
+
+    def __init__(self, in_params, out_params, map_expr, reduce_expr, post_map_expr, identity, name="reduction",
+                 **options):  # fmt: skip
+        self.in_params, self.out_params = _parameters(in_params), _parameters(out_params)
+        if len(self.out_params) != 1:
+            raise ValueError("a reduction has one output")
+        self.map_expr, self.post_map_expr, self.name = map_expr, post_map_expr, name
+        self._reduce = _REDUCTIONS.get(re.sub(r"\s+", "", reduce_expr))
+        if self._reduce is None:
+            raise ValueError(f"the reduction {reduce_expr!r} is not one of {', '.join(_REDUCTIONS)}")
+        self._programs = {}
+
+    def __repr__(self):
+        return f"<ReductionKernel {self.name}>"
+
+    def __call__(self, *args, out=None, axis=None, keepdims=False, stream=None):
+        tensors, types = _arguments(self.in_params, args, self.name)
+        key = tuple(t.dtype for t in tensors)
+        if key not in self._programs:
+            type_name, out_name = self.out_params[0]
+            out_dtype = types.generic.get(type_name) or TYPES.get(type_name)
+            if out_dtype is None:
+                raise TypeError(f"the type {type_name} of {out_name!r} follows from no input")
+            wide = _C.float32 if out_dtype in (_C.float16, _C.bfloat16) else out_dtype
+            logic = self._reduce in ("any", "all")
+
+            def mapped(values):
+                variables = {n: v for (_, n), v in zip(self.in_params, values)}
+                value = Evaluator(self.map_expr, variables, types.generic, values[0]).expression_only()
+                return [value.cast(_C.bool if logic else wide)]
+
+            def finished(values):
+                evaluator = Evaluator(self.post_map_expr, {"a": values[0]}, types.generic, values[0])
+                result = evaluator.run()
+                if out_name not in result:
+                    raise SnippetError(f"{out_name!r} is never assigned in {self.post_map_expr!r}")
+                return [evaluator._value(result[out_name]).cast(out_dtype)]
+
+            between = _C.bool if logic else wide
+            reduced = _C.int64 if between.is_floating_point is False and self._reduce in ("sum", "prod") else between
+            self._programs[key] = (_e.trace(mapped, list(key), [between], self.name),
+                                   _e.trace(finished, [reduced], [out_dtype], self.name))
+        first, last = self._programs[key]
+        (values,) = first(tensors)
+        if axis is None:
+            axis = tuple(range(values.dim()))
+        axes = (axis,) if isinstance(axis, int) else tuple(axis)
+        if self._reduce == "prod":
+            for a in sorted((x % max(values.dim(), 1) for x in axes), reverse=True):
+                values = _ops.prod(values, a, True)
+            if not keepdims:
+                values = _ops.squeeze(values, axes) if axes else values
+        elif axes or values.dim() == 0:
+            values = getattr(_ops, self._reduce)(values, axes, keepdims)
+        (result,) = last([values])
+        return out.copy_(result) if out is not None else result

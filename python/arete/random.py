@@ -1,0 +1,86 @@
+"""The state of the random numbers: seeding, saving, restoring.
+
+arete has one default generator for all devices, so the functions of `arete.cuda` for random states are these.
+"""
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import contextmanager
+from typing import Any, Iterable, Iterator, Optional
+
+import arete
+
+__all__ = ["default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "fork_rng"]
+
+default_generator = arete.default_generator
+
+
+def _get_state(self: Any) -> Any:
+    """The state as a tensor of bytes."""
+    return arete.tensor(list(struct.pack("<QQ", *self._state())), dtype=arete.uint8)
+
+
+def _set_state(self: Any, new_state: Any) -> Any:
+    """Takes a state that `get_state()` gave."""
+    if not isinstance(new_state, arete.Tensor) or new_state.dtype != arete.uint8 or new_state.numel() != 16:
+        raise TypeError("the state of a generator is a uint8 tensor of 16 elements, as get_state() gives it")
+    self._set_state(*struct.unpack("<QQ", bytes(new_state.reshape(-1).tolist())))
+    return self
+
+
+def _seed(self: Any) -> int:
+    """Seeds from the operating system, and gives the seed."""
+    value = int.from_bytes(os.urandom(8), "little") >> 1
+    self.manual_seed(value)
+    return value
+
+
+if not hasattr(arete.Generator, "get_state"):  # the extension gives the state as two numbers
+    arete.Generator.get_state = _get_state
+    arete.Generator.set_state = _set_state
+if not hasattr(arete.Generator, "seed"):
+    arete.Generator.seed = _seed
+
+
+def manual_seed(seed: int) -> Any:
+    """Seeds the random numbers of all devices; any int of 64 bits, also a negative one. Gives the default generator."""
+    seed = int(seed)
+    if not -2 ** 63 <= seed < 2 ** 64:
+        raise RuntimeError(f"the seed {seed} does not fit 64 bits")
+    arete.manual_seed(seed - 2 ** 64 if seed >= 2 ** 63 else seed)
+    return default_generator
+
+
+def seed() -> int:
+    """Seeds from the operating system, and gives the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The state of the default generator, as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Restores a state of `get_rng_state()`."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: Optional[Iterable] = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
+             device_type: str = "cuda") -> Iterator[None]:
+    """Afterwards the random numbers go on as if the block had drawn none. `devices` means nothing: all share one generator."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)

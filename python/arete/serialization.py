@@ -1,0 +1,164 @@
+"""`arete.save` and `arete.load`: tensors, state dicts and checkpoints in files.
+
+    arete.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, "run.safetensors")
+    checkpoint = arete.load("run.safetensors", map_location="cpu")
+
+`save` writes the safetensors format, in which every other program finds the tensors under names like "model.0.weight"; `load` makes the
+very same structure of it again. The mapping is described in `arete/_formats/structure.py`. `load` reads PyTorch's .pt files and
+NumPy's .npy and .npz as well. Nothing that is read is ever executed.
+"""
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Callable, Iterator, Optional, Union
+from _pickle import UnpicklingError
+
+import arete
+
+from ._formats.source import FormatError, Source
+
+__all__ = ["save", "load", "FormatError", "UnpicklingError"]
+
+
+def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: Any) -> None:
+    """Writes a tensor, or dicts, lists, tuples and sets of tensors, numbers, texts, None, ..., to a path or an open file.
+
+    Types, key types and the order of keys come back as they were; so do requires_grad, Parameters, memory formats and tensors
+    that are the same. What cannot be saved is a TypeError naming its place in `obj`, before anything is written.
+
+    At a path the new file appears complete or not at all: it is written beside the old one, synced, and renamed over it.
+    PyTorch's further arguments (pickle_module, ...) are accepted and not used.
+    """
+    from ._formats.safetensors import write_safetensors
+    from ._formats.structure import Encoder
+
+    with arete.no_grad():
+        encoder = Encoder(obj)
+        metadata = encoder.metadata()
+        if isinstance(f, (str, os.PathLike)):
+            with _replacing(os.fspath(f)) as out:
+                write_safetensors(out, encoder.tensors, metadata)
+        elif hasattr(f, "write"):
+            write_safetensors(f, encoder.tensors, metadata)
+        else:
+            raise TypeError(f"save needs a path or an open file, not a {type(f).__name__}")
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when all is written."""
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as out:  # a pipe or a device cannot be replaced
+            yield out
+        return
+    import tempfile
+
+    folder = os.path.dirname(target)
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:100]}.", suffix=".tmp", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            try:
+                mode = os.stat(target).st_mode & 0o7777
+            except FileNotFoundError:
+                mask = os.umask(0)
+                os.umask(mask)
+                mode = 0o666 & ~mask
+            os.fchmod(out.fileno(), mode)
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        try:
+            os.unlink(temporary)
+        except FileNotFoundError:
+            pass
+        raise
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    except OSError:  # some file systems sync no folders
+        pass
+    finally:
+        os.close(directory)
+
+
+class StorageStub:
+    """What a callable map_location gets as its first argument: returned as it is, the storage stays on the CPU; `cuda(i)` and
+    `cpu()` give one for another device."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = arete.device(device)
+
+    def cuda(self, device: Any = None, *args: Any, **kwargs: Any) -> "StorageStub":
+        if device is None:
+            device = arete.cuda.current_device()
+        return StorageStub(f"cuda:{device}" if isinstance(device, int) else str(device))
+
+    def cpu(self) -> "StorageStub":
+        return StorageStub("cpu")
+
+
+def _placer(map_location: Any) -> Callable[[Any, str], Any]:
+    """A function (CPU tensor, device where it was) giving the tensor where it shall be."""
+    if map_location is not None and not isinstance(map_location, (str, dict, arete.device)) and not callable(map_location):
+        raise TypeError(f"map_location must be None, a device, a dict or a function, not a {type(map_location).__name__}")
+
+    def target(saved: str) -> str:
+        if isinstance(map_location, dict):
+            return str(map_location.get(saved, saved))
+        if isinstance(map_location, (str, arete.device)):
+            return str(map_location)
+        if callable(map_location):
+            chosen = map_location(StorageStub(), saved)
+            return saved if chosen is None else str(chosen.device)
+        return saved
+
+    def place(tensor: Any, saved: str) -> Any:
+        device = target(saved)
+        if device == "cpu":
+            return tensor
+        if device.startswith("cuda") and not arete.cuda.is_available():
+            raise RuntimeError(f"the file has tensors of the device {device!r}, but no CUDA device is available: load with map_location='cpu'")
+        return tensor.to(device)
+
+    return place
+
+
+def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_module: Any = None, *, weights_only: Optional[bool] = True,
+         mmap: Optional[bool] = None, **pickle_load_args: Any) -> Any:
+    """Reads what `save` wrote, any other safetensors file (a dict of tensors), PyTorch's .pt files, .npy (a tensor), .npz (a dict).
+
+    `map_location` says where the tensors go: None (where they were), a device, a dict from devices to devices, or a function
+    (storage, device) as in PyTorch. With `mmap=True` tensors are copy-on-write views of the file, read when they are used; the file
+    must then not be made shorter while they live. `weights_only=False` changes nothing: pickles are never executed.
+
+    FormatError (a RuntimeError and ValueError) for a damaged or unknown file, UnpicklingError for a .pt file with other things than
+    tensors, numbers, texts and containers.
+    """
+    from ._formats import npy, safetensors, torch_pickle
+    from ._formats.structure import Decoder
+    from ._formats.zipfile import ZipArchive
+
+    place = _placer(map_location)
+    source = Source(f, bool(mmap))
+    try:
+        start = bytes(source.read(0, min(64, source.size)))
+        if start[:4] in (b"PK\3\4", b"PK\5\6"):
+            archive = ZipArchive(source)
+            folder = torch_pickle.torch_folder(archive)
+            if folder is not None:
+                return torch_pickle.load_torch(archive, folder, place)
+            if all(name.endswith(".npy") for name in archive.entries):
+                return {name: place(t, "cpu") for name, t in npy.load_npz(archive).items()}
+            raise FormatError(f"{source.name} is a zip archive, but neither PyTorch's nor NumPy's")
+        if start[:6] == npy.MAGIC:
+            return place(npy.load_npy(source), "cpu")
+        if safetensors.is_safetensors(start, source.size):
+            return Decoder(safetensors.SafetensorsFile(source), place).value()
+        torch_pickle.refuse_legacy(source, start)
+        raise FormatError(f"{source.name} is no file that arete.load reads, or it is truncated ({source.size} bytes, beginning with {start[:8]!r})")
+    finally:
+        source.close()

@@ -1,0 +1,196 @@
+"""Less memory for more computing: activations are not kept but computed again during backward.
+
+    x = checkpoint(block, x, use_reentrant=False)
+
+runs `block(x)` without keeping what it would need for backward, only its inputs; backward runs it again.
+"""
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Optional, Tuple
+
+import arete
+from arete import autograd
+
+__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn"]
+
+
+class CheckpointError(RuntimeError):
+    """The second run of a function made other tensors than the first."""
+
+
+def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
+    return nullcontext(), nullcontext()
+
+
+class _Place:
+    """Stands for the i-th tensor in arguments or results whose tensors were taken out."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _take_out(value: Any, tensors: List[Any]) -> Any:
+    """`value` with the tensors in its tuples, lists and dicts moved to a list."""
+    if isinstance(value, arete.Tensor):
+        tensors.append(value)
+        return _Place(len(tensors) - 1)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_take_out(v, tensors) for v in value))
+    if type(value) in (tuple, list):
+        return type(value)(_take_out(v, tensors) for v in value)
+    if type(value) is dict:
+        return {k: _take_out(v, tensors) for k, v in value.items()}
+    return value
+
+
+def _put_back(value: Any, tensors: List[Any]) -> Any:
+    if isinstance(value, _Place):
+        return tensors[value.index]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_put_back(v, tensors) for v in value))
+    if type(value) in (tuple, list):
+        return type(value)(_put_back(v, tensors) for v in value)
+    if type(value) is dict:
+        return {k: _put_back(v, tensors) for k, v in value.items()}
+    return value
+
+
+def _autocast_states() -> List[tuple]:
+    """How autocast is set for each kind of device, where there is autocast."""
+    if not hasattr(arete, "is_autocast_enabled") or not hasattr(arete, "autocast"):
+        return []
+    kinds = ("cpu", "cuda") if arete.cuda.is_available() else ("cpu",)
+    return [(kind, arete.is_autocast_enabled(kind), arete.get_autocast_dtype(kind)) for kind in kinds]
+
+
+@contextmanager
+def _autocast(states: List[tuple]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for kind, enabled, dtype in states:
+            stack.enter_context(arete.autocast(kind, dtype=dtype, enabled=enabled))
+        yield
+
+
+class _Run:
+    """One checkpointed call without its tensors: what is needed to run it again."""
+
+    def __init__(self, function: Callable, arguments: Any, context: ContextManager, recompute_context: ContextManager,
+                 preserve_rng: bool, check: bool) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.context = context
+        self.recompute_context = recompute_context
+        self.rng = arete.get_rng_state() if preserve_rng else None
+        self.autocast = _autocast_states()
+        self.check = check
+        self.results: Any = None
+        self.made: List[tuple] = []
+
+    def _call(self, tensors: List[Any]) -> Tuple[Any, List[Any]]:
+        args, kwargs = _put_back(self.arguments, tensors)
+        made: List[Any] = []
+        return _take_out(self.function(*args, **kwargs), made), made
+
+    def first(self, tensors: List[Any]) -> List[Any]:
+        with self.context:
+            self.results, made = self._call(tensors)
+        self.made = [_kind(t) for t in made]
+        return made
+
+    def again(self, tensors: List[Any]) -> List[Any]:
+        before = arete.get_rng_state() if self.rng is not None else None
+        if self.rng is not None:
+            arete.set_rng_state(self.rng)
+        try:
+            with autograd.enable_grad(), _autocast(self.autocast), self.recompute_context:
+                _, made = self._call(tensors)
+        finally:
+            if before is not None:
+                arete.set_rng_state(before)
+        found = [_kind(t) for t in made]
+        if self.check and found != self.made:
+            raise CheckpointError(f"computed again during backward, a checkpointed function gave other tensors: {self.made} in forward, "
+                                  f"{found} in backward. It must do the same both times")
+        return made
+
+
+def _kind(t: Any) -> tuple:
+    return tuple(t.shape), str(t.dtype), str(t.device)
+
+
+class CheckpointFunction(autograd.Function):
+    """The call as one node of the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, run: _Run, *tensors: Any) -> tuple:
+        ctx.run = run
+        ctx.wants = [t.requires_grad for t in tensors]
+        ctx.save_for_backward(*tensors)
+        with autograd.no_grad():
+            made = run.first(list(tensors))
+        # An input that is given back is given back as a new tensor, so that it gets this node's history.
+        made = [t.detach() if any(t is x for x in tensors) else t for t in made]
+        ctx.mark_non_differentiable(*[t for t in made if not (t.is_floating_point() or t.is_complex())])
+        ctx.set_materialize_grads(False)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple:
+        inputs = [t.detach().requires_grad_(wanted) for t, wanted in zip(ctx.saved_tensors, ctx.wants)]
+        made = ctx.run.again(inputs)
+        pairs = [(t, g) for t, g in zip(made, gradients) if g is not None and t.requires_grad]
+        if pairs:
+            autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(t.grad for t in inputs))
+
+
+def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = None,
+               context_fn: Callable[[], Tuple[ContextManager, ContextManager]] = noop_context_fn, determinism_check: str = "default",
+               debug: bool = False, early_stop: bool = True, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)`, computed again in backward instead of keeping its activations.
+
+    Tensors may be anywhere in tuples, lists and dicts of the arguments and results. `preserve_rng_state=False` lets the second run
+    draw other random numbers. `determinism_check` "none" does not compare the shapes of both runs. `context_fn` gives contexts for the
+    first and the second run. With use_reentrant=True the results require a gradient only if an argument does, as in PyTorch; else
+    also parameters that the function uses by itself get theirs. `debug` and `early_stop` change nothing.
+
+    Gradients of parameters go to their `.grad`: use it with `backward()`, not with `autograd.grad` of parameters.
+    """
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check must be 'default' or 'none', not {determinism_check!r}")
+    if use_reentrant and kwargs:
+        raise ValueError(f"use_reentrant=True takes no keyword arguments for the function, got {sorted(kwargs)}")
+    if not arete.is_grad_enabled():
+        return function(*args, **kwargs)
+    tensors: List[Any] = []
+    arguments = _take_out((args, kwargs), tensors)
+    run = _Run(function, arguments, *context_fn(), preserve, determinism_check == "default")
+    anchor = arete.empty((0,), requires_grad=not use_reentrant)
+    made = CheckpointFunction.apply(anchor, run, *tensors)
+    return _put_back(run.results, [made] if isinstance(made, arete.Tensor) else list(made))
+
+
+def checkpoint_sequential(functions: Iterable, segments: int, input: Any, use_reentrant: Optional[bool] = None, **kwargs: Any) -> Any:
+    """Runs the layers of a Sequential (or a list) in `segments` pieces, each but the last one checkpointed."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError(f"unknown arguments {sorted(kwargs)}")
+    layers = list(functions.children()) if isinstance(functions, arete.nn.Sequential) else list(functions)
+    if not 1 <= segments <= max(1, len(layers)):
+        raise ValueError(f"{segments} segments of {len(layers)} layers")
+
+    def piece(begin: int, end: int) -> Callable:
+        def forward(x: Any) -> Any:
+            for layer in layers[begin:end]:
+                x = layer(x)
+            return x
+
+        return forward
+
+    size, begin = len(layers) // segments, 0
+    for _ in range(segments - 1):
+        input = checkpoint(piece(begin, begin + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+        begin += size
+    return piece(begin, len(layers))(input)

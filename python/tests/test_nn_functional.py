@@ -1,0 +1,211 @@
+"""Functions that layers' tests do not reach, beside PyTorch's."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from nn_helpers import assert_same, ours, theirs, values
+
+import arete
+from arete.nn import functional as F
+
+torch = pytest.importorskip("torch")
+TF = torch.nn.functional
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_signatures_are_torchs():
+    """Names and order of arguments, and their defaults, where torch's are written in Python."""
+    checked = 0
+    for name in dir(F):
+        if name.startswith("_") or not inspect.isfunction(getattr(TF, name, None)):
+            continue
+        if not inspect.isfunction(getattr(F, name)):
+            continue
+        theirs_ = inspect.signature(getattr(TF, name)).parameters
+        if "args" in theirs_:  # torch chooses between two functions by return_indices
+            continue
+        mine = inspect.signature(getattr(F, name)).parameters
+        assert list(mine) == list(theirs_), name
+        for key, parameter in theirs_.items():
+            if parameter.default is inspect.Parameter.empty:
+                continue
+            a, b = mine[key].default, parameter.default
+            assert a == b or (a in (None, ()) and b in (None, ())), (name, key)
+        checked += 1
+    assert checked > 55
+
+
+CASES = [
+    ("relu6", [(3, 4)], {}),
+    ("celu", [(3, 4)], {"alpha": 0.5}),
+    ("conv_tbc", [(5, 2, 3), (3, 3, 4), (4,)], {"pad": 1}),
+    ("pad", [(2, 3, 4)], {"pad": [1, 2, 0, 1], "value": 0.5}),
+    ("pad", [(2, 3, 4)], {"pad": (1, 2), "mode": "reflect"}),
+    ("interpolate", [(2, 3, 4, 5)], {"size": 6, "mode": "area"}),
+    ("interpolate", [(2, 3, 4, 5)], {"scale_factor": [2, 1.5], "mode": "nearest-exact"}),
+    ("interpolate", [(2, 3, 4, 5)], {"size": (3, 3), "mode": "bicubic", "align_corners": True}),
+    ("upsample", [(2, 3, 4, 5)], {"scale_factor": 2}),
+    ("upsample_bilinear", [(2, 3, 4, 5)], {"scale_factor": 2}),
+    ("grid_sample", [(2, 3, 4, 5), (2, 3, 3, 2)], {"align_corners": False}),
+    ("grid_sample", [(2, 3, 4, 5), (2, 3, 3, 2)],
+     {"mode": "nearest", "padding_mode": "border", "align_corners": True}),
+    ("affine_grid", [(2, 2, 3)], {"size": (2, 3, 4, 5), "align_corners": True}),
+    ("one_hot", ["i4:2,3"], {"num_classes": 5}),
+    ("normalize", [(3, 4)], {"p": 1, "dim": 0}),
+    ("normalize", [(3, 4, 5)], {"dim": (1, 2)}),
+    ("pdist", [(4, 3)], {"p": 1.5}),
+    ("softmax", [(3, 4)], {}),
+    ("softmin", [(3, 4, 5)], {"dtype": "float64"}),
+    ("log_softmax", [(3, 4)], {"dim": 0, "dtype": "float64"}),
+    ("mse_loss", [(3, 4), (3, 4)], {"size_average": False}),
+    ("mse_loss", [(3, 4), (3, 4), None], {"weight": "+:3,4"}),
+    ("l1_loss", [(3, 4), (3, 4)], {"reduce": False}),
+    ("huber_loss", [(3, 4), (3, 4)], {"weight": "+:3,4", "delta": 0.3}),
+    ("cross_entropy", [(3, 4), "i4:3"], {"size_average": False}),
+    ("nll_loss", [(3, 4), "i4:3"], {"size_average": True, "reduce": True}),
+    ("gaussian_nll_loss", [(3, 4), (3, 4)], {"var": 0.5}),
+    ("multilabel_soft_margin_loss", [(3, 4), "p:3,4"], {"reduction": "sum"}),
+    ("embedding_bag", ["i7:6", (7, 3), "o"], {"mode": "mean", "include_last_offset": True}),
+    ("max_pool2d", [(2, 3, 8, 8), 2], {"stride": 1, "return_indices": True}),
+    ("max_pool1d_with_indices", [(2, 3, 8), 2], {}),
+    ("adaptive_max_pool2d", [(2, 3, 8, 8), (3, None)], {"return_indices": True}),
+    ("avg_pool2d", [(2, 3, 8, 8), (2, 3)], {}),
+    ("lp_pool1d", [(2, 3, 8), 2.0, 3], {}),
+    ("scaled_dot_product_attention", [(2, 2, 4, 8), (2, 2, 5, 8), (2, 2, 5, 8)], {"scale": 0.3}),
+    ("scaled_dot_product_attention", [(2, 4, 4, 8), (2, 2, 4, 8), (2, 2, 4, 8)],
+     {"is_causal": True, "enable_gqa": True}),
+    ("triplet_margin_with_distance_loss", [(3, 4), (3, 4), (3, 4)], {"margin": 0.7}),
+    ("local_response_norm", [(2, 5, 3)], {"size": 3}),
+    ("batch_norm", [(4, 3), None, None], {"training": True}),
+    ("prelu", [(3, 4), (4,)], {}),
+    ("bilinear", [(3, 4), (3, 5), (6, 4, 5)], {}),
+    ("feature_alpha_dropout", [(3, 4)], {"training": False}),
+]  # fmt: skip
+SIZES = {("avg_pool2d", 1), ("adaptive_max_pool2d", 1)}  # arguments that are sizes, not inputs
+
+
+@pytest.mark.parametrize("name,inputs,options", CASES, ids=[f"{c[0]}{i}" for i, c in enumerate(CASES)])
+def test_function(name, inputs, options):
+    results, leaves = [], []
+    for lib, to, functions in ((arete, ours, F), (torch, theirs, TF)):
+        args = []
+        for i, spec in enumerate(inputs):
+            if spec == "o":
+                args.append(to(np.array([0, 2, 6])))
+            elif isinstance(spec, (int, float)) or spec is None or (name, i) in SIZES:
+                args.append(spec)
+            else:
+                args.append(to(values(spec, i + 1)))
+        args = [a for i, a in enumerate(args) if a is not None or name == "batch_norm"]
+        keywords = dict(options)
+        for key, value in options.items():
+            if isinstance(value, str) and ":" in value:
+                keywords[key] = to(values(value, 5))
+            if key == "dtype":
+                keywords[key] = getattr(lib, value)
+        for a in args:
+            if isinstance(a, lib.Tensor) and a.dtype.is_floating_point:
+                a.requires_grad_()
+        y = getattr(functions, name)(*args, **keywords)
+        first = y[0] if isinstance(y, tuple) else y
+        if first.requires_grad:
+            (first * first).sum().backward()
+        results.append(y)
+        given = [a for a in args if isinstance(a, lib.Tensor)]
+        # A gradient that is zero everywhere may be missing.
+        leaves.append([lib.zeros_like(a) if a.grad is None else a.grad for a in given])
+    assert_same(*results)
+    assert_same(*leaves, 1e-4)
+
+
+@pytest.mark.parametrize("name,args", [
+    ("relu", ()), ("relu6", ()), ("elu", (0.7,)), ("selu", ()), ("celu", (0.5,)), ("silu", ()),
+    ("leaky_relu", (0.2,)), ("hardtanh", (-0.5, 0.5)), ("hardswish", ()), ("hardsigmoid", ()),
+    ("mish", ()), ("threshold", (0.1, 2.0)), ("rrelu", (0.2, 0.2)),
+])  # fmt: skip
+def test_in_place_forms(name, args):
+    """The input is overwritten and the gradient is that of the usual form."""
+    results = []
+    for to, functions in ((ours, F), (theirs, TF)):
+        x = to(values((3, 4), 1)).requires_grad_()
+        y = x * 1
+        z = getattr(functions, name)(y, *args, inplace=True)
+        assert z is y
+        (z * z).sum().backward()
+        results.append((z, x.grad))
+    assert_same(*results)
+    if hasattr(F, name + "_"):
+        x = ours(values((3, 4), 1))
+        assert getattr(F, name + "_")(x, *args) is x
+        assert_same(x, results[0][0])
+
+
+def test_gumbel_softmax():
+    arete.manual_seed(3)
+    logits = ours(np.log(np.array([0.1, 0.2, 0.7], np.float32))).expand(4000, 3).clone()
+    logits.requires_grad_()
+    hard = F.gumbel_softmax(logits, tau=0.5, hard=True)
+    assert set(np.unique(hard.detach().numpy().round(5))) == {0.0, 1.0}
+    np.testing.assert_allclose(hard.detach().numpy().mean(0), [0.1, 0.2, 0.7], atol=0.03)
+    (hard[:, 0]).sum().backward()
+    assert float(logits.grad.abs().sum()) > 0
+    soft = F.gumbel_softmax(logits.detach(), tau=2.0)
+    np.testing.assert_allclose(soft.sum(-1).numpy(), 1, rtol=1e-5)
+
+
+def test_embedding_options():
+    rows, weight = values("i7:2,4", 1), values((7, 3), 2)
+    for options in ({"max_norm": 0.5}, {"padding_idx": -2}, {"scale_grad_by_freq": True}):
+        grads, tables = [], []
+        for to, functions in ((ours, F), (theirs, TF)):
+            table = to(weight).requires_grad_()
+            out = functions.embedding(to(rows), table, **options)
+            (out * out).sum().backward()
+            grads.append(table.grad)
+            tables.append(table)
+        assert_same(*grads)
+        assert_same(*tables)
+
+
+def test_legacy_reductions_agree():
+    for size_average in (None, True, False):
+        for reduce in (None, True, False):
+            a, b = values((3, 4), 1), values((3, 4), 2)
+            options = {"size_average": size_average, "reduce": reduce}
+            assert_same(
+                F.smooth_l1_loss(ours(a), ours(b), **options),
+                TF.smooth_l1_loss(theirs(a), theirs(b), **options),
+            )
+
+
+ERRORS = [
+    (ValueError, lambda F, x: F.dropout(x((2, 2)), 1.5)),
+    (ValueError, lambda F, x: F.binary_cross_entropy(x((2, 2)), x((2, 3)))),
+    (ValueError, lambda F, x: F.binary_cross_entropy_with_logits(x((2, 2)), x((2, 3)))),
+    (ValueError, lambda F, x: F.interpolate(x((1, 2, 3)))),
+    (ValueError, lambda F, x: F.interpolate(x((1, 2, 3)), 3, 2.0)),
+    (ValueError, lambda F, x: F.interpolate(x((1, 2, 3)), 3, mode="nearest", align_corners=True)),
+    (ValueError, lambda F, x: F.grid_sample(x((1, 2, 3, 3)), x((1, 2, 2, 2)), mode="cubic")),
+    (ValueError, lambda F, x: F.grid_sample(x((1, 2, 3, 3)), x((1, 2, 2, 2)), padding_mode="z")),
+    (ValueError, lambda F, x: F.poisson_nll_loss(x((2,)), x((2,)), reduction="avg")),
+    (RuntimeError, lambda F, x: F.margin_ranking_loss(x((2,)), x((2, 2)), x((2,)))),
+    (ValueError, lambda F, x: F.fractional_max_pool2d(x((1, 2, 4, 4)), 2)),
+    (ValueError, lambda F, x: F.multi_margin_loss(x((2, 3)), x((2,)), p=3)),
+    (ValueError, lambda F, x: F.embedding_bag(x("i3:4"), x((3, 2)))),
+    (AssertionError, lambda F, x: F.embedding(x("i3:4"), x((3, 2)), padding_idx=7)),
+]
+
+
+@pytest.mark.parametrize("i", range(len(ERRORS)))
+def test_errors(i):
+    """The same kind of error and text."""
+    error, call = ERRORS[i]
+    texts = []
+    for functions, to in ((F, ours), (TF, theirs)):
+        with pytest.raises(error) as info:
+            call(functions, lambda spec, to=to: to(values(spec)))
+        texts.append(str(info.value).replace("arete.", "torch."))
+    assert texts[0] == texts[1]

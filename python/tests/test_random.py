@@ -1,0 +1,50 @@
+"""Seeds and states."""
+from __future__ import annotations
+
+import pytest
+
+import arete
+from arete import random
+from arete.random import fork_rng
+
+
+def test_states():
+    random.manual_seed(7)
+    assert random.initial_seed() == 7
+    state = random.get_rng_state()
+    assert state.dtype == arete.uint8
+    first = arete.rand(5).tolist()
+    second = arete.rand(5).tolist()
+    random.set_rng_state(state)
+    assert arete.rand(5).tolist() == first and arete.rand(5).tolist() == second and first != second
+    random.manual_seed(7)
+    assert arete.rand(5).tolist() == first
+    assert random.manual_seed(2 ** 64 - 1) is not None and random.manual_seed(-1) is not None
+    assert random.seed() != random.seed()
+
+
+def test_generator_states():
+    g = arete.Generator()
+    g.manual_seed(3)
+    state = g.get_state()
+    a = arete.rand(3, generator=g).tolist()
+    g.set_state(state)
+    assert arete.rand(3, generator=g).tolist() == a
+    with pytest.raises((TypeError, RuntimeError)):
+        g.set_state(arete.zeros(3))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_fork(enabled):
+    random.manual_seed(1)
+    a = arete.rand(2).tolist()
+    random.manual_seed(1)
+    with fork_rng(devices=[], enabled=enabled):
+        arete.rand(100)
+    assert (arete.rand(2).tolist() == a) == enabled
+    random.manual_seed(1)
+    with pytest.raises(KeyError):
+        with fork_rng():
+            arete.rand(100)
+            raise KeyError
+    assert arete.rand(2).tolist() == a

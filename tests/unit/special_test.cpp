@@ -1,0 +1,120 @@
+// Edges of special functions and of the arithmetic beside them, where samples do not go.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "arete/arete.h"
+
+namespace arete {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+template <class F>
+double one(F f, double x) {
+  return f(tensor(x, kFloat64)).template item<double>();
+}
+template <class F>
+double two(F f, double x, double y) {
+  return f(tensor(x, kFloat64), tensor(y, kFloat64)).template item<double>();
+}
+
+TEST(Special, ErrorFunctionEdges) {
+  EXPECT_EQ(one(special_erfcx, kInf), 0);
+  EXPECT_EQ(one(special_erfcx, -kInf), kInf);
+  EXPECT_NEAR(one(special_erfcx, 1e8), 1 / (1e8 * std::sqrt(M_PI)), 1e-24);
+  EXPECT_EQ(one(special_ndtri, 0), -kInf);
+  EXPECT_EQ(one(special_ndtri, 1), kInf);
+  EXPECT_TRUE(std::isnan(one(special_ndtri, 1.5)));
+  EXPECT_EQ(one(special_log_ndtr, kInf), 0);
+  EXPECT_EQ(two(special_xlog1py, 0, -1), 0);
+  EXPECT_TRUE(std::isnan(two(special_xlog1py, 0, kNaN)));
+}
+
+TEST(Special, GammaEdges) {
+  EXPECT_EQ(two(special_zeta, 1, 2), kInf);
+  EXPECT_TRUE(std::isnan(two(special_zeta, 0.5, 2)));
+  EXPECT_EQ(two(special_zeta, 2, -3), kInf);
+  EXPECT_EQ(two(special_zeta, 1e300, 1), 1);
+  EXPECT_NEAR(two(special_zeta, 2, 1), M_PI * M_PI / 6, 1e-15);
+  EXPECT_EQ(two(igamma, 0, 1), 1);
+  EXPECT_TRUE(std::isnan(two(igamma, 0, 0)));
+  EXPECT_EQ(two(igamma, 2, 0), 0);
+  EXPECT_EQ(two(igamma, 2, kInf), 1);
+  EXPECT_EQ(two(igammac, kInf, 2), 1);
+  EXPECT_TRUE(std::isnan(two(igamma, -1, 2)));
+  EXPECT_EQ(two(igamma, 1e300, 1e299), 0);
+  EXPECT_EQ(two(igammac, 1e300, 1e301), 0);
+  // P and Q of a large number meet near one half.
+  EXPECT_NEAR(two(igamma, 1e6, 1e6), 0.50013298076087, 1e-13);
+  EXPECT_EQ(polygamma(1, tensor(-2.0, kFloat64)).item<double>(), kInf);
+}
+
+TEST(Special, BesselEdges) {
+  EXPECT_DOUBLE_EQ(one(i0, 0), 1);
+  EXPECT_EQ(one(special_i1, 0), 0);
+  EXPECT_EQ(one(special_modified_bessel_k0, 0), kInf);
+  EXPECT_EQ(one(special_modified_bessel_k1, 0), kInf);
+  EXPECT_TRUE(std::isnan(one(special_modified_bessel_k0, -1)));
+  EXPECT_EQ(one(special_bessel_y0, 0), -kInf);
+  EXPECT_EQ(one(special_bessel_y1, 0), -kInf);
+  EXPECT_TRUE(std::isnan(one(special_bessel_y0, -1)));
+  EXPECT_EQ(one(special_spherical_bessel_j0, 0), 1);
+  EXPECT_EQ(one(special_spherical_bessel_j0, kInf), 0);
+  // The slopes of i1 and j1 at 0 are limits of quotients.
+  for (const auto f : {special_i1, special_bessel_j1}) {
+    Tensor x = tensor(0.0, TensorOptions(kFloat64)).requires_grad_();
+    f(x).backward();
+    EXPECT_NEAR(x.grad().item<double>(), 0.5, 1e-15);
+  }
+}
+
+TEST(Special, PolynomialsOfHighDegree) {
+  const Tensor x = tensor({-0.7, 0.3, 1.0}, TensorOptions(kFloat64));
+  const Tensor t = special_chebyshev_polynomial_t(x, tensor({40.0, 17.0, 100.0}));
+  EXPECT_NEAR(t[0].item<double>(), std::cos(40 * std::acos(-0.7)), 1e-13);
+  EXPECT_NEAR(t[1].item<double>(), std::cos(17 * std::acos(0.3)), 1e-13);
+  EXPECT_NEAR(t[2].item<double>(), 1, 1e-13);
+}
+
+TEST(Special, IntegersBecomeFloating) {
+  EXPECT_EQ(i0(tensor({1, 2})).dtype(), kFloat32);
+  EXPECT_EQ(special_legendre_polynomial_p(tensor({1, 2}), tensor({1, 2})).dtype(), kFloat32);
+  EXPECT_EQ(median(tensor({4, 1, 3, 2})).dtype(), kInt64);
+  EXPECT_EQ(median(tensor({4, 1, 3, 2})).item<int64_t>(), 2);
+}
+
+TEST(Numeric, FrexpIsExact) {
+  const double smallest = std::numeric_limits<double>::denorm_min();
+  for (double v : {smallest, -3 * smallest, 1e-310, 1e308, -1.0, 0.5, 0.0, kInf}) {
+    const auto [mantissa, exponent] = frexp(tensor(v, kFloat64));
+    int e = 0;
+    EXPECT_EQ(mantissa.item<double>(), std::frexp(v, &e)) << v;
+    if (std::isfinite(v)) {
+      EXPECT_EQ(exponent.item<int64_t>(), e) << v;
+    }
+  }
+}
+
+TEST(Numeric, DivisorsOfTheWorstPair) {
+  // Neighbouring Fibonacci numbers need the most steps.
+  int64_t a = 1, b = 1;
+  while (b < INT64_MAX / 2) {
+    const int64_t c = a + b;
+    a = b;
+    b = c;
+  }
+  EXPECT_EQ(gcd(tensor(a, kInt64), tensor(b, kInt64)).item<int64_t>(), 1);
+  EXPECT_EQ(gcd(tensor(b, kInt64), tensor(a, kInt64)).item<int64_t>(), 1);
+  EXPECT_EQ(gcd(tensor(0), tensor(0)).item<int64_t>(), 0);
+  EXPECT_EQ(lcm(tensor(0), tensor(5)).item<int64_t>(), 0);
+}
+
+TEST(Numeric, InfinityWinsOverNaNInHypot) {
+  EXPECT_EQ(two([](const Tensor& a, const Tensor& b) { return hypot(a, b); }, kInf, kNaN), kInf);
+}
+
+}  // namespace
+}  // namespace arete
