@@ -5,6 +5,7 @@
 #include "arete/ops/conv.h"
 #include "arete/ops/conv_internal.h"
 #include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
@@ -104,7 +105,24 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
                            ". Calculated output size per channel: " +
                            to_string(IntList(sizes).subspan(2)) + ". Output size is too small"));
   }
-  Tensor y = convolution_dgrad(x, w, sizes, c);
+  bool beyond = false;  // more output padding than a convolution's remainder
+  for (int d = 0; d < spatial; ++d) beyond = beyond || extra[size_t(d)] >= c.stride[size_t(d)];
+  Tensor y;
+  if (beyond) {
+    // Everything that the input reaches, cut or filled up to the sizes asked for.
+    ConvParams whole = c;
+    whole.padding = Shape(size_t(spatial), 0);
+    Shape all{sizes[0], sizes[1]}, edges(size_t(2 * spatial), 0);
+    for (int d = 0; d < spatial; ++d) {
+      const size_t i = size_t(d), edge = size_t(2 * (spatial - 1 - d));
+      all.push_back((x.size(d + 2) - 1) * c.stride[i] + c.dilation[i] * (w.size(d + 2) - 1) + 1);
+      edges[edge] = -c.padding[i];
+      edges[edge + 1] = sizes[i + 2] + c.padding[i] - all.back();
+    }
+    y = pad(convolution_dgrad(x, w, all, whole), edges);
+  } else {
+    y = convolution_dgrad(x, w, sizes, c);
+  }
   if (bias.defined()) {
     Shape b(size_t(spatial + 1), 1);
     b[0] = channels;

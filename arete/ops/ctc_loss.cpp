@@ -128,8 +128,15 @@ Tensor ctc_losses(const Call& c, const Tensor& log_probs, int64_t blank) {
   const Tensor in_label =
       where(none, Scalar(kNever), alpha.gather(1, end.sub(Scalar(1)).clamp(Scalar(0))).squeeze(1));
   const Tensor loss = logaddexp(in_blank, in_label).neg();
+  // Note [Gradient of CTC]
+  // PyTorch's gradient has the sum of the probabilities of each step as a second part, which
+  // vanishes behind log_softmax; so that both agree everywhere, it is added here with the value 0.
+  const Tensor counts =
+      lt(arange(Scalar(steps), o).unsqueeze(1), lengths.input).unsqueeze(2);  // (T, N, 1)
+  const Tensor mass = where(counts, log_probs.exp(), Scalar(0.0)).sum(IntList{0, 2});
+  const Tensor with_mass = loss.add(mass.sub(mass.detach()));
   const Scalar infinite(c.boolean(6) ? 0.0 : double(INFINITY));
-  const Tensor possible = where(gt(loss, Scalar(-kNever / 10)), infinite, loss);
+  const Tensor possible = where(gt(loss, Scalar(-kNever / 10)), infinite, with_mass);
   return where(gt(lengths.input, Scalar(0)), possible,
                where(none, zeros({batch}, loss.options()), infinite));
 }
@@ -175,7 +182,7 @@ const OpRecord& ctc_loss_op =
         "int blank=0, str reduction=\"mean\", bool zero_infinity=False) -> Tensor")
         .doc(
             "Connectionist temporal classification: the negative log probability of emitting the "
-            "targets in order.")
+            "targets in order. Its gradient is that behind log_softmax.")
         .compose([](const Call& c) -> Results {
           const Tensor &p = c.tensor(0), &targets = c.tensor(1);
           ARETE_CHECK(
@@ -209,6 +216,7 @@ const OpRecord& ctc_loss_op =
           if (!batched && out.dim() == 1) out = out.squeeze(0);
           return {half ? out.to(p.dtype()) : out};
         })
+        .no_gradient_test()  // see Note [Gradient of CTC]; tests/unit/ctc_loss_test.cpp
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const auto ints = [&](std::vector<int64_t> v, IntList sizes) {
             return tensor_from_host(v.data(), kInt64, sizes, TensorOptions(kInt64, m.device));

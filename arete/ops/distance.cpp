@@ -163,25 +163,30 @@ const OpRecord& hinge_embedding_loss_op =
     define(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str "
         "reduction=\"mean\") -> Tensor")
-        .doc("x for targets of 1, max(0, margin - x) for targets of -1.")
+        .doc("x for targets of 1, max(0, margin - x) for targets of -1, the sum for others.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &target = c.tensor(1);
           const Tensor far = x.neg().add(Scalar(c.real(2))).clamp(Scalar(0));
-          return {apply_reduction(where(eq(target, Scalar(1)), x, far), c[3].string(), c.name())};
+          const Tensor losses = where(ne(target, Scalar(-1)), x, Scalar(0.0))
+                                    .add(where(ne(target, Scalar(1)), far, Scalar(0.0)));
+          return {apply_reduction(losses, c[3].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const auto labels = [&] { return m.make_index({2, 3}, 2).mul(Scalar(2)).sub(Scalar(1)); };
           return {{{m.make({2, 3}, 0, 0.9), labels(), 1.0, "mean"}},
-                  {{m.make_strided({2, 3}, 0.6, 2), labels(), 0.5, "none"}}};
+                  {{m.make_strided({2, 3}, 0.6, 2), labels(), 0.5, "none"}},
+                  {{m.make({2, 3}, 0, 0.9), m.make({2, 3}, -0.5, 0.5).detach(), 1.0, "sum"},
+                   "other targets"}};
         })
         .reference([](const Call& c) {
-          return reduce_reference(
-              build_tensor(c.tensor(0).sizes(),
-                           [&](const Shape& i) {
-                             const double v = at(c.tensor(0), i);
-                             return at(c.tensor(1), i) == 1 ? v : std::max(0.0, c.real(2) - v);
-                           }),
-              c[3].string());
+          return reduce_reference(build_tensor(c.tensor(0).sizes(),
+                                               [&](const Shape& i) {
+                                                 const double v = at(c.tensor(0), i);
+                                                 const double t = at(c.tensor(1), i);
+                                                 return (t != -1 ? v : 0) +
+                                                        (t != 1 ? std::max(0.0, c.real(2) - v) : 0);
+                                               }),
+                                  c[3].string());
         });
 
 const OpRecord& margin_ranking_loss_op =

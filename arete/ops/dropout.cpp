@@ -147,8 +147,8 @@ void check_channels(const char* op, const Tensor& x) {
 Tensor drop_channels(const Call& c, const Tensor& x) {
   const double p = c.real(1);
   check_probability(c.name(), p);
-  check_channels(c.name(), x);
   if (!c.boolean(2) || p == 0) return x;
+  check_channels(c.name(), x);
   if (p == 1) return x.mul(Scalar(0.0));
   return call(masked_scale_op, {x, channel_mask(x, p, generator_of(c, 3)), 1 / (1 - p)});
 }
@@ -224,8 +224,8 @@ Results drop_to_limit(const Call& c, bool channels) {
   const Tensor& x = c.tensor(0);
   const double p = c.real(1);
   check_probability(c.name(), p);
-  if (channels) check_channels(c.name(), x);
   if (!c.boolean(2) || p == 0) return {x};
+  if (channels) check_channels(c.name(), x);
   if (p == 1) return {x.mul(Scalar(0.0))};
   constexpr double kLimit = -1.7580993408473766;  // selu(-inf)
   const double a = 1 / std::sqrt((1 - p) * (1 + p * kLimit * kLimit)), b = -a * kLimit * p;

@@ -93,7 +93,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
 /// (T, C) emit the targets in order, with repeats and blanks in between. targets: (N, S), padded,
 /// or all one after the other (1-d); input_lengths and target_lengths: integers (N) or (). "mean"
 /// divides each loss by its target's length first. A target that does not fit gives infinity, or
-/// with zero_infinity 0.
+/// with zero_infinity 0. The gradient is PyTorch's: right behind log_softmax.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, int64_t blank = 0,
                 std::string_view reduction = "mean", bool zero_infinity = false);

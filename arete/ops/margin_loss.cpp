@@ -67,7 +67,7 @@ const OpRecord& soft_margin_loss_op =
 // (N, C) logits and (N) classes of an input that may lack the batch dimension.
 void check_class_index(const Call& c) {
   const Tensor &x = c.tensor(0), &target = c.tensor(1);
-  ARETE_CHECK((x.dim() == 1 || x.dim() == 2) && x.size(-1) > 0,
+  ARETE_CHECK(x.dim() <= 2 && (x.dim() == 0 || x.size(-1) > 0),
               ValueError(c.name(),
                          "Expected non-empty vector or matrix with optional 0-dim batch size, but "
                          "got: " +
@@ -93,7 +93,7 @@ const OpRecord& multi_margin_loss_op =
                       ValueError(c.name(), "only p == 1 and p == 2 supported").argument("p"));
           const Tensor& x = c.tensor(0);
           const bool batch = x.dim() == 2;
-          const Tensor logits = batch ? x : x.unsqueeze(0);
+          const Tensor logits = batch ? x : x.reshape({1, x.numel()});
           const Tensor column = c.tensor(1).reshape({-1, 1});
           if (c.has(4))
             ARETE_CHECK(c.tensor(4).dim() == 1 && c.tensor(4).numel() == logits.size(1),
@@ -145,8 +145,10 @@ const OpRecord& multilabel_margin_loss_op =
             "Margins of 1 between the classes of each row (those before the first -1) and all "
             "others.")
         .compose([](const Call& c) -> Results {
-          const Tensor &x = c.tensor(0), &target = c.tensor(1);
-          ARETE_CHECK((x.dim() == 1 || x.dim() == 2) && x.size(-1) > 0,
+          const bool number = c.tensor(0).dim() == 0;  // one class
+          const Tensor x = number ? c.tensor(0).unsqueeze(0) : c.tensor(0);
+          const Tensor target = number ? c.tensor(1).reshape({-1}) : c.tensor(1);
+          ARETE_CHECK(x.dim() <= 2 && x.size(-1) > 0,
                       ValueError(c.name(),
                                  "Expected non-empty vector or matrix with optional 0-dim batch "
                                  "size, but got: " +
@@ -182,7 +184,8 @@ const OpRecord& multilabel_margin_loss_op =
           return {{{m.make({2, 4}), labels({3, 0, -1, 1, 1, -1, 2, 0}, {2, 4}), "mean"}},
                   {{m.make_strided({2, 3}), labels({-1, 0, 1, 0, 1, 2}, {2, 3}), "none"},
                    "none and all"},
-                  {{m.make({3}), labels({2, -1, 0}, {3}), "sum"}, "no batch"}};
+                  {{m.make({3}), labels({2, -1, 0}, {3}), "sum"}, "no batch"},
+                  {{m.make({}), labels({0}, {}), "mean"}, "0-d"}};
         })
         .errors([](SampleMaker& m) -> Errors {
           return {{{m.make({2, 3}), m.make_index({3}, 2), "mean"},
@@ -191,10 +194,10 @@ const OpRecord& multilabel_margin_loss_op =
         })
         .reference([](const Call& c) {
           const Tensor& x = c.tensor(0);
-          const int64_t classes = x.size(-1);
+          const int64_t classes = x.dim() ? x.size(-1) : 1;
           const std::vector<double> values = values_of(x), labels = values_of(c.tensor(1));
           Shape rows(x.sizes());
-          rows.pop_back();
+          if (!rows.empty()) rows.pop_back();
           return reduce_map(rows, c[2].string(), [&](const Shape& i) {
             const size_t first = size_t((i.empty() ? 0 : i[0]) * classes);
             std::vector<int64_t> own;

@@ -243,6 +243,17 @@ PadMode pad_mode(const Call& c) {
 
 // One dimension: what comes before, self, what comes after.
 Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, PadMode mode) {
+  if (mode == PadMode::replicate && std::min(before, after) < 0) {
+    // What is repeated are the ends of all of x, even where they are cropped.
+    const int64_t n = x.size(d), wanted = n + before + after;
+    ARETE_CHECK(n > 0 && wanted >= 0,
+                ValueError(c.name(), "negative padding crops more than there is")
+                    .argument("pad")
+                    .got(to_string(c.ints(1))));
+    return x.index_select(d, arange(Scalar(wanted), TensorOptions(kInt64, x.device()))
+                                 .sub(Scalar(before))
+                                 .clamp(Scalar(0), Scalar(n - 1)));
+  }
   const int64_t crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
   if (crop > 0) {
     ARETE_CHECK(crop <= x.size(d), ValueError(c.name(), "negative padding crops more than there is")

@@ -294,9 +294,10 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
   const Shape sizes = lists;
   lists.push_back(numel_of(kernel));
   places = places.reshape(lists);
-  const Tensor values = x.reshape({batch, channels, numel_of(in)})
-                            .gather(2, places.view({batch, channels, -1}))
-                            .view(lists);
+  const Tensor values =
+      x.reshape({batch, channels, numel_of(in)})
+          .gather(2, places.view({batch, channels, numel_of(IntList(lists).subspan(2))}))
+          .view(lists);
   auto [best, chosen] = values.max(-1);
   Results r{batched ? best : best.squeeze(0)};
   if (indices) {
