@@ -349,12 +349,15 @@ const OpRecord& gaussian_nll_loss_op =
               {{m.make({3}), m.make({3}), m.make({}, 0.5, 2), false, 1e-6, "mean"}, "a number"}};
         })
         .errors([](SampleMaker& m) -> Errors {
-          return {{{m.make({2, 3}), m.make({2, 3}), m.make({4}, 1, 2), false, 1e-6, "mean"},
-                   ErrorKind::value,
-                   "var is of incorrect size"},
-                  {{m.make({2}), m.make({2}), m.make({2}, -2, -1), false, 1e-6, "mean"},
-                   ErrorKind::value,
-                   "var has negative entry/entries"}};
+          Errors all{{{m.make({2, 3}), m.make({2, 3}), m.make({4}, 1, 2), false, 1e-6, "mean"},
+                      ErrorKind::value,
+                      "var is of incorrect size"}};
+          // Elsewhere looking at the values would make the host wait.
+          if (m.device.is_cpu())
+            all.push_back({{m.make({2}), m.make({2}), m.make({2}, -2, -1), false, 1e-6, "mean"},
+                           ErrorKind::value,
+                           "var has negative entry/entries"});
+          return all;
         })
         .reference([](const Call& c) {
           const Tensor& var = c.tensor(2);

@@ -2,7 +2,6 @@
 #include "arete/backend/cuda/codegen/scan.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "arete/backend/cuda/reduce_launch.h"
 #include "arete/backend/cuda/runtime/driver.h"
@@ -41,26 +40,12 @@ void CudaBackend::scan(const ScanArgs& args) {
   static thread_local KernelMemo memo;
   const Hash128 key{source_key(args, plan), uint64_t(context_.ordinal())};
   const Kernel& kernel = memo.get(*this, key, [&] { return scan_source(args, plan); });
-  const auto start = [&](unsigned grid, bool cooperative = false) {
+  const auto start = [&](unsigned grid) {
     std::vector<std::byte> arguments = scan_arguments(plan);
     void* pointers[] = {arguments.data()};
-    launch_raw(context_, kernel, {grid}, {plan.threads()}, size_t(plan.shared_bytes), stream,
-               pointers, cooperative);
+    launch_raw(context_, kernel, {grid}, {ScanPlan::kThreads}, 0, stream, pointers);
   };
 
-  if (plan.form == ScanPlan::Form::waves) {
-    // Its blocks wait for each other.
-    static thread_local std::unordered_map<const Kernel*, int> resident;
-    int& blocks = resident[&kernel];
-    if (blocks == 0)
-      blocks = std::min(ScanPlan::kWaveBlocks,
-                        resident_blocks(kernel, plan.threads(), size_t(plan.shared_bytes)));
-    const prim::ScratchView status(*this, kUInt8, Shape{plan.status_bytes});
-    plan.header.status = status.view().data;
-    ARETE_CU(cuMemsetD8Async, CUdeviceptr(plan.header.status), 0, size_t(plan.status_bytes),
-             stream);
-    return start(std::min(plan.grid, unsigned(blocks * limits().multiprocessors)), true);
-  }
   if (plan.carries_bytes > 0) {
     const prim::ScratchView carries(*this, kUInt8, Shape{plan.carries_bytes});
     plan.header.carries = carries.view().data;

@@ -121,19 +121,13 @@ class Planner {
       return;
     }
     h.parts = divide_up(vectors, kWarps * 32 * most);
-    if (h.parts <= 4 || h.lanes >= 4 * int64_t(multiprocessors_)) {
-      plan_.form = ScanPlan::Form::tiles;
-      plan_.grid = unsigned(std::min(kMaxGrid, h.lanes));
-      return;
-    }
-    plan_.form = ScanPlan::Form::waves;
-    plan_.rounds = types_.local_bytes > 8 ? 2 : 4;  // elements wait in shared memory
-    const int64_t tile = ScanPlan::kWaveWarps * 32 * plan_.rounds;  // vectors
-    h.parts = divide_up(vectors, tile);
-    const int64_t items = h.lanes * h.parts, words = std::max(1, types_.wide_bytes / 4);
-    plan_.status_bytes = 8 * words * items;
-    plan_.shared_bytes = ScanPlan::kWaveStages * tile * vector * in_size_;
-    plan_.grid = unsigned(std::min(items, ScanPlan::kWaveBlocks * int64_t(multiprocessors_)));
+    plan_.form = ScanPlan::Form::tiles;
+    h.chunk = h.parts;
+    const int64_t blocks = 4 * int64_t(multiprocessors_);
+    if (h.parts > 4 && h.lanes < blocks) h.chunk = divide_up(h.parts, divide_up(blocks, h.lanes));
+    const int64_t chunks = h.lanes * divide_up(h.parts, h.chunk);
+    if (h.chunk < h.parts) plan_.carries_bytes = chunks * types_.wide_bytes;
+    plan_.grid = unsigned(std::min(kMaxGrid, chunks));
   }
 
   void shape_columns() {
@@ -206,7 +200,7 @@ ScanPlan plan_scan(const ScanArgs& args, int multiprocessors) {
 KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   static constexpr const char* kMonoids[] = {"Sum", "Prod", "Min", "Max", "All", "Any"};
   static constexpr const char* kNames[] = {"sum", "prod", "min", "max", "all", "any"};
-  static constexpr const char* kForms[] = {"rows", "tiles", "waves", "columns"};
+  static constexpr const char* kForms[] = {"rows", "tiles", "columns"};
   const std::string in = storage_name(args.in.dtype), out = storage_name(args.out.dtype);
   const ScanTypes types = scan_types(args.monoid, args.out.dtype);
   const int monoid = int(effective(args.monoid, args.out.dtype));
@@ -239,14 +233,11 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
   const std::string name =
       std::string("scan_") + kForms[int(plan.form)] + "_" + kNames[int(args.monoid)] + "_" + out;
   static constexpr const char* kCalls[] = {"scan_rows<Scan, Scan::kRounds>", "scan_tiles<Scan>",
-                                           "scan_waves<Scan>", "scan_columns<Scan>"};
+                                           "scan_columns<Scan>"};
   // Blocks on a multiprocessor: as many as the registers of a thread's elements leave room for.
   const bool few = plan.vector * plan.rounds * std::max(1, types.local_bytes / 4) <= 16;
-  const int blocks = plan.form == ScanPlan::Form::columns ? 3
-                     : plan.form == ScanPlan::Form::waves ? ScanPlan::kWaveBlocks
-                     : few                                ? 5
-                                                          : 4;
-  t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(plan.threads())) + ", " +
+  const int blocks = plan.form == ScanPlan::Form::columns ? 3 : few ? 5 : 4;
+  t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
        number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
        kCalls[int(plan.form)] + "(a);\n}\n";
   return {name, std::move(t)};

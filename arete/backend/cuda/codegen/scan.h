@@ -15,7 +15,7 @@ namespace arete::cuda {
 struct ScanHeader {
   std::byte *in = nullptr, *out = nullptr;
   int64_t n = 0, lanes = 0, in_stride = 0, out_stride = 0, parts = 1, chunk = 0;
-  void *carries = nullptr, *status = nullptr;
+  void* carries = nullptr;
   int32_t log_group = 0, phase = 3;
 };
 
@@ -23,25 +23,16 @@ struct ScanHeader {
 struct ScanPlan {
   enum class Form : uint8_t {
     rows,     ///< some threads of a warp for each lane
-    tiles,    ///< a block walks along each lane
-    waves,    ///< blocks share lanes
+    tiles,    ///< a block walks along each lane, or chunk of one
     columns,  ///< a thread for each lane, or chunk of one
   } form = Form::rows;
   prim::LoopNest lanes;  ///< without the scanned dimension; operands: out, in
   int vector = 1, rounds = 1;
   bool reverse = false;
   ScanHeader header;
-  /// waves: more blocks than this have nothing to do, and all blocks must be resident at once.
   unsigned grid = 1;
   static constexpr unsigned kThreads = 256;
-  static constexpr int kWaveWarps = 16, kWaveStages = 3;  ///< mirror device/scan.cuh
-  static constexpr unsigned kWaveThreads = 32 * (kWaveWarps + 1);
-  static constexpr int kWaveBlocks = 2;  ///< on a multiprocessor, if there is room for them
-  unsigned threads() const { return form == Form::waves ? kWaveThreads : kThreads; }
-
-  /// Bytes of the totals of chunks (columns), of published totals (waves).
-  int64_t carries_bytes = 0, status_bytes = 0;
-  int64_t shared_bytes = 0;  ///< of a block, besides static ones
+  int64_t carries_bytes = 0;  ///< of the totals of chunks, if there is more than one
 };
 
 /// What is accumulated in, as type names of device/dtype.cuh.

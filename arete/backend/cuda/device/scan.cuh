@@ -53,11 +53,10 @@ struct ScanArguments {
   i64 n, lanes;               // length of a lane, number of lanes
   i64 in_stride, out_stride;  // bytes along a lane
   i64 parts;                  // tiles of a lane; columns: chunks of a lane
-  i64 chunk;                  // columns: elements of a chunk
-  void* carries;              // columns: totals of chunks, [lane][chunk]
-  u64* status;                // waves: published totals, zero at first
+  i64 chunk;                  // tiles of a chunk; columns: elements of a chunk
+  void* carries;              // totals of chunks, [lane][chunk]
   i32 log_group;              // rows: threads of one lane
-  i32 phase;                  // columns: see scan_columns
+  i32 phase;                  // see Note [Chunks of a scan]
   i64 sizes[kRank];
   i64 in_strides[kRank], out_strides[kRank];  // bytes
 };
@@ -219,13 +218,20 @@ struct TileAccess {
   }
 };
 
-/// Scans the totals of vectors over the lanes of groups of `width` threads and over rounds:
-/// before[r] becomes the total of everything before the thread's vector r. Returns the total of the
-/// group.
-template <class M, int kRounds>
-DEVICE typename M::type scan_totals(typename M::type* total, typename M::type* before, int thread,
-                                    int width) {
+/// Scans x[round][element] over the lanes of groups of `width` threads, in logical order, but for
+/// before[r], which is yet to be combined with x[r]. Returns the total of the group.
+template <class S, int kRounds>
+DEVICE typename S::Local::type scan_group(typename S::Local::type (*x)[S::kVector],
+                                          typename S::Local::type* before, int thread, int width) {
+  typedef typename S::Local M;
   typedef typename M::type T;
+  T total[kRounds];
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+#pragma unroll
+    for (int j = 1; j < S::kVector; ++j) x[r][j] = M::combine(x[r][j - 1], x[r][j]);
+    total[r] = x[r][S::kVector - 1];
+  }
   for (int apart = 1; apart < width; apart *= 2)
 #pragma unroll
     for (int r = 0; r < kRounds; ++r) {
@@ -240,22 +246,6 @@ DEVICE typename M::type scan_totals(typename M::type* total, typename M::type* b
     running = M::combine(running, lane_at(total[r], width - 1, width));
   }
   return running;
-}
-
-/// Scans x[round][element] over the lanes of groups of `width` threads, in logical order, but for
-/// before[r], which is yet to be combined with x[r]. Returns the total of the group.
-template <class S, int kRounds>
-DEVICE typename S::Local::type scan_group(typename S::Local::type (*x)[S::kVector],
-                                          typename S::Local::type* before, int thread, int width) {
-  typedef typename S::Local M;
-  typename M::type total[kRounds];
-#pragma unroll
-  for (int r = 0; r < kRounds; ++r) {
-#pragma unroll
-    for (int j = 1; j < S::kVector; ++j) x[r][j] = M::combine(x[r][j - 1], x[r][j]);
-    total[r] = x[r][S::kVector - 1];
-  }
-  return scan_totals<M, kRounds>(total, before, thread, width);
 }
 
 /// Short lanes: 2^log_group threads of a warp for each, the whole lane in one tile.
@@ -293,26 +283,92 @@ DEVICE void scan_rows(const typename S::Arguments& a) {
   }
 }
 
-constexpr int kScanWarps = 8;  // of a block that walks along a lane
+// Note [Chunks of a scan]
+// A lane that is too long for one thread or block is cut into chunks. Three launches: phase 1 writes
+// the total of each chunk, phase 2 (a warp for each lane) turns totals into what precedes each
+// chunk, phase 3 scans. The input is read twice, but no block waits for another. Scans in one pass,
+// where blocks publish totals while others wait for them, were slower here: a published total
+// reaches the other blocks behind all that its multiprocessor has queued for memory (14 us for each
+// round of totals in two designs). The bits depend on sizes and GPU alone.
 
-/// Longer lanes, each by one block, one tile after the other.
+/// Phase 2: `chunks` totals of each lane become what precedes them.
 template <class S>
-DEVICE void scan_tiles(const typename S::Arguments& a) {
-  typedef typename S::Local::type T;
+DEVICE void scan_carries(const typename S::Arguments& a, i64 chunks) {
   typedef typename S::Wide M;
   typedef typename M::type W;
-  const int R = S::kRounds;
+  const int thread = int(threadIdx.x) & 31;
+  const i64 warps = i64(gridDim.x) * blockDim.x / 32;
+  for (i64 lane = (i64(blockIdx.x) * blockDim.x + threadIdx.x) / 32; lane < a.lanes;
+       lane += warps) {
+    W running = M::identity();
+    for (i64 c = 0; c < chunks; c += 32) {
+      W* const at = static_cast<W*>(a.carries) + lane * chunks + c + thread;
+      W sum = c + thread < chunks ? *at : M::identity();
+#pragma unroll
+      for (int apart = 1; apart < 32; apart *= 2) {
+        const W other = lane_up(sum, apart, 32);
+        if (thread >= apart) sum = M::combine(other, sum);
+      }
+      const W other = lane_up(sum, 1, 32);
+      if (c + thread < chunks) *at = thread > 0 ? M::combine(running, other) : running;
+      running = M::combine(running, lane_at(sum, 31, 32));
+    }
+  }
+}
+
+constexpr int kScanWarps = 8;  // of a block that walks along a chunk
+
+/// Longer lanes: a block for each chunk, one tile after the other.
+template <class S>
+DEVICE void scan_tiles(const typename S::Arguments& a) {
+  typedef typename S::Local L;
+  typedef typename L::type T;
+  typedef typename S::Wide M;
+  typedef typename M::type W;
+  const int R = S::kRounds, V = S::kVector;
   typedef TileAccess<S, kScanWarps * 32 * R> Access;
   __shared__ W totals[2][kScanWarps];
+  const i64 chunks = (a.parts + a.chunk - 1) / a.chunk;
+  if (a.phase == 2) return scan_carries<S>(a, chunks);
+  W* const carries = static_cast<W*>(a.carries);
   const int thread = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
   const int first = warp * R * 32 + thread;
   int parity = 0;
-  for (i64 number = blockIdx.x; number < a.lanes; number += gridDim.x) {
+  for (i64 item = blockIdx.x; item < a.lanes * chunks; item += gridDim.x) {
+    const i64 number = item / chunks, begin = (item - number * chunks) * a.chunk;
+    const i64 end = begin + a.chunk < a.parts ? begin + a.chunk : a.parts;
     const Lane<S> lane = find_lane<S>(a, number);
-    W carry = M::identity();
-    for (i64 tile = 0; tile < a.parts; ++tile) {
+    if (a.phase == 1) {
+      // From the end: what is read last is still in the cache when phase 3 begins with it.
+      W sum = M::identity();
+      for (i64 tile = end; tile-- > begin;) {
+        T x[R][V];
+        Access(a, lane, tile, first).load(a, lane, x);
+        T total = L::identity();
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+#pragma unroll
+          for (int j = 1; j < V; ++j) x[r][0] = L::combine(x[r][0], x[r][j]);
+          total = L::combine(total, x[r][0]);
+        }
+        sum = M::combine(sum, W(total));
+      }
+#pragma unroll
+      for (int apart = 16; apart > 0; apart /= 2) sum = M::combine(sum, lane_xor(sum, apart));
+      if (thread == 0) totals[parity][warp] = sum;
+      __syncthreads();
+      if (threadIdx.x == 0) {
+#pragma unroll
+        for (int w = 1; w < kScanWarps; ++w) sum = M::combine(sum, totals[parity][w]);
+        carries[item] = sum;
+      }
+      parity ^= 1;
+      continue;
+    }
+    W carry = chunks > 1 ? carries[item] : M::identity();
+    for (i64 tile = begin; tile < end; ++tile) {
       const Access access(a, lane, tile, first);
-      T x[R][S::kVector], before[R];
+      T x[R][V], before[R];
       access.load(a, lane, x);
       const T total = scan_group<S, R>(x, before, thread, 32);
       if (thread == 0) totals[parity][warp] = W(total);
@@ -323,7 +379,7 @@ DEVICE void scan_tiles(const typename S::Arguments& a) {
         if (w == warp) preceding = sum;
         sum = M::combine(sum, totals[parity][w]);
       }
-      if (tile + 1 < a.parts) Access(a, lane, tile + 1, first).fetch_ahead(lane);
+      if (tile + 1 < end) Access(a, lane, tile + 1, first).fetch_ahead(lane);
       access.store(a, lane, T(M::combine(carry, preceding)), before, x);
       carry = M::combine(carry, sum);
       parity ^= 1;
@@ -331,370 +387,9 @@ DEVICE void scan_tiles(const typename S::Arguments& a) {
   }
 }
 
-// Note [Waves of a scan]
-// The tiles of long lanes are numbered through, lane after lane, and block b of a grid of G takes
-// tile b of each wave of G. All blocks are on the GPU at once (a cooperative launch), so a block
-// may wait for what any other publishes. A block publishes the total of its tile one wave ahead of
-// the scan of that wave. For the scan it reads the totals of the whole wave and combines them
-// itself, to what precedes its tile and to what the next wave starts from. Thus no block waits for
-// a chain of others, and which totals are combined in which order depends on the shape and G alone:
-// the same bits come out in every run.
-//
-// 16 warps handle elements. Another one keeps the account: it publishes the total of the next tile
-// and collects the wave's totals while the others read, and gives each of them the value that it
-// starts from. A block holds three tiles in shared memory: the one that is scanned, the next one,
-// whose totals are taken, and one that is on its way from memory. A thread reads only what it has
-// copied itself, so that one barrier for each tile is enough:
-//
-//   16 warps                                           the last warp
-//   wait for the copies of tile w + 1, total it        collect wave w
-//   ---------------------------------- barrier ----------------------------------
-//   scan tile w, start to copy tile w + 3 in its place publish the total of tile w + 1
-
-constexpr int kWaveWarps = 16, kWaveStages = 3;  // kWaveStages: tiles that a block holds
-
-template <class T>
-union StatusWords {
-  static const int kWords = sizeof(T) <= 4 ? 1 : int(sizeof(T) / 4);
-  T value;
-  u32 words[kWords];
-};
-/// A word of the value and the mark that it is there travel in one 8-byte access. The words of a
-/// value are `apart` accesses apart.
-template <class T>
-DEVICE void publish(u64* at, u32 apart, T value) {
-  StatusWords<T> s;
-  s.words[0] = 0;
-  s.value = value;
-#pragma unroll
-  for (int w = 0; w < s.kWords; ++w, at += apart)
-    *static_cast<volatile u64*>(at) = (u64(1) << 32) | s.words[w];
-}
-template <class T>
-DEVICE bool read_published(const u64* at, u32 apart, T& value) {
-  StatusWords<T> s;
-  bool there = true;
-#pragma unroll
-  for (int w = 0; w < s.kWords; ++w, at += apart) {
-    const u64 word = *static_cast<const volatile u64*>(at);
-    there &= (word >> 32) != 0;
-    s.words[w] = u32(word);
-  }
-  value = s.value;
-  return there;
-}
-
-/// From begin up to, but without, end.
-struct Range {
-  int begin, end;
-  __device__ __forceinline__ bool has(int i) const { return i >= begin && i < end; }
-};
-/// Combines the published values in either range once they are there; by a whole warp.
-template <class M>
-DEVICE void gather_published(const u64* from, u32 apart, const Range (&ranges)[2], int thread,
-                             typename M::type (&sums)[2]) {
-  typedef typename M::type T;
-  const int kWords = StatusWords<T>::kWords, kBatch = kWords < 5 ? 10 / kWords : 1;
-  sums[0] = sums[1] = M::identity();
-  const int end = ranges[0].end > ranges[1].end ? ranges[0].end : ranges[1].end;
-  for (int first = 0; first < end; first += 32 * kBatch) {
-    // No branches here, so that all accesses are under way at once.
-    T values[kBatch];
-    bool there[kBatch];
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const int i = first + thread + 32 * k;
-      there[k] = read_published(from + (i < end ? i : 0), apart, values[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const int i = first + thread + 32 * k;
-      const bool in[2] = {ranges[0].has(i), ranges[1].has(i)};
-      if (!in[0] && !in[1]) continue;
-      while (!there[k]) {
-        __nanosleep(100);  // many ask for the same few lines of the cache
-        there[k] = read_published(from + i, apart, values[k]);
-      }
-#pragma unroll
-      for (int s = 0; s < 2; ++s)
-        if (in[s]) sums[s] = M::combine(sums[s], values[k]);
-    }
-  }
-  __syncwarp();
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2)
-#pragma unroll
-    for (int s = 0; s < 2; ++s) sums[s] = M::combine(sums[s], lane_xor(sums[s], lanes));
-}
-
-/// Starts a copy of 4, 8 or 16 bytes to shared memory; others are copied at once.
-template <class T>
-DEVICE void copy_to_shared(T* to, const char* from) {
-#ifdef __CUDA_ARCH__
-  if (sizeof(T) == 16) {
-    asm volatile(
-        "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(to))),
-        "l"(from)
-        : "memory");
-    return;
-  }
-  if (sizeof(T) >= 4) {
-    asm volatile(
-        "cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(u32(__cvta_generic_to_shared(to))),
-        "l"(from), "n"(sizeof(T) >= 4 ? sizeof(T) : 4)
-        : "memory");
-    return;
-  }
-#endif
-  *to = *reinterpret_cast<const T*>(from);
-}
-/// The copies that this thread has started since the last call are a group.
-DEVICE void end_copy_group() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-/// Waits for the copies of this thread but for the latest kGroups groups.
-template <int kGroups>
-DEVICE void wait_for_copies() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
-#endif
-}
-/// Stores what nobody will read soon.
-template <class T>
-DEVICE void store_streaming(char* to, const T& v) {
-#ifdef __CUDA_ARCH__
-  if (sizeof(T) == 16) {
-    const uint4 w = *reinterpret_cast<const uint4*>(&v);
-    __stcs(reinterpret_cast<uint4*>(to), w);
-    return;
-  }
-#endif
-  *reinterpret_cast<T*>(to) = v;
-}
-
-/// What a thread handles of a tile on its way through shared memory. Its slots there are kThreads
-/// apart.
-template <class S>
-struct WaveTile {
-  typedef typename S::In In;
-  typedef typename S::Out Out;
-  typedef typename S::Local M;
-  typedef typename M::type T;
-  static const int V = S::kVector, R = S::kRounds, kThreads = 32 * kWaveWarps;
-  typedef TileAccess<S, kThreads * R> Access;
-  typedef Vec<In, V> Slot;
-  Lane<S> lane;
-  Access access;
-
-  static __device__ __forceinline__ WaveTile make(const typename S::Arguments& a, u32 item) {
-    const u32 parts = u32(a.parts), number = a.lanes > 1 ? item / parts : 0;
-    const int first = int(threadIdx.x >> 5) * R * 32 + int(threadIdx.x & 31);
-    const Lane<S> lane = find_lane<S>(a, number);
-    return {lane, Access(a, lane, item - number * parts, first)};
-  }
-  /// Which elements of round r are in the lane, in memory order.
-  __device__ __forceinline__ Range inside(const typename S::Arguments& a, int r) const {
-    const i64 first = (access.start + r * Access::kStep) * V - lane.shift, left = a.n - first;
-    return {first < 0 ? int(-first) : 0, left < V ? int(left) : V};
-  }
-  __device__ __forceinline__ void copy(const typename S::Arguments& a, Slot* slots) const {
-    const i64 stride = V > 1 ? i64(sizeof(In)) : a.in_stride;
-    const char* const p = lane.in + access.offset(lane, stride);
-    if (access.whole) {
-#pragma unroll
-      for (int r = 0; r < R; ++r)
-        copy_to_shared(slots + r * kThreads, p + r * Access::kStep * V * stride);
-      return;
-    }
-#pragma unroll 1
-    for (int r = 0; r < R; ++r) {
-      const Range there = inside(a, r);
-#pragma unroll 1
-      for (int j = there.begin; j < there.end; ++j)
-        slots[r * kThreads].v[j] =
-            *reinterpret_cast<const In*>(p + (r * Access::kStep * V + j) * stride);
-    }
-  }
-  /// The elements of round r, in logical order.
-  template <bool kWhole>
-  __device__ __forceinline__ void load(const typename S::Arguments& a, const Slot* slots, int r,
-                                       T* x) const {
-    const Slot v = slots[r * kThreads];
-#pragma unroll
-    for (int j = 0; j < V; ++j) x[j] = S::load(v.v[S::kReverse ? V - 1 - j : j]);
-    if (kWhole) return;
-    const Range there = inside(a, r);
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      if (!there.has(S::kReverse ? V - 1 - j : j)) x[j] = M::identity();
-  }
-  template <bool kWhole>
-  __device__ __forceinline__ void store(const typename S::Arguments& a, int r,
-                                        const Vec<Out, V>& v) const {
-    const i64 stride = V > 1 ? i64(sizeof(Out)) : a.out_stride;
-    char* const p = lane.out + access.offset(lane, stride) + r * Access::kStep * V * stride;
-    if (kWhole) return store_streaming(p, v);
-    const Range there = inside(a, r);
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      if (there.has(j)) *reinterpret_cast<Out*>(p + j * stride) = v.v[j];
-  }
-  /// totals[r]: of the thread's elements of round r.
-  template <bool kWhole>
-  __device__ __forceinline__ void total(const typename S::Arguments& a, const Slot* slots,
-                                        T* totals) const {
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      T x[V];
-      load<kWhole>(a, slots, r, x);
-      totals[r] = x[0];
-#pragma unroll
-      for (int j = 1; j < V; ++j) totals[r] = M::combine(totals[r], x[j]);
-    }
-  }
-  /// start: what precedes the warp; before[r]: what precedes round r within it.
-  template <bool kWhole>
-  __device__ __forceinline__ void scan(const typename S::Arguments& a, const Slot* slots, T start,
-                                       const T* before) const {
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      T x[V];
-      load<kWhole>(a, slots, r, x);
-      const T from = M::combine(start, before[r]);
-      Vec<Out, V> v;
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j > 0) x[j] = M::combine(x[j - 1], x[j]);
-        v.v[S::kReverse ? V - 1 - j : j] = S::store(M::combine(from, x[j]));
-      }
-      store<kWhole>(a, r, v);
-    }
-  }
-};
-
-/// What the warps of a block tell each other, of one wave and the next.
-template <class T>
-struct WaveBoard {
-  T totals[2][kWaveWarps], starts[2][kWaveWarps];
-};
-/// All threads of a block; the account is kept at another place of the program.
-DEVICE void sync_wave() {
-  __syncwarp();
-#ifdef __CUDA_ARCH__
-  asm volatile("bar.sync 1, %0;" ::"n"(32 * (kWaveWarps + 1)) : "memory");
-#else
-  __syncthreads();
-#endif
-}
-
-template <class S, class Board>
-DEVICE void scan_wave_tiles(const typename S::Arguments& a, Board& board, unsigned char* stages) {
-  typedef typename S::Local M;
-  typedef typename M::type T;
-  typedef WaveTile<S> Tile;
-  const int R = S::kRounds, thread = int(threadIdx.x) & 31, warp = int(threadIdx.x) >> 5;
-  const u32 items = u32(a.lanes) * u32(a.parts), step = gridDim.x;
-  const auto slots = [&](int stage) {
-    return reinterpret_cast<typename Tile::Slot*>(stages) + stage * (R * Tile::kThreads) +
-           threadIdx.x;
-  };
-  const auto copy = [&](u32 item, int stage) {
-    if (item < items) Tile::make(a, item).copy(a, slots(stage));
-    end_copy_group();
-  };
-  copy(blockIdx.x, 0);
-  copy(blockIdx.x + step, 1);
-  T before[R];  // of the present tile: what precedes it within the warp
-  int stage = kWaveStages - 1, parity = 0;
-  for (u32 next = blockIdx.x;; next += step) {
-    const int next_stage = stage + 1 < kWaveStages ? stage + 1 : 0;
-    T next_before[R];
-    if (next < items) {
-      wait_for_copies<kWaveStages - 2>();
-      const Tile tile = Tile::make(a, next);
-      T totals[R];
-      if (tile.access.whole)
-        tile.template total<true>(a, slots(next_stage), totals);
-      else
-        tile.template total<false>(a, slots(next_stage), totals);
-      const T total = scan_totals<M, R>(totals, next_before, thread, 32);
-      if (thread == 0) board.totals[parity][warp] = total;
-    }
-    sync_wave();
-    if (next != blockIdx.x) {
-      const Tile tile = Tile::make(a, next - step);
-      const T start = board.starts[parity ^ 1][warp];
-      if (tile.access.whole)
-        tile.template scan<true>(a, slots(stage), start, before);
-      else
-        tile.template scan<false>(a, slots(stage), start, before);
-    }
-    if (next >= items) return;
-    copy(next + 2 * step, stage);
-#pragma unroll
-    for (int r = 0; r < R; ++r) before[r] = next_before[r];
-    stage = next_stage;
-    parity ^= 1;
-  }
-}
-
-template <class S, class Board>
-DEVICE void account_for_waves(const typename S::Arguments& a, Board& board) {
-  typedef typename S::Local::type T;
-  typedef typename S::Wide M;
-  typedef typename M::type W;
-  const int thread = int(threadIdx.x) & 31;
-  const u32 parts = u32(a.parts), items = u32(a.lanes) * parts, step = gridDim.x;
-  W carry = M::identity();  // of the lane that the wave begins within
-  int parity = 0;
-  for (u32 begin = 0; begin + blockIdx.x < items; begin += step) {
-    sync_wave();
-    W total = thread < kWaveWarps ? W(board.totals[parity][thread]) : M::identity();
-#pragma unroll
-    for (int apart = 1; apart < kWaveWarps; apart *= 2) {
-      const W other = lane_up(total, apart, 32);
-      if (thread >= apart) total = M::combine(other, total);
-    }
-    if (thread == kWaveWarps - 1) publish(a.status + begin + blockIdx.x, items, total);
-    W preceding = lane_up(total, 1, 32);
-    if (thread == 0) preceding = M::identity();
-
-    // The tile's lane up to the tile, and the lane that goes on in this block's next wave.
-    const u32 end = begin + step, lane_begin = (begin + blockIdx.x) / parts * parts,
-              next_lane_begin = end / parts * parts;
-    const auto from = [&](u32 item) { return item > begin ? int(item - begin) : 0; };
-    const Range ranges[2] = {{from(lane_begin), int(blockIdx.x)},
-                             {from(next_lane_begin), end + blockIdx.x < items ? int(step) : 0}};
-    W sums[2];
-    gather_published<M>(a.status + begin, items, ranges, thread, sums);
-    if (lane_begin < begin) sums[0] = M::combine(carry, sums[0]);
-    if (next_lane_begin < begin) sums[1] = M::combine(carry, sums[1]);
-    carry = sums[1];
-    if (thread < kWaveWarps) board.starts[parity][thread] = T(M::combine(sums[0], preceding));
-    parity ^= 1;
-  }
-  sync_wave();
-}
-
-/// Long lanes whose tiles all blocks share. See Note [Waves of a scan].
-template <class S>
-DEVICE void scan_waves(const typename S::Arguments& a) {
-  typedef typename S::Local::type T;
-  extern __shared__ __align__(16) unsigned char stages[];
-  __shared__ WaveBoard<T> board;
-  if (threadIdx.x < 32 * kWaveWarps)
-    scan_wave_tiles<S>(a, board, stages);
-  else
-    account_for_waves<S>(a, board);
-}
-
 // ---- across neighbouring lanes
 
-/// A thread owns kVector neighbouring lanes (along dimension 0) or, of each, one chunk. With more
-/// than one chunk there are three launches: phase 1 writes the totals of chunks, phase 2 (a warp
-/// for each lane) turns them into what precedes each chunk, phase 3 scans. Else phase 3 alone.
+/// A thread owns kVector neighbouring lanes (along dimension 0) or, of each, one chunk.
 template <class S>
 DEVICE void scan_columns(const typename S::Arguments& a) {
   typedef typename S::In In;
@@ -705,27 +400,9 @@ DEVICE void scan_columns(const typename S::Arguments& a) {
   typedef typename Wide::type W;
   const int V = S::kVector, U = V > 2 ? 4 : 8;
   W* const carries = static_cast<W*>(a.carries);
+  if (a.phase == 2) return scan_carries<S>(a, a.parts);
   const i64 threads = i64(gridDim.x) * blockDim.x;
   i64 item = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (a.phase == 2) {
-    const int thread = int(threadIdx.x) & 31;
-    for (item /= 32; item < a.lanes; item += threads / 32) {
-      W running = Wide::identity();
-      for (i64 c = 0; c < a.parts; c += 32) {
-        W* const at = carries + item * a.parts + c + thread;
-        W sum = c + thread < a.parts ? *at : Wide::identity();
-#pragma unroll
-        for (int apart = 1; apart < 32; apart *= 2) {
-          const W other = lane_up(sum, apart, 32);
-          if (thread >= apart) sum = Wide::combine(other, sum);
-        }
-        const W other = lane_up(sum, 1, 32);
-        if (c + thread < a.parts) *at = thread > 0 ? Wide::combine(running, other) : running;
-        running = Wide::combine(running, lane_at(sum, 31, 32));
-      }
-    }
-    return;
-  }
   const i64 groups = a.lanes / V;
   for (; item < groups * a.parts; item += threads) {
     const i64 chunk = item / groups, number = (item - chunk * groups) * V;

@@ -84,12 +84,6 @@ const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash
   return kernel.release();
 }
 
-void allow_shared(const Kernel& kernel, size_t shared) {
-  if (shared + size_t(kernel.static_shared) > 48 * 1024) [[unlikely]]
-    ARETE_CU(cuFuncSetAttribute, kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-             int(shared));
-}
-
 }  // namespace
 
 Hash128 kernel_key(const KernelSource& source, int arch) {
@@ -130,29 +124,20 @@ const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
   }
 }
 
-int resident_blocks(const Kernel& kernel, unsigned threads, size_t shared) {
-  allow_shared(kernel, shared);
-  int blocks = 0;
-  ARETE_CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, kernel.function, int(threads),
-           shared);
-  return blocks;
-}
-
 KernelStatistics kernel_statistics() {
   const std::lock_guard lock(statistics_mutex);
   return statistics;
 }
 
 void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
-                CUstream stream, void** arguments, bool cooperative) {
+                CUstream stream, void** arguments) {
   const Driver& d = driver();
-  allow_shared(kernel, shared);
-  CUresult result =
-      cooperative
-          ? d.cuLaunchCooperativeKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y,
-                                        block.z, unsigned(shared), stream, arguments)
-          : d.cuLaunchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                             unsigned(shared), stream, arguments, nullptr);
+  if (shared + size_t(kernel.static_shared) > 48 * 1024) [[unlikely]]
+    check(d.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                               int(shared)),
+          "cuFuncSetAttribute");
+  CUresult result = d.cuLaunchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y,
+                                     block.z, unsigned(shared), stream, arguments, nullptr);
   const bool launched = result == CUDA_SUCCESS;
   if (launched && launch_blocking() && !device.is_capturing(stream)) {
     result = d.cuStreamSynchronize(stream);

@@ -44,12 +44,8 @@ struct Dim3 {
 /// Launches with `arguments` pointing to each of the kernel's arguments. Raises `shared` beyond
 /// 48 KB as needed. DeviceError naming kernel, operator, grid and stream if the launch fails; with
 /// CUDA_LAUNCH_BLOCKING=1 it also waits, so that what a kernel does wrong is reported here.
-/// `cooperative`: all blocks are on the GPU at once, so that they may wait for each other.
 void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,
-                CUstream stream, void** arguments, bool cooperative = false);
-
-/// How many blocks of a kernel a multiprocessor holds at once. Takes some microseconds.
-int resident_blocks(const Kernel& kernel, unsigned threads, size_t shared);
+                CUstream stream, void** arguments);
 
 /// The same with the arguments themselves; their types must be exactly those of the kernel.
 template <class... Args>
