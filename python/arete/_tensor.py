@@ -105,7 +105,8 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
             raise BufferError("stream 0 is ambiguous; the legacy default stream is 1, the per-thread one 2")
         from . import cuda
 
-        other = cuda.ExternalStream(0 if stream == 1 else stream, device=t.device)
+        # 1 and 2 are CUDA's own handles of the legacy and the per-thread default stream.
+        other = cuda.ExternalStream(stream, device=t.device)
         current = cuda.current_stream(t.device)
         if other != current:
             other.wait_stream(current)

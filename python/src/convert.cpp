@@ -513,7 +513,7 @@ bool to_scalar(PyObject* o, Scalar& s) {
   if (n && n->nb_float) {
     // numpy.bool_ has no __index__; its name tells it from floats.
     if (std::string_view(Py_TYPE(o)->tp_name).find("bool") != std::string_view::npos) {
-      s = Scalar(PyObject_IsTrue(o) == 1);
+      s = Scalar(truth(o));
       return true;
     }
     const double v = PyFloat_AsDouble(o);

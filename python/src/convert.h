@@ -24,6 +24,13 @@ inline PyObject* checked(PyObject* o) {
   return o;
 }
 
+/// bool(o).
+inline bool truth(PyObject* o) {
+  const int r = PyObject_IsTrue(o);
+  if (r < 0) throw PythonError{};
+  return r == 1;
+}
+
 /// Makes Python's exception classes known: arete.Error and its subclasses (module `module`).
 bool init_errors(PyObject* module);
 /// Sets the Python error that belongs to the C++ exception being handled.

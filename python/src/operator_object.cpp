@@ -301,7 +301,7 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, Storage& s, Arg
       if (std::strcmp(Py_TYPE(x)->tp_name, "numpy.bool") != 0 &&
           std::strcmp(Py_TYPE(x)->tp_name, "numpy.bool_") != 0)
         return false;
-      out = Arg(PyObject_IsTrue(x) == 1);
+      out = Arg(truth(x));
       return true;
     case Kind::integer: {
       int64_t v = 0;
@@ -451,9 +451,9 @@ bool match(const Overload& o, PyObject* name_object, PyObject* const* args, size
     if (k_text == "out") {
       extras.out = value == Py_None ? nullptr : value;
     } else if (k_text == "requires_grad") {
-      extras.requires_grad = PyObject_IsTrue(value) == 1;
+      extras.requires_grad = truth(value);
     } else if (k_text == "pin_memory") {
-      extras.pin_memory = PyObject_IsTrue(value) == 1;
+      extras.pin_memory = truth(value);
     } else if (k_text == "layout" || k_text == "memory_format") {
       // Dense row-major tensors are what there is; preserving layouts is what *_like does anyway.
     } else if (k_text == "dtype") {
@@ -542,6 +542,7 @@ void write_out(Tensor& out, const Tensor& result) {
 }
 
 PyObject* finish(const Overload& o, ops::Results results, const Extras& extras) {
+  if (results.empty()) return wrap_results(o, std::move(results));  // parts of nothing
   if (extras.out) {
     if (is_tensor(extras.out)) {
       write_out(tensor_of(extras.out), results[0]);

@@ -488,7 +488,7 @@ PyObject* m_backward(PyObject* o, PyObject* args, PyObject* kwargs) {
       return nullptr;
     if (gradient != Py_None && !is_tensor(gradient))
       type_error("gradients can be either Tensors or None, but got %s", Py_TYPE(gradient)->tp_name);
-    const bool keep = retain == Py_None ? bool(create) : PyObject_IsTrue(retain) == 1;
+    const bool keep = retain == Py_None ? bool(create) : truth(retain);
     const Tensor& t = tensor_of(o);
     const Tensor g = gradient == Py_None ? Tensor() : tensor_of(gradient);
     if (inputs != Py_None) {  // gradients of these leaves alone are accumulated
@@ -561,7 +561,7 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
     DType dtype = t.dtype();
     bool non_blocking = false, copy = false;
     PyObject* format = nullptr;
-    const auto flag = [](PyObject* v) { return PyObject_IsTrue(v) == 1; };
+    const auto flag = [](PyObject* v) { return truth(v); };
     int flags = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
       PyObject* a = PyTuple_GET_ITEM(args, i);

@@ -53,7 +53,7 @@ def value(depth=0):
     if r < 0.45:
         return tensor()
     if r < 0.6:
-        return random.choice([0, 1, -1, 2, 3, 7, 2**31, 2**63, -2**63, 2**70])
+        return random.choice([0, 1, -1, 2, 3, 7, 2**63, -2**63, 2**70])
     if r < 0.68:
         return random.choice([0.0, 1.5, -2.5, float("nan"), float("inf"), 1e300])
     if r < 0.75:
@@ -64,7 +64,7 @@ def value(depth=0):
         return random.choice([numpy.ones(3), numpy.float32(1), numpy.array(["a"]), numpy.zeros((2, 0)), Strange(), object(), lambda *a: a])
     if r < 0.94 and depth < 2:
         return random.choice([tuple, list])(value(depth + 1) for _ in range(random.randint(0, 4)))
-    return random.choice([{}, {"a": 1}, set(), range(3), slice(1, None), slice("a"), [1, 2], (0, 1), (2, -1), [10**6]])
+    return random.choice([{}, {"a": 1}, set(), range(3), slice(1, None), slice("a"), [1, 2], (0, 1), (2, -1)])
 
 KEYS = ["dim", "keepdim", "out", "dtype", "input", "other", "self", "size", "device", "nonsense", "p", "reduction"]
 calls = 0
