@@ -4,6 +4,7 @@
 // Tensors and what they are made of.
 #include "arete/base/error.h"
 #include "arete/core/cuda.h"
+#include "arete/core/cuda_kernel.h"
 #include "arete/core/device.h"
 #include "arete/core/dtype.h"
 #include "arete/core/generator.h"

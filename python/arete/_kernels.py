@@ -131,6 +131,78 @@ class ElementwiseKernel:
         return results[0] if len(results) == 1 else tuple(results)
 
 
+_NUMPY_KINDS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "int32": "i", "uint32": "I", "int64": "q",
+                "uint64": "Q", "float32": "f", "float64": "d"}  # fmt: skip
+
+
+def _raw_argument(a):
+    """A tensor, or a number with the C type it is passed as: Python's int is long long, float is double, as in CuPy;
+    NumPy's scalars and 0-d arrays are what they are."""
+    if isinstance(a, Tensor):
+        return a
+    if hasattr(a, "dtype") and hasattr(a, "item"):
+        kind = _NUMPY_KINDS.get(a.dtype.name)
+        if kind is None:
+            raise TypeError(f"Unsupported type {a.dtype} of a kernel argument")
+        return kind, a.item()
+    if isinstance(a, bool):
+        return "?", a
+    if isinstance(a, int):
+        return "q", a
+    if isinstance(a, float):
+        return "d", a
+    if hasattr(a, "__dlpack__"):
+        from ._tensor import from_dlpack
+
+        return from_dlpack(a)
+    raise TypeError(f"Unsupported type {type(a)} of a kernel argument")
+
+
+def _three(x):
+    x = (x,) if isinstance(x, int) else tuple(x)
+    if not 1 <= len(x) <= 3 or any(v < 0 for v in x):
+        raise ValueError(f"grid and block are one to three sizes, not {x}")
+    return (*x, 1, 1)[:3]
+
+
+class RawKernel:
+    """A function `extern "C" __global__ void name(...)` in CUDA C++ source:
+
+        scale = RawKernel(r'''
+        extern "C" __global__ void scale(float* x, float a, int n) {
+          int i = blockIdx.x * blockDim.x + threadIdx.x;
+          if (i < n) x[i] *= a;
+        }''', "scale")
+        scale((blocks,), (256,), (x, np.float32(2), np.int32(x.numel())))
+
+    Compiled at its first launch on a GPU, kept on disk. Numbers are passed as the types they have: Python's int and
+    float are long long and double. Errors of compilation show the lines of the source."""
+
+    def __init__(self, code: str, name: str, options=(), backend: str = "nvrtc", **ignored):
+        self.code, self.name, self.options = code, name, tuple(options)
+        self._kernel = _C._cuda.RawKernel(code, name, list(options))
+
+    def __repr__(self):
+        return f"<RawKernel {self.name}>"
+
+    def compile(self) -> None:
+        """Compiles now, for the current GPU."""
+        self._kernel.compile()
+
+    def __call__(self, grid, block, args, *, shared_mem: int = 0):
+        self._kernel.launch(_three(grid), _three(block), [_raw_argument(a) for a in args], shared_mem)
+
+
+class RawModule:
+    """Several functions in one source: get_function(name) gives each as a RawKernel."""
+
+    def __init__(self, *, code: str, options=(), backend: str = "nvrtc", **ignored):
+        self.code, self.options = code, tuple(options)
+
+    def get_function(self, name: str) -> RawKernel:
+        return RawKernel(self.code, name, self.options)
+
+
 _REDUCTIONS = {"a+b": "sum", "a*b": "prod", "max(a,b)": "amax", "min(a,b)": "amin", "a&&b": "all", "a||b": "any",
                "b+a": "sum", "b*a": "prod", "fmax(a,b)": "amax", "fmin(a,b)": "amin", "a|b": "any",
                "a&b": "all"}  # fmt: skip

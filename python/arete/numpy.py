@@ -13,7 +13,7 @@ import arete as _t
 
 from . import _C, _ops
 from ._C import Tensor as ndarray
-from ._kernels import ElementwiseKernel, ReductionKernel  # noqa: F401
+from ._kernels import ElementwiseKernel, RawKernel, RawModule, ReductionKernel  # noqa: F401
 from .cuda import nvtx  # noqa: F401
 
 float16, float32, float64 = _C.float16, _C.float32, _C.float64

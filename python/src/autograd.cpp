@@ -90,14 +90,15 @@ void bind_autograd(nb::module_& m) {
                    [](const GraphNode& n) {
                      nb::list all;
                      for (const Edge& e : n.node->edges)
-                       all.append(nb::make_tuple(
-                           e.node ? nb::cast(GraphNode{e.node}) : nb::none(), int(e.slot)));
+                       all.append(nb::make_tuple(e.node ? nb::cast(GraphNode{e.node}) : nb::none(),
+                                                 int(e.slot)));
                      return nb::tuple(all);
                    })
-      .def("__eq__", [](const GraphNode& a, nb::handle b) {
-        GraphNode* other = nullptr;
-        return nb::try_cast(b, other) && other && other->node.get() == a.node.get();
-      })
+      .def("__eq__",
+           [](const GraphNode& a, nb::handle b) {
+             GraphNode* other = nullptr;
+             return nb::try_cast(b, other) && other && other->node.get() == a.node.get();
+           })
       .def("__hash__", [](const GraphNode& n) { return uintptr_t(n.node.get()) >> 4; })
       .def("__repr__", [](const GraphNode& n) { return "<" + n.node->name() + ">"; });
   m.def("_grad_fn", [](const Tensor& t) -> nb::object {
@@ -105,29 +106,25 @@ void bind_autograd(nb::module_& m) {
     return n ? nb::cast(GraphNode{std::move(n)}) : nb::none();
   });
 
-  m.def(
-      "_backward",
-      [](const std::vector<Tensor>& tensors, const std::vector<Tensor>& gradients, bool retain,
-         bool create) {
-        const WithoutGil free;
-        autograd::backward(tensors, gradients, retain, create);
-      });
-  m.def(
-      "_grad",
-      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-         const std::vector<Tensor>& gradients, bool retain, bool create, bool allow_unused) {
-        TensorList r;
-        {
-          const WithoutGil free;
-          r = autograd::grad(outputs, inputs, gradients, retain, create, allow_unused);
-        }
-        return std::vector<Tensor>(r.begin(), r.end());
-      });
+  m.def("_backward", [](const std::vector<Tensor>& tensors, const std::vector<Tensor>& gradients,
+                        bool retain, bool create) {
+    const WithoutGil free;
+    autograd::backward(tensors, gradients, retain, create);
+  });
+  m.def("_grad",
+        [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+           const std::vector<Tensor>& gradients, bool retain, bool create, bool allow_unused) {
+          TensorList r;
+          {
+            const WithoutGil free;
+            r = autograd::grad(outputs, inputs, gradients, retain, create, allow_unused);
+          }
+          return std::vector<Tensor>(r.begin(), r.end());
+        });
 
   nb::class_<FunctionContext>(m, "_FunctionContext")
-      .def("save", [](FunctionContext& c, std::vector<Tensor> t) {
-        context_of(c).save_for_backward(std::move(t));
-      })
+      .def("save", [](FunctionContext& c,
+                      std::vector<Tensor> t) { context_of(c).save_for_backward(std::move(t)); })
       .def("saved", [](FunctionContext& c) { return context_of(c).saved_tensors(); })
       .def("needs", [](FunctionContext& c, size_t i) { return context_of(c).needs_input_grad(i); });
   m.def("_apply_function", [](const std::string& name, const std::vector<Tensor>& inputs,

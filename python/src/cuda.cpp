@@ -1,6 +1,7 @@
 // Streams, events, graphs, memory of GPUs.
 #include "arete/core/cuda.h"
 
+#include "arete/core/cuda_kernel.h"
 #include "arete/core/matmul_precision.h"
 #include "bindings.h"
 #include "caster.h"
@@ -29,10 +30,13 @@ void bind_cuda(nb::module_& m) {
   c.def("set_device", &cuda::set_device);
   c.def("versions", &cuda::versions);
   c.def("can_device_access_peer", &cuda::can_device_access_peer);
-  c.def("synchronize", [](int device) {
-    const WithoutGil free;
-    cuda::synchronize(device);
-  }, "device"_a = -1);
+  c.def(
+      "synchronize",
+      [](int device) {
+        const WithoutGil free;
+        cuda::synchronize(device);
+      },
+      "device"_a = -1);
   c.def("memory_allocated", &cuda::memory_allocated, "device"_a = -1);
   c.def("max_memory_allocated", &cuda::max_memory_allocated, "device"_a = -1);
   c.def("memory_reserved", &cuda::memory_reserved, "device"_a = -1);
@@ -42,53 +46,70 @@ void bind_cuda(nb::module_& m) {
   c.def("empty_cache", &cuda::empty_cache);
   c.def("set_per_process_memory_fraction", &cuda::set_per_process_memory_fraction, "fraction"_a,
         "device"_a = -1);
-  c.def("mem_get_info", [](int device) {
-    const MemoryInfo i = cuda::mem_get_info(device);
-    return std::pair(i.free, i.total);
-  }, "device"_a = -1);
+  c.def(
+      "mem_get_info",
+      [](int device) {
+        const MemoryInfo i = cuda::mem_get_info(device);
+        return std::pair(i.free, i.total);
+      },
+      "device"_a = -1);
   c.def("is_current_stream_capturing", &cuda::is_current_stream_capturing);
-  c.def("properties", [](int device) {
-    const DeviceProperties p = cuda::get_device_properties(device);
-    nb::dict d;
-    d["name"] = p.name;
-    d["major"] = p.major;
-    d["minor"] = p.minor;
-    d["total_memory"] = p.total_memory;
-    d["multi_processor_count"] = p.multi_processor_count;
-    return d;
-  }, "device"_a = -1);
+  c.def(
+      "properties",
+      [](int device) {
+        const DeviceProperties p = cuda::get_device_properties(device);
+        nb::dict d;
+        d["name"] = p.name;
+        d["major"] = p.major;
+        d["minor"] = p.minor;
+        d["total_memory"] = p.total_memory;
+        d["multi_processor_count"] = p.multi_processor_count;
+        return d;
+      },
+      "device"_a = -1);
   c.def("range_push", [](const std::string& s) { cuda::nvtx::range_push(s.c_str()); });
   c.def("range_pop", [] { cuda::nvtx::range_pop(); });
 
   nb::class_<cuda::Event>(c, "Event")
       .def(nb::init<bool>(), "enable_timing"_a = false)
-      .def("record", [](cuda::Event& e, std::optional<cuda::Stream> s) {
-        s ? e.record(*s) : e.record();
-      }, "stream"_a = nb::none())
-      .def("wait", [](const cuda::Event& e, std::optional<cuda::Stream> s) {
-        e.wait(s ? *s : cuda::current_stream());
-      }, "stream"_a = nb::none())
+      .def(
+          "record",
+          [](cuda::Event& e, std::optional<cuda::Stream> s) { s ? e.record(*s) : e.record(); },
+          "stream"_a = nb::none())
+      .def(
+          "wait",
+          [](const cuda::Event& e, std::optional<cuda::Stream> s) {
+            e.wait(s ? *s : cuda::current_stream());
+          },
+          "stream"_a = nb::none())
       .def("query", &cuda::Event::query)
-      .def("synchronize", [](const cuda::Event& e) {
-        const WithoutGil free;
-        e.synchronize();
-      })
+      .def("synchronize",
+           [](const cuda::Event& e) {
+             const WithoutGil free;
+             e.synchronize();
+           })
       .def("elapsed_time", &cuda::Event::elapsed_time, "end_event"_a);
   nb::class_<cuda::Stream>(c, "Stream")
-      .def("__init__", [](cuda::Stream* s, int priority, int device) {
-        new (s) cuda::Stream(priority, device);
-      }, "priority"_a = 0, "device"_a = -1)
-      .def_static("from_native", [](uintptr_t p, int device) {
-        return cuda::Stream::from_native(reinterpret_cast<void*>(p), device);
-      }, "stream"_a, "device"_a = -1)
+      .def(
+          "__init__",
+          [](cuda::Stream* s, int priority, int device) { new (s) cuda::Stream(priority, device); },
+          "priority"_a = 0, "device"_a = -1)
+      .def_static(
+          "from_native",
+          [](uintptr_t p, int device) {
+            return cuda::Stream::from_native(reinterpret_cast<void*>(p), device);
+          },
+          "stream"_a, "device"_a = -1)
       .def_prop_ro("_device_index", &cuda::Stream::device)
       .def_prop_ro("priority", &cuda::Stream::priority)
-      .def_prop_ro("cuda_stream", [](const cuda::Stream& s) { return uintptr_t(s.native_handle()); })
+      .def_prop_ro("cuda_stream",
+                   [](const cuda::Stream& s) { return uintptr_t(s.native_handle()); })
       .def("query", &cuda::Stream::query)
-      .def("synchronize", [](const cuda::Stream& s) {
-        const WithoutGil free;
-        s.synchronize();
-      })
+      .def("synchronize",
+           [](const cuda::Stream& s) {
+             const WithoutGil free;
+             s.synchronize();
+           })
       .def("wait_event", &cuda::Stream::wait_event)
       .def("wait_stream", &cuda::Stream::wait_stream)
       .def("__eq__", [](const cuda::Stream& a, const cuda::Stream& b) { return a == b; })
@@ -104,15 +125,78 @@ void bind_cuda(nb::module_& m) {
       .def("reset", &cuda::Graph::reset)
       .def_prop_ro("is_ready", &cuda::Graph::is_ready);
   nb::class_<Capture>(c, "Capture")
-      .def("__init__", [](Capture* p, cuda::Graph& g, std::optional<cuda::GraphPool> pool) {
-        new (p) Capture{g, pool ? std::make_unique<cuda::GraphCapture>(g, *pool)
-                                : std::make_unique<cuda::GraphCapture>(g)};
-      }, "graph"_a, "pool"_a = nb::none(), nb::keep_alive<1, 2>())
-      .def("end", [](Capture& p) {
-        p.open->end();
-        p.open.reset();
-      })
+      .def(
+          "__init__",
+          [](Capture* p, cuda::Graph& g, std::optional<cuda::GraphPool> pool) {
+            new (p) Capture{g, pool ? std::make_unique<cuda::GraphCapture>(g, *pool)
+                                    : std::make_unique<cuda::GraphCapture>(g)};
+          },
+          "graph"_a, "pool"_a = nb::none(), nb::keep_alive<1, 2>())
+      .def("end",
+           [](Capture& p) {
+             p.open->end();
+             p.open.reset();
+           })
       .def("abandon", [](Capture& p) { p.open.reset(); });
+
+  nb::class_<cuda::RawKernel>(c, "RawKernel")
+      .def(nb::init<std::string, std::string, std::vector<std::string>>(), "source"_a, "name"_a,
+           "options"_a = std::vector<std::string>())
+      .def("compile",
+           [](const cuda::RawKernel& k) {
+             const WithoutGil free;
+             k.compile();
+           })
+      // Arguments: tensors, or (kind, number) with a kind of struct's: "i", "q", "f", "d", "?", ...
+      .def(
+          "launch",
+          [](const cuda::RawKernel& k, cuda::Dim grid, cuda::Dim block, const nb::list& arguments,
+             size_t shared) {
+            std::vector<cuda::KernelArgument> all;
+            for (nb::handle a : arguments) {
+              if (is_tensor(a.ptr())) {
+                all.emplace_back(tensor_of(a.ptr()));
+                continue;
+              }
+              const auto [kind, value] = nb::cast<std::pair<std::string, nb::object>>(a);
+              switch (kind.at(0)) {
+                case '?':
+                  all.emplace_back(nb::cast<bool>(value));
+                  break;
+                case 'b':
+                  all.emplace_back(nb::cast<int8_t>(value));
+                  break;
+                case 'B':
+                  all.emplace_back(nb::cast<uint8_t>(value));
+                  break;
+                case 'h':
+                  all.emplace_back(nb::cast<int16_t>(value));
+                  break;
+                case 'i':
+                  all.emplace_back(nb::cast<int32_t>(value));
+                  break;
+                case 'I':
+                  all.emplace_back(nb::cast<uint32_t>(value));
+                  break;
+                case 'q':
+                  all.emplace_back(nb::cast<int64_t>(value));
+                  break;
+                case 'Q':
+                  all.emplace_back(nb::cast<uint64_t>(value));
+                  break;
+                case 'f':
+                  all.emplace_back(nb::cast<float>(value));
+                  break;
+                case 'd':
+                  all.emplace_back(nb::cast<double>(value));
+                  break;
+                default:
+                  type_error("unknown kind of kernel argument: %s", kind.c_str());
+              }
+            }
+            k(grid, block, std::move(all), shared);
+          },
+          "grid"_a, "block"_a, "arguments"_a, "shared"_a = 0);
 
   m.def("_matmul_precision", [](std::optional<std::string> p) {
     if (p) set_float32_matmul_precision(*p);

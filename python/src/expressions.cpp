@@ -1,4 +1,5 @@
-// The expression language for kernels that users write: arete/_kernels.py traces C snippets with it.
+// The expression language for kernels that users write: arete/_kernels.py traces C snippets with
+// it.
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "bindings.h"
@@ -23,11 +24,14 @@ Value of_number(double v, const Value& like) { return expr::constant_like(like, 
 
 template <class F>
 void binary(nb::class_<Value>& c, const char* name, const char* reversed, F f) {
-  c.def(name, [f](const Value& a, const Value& b) { return f(a, b); }, nb::is_operator());
-  c.def(name, [f](const Value& a, double b) { return f(a, of_number(b, a)); }, nb::is_operator());
+  c.def(
+      name, [f](const Value& a, const Value& b) { return f(a, b); }, nb::is_operator());
+  c.def(
+      name, [f](const Value& a, double b) { return f(a, of_number(b, a)); }, nb::is_operator());
   if (reversed)
-    c.def(reversed, [f](const Value& a, double b) { return f(of_number(b, a), a); },
-          nb::is_operator());
+    c.def(
+        reversed, [f](const Value& a, double b) { return f(of_number(b, a), a); },
+        nb::is_operator());
 }
 
 expr::Type computation_type(DType t) { return expr::compute_type(t); }
@@ -65,9 +69,9 @@ void bind_expressions(nb::module_& parent) {
   BINARY("__lshift__", "__rlshift__", <<);
   BINARY("__rshift__", "__rrshift__", >>);
 #undef BINARY
-#define FUNCTION2(name, f)                                                             \
-  m.def(name, [](const Value& a, const Value& b) { return expr::f(a, b); });           \
-  m.def(name, [](const Value& a, double b) { return expr::f(a, of_number(b, a)); });   \
+#define FUNCTION2(name, f)                                                           \
+  m.def(name, [](const Value& a, const Value& b) { return expr::f(a, b); });         \
+  m.def(name, [](const Value& a, double b) { return expr::f(a, of_number(b, a)); }); \
   m.def(name, [](double a, const Value& b) { return expr::f(of_number(a, b), b); });
   FUNCTION2("pow", pow)
   FUNCTION2("min", min)
@@ -78,16 +82,17 @@ void bind_expressions(nb::module_& parent) {
   FUNCTION2("trunc_div", trunc_div)
 #undef FUNCTION2
 #define FUNCTION(f) m.def(#f, [](const Value& a) { return expr::f(a); });
-  FUNCTION(abs) FUNCTION(sign) FUNCTION(floor) FUNCTION(ceil) FUNCTION(trunc) FUNCTION(round)
-  FUNCTION(sqrt) FUNCTION(rsqrt) FUNCTION(exp) FUNCTION(exp2) FUNCTION(expm1) FUNCTION(log)
-  FUNCTION(log2) FUNCTION(log10) FUNCTION(log1p) FUNCTION(sin) FUNCTION(cos) FUNCTION(tan)
-  FUNCTION(asin) FUNCTION(acos) FUNCTION(atan) FUNCTION(sinh) FUNCTION(cosh) FUNCTION(tanh)
-  FUNCTION(asinh) FUNCTION(acosh) FUNCTION(atanh) FUNCTION(erf) FUNCTION(erfc) FUNCTION(lgamma)
-  FUNCTION(is_nan) FUNCTION(is_inf)
+  FUNCTION(abs)
+  FUNCTION(sign) FUNCTION(floor) FUNCTION(ceil) FUNCTION(trunc) FUNCTION(round) FUNCTION(sqrt)
+      FUNCTION(rsqrt) FUNCTION(exp) FUNCTION(exp2) FUNCTION(expm1) FUNCTION(log) FUNCTION(log2)
+          FUNCTION(log10) FUNCTION(log1p) FUNCTION(sin) FUNCTION(cos) FUNCTION(tan) FUNCTION(asin)
+              FUNCTION(acos) FUNCTION(atan) FUNCTION(sinh) FUNCTION(cosh) FUNCTION(tanh) FUNCTION(
+                  asinh) FUNCTION(acosh) FUNCTION(atanh) FUNCTION(erf) FUNCTION(erfc)
+                  FUNCTION(lgamma) FUNCTION(is_nan) FUNCTION(is_inf)
 #undef FUNCTION
-  m.def("where", [](const Value& condition, const Value& a, const Value& b) {
-    return expr::where(condition, a, b);
-  });
+                      m.def("where", [](const Value& condition, const Value& a, const Value& b) {
+                        return expr::where(condition, a, b);
+                      });
 
   nb::class_<ElementwiseProgram>(m, "Program")
       .def("__call__", [](const ElementwiseProgram& p, const std::vector<Tensor>& inputs) {

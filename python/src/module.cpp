@@ -31,15 +31,13 @@ void bind_data(nb::module_& m) {
       },
       "data"_a, nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
       "requires_grad"_a = false, "pin_memory"_a = false);
-  m.def(
-      "_over_buffer",
-      [](nb::handle o) {
-        Tensor t = tensor_over_buffer(o.ptr());
-        if (!t.defined())
-          type_error("expected an array (an object with the buffer protocol), got %s",
-                     Py_TYPE(o.ptr())->tp_name);
-        return t;
-      });
+  m.def("_over_buffer", [](nb::handle o) {
+    Tensor t = tensor_over_buffer(o.ptr());
+    if (!t.defined())
+      type_error("expected an array (an object with the buffer protocol), got %s",
+                 Py_TYPE(o.ptr())->tp_name);
+    return t;
+  });
   m.def(
       "frombuffer",
       [](nb::handle buffer, DType dtype, int64_t count, int64_t offset, bool requires_grad) {
@@ -50,27 +48,24 @@ void bind_data(nb::module_& m) {
       "buffer"_a, nb::kw_only(), "dtype"_a, "count"_a = -1, "offset"_a = 0,
       "requires_grad"_a = false);
   m.def("_from_dlpack", [](nb::handle capsule) { return from_dlpack(capsule.ptr()); });
-  m.def(
-      "_empty_strided",
-      [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, DType t, Device d) {
-        return empty_strided(IntList(sizes.data(), sizes.size()),
-                             IntList(strides.data(), strides.size()), TensorOptions(t, d));
-      });
-  m.def(
-      "_over_address",
-      [](uintptr_t address, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
-         DType dtype, Device device, nb::object owner) {
-        PyObject* kept = owner.release().ptr();
-        static std::byte nothing;
-        return from_blob(address ? reinterpret_cast<void*>(address) : &nothing,
-                         IntList(sizes.data(), sizes.size()),
-                         IntList(strides.data(), strides.size()), TensorOptions(dtype, device),
-                         [kept](void*) {
-                           if (!Py_IsInitialized()) return;
-                           const WithGil gil;
-                           Py_DECREF(kept);
-                         });
-      });
+  m.def("_empty_strided", [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+                             DType t, Device d) {
+    return empty_strided(IntList(sizes.data(), sizes.size()),
+                         IntList(strides.data(), strides.size()), TensorOptions(t, d));
+  });
+  m.def("_over_address", [](uintptr_t address, const std::vector<int64_t>& sizes,
+                            const std::vector<int64_t>& strides, DType dtype, Device device,
+                            nb::object owner) {
+    PyObject* kept = owner.release().ptr();
+    static std::byte nothing;
+    return from_blob(address ? reinterpret_cast<void*>(address) : &nothing,
+                     IntList(sizes.data(), sizes.size()), IntList(strides.data(), strides.size()),
+                     TensorOptions(dtype, device), [kept](void*) {
+                       if (!Py_IsInitialized()) return;
+                       const WithGil gil;
+                       Py_DECREF(kept);
+                     });
+  });
 }
 
 void bind_settings(nb::module_& m) {

@@ -754,7 +754,7 @@ PyObject* binary_operator(const OpRecord& record, PyObject* a, PyObject* b, bool
       return Py_NewRef(Py_NotImplemented);
     static const Scalar one(1);
     size_t n = 2;
-    if (ops::schema_of(record).args.size() == 3) args[n++] = Arg(one);
+    if (record.pointwise && record.pointwise->n_params == 1) args[n++] = Arg(one);  // alpha
     const std::span<const Arg> all(args, n);
     if (in_place) {
       if (is_long(all)) {

@@ -11,13 +11,14 @@ namespace arete::python {
 ///
 ///     Operator(name, [(record, signature or None), ...], in_place=False)
 ///
-/// A signature is a schema without results, "sum(Tensor input, int[]? dim=None, ...)"; its arguments
-/// are those of the record by name, in the order and with the defaults of Python's users. Without
-/// one the record's own schema holds. Overloads are tried in order.
+/// A signature is a schema without results, "sum(Tensor input, int[]? dim=None, ...)"; its
+/// arguments are those of the record by name, in the order and with the defaults of Python's users.
+/// Without one the record's own schema holds. Overloads are tried in order.
 bool init_operator_types(PyObject* module);
 
 /// a op b for the number protocol: `record` is of two tensors, numbers are taken on either
 /// side; NotImplemented for anything else.
-PyObject* binary_operator(const ops::OpRecord& record, PyObject* a, PyObject* b, bool in_place = false);
+PyObject* binary_operator(const ops::OpRecord& record, PyObject* a, PyObject* b,
+                          bool in_place = false);
 
 }  // namespace arete::python

@@ -47,9 +47,8 @@ Options read_adam(const Numbers& n, Options o) {
 optim::AdamOptions read(const Numbers& n, optim::AdamOptions o) { return read_adam(n, o); }
 optim::AdamWOptions read(const Numbers& n, optim::AdamWOptions o) { return read_adam(n, o); }
 optim::LionOptions read(const Numbers& n, optim::LionOptions o) {
-  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("weight_decay",
-                                                                        o.weight_decay)(
-      "maximize", o.maximize);
+  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)(
+      "weight_decay", o.weight_decay)("maximize", o.maximize);
   return o;
 }
 optim::RMSpropOptions read(const Numbers& n, optim::RMSpropOptions o) {
@@ -91,9 +90,10 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& kind, const 
 
 void bind_optim(nb::module_& m) {
   nb::class_<optim::Optimizer>(m, "_Optimizer")
-      .def("__init__", [](optim::Optimizer*, const std::string&) {
-        throw TypeError("_Optimizer", "made by _make_optimizer() only");
-      })
+      .def("__init__",
+           [](optim::Optimizer*, const std::string&) {
+             throw TypeError("_Optimizer", "made by _make_optimizer() only");
+           })
       .def("step",
            [](optim::Optimizer& o) {
              const WithoutGil free;
@@ -103,10 +103,8 @@ void bind_optim(nb::module_& m) {
                      const std::string& name) { return o.param_groups().at(group).get(name); })
       .def("set", [](optim::Optimizer& o, size_t group, const std::string& name,
                      double v) { o.param_groups().at(group).set(name, v); })
-      .def("settings",
-           [](const optim::Optimizer& o, size_t group) {
-             return o.param_groups().at(group).settings();
-           })
+      .def("settings", [](const optim::Optimizer& o,
+                          size_t group) { return o.param_groups().at(group).settings(); })
       .def("state",
            [](const optim::Optimizer& o) {
              const optim::State s = o.state_dict();

@@ -18,7 +18,7 @@ namespace {
 /// What a nested list looks like before its values are copied.
 struct ListShape {
   Shape sizes;
-  int category = 0;  // of the widest number: 0 bool, 1 int, 2 float, 3 complex
+  int category = 0;            // of the widest number: 0 bool, 1 int, 2 float, 3 complex
   std::optional<DType> dtype;  // where tensors or NumPy scalars say
   int64_t count = 0;
 };
@@ -184,10 +184,7 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t size) {
     case 'i':
     case 'l':
     case 'q':
-      return size == 1   ? kInt8
-             : size == 2 ? kInt16
-             : size == 4 ? kInt32
-                         : kInt64;
+      return size == 1 ? kInt8 : size == 2 ? kInt16 : size == 4 ? kInt32 : kInt64;
     default:
       return {};
   }
@@ -222,9 +219,11 @@ Tensor tensor_over_buffer(PyObject* o) {
   };
   const std::optional<DType> dtype = dtype_of_format(v.format, v.itemsize);
   if (!dtype || Py_ssize_t(size_of(*dtype)) != v.itemsize)
-    fail("can't convert an array of elements '%s'. The supported ones are float64, float32, float16, "
-         "complex64, complex128, int64, int32, int16, int8, uint8, and bool.",
-         v.format ? v.format : "");
+    fail(
+        "can't convert an array of elements '%s'. The supported ones are float64, float32, "
+        "float16, "
+        "complex64, complex128, int64, int32, int16, int8, uint8, and bool.",
+        v.format ? v.format : "");
   Shape sizes, strides;
   for (int d = 0; d < v.ndim; ++d) {
     sizes.push_back(v.shape[d]);
@@ -257,13 +256,15 @@ Tensor tensor_over_bytes(PyObject* o, DType dtype, int64_t count, int64_t offset
     throw PythonError{};
   };
   if (bytes == 0) fail("both buffer length and count must not be 0");
-  if (offset < 0 || offset >= bytes) fail("offset must be non-negative and no greater than buffer length minus 1");
+  if (offset < 0 || offset >= bytes)
+    fail("offset must be non-negative and no greater than buffer length minus 1");
   if (count == 0 || count < -1) fail("both buffer length and count must not be 0");
   if (count < 0) {
     if ((bytes - offset) % size != 0) fail("buffer length must be a multiple of element size");
     count = (bytes - offset) / size;
   }
-  if (count > (bytes - offset) / size) fail("requested buffer length after offset must not be greater than actual buffer length");
+  if (count > (bytes - offset) / size)
+    fail("requested buffer length after offset must not be greater than actual buffer length");
   HeldBuffer* h = held.release();
   return from_blob(static_cast<std::byte*>(h->view.buf) + offset, {count}, TensorOptions(dtype),
                    [h](void*) { release_held(h); });
@@ -284,13 +285,13 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype, Device device) {
   }
   ListShape s;
   measure(data, 0, s);
-  const DType found = s.count == 0      ? default_dtype()
+  const DType found = s.count == 0                                     ? default_dtype()
                       : s.dtype && category_of(*s.dtype) >= s.category ? *s.dtype
-                      : s.category == 0 ? kBool
-                      : s.category == 1 ? kInt64
-                      : s.category == 2 ? default_dtype()
-                      : default_dtype() == kFloat64 ? kComplex128
-                                                    : kComplex64;
+                      : s.category == 0                                ? kBool
+                      : s.category == 1                                ? kInt64
+                      : s.category == 2                                ? default_dtype()
+                      : default_dtype() == kFloat64                    ? kComplex128
+                                                                       : kComplex64;
   const DType wanted = dtype.value_or(found);
   if (s.category == 3 && !is_complex(wanted))
     type_error("can't convert complex to %s", std::string(name_of(wanted)).c_str());
@@ -435,7 +436,10 @@ Index index_entry(PyObject* o, const Tensor& x) {
   }
   if (PyBool_Check(o)) return Index(full({}, Scalar(o == Py_True), TensorOptions(x.device())));
   if (is_list(o) || PyObject_CheckBuffer(o) || PySequence_Check(o)) {
-    if (PyUnicode_Check(o)) type_error("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got str)");
+    if (PyUnicode_Check(o))
+      type_error(
+          "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+          "valid indices (got str)");
     Tensor t = tensor_from(o, {}, x.device());
     if (t.numel() == 0) t = t.to(kInt64);
     if (t.dim() == 0 && is_integer(t.dtype())) return Index(t.item<int64_t>());
@@ -503,14 +507,14 @@ constexpr uint64_t kReadOnly = 1, kIsCopied = 2;
 
 DLDataType dl_type(DType t) {
   const uint8_t bits = uint8_t(8 * size_of(t));
-  const uint8_t code = t == kBool          ? 6
-                       : t == kUInt8       ? 1
-                       : t == kBFloat16    ? 4
-                       : t == kFloat8E4M3  ? 10
-                       : t == kFloat8E5M2  ? 12
-                       : is_complex(t)     ? 5
-                       : is_floating(t)    ? 2
-                                           : 0;
+  const uint8_t code = t == kBool         ? 6
+                       : t == kUInt8      ? 1
+                       : t == kBFloat16   ? 4
+                       : t == kFloat8E4M3 ? 10
+                       : t == kFloat8E5M2 ? 12
+                       : is_complex(t)    ? 5
+                       : is_floating(t)   ? 2
+                                          : 0;
   return {code, bits, 1};
 }
 std::optional<DType> from_dl_type(DLDataType d) {
@@ -562,8 +566,9 @@ template <class Managed>
 Tensor import_tensor(Managed* m) {
   const DLTensor& dl = m->tensor;
   const std::optional<DType> dtype = from_dl_type(dl.dtype);
-  if (!dtype) type_error("from_dlpack: unsupported element type (code %d, %d bits, %d lanes)",
-                         int(dl.dtype.code), int(dl.dtype.bits), int(dl.dtype.lanes));
+  if (!dtype)
+    type_error("from_dlpack: unsupported element type (code %d, %d bits, %d lanes)",
+               int(dl.dtype.code), int(dl.dtype.bits), int(dl.dtype.lanes));
   Device device;
   if (dl.device.type == 2)
     device = Device(DeviceType::cuda, dl.device.id);
@@ -609,8 +614,7 @@ PyObject* to_dlpack(const Tensor& t, bool versioned, bool copied) {
 
 Tensor from_dlpack(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
-    auto* m = static_cast<DLManagedVersioned*>(
-        PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    auto* m = static_cast<DLManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
     if (m->version.major > 1) type_error("from_dlpack: unsupported version %u", m->version.major);
     Tensor t = import_tensor(m);
     PyCapsule_SetName(capsule, "used_dltensor_versioned");

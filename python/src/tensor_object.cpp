@@ -86,22 +86,22 @@ int tensor_clear(PyObject* o) {
 
 // ---- numbers
 
-#define RECORD(name)                                          \
-  static const ops::OpRecord& record = [] () -> const ops::OpRecord& { \
-    const ops::OpRecord* r = ops::find_record(name);          \
-    if (!r) ARETE_BUG("no record " name);                     \
-    return *r;                                                \
+#define RECORD(name)                                                  \
+  static const ops::OpRecord& record = []() -> const ops::OpRecord& { \
+    const ops::OpRecord* r = ops::find_record(name);                  \
+    if (!r) ARETE_BUG("no record " name);                             \
+    return *r;                                                        \
   }();
-#define BINARY(function, name)                     \
-  PyObject* function(PyObject* a, PyObject* b) {   \
-    RECORD(name)                                   \
-    return binary_operator(record, a, b);          \
+#define BINARY(function, name)                   \
+  PyObject* function(PyObject* a, PyObject* b) { \
+    RECORD(name)                                 \
+    return binary_operator(record, a, b);        \
   }
-#define BINARY_IN_PLACE(function, name)                      \
-  PyObject* function(PyObject* a, PyObject* b) {             \
-    RECORD(name)                                             \
-    PyObject* r = binary_operator(record, a, b, true);       \
-    return r;                                                \
+#define BINARY_IN_PLACE(function, name)                \
+  PyObject* function(PyObject* a, PyObject* b) {       \
+    RECORD(name)                                       \
+    PyObject* r = binary_operator(record, a, b, true); \
+    return r;                                          \
   }
 BINARY(nb_add, "add")
 BINARY(nb_sub, "sub")
@@ -137,10 +137,10 @@ PyObject* nb_matmul(PyObject* a, PyObject* b) {
   RECORD("matmul")
   return binary_operator(record, a, b);
 }
-#define UNARY(function, name)                                                    \
-  PyObject* function(PyObject* a) {                                              \
-    RECORD(name)                                                                 \
-    return guarded([&] { return wrap(ops::call(record, {tensor_of(a)})); });     \
+#define UNARY(function, name)                                                \
+  PyObject* function(PyObject* a) {                                          \
+    RECORD(name)                                                             \
+    return guarded([&] { return wrap(ops::call(record, {tensor_of(a)})); }); \
   }
 UNARY(nb_negative, "neg")
 UNARY(nb_absolute, "abs")
@@ -228,7 +228,10 @@ int tensor_assign(PyObject* o, PyObject* index, PyObject* value) {
     const std::vector<Index> indices = index_from(index, t);
     Scalar s;
     if (is_tensor(value))
-      t.index_put_(indices, tensor_of(value).to(tensor_of(value).numel() == 1 ? t.device() : tensor_of(value).device(), t.dtype()));
+      t.index_put_(
+          indices,
+          tensor_of(value).to(
+              tensor_of(value).numel() == 1 ? t.device() : tensor_of(value).device(), t.dtype()));
     else if (to_scalar(value, s))
       t.index_put_(indices, full({}, s, TensorOptions(t.dtype(), t.device())));
     else
@@ -280,13 +283,13 @@ PyObject* tensor_repr(PyObject* o) {
 
 // ---- attributes
 
-#define GETTER(name, value)                            \
-  PyObject* get_##name(PyObject* o, void*) {           \
-    return guarded([&]() -> PyObject* {                \
-      const Tensor& t = tensor_of(o);                  \
-      (void)t;                                         \
-      return value;                                    \
-    });                                                \
+#define GETTER(name, value)                  \
+  PyObject* get_##name(PyObject* o, void*) { \
+    return guarded([&]() -> PyObject* {      \
+      const Tensor& t = tensor_of(o);        \
+      (void)t;                               \
+      return value;                          \
+    });                                      \
   }
 GETTER(shape, wrap_size(t.sizes()))
 GETTER(dtype, wrap(t.dtype()))
@@ -302,7 +305,7 @@ GETTER(is_meta, PyBool_FromLong(t.is_meta()))
 GETTER(version, PyLong_FromUnsignedLongLong(t.version()))
 GETTER(grad, wrap(t.grad()))
 GETTER(data, wrap(t.detach()))
-GETTER(retains_grad, PyBool_FromLong(t.impl()->autograd && t.impl()->autograd->retains_grad))
+GETTER(retains_grad, PyBool_FromLong(t.impl()->autograd&& t.impl()->autograd->retains_grad))
 GETTER(is_view, PyBool_FromLong(t.is_view()))
 GETTER(no, Py_NewRef(Py_False))
 GETTER(output_nr, PyLong_FromLong(t.impl()->autograd ? long(t.impl()->autograd->grad_fn.slot) : 0))
@@ -338,7 +341,9 @@ int set_grad(PyObject* o, PyObject* value, void*) {
     if (!value || value == Py_None) {
       tensor_of(o).set_grad({});
     } else {
-      if (!is_tensor(value)) type_error("assigned grad expected to be a Tensor or None but got %s", Py_TYPE(value)->tp_name);
+      if (!is_tensor(value))
+        type_error("assigned grad expected to be a Tensor or None but got %s",
+                   Py_TYPE(value)->tp_name);
       tensor_of(o).set_grad(tensor_of(value));
     }
     return 0;
@@ -347,7 +352,9 @@ int set_grad(PyObject* o, PyObject* value, void*) {
 // x.data = y: the object shows y's memory from now on and keeps its place in history.
 int set_data(PyObject* o, PyObject* value, void*) {
   return guarded(-1, [&] {
-    if (!value || !is_tensor(value)) type_error("Variable data has to be a tensor, but got %s", value ? Py_TYPE(value)->tp_name : "nothing");
+    if (!value || !is_tensor(value))
+      type_error("Variable data has to be a tensor, but got %s",
+                 value ? Py_TYPE(value)->tp_name : "nothing");
     TensorImpl& self = *tensor_of(o).impl();
     const TensorImpl& from = *tensor_of(value).impl();
     self.storage = from.storage;
@@ -355,7 +362,9 @@ int set_data(PyObject* o, PyObject* value, void*) {
     self.dtype = from.dtype;
     // Its gradients have the new shape, dtype and device from now on.
     if (self.autograd && self.autograd->accumulator)
-      self.autograd->accumulator->outputs[0] = {Shape(from.layout.sizes.begin(), from.layout.sizes.end()), from.dtype, from.storage->device()};
+      self.autograd->accumulator->outputs[0] = {
+          Shape(from.layout.sizes.begin(), from.layout.sizes.end()), from.dtype,
+          from.storage->device()};
     return 0;
   });
 }
@@ -385,8 +394,7 @@ PyGetSetDef tensor_getset[] = {
     {"output_nr", get_output_nr, nullptr, nullptr, nullptr},
     {"_base", get_base, nullptr, "What a view shows.", nullptr},
     {"T", get_transposed, nullptr, "All dimensions in reverse order.", nullptr},
-    {"mT", get_transposed, nullptr, "The last two dimensions swapped.",
-     reinterpret_cast<void*>(1)},
+    {"mT", get_transposed, nullptr, "The last two dimensions swapped.", reinterpret_cast<void*>(1)},
     {"H", get_transposed, nullptr, nullptr, nullptr},
     {"mH", get_transposed, nullptr, nullptr, reinterpret_cast<void*>(1)},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -394,13 +402,13 @@ PyGetSetDef tensor_getset[] = {
 
 // ---- methods that are no operators
 
-#define METHOD(name, ...)                                      \
-  PyObject* m_##name(PyObject* o, PyObject*) {                 \
-    return guarded([&]() -> PyObject* {                        \
-      Tensor& t = tensor_of(o);                                \
-      (void)t;                                                 \
-      __VA_ARGS__;                                             \
-    });                                                        \
+#define METHOD(name, ...)                      \
+  PyObject* m_##name(PyObject* o, PyObject*) { \
+    return guarded([&]() -> PyObject* {        \
+      Tensor& t = tensor_of(o);                \
+      (void)t;                                 \
+      __VA_ARGS__;                             \
+    });                                        \
   }
 METHOD(dim, return PyLong_FromLongLong(t.dim()))
 METHOD(numel, return PyLong_FromLongLong(t.numel()))
@@ -460,7 +468,8 @@ PyObject* size_or_stride(PyObject* o, PyObject* args, PyObject* kwargs, bool str
       return PySequence_Tuple(size.get());
     }
     int64_t d = 0;
-    if (!to_int(dim, d)) type_error("size(): argument 'dim' must be int, not %s", Py_TYPE(dim)->tp_name);
+    if (!to_int(dim, d))
+      type_error("size(): argument 'dim' must be int, not %s", Py_TYPE(dim)->tp_name);
     return PyLong_FromLongLong(stride ? t.stride(d) : t.size(d));
   });
 }
@@ -504,7 +513,8 @@ PyObject* m_backward(PyObject* o, PyObject* args, PyObject* kwargs) {
           autograd::grad({&t, 1}, leaves, gradients, keep, create, /*allow_unused=*/true);
       for (size_t i = 0; i < leaves.size(); ++i)
         if (found[i].defined())
-          leaves[i].set_grad(leaves[i].grad().defined() ? leaves[i].grad().add(found[i]) : found[i]);
+          leaves[i].set_grad(leaves[i].grad().defined() ? leaves[i].grad().add(found[i])
+                                                        : found[i]);
     } else {
       const WithoutGil free;
       t.backward(g, keep, create);
@@ -641,7 +651,9 @@ PyObject* m_copy_(PyObject* o, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &src,
                                      &non_blocking))
       return nullptr;
-    if (!is_tensor(src)) type_error("copy_(): argument 'other' (position 1) must be Tensor, not %s", Py_TYPE(src)->tp_name);
+    if (!is_tensor(src))
+      type_error("copy_(): argument 'other' (position 1) must be Tensor, not %s",
+                 Py_TYPE(src)->tp_name);
     {
       const WithoutGil free;
       tensor_of(o).copy_(tensor_of(src), non_blocking);
@@ -681,7 +693,8 @@ PyObject* m_tobytes(PyObject* o, PyObject*) {
   });
 }
 
-#define WITH_KEYWORDS(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_VARARGS | METH_KEYWORDS
+#define WITH_KEYWORDS(f) \
+  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_VARARGS | METH_KEYWORDS
 PyMethodDef tensor_methods[] = {
     {"dim", m_dim, METH_NOARGS, "The number of dimensions."},
     {"ndimension", m_dim, METH_NOARGS, "The number of dimensions."},

@@ -126,3 +126,43 @@ def test_reduction_kernel():
     with pytest.raises(ValueError):
         np.ReductionKernel("T x", "T y", "x", "a - b", "y = a", "0")
     assert math.isclose(norm(torch.ones(4)).item(), 2)
+
+
+SOURCE = r"""
+extern "C" __global__ void scale(float* x, float a, long long n) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i < n) x[i] = x[i] * a + OFFSET;
+}
+extern "C" __global__ void iota(int* x, int n, bool twice) {
+  extern __shared__ int row[];
+  row[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  if (threadIdx.x < n) x[threadIdx.x] = row[threadIdx.x] * (twice ? 2 : 1);
+}
+"""
+
+
+def test_raw_kernels_need_a_gpu():
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    kernel = np.RawKernel(SOURCE, "scale", ("-DOFFSET=1",))
+    with pytest.raises(RuntimeError, match="GPU"):
+        kernel((1,), (32,), (torch.ones(3), numpy.float32(2), 3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_raw_kernels():
+    x = torch.arange(1000.0, device="cuda")
+    np.RawKernel(SOURCE, "scale", ("-DOFFSET=1",))((4,), (256,), (x, numpy.float32(2), x.numel()))
+    assert torch.equal(x.cpu(), torch.arange(1000.0) * 2 + 1)
+    module = np.RawModule(code=SOURCE, options=("-DOFFSET=0",))
+    y = torch.zeros(64, dtype=torch.int32, device="cuda")
+    module.get_function("iota")((1, 1), (64, 1, 1), (y, numpy.int32(60), True), shared_mem=256)
+    assert y.tolist() == [2 * i for i in range(60)] + [0] * 4
+    with pytest.raises(ValueError, match=r"scale\.cu\(4\).*OFFSET"):
+        np.RawKernel(SOURCE, "scale")((1,), (1,), (x, numpy.float32(2), 3))
+    for call in [lambda k: k((1,), (2048,), (x, numpy.float32(1), 3)), lambda k: k((1,), (0,), (x, numpy.float32(1), 3)),
+                 lambda k: k((1, 1, 1, 1), (1,), ()), lambda k: k((1,), (1,), (torch.ones(1), numpy.float32(1), 3)),
+                 lambda k: k((1,), (1,), (object(),))]:  # fmt: skip
+        with pytest.raises((ValueError, TypeError, RuntimeError)):
+            call(np.RawKernel(SOURCE, "scale", ("-DOFFSET=1",)))

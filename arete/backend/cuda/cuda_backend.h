@@ -11,15 +11,21 @@
 #include "arete/backend/cuda/runtime/graph.h"
 #include "arete/backend/cuda/runtime/kernel.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/kernel_compiler.h"
 
 namespace arete::cuda {
 
 class CachingAllocator;
 
-class CudaBackend final : public prim::Backend {
+class CudaBackend final : public prim::Backend, public prim::KernelCompiler {
  public:
   explicit CudaBackend(int ordinal);
   Device device() const override { return Device(DeviceType::cuda, context_.ordinal()); }
+
+  // user_kernel.cpp
+  const void* find_user_kernel(const std::string& source, const std::string& name,
+                               const std::vector<std::string>& options) override;
+  void launch_user_kernel(const void* kernel, const prim::UserLaunch& launch) override;
 
   // pointwise.cpp, copy.cpp
   void fill(const prim::FillArgs&) override;

@@ -12,6 +12,7 @@ namespace arete::cuda {
 struct KernelSource {
   std::string name;  // of the function
   std::string text;
+  std::vector<std::string> options = {};  // of the compiler, besides those for every kernel
 };
 
 /// The embedded files of backend/cuda/device/ (made by CMake).

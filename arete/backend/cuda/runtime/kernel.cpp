@@ -50,7 +50,7 @@ std::string machine_code(DeviceContext& device, const KernelSource& source, cons
       return std::move(*saved);
     }
   const auto begin = std::chrono::steady_clock::now();
-  std::string code = compile_to_cubin(source, device.limits().arch());
+  std::string code = compile_to_cubin(source, device.limits().arch(), source.options);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   {
     const std::lock_guard lock(statistics_mutex);
@@ -87,8 +87,9 @@ const Kernel* load(DeviceContext& device, const KernelSource& source, const Hash
 }  // namespace
 
 Hash128 kernel_key(const KernelSource& source, int arch) {
-  return hash_bytes(common_key() + "sm_" + std::to_string(arch) + "\n" + source.name + "\n" +
-                    source.text);
+  std::string text = common_key() + "sm_" + std::to_string(arch) + "\n" + source.name + "\n";
+  for (const std::string& o : source.options) text += o + "\n";
+  return hash_bytes(text + source.text);
 }
 
 const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {

@@ -1,0 +1,64 @@
+// Kernels written in CUDA C++ by users of the library.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "arete/core/tensor.h"
+
+namespace arete::cuda {
+
+/// An argument of a kernel: a tensor (the address of its first element) or a plain value of at most
+/// 16 bytes, whose type must be exactly the parameter's.
+class KernelArgument {
+ public:
+  KernelArgument(const Tensor& t);
+  template <class T>
+  requires(std::is_trivially_copyable_v<T> && sizeof(T) <= 16 && !std::is_base_of_v<Tensor, T>)
+      KernelArgument(T value) {
+    std::memcpy(bytes_.data(), &value, sizeof(T));
+  }
+  const Tensor& tensor() const { return tensor_; }
+  void* address() { return bytes_.data(); }
+
+ private:
+  alignas(16) std::array<std::byte, 16> bytes_{};
+  Tensor tensor_;
+};
+
+/// Blocks or threads along x, y and z.
+using Dim = std::array<unsigned, 3>;
+
+/// A `extern "C" __global__` function in CUDA C++ source:
+///
+///     cuda::RawKernel scale(R"(extern "C" __global__ void scale(float* x, float a, int n) {
+///       int i = blockIdx.x * blockDim.x + threadIdx.x;
+///       if (i < n) x[i] *= a;
+///     })", "scale");
+///     scale({(n + 255) / 256, 1, 1}, {256, 1, 1}, {x, 2.0f, n});
+///
+/// It is compiled for the GPU at its first launch there and kept, also on disk; a launch goes to
+/// the current stream and is asynchronous. What it does to memory is not checked, and writes are
+/// not seen by the version counters of tensors. Errors: ValueError with the compiler's messages
+/// (line numbers are those of `source`), or for a launch beyond the GPU's limits; DeviceError for
+/// tensors that are not on one GPU.
+class RawKernel {
+ public:
+  /// `options` go to the compiler (NVRTC): "-DWIDTH=3", "-I/path".
+  RawKernel(std::string source, std::string name, std::vector<std::string> options = {});
+  /// Launches on the GPU of the tensors, or on the current one if there are none.
+  void operator()(Dim grid, Dim block, std::vector<KernelArgument> arguments,
+                  size_t shared_bytes = 0) const;
+  /// Compiles now, for the current GPU.
+  void compile() const;
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string source_, name_;
+  std::vector<std::string> options_;
+};
+
+}  // namespace arete::cuda

@@ -1,0 +1,306 @@
+"""Writes python/arete/__init__.pyi, the types of names that are made from operator records at import:
+
+    python tools/make_stubs.py [--check]
+
+With --check it writes nothing and fails if the file is not up to date."""
+from __future__ import annotations
+
+import inspect
+import pathlib
+import re
+import sys
+
+import arete
+from arete import _C
+
+TARGET = pathlib.Path(__file__).resolve().parents[1] / "python" / "arete" / "__init__.pyi"
+
+KINDS = {
+    "Tensor": "Tensor", "Tensor[]": "Sequence[Tensor]", "bool": "_bool", "int": "_int", "float": "_float",
+    "Scalar": "Number", "int[]": "_int | Sequence[_int]", "float[]": "Sequence[_float]", "str": "str",
+    "dtype": "_DType", "device": "Device", "Generator": "Generator",
+}  # fmt: skip
+
+HEAD = '''\
+# Made by tools/make_stubs.py from the operator records; do not edit.
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
+
+from . import autograd as autograd, backends as backends, cuda as cuda, fft as fft, linalg as linalg, nn as nn
+from . import numpy as numpy, optim as optim, random as random, special as special, testing as testing, utils as utils
+from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
+from ._grad_mode import set_grad_enabled as set_grad_enabled
+from .serialization import load as load, save as save
+
+_bool = bool
+_int = int
+_float = float
+Number = Union[_int, _float, _bool, complex]
+
+class dtype:
+    is_floating_point: _bool
+    is_complex: _bool
+    is_signed: _bool
+    itemsize: _int
+    def to_real(self) -> dtype: ...
+    def to_complex(self) -> dtype: ...
+
+class device:
+    type: str
+    index: Optional[_int]
+    def __init__(self, device: Union[str, _int, "device"], index: Optional[_int] = None) -> None: ...
+
+_DType = dtype
+_DeviceType = device
+Device = Union[device, str, _int]
+
+class Size(tuple[_int, ...]):
+    def numel(self) -> _int: ...
+
+class Generator:
+    def __init__(self, device: Optional[Device] = None) -> None: ...
+    def manual_seed(self, seed: _int) -> Generator: ...
+    def initial_seed(self) -> _int: ...
+
+class ArgumentError(RuntimeError, ValueError): ...
+class AutogradError(RuntimeError): ...
+class DeviceError(RuntimeError): ...
+class OutOfMemoryError(RuntimeError, MemoryError): ...
+class BugError(RuntimeError): ...
+
+class finfo:
+    bits: _int
+    eps: _float
+    max: _float
+    min: _float
+    tiny: _float
+    smallest_normal: _float
+    resolution: _float
+    dtype: str
+    def __init__(self, type: Optional[_DType] = None) -> None: ...
+
+class iinfo:
+    bits: _int
+    max: _int
+    min: _int
+    dtype: str
+    def __init__(self, type: _DType) -> None: ...
+
+class memory_format: ...
+class layout: ...
+
+'''
+
+TENSOR = '''\
+class Tensor:
+    def __init__(self, *args: Any) -> None: ...
+    @property
+    def shape(self) -> Size: ...
+    dtype: _DType
+    device: _DeviceType
+    ndim: _int
+    itemsize: _int
+    nbytes: _int
+    requires_grad: _bool
+    is_leaf: _bool
+    is_cuda: _bool
+    is_cpu: _bool
+    is_meta: _bool
+    grad: Optional[Tensor]
+    grad_fn: Any
+    data: Tensor
+    @property
+    def T(self) -> Tensor: ...
+    @property
+    def mT(self) -> Tensor: ...
+    def size(self, dim: Optional[_int] = None) -> Any: ...
+    def stride(self, dim: Optional[_int] = None) -> Any: ...
+    def dim(self) -> _int: ...
+    def numel(self) -> _int: ...
+    def item(self) -> Any: ...
+    def tolist(self) -> Any: ...
+    def tobytes(self) -> bytes: ...
+    def data_ptr(self) -> _int: ...
+    def storage_offset(self) -> _int: ...
+    def element_size(self) -> _int: ...
+    def is_contiguous(self, memory_format: Optional[memory_format] = None) -> _bool: ...
+    def is_floating_point(self) -> _bool: ...
+    def is_complex(self) -> _bool: ...
+    def is_pinned(self) -> _bool: ...
+    def detach(self) -> Tensor: ...
+    def detach_(self) -> Tensor: ...
+    def retain_grad(self) -> None: ...
+    def requires_grad_(self, requires_grad: _bool = True) -> Tensor: ...
+    def backward(self, gradient: Optional[Tensor] = None, retain_graph: Optional[_bool] = None, create_graph: _bool = False,
+                 inputs: Any = None) -> None: ...
+    def register_hook(self, hook: Callable[[Tensor], Optional[Tensor]]) -> Any: ...
+    def to(self, *args: Any, **kwargs: Any) -> Tensor: ...
+    def clone(self, *, memory_format: Optional[memory_format] = None) -> Tensor: ...
+    def contiguous(self, memory_format: Optional[memory_format] = None) -> Tensor: ...
+    def pin_memory(self) -> Tensor: ...
+    def copy_(self, other: Tensor, non_blocking: _bool = False) -> Tensor: ...
+    def zero_(self) -> Tensor: ...
+    def numpy(self, *, force: _bool = False) -> Any: ...
+    def __len__(self) -> _int: ...
+    def __getitem__(self, index: Any) -> Tensor: ...
+    def __setitem__(self, index: Any, value: Any) -> None: ...
+    def __iter__(self) -> Iterator[Tensor]: ...
+    def __contains__(self, value: Any) -> _bool: ...
+    def __bool__(self) -> _bool: ...
+    def __int__(self) -> _int: ...
+    def __float__(self) -> _float: ...
+    def __index__(self) -> _int: ...
+    def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+    def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+    def __hash__(self) -> _int: ...
+'''
+
+OPERATORS = ("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift radd rsub rmul rtruediv rfloordiv rmod "
+             "rpow rand ror rxor iadd isub imul itruediv ifloordiv ipow imod iand ior ixor lt le gt ge").split()
+
+
+def split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text + ","):
+        if c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+        depth += c in "[("
+        depth -= c in "])"
+    return [p for p in parts if p]
+
+
+def parameters(signature: str, method: bool) -> list[str]:
+    """Python parameters of "(Tensor self, int dim=-1, *, ...)"."""
+    result, star, optional = [], False, False
+    for part in split(signature[1:-1]):
+        if part == "*":
+            star = True
+            result.append("*")
+            continue
+        left, _, default = part.partition("=")
+        kind, name = left.rsplit(" ", 1)
+        none = kind.endswith("?")
+        kind = KINDS[kind.rstrip("?")]
+        if none:
+            kind = f"Optional[{'Union[_int, Sequence[_int]]' if '|' in kind else kind}]"
+        elif "|" in kind:
+            kind = "Union[_int, Sequence[_int]]"
+        if name in ("from", "lambda", "in", "is"):
+            name += "_"
+        if not result and method:
+            result.append("self")
+            continue
+        optional = optional or bool(default) and not star
+        value = " = ..." if default or optional and not star or none and star else ""
+        result.append(f"{name}: {kind}{value}")
+    if star and result[-1] == "*":
+        result.pop()
+    return result
+
+
+def results(record: str) -> str:
+    text = _C._record(record)["schema"].split("->")[1].strip()
+    if text == "Tensor":
+        return "Tensor"
+    if text == "Tensor[]":
+        return "tuple[Tensor, ...]"
+    return "Any"  # a named tuple
+
+
+def lines_of(name: str, operator, method: bool) -> list[str]:
+    indent = "    " if method else ""
+    found = []
+    for record, signature in operator._records:
+        p = parameters(signature, method)
+        kind = results(record)
+        if kind == "Tensor" and not name.endswith("_"):
+            keyword = "out: Optional[Tensor] = ..."
+            dtype = "" if any(x.startswith("dtype") for x in p) else ", dtype: Optional[_DType] = ..."
+            grad = "" if method else ", requires_grad: _bool = ..."
+            p = p + (["*"] if "*" not in p else []) + [keyword + dtype + grad]
+        found.append(f"def {name}({', '.join(p)}) -> {kind}: ...")
+    spread = any("Union[_int, Sequence[_int]]" in f for f in found)
+    if len(found) > 1 or spread:
+        kind = results(operator._records[0][0]) if len({results(r) for r, _ in operator._records}) == 1 else "Any"
+        arguments = "self, *args: Any, **kwargs: Any" if method else "*args: Any, **kwargs: Any"
+        return [f"{indent}def {name}({arguments}) -> {kind}: ..."]
+    return [indent + found[0]]
+
+
+def python_function(name: str, function) -> str:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return f"def {name}(*args: Any, **kwargs: Any) -> Any: ..."
+    parts, star = [], False
+    for p in signature.parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            parts.append(f"*{p.name}: Any")
+            star = True
+        elif p.kind is p.VAR_KEYWORD:
+            parts.append(f"**{p.name}: Any")
+        else:
+            if p.kind is p.KEYWORD_ONLY and not star:
+                parts.append("*")
+                star = True
+            parts.append(f"{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+    returns = signature.return_annotation
+    text = {"bool": "_bool", "int": "_int", "None": "None"}.get(str(returns), "Any")
+    return f"def {name}({', '.join(parts)}) -> {text}: ..."
+
+
+def make() -> str:
+    out = [HEAD]
+    own = set(re.findall(r"    (?:def |)(\w+)[(:]", TENSOR))
+    out.append(TENSOR)
+    for o in OPERATORS:
+        out.append(f"    def __{o}__(self, other: Any) -> Tensor: ...\n")
+    out.append("    def __neg__(self) -> Tensor: ...\n    def __abs__(self) -> Tensor: ...\n"
+               "    def __pos__(self) -> Tensor: ...\n    def __invert__(self) -> Tensor: ...\n")
+    for name in sorted(vars(arete.Tensor)):
+        value = vars(arete.Tensor)[name]
+        if name in own or name.startswith("_") or not name.isidentifier():
+            continue
+        if isinstance(value, _C.OperatorMethod):
+            out.append("\n".join(lines_of(name, value, True)) + "\n")
+        elif inspect.isfunction(value) or isinstance(value, _C.Operator):
+            out.append(f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ...\n")
+    out.append("\n")
+    for name in sorted(vars(arete)):
+        value = getattr(arete, name)
+        if name.startswith("_") or re.search(rf"(class|as) {name}\b", HEAD):
+            continue
+        if isinstance(value, _C.Operator):
+            out.append("\n".join(lines_of(name, value, False)) + "\n")
+        elif isinstance(value, arete.dtype):
+            out.append(f"{name}: _DType\n")
+        elif inspect.isfunction(value):
+            out.append(python_function(name, value) + "\n")
+        elif isinstance(value, (float, int)):
+            out.append(f"{name}: _float\n")
+        elif type(value).__name__ == "nb_func":
+            out.append(f"def {name}(*args: Any, **kwargs: Any) -> Any: ...\n")
+        elif isinstance(value, arete.memory_format):
+            out.append(f"{name}: memory_format\n")
+        elif isinstance(value, arete.layout):
+            out.append(f"{name}: layout\n")
+        elif isinstance(value, arete.Generator):
+            out.append(f"{name}: Generator\n")
+    return "".join(out)
+
+
+def main() -> int:
+    text = make()
+    if "--check" in sys.argv[1:]:
+        if not TARGET.exists() or TARGET.read_text() != text:
+            print(f"{TARGET} is not up to date: run python tools/make_stubs.py")
+            return 1
+        return 0
+    TARGET.write_text(text)
+    print(f"wrote {TARGET}: {len(text.splitlines())} lines")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
