@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import builtins as _builtins
-import sys as _sys
 
 from . import _C, _functions, _ops, _signatures
 from ._C import (  # noqa: F401
@@ -183,8 +182,6 @@ def __getattr__(name: str):
         from . import random
 
         return getattr(random, name)
-    if name == "as_strided_":
-        raise AttributeError(name)
     raise AttributeError(f"module 'arete' has no attribute '{name}'")
 
 
@@ -208,6 +205,3 @@ def use_deterministic_algorithms(mode: _builtins.bool, *, warn_only: _builtins.b
 
 def are_deterministic_algorithms_enabled() -> _builtins.bool:
     return _C._deterministic(None)
-
-
-_sys.modules.setdefault(__name__ + ".functional", _functions)

@@ -83,60 +83,27 @@ def as_tensor(data, dtype=None, device=None):
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
-    """As as_tensor; also takes objects with DLPack. `copy` asks for or forbids a copy."""
+    """As as_tensor; also takes objects with DLPack. `copy` True asks for a copy."""
     if isinstance(obj, Tensor) or not hasattr(obj, "__dlpack__") or type(obj).__module__ == "numpy":
         t = as_tensor(obj, dtype, device)
     else:
         from ._tensor import from_dlpack
 
-        t = from_dlpack(obj).to(device or "cpu" if device else _C.device("cpu"), dtype) if device else from_dlpack(obj)
-        t = t.to(dtype) if dtype else t
-    if copy and isinstance(obj, Tensor) and t is obj or copy:
-        t = t.clone()
+        t = from_dlpack(obj)
+        t = t.to(device or t.device, dtype or t.dtype)
+    t = t.clone() if copy else t
     t = t.detach()
     return t.requires_grad_() if requires_grad else t
-
-
-def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
-    """A 0-d tensor, of the default dtype."""
-    return _C.tensor(s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def complex(real: Tensor, imag: Tensor):  # noqa: A001
     raise NotImplementedError("complex(): there is no arithmetic of complex numbers yet")
 
 
-def _new(name):
-    def method(self, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
-        if len(size) == 1 and not isinstance(size[0], int):
-            size = tuple(size[0])
-        return globals_of_package()[name](size, dtype=dtype or self.dtype, device=device or self.device,
-                                          requires_grad=requires_grad)
-
-    method.__name__ = f"new_{name}"
-    return method
-
-
-def globals_of_package():
-    import sys
-
-    return vars(sys.modules[__package__])
-
-
-for _name in ("zeros", "ones", "empty"):
-    METHODS[f"new_{_name}"] = _new(_name)
-
-
-def _new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    return _ops.full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device,
-                     requires_grad=requires_grad)  # fmt: skip
-
-
 def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
-METHODS["new_full"] = _new_full
 METHODS["new_tensor"] = _new_tensor
 
 

@@ -149,7 +149,7 @@ const char* second_name(std::string_view name) {
   return nullptr;
 }
 
-Overload make_overload(const OpRecord& record, const char* signature, bool in_place) {
+Overload make_overload(const OpRecord& record, const char* signature) {
   Overload o;
   o.record = &record;
   const ops::Schema& schema = ops::schema_of(record);
@@ -223,7 +223,6 @@ Overload make_overload(const OpRecord& record, const char* signature, bool in_pl
   }
   const std::string& t = shown.schema;
   o.text = t.substr(t.find('('), t.rfind(" ->") - t.find('('));
-  (void)in_place;
   return o;
 }
 
@@ -646,7 +645,7 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         PyErr_Format(PyExc_KeyError, "there is no operator record '%s'", record_name);
         return nullptr;
       }
-      overloads->push_back(make_overload(*record, signature, in_place));
+      overloads->push_back(make_overload(*record, signature));
     }
     PyObject* o = checked(type->tp_alloc(type, 0));
     operator_in(o)->vectorcall = operator_vectorcall;
