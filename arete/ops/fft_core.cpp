@@ -13,6 +13,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
+#include "arete/prim/line_transformer.h"
 
 namespace arete {
 namespace ops {
@@ -138,8 +139,8 @@ void run_lines(const void* in, void* out, const Tensor& shape, bool forward, dou
             scale);
 }
 
-// The one place that computes transforms, of row-major pairs. Memory of other devices goes through
-// the host; a library of that device belongs here.
+// The one place that computes transforms, of row-major pairs: by the device's own library where it
+// has one, else through the host.
 void compute_lines(const Tensor& in, const Tensor& out, bool forward, double scale) {
   ARETE_CHECK(!(modes().word & Modes::kCapture),
               NotImplementedError("fft", "Fourier transforms cannot be captured yet"));
@@ -147,6 +148,17 @@ void compute_lines(const Tensor& in, const Tensor& out, bool forward, double sca
   const auto run = in.dtype() == kFloat32 ? run_lines<float> : run_lines<double>;
   if (in.device().is_cpu()) {
     run(in.data_ptr(), out.data_ptr(), in, forward, scale);
+    return;
+  }
+  if (auto* own = dynamic_cast<prim::LineTransformer*>(&prim::backend_for(in.device()))) {
+    const int64_t n = in.size(-2);
+    own->transform_lines(in.data_ptr(), out.data_ptr(), in.dtype(), in.numel() / (2 * n), n,
+                         forward);
+    if (scale != 1) {
+      const NoGradGuard no_grad;
+      Tensor scaled = out;
+      scaled.mul_(Scalar(scale));
+    }
     return;
   }
   std::vector<std::byte> host(in.nbytes());

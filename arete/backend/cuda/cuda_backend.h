@@ -12,16 +12,22 @@
 #include "arete/backend/cuda/runtime/kernel.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/kernel_compiler.h"
+#include "arete/prim/line_transformer.h"
 
 namespace arete::cuda {
 
 class CachingAllocator;
 
-class CudaBackend final : public prim::Backend, public prim::KernelCompiler {
+class CudaBackend final : public prim::Backend,
+                          public prim::KernelCompiler,
+                          public prim::LineTransformer {
  public:
   explicit CudaBackend(int ordinal);
   Device device() const override { return Device(DeviceType::cuda, context_.ordinal()); }
 
+  // transform.cpp
+  void transform_lines(const void* in, void* out, DType dtype, int64_t lines, int64_t n,
+                       bool forward) override;
   // user_kernel.cpp
   const void* find_user_kernel(const std::string& source, const std::string& name,
                                const std::vector<std::string>& options) override;
