@@ -68,6 +68,15 @@ const OpRecord& linalg_cholesky_ex_op =
           const int64_t n = a.size(-1), count = out[1].numel();
           const bool upper = c.boolean(1);
           p.copy({view_of(out[0]), view_of(a)});
+          if (prim::DenseSolver* solver = solver_of(out[0])) {
+            solver->potrf(a.dtype(), upper, n, count, out[0].data_ptr(),
+                          static_cast<int32_t*>(out[1].data_ptr()));
+            const NoGradGuard no_grad;
+            Tensor factor = out[0];
+            factor.copy_(upper ? triu(factor) : tril(factor));
+            if (c.boolean(2)) check_info(public_name(c), out[1], not_positive_definite_text);
+            return;
+          }
           on_host({host_in_out(out[0]), host_out(out[1])}, [&](auto tag, const HostMemory& h) {
             using T = typename decltype(tag)::type;
             for (int64_t b = 0; b < count; ++b) {

@@ -70,6 +70,11 @@ Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p) {
   return out;
 }
 
+prim::DenseSolver* solver_of(const Tensor& t) {
+  if (t.device().is_cpu() || t.numel() == 0) return nullptr;
+  return dynamic_cast<prim::DenseSolver*>(&prim::backend_for(t.device()));
+}
+
 void on_host(std::span<const HostUse> uses, const std::function<void(const HostMemory&)>& f) {
   ARETE_CHECK(
       !(modes().word & Modes::kCapture),

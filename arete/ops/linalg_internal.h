@@ -6,6 +6,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/prim/dense_solver.h"
 
 namespace arete::ops {
 
@@ -36,8 +37,12 @@ Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p);
 // Note [Factorizations on the host]
 // LAPACK works on host memory. A lower() puts its input into column-major tensors on the device of
 // the call and hands them to on_host(), which is the one place that knows about devices: memory of
-// the CPU is used as it is; any other is copied to the host and, where it was written, back. A
-// device library (cuSOLVER) would be called from there.
+// the CPU is used as it is; any other is copied to the host and, where it was written, back.
+// Cholesky factors, LU factors and symmetric eigenvalues are found on the device where solver_of()
+// knows a library (cuSOLVER).
+
+/// The device's own library of factorizations, or null: then they are done on the host.
+prim::DenseSolver* solver_of(const Tensor& t);
 
 /// A tensor as host memory for the duration of on_host(). It must be dense: made by matrix_spec,
 /// column_major or row-major.

@@ -97,6 +97,13 @@ const OpRecord& linalg_lu_factor_ex_op =
           const Tensor& a = c.tensor(0);
           const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
           p.copy({view_of(out[0]), view_of(a)});
+          if (prim::DenseSolver* solver = solver_of(out[0])) {
+            solver->getrf(a.dtype(), m, n, out[2].numel(), out[0].data_ptr(),
+                          static_cast<int32_t*>(out[1].data_ptr()),
+                          static_cast<int32_t*>(out[2].data_ptr()));
+            if (c.boolean(2)) check_info(public_name(c), out[2], zero_pivot_text);
+            return;
+          }
           on_host({host_in_out(out[0]), host_out(out[1]), host_out(out[2])},
                   [&](auto tag, const HostMemory& h) {
                     using T = typename decltype(tag)::type;

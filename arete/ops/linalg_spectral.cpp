@@ -276,6 +276,16 @@ const OpRecord& eigh_parts_op =
             p.copy({view_of(a), view_of(c.tensor(0))});
           else
             a = column_major(c.tensor(0), batch, p);
+          if (prim::DenseSolver* solver = solver_of(a)) {
+            const Tensor info = empty_tensor(batch, kInt32, a.device());
+            solver->syevd(a.dtype(), with_vectors, upper, n, count_of(batch), a.data_ptr(),
+                          out[0].data_ptr(), static_cast<int32_t*>(info.data_ptr()));
+            check_info("linalg.eigh", info, [](int64_t) -> std::string {
+              return "The algorithm failed to converge because the input matrix is "
+                     "ill-conditioned or has too many repeated eigenvalues.";
+            });
+            return;
+          }
           on_host({{a, true, with_vectors}, host_out(out[0])}, [&](auto tag, const HostMemory& h) {
             using T = typename decltype(tag)::type;
             for (int64_t b = 0; b < count_of(batch); ++b) {

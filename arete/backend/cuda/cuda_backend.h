@@ -11,6 +11,7 @@
 #include "arete/backend/cuda/runtime/graph.h"
 #include "arete/backend/cuda/runtime/kernel.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/dense_solver.h"
 #include "arete/prim/kernel_compiler.h"
 #include "arete/prim/line_transformer.h"
 
@@ -20,11 +21,18 @@ class CachingAllocator;
 
 class CudaBackend final : public prim::Backend,
                           public prim::KernelCompiler,
-                          public prim::LineTransformer {
+                          public prim::LineTransformer,
+                          public prim::DenseSolver {
  public:
   explicit CudaBackend(int ordinal);
   Device device() const override { return Device(DeviceType::cuda, context_.ordinal()); }
 
+  // factorize.cpp
+  void potrf(DType dtype, bool upper, int64_t n, int64_t count, void* a, int32_t* info) override;
+  void getrf(DType dtype, int64_t m, int64_t n, int64_t count, void* a, int32_t* pivots,
+             int32_t* info) override;
+  void syevd(DType dtype, bool vectors, bool upper, int64_t n, int64_t count, void* a, void* w,
+             int32_t* info) override;
   // transform.cpp
   void transform_lines(const void* in, void* out, DType dtype, int64_t lines, int64_t n,
                        bool forward) override;
@@ -147,6 +155,9 @@ class CudaBackend final : public prim::Backend,
 
  private:
   void note_use(const void* p, CUstream stream);
+  // f(handle), with cuSOLVER on the current stream.
+  template <class F>
+  void with_solver(F&& f);
   bool several_streams() const { return several_streams_.load(std::memory_order_relaxed); }
 
   DeviceContext& context_;
