@@ -199,11 +199,12 @@ const OpRecord& istft_op =
             sizes.push_back(2);
             return view_as_complex_copy(reals.make(sizes));
           };
-          return {{{complex({2, 3, 4}), 4, none, none, reals.make({4}, 0.5, 1), true, false, none,
-                    none, false}},
-                  {{complex({5, 3}), 5, 2, none, reals.make({5}, 0.5, 1), true, true, false, 9, false},
-                   "filled up"},
-                  {{complex({1, 3, 3}), 4, 3, none, none, false, false, true, 8, false}, "cut"}};
+          return {
+              {{complex({2, 3, 4}), 4, none, none, reals.make({4}, 0.5, 1), true, false, none, none,
+                false}},
+              {{complex({5, 3}), 5, 2, none, reals.make({5}, 0.5, 1), true, true, false, 9, false},
+               "filled up"},
+              {{complex({1, 3, 3}), 4, 3, none, none, false, false, true, 8, false}, "cut"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;

@@ -304,12 +304,11 @@ const OpRecord& erfinv_op = define("erfinv(Tensor self) -> Tensor")
                                 .samples(unary_samples(-0.9, 0.9))
                                 .reference(reference1(erfinv_reference));
 
-const OpRecord& digamma_op =
-    define("digamma(Tensor self) -> Tensor")
-        .doc("The derivative of lgamma.")
-        .unary([](Value x) { return digamma(x); })
-        .samples(unary_samples(0.5, 6))
-        .reference(reference1(digamma_reference));
+const OpRecord& digamma_op = define("digamma(Tensor self) -> Tensor")
+                                 .doc("The derivative of lgamma.")
+                                 .unary([](Value x) { return digamma(x); })
+                                 .samples(unary_samples(0.5, 6))
+                                 .reference(reference1(digamma_reference));
 
 const OpRecord& sinc_op = define("sinc(Tensor self) -> Tensor")
                               .doc("sin(pi x) / (pi x), 1 at 0.")

@@ -82,13 +82,15 @@ void bind_expressions(nb::module_& parent) {
   FUNCTION2("trunc_div", trunc_div)
 #undef FUNCTION2
 #define FUNCTION(f) m.def(#f, [](const Value& a) { return expr::f(a); });
-  FUNCTION(abs)
-  FUNCTION(sign) FUNCTION(floor) FUNCTION(ceil) FUNCTION(trunc) FUNCTION(round) FUNCTION(sqrt)
-      FUNCTION(rsqrt) FUNCTION(exp) FUNCTION(exp2) FUNCTION(expm1) FUNCTION(log) FUNCTION(log2)
-          FUNCTION(log10) FUNCTION(log1p) FUNCTION(sin) FUNCTION(cos) FUNCTION(tan) FUNCTION(asin)
-              FUNCTION(acos) FUNCTION(atan) FUNCTION(sinh) FUNCTION(cosh) FUNCTION(tanh) FUNCTION(
-                  asinh) FUNCTION(acosh) FUNCTION(atanh) FUNCTION(erf) FUNCTION(erfc)
-                  FUNCTION(lgamma) FUNCTION(is_nan) FUNCTION(is_inf)
+  // clang-format off
+  FUNCTION(abs) FUNCTION(sign) FUNCTION(floor) FUNCTION(ceil) FUNCTION(trunc)
+  FUNCTION(round) FUNCTION(sqrt) FUNCTION(rsqrt) FUNCTION(exp) FUNCTION(exp2)
+  FUNCTION(expm1) FUNCTION(log) FUNCTION(log2) FUNCTION(log10) FUNCTION(log1p)
+  FUNCTION(sin) FUNCTION(cos) FUNCTION(tan) FUNCTION(asin) FUNCTION(acos)
+  FUNCTION(atan) FUNCTION(sinh) FUNCTION(cosh) FUNCTION(tanh) FUNCTION(asinh)
+  FUNCTION(acosh) FUNCTION(atanh) FUNCTION(erf) FUNCTION(erfc) FUNCTION(lgamma)
+  FUNCTION(is_nan) FUNCTION(is_inf)
+  // clang-format on
 #undef FUNCTION
                       m.def("where", [](const Value& condition, const Value& a, const Value& b) {
                         return expr::where(condition, a, b);

@@ -5,7 +5,9 @@
 DEVICE bool is_unordered(f32 v) { return v != v; }
 DEVICE bool is_unordered(f64 v) { return v != v; }
 template <class T>
-DEVICE bool is_unordered(T) { return false; }
+DEVICE bool is_unordered(T) {
+  return false;
+}
 
 /// `a` comes strictly before `b`: larger (smaller), or NaN where `b` is a number.
 template <bool kLargest, class T>
@@ -59,8 +61,12 @@ struct CombineFold : F {
   typedef typename F::Partial Partial;
   struct Lane {
     Partial best;
-    template <class P> __device__ __forceinline__ void clear(P) { best = F::identity(); }
-    template <class P> __device__ __forceinline__ void add(Partial p, P) {
+    template <class P>
+    __device__ __forceinline__ void clear(P) {
+      best = F::identity();
+    }
+    template <class P>
+    __device__ __forceinline__ void add(Partial p, P) {
       best = F::merge(best, p);
     }
     __device__ __forceinline__ Partial partial() const { return best; }

@@ -108,8 +108,8 @@ struct DirectConv {
           Strip w[kWeightStrips];
 #pragma unroll
           for (int k = 0; k < kWeightStrips; ++k)
-            w[k] = *reinterpret_cast<const Strip*>(
-                weights + ((y * kOut + out) * kWeightStrips + k) * kStrip);
+            w[k] = *reinterpret_cast<const Strip*>(weights +
+                                                   ((y * kOut + out) * kWeightStrips + k) * kStrip);
 #pragma unroll
           for (int x = 0; x < kKernelX; ++x)
 #pragma unroll
@@ -137,8 +137,8 @@ struct DirectConv {
     const u32 sample = plane / p.groups, group = plane - sample * p.groups;
     C* const weights = reinterpret_cast<C*>(shared) + in_block * p.plane_words;
     C* const tile = weights + kWeightWords;
-    const T* in = static_cast<const T*>(p.in) + sample * p.in_sample +
-                  i64(group) * kIn * p.in_channel;
+    const T* in =
+        static_cast<const T*>(p.in) + sample * p.in_sample + i64(group) * kIn * p.in_channel;
 
     const i32 block_x = i32(tile_x << p.log_x) * kStrip, block_y = i32(tile_y << p.log_y) * kRows;
     const i32 x = block_x + own_x * kStrip, y = block_y + own_y * kRows;
@@ -149,9 +149,10 @@ struct DirectConv {
     C sum[kOut][kRows][kStrip];
 #pragma unroll
     for (int out = 0; out < kOut; ++out) {
-      const C start = p.bias && is_plane ? to_compute(static_cast<const T*>(
-                                               p.bias)[(i64(group) * kOut + out) * p.bias_stride])
-                                         : C(0);
+      const C start =
+          p.bias && is_plane
+              ? to_compute(static_cast<const T*>(p.bias)[(i64(group) * kOut + out) * p.bias_stride])
+              : C(0);
 #pragma unroll
       for (int v = 0; v < kRows; ++v)
 #pragma unroll
@@ -177,8 +178,8 @@ struct DirectConv {
     }
     if (!is_active) return;
 
-    T* const to = static_cast<T*>(p.out) + sample * p.out_sample +
-                  i64(group) * kOut * p.out_channel + x;
+    T* const to =
+        static_cast<T*>(p.out) + sample * p.out_sample + i64(group) * kOut * p.out_channel + x;
 #pragma unroll
     for (int out = 0; out < kOut; ++out)
 #pragma unroll

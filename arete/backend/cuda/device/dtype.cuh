@@ -15,13 +15,27 @@ typedef double f64;
 
 #define DEVICE static __device__ __forceinline__
 
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
-struct f8e4m3 { u8 bits; };
-struct f8e5m2 { u8 bits; };
-struct boolean { u8 bits; };
-struct alignas(8) c64 { f32 re, im; };
-struct alignas(16) c128 { f64 re, im; };
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+struct f8e4m3 {
+  u8 bits;
+};
+struct f8e5m2 {
+  u8 bits;
+};
+struct boolean {
+  u8 bits;
+};
+struct alignas(8) c64 {
+  f32 re, im;
+};
+struct alignas(16) c128 {
+  f64 re, im;
+};
 
 // ---- to the compute type
 DEVICE f32 to_compute(f32 v) { return v; }
@@ -78,51 +92,112 @@ DEVICE c128 to_compute(c128 v) { return v; }
 // ---- from the compute type: the one rounding (or wrapping) of an output
 template <class T>
 struct FromCompute;
-template <> struct FromCompute<f32> { DEVICE f32 get(f32 v) { return v; } };
-template <> struct FromCompute<f64> { DEVICE f64 get(f64 v) { return v; } };
-template <> struct FromCompute<i64> { DEVICE i64 get(i64 v) { return v; } };
-template <> struct FromCompute<i32> { DEVICE i32 get(i32 v) { return v; } };
-template <> struct FromCompute<i16> { DEVICE i16 get(i32 v) { return i16(v); } };
-template <> struct FromCompute<i8> { DEVICE i8 get(i32 v) { return i8(v); } };
-template <> struct FromCompute<u8> { DEVICE u8 get(i32 v) { return u8(v); } };
-template <> struct FromCompute<boolean> { DEVICE boolean get(bool v) { return boolean{u8(v)}; } };
-template <> struct FromCompute<f16> {
+template <>
+struct FromCompute<f32> {
+  DEVICE f32 get(f32 v) { return v; }
+};
+template <>
+struct FromCompute<f64> {
+  DEVICE f64 get(f64 v) { return v; }
+};
+template <>
+struct FromCompute<i64> {
+  DEVICE i64 get(i64 v) { return v; }
+};
+template <>
+struct FromCompute<i32> {
+  DEVICE i32 get(i32 v) { return v; }
+};
+template <>
+struct FromCompute<i16> {
+  DEVICE i16 get(i32 v) { return i16(v); }
+};
+template <>
+struct FromCompute<i8> {
+  DEVICE i8 get(i32 v) { return i8(v); }
+};
+template <>
+struct FromCompute<u8> {
+  DEVICE u8 get(i32 v) { return u8(v); }
+};
+template <>
+struct FromCompute<boolean> {
+  DEVICE boolean get(bool v) { return boolean{u8(v)}; }
+};
+template <>
+struct FromCompute<f16> {
   DEVICE f16 get(f32 v) {
     f16 r;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
     return r;
   }
 };
-template <> struct FromCompute<bf16> {
+template <>
+struct FromCompute<bf16> {
   DEVICE bf16 get(f32 v) {
     bf16 r;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
     return r;
   }
 };
-template <> struct FromCompute<f8e4m3> {
+template <>
+struct FromCompute<f8e4m3> {
   DEVICE f8e4m3 get(f32 v) { return f8e4m3{u8(encode_small_float<4, 3, true>(v))}; }
 };
-template <> struct FromCompute<f8e5m2> {
+template <>
+struct FromCompute<f8e5m2> {
   DEVICE f8e5m2 get(f32 v) { return f8e5m2{u8(encode_small_float<5, 2, false>(v))}; }
 };
-template <> struct FromCompute<c64> { DEVICE c64 get(c64 v) { return v; } };
-template <> struct FromCompute<c128> { DEVICE c128 get(c128 v) { return v; } };
+template <>
+struct FromCompute<c64> {
+  DEVICE c64 get(c64 v) { return v; }
+};
+template <>
+struct FromCompute<c128> {
+  DEVICE c128 get(c128 v) { return v; }
+};
 template <class T, class V>
 DEVICE T from_compute(V v) {
   return FromCompute<T>::get(v);
 }
 
 // ---- the type that registers compute in
-template <class T> struct ComputeOf { typedef T type; };
-template <> struct ComputeOf<i16> { typedef i32 type; };
-template <> struct ComputeOf<i8> { typedef i32 type; };
-template <> struct ComputeOf<u8> { typedef i32 type; };
-template <> struct ComputeOf<boolean> { typedef bool type; };
-template <> struct ComputeOf<f16> { typedef f32 type; };
-template <> struct ComputeOf<bf16> { typedef f32 type; };
-template <> struct ComputeOf<f8e4m3> { typedef f32 type; };
-template <> struct ComputeOf<f8e5m2> { typedef f32 type; };
+template <class T>
+struct ComputeOf {
+  typedef T type;
+};
+template <>
+struct ComputeOf<i16> {
+  typedef i32 type;
+};
+template <>
+struct ComputeOf<i8> {
+  typedef i32 type;
+};
+template <>
+struct ComputeOf<u8> {
+  typedef i32 type;
+};
+template <>
+struct ComputeOf<boolean> {
+  typedef bool type;
+};
+template <>
+struct ComputeOf<f16> {
+  typedef f32 type;
+};
+template <>
+struct ComputeOf<bf16> {
+  typedef f32 type;
+};
+template <>
+struct ComputeOf<f8e4m3> {
+  typedef f32 type;
+};
+template <>
+struct ComputeOf<f8e5m2> {
+  typedef f32 type;
+};
 template <class T>
 using compute_of = typename ComputeOf<T>::type;
 

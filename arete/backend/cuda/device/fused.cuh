@@ -16,12 +16,28 @@ struct Elements {
   T v[N];
 };
 
-template <int kBytes> struct Piece;
-template <> struct Piece<1> { typedef unsigned char type; };
-template <> struct Piece<2> { typedef unsigned short type; };
-template <> struct Piece<4> { typedef unsigned int type; };
-template <> struct Piece<8> { typedef uint2 type; };
-template <> struct Piece<16> { typedef uint4 type; };
+template <int kBytes>
+struct Piece;
+template <>
+struct Piece<1> {
+  typedef unsigned char type;
+};
+template <>
+struct Piece<2> {
+  typedef unsigned short type;
+};
+template <>
+struct Piece<4> {
+  typedef unsigned int type;
+};
+template <>
+struct Piece<8> {
+  typedef uint2 type;
+};
+template <>
+struct Piece<16> {
+  typedef uint4 type;
+};
 
 /// Elements from memory at an address aligned to their size or to 16 bytes. kWritten: the kernel
 /// also writes this memory, so that the read-only path is not allowed.
@@ -125,8 +141,7 @@ DEVICE void total_of_blocks(const u8* partials, i64 blocks, i64 columns, u8* out
 #pragma unroll 8
   for (i64 b = part; b < blocks; b += 32) total = M::combine(total, from[b * columns]);
   total = column_reduce<M, 32, 32>(total, reinterpret_cast<T*>(shared), lane, part);
-  if (part == 0 && column < columns)
-    reinterpret_cast<Out*>(out)[column] = from_compute<Out>(total);
+  if (part == 0 && column < columns) reinterpret_cast<Out*>(out)[column] = from_compute<Out>(total);
 }
 
 // The exponential where every tensor has 16-bit elements: its error, at most 1e-5 where the result

@@ -17,15 +17,42 @@ struct GemmArguments {
 };
 
 // ---- the types that sums are kept in; integers wrap around
-template <class T> struct GemmSum { typedef f32 type; };
-template <> struct GemmSum<u8> { typedef u32 type; };
-template <> struct GemmSum<i8> { typedef u32 type; };
-template <> struct GemmSum<i16> { typedef u32 type; };
-template <> struct GemmSum<i32> { typedef u32 type; };
-template <> struct GemmSum<i64> { typedef u64 type; };
-template <> struct GemmSum<f64> { typedef f64 type; };
-template <> struct GemmSum<c64> { typedef c64 type; };
-template <> struct GemmSum<c128> { typedef c128 type; };
+template <class T>
+struct GemmSum {
+  typedef f32 type;
+};
+template <>
+struct GemmSum<u8> {
+  typedef u32 type;
+};
+template <>
+struct GemmSum<i8> {
+  typedef u32 type;
+};
+template <>
+struct GemmSum<i16> {
+  typedef u32 type;
+};
+template <>
+struct GemmSum<i32> {
+  typedef u32 type;
+};
+template <>
+struct GemmSum<i64> {
+  typedef u64 type;
+};
+template <>
+struct GemmSum<f64> {
+  typedef f64 type;
+};
+template <>
+struct GemmSum<c64> {
+  typedef c64 type;
+};
+template <>
+struct GemmSum<c128> {
+  typedef c128 type;
+};
 
 DEVICE f32 gemm_add(f32 a, f32 b) { return a + b; }
 DEVICE f64 gemm_add(f64 a, f64 b) { return a + b; }
@@ -38,7 +65,8 @@ DEVICE f32 gemm_multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 DEVICE f64 gemm_multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
 DEVICE u32 gemm_multiply_add(u32 a, u32 b, u32 c) { return a * b + c; }
 DEVICE u64 gemm_multiply_add(u64 a, u64 b, u64 c) { return a * b + c; }
-template <class C> DEVICE C gemm_multiply_add_complex(C a, C b, C c) {
+template <class C>
+DEVICE C gemm_multiply_add_complex(C a, C b, C c) {
   c.re += a.re * b.re - a.im * b.im;
   c.im += a.re * b.im + a.im * b.re;
   return c;
@@ -54,14 +82,35 @@ DEVICE c64 gemm_scale(c64 v, f64 by, i64) { return c64{v.re * f32(by), v.im * f3
 DEVICE c128 gemm_scale(c128 v, f64 by, i64) { return c128{v.re * by, v.im * by}; }
 
 // ---- elements to sums and back
-template <class S, class T> DEVICE S gemm_load(const T* p) { return S(to_compute(*p)); }
-template <class T> DEVICE f32 gemm_value(f32 v) { return v; }
-template <class T> DEVICE f64 gemm_value(f64 v) { return v; }
-template <class T> DEVICE c64 gemm_value(c64 v) { return v; }
-template <class T> DEVICE c128 gemm_value(c128 v) { return v; }
+template <class S, class T>
+DEVICE S gemm_load(const T* p) {
+  return S(to_compute(*p));
+}
+template <class T>
+DEVICE f32 gemm_value(f32 v) {
+  return v;
+}
+template <class T>
+DEVICE f64 gemm_value(f64 v) {
+  return v;
+}
+template <class T>
+DEVICE c64 gemm_value(c64 v) {
+  return v;
+}
+template <class T>
+DEVICE c128 gemm_value(c128 v) {
+  return v;
+}
 // The low bits, as the type has them.
-template <class T> DEVICE compute_of<T> gemm_value(u32 v) { return T(v); }
-template <class T> DEVICE compute_of<T> gemm_value(u64 v) { return T(v); }
+template <class T>
+DEVICE compute_of<T> gemm_value(u32 v) {
+  return T(v);
+}
+template <class T>
+DEVICE compute_of<T> gemm_value(u64 v) {
+  return T(v);
+}
 
 // Called, not inlined: sixteen copies would take longer to compile than all the rest.
 static __device__ __noinline__ f32 gemm_activate(f32 x, i32 kind) {
@@ -74,7 +123,8 @@ static __device__ __noinline__ f32 gemm_activate(f32 x, i32 kind) {
 static __device__ __noinline__ f64 gemm_activate(f64 x, i32 kind) {
   if (kind == 1) return x < 0.0 ? 0.0 : x;
   if (kind == 2) return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
-  if (kind == 3) return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
+  if (kind == 3)
+    return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
   return x;
 }
 DEVICE i32 gemm_activate(i32 x, i32 kind) { return kind == 1 && x < 0 ? 0 : x; }
@@ -153,8 +203,8 @@ DEVICE void gemm_tiles(const GemmArguments& g) {
     const TOut* bias = static_cast<const TOut*>(g.bias);
 #pragma unroll
     for (i32 i = 0; i < 4; ++i) {
-      // Through shared memory (each thread its own elements), so that this code is there four times, not
-      // sixteen.
+      // Through shared memory (each thread its own elements), so that this code is there four
+      // times, not sixteen.
 #pragma unroll
       for (i32 j = 0; j < 4; ++j) as[ty][tx + 16 * j] = sum[i][j];
       const i64 row = row0 + ty + 16 * i;

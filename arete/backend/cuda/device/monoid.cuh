@@ -6,23 +6,28 @@
 
 template <class T>
 struct Limits;
-template <> struct Limits<bool> {
+template <>
+struct Limits<bool> {
   DEVICE bool lowest() { return false; }
   DEVICE bool highest() { return true; }
 };
-template <> struct Limits<i32> {
+template <>
+struct Limits<i32> {
   DEVICE i32 lowest() { return i32(0x80000000u); }
   DEVICE i32 highest() { return 0x7fffffff; }
 };
-template <> struct Limits<i64> {
+template <>
+struct Limits<i64> {
   DEVICE i64 lowest() { return i64(0x8000000000000000ull); }
   DEVICE i64 highest() { return 0x7fffffffffffffffll; }
 };
-template <> struct Limits<f32> {
+template <>
+struct Limits<f32> {
   DEVICE f32 lowest() { return __uint_as_float(0xff800000u); }
   DEVICE f32 highest() { return __uint_as_float(0x7f800000u); }
 };
-template <> struct Limits<f64> {
+template <>
+struct Limits<f64> {
   DEVICE f64 lowest() { return __longlong_as_double(i64(0xfff0000000000000ull)); }
   DEVICE f64 highest() { return __longlong_as_double(0x7ff0000000000000ll); }
 };
@@ -39,9 +44,13 @@ DEVICE i64 wrapping_mul(i64 a, i64 b) { return i64(u64(a) * u64(b)); }
 DEVICE bool wrapping_mul(bool a, bool b) { return a & b; }
 
 template <class T>
-DEVICE T nan_min(T a, T b) { return a < b ? a : b; }
+DEVICE T nan_min(T a, T b) {
+  return a < b ? a : b;
+}
 template <class T>
-DEVICE T nan_max(T a, T b) { return a > b ? a : b; }
+DEVICE T nan_max(T a, T b) {
+  return a > b ? a : b;
+}
 DEVICE f64 nan_min(f64 a, f64 b) { return a < b || a != a ? a : b; }
 DEVICE f64 nan_max(f64 a, f64 b) { return a > b || a != a ? a : b; }
 DEVICE f32 nan_min(f32 a, f32 b) {

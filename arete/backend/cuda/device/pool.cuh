@@ -25,13 +25,24 @@ DEVICE i32 pool_divide(i32 n, i64, u32 magic, u32 shift) {
 }
 DEVICE i64 pool_divide(i64 n, i64 divisor, u32, u32) { return n / divisor; }
 
-template <class C> struct PoolLowest;
-template <> struct PoolLowest<f32> { DEVICE f32 get() { return __uint_as_float(0xff800000u); } };
-template <> struct PoolLowest<f64> {
+template <class C>
+struct PoolLowest;
+template <>
+struct PoolLowest<f32> {
+  DEVICE f32 get() { return __uint_as_float(0xff800000u); }
+};
+template <>
+struct PoolLowest<f64> {
   DEVICE f64 get() { return __longlong_as_double(0xfff0000000000000ll); }
 };
-template <> struct PoolLowest<i32> { DEVICE i32 get() { return i32(0x80000000u); } };
-template <> struct PoolLowest<i64> { DEVICE i64 get() { return i64(0x8000000000000000ull); } };
+template <>
+struct PoolLowest<i32> {
+  DEVICE i32 get() { return i32(0x80000000u); }
+};
+template <>
+struct PoolLowest<i64> {
+  DEVICE i64 get() { return i64(0x8000000000000000ull); }
+};
 
 // The first NaN wins, then the first largest.
 DEVICE bool pool_beats(f32 v, f32 best) { return !(v <= best) && best == best; }
@@ -83,10 +94,11 @@ DEVICE PoolRange<I> pool_range(const PoolArguments& p, int d, I out) {
 /// lie on the input, row by row. kH x kW: the window's size if known, so that its loads do not wait
 /// for each other; else 0.
 template <class T, class I, int V, int kH, int kW, class F>
-DEVICE void pool_window(const PoolArguments& p, const I (&at)[5],
-                        const PoolRange<I> (&range)[3], F&& take) {
+DEVICE void pool_window(const PoolArguments& p, const I (&at)[5], const PoolRange<I> (&range)[3],
+                        F&& take) {
   const I height = I(p.x_size[1]), width = I(p.x_size[2]);
-  const T* from = static_cast<const T*>(p.x) + (at[0] * I(p.x_stride[0]) + at[1] * I(p.x_stride[1]));
+  const T* from =
+      static_cast<const T*>(p.x) + (at[0] * I(p.x_stride[0]) + at[1] * I(p.x_stride[1]));
   for (I kd = range[0].first; kd < range[0].last; ++kd) {
     const I d = range[0].start + kd * range[0].step;
     const T* plane = from + d * I(p.x_stride[2]);
@@ -216,8 +228,8 @@ DEVICE void pool_windows_of(const PoolArguments& p, const I (&at)[5], F&& f) {
   for (int d = 0; d < 3; ++d) {
     const I end = at[2 + d] + I(p.padding[d]);
     const I begin = end - (I(p.kernel[d]) - 1) * I(p.dilation[d]) + (I(p.stride[d]) - 1);
-    first[d] = begin <= 0 ? I(0)
-                          : pool_divide(begin, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
+    first[d] =
+        begin <= 0 ? I(0) : pool_divide(begin, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
     last[d] = pool_divide(end, p.stride[d], p.stride_magic[d], p.stride_shift[d]);
     if (last[d] >= I(p.y_size[d])) last[d] = I(p.y_size[d]) - 1;
   }
@@ -252,7 +264,7 @@ DEVICE void max_pool_backward(const PoolArguments& p) {
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_windows_of<I>(p, at, [&](const I (&out)[3]) {
+  pool_windows_of<I>(p, at, [&](const I(&out)[3]) {
     const i64* index = p.indices + pool_output_offset(at, out, p.index_stride);
     const int kPair = V > 1 ? 2 : 1;
     bool chosen[V], any = false;
@@ -285,7 +297,7 @@ DEVICE void avg_pool_backward(const PoolArguments& p) {
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_windows_of<I>(p, at, [&](const I (&out)[3]) {
+  pool_windows_of<I>(p, at, [&](const I(&out)[3]) {
     const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
         static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
     const C divisor = pool_divisor<C>(p, out);

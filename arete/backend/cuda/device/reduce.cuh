@@ -38,9 +38,7 @@ struct ReduceArguments {
 };
 
 DEVICE i32 quotient(i32 a, i32 b) { return i32(u32(a) / u32(b)); }
-DEVICE i64 quotient(i64 a, i64 b) {
-  return ((a | b) >> 32) == 0 ? i64(u32(a) / u32(b)) : a / b;
-}
+DEVICE i64 quotient(i64 a, i64 b) { return ((a | b) >> 32) == 0 ? i64(u32(a) / u32(b)) : a / b; }
 
 /// Adds the byte offsets of position `at` of dimensions [kFirst, kLast), the first one fastest.
 template <class K, int kFirst, int kLast>
@@ -217,8 +215,7 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
   for (i64 b = blockIdx.x; b < a.blocks; b += gridDim.x) {
     const i64 rest = quotient(b, a.column_blocks), split = quotient(rest, a.other_blocks);
     const i64 column = (((b - rest * a.column_blocks) << a.log_x) + x) * V;
-    const i64 other =
-        (rest - split * a.other_blocks) * (blockDim.x >> (a.log_x + a.log_y)) + z;
+    const i64 other = (rest - split * a.other_blocks) * (blockDim.x >> (a.log_x + a.log_y)) + z;
     const bool active = column < width && other < others;
     Partial total[V];
 #pragma unroll
@@ -236,7 +233,7 @@ DEVICE void reduce_columns(const typename K::Arguments& a) {
         end = Index(a.reduced * (split + 1) / a.splits);
       }
       accumulate<K, V, false, 1, kReduced + 1, (V > 1 ? 4 : 8)>(a, p, begin + Index(y), end,
-                                                               Index(rows), 0, total);
+                                                                Index(rows), 0, total);
     }
     if (rows > 1) {
 #pragma unroll
@@ -274,8 +271,12 @@ struct MonoidFold {
   typedef typename Wide::type Partial;
   struct Lane {
     typename Fast::type v;
-    template <class P> __device__ __forceinline__ void clear(P) { v = Fast::identity(); }
-    template <class T, class P> __device__ __forceinline__ void add(T value, P) {
+    template <class P>
+    __device__ __forceinline__ void clear(P) {
+      v = Fast::identity();
+    }
+    template <class T, class P>
+    __device__ __forceinline__ void add(T value, P) {
       v = Fast::combine(v, typename Fast::type(value));
     }
     __device__ __forceinline__ Partial partial() const { return Partial(v); }
