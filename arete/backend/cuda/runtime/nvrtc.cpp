@@ -9,12 +9,13 @@
 namespace arete::cuda {
 namespace {
 
-#define ARETE_NVRTC_FUNCTIONS(X)                                                      \
-  X(nvrtcVersion)                                                                     \
-  X(nvrtcGetErrorString)                                                              \
-  X(nvrtcCreateProgram)                                                               \
-  X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) \
-      X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+#define ARETE_NVRTC_FUNCTIONS(X) \
+  X(nvrtcVersion)                \
+  X(nvrtcGetErrorString)         \
+  X(nvrtcCreateProgram)          \
+  X(nvrtcDestroyProgram)         \
+  X(nvrtcCompileProgram)         \
+  X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
 struct Nvrtc {
 #define ARETE_POINTER(name) decltype(&::name) name = nullptr;
