@@ -88,8 +88,8 @@ with open(log, "w") as file:
             f(*args, **kwargs)
         except (SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as e:
-            assert "internal inconsistency" not in str(e) or True
+        except BaseException:
+            pass
         torch._C._set_grad_enabled(True)
         torch._C._set_inference_mode(False)
         torch._C._set_anomaly(False)

@@ -293,7 +293,6 @@ def test_threads():
     results = [None] * 4
 
     def work(i):
-        torch.manual_seed
         x = torch.full((200, 200), float(i), requires_grad=True)
         for _ in range(20):
             (x @ x).sum().backward()

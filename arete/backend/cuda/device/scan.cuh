@@ -287,9 +287,9 @@ DEVICE void scan_rows(const typename S::Arguments& a) {
 // A lane that is too long for one thread or block is cut into chunks. Three launches: phase 1
 // writes the total of each chunk, phase 2 (a warp for each lane) turns totals into what precedes
 // each chunk, phase 3 scans. The input is read twice, but no block waits for another. Scans in one
-// pass, where blocks publish totals while others wait for them, were slower here: a published total
-// reaches the other blocks behind all that its multiprocessor has queued for memory (14 us for each
-// round of totals in two designs). The bits depend on sizes and GPU alone.
+// pass, where blocks publish totals while others wait for them, were slower on an H200: two designs
+// took about 14 us for each round of totals (perhaps a published total waits behind all that its
+// multiprocessor has queued for memory). The bits depend on sizes and GPU alone.
 
 /// Phase 2: `chunks` totals of each lane become what precedes them.
 template <class S>
