@@ -1,71 +1,15 @@
 // Factorizations by cuSOLVER, one matrix after the other.
-#include <cusolverDn.h>
-
 #include <algorithm>
 #include <array>
 #include <mutex>
-#include <string>
 
 #include "arete/backend/cuda/cuda_backend.h"
-#include "arete/backend/cuda/runtime/dynamic_library.h"
+#include "arete/backend/cuda/lib/cusolver.h"
 #include "arete/backend/cuda/scratch_memory.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
 namespace {
-
-#define ARETE_CUSOLVER_FUNCTIONS(X) \
-  X(cusolverDnCreate)               \
-  X(cusolverDnSetStream)            \
-  X(cusolverDnSpotrf_bufferSize)    \
-  X(cusolverDnDpotrf_bufferSize)    \
-  X(cusolverDnSpotrf)               \
-  X(cusolverDnDpotrf)               \
-  X(cusolverDnSgetrf_bufferSize)    \
-  X(cusolverDnDgetrf_bufferSize)    \
-  X(cusolverDnSgetrf)               \
-  X(cusolverDnDgetrf)               \
-  X(cusolverDnSsyevd_bufferSize)    \
-  X(cusolverDnDsyevd_bufferSize)    \
-  X(cusolverDnSsyevd)               \
-  X(cusolverDnDsyevd)
-
-struct CuSolver {
-#define ARETE_CUSOLVER_POINTER(name) decltype(&::name) name = nullptr;
-  ARETE_CUSOLVER_FUNCTIONS(ARETE_CUSOLVER_POINTER)
-#undef ARETE_CUSOLVER_POINTER
-  std::string problem;
-};
-
-const CuSolver& cusolver() {
-  static const CuSolver& functions = []() -> const CuSolver& {
-    auto* const r = new CuSolver;
-    const std::string built = "libcusolver.so." + std::to_string(CUSOLVER_VER_MAJOR);
-    static const DynamicLibrary library(
-        "cuSOLVER, CUDA's library of linear algebra",
-        {built, "libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"});
-    if (!library.is_open()) {
-      r->problem = library.problem();
-      return *r;
-    }
-#define ARETE_LOOKUP(name)                                            \
-  r->name = reinterpret_cast<decltype(r->name)>(library.find(#name)); \
-  if (!r->name && r->problem.empty())                                 \
-    r->problem = "cuSOLVER (" + library.path() + ") has no function " #name;
-    ARETE_CUSOLVER_FUNCTIONS(ARETE_LOOKUP)
-#undef ARETE_LOOKUP
-    return *r;
-  }();
-  ARETE_CHECK(functions.problem.empty(), DeviceError("linalg", functions.problem));
-  return functions;
-}
-
-void check(cusolverStatus_t status, const char* what) {
-  if (status == CUSOLVER_STATUS_SUCCESS) [[likely]]
-    return;
-  throw DeviceError("linalg", std::string("cuSOLVER's ") + what + " failed with status " +
-                                  std::to_string(int(status)));
-}
 
 // One handle for each device; it is used under its lock, since it carries the stream.
 struct Handle {
@@ -93,9 +37,9 @@ void CudaBackend::with_solver(F&& f) {
   const CUstream stream = enter(std::initializer_list<const prim::View*>{});
   Handle& h = handle_of(context_.ordinal());
   const std::lock_guard lock(h.mutex);
-  if (!h.handle) check(cusolver().cusolverDnCreate(&h.handle), "Create");
-  check(cusolver().cusolverDnSetStream(h.handle, reinterpret_cast<cudaStream_t>(stream)),
-        "SetStream");
+  if (!h.handle) check_cusolver(cusolver().cusolverDnCreate(&h.handle), "Create");
+  check_cusolver(cusolver().cusolverDnSetStream(h.handle, reinterpret_cast<cudaStream_t>(stream)),
+                 "SetStream");
   f(h.handle);
 }
 
@@ -104,12 +48,13 @@ void CudaBackend::potrf(DType dtype, bool upper, int64_t n, int64_t count, void*
     with_solver([&](cusolverDnHandle_t h) {
       const int order = to_int(n);
       int elements = 0;
-      check(buffer_size(h, triangle(upper), order, at, order, &elements), "potrf_bufferSize");
+      check_cusolver(buffer_size(h, triangle(upper), order, at, order, &elements),
+                     "potrf_bufferSize");
       const Scratch work(*this, sizeof(T) * size_t(elements));
       for (int64_t b = 0; b < count; ++b)
-        check(factorize(h, triangle(upper), order, at + b * n * n, order,
-                        reinterpret_cast<T*>(work.data()), elements, info + b),
-              "potrf");
+        check_cusolver(factorize(h, triangle(upper), order, at + b * n * n, order,
+                                 reinterpret_cast<T*>(work.data()), elements, info + b),
+                       "potrf");
     });
   };
   if (dtype == kFloat64)
@@ -126,12 +71,13 @@ void CudaBackend::getrf(DType dtype, int64_t m, int64_t n, int64_t count, void* 
     with_solver([&](cusolverDnHandle_t h) {
       const int rows = to_int(m), columns = to_int(n);
       int elements = 0;
-      check(buffer_size(h, rows, columns, at, rows, &elements), "getrf_bufferSize");
+      check_cusolver(buffer_size(h, rows, columns, at, rows, &elements), "getrf_bufferSize");
       const Scratch work(*this, sizeof(T) * size_t(elements));
       for (int64_t b = 0; b < count; ++b)
-        check(factorize(h, rows, columns, at + b * m * n, rows, reinterpret_cast<T*>(work.data()),
-                        pivots + b * std::min(m, n), info + b),
-              "getrf");
+        check_cusolver(
+            factorize(h, rows, columns, at + b * m * n, rows, reinterpret_cast<T*>(work.data()),
+                      pivots + b * std::min(m, n), info + b),
+            "getrf");
     });
   };
   if (dtype == kFloat64)
@@ -150,13 +96,14 @@ void CudaBackend::syevd(DType dtype, bool vectors, bool upper, int64_t n, int64_
       const cusolverEigMode_t mode =
           vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
       int elements = 0;
-      check(buffer_size(h, mode, triangle(upper), order, at, order, values, &elements),
-            "syevd_bufferSize");
+      check_cusolver(buffer_size(h, mode, triangle(upper), order, at, order, values, &elements),
+                     "syevd_bufferSize");
       const Scratch work(*this, sizeof(T) * size_t(elements));
       for (int64_t b = 0; b < count; ++b)
-        check(factorize(h, mode, triangle(upper), order, at + b * n * n, order, values + b * n,
-                        reinterpret_cast<T*>(work.data()), elements, info + b),
-              "syevd");
+        check_cusolver(
+            factorize(h, mode, triangle(upper), order, at + b * n * n, order, values + b * n,
+                      reinterpret_cast<T*>(work.data()), elements, info + b),
+            "syevd");
     });
   };
   if (dtype == kFloat64)

@@ -23,28 +23,19 @@ struct CuFft {
 #define ARETE_CUFFT_POINTER(name) decltype(&::name) name = nullptr;
   ARETE_CUFFT_FUNCTIONS(ARETE_CUFFT_POINTER)
 #undef ARETE_CUFFT_POINTER
-  std::string problem;
 };
 
 const CuFft& cufft() {
   static const CuFft& functions = []() -> const CuFft& {
-    auto* const r = new CuFft;
-    const std::string built = "libcufft.so." + std::to_string(CUFFT_VER_MAJOR);
     static const DynamicLibrary library("cuFFT, CUDA's library of Fourier transforms",
-                                        {built, "libcufft.so.12", "libcufft.so.11", "libcufft.so"});
-    if (!library.is_open()) {
-      r->problem = library.problem();
-      return *r;
-    }
-#define ARETE_LOOKUP(name)                                            \
-  r->name = reinterpret_cast<decltype(r->name)>(library.find(#name)); \
-  if (!r->name && r->problem.empty())                                 \
-    r->problem = "cuFFT (" + library.path() + ") has no function " #name;
+                                        {"libcufft.so." + std::to_string(CUFFT_VER_MAJOR),
+                                         "libcufft.so.12", "libcufft.so.11", "libcufft.so"});
+    auto r = std::make_unique<CuFft>();
+#define ARETE_LOOKUP(name) r->name = reinterpret_cast<decltype(r->name)>(library.get(#name));
     ARETE_CUFFT_FUNCTIONS(ARETE_LOOKUP)
 #undef ARETE_LOOKUP
-    return *r;
+    return *r.release();  // kept for the process
   }();
-  ARETE_CHECK(functions.problem.empty(), DeviceError("fft", functions.problem));
   return functions;
 }
 
