@@ -5,7 +5,6 @@
 #include <complex>
 #include <numbers>
 
-#include "arete/core/host_access.h"
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -13,7 +12,6 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/line_transformer.h"
 
 namespace arete {
 namespace ops {
@@ -132,41 +130,6 @@ const OpRecord& view_as_complex_copy_op =
 
 // ---- lines ----
 
-template <class T>
-void run_lines(const void* in, void* out, const Tensor& shape, bool forward, double scale) {
-  const int64_t n = shape.size(-2);
-  fft_lines(static_cast<const T*>(in), static_cast<T*>(out), shape.numel() / (2 * n), n, forward,
-            scale);
-}
-
-// The one place that computes transforms, of row-major pairs: by the device's own library where it
-// has one, else through the host.
-void compute_lines(const Tensor& in, const Tensor& out, bool forward, double scale) {
-  ARETE_CHECK(!(modes().word & Modes::kCapture),
-              NotImplementedError("fft", "Fourier transforms cannot be captured yet"));
-  if (in.numel() == 0) return;
-  const auto run = in.dtype() == kFloat32 ? run_lines<float> : run_lines<double>;
-  if (in.device().is_cpu()) {
-    run(in.data_ptr(), out.data_ptr(), in, forward, scale);
-    return;
-  }
-  if (auto* own = dynamic_cast<prim::LineTransformer*>(&prim::backend_for(in.device()))) {
-    const int64_t n = in.size(-2);
-    own->transform_lines(in.data_ptr(), out.data_ptr(), in.dtype(), in.numel() / (2 * n), n,
-                         forward);
-    if (scale != 1) {
-      const NoGradGuard no_grad;
-      Tensor scaled = out;
-      scaled.mul_(Scalar(scale));
-    }
-    return;
-  }
-  std::vector<std::byte> host(in.nbytes());
-  read_to_host(in, in.layout(), host.data());
-  run(host.data(), host.data(), in, forward, scale);
-  write_from_host(out, host.data());
-}
-
 const OpRecord& transform_lines_op =
     define("transform_lines(Tensor self, bool forward, float scale) -> Tensor")
         .doc("Fourier transforms of lines of pairs (real, imaginary): (..., n, 2).")
@@ -178,8 +141,9 @@ const OpRecord& transform_lines_op =
                       TypeError(c.name(), "expected float32 or float64").got(describe(x)));
           out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
         })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
-          compute_lines(plain(c.tensor(0), out[0].dtype()), out[0], c.boolean(1), c.real(2));
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor in = plain(c.tensor(0), out[0].dtype());
+          p.fft({view_of(in), view_of(out[0]), c.boolean(1), c.real(2)});
         })
         // As a map of real numbers the transform is symmetric up to the sign of the exponent.
         .grad([](const GradCall& g) -> TensorList {

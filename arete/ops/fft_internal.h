@@ -15,10 +15,4 @@ Tensor with_size(const Tensor& parts, int64_t dim, int64_t n);
 /// All n values of lines with conjugate symmetry from the first n / 2 + 1.
 Tensor completed(const Tensor& parts, int64_t dim, int64_t n);
 
-/// out[l][k] = scale * sum_j in[l][j] exp(-+2 pi i j k / n) for `lines` rows of n complex numbers
-/// (pairs of real and imaginary part), minus if `forward`. O(n log n) for any n >= 1, in parallel
-/// over the lines. `in` and `out` are row-major and may be the same. T: float or double.
-template <class T>
-void fft_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward, double scale);
-
 }  // namespace arete::ops

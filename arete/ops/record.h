@@ -178,6 +178,14 @@ class GradCall {
 /// What autocast does with an operator's floating tensor arguments.
 enum class Autocast : uint8_t { none, lower, f32, promote };
 
+/// Where a language binding shows an operator.
+enum class Surface : uint8_t {
+  method,      ///< a function, and a method if its first argument is a tensor
+  function,    ///< a function only
+  functional,  ///< in nn.functional only
+  internal,    ///< a building block of other operators; nowhere
+};
+
 /// An owning argument list for a sample.
 struct OwnedArg {
   Arg::Kind kind = Arg::Kind::none;
@@ -291,6 +299,10 @@ struct OpRecord {
   bool uninitialized = false;  ///< the result holds whatever the memory held
 
   Autocast autocast = Autocast::none;
+  Surface surface = Surface::method;
+  /// Bindings take a number where a tensor is wanted: pointwise operators of several tensors always
+  /// do.
+  bool takes_numbers = false;
   /// FLOPs of one call; null: one per output element (pointwise: the program's).
   double (*flops)(const Call&) = nullptr;
 
@@ -362,6 +374,14 @@ class Definer {
   }
   Definer& autocast(Autocast a) {
     r_.autocast = a;
+    return *this;
+  }
+  Definer& surface(Surface s) {
+    r_.surface = s;
+    return *this;
+  }
+  Definer& takes_numbers() {
+    r_.takes_numbers = true;
     return *this;
   }
   Definer& flops(double (*f)(const Call&)) {

@@ -183,12 +183,20 @@ enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
 /// dimensions of a and b broadcast to out's. Any strides (transposes are strides). All of one
 /// dtype; f16/bf16 accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
 /// values are `c`. aux (optional, shape of out) receives the value before the activation.
+/// With `differentiate` aux is read instead, there is no bias, and the derivative takes the place
+/// of the activation: out = activation'(aux) * (alpha * a[b] @ b[b]).
+/// a_sum (optional, 1-d over rows): sums of a's rows, a linear layer's bias gradient beside the
+/// gradient of its weight; only for products without batch dimensions and activation.
+/// a_scale, b_scale (optional, 0-d f32): factors of the operands, read on the device.
 struct GemmArgs {
   View a, b, out;
   double alpha = 1, beta = 0;
   View bias{};  // data null: none
   View aux{};   // data null: none
   Activation activation = Activation::none;
+  bool differentiate = false;
+  View a_sum{};               // data null: none
+  View a_scale{}, b_scale{};  // data null: 1
 };
 
 /// Geometry shared by convolutions and pools of 1 to 3 spatial dimensions.
@@ -231,6 +239,52 @@ struct PoolArgs {
   Window window;
   bool count_include_pad = true;
   int64_t divisor = 0;
+};
+
+/// Fourier transforms of lines of pairs (real, imaginary): in and out (..., n, 2), contiguous, f32
+/// or f64; out may be in. forward: exponent -2 pi i. `scale` multiplies the result.
+struct FftArgs {
+  View in, out;
+  bool forward;
+  double scale = 1;
+};
+
+/// Dense linear algebra on batches of f32 or f64 matrices, as LAPACK defines it. Matrices are
+/// column-major without gaps (strides 1 and the number of rows), batches contiguous and of one
+/// size; vectors are contiguous. `info` (i32, one for each matrix) receives 0, or k > 0 for a
+/// failure at step k; only finite numbers are guaranteed to give an answer. What the operands are:
+struct LinalgArgs {
+  enum class Op : uint8_t {
+    /// a (n, n) becomes its Cholesky factor in the triangle named; the other one stays.
+    cholesky,
+    /// a (m, n) = P L U, both factors in a; row i was swapped with row b[i] (i32, from 1) in turn.
+    lu,
+    /// c (n, columns): X with A X = c, or A^T X = c if transposed; a and b as `lu` left them.
+    lu_solve,
+    /// b (m, n): X with A X = b (left) or X A = b for triangular A; unit: its diagonal is ones.
+    triangular_solve,
+    /// a (m, n) = Q R: R in the upper triangle, below it and in b (min(m, n)) the reflectors.
+    qr,
+    /// a (m, columns), whose first columns hold reflectors as `qr` left them, becomes the first
+    /// columns of Q; b their factors.
+    qr_vectors,
+    /// a (m, n, lost) = c diag(b) d, k = min(m, n) values b, largest first; c (m, k or m) and
+    /// d (k or n, n) without data: only the values.
+    svd,
+    /// Eigenvalues b, smallest first, of the symmetric matrix in a's triangle named; a becomes the
+    /// eigenvectors (columns) with `vectors`, else it is lost.
+    symmetric_eigen,
+    /// Complex eigenvalues b and eigenvectors c (columns; without data: none) of a, which is lost.
+    eigen,
+    /// Least squares solution of A X = B: b (max(m, n), columns) holds B in its first m rows and
+    /// becomes X in its first n, with the residual in an orthogonal basis below. c (i64) the ranks,
+    /// d the min(m, n) singular values, of the drivers that find them. a is lost.
+    least_squares,
+  } op;
+  View a, b{}, c{}, d{}, info;
+  bool upper = false, left = true, unit = false, transposed = false, vectors = true;
+  enum class Driver : uint8_t { gels, gelsy, gelsd, gelss } driver = Driver::gels;
+  double rcond = 0;
 };
 
 // Note [Fused kernels]

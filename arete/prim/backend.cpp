@@ -138,6 +138,14 @@ void DeviceRuntime::begin_capture(StreamHandle, uint64_t) { throw no_graphs(); }
 GraphHandle DeviceRuntime::end_capture(StreamHandle) { throw no_graphs(); }
 void DeviceRuntime::launch_graph(GraphHandle, StreamHandle) { throw no_graphs(); }
 
+const void* DeviceRuntime::find_user_kernel(const std::string&, const std::string& name,
+                                            const std::vector<std::string>&) {
+  throw DeviceError(name, "this device does not compile kernels");
+}
+void DeviceRuntime::launch_user_kernel(const void*, const UserLaunch&) {
+  throw DeviceError("", "this device does not compile kernels");
+}
+
 ScratchView::ScratchView(Primitives& p, DType dtype, IntList sizes)
     : primitives_(p),
       layout_(sizes),
@@ -155,7 +163,7 @@ const char* name_of(Primitive p) {
       "fill",      "copy",     "iota",    "pointwise", "reduce",          "arg_reduce",   "scan",
       "sort",      "gather",   "scatter", "compact",   "random",          "gemm",         "topk",
       "take_rows", "add_rows", "conv",    "pool",      "multi_pointwise", "multi_reduce", "dropout",
-      "attention", "fused"};
+      "attention", "fused",    "fft",     "linalg"};
   return kNames[int(p)];
 }
 

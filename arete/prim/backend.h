@@ -13,7 +13,8 @@ namespace arete::prim {
 
 /// The compute primitives. Backends run them; a recorder (capture) writes them down. The first 13
 /// are mandatory. The others are optional: the base class decomposes them into mandatory ones
-/// (prim/decompose/), so overriding one is always an optimisation.
+/// (prim/decompose/), so overriding one is always an optimisation. fft and linalg are optional for
+/// a Backend, which without its own lets the CPU compute them: no device gains by less.
 class Primitives {
  public:
   virtual ~Primitives() = default;
@@ -43,6 +44,8 @@ class Primitives {
   virtual void dropout(const DropoutArgs&);
   virtual void attention(const AttentionArgs&);
   virtual void fused(const FusedArgs&);
+  virtual void fft(const FftArgs&) = 0;
+  virtual void linalg(const LinalgArgs&) = 0;
 
   /// Temporary memory for decompositions and kernels, at least 64-byte aligned; usable until
   /// release_scratch in stream order.
@@ -93,8 +96,10 @@ enum class Primitive : uint8_t {
   dropout,
   attention,
   fused,
+  fft,
+  linalg,
 };
-inline constexpr int kNumPrimitives = int(Primitive::fused) + 1;
+inline constexpr int kNumPrimitives = int(Primitive::linalg) + 1;
 inline constexpr int kNumMandatory = int(Primitive::gemm) + 1;
 const char* name_of(Primitive p);
 
@@ -108,6 +113,11 @@ class Backend : public Primitives, public DeviceRuntime {
   virtual std::string supports(Primitive p, DType dtype) const = 0;
   /// One line for `arete info`.
   virtual std::string description() const = 0;
+
+  /// On the CPU, with copies to the host and back; waits for the device. An error while the current
+  /// stream captures a graph.
+  void fft(const FftArgs&) override;
+  void linalg(const LinalgArgs&) override;
 };
 
 /// The backend of a device, made at its first use; DeviceError saying why if there is none. cpu is

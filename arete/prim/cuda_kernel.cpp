@@ -5,20 +5,8 @@
 #include "arete/base/error.h"
 #include "arete/core/cuda.h"
 #include "arete/prim/backend.h"
-#include "arete/prim/kernel_compiler.h"
 
 namespace arete::cuda {
-
-namespace {
-
-prim::KernelCompiler& compiler_of(Device device) {
-  auto* const compiler = dynamic_cast<prim::KernelCompiler*>(&prim::backend_for(device));
-  if (!compiler)
-    throw DeviceError("RawKernel", "kernels in CUDA C++ run on GPUs").got(device.to_string());
-  return *compiler;
-}
-
-}  // namespace
 
 KernelArgument::KernelArgument(const Tensor& t) : tensor_(t) {
   if (!t.defined()) throw TypeError("RawKernel", "an argument is an undefined tensor");
@@ -51,13 +39,13 @@ void RawKernel::operator()(Dim grid, Dim block, std::vector<KernelArgument> argu
   }
   if (!device) device = Device(DeviceType::cuda, current_device());
   addresses.push_back(nullptr);
-  prim::KernelCompiler& compiler = compiler_of(*device);
-  compiler.launch_user_kernel(compiler.find_user_kernel(source_, name_, options_),
-                              {grid, block, shared_bytes, addresses.data(), memory});
+  prim::Backend& backend = prim::backend_for(*device);
+  backend.launch_user_kernel(backend.find_user_kernel(source_, name_, options_),
+                             {grid, block, shared_bytes, addresses.data(), memory});
 }
 
 void RawKernel::compile() const {
-  compiler_of(Device(DeviceType::cuda, current_device()))
+  prim::backend_for(Device(DeviceType::cuda, current_device()))
       .find_user_kernel(source_, name_, options_);
 }
 

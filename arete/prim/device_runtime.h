@@ -3,9 +3,11 @@
 // backend.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +25,14 @@ class Backend;
 using StreamHandle = void*;
 using EventHandle = void*;
 using GraphHandle = void*;
+
+/// One launch of a user's kernel on the current stream.
+struct UserLaunch {
+  std::array<unsigned, 3> grid{1, 1, 1}, block{1, 1, 1};
+  size_t shared = 0;                    // bytes of dynamic shared memory
+  void** arguments;                     // the address of each argument
+  std::span<const void* const> memory;  // device memory that the arguments point to
+};
 
 /// The runtime half of a backend. The defaults are those of a device that does everything at once
 /// on the calling thread (the CPU): nothing is ever pending, and there is one stream.
@@ -87,6 +97,15 @@ class DeviceRuntime : public Allocator {
   virtual void launch_graph(GraphHandle graph, StreamHandle stream);
   /// Waits for launches that still run.
   virtual void destroy_graph(GraphHandle) noexcept {}
+
+  // ---- kernels that users write in the device's own language
+  /// The function `name` of a source, compiled on first use and kept for the process and on disk.
+  /// ValueError with the compiler's messages, whose line numbers are the source's own; DeviceError
+  /// if the device compiles nothing.
+  virtual const void* find_user_kernel(const std::string& source, const std::string& name,
+                                       const std::vector<std::string>& options);
+  /// ValueError if the launch asks for more than the device has.
+  virtual void launch_user_kernel(const void* kernel, const UserLaunch& launch);
 
   // ---- memory
   virtual MemoryStats memory_stats() const { return {}; }

@@ -306,6 +306,24 @@ void MirrorBackend::pool(const prim::PoolArgs& a) {
   });
 }
 
+void MirrorBackend::fft(const prim::FftArgs& a) {
+  mirrored(device_, {&a.in, &a.out}, [&](Mirror& m) {
+    device_.fft({m(a.in), m(a.out), a.forward, a.scale});
+  });
+}
+
+void MirrorBackend::linalg(const prim::LinalgArgs& a) {
+  mirrored(device_, {&a.a, &a.b, &a.c, &a.d, &a.info}, [&](Mirror& m) {
+    auto on_device = a;
+    on_device.a = m(a.a);
+    on_device.b = m(a.b);
+    on_device.c = m(a.c);
+    on_device.d = m(a.d);
+    on_device.info = m(a.info);
+    device_.linalg(on_device);
+  });
+}
+
 void* MirrorBackend::scratch(size_t bytes) { return ::operator new(bytes, std::align_val_t(64)); }
 void MirrorBackend::release_scratch(void* p, size_t) noexcept {
   ::operator delete(p, std::align_val_t(64));

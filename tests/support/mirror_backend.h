@@ -38,6 +38,8 @@ class MirrorBackend final : public prim::Backend {
   void dropout(const prim::DropoutArgs&) override;
   void attention(const prim::AttentionArgs&) override;
   void fused(const prim::FusedArgs&) override;
+  void fft(const prim::FftArgs&) override;
+  void linalg(const prim::LinalgArgs&) override;
 
   // Host memory, since it is the tests that look at it.
   void* scratch(size_t bytes) override;

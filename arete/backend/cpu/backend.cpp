@@ -49,6 +49,9 @@ std::string CpuBackend::supports(prim::Primitive p, DType dtype) const {
       return is_complex(dtype) ? "programs work on real numbers; complex operators are composed of "
                                  "operators on their parts"
                                : "";
+    case Primitive::fft:
+    case Primitive::linalg:
+      return dtype == kFloat32 || dtype == kFloat64 ? "" : "needs float32 or float64";
     case Primitive::attention:
       return "composed of two products and a softmax";
     case Primitive::dropout:

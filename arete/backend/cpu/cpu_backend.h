@@ -40,6 +40,10 @@ class CpuBackend final : public prim::Backend {
   void conv(const prim::ConvArgs&) override;
   void pool(const prim::PoolArgs&) override;
 
+  // fft.cpp, linalg.cpp
+  void fft(const prim::FftArgs&) override;
+  void linalg(const prim::LinalgArgs&) override;
+
   // backend.cpp and memory.cpp
   void* scratch(size_t bytes) override;
   void release_scratch(void* p, size_t bytes) noexcept override;

@@ -60,6 +60,9 @@ std::string CudaBackend::supports(prim::Primitive p, DType dtype) const {
       return is_integral_or_bool(dtype) || is_float8(dtype)
                  ? "matrix products of " + std::string(name_of(dtype)) + " are not supported"
                  : "";
+    case Primitive::fft:
+    case Primitive::linalg:
+      return dtype == kFloat32 || dtype == kFloat64 ? "" : "needs float32 or float64";
     case Primitive::attention:
       return dtype == kFloat16 || dtype == kBFloat16 ? ""
                                                      : "fused attention needs float16 or bfloat16";

@@ -12,17 +12,12 @@
 #include "arete/backend/cuda/runtime/kernel.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/dense_solver.h"
-#include "arete/prim/kernel_compiler.h"
-#include "arete/prim/line_transformer.h"
 
 namespace arete::cuda {
 
 class CachingAllocator;
 
-class CudaBackend final : public prim::Backend,
-                          public prim::KernelCompiler,
-                          public prim::LineTransformer,
-                          public prim::DenseSolver {
+class CudaBackend final : public prim::Backend, public prim::DenseSolver {
  public:
   explicit CudaBackend(int ordinal);
   Device device() const override { return Device(DeviceType::cuda, context_.ordinal()); }
@@ -33,9 +28,8 @@ class CudaBackend final : public prim::Backend,
              int32_t* info) override;
   void syevd(DType dtype, bool vectors, bool upper, int64_t n, int64_t count, void* a, void* w,
              int32_t* info) override;
-  // transform.cpp
-  void transform_lines(const void* in, void* out, DType dtype, int64_t lines, int64_t n,
-                       bool forward) override;
+  // fft.cpp
+  void fft(const prim::FftArgs&) override;
   // user_kernel.cpp
   const void* find_user_kernel(const std::string& source, const std::string& name,
                                const std::vector<std::string>& options) override;

@@ -1,6 +1,4 @@
-// The transforms themselves (declared in fft_internal.h).
-#include "arete/ops/fft_internal.h"
-
+// Fourier transforms.
 #include <array>
 #include <cmath>
 #include <map>
@@ -10,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 
 // Note [FFT]
@@ -20,7 +20,7 @@
 // transforms of a power of two >= 2n - 1, in f64 whatever the dtype because errors of three
 // transforms add up. The inverse is the forward transform with real and imaginary parts swapped
 // before and after.
-namespace arete::ops {
+namespace arete::cpu {
 namespace {
 
 template <class T>
@@ -291,11 +291,10 @@ void transform(const T* in, T* out, int64_t first, int64_t last, int64_t n, int6
   }
 }
 
-}  // namespace
-
+// out[l][k] = scale * sum_j in[l][j] exp(-+2 pi i j k / n) for `lines` rows of n pairs, minus if
+// `forward`. O(n log n) for any n >= 1, in parallel over the lines; in and out may be the same.
 template <class T>
-void fft_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward, double scale) {
-  if (lines <= 0 || n <= 0) return;
+void transform_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward, double scale) {
   const std::shared_ptr<const Plan<T>> plan = plan_of<T>(n);
   const int64_t grain = std::max<int64_t>(1, 16384 / n);
   parallel_for(0, lines, grain, [&](int64_t first, int64_t last) {
@@ -309,7 +308,22 @@ void fft_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward, doub
   });
 }
 
-template void fft_lines(const float*, float*, int64_t, int64_t, bool, double);
-template void fft_lines(const double*, double*, int64_t, int64_t, bool, double);
+template <class T>
+void run(const prim::FftArgs& a) {
+  const int64_t n = a.in.sizes[size_t(a.in.rank() - 2)];
+  transform_lines(reinterpret_cast<const T*>(a.in.data), reinterpret_cast<T*>(a.out.data),
+                  a.in.numel() / (2 * n), n, a.forward, a.scale);
+}
 
-}  // namespace arete::ops
+}  // namespace
+
+void CpuBackend::fft(const prim::FftArgs& a) {
+  ARETE_ASSERT(a.in.is_contiguous() && a.out.is_contiguous() && a.in.dtype == a.out.dtype);
+  if (a.in.numel() == 0) return;
+  if (a.in.dtype == kFloat64)
+    run<double>(a);
+  else
+    run<float>(a);
+}
+
+}  // namespace arete::cpu

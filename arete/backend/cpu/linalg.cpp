@@ -1,0 +1,164 @@
+// Dense linear algebra: LAPACK, one matrix after the other.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <vector>
+
+#include "arete/backend/cpu/cpu_backend.h"
+#include "arete/base/error.h"
+#include "arete/prim/lapack_internal.h"
+
+namespace arete::cpu {
+namespace {
+
+using prim::LinalgArgs;
+using prim::View;
+namespace lapack = prim::lapack;
+using Op = LinalgArgs::Op;
+
+// A batch of matrices or vectors, of which the i-th begins size * i elements after the first.
+template <class T>
+struct Batch {
+  T* first;
+  int64_t size;
+  Batch(const View& v, int inner_rank) : first(reinterpret_cast<T*>(v.data)), size(1) {
+    if (!v.data) return;
+    for (int d = v.rank() - inner_rank; d < v.rank(); ++d) size *= v.sizes[size_t(d)];
+  }
+  T* operator[](int64_t i) const { return first ? first + i * size : nullptr; }
+};
+
+int64_t rows_of(const View& v) { return v.sizes[size_t(v.rank() - 2)]; }
+int64_t columns_of(const View& v) { return v.sizes[size_t(v.rank() - 1)]; }
+
+template <class T>
+bool all_finite(const T* p, int64_t n) {
+  return std::all_of(p, p + n, [](T x) { return std::isfinite(x); });
+}
+template <class T>
+void fill_nan(T* p, int64_t n) {
+  if (p) std::fill(p, p + n, T(std::numeric_limits<double>::quiet_NaN()));
+}
+
+// Eigenvectors from LAPACK's packed form: of a pair of conjugate values the columns are the real
+// and the imaginary part.
+template <class T>
+void unpack_eigen(int64_t n, const T* re, const T* im, const T* packed, std::complex<T>* w,
+                  std::complex<T>* v) {
+  for (int64_t i = 0; i < n; ++i) w[i] = {re[i], im[i]};
+  for (int64_t j = 0; v && j < n; ++j) {
+    const bool pair = im[j] != 0;
+    const T* x = packed + j * n;
+    for (int64_t i = 0; i < n; ++i) {
+      v[j * n + i] = {x[i], pair ? x[n + i] : T(0)};
+      if (pair) v[(j + 1) * n + i] = {x[i], -x[n + i]};
+    }
+    j += pair;
+  }
+}
+
+lapack::LeastSquares driver_of(LinalgArgs::Driver d) { return lapack::LeastSquares(int(d)); }
+
+template <class T>
+void run(const LinalgArgs& l) {
+  const int64_t count = l.info.numel(), m = rows_of(l.a), n = columns_of(l.a);
+  const int64_t k = std::min(m, n);
+  const Batch<T> a(l.a, 2);
+  int32_t* const info = reinterpret_cast<int32_t*>(l.info.data);
+  const auto each = [&](auto&& f) {
+    for (int64_t i = 0; i < count; ++i) info[i] = f(i);
+  };
+  switch (l.op) {
+    case Op::cholesky:
+      return each([&](int64_t i) { return lapack::potrf(l.upper, n, a[i]); });
+    case Op::lu: {
+      const Batch<int32_t> pivots(l.b, 1);
+      return each([&](int64_t i) { return lapack::getrf(m, n, a[i], pivots[i]); });
+    }
+    case Op::lu_solve: {
+      const Batch<int32_t> pivots(l.b, 1);
+      const Batch<T> c(l.c, 2);
+      return each([&](int64_t i) {
+        return lapack::getrs<T>(l.transposed, n, columns_of(l.c), a[i], pivots[i], c[i]);
+      });
+    }
+    case Op::triangular_solve: {
+      const Batch<T> b(l.b, 2);
+      return each([&](int64_t i) {
+        lapack::trsm<T>(l.left, l.upper, l.unit, rows_of(l.b), columns_of(l.b), a[i], b[i]);
+        return 0;
+      });
+    }
+    case Op::qr: {
+      const Batch<T> tau(l.b, 1);
+      return each([&](int64_t i) { return k > 0 ? lapack::geqrf(m, n, a[i], tau[i]) : 0; });
+    }
+    case Op::qr_vectors: {
+      const Batch<T> tau(l.b, 1);
+      return each(
+          [&](int64_t i) { return k > 0 ? lapack::orgqr(m, n, tau.size, a[i], tau[i]) : 0; });
+    }
+    case Op::svd: {
+      const Batch<T> s(l.b, 1), u(l.c, 2), vt(l.d, 2);
+      const lapack::Vectors vectors = !l.c.data ? lapack::Vectors::none
+                                      : m == n || u.size + vt.size == m * k + k * n
+                                          ? lapack::Vectors::reduced
+                                          : lapack::Vectors::full;
+      return each([&](int64_t i) {
+        if (all_finite(a[i], m * n)) return lapack::gesdd(vectors, m, n, a[i], s[i], u[i], vt[i]);
+        fill_nan(s[i], s.size), fill_nan(u[i], u.size), fill_nan(vt[i], vt.size);
+        return -1;
+      });
+    }
+    case Op::symmetric_eigen: {
+      const Batch<T> w(l.b, 1);
+      return each([&](int64_t i) {
+        if (all_finite(a[i], n * n)) return lapack::syevd(l.vectors, l.upper, n, a[i], w[i]);
+        fill_nan(a[i], n * n), fill_nan(w[i], n);
+        return -1;
+      });
+    }
+    case Op::eigen: {
+      const Batch<std::complex<T>> w(l.b, 1), v(l.c, 2);
+      std::vector<T> re(size_t(n), T(0)), im(size_t(n), T(0));
+      std::vector<T> packed(l.c.data ? size_t(n * n) : 1);
+      return each([&](int64_t i) {
+        if (!all_finite(a[i], n * n)) {
+          fill_nan(w[i], n), fill_nan(v[i], n * n);
+          return -1;
+        }
+        const int code =
+            lapack::geev(l.c.data != nullptr, n, a[i], re.data(), im.data(), packed.data());
+        if (code == 0) unpack_eigen(n, re.data(), im.data(), packed.data(), w[i], v[i]);
+        return code;
+      });
+    }
+    case Op::least_squares: {
+      const Batch<T> b(l.b, 2), s(l.d, 1);
+      int64_t* const ranks = reinterpret_cast<int64_t*>(l.c.data);
+      const lapack::LeastSquares driver = driver_of(l.driver);
+      return each([&](int64_t i) {
+        std::fill(s[i], s[i] + k, T(0));
+        int32_t rank = int32_t(k);
+        const int code =
+            lapack::least_squares(driver, m, n, columns_of(l.b), a[i], b[i], l.rcond, &rank, s[i]);
+        ranks[i] = rank;
+        return code;
+      });
+    }
+  }
+}
+
+}  // namespace
+
+void CpuBackend::linalg(const LinalgArgs& l) {
+  ARETE_ASSERT(l.info.is_contiguous() && l.info.dtype == kInt32);
+  if (l.info.numel() == 0) return;
+  if (l.a.dtype == kFloat64)
+    run<double>(l);
+  else
+    run<float>(l);
+}
+
+}  // namespace arete::cpu

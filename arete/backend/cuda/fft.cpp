@@ -1,0 +1,47 @@
+// Fourier transforms.
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/lib/cufft.h"
+#include "arete/backend/cuda/scratch_memory.h"
+#include "arete/expr/value.h"
+
+namespace arete::cuda {
+namespace {
+
+// x * factor
+const expr::Program& scaled(DType t) {
+  static std::mutex mutex;
+  static auto* const programs = new std::map<DType, expr::ProgramPtr>;  // used until exit
+  const std::lock_guard lock(mutex);
+  expr::ProgramPtr& p = (*programs)[t];
+  if (!p) {
+    const std::array<DType, 1> dtype{t};
+    const std::array<expr::Type, 1> params{expr::compute_type(t)};
+    p = expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; }, dtype,
+                    params, dtype);
+  }
+  return *p;
+}
+
+}  // namespace
+
+void CudaBackend::fft(const prim::FftArgs& a) {
+  if (a.in.numel() == 0) return;
+  const CUstream stream = enter({&a.in, &a.out});
+  const int64_t n = a.in.sizes[size_t(a.in.rank() - 2)];
+  {
+    const std::shared_ptr<FftPlan> plan =
+        find_fft_plan(context_.ordinal(), a.in.dtype, a.in.numel() / (2 * n), n);
+    const std::lock_guard lock(plan->mutex);
+    const Scratch work(*this, plan->work_bytes());
+    plan->run(a.in.data, a.out.data, a.forward, work.data(), stream);
+  }
+  if (a.scale == 1) return;
+  const expr::Literal factor{.f = a.scale};
+  pointwise({&scaled(a.out.dtype), {&a.out, 1}, {&a.out, 1}, {&factor, 1}});
+}
+
+}  // namespace arete::cuda
