@@ -252,6 +252,14 @@ void add_products(Rows& rows) {
     product(kFloat16, "f16", n, times_the_peer(n == 8192 ? 0.98 : 1.1));
   for (int64_t n : {2048, 4096, 8192})
     product(kBFloat16, "bf16", n, n == 8192 ? times_the_peer(0.98) : Goal{});
+  rows.add("mm/fp8_8192", Unit::tflop_per_s, 2 * std::pow(8192.0, 3), times_the_peer(0.98),
+           [] {
+             const auto f8 = [] { return randn({8192, 8192}, gpu()).to(kFloat8E4M3); };
+             return plain([x = f8(), w = f8().t(), one = ones({}, gpu())] {
+               return scaled_mm(x, w, one, one);
+             });
+           })
+      .repetitions = 10;
   rows.add("mm/linear_gelu_eager_bf16", Unit::ms, 0, at_most(0.23), [] {
     nn::Linear linear(1024, 4096);
     linear.to(kCUDA, kBFloat16);
@@ -312,17 +320,22 @@ void add_convolution(Rows& rows) {
       };
     });
   }
-  rows.add("conv/bn_relu_fwdbwd_f16", Unit::ms, 0, at_most(0.47), [] {
+  const auto bn_relu = [](bool fused) {
     const auto make = [] {
       return randn({256, 128, 56, 56}, gpu(kFloat16)).contiguous(MemoryFormat::channels_last);
     };
     Tensor x = make(), w = ones({128}, gpu()), b = zeros({128}, gpu());
     for (Tensor* p : {&x, &w, &b}) p->requires_grad_();
-    return [x, w, b, g = make(), mean = zeros({128}, gpu()), var = ones({128}, gpu())] {
+    return [x, w, b, fused, g = make(), mean = zeros({128}, gpu()), var = ones({128}, gpu())] {
       for (const Tensor& p : {x, w, b}) p.set_grad({});
-      relu(batch_norm(x, mean, var, w, b, true, 0.1, 1e-5)).backward(g);
+      const Tensor y = fused ? batch_norm_relu(x, mean, var, w, b, true, 0.1, 1e-5)
+                             : relu(batch_norm(x, mean, var, w, b, true, 0.1, 1e-5));
+      y.backward(g);
     };
-  });
+  };
+  // As a Sequential runs them, and as two calls.
+  rows.add("conv/bn_relu_fwdbwd_f16", Unit::ms, 0, at_most(0.47), [=] { return bn_relu(true); });
+  rows.add("conv/bn_then_relu_fwdbwd_f16", Unit::ms, 0, {}, [=] { return bn_relu(false); });
 }
 
 std::vector<Tensor> gpt2_parameters() {

@@ -199,6 +199,13 @@ def make_rows(torch):
     for n in (2048, 4096, 8192):
         product("bf16", n, torch.bfloat16)
 
+    @rows.add("mm/fp8_8192", "TFLOP/s", 2 * 8192**3, repetitions=10)
+    def _():
+        x = randn(8192, 8192).to(torch.float8_e4m3fn)
+        w = randn(8192, 8192).to(torch.float8_e4m3fn).t()
+        one = torch.ones((), device=gpu)
+        return lambda: torch._scaled_mm(x, w, one, one, out_dtype=torch.bfloat16)
+
     @rows.add("mm/linear_gelu_eager_bf16", "ms")
     def _():
         x, linear = randn(16384, 1024, dtype=torch.bfloat16), nn.Linear(1024, 4096, device=gpu, dtype=torch.bfloat16)
@@ -265,6 +272,7 @@ def make_rows(torch):
             return call
 
     @rows.add("conv/bn_relu_fwdbwd_f16", "ms")
+    @rows.add("conv/bn_then_relu_fwdbwd_f16", "ms")
     def _():
         norm = nn.BatchNorm2d(128, device=gpu)
         x = randn(256, 128, 56, 56, dtype=torch.float16).to(**last).requires_grad_()

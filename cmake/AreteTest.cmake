@@ -22,7 +22,7 @@ set(ARETE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive "ARETE_PROGRAM=${PROJECT_BINA
 if(ARETE_SANITIZE MATCHES "thread")
   # libgomp inside oneDNN and OpenBLAS is not instrumented: with one thread it has nothing to report falsely.
   list(APPEND ARETE_TEST_ENVIRONMENT OMP_NUM_THREADS=1
-       "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
+       "TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
 elseif(ARETE_SANITIZE MATCHES "address")
   list(APPEND ARETE_TEST_ENVIRONMENT
        "ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:strict_string_checks=1:check_initialization_order=1:detect_stack_use_after_return=1"

@@ -1,10 +1,28 @@
 #include "arete/nn/container.h"
 
+#include "arete/nn/activation.h"
+#include "arete/nn/norm.h"
+
 namespace arete::nn {
+
+namespace {
+// The batch norm that is to be followed by a relu in the same pass, or null.
+BatchNorm* norm_before_relu(Module& m, Module& next) {
+  auto* const norm = dynamic_cast<BatchNorm*>(&m);
+  if (!norm || norm->has_hooks() || next.has_hooks()) return nullptr;
+  return dynamic_cast<ReLU*>(&next) ? norm : nullptr;
+}
+}  // namespace
 
 Tensor Sequential::forward(const Tensor& input) {
   Tensor x = input;
-  for (Module& m : *this) x = m(x);
+  const size_t n = num_children();
+  for (size_t i = 0; i < n; ++i) {
+    Module& m = child_at(i);
+    BatchNorm* const norm = i + 1 < n ? norm_before_relu(m, child_at(i + 1)) : nullptr;
+    x = norm ? norm->forward_relu(x) : m(x);
+    if (norm) ++i;
+  }
   return x;
 }
 

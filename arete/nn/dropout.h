@@ -14,6 +14,7 @@ class Dropout : public Module {
   explicit Dropout(double p = 0.5);
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
+  double p() const { return p_; }
 
  private:
   double p_;

@@ -475,6 +475,10 @@ void Module::remove_hook(uint64_t id) {
   std::erase_if(body_->hooks, is);
 }
 
+bool Module::has_hooks() const noexcept {
+  return !body_->pre_hooks.empty() || !body_->hooks.empty();
+}
+
 // ---- saving and loading
 
 namespace {

@@ -148,6 +148,7 @@ class Module {
   /// Called after forward(); a defined result replaces the output.
   uint64_t register_forward_hook(Hook hook);
   void remove_hook(uint64_t id);
+  bool has_hooks() const noexcept;
 
   // ---- building
   /// Makes `value` (a leaf of floating dtype) a parameter of this module; an undefined one

@@ -48,7 +48,13 @@ void BatchNorm::reset_parameters() {
   }
 }
 
-Tensor BatchNorm::forward(const Tensor& input) {
+Tensor BatchNorm::forward(const Tensor& input) { return run(input, false, {}); }
+
+Tensor BatchNorm::forward_relu(const Tensor& input, const Tensor& residual) {
+  return run(input, true, residual);
+}
+
+Tensor BatchNorm::run(const Tensor& input, bool rectified, const Tensor& residual) {
   check_input(input);
   const bool tracked = running_mean.defined();
   const bool use_batch = is_training() || !tracked;
@@ -59,9 +65,11 @@ Tensor BatchNorm::forward(const Tensor& input) {
     if (!options_.momentum) momentum = 1 / num_batches_tracked.item<double>();
   }
   const bool use_running = tracked && (is_training() || !use_batch);
-  return batch_norm(input, use_running ? Tensor(running_mean) : Tensor(),
-                    use_running ? Tensor(running_var) : Tensor(), weight, bias, use_batch, momentum,
-                    options_.eps);
+  const Tensor mean = use_running ? Tensor(running_mean) : Tensor(),
+               var = use_running ? Tensor(running_var) : Tensor();
+  return rectified ? batch_norm_relu(input, mean, var, weight, bias, use_batch, momentum,
+                                     options_.eps, residual)
+                   : batch_norm(input, mean, var, weight, bias, use_batch, momentum, options_.eps);
 }
 
 std::string BatchNorm::extra_repr() const {

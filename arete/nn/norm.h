@@ -24,6 +24,9 @@ class BatchNorm : public Module {
  public:
   BatchNorm(int64_t num_features, const BatchNormOptions& options = {});
   Tensor forward(const Tensor& input) override;
+  /// relu(forward(input) + residual) in one pass; `residual` (like input) may be undefined. What a
+  /// Sequential does with a BatchNorm before a ReLU.
+  Tensor forward_relu(const Tensor& input, const Tensor& residual = {});
   std::string extra_repr() const override;
   void reset_parameters();
   void reset_running_stats();
@@ -35,6 +38,7 @@ class BatchNorm : public Module {
   virtual void check_input(const Tensor&) const {}
 
  private:
+  Tensor run(const Tensor& input, bool rectified, const Tensor& residual);
   int64_t num_features_;
   BatchNormOptions options_;
 };

@@ -4,11 +4,12 @@
 
 #include "arete/nn/layer_internal.h"
 #include "arete/ops/activation.h"
+#include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 
 namespace arete::nn {
 
-TransformerActivation::TransformerActivation(std::string_view name) {
+TransformerActivation::TransformerActivation(std::string_view name) : name_(name) {
   ARETE_CHECK(
       name == "relu" || name == "gelu",
       ValueError("Transformer", "activation should be relu/gelu, not " + std::string(name)));
@@ -23,6 +24,17 @@ namespace {
 MultiheadAttention attention(int64_t d_model, int64_t nhead, const TransformerLayerOptions& o) {
   return MultiheadAttention(d_model, nhead,
                             {.dropout = o.dropout, .bias = o.bias, .batch_first = o.batch_first});
+}
+
+// linear2(dropout(activation(linear1(x)))), as one operator where nothing has to happen in between.
+Tensor run_feed_forward(const Tensor& x, Linear& linear1, Dropout& dropout, Linear& linear2,
+                        const TransformerActivation& activation) {
+  const bool drops = dropout.is_training() && dropout.p() > 0;
+  if (activation.name().empty() || drops || linear1.has_hooks() || dropout.has_hooks() ||
+      linear2.has_hooks())
+    return linear2(dropout(activation(linear1(x))));
+  return feed_forward(x, linear1.weight, linear1.bias, linear2.weight, linear2.bias,
+                      activation.name());
 }
 
 LayerNorm norm(int64_t d_model, const TransformerLayerOptions& o) {
@@ -54,7 +66,7 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderCall& ca
                         .output);
   };
   const auto feed_forward = [&](const Tensor& x) {
-    return dropout2(linear2(dropout(activation_(linear1(x)))));
+    return dropout2(run_feed_forward(x, linear1, dropout, linear2, activation_));
   };
   if (norm_first_) {
     const Tensor x = src + attend(norm1(src));
@@ -116,7 +128,7 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
                         .output);
   };
   const auto feed_forward = [&](const Tensor& x) {
-    return dropout3(linear2(dropout(activation_(linear1(x)))));
+    return dropout3(run_feed_forward(x, linear1, dropout, linear2, activation_));
   };
   Tensor x = tgt;
   if (norm_first_) {

@@ -24,8 +24,11 @@ class TransformerActivation {
   requires std::invocable<const F&, const Tensor&> TransformerActivation(F f)
       : function_(std::move(f)) {}
   Tensor operator()(const Tensor& x) const { return function_(x); }
+  /// Empty for a function.
+  const std::string& name() const { return name_; }
 
  private:
+  std::string name_;
   std::function<Tensor(const Tensor&)> function_;
 };
 

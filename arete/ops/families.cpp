@@ -25,6 +25,7 @@ namespace arete::ops {
   X(embed_window)         \
   X(embedding)            \
   X(extreme)              \
+  X(feed_forward)         \
   X(fft)                  \
   X(fft_core)             \
   X(fill)                 \
@@ -65,6 +66,7 @@ namespace arete::ops {
   X(random)               \
   X(reduce)               \
   X(reduce_pairs)         \
+  X(scaled_mm)            \
   X(scan)                 \
   X(search)               \
   X(shape)                \

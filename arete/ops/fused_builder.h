@@ -1,6 +1,7 @@
 // Writing fused kernels (see Note [Fused kernels] in prim/args.h) stage by stage.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -18,7 +19,7 @@ class FusedBuilder {
  public:
   using Values = std::span<const expr::Value>;
   /// Arguments of a stage's lambda: the values it reads in order, then the parameters.
-  using Body = std::vector<expr::Value> (*)(Values);
+  using Body = std::function<std::vector<expr::Value>(Values)>;
 
   FusedBuilder(std::vector<DType> inputs, std::vector<DType> outputs,
                std::vector<expr::Type> params = {})
@@ -28,24 +29,31 @@ class FusedBuilder {
   }
 
   /// Reductions of a row; returns the reference of the first one (the next is one lower).
-  int reduce(prim::Monoid monoid, const std::vector<int>& reads, Body body) {
+  int reduce(prim::Monoid monoid, const std::vector<int>& reads, const Body& body) {
     add(prim::FusedStage::Kind::reduce, reads, body, {}, 0);
     spec_.stages.back().monoid = monoid;
     return new_rows();
   }
   /// New row values from row values.
-  int row(const std::vector<int>& reads, Body body) {
+  int row(const std::vector<int>& reads, const Body& body) {
     add(prim::FusedStage::Kind::row, reads, body, {}, 0);
     return new_rows();
   }
   /// Elements of the outputs from `first_output` on.
-  void store(const std::vector<int>& reads, int first_output, int count, Body body) {
+  void store(const std::vector<int>& reads, int first_output, int count, const Body& body) {
     add(prim::FusedStage::Kind::store, reads, body, out_types(first_output, count), first_output);
   }
   /// Row values into outputs whose inner sizes are 1.
-  void store_row(const std::vector<int>& reads, int first_output, int count, Body body) {
+  void store_row(const std::vector<int>& reads, int first_output, int count, const Body& body) {
     add(prim::FusedStage::Kind::store_row, reads, body, out_types(first_output, count),
         first_output);
+  }
+  /// Reductions over all rows into outputs whose outer sizes are 1. Reads tensor inputs only.
+  void reduce_columns(prim::Monoid monoid, const std::vector<int>& reads, int first_output,
+                      int count, const Body& body) {
+    add(prim::FusedStage::Kind::reduce_columns, reads, body, out_types(first_output, count),
+        first_output);
+    spec_.stages.back().monoid = monoid;
   }
   std::unique_ptr<prim::FusedSpec> finish() {
     return std::make_unique<prim::FusedSpec>(std::move(spec_));
@@ -55,13 +63,13 @@ class FusedBuilder {
   std::vector<DType> out_types(int first, int count) const {
     return {outputs_.begin() + first, outputs_.begin() + first + count};
   }
-  void add(prim::FusedStage::Kind kind, const std::vector<int>& reads, Body body,
+  void add(prim::FusedStage::Kind kind, const std::vector<int>& reads, const Body& body,
            const std::vector<DType>& outs, int first_output) {
     std::vector<DType> types;
     for (int r : reads) types.push_back(r >= 0 ? inputs_[size_t(r)] : rows_[size_t(~r)]);
     prim::FusedStage stage{};
     stage.kind = kind;
-    stage.program = expr::trace([body](Values v) { return body(v); }, types, params_, outs);
+    stage.program = expr::trace(body, types, params_, outs);
     stage.inputs = reads;
     stage.first_output = first_output;
     spec_.stages.push_back(std::move(stage));

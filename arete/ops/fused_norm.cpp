@@ -4,14 +4,13 @@
 
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
+#include "arete/ops/fused_norm_internal.h"
 #include "arete/ops/reference_util.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-using expr::Value;
-using Values = FusedBuilder::Values;
 using prim::Monoid;
 using prim::ScratchView;
 using prim::View;
@@ -20,7 +19,7 @@ using prim::View;
 template <class C>
 NormSpec spec_of(const C& call, size_t at) {
   return {Shape(call.ints(at)), Shape(call.ints(at + 1)), Shape(call.ints(at + 2)),
-          call.boolean(at + 3), call.real(at + 4)};
+          call.boolean(at + 3), call.real(at + 4),        call.boolean(at + 5)};
 }
 
 Shape stat_sizes(const NormSpec& s) {
@@ -132,146 +131,6 @@ bool weight_is_a_row(const NormSpec& s, const Order& o) {
   return true;
 }
 
-// ---- kernels. Parameters: 1 / (elements of a row), eps ----
-
-// Note [Statistics in one pass]
-// Rows that stay at hand give their mean first and then their variance from the differences to it.
-// Long rows would be read twice for that, so both come from the differences to a pivot p:
-//   mean = p + E[x - p],  variance = E[(x - p)^2] - E[x - p]^2.
-// The error of the difference is that of the sums times 1 + (mean - p)^2 / variance. As p is the
-// middle one of three elements far from each other, that factor is small unless two of them are
-// among the same few that lie far from all others; and elements that are not few raise the variance
-// themselves.
-constexpr int64_t kOnePass = 8192;  // from so many elements of a row on
-
-Value middle(Value a, Value b, Value c) { return max(min(a, b), min(max(a, b), c)); }
-
-// `one_pass`: three more inputs, of which the pivot is taken.
-const prim::FusedSpec& forward_spec(DType x, DType weight, DType bias, bool has_w, bool has_b,
-                                    bool center, bool one_pass) {
-  static SpecCache cache;
-  return cache.get(pack_key({int(x), int(weight), int(bias), has_w, has_b, center, one_pass}), [&] {
-    const DType work = work_dtype(x);
-    std::vector<DType> inputs{x};
-    if (has_w) inputs.push_back(weight);
-    if (has_b) inputs.push_back(bias);
-    const int pivots = int(inputs.size());
-    if (one_pass) inputs.insert(inputs.end(), {x, x, x});
-    FusedBuilder b(inputs, {x, work, work}, {work_type(x), work_type(x)});
-    int mean = 0, rstd = 0;
-    if (center && one_pass) {
-      const int pivot = b.row({pivots, pivots + 1, pivots + 2},
-                              [](Values v) { return std::vector{middle(v[0], v[1], v[2])}; });
-      const int sums = b.reduce(Monoid::sum, {0, pivot}, [](Values v) {
-        const Value d = v[0] - v[1];
-        return std::vector{d, square(d)};
-      });
-      mean = b.row({pivot, sums, sums - 1}, [](Values v) {
-        const Value d = v[1] * v[3];
-        return std::vector{v[0] + d, rsqrt(max(v[2] * v[3] - square(d), 0.0) + v[4])};
-      });
-      rstd = mean - 1;
-    } else if (center) {
-      const int sum = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{v[0]}; });
-      mean = b.row({sum}, [](Values v) { return std::vector{v[0] * v[1]}; });
-      const int squares = b.reduce(Monoid::sum, {0, mean},
-                                   [](Values v) { return std::vector{square(v[0] - v[1])}; });
-      rstd = b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; });
-    } else {
-      const int squares =
-          b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{square(v[0])}; });
-      mean = b.row({squares}, [](Values v) { return std::vector{v[0] * 0.0}; });
-      rstd = b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; });
-    }
-    const auto plain_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2]}; };
-    const auto weight_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2] * v[3]}; };
-    const auto bias_store = [](Values v) { return std::vector{(v[0] - v[1]) * v[2] + v[3]}; };
-    const auto both_store = [](Values v) {
-      return std::vector{(v[0] - v[1]) * v[2] * v[3] + v[4]};
-    };
-    if (has_w && has_b)
-      b.store({0, mean, rstd, 1, 2}, 0, 1, both_store);
-    else if (has_w)
-      b.store({0, mean, rstd, 1}, 0, 1, weight_store);
-    else if (has_b)
-      b.store({0, mean, rstd, 1}, 0, 1, bias_store);
-    else
-      b.store({0, mean, rstd}, 0, 1, plain_store);
-    b.store_row({mean, rstd}, 1, 2, [](Values v) { return std::vector{v[0], v[1]}; });
-    return b.finish();
-  });
-}
-
-prim::FusedStage column_sum(std::vector<int> reads, const std::vector<DType>& types, DType work,
-                            int output, FusedBuilder::Body body) {
-  prim::FusedStage stage{};
-  stage.kind = prim::FusedStage::Kind::reduce_columns;
-  stage.program = expr::trace([body](Values v) { return body(v); }, types, {}, {&work, 1});
-  stage.inputs = std::move(reads);
-  stage.first_output = output;
-  return stage;
-}
-
-// Where the gradients of weight and bias come from.
-enum class WeightSums : uint8_t { none, rows, columns };
-
-// inputs: grad, x, mean, rstd[, weight]; outputs: dx[, dweight, dbias: row values or sums over
-// rows]
-const prim::FusedSpec& backward_spec(DType g, DType x, DType weight, bool has_w, bool center,
-                                     WeightSums weight_sums) {
-  static SpecCache cache;
-  return cache.get(pack_key({int(g), int(x), int(weight), has_w, center, int(weight_sums)}), [&] {
-    const bool rows = weight_sums == WeightSums::rows;
-    const DType work = work_dtype(x);
-    std::vector<DType> inputs{g, x, work, work};
-    std::vector<DType> outputs{x};
-    if (has_w) inputs.push_back(weight);
-    if (weight_sums != WeightSums::none) outputs.insert(outputs.end(), {work, work});
-    FusedBuilder b(inputs, outputs, {work_type(x)});
-    // s1 = sum(g w), s2 = sum(g w xhat); with `rows` w is one number for the row, applied after.
-    int sums = 0, means = 0;
-    if (has_w && !rows) {
-      sums = b.reduce(Monoid::sum, {0, 4, 1, 2, 3}, [](Values v) {
-        const Value gw = v[0] * v[1];
-        return std::vector{gw, gw * ((v[2] - v[3]) * v[4])};
-      });
-    } else {
-      sums = b.reduce(Monoid::sum, {0, 1, 2, 3}, [](Values v) {
-        return std::vector{v[0], v[0] * ((v[1] - v[2]) * v[3])};
-      });
-    }
-    const auto scale = [](Values v) { return std::vector{v[0] * v[2], v[1] * v[2]}; };
-    const auto scale_uncentered = [](Values v) { return std::vector{v[0] * 0.0, v[1] * v[2]}; };
-    means = center ? b.row({sums, sums - 1}, scale) : b.row({sums, sums - 1}, scale_uncentered);
-    if (has_w && !rows) {
-      b.store({0, 4, 1, 2, 3, means, means - 1}, 0, 1, [](Values v) {
-        const Value xhat = (v[2] - v[3]) * v[4];
-        return std::vector{(v[0] * v[1] - v[5] - xhat * v[6]) * v[4]};
-      });
-    } else if (has_w) {
-      b.store({0, 4, 1, 2, 3, means, means - 1}, 0, 1, [](Values v) {
-        const Value xhat = (v[2] - v[3]) * v[4];
-        return std::vector{(v[0] - v[5] - xhat * v[6]) * (v[4] * v[1])};
-      });
-    } else {
-      b.store({0, 1, 2, 3, means, means - 1}, 0, 1, [](Values v) {
-        const Value xhat = (v[1] - v[2]) * v[3];
-        return std::vector{(v[0] - v[4] - xhat * v[5]) * v[3]};
-      });
-    }
-    if (rows) b.store_row({sums - 1, sums}, 1, 2, [](Values v) { return std::vector{v[0], v[1]}; });
-    std::unique_ptr<prim::FusedSpec> spec = b.finish();
-    if (weight_sums == WeightSums::columns) {
-      spec->stages.push_back(column_sum({0, 1, 2, 3}, {g, x, work, work}, work, 1, [](Values v) {
-        return std::vector{v[0] * ((v[1] - v[2]) * v[3])};
-      }));
-      spec->stages.push_back(
-          column_sum({0}, {g}, work, 2, [](Values v) { return std::vector{v[0]}; }));
-    }
-    return spec;
-  });
-}
-
 expr::Literal real_literal(double v) {
   expr::Literal l;
   l.f = v;
@@ -292,14 +151,29 @@ struct SeenStat {
   View value;
 };
 
-// ---- forward: input, weight, bias, shape, dims, weight_shape, center, eps ----
+DType dtype_or_f32(const Tensor& t) { return t.defined() ? t.dtype() : kFloat32; }
+
+// ---- forward: input, weight, bias[, residual], shape, dims, weight_shape, center, eps, relu ----
+
+bool has_residual_argument(const Call& c) { return c.size() == 10; }
 
 void forward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(0);
   ARETE_CHECK(is_floating(x.dtype()),
               TypeError(call.name(), "normalization is not implemented for '" +
                                          std::string(name_of(x.dtype())) + "'"));
-  const NormSpec s = spec_of(call, 3);
+  const bool with_residual = has_residual_argument(call);
+  const NormSpec s = spec_of(call, with_residual ? 4 : 3);
+  if (with_residual) {
+    const Tensor& r = call.tensor(3);
+    ARETE_CHECK(Shape(r.sizes()) == Shape(x.sizes()) && r.dtype() == x.dtype(),
+                ValueError(call.name(), "residual must be like input")
+                    .expected(describe(x))
+                    .got(describe(r)));
+  }
+  const bool affine = call.has(1) || call.has(2);
+  ARETE_CHECK(!s.relu || !affine || one_row_per_weight(s),
+              ValueError(call.name(), "relu needs statistics for each weight"));
   ARETE_CHECK(numel_of(s.shape) == x.numel(),
               ValueError(call.name(), "shape does not factorize the input")
                   .got(to_string(s.shape) + " for " + describe(x)));
@@ -320,14 +194,17 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   const Tensor& x = call.tensor(0);
   const Tensor w = call.has(1) ? simple(call.tensor(1)) : Tensor(),
                b = call.has(2) ? simple(call.tensor(2)) : Tensor();
-  const NormSpec s = spec_of(call, 3);
+  const bool with_residual = has_residual_argument(call);
+  const NormSpec s = spec_of(call, with_residual ? 4 : 3);
   if (numel_of(stat_sizes(s)) == 0) return;
   const Order o = rows_first(s);
   Seen sx(p, x, s.shape, false), sy(p, out[0], s.shape, true);
-  SmallVector<View, 6> inputs{sx.ordered(o)};
+  std::optional<Seen> sr;
+  SmallVector<View, 7> inputs{sx.ordered(o)};
   std::optional<SeenWeight> sw, sb;
   if (w.defined()) inputs.push_back(sw.emplace(w, s, o).value);
   if (b.defined()) inputs.push_back(sb.emplace(b, s, o).value);
+  if (with_residual) inputs.push_back(sr.emplace(p, call.tensor(3), s.shape, false).ordered(o));
   const SeenStat mean(out[1], o), rstd(out[2], o);
   const View outputs[3] = {sy.ordered(o), mean.value, rstd.value};
   const expr::Literal params[2] = {real_literal(1 / elements_per_row(s)), real_literal(s.eps)};
@@ -343,9 +220,9 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
     v.sizes = one_of_row;
     inputs.push_back(v);
   }
-  p.fused({&forward_spec(x.dtype(), w.defined() ? w.dtype() : kFloat32,
-                         b.defined() ? b.dtype() : kFloat32, w.defined(), b.defined(), s.center,
-                         one_pass),
+  const NormKernel kernel{x.dtype(),       w.defined(),     b.defined(), with_residual,
+                          dtype_or_f32(w), dtype_or_f32(b), s.center,    s.relu};
+  p.fused({&norm_forward_spec(kernel, one_pass),
            space,
            o.outer,
            {inputs.data(), inputs.size()},
@@ -354,8 +231,8 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   sy.finish();
 }
 
-// ---- backward: grad, input, weight, mean, rstd, shape, dims, weight_shape, center, eps, has_bias
-// ----
+// ---- backward: grad, input, weight, bias, mean, rstd, output (where a residual was added), shape,
+// dims, weight_shape, center, eps, relu ----
 
 void backward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(1);
@@ -364,32 +241,43 @@ void backward_infer(const Call& call, OutputSpecs& out) {
   std::optional<Shape> strides;
   if (!x.is_contiguous() && x.layout().is_dense()) strides = Shape(x.strides());
   out.push_back({Shape(x.sizes()), x.dtype(), device, strides});
-  // Without weight and bias there is nothing to give.
-  const Shape sizes = call.has(2) || call.boolean(10) ? Shape(call.ints(7)) : Shape{0};
+  // Without weight and bias, or a residual, there is nothing to give.
+  const Shape sizes = call.has(2) || call.has(3) ? Shape(call.ints(9)) : Shape{0};
   out.push_back({sizes, w, device, {}});
   out.push_back({sizes, w, device, {}});
+  if (call.has(6))
+    out.push_back({Shape(x.sizes()), x.dtype(), device, strides});
+  else
+    out.push_back({{0}, x.dtype(), device, {}});
 }
 
 void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
   static ProgramCache weight_programs;
   const Tensor &g = call.tensor(0), &x = call.tensor(1);
-  const Tensor w = call.has(2) ? simple(call.tensor(2)) : Tensor();
-  const NormSpec s = spec_of(call, 5);
-  const bool affine = w.defined() || call.boolean(10);
+  const Tensor w = call.has(2) ? simple(call.tensor(2)) : Tensor(),
+               b = call.has(3) ? simple(call.tensor(3)) : Tensor();
+  const NormSpec s = spec_of(call, 7);
+  const bool affine = w.defined() || b.defined(), with_residual = call.has(6);
   const DType work = work_dtype(x.dtype());
   const Order o = rows_first(s);
   Seen sg(p, g, s.shape, false), sx(p, x, s.shape, false), sdx(p, out[0], s.shape, true);
-  const SeenStat mean(call.tensor(3), o), rstd(call.tensor(4), o);
-  SmallVector<View, 5> inputs{sg.ordered(o), sx.ordered(o), mean.value, rstd.value};
-  std::optional<SeenWeight> sw;
+  std::optional<Seen> sy, sdr;
+  const SeenStat mean(call.tensor(4), o), rstd(call.tensor(5), o);
+  SmallVector<View, 6> inputs{sg.ordered(o), sx.ordered(o), mean.value, rstd.value};
+  std::optional<SeenWeight> sw, sb;
   if (w.defined()) inputs.push_back(sw.emplace(w, s, o).value);
+  if (s.relu && with_residual)
+    inputs.push_back(sy.emplace(p, call.tensor(6), s.shape, false).ordered(o));
+  else if (s.relu && b.defined())
+    inputs.push_back(sb.emplace(b, s, o).value);
   const IntList space = inputs[0].sizes;
   const expr::Literal param = real_literal(1 / elements_per_row(s));
   const bool rows = affine && one_row_per_weight(s);
   const bool columns = affine && !rows && weight_is_a_row(s, o);
   std::optional<ScratchView> row_dw, row_db;
   Shape row_sizes;
-  SmallVector<View, 3> outputs{sdx.ordered(o)};
+  SmallVector<View, 4> outputs{sdx.ordered(o)};
+  if (with_residual) outputs.push_back(sdr.emplace(p, out[3], s.shape, true).ordered(o));
   if (rows) {
     row_sizes = Shape(space);
     for (size_t d = size_t(o.outer); d < row_sizes.size(); ++d) row_sizes[d] = 1;
@@ -406,17 +294,19 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
     if (columns) outputs.push_back(view_of(out[size_t(k) + 1], sums[k]));
   }
   if (x.numel() > 0 || columns)
-    p.fused({&backward_spec(g.dtype(), x.dtype(), w.defined() ? w.dtype() : kFloat32, w.defined(),
-                            s.center,
-                            rows      ? WeightSums::rows
-                            : columns ? WeightSums::columns
-                                      : WeightSums::none),
+    p.fused({&norm_backward_spec({x.dtype(), w.defined(), b.defined(), with_residual,
+                                  dtype_or_f32(w), dtype_or_f32(b), s.center, s.relu},
+                                 g.dtype(),
+                                 rows      ? WeightSums::rows
+                                 : columns ? WeightSums::columns
+                                           : WeightSums::none),
              space,
              o.outer,
              {inputs.data(), inputs.size()},
              {outputs.data(), outputs.size()},
              {&param, 1}});
   sdx.finish();
+  if (sdr) sdr->finish();
   if (!affine || columns) return;
   if (rows && x.numel() > 0) {  // both are row-major over the channels
     for (const auto& [from, to] : {std::pair{&*row_dw, &out[1]}, {&*row_db, &out[2]}}) {
@@ -443,13 +333,15 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
     if (k == 0)
       r.prologue = &weight_programs.get(
           pack_key({int(g.dtype()), int(x.dtype())}), {g.dtype(), x.dtype(), work, work}, {},
-          {work}, [](Values v) { return std::vector{v[0] * ((v[1] - v[2]) * v[3])}; });
+          {work},
+          [](FusedBuilder::Values v) { return std::vector{v[0] * ((v[1] - v[2]) * v[3])}; });
     p.reduce(r);
   }
 }
 
-Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean,
-                            const Tensor& rstd, const NormSpec& s, bool has_bias);
+Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& b,
+                            const Tensor& mean, const Tensor& rstd, const Tensor& output,
+                            const NormSpec& s);
 
 // Note [Gradient of a norm's gradient]
 // Of one row, with n elements, xhat = (x - mean) r and P(u) = u - mean(u) - xhat mean(u xhat) (RMS
@@ -462,18 +354,28 @@ Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, c
 //           r P(A) - r^2 xhat T,    with u = g w and
 //           A = hw g - r (hx mean(u xhat) + u mean(hx xhat)),
 //           T = mean(hx u) - mean(hx) mean(u) - mean(hx xhat) mean(u xhat).
-// mean and r are computed anew from x, so that derivatives of any order exist.
+// mean and r are computed anew from x, so that derivatives of any order exist. With relu, g above
+// is the gradient behind it, and what arrives for it passes through the relu again.
 TensorList backward_grad(const GradCall& call) {
-  const NormSpec s = spec_of(call, 5);
+  const NormSpec s = spec_of(call, 7);
   const Tensor g = call.input(0).reshape(s.shape), x = call.input(1).reshape(s.shape);
   Tensor w = call.has_input(2) ? call.input(2).reshape(s.weight_shape) : Tensor();
   const DType work = work_dtype(x.dtype());
-  const Tensor gw = g.to(work), xw = x.to(work);
+  const Tensor xw = x.to(work);
   if (w.defined()) w = w.to(work);
   const auto mean = [&](const Tensor& t) { return t.mean(s.dims, true); };
   const Tensor centered = s.center ? xw.sub(mean(xw)) : xw;
   const Tensor r = mean(centered.mul(centered)).add(Scalar(s.eps)).rsqrt();
   const Tensor xhat = centered.mul(r);
+  Tensor passes;  // where the relu lets gradients through
+  if (s.relu && call.has_input(6)) {
+    passes = call.input(6).reshape(s.shape).gt(Scalar(0)).to(work);
+  } else if (s.relu) {
+    Tensor y = w.defined() ? xhat.mul(w) : xhat;
+    if (call.has_input(3)) y = y.add(call.input(3).reshape(s.weight_shape).to(work));
+    passes = y.gt(Scalar(0)).to(work);
+  }
+  const Tensor gw = passes.defined() ? g.to(work).mul(passes) : g.to(work);
   const auto project = [&](const Tensor& u) {
     Tensor t = u.sub(xhat.mul(mean(u.mul(xhat))));
     return s.center ? t.sub(mean(u)) : t;
@@ -508,7 +410,14 @@ TensorList backward_grad(const GradCall& call) {
       for_g = for_g.defined() ? for_g.add(t) : t;
     }
   }
-  TensorList out(5);
+  if (call.needs(0)) {
+    if (const Tensor hr = call.grad(3); hr.defined() && call.has_input(6)) {
+      const Tensor t = hr.reshape(s.shape).to(work);
+      for_g = for_g.defined() ? for_g.add(t) : t;
+    }
+    if (for_g.defined() && passes.defined()) for_g = for_g.mul(passes);
+  }
+  TensorList out(7);
   if (for_g.defined()) out[0] = for_g.to(call.input_dtype(0)).reshape(call.input_sizes(0));
   if (for_x.defined()) out[1] = for_x.to(call.input_dtype(1)).reshape(call.input_sizes(1));
   if (for_w.defined())
@@ -517,15 +426,17 @@ TensorList backward_grad(const GradCall& call) {
   return out;
 }
 
-TensorList forward_grad(const GradCall& g) {
-  const NormSpec s = spec_of(g, 3);
-  TensorList out(3);
+TensorList grad_of(const GradCall& g, bool with_residual) {
+  const NormSpec s = spec_of(g, with_residual ? 4 : 3);
   const bool has_w = g.has_input(1), has_b = g.has_input(2);
   const Results r = fused_norm_backward(g.grad(), g.input(0), has_w ? g.input(1) : Tensor(),
-                                        g.output(1), g.output(2), s, has_b);
+                                        has_b ? g.input(2) : Tensor(), g.output(1), g.output(2),
+                                        with_residual ? g.output(0) : Tensor(), s);
+  TensorList out(with_residual ? 4 : 3);
   if (g.needs(0)) out[0] = r[0];
   if (has_w && g.needs(1)) out[1] = r[1].reshape(g.input_sizes(1));
   if (has_b && g.needs(2)) out[2] = r[2].to(g.input_dtype(2)).reshape(g.input_sizes(2));
+  if (with_residual && g.needs(3)) out[3] = r[3];
   return out;
 }
 
@@ -534,22 +445,44 @@ using L = std::initializer_list<int64_t>;
 std::vector<Sample> norm_samples(SampleMaker& m) {
   const double eps = 1e-3;
   return {
-      {{m.make({3, 4}), m.make({4}), m.make({4}), L{3, 4}, L{1}, L{4}, true, eps}, "layer norm"},
-      {{m.make_strided({3, 4}), std::nullopt, std::nullopt, L{3, 4}, L{1}, L{4}, true, eps}},
-      {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, false, eps}, "RMS norm"},
-      {{m.make({2, 4, 2}), m.make({4}), m.make({4}), L{2, 2, 2, 2}, L{2, 3}, L{2, 2, 1}, true, eps},
+      {{m.make({3, 4}), m.make({4}), m.make({4}), L{3, 4}, L{1}, L{4}, true, eps, false},
+       "layer norm"},
+      {{m.make_strided({3, 4}), std::nullopt, std::nullopt, L{3, 4}, L{1}, L{4}, true, eps, false}},
+      {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, false, eps, false},
+       "RMS norm"},
+      {{m.make({2, 4, 2}), m.make({4}), m.make({4}), L{2, 2, 2, 2}, L{2, 3}, L{2, 2, 1}, true, eps,
+        false},
        "group norm"},
-      {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps},
+      {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps,
+        false},
        "batch norm"},
-      {{m.make({3, 2, 2}), std::nullopt, m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps}},
-      {{m.make_strided({2, 3, 2}), m.make({3}), m.make({3}), L{2, 3, 2}, L{2}, L{3, 1}, true, eps},
-       "instance norm"}};
+      {{m.make({3, 2, 2}), std::nullopt, m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps,
+        false}},
+      {{m.make_strided({2, 3, 2}), m.make({3}), m.make({3}), L{2, 3, 2}, L{2}, L{3, 1}, true, eps,
+        false},
+       "instance norm"},
+      {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps, true},
+       "batch norm with relu"},
+      {{m.make_strided({3, 2, 2}), std::nullopt, std::nullopt, L{3, 2, 2}, L{0, 2}, L{2, 1}, true,
+        eps, true},
+       "batch norm with relu"}};
+}
+
+// The same with a residual.
+std::vector<Sample> residual_samples(SampleMaker& m) {
+  std::vector<Sample> all = norm_samples(m);
+  for (Sample& s : all)
+    s.args.insert(s.args.begin() + 3, OwnedArg(m.make(s.args[0].tensor.sizes())));
+  return all;
 }
 
 std::vector<Tensor> norm_reference(const Call& c) {
   const Tensor& x = c.tensor(0);
-  const NormSpec s = spec_of(c, 3);
+  const bool with_residual = has_residual_argument(c);
+  const NormSpec s = spec_of(c, with_residual ? 4 : 3);
   const Shape rows = stat_sizes(s);
+  const std::vector<double> residual =
+      with_residual ? values_of(c.tensor(3)) : std::vector<double>();
   const std::vector<double> xv = values_of(x);
   std::vector<double> mean(size_t(numel_of(rows)), 0.0), var(mean.size(), 0.0), y;
   const double n = elements_per_row(s);
@@ -570,17 +503,24 @@ std::vector<Tensor> norm_reference(const Call& c) {
   const std::vector<double> b = c.has(2) ? values_of(c.tensor(2)) : std::vector<double>();
   for_each_index(s.shape, [&](const Shape& i) {
     const size_t r = size_t(flat_position(rows, i)), p = size_t(flat_position(s.weight_shape, i));
-    y.push_back((xv[k++] - mean[r]) * var[r] * (c.has(1) ? w[p] : 1) + (c.has(2) ? b[p] : 0));
+    double v = (xv[k] - mean[r]) * var[r] * (c.has(1) ? w[p] : 1) + (c.has(2) ? b[p] : 0);
+    if (with_residual) v += residual[k];
+    y.push_back(s.relu ? std::max(v, 0.0) : v);
+    ++k;
   });
   return {from_values(y, x.sizes()), from_values(mean, rows), from_values(var, rows)};
 }
 
 std::vector<Tensor> backward_reference(const Call& c) {
-  const NormSpec s = spec_of(c, 5);
+  const NormSpec s = spec_of(c, 7);
   const Shape rows = stat_sizes(s);
-  const std::vector<double> g = values_of(c.tensor(0)), x = values_of(c.tensor(1));
+  const Tensor& xt = c.tensor(1);
+  std::vector<double> g = values_of(c.tensor(0));
+  const std::vector<double> x = values_of(xt);
   const std::vector<double> w = c.has(2) ? values_of(c.tensor(2)) : std::vector<double>();
-  const std::vector<double> mean = values_of(c.tensor(3)), rstd = values_of(c.tensor(4));
+  const std::vector<double> b = c.has(3) ? values_of(c.tensor(3)) : std::vector<double>();
+  const std::vector<double> y = c.has(6) ? values_of(c.tensor(6)) : std::vector<double>();
+  const std::vector<double> mean = values_of(c.tensor(4)), rstd = values_of(c.tensor(5));
   std::vector<double> sum(mean.size(), 0.0), product(mean.size(), 0.0), dx;
   std::vector<double> dw(size_t(numel_of(s.weight_shape)), 0.0), db(dw.size(), 0.0);
   const double n = elements_per_row(s);
@@ -588,87 +528,130 @@ std::vector<Tensor> backward_reference(const Call& c) {
     size_t k = 0;
     for_each_index(s.shape, [&](const Shape& i) {
       const size_t r = size_t(flat_position(rows, i)), p = size_t(flat_position(s.weight_shape, i));
-      f(r, p, g[k], (x[k] - mean[r]) * rstd[r], g[k] * (w.empty() ? 1 : w[p]));
+      f(r, p, k, (x[k] - mean[r]) * rstd[r]);
       ++k;
     });
   };
-  walk([&](size_t r, size_t p, double gv, double xhat, double u) {
+  const auto weight = [&](size_t p) { return w.empty() ? 1 : w[p]; };
+  if (s.relu)
+    walk([&](size_t, size_t p, size_t k, double xhat) {
+      if ((y.empty() ? xhat * weight(p) + (b.empty() ? 0 : b[p]) : y[k]) <= 0) g[k] = 0;
+    });
+  walk([&](size_t r, size_t p, size_t k, double xhat) {
+    const double u = g[k] * weight(p);
     sum[r] += s.center ? u / n : 0;
     product[r] += u * xhat / n;
-    dw[p] += gv * xhat;
-    db[p] += gv;
+    dw[p] += g[k] * xhat;
+    db[p] += g[k];
   });
-  walk([&](size_t r, size_t, double, double xhat, double u) {
-    dx.push_back(rstd[r] * (u - sum[r] - xhat * product[r]));
+  walk([&](size_t r, size_t p, size_t k, double xhat) {
+    dx.push_back(rstd[r] * (g[k] * weight(p) - sum[r] - xhat * product[r]));
   });
-  if (!c.has(2) && !c.boolean(10)) {
+  if (!c.has(2) && !c.has(3)) {
     dw.clear();
     db.clear();
   }
   const Shape sizes = dw.empty() ? Shape{0} : s.weight_shape;
-  return {from_values(dx, c.tensor(1).sizes()), from_values(dw, sizes), from_values(db, sizes)};
+  return {from_values(dx, xt.sizes()), from_values(dw, sizes), from_values(db, sizes),
+          c.has(6) ? from_values(g, xt.sizes()) : from_values({}, Shape{0})};
+}
+
+std::vector<ErrorSample> norm_errors(SampleMaker& m, bool with_residual) {
+  std::vector<ErrorSample> all{
+      {{m.make({3, 4}), m.make({3}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, false},
+       ErrorKind::value,
+       "weight and bias must have one element for each position"},
+      {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, true},
+       ErrorKind::value,
+       "relu needs statistics for each weight"}};
+  for (ErrorSample& e : all)
+    if (with_residual) e.args.insert(e.args.begin() + 3, OwnedArg(m.make({3, 4})));
+  return all;
 }
 
 const OpRecord& fused_norm_op =
     define(
         "fused_norm(Tensor input, Tensor? weight, Tensor? bias, int[] shape, int[] dims, int[] "
-        "weight_shape, "
-        "bool center, float eps) -> (Tensor, Tensor, Tensor)")
+        "weight_shape, bool center, float eps, bool relu) -> (Tensor, Tensor, Tensor)")
         .doc("Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation.")
         .infer(forward_infer)
         .lower(forward_lower)
-        .grad(forward_grad, 0b011, 0b110)
+        .grad([](const GradCall& g) { return grad_of(g, false); }, 0b111, 0b110)
         .no_grad_outputs(0b110)
         .autocast(Autocast::f32)
         .samples(norm_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 4}), m.make({3}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5},
-                   ErrorKind::value,
-                   "weight and bias must have one element for each position"}};
-        })
+        .errors([](SampleMaker& m) { return norm_errors(m, false); })
+        .reference(norm_reference);
+
+// Its relu's derivative needs the output, which fused_norm must not keep.
+const OpRecord& fused_norm_residual_op =
+    define(
+        "fused_norm_residual(Tensor input, Tensor? weight, Tensor? bias, Tensor residual, int[] "
+        "shape, int[] dims, int[] weight_shape, bool center, float eps, bool relu) -> (Tensor, "
+        "Tensor, Tensor)")
+        .doc("fused_norm with a tensor added to the result, before the relu.")
+        .surface(Surface::internal)
+        .infer(forward_infer)
+        .lower(forward_lower)
+        .grad([](const GradCall& g) { return grad_of(g, true); }, 0b111, 0b111)
+        .no_grad_outputs(0b110)
+        .autocast(Autocast::f32)
+        .samples(residual_samples)
+        .errors([](SampleMaker& m) { return norm_errors(m, true); })
         .reference(norm_reference);
 
 const OpRecord& fused_norm_backward_op =
     define(
-        "fused_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, "
-        "int[] shape, "
-        "int[] dims, int[] weight_shape, bool center, float eps, bool has_bias) -> (Tensor, "
-        "Tensor, Tensor)")
-        .doc("Gradients of fused_norm with respect to input, weight and bias.")
+        "fused_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor? bias, Tensor mean, "
+        "Tensor rstd, Tensor? output, int[] shape, int[] dims, int[] weight_shape, bool center, "
+        "float eps, bool relu) -> (Tensor, Tensor, Tensor, Tensor)")
+        .doc("Gradients of fused_norm with respect to input, weight, bias and residual.")
         .infer(backward_infer)
         .lower(backward_lower)
-        .grad(backward_grad, 0b00111)
+        .grad(backward_grad, 0b1001111)
         // Its gradient takes mean and rstd as functions of the input, so it is checked as the
         // second derivative of fused_norm.
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           std::vector<Sample> out;
-          for (Sample& s : norm_samples(m)) {
-            std::vector<Arg> args;
-            for (const OwnedArg& a : s.args) args.push_back(a.borrow());
-            const Results r = call_all(fused_norm_op, args);
-            std::vector<OwnedArg> all{m.make(s.args[0].tensor.sizes()), s.args[0], s.args[1],
-                                      r[1].detach(), r[2].detach()};
-            all.insert(all.end(), s.args.begin() + 3, s.args.end());
-            all.push_back(s.args[2].kind == Arg::Kind::tensor);
-            out.push_back({std::move(all), s.note});
-          }
+          for (bool with_residual : {false, true})
+            for (Sample& s : with_residual ? residual_samples(m) : norm_samples(m)) {
+              std::vector<Arg> args;
+              for (const OwnedArg& a : s.args) args.push_back(a.borrow());
+              const Results r =
+                  call_all(with_residual ? fused_norm_residual_op : fused_norm_op, args);
+              std::vector<OwnedArg> all{m.make(s.args[0].tensor.sizes()),
+                                        s.args[0],
+                                        s.args[1],
+                                        s.args[2],
+                                        r[1].detach(),
+                                        r[2].detach()};
+              all.push_back(with_residual ? OwnedArg(r[0].detach()) : OwnedArg());
+              all.insert(all.end(), s.args.begin() + (with_residual ? 4 : 3), s.args.end());
+              out.push_back({std::move(all), s.note});
+            }
           return out;
         })
         .reference(backward_reference);
 
-Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& mean,
-                            const Tensor& rstd, const NormSpec& s, bool has_bias) {
-  return call_all(fused_norm_backward_op, {g, x, w, mean, rstd, s.shape, s.dims, s.weight_shape,
-                                           s.center, s.eps, has_bias});
+Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, const Tensor& b,
+                            const Tensor& mean, const Tensor& rstd, const Tensor& output,
+                            const NormSpec& s) {
+  return call_all(fused_norm_backward_op, {g, x, w, b, mean, rstd, output, s.shape, s.dims,
+                                           s.weight_shape, s.center, s.eps, s.relu});
 }
 
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
-                                              const Tensor& bias, const NormSpec& s) {
-  Results r = call_all(fused_norm_op,
-                       {input, weight, bias, s.shape, s.dims, s.weight_shape, s.center, s.eps});
+                                              const Tensor& bias, const NormSpec& s,
+                                              const Tensor& residual) {
+  Results r =
+      residual.defined()
+          ? call_all(fused_norm_residual_op, {input, weight, bias, residual, s.shape, s.dims,
+                                              s.weight_shape, s.center, s.eps, s.relu})
+          : call_all(fused_norm_op, {input, weight, bias, s.shape, s.dims, s.weight_shape, s.center,
+                                     s.eps, s.relu});
   return {r[0], r[1], r[2]};
 }
 

@@ -19,11 +19,16 @@ struct NormSpec {
   Shape shape, dims, weight_shape;
   bool center = true;  ///< subtract the mean (all but RMS norm)
   double eps = 1e-5;
+  /// The negative elements of the result become 0. Only where each weight belongs to one row of
+  /// statistics, or there is none (batch norm).
+  bool relu = false;
 };
 
 /// The normalized input, and mean and reciprocal standard deviation (f32 or f64, of `shape` with
 /// `dims` of size 1; without gradient).
+/// `residual` (optional, of input's sizes and dtype) is added before the relu.
 std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
-                                              const Tensor& bias, const NormSpec& spec);
+                                              const Tensor& bias, const NormSpec& spec,
+                                              const Tensor& residual = {});
 
 }  // namespace arete::ops

@@ -1,4 +1,6 @@
 // linear and bilinear: the products with parameters of layers.
+#include <tuple>
+
 #include "arete/ops/call.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/matmul_internal.h"
@@ -82,13 +84,18 @@ TensorList linear_grad(const GradCall& g) {
     const Tensor gx = mm(g2, vector ? w.unsqueeze(0) : w);
     out[0] = flat ? gx : gx.view(xs);
   }
+  const bool bias = g.has_input(2) && g.needs(2);
+  Tensor gw, gb;
   if (g.needs(1)) {
-    const Tensor x = g.input(0);
-    const Tensor gw = mm(g2.t(), x.dim() == 2 ? x : x.reshape({rows, in}));
+    const Tensor x = g.input(0), x2 = x.dim() == 2 ? x : x.reshape({rows, in});
+    if (bias && is_floating(x.dtype()))
+      std::tie(gw, gb) = linear_weight_grad(g2, x2);
+    else
+      gw = mm(g2.t(), x2);
     out[1] = vector ? gw.squeeze(0) : gw;
   }
-  if (g.has_input(2) && g.needs(2)) {
-    const Tensor gb = g2.sum(0);
+  if (bias) {
+    if (!gb.defined()) gb = g2.sum(0);
     out[2] = g.input_sizes(2).empty() ? gb.squeeze(0) : gb;
   }
   return out;

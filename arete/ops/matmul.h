@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,20 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {}
 /// x1^T A x2 + bias: input1 (*, n), input2 (*, m), weight (out, n, m), bias (out) or undefined.
 Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight,
                 const Tensor& bias = {});
+
+/// Two linear layers with an activation between them, linear(f(linear(input, weight1, bias1)),
+/// weight2, bias2): input (*, in), weight1 (hidden, in), weight2 (out, hidden) -> (*, out).
+/// `activation`: "relu", "gelu" or "gelu_tanh" (gelu's tanh approximation). What separate calls do
+/// in passes of their own is done on the way out of the products, forward and backward.
+Tensor feed_forward(const Tensor& input, const Tensor& weight1, const Tensor& bias1,
+                    const Tensor& weight2, const Tensor& bias2,
+                    std::string_view activation = "relu");
+/// (self * scale_a) @ (mat2 * scale_b) + bias of float8 matrices (n, m) and (m, p), in `out_dtype`
+/// (bfloat16 if not given; float16, float32). Scales are float32: one number each, or (n, 1) and
+/// (1, p). Fastest where mat2 is a transposed contiguous tensor. Has no gradient.
+Tensor scaled_mm(const Tensor& self, const Tensor& mat2, const Tensor& scale_a,
+                 const Tensor& scale_b, const Tensor& bias = {},
+                 std::optional<DType> out_dtype = {});
 
 /// Sums of products named by letters: einsum("bij,bjk->bik", {a, b}). Letters are dimensions; the
 /// same letter in one operand takes the diagonal, letters missing in the result are summed, "..."

@@ -1,6 +1,8 @@
 // Shared by the files of the matrix products.
 #pragma once
 
+#include <utility>
+
 #include "arete/ops/call.h"
 
 namespace arete::ops {
@@ -8,5 +10,8 @@ namespace arete::ops {
 /// out = a @ b (b transposed on request) + bias as one gemm, under the shape rules of matmul.
 void run_product(const Tensor& a, const Tensor& b, const Tensor& out, prim::Primitives& p,
                  const Tensor& bias, bool transpose_b);
+
+/// grad^T @ input and the sums of grad's columns: the gradients of a linear layer's parameters.
+std::pair<Tensor, Tensor> linear_weight_grad(const Tensor& grad, const Tensor& input);
 
 }  // namespace arete::ops

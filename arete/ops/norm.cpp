@@ -95,13 +95,19 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
   return y.dtype() == x.dtype() ? y : y.to(x.dtype());
 }
 
-// input, running_mean, running_var, weight, bias, use_batch_stats, momentum, eps
-Tensor channel_norm(const Call& c, bool by_instance) {
+// input, running_mean, running_var, weight, bias, use_batch_stats, momentum, eps; `rectified`: then
+// perhaps a residual is added, and the negative elements become 0.
+Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
   const char* op = c.name();
   const Tensor& x = c.tensor(0);
   const Tensor running_mean = optional_tensor(c, 1), running_var = optional_tensor(c, 2);
   const Tensor weight = optional_tensor(c, 3), bias = optional_tensor(c, 4);
+  const Tensor residual = rectified ? optional_tensor(c, 8) : Tensor();
   const double momentum = c.real(6), eps = c.real(7);
+  ARETE_CHECK(
+      !residual.defined() ||
+          (Shape(residual.sizes()) == Shape(x.sizes()) && residual.dtype() == x.dtype()),
+      ValueError(op, "residual must be like input").expected(describe(x)).got(describe(residual)));
   ARETE_CHECK(x.dim() >= (by_instance ? 3 : 2),
               ValueError(op, std::string(op) + ": expected at least " + (by_instance ? "3" : "2") +
                                  " dimensions (N, C, ...)")
@@ -117,7 +123,9 @@ Tensor channel_norm(const Call& c, bool by_instance) {
                 ValueError(op,
                            "Expected running_mean and running_var to be defined when "
                            "training=False or track_running_stats"));
-    return by_running(x, running_mean, running_var, weight, bias, eps);
+    const Tensor y = by_running(x, running_mean, running_var, weight, bias, eps);
+    if (!rectified) return y;
+    return relu(residual.defined() ? y.add(residual) : y);
   }
   const double count = by_instance ? double(rest) : double(n) * double(rest);
   ARETE_CHECK(
@@ -133,7 +141,8 @@ Tensor channel_norm(const Call& c, bool by_instance) {
   s.dims = by_instance ? Shape{2} : Shape{0, 2};
   s.weight_shape = {channels, 1};
   s.eps = eps;
-  const auto [y, mean, rstd] = fused_norm(x, weight, bias, s);
+  s.relu = rectified;
+  const auto [y, mean, rstd] = fused_norm(x, weight, bias, s, residual);
   if ((running_mean.defined() || running_var.defined()) && x.numel() > 0) {
     const NoGradGuard no_grad;
     Tensor var = variance_from(rstd, eps), m = mean;
@@ -346,6 +355,38 @@ const OpRecord& batch_norm_op =
         })
         .reference([](const Call& c) { return channel_reference(c, false); });
 
+const OpRecord& batch_norm_relu_op =
+    define(
+        "batch_norm_relu(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? "
+        "weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5, "
+        "Tensor? residual=None) -> Tensor")
+        .doc("relu(batch_norm(input, ...) [+ residual]) in one pass.")
+        .surface(Surface::internal)
+        .compose([](const Call& c) -> Results { return {channel_norm(c, false, true)}; })
+        .samples([](SampleMaker& m) {
+          auto all = channel_samples(m);
+          for (size_t i = 0, n = all.size(); i < n; ++i) {
+            Sample with = all[i];
+            all[i].args.push_back(std::nullopt);
+            with.args.push_back(m.make(with.args[0].tensor.sizes()));
+            with.note += with.note.empty() ? "residual" : ", residual";
+            all.push_back(with);
+          }
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
+                    0.1, 1e-5, m.make({3, 1})},
+                   ErrorKind::value,
+                   "residual must be like input"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor y = channel_reference(c, false)[0];
+          return {build_tensor(y.sizes(), [&](const Shape& i) {
+            return std::max(at(y, i) + (c.has(8) ? at(c.tensor(8), i) : 0), 0.0);
+          })};
+        });
+
 const OpRecord& instance_norm_op =
     define(
         "instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? "
@@ -383,6 +424,12 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                   double eps) {
   return ops::call(ops::batch_norm_op,
                    {input, running_mean, running_var, weight, bias, training, momentum, eps});
+}
+Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                       const Tensor& weight, const Tensor& bias, bool training, double momentum,
+                       double eps, const Tensor& residual) {
+  return ops::call(ops::batch_norm_relu_op, {input, running_mean, running_var, weight, bias,
+                                             training, momentum, eps, residual});
 }
 Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                      const Tensor& weight, const Tensor& bias, bool use_input_stats,

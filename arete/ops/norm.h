@@ -28,6 +28,11 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
                   double momentum = 0.1, double eps = 1e-5);
+/// relu(batch_norm(...) + residual) in one pass, forward and backward; `residual` (like input) may
+/// be undefined.
+Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                       const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
+                       double momentum = 0.1, double eps = 1e-5, const Tensor& residual = {});
 /// Normalizes each channel of each sample; without use_input_stats by the running statistics.
 Tensor instance_norm(const Tensor& input, const Tensor& running_mean = {},
                      const Tensor& running_var = {}, const Tensor& weight = {},

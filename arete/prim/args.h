@@ -187,7 +187,8 @@ enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
 /// of the activation: out = activation'(aux) * (alpha * a[b] @ b[b]).
 /// a_sum (optional, 1-d over rows): sums of a's rows, a linear layer's bias gradient beside the
 /// gradient of its weight; only for products without batch dimensions and activation.
-/// a_scale, b_scale (optional, 0-d f32): factors of the operands, read on the device.
+/// a_scale, b_scale (optional, f32, of out's rank, broadcast to it): factors of the operands, read
+/// on the device; with neither beta nor a_sum.
 struct GemmArgs {
   View a, b, out;
   double alpha = 1, beta = 0;

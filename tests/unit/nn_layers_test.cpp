@@ -20,6 +20,59 @@ TEST(NnLinear, AffineMap) {
   expect_values(two(tensor({{4.0, 5.0}}, kFloat64), tensor({{6.0}}, kFloat64)), {(8 + 15) * 6 + 1});
 }
 
+// One pass for both must be what two passes are: values, gradients and statistics.
+TEST(NnSequential, BatchNormBeforeReluIsFused) {
+  manual_seed(4);
+  for (const bool training : {true, false}) {
+    nn::BatchNorm2d norm(3);
+    const nn::Sequential fused(norm, nn::ReLU()), apart = clone(fused);
+    apart[1].register_forward_hook([](nn::Module&, const Tensor&, const Tensor& y) { return y; });
+    norm.weight.detach().copy_(tensor({0.5, -1.5, 2.0}));
+    const_cast<nn::Sequential&>(apart).load_state_dict(fused.state_dict());
+    for (const nn::Sequential* s : {&fused, &apart})
+      const_cast<nn::Sequential*>(s)->train(training);
+    const Tensor x = randn({4, 3, 5, 5}), g = randn({4, 3, 5, 5});
+    std::vector<Tensor> results[2];
+    for (int i = 0; i < 2; ++i) {
+      nn::Sequential net = i ? apart : fused;
+      Tensor in = x.clone().requires_grad_();
+      const Tensor y = net(in);
+      y.backward(g);
+      results[i] = {y.detach(), in.grad()};
+      for (const auto& [name, t] : net.named_parameters()) results[i].push_back(t.grad());
+      for (const auto& [name, t] : net.named_buffers()) results[i].push_back(t.to(kFloat32));
+    }
+    ASSERT_EQ(results[0].size(), results[1].size());
+    EXPECT_GT(results[0][0].eq(Scalar(0)).sum().item<int64_t>(), 0);
+    for (size_t i = 0; i < results[0].size(); ++i)
+      expect_tensors(results[0][i], results[1][i], 100);
+  }
+  nn::BatchNorm1d norm(2);
+  norm.train();
+  const Tensor x = randn({6, 2}), r = randn({6, 2});
+  const Tensor sum = norm.forward_relu(x, r);
+  expect_tensors(sum, relu(norm(x).add(r)), 10);
+}
+
+TEST(NnTransformer, FeedForwardInOneOperatorAgrees) {
+  manual_seed(5);
+  for (const char* activation : {"relu", "gelu"}) {
+    nn::TransformerEncoderLayer layer(
+        8, 2,
+        {.dim_feedforward = 16, .dropout = 0.0, .activation = activation, .batch_first = true});
+    nn::TransformerEncoderLayer apart = clone(layer);
+    apart.linear1.register_forward_hook(
+        [](nn::Module&, const Tensor&, const Tensor& y) { return y; });
+    const Tensor x = randn({2, 3, 8}), g = randn({2, 3, 8});
+    const Tensor y = layer(x), z = apart(x);
+    expect_tensors(y, z, 100);
+    y.backward(g);
+    z.backward(g);
+    for (const auto& [name, t] : layer.named_parameters())
+      expect_tensors(t.grad(), apart.get_parameter(name).grad(), 200);
+  }
+}
+
 TEST(NnInit, DefaultsStayInTheirBounds) {
   manual_seed(1);
   nn::Linear linear(100, 50);

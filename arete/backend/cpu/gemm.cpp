@@ -3,10 +3,8 @@
 #include <array>
 #include <complex>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include "arete/backend/cpu/blas.h"
@@ -16,6 +14,7 @@
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/expr/value.h"
+#include "arete/prim/decompose/gemm_internal.h"
 
 #include <cblas.h>
 #include <dnnl.h>
@@ -125,7 +124,12 @@ Matrix matrix_of(const View& v) {
 void check_args(const GemmArgs& g) {
   const int rank = g.out.rank();
   ARETE_ASSERT(rank >= 2 && g.a.rank() == rank && g.b.rank() == rank);
-  ARETE_ASSERT(g.a.dtype == g.b.dtype && g.a.dtype == g.out.dtype);
+  // Narrow operands may have a wider result; of f8 also two different ones.
+  const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
+  ARETE_ASSERT(g.a.dtype == g.b.dtype || f8);
+  ARETE_ASSERT(g.a.dtype == g.out.dtype ||
+               (is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32) ||
+               (f8 && is_reduced_float(g.out.dtype)));
   ARETE_ASSERT(g.a.sizes[rank - 1] == g.b.sizes[rank - 2]);
   ARETE_ASSERT(g.a.sizes[rank - 2] == g.out.sizes[rank - 2]);
   ARETE_ASSERT(g.b.sizes[rank - 1] == g.out.sizes[rank - 1]);
@@ -200,45 +204,8 @@ void for_batches(const Problem& p, int64_t first, int64_t last, F&& f) {
 
 // ---- the epilogue as a pass of its own ----
 
-/// (accumulated [, bias]) -> [value before the activation,] activated value.
-const expr::Program& finish_program(DType from, DType to, bool bias, bool aux, Activation act) {
-  static std::mutex mutex;
-  static auto* const programs =
-      new std::unordered_map<int, expr::ProgramPtr>;  // never destroyed: used until exit
-  const int key = int(from) | int(to) << 5 | int(bias) << 10 | int(aux) << 11 | int(act) << 12;
-  std::lock_guard lock(mutex);
-  expr::ProgramPtr& program = (*programs)[key];
-  if (program == nullptr) {
-    SmallVector<DType, 2> inputs{from};
-    if (bias) inputs.push_back(to);
-    SmallVector<DType, 2> outputs{to};
-    if (aux) outputs.push_back(to);
-    program = expr::trace(
-        [&](std::span<const expr::Value> in) {
-          const expr::Value x = bias ? in[0] + in[1] : in[0];
-          expr::Value y = x;
-          if (act == Activation::relu) y = where(x < 0.0, 0.0, x);  // NaN stays
-          if (act == Activation::gelu) y = 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
-          if (act == Activation::gelu_tanh)
-            y = 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
-          return aux ? std::vector<expr::Value>{x, y} : std::vector<expr::Value>{y};
-        },
-        inputs, {}, outputs);
-  }
-  return *program;  // lives as long as the table
-}
-
-// out (, aux) = activation(accumulated + bias); `accumulated` may be out itself.
-void finish(CpuBackend& backend, const GemmArgs& g, const View& accumulated) {
-  const bool bias = g.bias.data != nullptr, aux = g.aux.data != nullptr;
-  const expr::Program& program =
-      finish_program(accumulated.dtype, g.out.dtype, bias, aux, g.activation);
-  View inputs[2] = {accumulated, g.bias};
-  View outputs[2] = {aux ? g.aux : g.out, g.out};
-  backend.pointwise({&program, {inputs, size_t(bias ? 2 : 1)}, {outputs, size_t(aux ? 2 : 1)}, {}});
-}
-
-// The same without a program's set-up, for what is no more than an addition and a comparison.
+// prim::finish_gemm without a program's set-up, for what is no more than an addition and a
+// comparison.
 template <class T>
 void finish_rows(const Problem& p, T* out, T* aux, int64_t rows) {
   const T* bias = p.bias->as<T>();
@@ -287,7 +254,7 @@ void finish_in_place(CpuBackend& backend, const GemmArgs& g, const Problem& p) {
   if (!p.has_bias() && p.aux.data == nullptr && p.activation == Activation::none) return;
   if (p.activation == Activation::gelu || p.activation == Activation::gelu_tanh ||
       is_reduced_float(p.dtype))
-    return finish(backend, g, g.out);
+    return prim::finish_gemm(backend, g.out, g);
   visit_dtype(p.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (dtype_of<T> != kBool && !is_reduced_float(dtype_of<T>)) finish_in_rows<T>(p);
@@ -468,7 +435,8 @@ void empty_product(CpuBackend& backend, const GemmArgs& g) {
   finish_in_place(backend, g, make_problem(g));
 }
 
-// f16, f8, and bf16 where oneDNN cannot: multiply in f32 and round once, at the end.
+// f16, f8, bf16 where oneDNN cannot, and results wider than the operands: multiply in f32 and round
+// once, at the end.
 void gemm_through_f32(CpuBackend& backend, const GemmArgs& g) {
   const Packed a(backend, g.a, kFloat32, true), b(backend, g.b, kFloat32, true);
   const ScratchView out(backend, kFloat32, g.out.sizes);
@@ -477,7 +445,7 @@ void gemm_through_f32(CpuBackend& backend, const GemmArgs& g) {
   wide.a = a.view(), wide.b = b.view(), wide.out = out;
   wide.alpha = g.alpha, wide.beta = g.beta;
   backend.gemm(wide);
-  finish(backend, g, out);
+  prim::finish_gemm(backend, out, g);
 }
 
 // bf16 in oneDNN, which accumulates in f32. An activation needs the f32 value, so that it is
@@ -496,7 +464,7 @@ bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
   Problem p = make_problem(wide);
   p.dtype = kBFloat16;  // of the operands
   if (!multiply_batched(backend, p, kFloat32, nullptr)) return false;
-  finish(backend, g, out);
+  prim::finish_gemm(backend, out, g);
   return true;
 }
 
@@ -504,7 +472,8 @@ bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
 
 void CpuBackend::gemm(const GemmArgs& g) {
   check_args(g);
-  if (g.out.numel() == 0) return;
+  if (g.out.numel() == 0 && !g.a_sum.data) return;
+  if (prim::has_parts(g)) return prim::gemm_in_parts(*this, g);
   if (g.a.sizes[g.a.rank() - 1] == 0) return empty_product(*this, g);
   const DType dtype = g.out.dtype;
   if (is_complex(dtype)) {
@@ -513,6 +482,7 @@ void CpuBackend::gemm(const GemmArgs& g) {
                 TypeError("matmul", "activations are not defined for complex numbers"));
   }
 
+  if (g.a.dtype != dtype) return gemm_through_f32(*this, g);
   if (needs_blas_layout(dtype)) {
     const bool a_fits = bool(blas_layout(matrix_of(g.a))),
                b_fits = bool(blas_layout(matrix_of(g.b)));

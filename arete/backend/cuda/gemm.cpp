@@ -1,9 +1,7 @@
 // Matrix products: what the vendor library computes, and what is made of it.
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <optional>
-#include <unordered_map>
 
 #include "arete/backend/cuda/codegen/gemm.h"
 #include "arete/backend/cuda/cuda_backend.h"
@@ -12,11 +10,12 @@
 #include "arete/backend/cuda/lib/gemm_plan.h"
 #include "arete/base/error.h"
 #include "arete/core/matmul_precision.h"
-#include "arete/expr/value.h"
+#include "arete/prim/decompose/gemm_internal.h"
 
 // Note [Which product on the GPU]
 // cuBLASLt computes products of f64, f32, f16, bf16, complex numbers, and f8 where both operands
-// have their elements along k side by side; its epilogue adds the bias and applies gelu_tanh.
+// have their elements along k side by side; its epilogue scales f8, adds the bias, applies
+// gelu_tanh or its derivative and sums the rows of an operand.
 //  - Operands whose strides it does not know are copied (lib/gemm_layout.h says when).
 //  - Its gelu is the tanh approximation, computed about as exactly as f16 is: for f16 and bf16
 //  only.
@@ -61,47 +60,6 @@ void check_args(const GemmArgs& g) {
 
 std::byte* advance(const View& v, int64_t elements) {
   return v.data == nullptr ? nullptr : v.data + elements * int64_t(size_of(v.dtype));
-}
-
-// ---- the epilogue as a pass of its own
-
-/// (accumulated [, bias]) -> [value before the activation,] activated value.
-const expr::Program& finish_program(DType from, DType to, bool bias, bool aux, Activation act) {
-  static std::mutex mutex;
-  static auto* const programs = new std::unordered_map<int, expr::ProgramPtr>;  // used until exit
-  const int key = int(from) | int(to) << 5 | int(bias) << 10 | int(aux) << 11 | int(act) << 12;
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& program = (*programs)[key];
-  if (program == nullptr) {
-    SmallVector<DType, 2> inputs{from}, outputs{to};
-    if (bias) inputs.push_back(to);
-    if (aux) outputs.push_back(to);
-    program = expr::trace(
-        [&](std::span<const expr::Value> in) {
-          const expr::Value x = bias ? in[0] + in[1] : in[0];
-          expr::Value y = x;
-          if (act == Activation::relu) y = where(x < 0.0, 0.0, x);  // NaN stays
-          if (act == Activation::gelu) y = 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
-          if (act == Activation::gelu_tanh)
-            y = 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
-          return aux ? std::vector<expr::Value>{x, y} : std::vector<expr::Value>{y};
-        },
-        inputs, {}, outputs);
-  }
-  return *program;  // lives as long as the table
-}
-
-/// out (, aux) = activation(accumulated (+ bias)); `accumulated` may be out itself. Views of data
-/// null are absent.
-void finish(CudaBackend& backend, const View& accumulated, const View& bias, const View& aux,
-            const View& out, Activation activation) {
-  const bool has_bias = bias.data != nullptr, has_aux = aux.data != nullptr;
-  const expr::Program& program =
-      finish_program(accumulated.dtype, out.dtype, has_bias, has_aux, activation);
-  const View inputs[2] = {accumulated, bias};
-  const View outputs[2] = {has_aux ? aux : out, out};
-  backend.pointwise(
-      {&program, {inputs, size_t(has_bias ? 2 : 1)}, {outputs, size_t(has_aux ? 2 : 1)}, {}});
 }
 
 // ---- the kernel that takes everything
@@ -200,9 +158,18 @@ bool call_library(const Request& r, const GemmOptions& options, int64_t first, i
   out.data = advance(out, first * r.shape.out.row);
   aux.data = advance(aux, first * r.shape.aux.row);
   const auto pointers_at = [&](const BatchLoop& at) {
-    GemmPointers p{advance(a, at.a), advance(g.b, at.b), advance(out, at.out), g.bias.data,
-                   options.aux ? advance(aux, at.aux) : nullptr};
-    if (call.swapped) std::swap(p.a, p.b);
+    GemmPointers p{advance(a, at.a),
+                   advance(g.b, at.b),
+                   advance(out, at.out),
+                   g.bias.data,
+                   options.aux ? advance(aux, at.aux) : nullptr,
+                   g.a_sum.data,
+                   g.a_scale.data,
+                   g.b_scale.data};
+    if (call.swapped) {
+      std::swap(p.a, p.b);
+      std::swap(p.a_scale, p.b_scale);
+    }
     return p;
   };
   std::array<uint64_t, 4> offsets{};
@@ -242,22 +209,43 @@ bool is_aligned(const void* p, int64_t bytes) {
 }
 
 /// What of the epilogue the library can do for these types and layouts.
-GemmOptions library_options(const GemmArgs& g, const LibraryPlan& plan) {
+GemmOptions library_options(const GemmArgs& g, const GemmShape& shape, const LibraryPlan& plan) {
   const LibraryGemm& call = plan.call;
-  GemmOptions o;
   const DType dtype = g.out.dtype;
+  const bool half = (dtype == kFloat16 || dtype == kBFloat16) && g.a.dtype == dtype;
+  GemmOptions o;
   o.tf32 = g.a.dtype == kFloat32 && float32_matmul_precision() != MatmulPrecision::highest;
-  o.bias = g.bias.data != nullptr && call.swapped &&
+  const auto is_number = [](const View& v) { return !v.data || v.numel() == 1; };
+  o.scales = is_float8(g.a.dtype) && (g.a_scale.data || g.b_scale.data) && is_number(g.a_scale) &&
+             is_number(g.b_scale);
+  const bool scales_are_done = o.scales || !(g.a_scale.data || g.b_scale.data);
+  o.bias = g.bias.data != nullptr && scales_are_done && call.swapped &&
            (g.bias.strides[0] == 1 || g.bias.sizes[0] == 1) &&
            (dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16);
-  const bool bias_is_done = g.bias.data == nullptr || o.bias;
+  const bool bias_is_done = scales_are_done && (g.bias.data == nullptr || o.bias);
   const bool aux_fits =
       g.aux.data == nullptr || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&
                                 call.batch_stride_aux % 8 == 0 && is_aligned(g.aux.data, 16));
-  o.gelu_tanh = g.activation == Activation::gelu_tanh && bias_is_done && aux_fits &&
-                (dtype == kFloat16 || dtype == kBFloat16) && g.a.dtype == dtype;
+  o.gelu_tanh = g.activation == Activation::gelu_tanh && bias_is_done && aux_fits && half;
   o.aux = o.gelu_tanh && g.aux.data != nullptr;
+  o.derivative = o.aux && g.differentiate;
+  if (g.a_sum.data && shape.loops == 0 && dtype == g.a.dtype && g.bias.data == nullptr &&
+      (half || dtype == kFloat32) && (g.a_sum.strides[0] == 1 || g.a_sum.sizes[0] == 1))
+    o.sums = call.swapped ? GemmOptions::Sums::b : GemmOptions::Sums::a;
   return o;
+}
+
+/// What the library leaves to be done.
+GemmArgs rest_of(const GemmArgs& g, const GemmOptions& done) {
+  GemmArgs rest = g;
+  if (done.bias) rest.bias = View{};
+  if (done.aux) rest.aux = View{};
+  if (done.scales) rest.a_scale = rest.b_scale = View{};
+  if (done.gelu_tanh) {
+    rest.activation = Activation::none;
+    rest.differentiate = false;
+  }
+  return rest;
 }
 
 /// The rows of a band, if it pays to compute the result in bands: see Note [Which product on the
@@ -277,12 +265,11 @@ int64_t band_rows(const Request& r) {
 /// The library's product, then what it left of the epilogue. False where the library cannot.
 bool multiply_in_library(const Request& r) {
   const GemmArgs& g = r.g;
-  GemmOptions options = library_options(g, r.plan);
+  GemmOptions options = library_options(g, r.shape, r.plan);
   for (;;) {
-    const View bias = options.bias ? View{} : g.bias, aux = options.aux ? View{} : g.aux;
-    const Activation activation = options.gelu_tanh ? Activation::none : g.activation;
-    const bool passes =
-        bias.data != nullptr || aux.data != nullptr || activation != Activation::none;
+    GemmArgs rest = rest_of(g, options);
+    const bool passes = rest.bias.data || rest.aux.data || rest.a_scale.data || rest.b_scale.data ||
+                        rest.activation != Activation::none;
     const int64_t rows = passes ? band_rows(r) : r.shape.m;
     bool done = true;
     for (int64_t first = 0; first < r.shape.m && done; first += rows) {
@@ -290,22 +277,29 @@ bool multiply_in_library(const Request& r) {
       done = call_library(r, options, first, count);
       if (!done || !passes) continue;
       if (rows == r.shape.m) {
-        finish(r.backend, g.out, bias, aux, g.out, activation);
+        prim::finish_gemm(r.backend, g.out, rest);
         continue;
       }
       const int64_t sizes[2] = {count, r.shape.n};
       const int64_t out_strides[2] = {r.shape.out.row, r.shape.out.column};
       const int64_t aux_strides[2] = {r.shape.aux.row, r.shape.aux.column};
-      View out_band = g.out, aux_band = aux;
-      out_band.data = advance(g.out, first * r.shape.out.row);
-      out_band.sizes = IntList(sizes, 2), out_band.strides = IntList(out_strides, 2);
-      aux_band.data = advance(aux, first * r.shape.aux.row);
-      aux_band.sizes = IntList(sizes, 2), aux_band.strides = IntList(aux_strides, 2);
-      finish(r.backend, out_band, bias, aux_band, out_band, activation);
+      GemmArgs band = rest;
+      band.out.data = advance(g.out, first * r.shape.out.row);
+      band.out.sizes = IntList(sizes, 2), band.out.strides = IntList(out_strides, 2);
+      band.aux.data = advance(rest.aux, first * r.shape.aux.row);
+      band.aux.sizes = IntList(sizes, 2), band.aux.strides = IntList(aux_strides, 2);
+      prim::finish_gemm(r.backend, band.out, band);
     }
-    if (done) return true;
-    if (!options.bias && !options.gelu_tanh) return false;
-    options.bias = options.gelu_tanh = options.aux = false;
+    if (done) {
+      if (g.a_sum.data && options.sums == GemmOptions::Sums::none)
+        prim::sum_rows(r.backend, g.a, g.a_sum);
+      return true;
+    }
+    // Once more with nothing but the product.
+    if (!options.bias && !options.gelu_tanh && options.sums == GemmOptions::Sums::none)
+      return false;
+    options.bias = options.gelu_tanh = options.aux = options.derivative = false;
+    options.sums = GemmOptions::Sums::none;
   }
 }
 
@@ -326,7 +320,7 @@ void multiply_widened(CudaBackend& backend, const GemmArgs& g, std::optional<DTy
   inner.bias = inner.aux = View{};
   inner.activation = Activation::none;
   backend.gemm(inner);
-  finish(backend, out, g.bias, g.aux, g.out, g.activation);
+  prim::finish_gemm(backend, out, g);
 }
 
 /// Complex numbers have no programs: the bias becomes the result's old value.
@@ -359,9 +353,14 @@ bool is_f8_layout(const LibraryPlan& plan) {
 
 void CudaBackend::gemm(const GemmArgs& g) {
   check_args(g);
-  const CUstream stream = enter({&g.a, &g.b, &g.out, &g.bias, &g.aux});
-  if (g.out.numel() == 0) return;
+  const CUstream stream =
+      enter({&g.a, &g.b, &g.out, &g.bias, &g.aux, &g.a_sum, &g.a_scale, &g.b_scale});
+  if (g.out.numel() == 0 && !g.a_sum.data) return;
   const DType dtype = g.out.dtype;
+  const bool in_parts = prim::has_parts(g);
+  const bool is_empty = g.a.numel() == 0 || g.out.numel() == 0;
+  if (in_parts && (is_empty || is_integer(dtype) || is_complex(dtype) || is_float8(dtype)))
+    return prim::gemm_in_parts(*this, g);
   if (g.a.sizes[size_t(g.a.rank() - 1)] == 0 || is_integer(dtype))
     return multiply_in_tiles(*this, stream, g);
   if (is_complex(dtype) && (g.bias.data != nullptr || g.aux.data != nullptr))
@@ -374,11 +373,14 @@ void CudaBackend::gemm(const GemmArgs& g) {
   const Request request{*this, stream, g, shape, plan};
   if (is_float8(g.a.dtype)) {
     if (is_f8_layout(plan) && multiply_in_library(request)) return;
+    if (in_parts) return prim::gemm_in_parts(*this, g);
     // bf16 holds every value of both kinds of f8.
     return multiply_widened(*this, g, kBFloat16, dtype == kFloat16 ? kFloat32 : dtype);
   }
   if (!plan.fits()) return multiply_copies(*this, g, plan);
-  if (!multiply_in_library(request)) multiply_in_tiles(*this, stream, g);
+  if (multiply_in_library(request)) return;
+  if (in_parts) return prim::gemm_in_parts(*this, g);
+  multiply_in_tiles(*this, stream, g);
 }
 
 }  // namespace arete::cuda

@@ -31,6 +31,9 @@ cudaDataType_t scale_type(DType d) {
 }
 
 cublasLtEpilogue_t epilogue_of(const GemmKey& key) {
+  if (key.sums != GemmOptions::Sums::none)
+    return key.sums == GemmOptions::Sums::a ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+  if (key.has_derivative) return CUBLASLT_EPILOGUE_DGELU;
   if (key.has_gelu && key.has_aux)
     return key.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   if (key.has_gelu) return key.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
@@ -133,10 +136,15 @@ GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
   k.transpose_a = call.transpose_a, k.transpose_b = call.transpose_b;
   k.has_bias = options.bias, k.has_gelu = options.gelu_tanh, k.has_aux = options.aux;
   k.is_tf32 = options.tf32, k.has_beta = has_beta;
+  k.has_derivative = options.derivative, k.sums = options.sums;
+  k.has_a_scale = options.scales && pointers.a_scale;
+  k.has_b_scale = options.scales && pointers.b_scale;
   k.log_align_a = alignment(pointers.a, offsets[0]);
   k.log_align_b = alignment(pointers.b, offsets[1]);
   k.log_align_d = alignment(pointers.d, offsets[2]);
-  k.log_align_bias = options.bias ? alignment(pointers.bias, 0) : 0;
+  k.log_align_bias = options.bias                              ? alignment(pointers.bias, 0)
+                     : options.sums != GemmOptions::Sums::none ? alignment(pointers.sums, 0)
+                                                               : 0;
   k.log_align_aux = options.aux ? alignment(pointers.aux, offsets[3]) : 0;
   return k;
 }
@@ -155,7 +163,7 @@ GemmPlan::GemmPlan(CudaBackend& backend, const GemmKey& key, const GemmPointers&
   const uint32_t epilogue = epilogue_of(key);
   if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (key.has_bias) {
+  if (key.has_bias || key.sums != GemmOptions::Sums::none) {
     const int32_t type = cublas_type(key.d);
     operation_.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
   }
@@ -210,7 +218,11 @@ GemmPlan::Scalar GemmPlan::scalar(double value) const {
 
 void GemmPlan::set_pointers(const GemmPointers& p) {
   if (key_.has_bias) operation_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (key_.sums != GemmOptions::Sums::none)
+    operation_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.sums);
   if (key_.has_aux) operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+  if (key_.has_a_scale) operation_.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.a_scale);
+  if (key_.has_b_scale) operation_.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.b_scale);
 }
 
 cublasStatus_t GemmPlan::launch(CudaBackend& backend, CUstream stream, const Candidate& candidate,
@@ -223,7 +235,9 @@ cublasStatus_t GemmPlan::launch(CudaBackend& backend, CUstream stream, const Can
                                      d_.get(), &candidate.algorithm, workspace.data(),
                                      candidate.workspace, stream);
   };
-  if (!key_.has_bias && !key_.has_aux) return submit();
+  if (!key_.has_bias && !key_.has_aux && !key_.has_a_scale && !key_.has_b_scale &&
+      key_.sums == GemmOptions::Sums::none)
+    return submit();
   const std::lock_guard lock(pointers_);
   set_pointers(p);
   return submit();

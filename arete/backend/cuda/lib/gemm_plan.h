@@ -20,18 +20,23 @@ class CudaBackend;
 
 /// What the library does to a product on its way out, and the precision of f32.
 struct GemmOptions {
-  bool bias = false;       // of length m, added to every column of D
-  bool gelu_tanh = false;  // its tanh approximation
-  bool aux = false;        // with gelu_tanh: the values before it
+  bool bias = false;        // of length m, added to every column of D
+  bool gelu_tanh = false;   // its tanh approximation
+  bool aux = false;         // with gelu_tanh: the values before it
+  bool derivative = false;  // with aux: times gelu's derivative at aux, which is read
+  bool scales = false;      // of f8 operands
+  enum class Sums : uint8_t { none, a, b } sums = Sums::none;  // of an operand along k
   bool tf32 = false;
 };
 
-/// Addresses of one call; bias and aux null without them. Values of D are C of the formula.
+/// Addresses of one call; those of the epilogue null without them. Values of D are C of the
+/// formula.
 struct GemmPointers {
   const void *a = nullptr, *b = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
-  void* aux = nullptr;
+  void *aux = nullptr, *sums = nullptr;
+  const void *a_scale = nullptr, *b_scale = nullptr;
 };
 
 /// Everything that plans are chosen by (see plan_cache.h).
@@ -41,8 +46,11 @@ struct GemmKey {
   DType a, b, d;
   uint8_t device;
   bool transpose_a, transpose_b;
-  bool has_bias, has_gelu, has_aux, is_tf32, has_beta;
-  uint8_t log_align_a, log_align_b, log_align_d, log_align_bias, log_align_aux;  // of bytes
+  bool has_bias, has_gelu, has_aux, is_tf32, has_beta, has_derivative, has_a_scale, has_b_scale;
+  GemmOptions::Sums sums;
+  uint8_t log_align_a, log_align_b, log_align_d, log_align_bias,
+      log_align_aux;                // of bytes; bias: or sums
+  std::array<uint8_t, 4> unused{};  // keys are compared as bytes
 };
 
 /// log2 of what an address is a multiple of, as far as it matters to a library: 8 (256 bytes: the
@@ -99,7 +107,7 @@ class GemmPlan {
   std::vector<Candidate> candidates_;
   std::atomic<const Candidate*> best_{nullptr};  // null: not measured yet
   std::mutex measuring_;
-  std::mutex pointers_;  // the descriptor holds those of bias and aux
+  std::mutex pointers_;  // the descriptor holds those of the epilogue
 };
 
 /// The plan of a key, from the cache or made now.

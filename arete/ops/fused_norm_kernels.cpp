@@ -1,0 +1,171 @@
+#include <optional>
+#include <vector>
+
+#include "arete/base/error.h"
+#include "arete/ops/fused_builder.h"
+#include "arete/ops/fused_norm_internal.h"
+
+namespace arete::ops {
+namespace {
+
+using expr::Value;
+using Values = FusedBuilder::Values;
+using prim::Monoid;
+
+// Note [Statistics in one pass]
+// Rows that stay at hand give their mean first and then their variance from the differences to it.
+// Long rows would be read twice for that, so both come from the differences to a pivot p:
+//   mean = p + E[x - p],  variance = E[(x - p)^2] - E[x - p]^2.
+// The error of the difference is that of the sums times 1 + (mean - p)^2 / variance. As p is the
+// middle one of three elements far from each other, that factor is small unless two of them are
+// among the same few that lie far from all others; and elements that are not few raise the variance
+// themselves.
+Value middle(Value a, Value b, Value c) { return max(min(a, b), min(max(a, b), c)); }
+
+struct Statistics {
+  int mean, rstd;  // row values
+};
+Statistics two_pass(FusedBuilder& b) {
+  const int sum = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{v[0]}; });
+  const int mean = b.row({sum}, [](Values v) { return std::vector{v[0] * v[1]}; });
+  const int squares =
+      b.reduce(Monoid::sum, {0, mean}, [](Values v) { return std::vector{square(v[0] - v[1])}; });
+  return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; })};
+}
+Statistics one_pass_from(FusedBuilder& b, int pivots) {
+  const int pivot = b.row({pivots, pivots + 1, pivots + 2},
+                          [](Values v) { return std::vector{middle(v[0], v[1], v[2])}; });
+  const int sums = b.reduce(Monoid::sum, {0, pivot}, [](Values v) {
+    const Value d = v[0] - v[1];
+    return std::vector{d, square(d)};
+  });
+  const int mean = b.row({pivot, sums, sums - 1}, [](Values v) {
+    const Value d = v[1] * v[3];
+    return std::vector{v[0] + d, rsqrt(max(v[2] * v[3] - square(d), 0.0) + v[4])};
+  });
+  return {mean, mean - 1};
+}
+Statistics uncentered(FusedBuilder& b) {
+  const int squares =
+      b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{square(v[0])}; });
+  const int mean = b.row({squares}, [](Values v) { return std::vector{v[0] * 0.0}; });
+  return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; })};
+}
+
+uint64_t key_of(const NormKernel& k, std::initializer_list<int> more) {
+  uint64_t key = pack_key({int(k.x), int(k.weight), int(k.bias), k.has_weight, k.has_bias,
+                           k.has_residual, k.center, k.relu});
+  for (int m : more) key = key << 5 | uint64_t(m);
+  return key;
+}
+
+}  // namespace
+
+const prim::FusedSpec& norm_forward_spec(const NormKernel& k, bool one_pass) {
+  static SpecCache cache;
+  return cache.get(key_of(k, {one_pass}), [&] {
+    const DType work = work_dtype(k.x);
+    std::vector<DType> inputs{k.x};
+    if (k.has_weight) inputs.push_back(k.weight);
+    if (k.has_bias) inputs.push_back(k.bias);
+    if (k.has_residual) inputs.push_back(k.x);
+    const int operands = int(inputs.size());
+    if (one_pass) inputs.insert(inputs.end(), {k.x, k.x, k.x});
+    FusedBuilder b(inputs, {k.x, work, work}, {work_type(k.x), work_type(k.x)});
+    const Statistics s = !k.center  ? uncentered(b)
+                         : one_pass ? one_pass_from(b, operands)
+                                    : two_pass(b);
+    std::vector<int> reads{0, s.mean, s.rstd};
+    for (int i = 1; i < operands; ++i) reads.push_back(i);
+    b.store(reads, 0, 1, [k](Values v) {
+      size_t next = 3;
+      Value y = (v[0] - v[1]) * v[2];
+      if (k.has_weight) y = y * v[next++];
+      if (k.has_bias) y = y + v[next++];
+      if (k.has_residual) y = y + v[next++];
+      return std::vector{k.relu ? where(y < 0.0, 0.0, y) : y};  // NaN stays
+    });
+    b.store_row({s.mean, s.rstd}, 1, 2, [](Values v) { return std::vector{v[0], v[1]}; });
+    return b.finish();
+  });
+}
+
+const prim::FusedSpec& norm_backward_spec(const NormKernel& k, DType g, WeightSums weight_sums) {
+  static SpecCache cache;
+  return cache.get(key_of(k, {int(g), int(weight_sums)}), [&] {
+    const bool rows = weight_sums == WeightSums::rows;
+    const bool by_output = k.relu && k.has_residual;
+    const bool reads_bias = k.relu && !k.has_residual && k.has_bias;
+    const DType work = work_dtype(k.x);
+    std::vector<DType> inputs{g, k.x, work, work};
+    if (k.has_weight) inputs.push_back(k.weight);
+    if (by_output || reads_bias) inputs.push_back(by_output ? k.x : k.bias);
+    std::vector<int> reads;
+    for (int i = 0; i < int(inputs.size()); ++i) reads.push_back(i);
+    const size_t after = reads.size();  // where further values of a program begin
+
+    // What every program begins with: the gradient behind the relu, the normalized element and the
+    // weight.
+    struct Element {
+      Value grad, xhat;
+      std::optional<Value> weight;
+    };
+    const auto element = [k, by_output, reads_bias](Values v) {
+      Element e{v[0], (v[1] - v[2]) * v[3], {}};
+      size_t next = 4;
+      if (k.has_weight) e.weight = v[next++];
+      if (!k.relu) return e;
+      Value y = e.xhat;
+      if (by_output) {
+        y = v[next];
+      } else {
+        if (e.weight) y = y * *e.weight;
+        if (reads_bias) y = y + v[next];
+      }
+      e.grad = where(y <= 0.0, 0.0, e.grad);
+      return e;
+    };
+
+    std::vector<DType> outputs{k.x};
+    if (k.has_residual) outputs.push_back(k.x);
+    const int weights = int(outputs.size());
+    if (weight_sums != WeightSums::none) outputs.insert(outputs.end(), {work, work});
+    FusedBuilder b(inputs, outputs, {work_type(k.x)});
+    // s1 = sum(g w), s2 = sum(g w xhat); with `rows` w is one number for the row, applied after.
+    const FusedBuilder::Body unweighted = [](Values v) {
+      return std::vector{v[0], v[0] * ((v[1] - v[2]) * v[3])};
+    };
+    const FusedBuilder::Body weighted = [=](Values v) {
+      const Element e = element(v);
+      const Value u = e.weight && !rows ? e.grad * *e.weight : e.grad;
+      return std::vector{u, u * e.xhat};
+    };
+    const int sums = rows && !k.relu ? b.reduce(Monoid::sum, {0, 1, 2, 3}, unweighted)
+                                     : b.reduce(Monoid::sum, reads, weighted);
+    const int means = b.row({sums, sums - 1}, [k](Values v) {
+      return std::vector{k.center ? v[0] * v[2] : v[0] * 0.0, v[1] * v[2]};
+    });
+    std::vector<int> with_means = reads;
+    with_means.insert(with_means.end(), {means, means - 1});
+    b.store(with_means, 0, weights, [=](Values v) {
+      const Element e = element(v);
+      const Value u = e.weight && !rows ? e.grad * *e.weight : e.grad;
+      const Value scale = e.weight && rows ? v[3] * *e.weight : v[3];
+      std::vector<Value> out{(u - v[after] - e.xhat * v[after + 1]) * scale};
+      if (k.has_residual) out.push_back(e.grad);
+      return out;
+    });
+    if (rows)
+      b.store_row({sums - 1, sums}, weights, 2, [](Values v) { return std::vector{v[0], v[1]}; });
+    if (weight_sums == WeightSums::columns) {
+      ARETE_ASSERT(!k.relu);
+      b.reduce_columns(Monoid::sum, {0, 1, 2, 3}, weights, 1,
+                       [](Values v) { return std::vector{v[0] * ((v[1] - v[2]) * v[3])}; });
+      b.reduce_columns(Monoid::sum, {0}, weights + 1, 1,
+                       [](Values v) { return std::vector{v[0]}; });
+    }
+    return b.finish();
+  });
+}
+
+}  // namespace arete::ops

@@ -1,0 +1,152 @@
+// The parts of a matrix product beyond alpha * a @ b + beta * c + bias and its activation, as
+// passes of their own.
+#include <array>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "arete/base/error.h"
+#include "arete/base/small_vector.h"
+#include "arete/expr/value.h"
+#include "arete/prim/decompose/gemm_internal.h"
+#include "arete/prim/decompose/layout_view_internal.h"
+
+namespace arete::prim {
+namespace {
+
+using expr::Value;
+
+// Which program finishes a product.
+struct Finish {
+  DType from, to;
+  Activation activation;
+  bool differentiate, bias, aux, a_scale, b_scale;
+  auto operator<=>(const Finish&) const = default;
+};
+
+Value activated(Activation act, const Value& x) {
+  switch (act) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return where(x < 0.0, 0.0, x);  // NaN stays
+    case Activation::gelu:
+      return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
+  }
+  __builtin_unreachable();
+}
+
+// grad * activation'(x).
+Value differentiated(Activation act, const Value& x, const Value& grad) {
+  switch (act) {
+    case Activation::none:
+      return grad;
+    case Activation::relu:
+      return where(x <= 0.0, 0.0, grad);  // of NaN as of a positive number
+    case Activation::gelu: {
+      const Value cdf = 0.5 * (1.0 + erf(x * 0.70710678118654752440));
+      const Value density = 0.39894228040143267794 * exp(-0.5 * (x * x));
+      return grad * (cdf + x * density);
+    }
+    case Activation::gelu_tanh: {
+      const Value t = tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x)));
+      const Value slope = 0.79788456080286535588 * (1.0 + 3.0 * 0.044715 * (x * x));
+      return grad * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope);
+    }
+  }
+  __builtin_unreachable();
+}
+
+/// (product [, a_scale] [, b_scale] [, bias or aux]) -> [aux,] out.
+const expr::Program& finish_program(const Finish& f) {
+  static std::mutex mutex;
+  static auto* const programs = new std::map<Finish, expr::ProgramPtr>;  // used until exit
+  const std::lock_guard lock(mutex);
+  expr::ProgramPtr& program = (*programs)[f];
+  if (program) return *program;
+  SmallVector<DType, 5> inputs{f.from};
+  SmallVector<DType, 2> outputs{f.to};
+  for (bool scale : {f.a_scale, f.b_scale})
+    if (scale) inputs.push_back(kFloat32);
+  if (f.bias || f.differentiate) inputs.push_back(f.to);
+  if (f.aux && !f.differentiate) outputs.push_back(f.to);
+  program = expr::trace(
+      [&](std::span<const Value> in) {
+        size_t i = 1;
+        Value x = in[0];
+        for (bool scale : {f.a_scale, f.b_scale})
+          if (scale) x = x * in[i++];
+        if (f.differentiate) return std::vector{differentiated(f.activation, in[i], x)};
+        if (f.bias) x = x + in[i];
+        const Value y = activated(f.activation, x);
+        return f.aux ? std::vector{x, y} : std::vector{y};
+      },
+      inputs, {}, outputs);
+  return *program;
+}
+
+}  // namespace
+
+bool has_parts(const GemmArgs& g) {
+  return g.differentiate || g.a_sum.data || g.a_scale.data || g.b_scale.data;
+}
+
+void sum_rows(Primitives& p, const View& in, const View& out) {
+  const LayoutView column(out, Layout(Shape{in.sizes[0], 1}, Shape{out.strides[0], 0}));
+  ReduceArgs r{};
+  r.monoid = Monoid::sum;
+  r.space = in.sizes;
+  r.reduced = 2;
+  r.inputs = {&in, 1};
+  r.out = column;
+  p.reduce(r);
+}
+
+void gemm_in_parts(Primitives& p, const GemmArgs& g) {
+  ARETE_ASSERT(!g.differentiate || (g.aux.data && !g.bias.data && g.beta == 0));
+  ARETE_ASSERT(!g.a_sum.data || (g.out.rank() == 2 && g.a_sum.dtype == g.a.dtype));
+  if (g.a_sum.data) sum_rows(p, g.a, g.a_sum);
+  GemmArgs inner = g;
+  inner.a_sum = inner.a_scale = inner.b_scale = View{};
+  const bool scaled = g.a_scale.data || g.b_scale.data;
+  if (!scaled && !g.differentiate) return p.gemm(inner);
+
+  ARETE_ASSERT(g.beta == 0);
+  inner.bias = inner.aux = View{};
+  inner.activation = Activation::none;
+  inner.differentiate = false;
+  // Rounded once, at the end.
+  std::optional<ScratchView> wide;
+  if (is_reduced_float(g.out.dtype)) inner.out = wide.emplace(p, kFloat32, g.out.sizes);
+  p.gemm(inner);
+  finish_gemm(p, inner.out, g);
+}
+
+void finish_gemm(Primitives& p, const View& product, const GemmArgs& g) {
+  const Finish finish{product.dtype,
+                      g.out.dtype,
+                      g.activation,
+                      g.differentiate,
+                      g.bias.data != nullptr,
+                      g.aux.data != nullptr,
+                      g.a_scale.data != nullptr,
+                      g.b_scale.data != nullptr};
+  SmallVector<View, 5> inputs{product};
+  SmallVector<View, 2> outputs;
+  for (const View* scale : {&g.a_scale, &g.b_scale})
+    if (scale->data) inputs.push_back(*scale);
+  if (g.differentiate)
+    inputs.push_back(g.aux);
+  else if (finish.bias)
+    inputs.push_back(g.bias);
+  if (finish.aux && !g.differentiate) outputs.push_back(g.aux);
+  outputs.push_back(g.out);
+  p.pointwise({&finish_program(finish),
+               {inputs.data(), inputs.size()},
+               {outputs.data(), outputs.size()},
+               {}});
+}
+
+}  // namespace arete::prim
