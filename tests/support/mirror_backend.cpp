@@ -274,8 +274,13 @@ void MirrorBackend::random(const prim::RandomArgs& a) {
 }
 
 void MirrorBackend::gemm(const prim::GemmArgs& a) {
-  mirrored(device_, {&a.a, &a.b, &a.out, &a.bias, &a.aux}, [&](Mirror& m) {
+  const std::vector<const View*> views{&a.a,   &a.b,     &a.out,     &a.bias,
+                                       &a.aux, &a.a_sum, &a.a_scale, &a.b_scale};
+  mirrored(device_, views, [&](Mirror& m) {
     auto b = a;
+    b.a_sum = m(a.a_sum);
+    b.a_scale = m(a.a_scale);
+    b.b_scale = m(a.b_scale);
     b.a = m(a.a);
     b.b = m(a.b);
     b.out = m(a.out);

@@ -65,7 +65,8 @@ GemmKey gemm_key(int device, const LibraryGemm& call, DType a, DType b, DType d,
 
 // Note [Choice of algorithms]
 // The library's heuristic orders its algorithms by the time it expects. For products worth it the
-// first few are run when the plan is first used (a few milliseconds) and the fastest one is kept.
+// first few are run when the plan is first used (a few milliseconds) and the fastest one is kept;
+// the heuristic's first choice is kept for the largest, which a short run says little about.
 // Not while a graph is captured: then the first one is used, and a later call measures. Nor in
 // deterministic mode, where two runs of a program must not choose differently. No algorithm adds
 // parts of a sum in an order that changes from run to run, and none rounds parts of a sum to less
