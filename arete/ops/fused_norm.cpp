@@ -615,6 +615,7 @@ const OpRecord& fused_norm_op =
         "weight_shape, "
         "bool center, float eps) -> (Tensor, Tensor, Tensor)")
         .doc("Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation.")
+        .surface(Surface::internal)
         .infer(forward_infer)
         .lower(forward_lower)
         .grad(forward_grad, 0b011, 0b110)
@@ -635,6 +636,7 @@ const OpRecord& fused_norm_backward_op =
         "int[] dims, int[] weight_shape, bool center, float eps, bool has_bias) -> (Tensor, "
         "Tensor, Tensor)")
         .doc("Gradients of fused_norm with respect to input, weight and bias.")
+        .surface(Surface::internal)
         .infer(backward_infer)
         .lower(backward_lower)
         .grad(backward_grad, 0b00111)

@@ -193,6 +193,7 @@ const OpRecord& layer_norm_op =
         "float eps=1e-5) "
         "-> Tensor")
         .doc("Normalization over the last dimensions.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2),
                                  optional_tensor(c, 3));
@@ -226,6 +227,7 @@ const OpRecord& rms_norm_op =
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
         "Tensor")
         .doc("Division by the root of the mean square over the last dimensions.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2), Tensor());
           s.center = false;
@@ -252,6 +254,7 @@ const OpRecord& group_norm_op =
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
         "eps=1e-5) -> Tensor")
         .doc("Normalization of each sample's channels in groups.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t groups = c.integer(1);
@@ -327,6 +330,7 @@ const OpRecord& batch_norm_op =
         "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
         "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
         .doc("Normalization of each channel over all samples.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, false)}; })
         .samples([](SampleMaker& m) {
           auto s = channel_samples(m);
@@ -353,6 +357,7 @@ const OpRecord& instance_norm_op =
         "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> "
         "Tensor")
         .doc("Normalization of each channel of each sample.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, true)}; })
         .samples(channel_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

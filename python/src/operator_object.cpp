@@ -201,8 +201,7 @@ Overload make_overload(const OpRecord& record, const char* signature) {
   }
   if (o.parameters.size() > kMostParameters || o.defaults.size() > kMostParameters)
     throw ValueError("Operator", "too many parameters: " + record.name);
-  o.numbers = (record.pointwise && record.pointwise->n_inputs > 1) || record.name == "where" ||
-              record.name == "copy" || record.name == "div_mode";
+  o.numbers = record.takes_numbers || (record.pointwise && record.pointwise->n_inputs > 1);
   // view(2, 3): a list that is the last positional parameter, first or after a tensor.
   if (o.positional > 0 && o.positional <= 2) {
     const size_t last = o.positional - 1;
