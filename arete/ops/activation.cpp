@@ -67,6 +67,7 @@ std::vector<Sample> plain_samples(SampleMaker& m) { return unary_samples(m); }
 const OpRecord& gelu_erf_op =
     define("gelu_erf(Tensor self) -> Tensor")
         .doc("gelu by its exact formula.")
+        .surface(Surface::internal)
         .pointwise(activation(
             1, 0, [](Values v) { return 0.5 * v[0] * (1.0 + erf(v[0] * 0.70710678118654752440)); }))
         .samples(plain_samples)
@@ -76,6 +77,7 @@ const OpRecord& gelu_erf_op =
 const OpRecord& gelu_tanh_op =
     define("gelu_tanh(Tensor self) -> Tensor")
         .doc("gelu by its tanh approximation.")
+        .surface(Surface::internal)
         .pointwise(activation(
             1, 0,
             [](Values v) {
@@ -92,6 +94,7 @@ const OpRecord& gelu_tanh_op =
 const OpRecord& gelu_op =
     define("gelu(Tensor self, *, str approximate=\"none\") -> Tensor")
         .doc("x times the normal distribution function of x.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const std::string_view a = c[1].string();
           ARETE_CHECK(a == "none" || a == "tanh",
@@ -118,6 +121,7 @@ const OpRecord& gelu_op =
 const OpRecord& silu_op =
     define("silu(Tensor self) -> Tensor")
         .doc("x * sigmoid(x).")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] * sigmoid(v[0]); }))
         .in_place()
         .samples(plain_samples)
@@ -126,6 +130,7 @@ const OpRecord& silu_op =
 const OpRecord& mish_op =
     define("mish(Tensor self) -> Tensor")
         .doc("x * tanh(softplus(x)).")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] * tanh(soft_plus(v[0])); }))
         .in_place()
         .samples(plain_samples)
@@ -134,6 +139,7 @@ const OpRecord& mish_op =
 const OpRecord& leaky_relu_op =
     define("leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor")
         .doc("x where positive, else negative_slope * x.")
+        .surface(Surface::functional)
         .pointwise(activation(1, 1, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }))
         .in_place()
         .samples([](SampleMaker& m) {
@@ -144,6 +150,7 @@ const OpRecord& leaky_relu_op =
 const OpRecord& elu_op =
     define("elu(Tensor self, float alpha=1.0) -> Tensor")
         .doc("x where positive, else alpha * (exp(x) - 1).")
+        .surface(Surface::functional)
         .pointwise(activation(
             1, 1,
             [](Values v) { return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0]))); }))
@@ -187,6 +194,7 @@ const OpRecord& celu_op =
 const OpRecord& softplus_op =
     define("softplus(Tensor self, float beta=1, float threshold=20) -> Tensor")
         .doc("log(1 + exp(beta * x)) / beta; x where beta * x > threshold.")
+        .surface(Surface::functional)
         .pointwise(activation(1, 2,
                               [](Values v) {
                                 const Value z = v[0] * v[1];
@@ -203,6 +211,7 @@ const OpRecord& softplus_op =
 const OpRecord& softsign_op =
     define("softsign(Tensor self) -> Tensor")
         .doc("x / (1 + |x|).")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] / (1.0 + abs(v[0])); }))
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return x / (1 + std::fabs(x)); }));
@@ -214,6 +223,7 @@ Value limit(Value x, Value low, Value high) {
 const OpRecord& hardtanh_op =
     define("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
         .doc("x limited to [min_val, max_val].")
+        .surface(Surface::functional)
         .pointwise(activation(
             1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote))
         .in_place()
@@ -226,6 +236,7 @@ const OpRecord& hardtanh_op =
 const OpRecord& relu6_op =
     define("relu6(Tensor self) -> Tensor")
         .doc("x limited to [0, 6].")
+        .surface(Surface::functional)
         .pointwise(activation(
             1, 0,
             [](Values v) { return limit(v[0], constant_like(v[0], 0), constant_like(v[0], 6)); },
@@ -237,6 +248,7 @@ const OpRecord& relu6_op =
 const OpRecord& hardsigmoid_op =
     define("hardsigmoid(Tensor self) -> Tensor")
         .doc("x / 6 + 1/2 limited to [0, 1].")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0,
                               [](Values v) {
                                 const Value x = v[0], y = x * (1.0 / 6) + 0.5;
@@ -250,6 +262,7 @@ const OpRecord& hardsigmoid_op =
 const OpRecord& hardswish_op =
     define("hardswish(Tensor self) -> Tensor")
         .doc("x * hardsigmoid(x).")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0,
                               [](Values v) {
                                 const Value x = v[0], y = x * (x + 3.0) * (1.0 / 6);
@@ -263,6 +276,7 @@ const OpRecord& hardswish_op =
 const OpRecord& logsigmoid_op =
     define("logsigmoid(Tensor self) -> Tensor")
         .doc("log(sigmoid(x)).")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return -soft_plus(-v[0]); }))
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return -soft_plus(-x); }));
@@ -281,6 +295,7 @@ const OpRecord& threshold_op =
 const OpRecord& tanhshrink_op =
     define("tanhshrink(Tensor self) -> Tensor")
         .doc("x - tanh(x).")
+        .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] - tanh(v[0]); }))
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return x - std::tanh(x); }));
@@ -288,6 +303,7 @@ const OpRecord& tanhshrink_op =
 const OpRecord& softshrink_op =
     define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
         .doc("x moved towards 0 by lambd.")
+        .surface(Surface::functional)
         .pointwise(activation(1, 1,
                               [](Values v) {
                                 // x * 0 in the middle keeps NaN.
@@ -313,6 +329,7 @@ const OpRecord& hardshrink_op =
 const OpRecord& prelu_kernel_op =
     define("prelu_kernel(Tensor self, Tensor weight) -> Tensor")
         .doc("x where positive, else weight * x; weight broadcasts.")
+        .surface(Surface::internal)
         .pointwise(activation(2, 0, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}, -2, -0.1), m.make({3})}},
@@ -373,6 +390,7 @@ const OpRecord& prelu_op =
 const OpRecord& glu_kernel_op =
     define("sigmoid_gate(Tensor self, Tensor gate) -> Tensor")
         .doc("self * sigmoid(gate).")
+        .surface(Surface::internal)
         .pointwise(activation(2, 0, [](Values v) { return v[0] * sigmoid(v[1]); }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({2, 3})}}, {{m.make({2, 3}), m.make({3})}}};
@@ -386,6 +404,7 @@ const OpRecord& glu_kernel_op =
 const OpRecord& glu_op =
     define("glu(Tensor self, int dim=-1) -> Tensor")
         .doc("The first half along dim times the sigmoid of the second.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() > 0,

@@ -34,6 +34,7 @@ const OpRecord& fused_attention_backward_op =
         "fused_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor "
         "output, Tensor lse, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)")
         .doc("Gradients of fused_attention with respect to query, key and value.")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           for (size_t i : {1, 2, 3})
             out.push_back(spec_like(c.tensor(i), Shape(c.tensor(i).sizes())));
@@ -66,6 +67,7 @@ const OpRecord& fused_attention_op =
         .doc(
             "scaled_dot_product_attention of (B, H, L, D) tensors without storing the scores, and "
             "the logarithm of each row's sum of exponentials. Differentiable once.")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
           ARETE_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(0) == k.size(0) &&
@@ -222,6 +224,7 @@ const OpRecord& attention_op =
         "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) "
         "-> Tensor")
         .doc("softmax(scale * query @ key^T + mask) @ value.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results { return {attention(c)}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const std::nullopt_t none = std::nullopt;

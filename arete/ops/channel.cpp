@@ -15,6 +15,7 @@ namespace {
 const OpRecord& channel_shuffle_op =
     define("channel_shuffle(Tensor input, int groups) -> Tensor")
         .doc("Deals the channels of (N, C, ...) out one from each group in turn.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t groups = c.integer(1);
@@ -61,6 +62,7 @@ const OpRecord& local_response_norm_op =
         "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float "
         "k=1.0) -> Tensor")
         .doc("Divides by a power of the mean square over neighbouring channels.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t size = c.integer(1);

@@ -268,6 +268,7 @@ const OpRecord& convolution_dgrad_op =
         "padding, "
         "int[] dilation, int groups) -> Tensor")
         .doc("Gradient of a convolution with respect to its input; a transposed convolution.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &w = call.tensor(1);
           Shape sizes(call.ints(2));
@@ -355,6 +356,7 @@ const OpRecord& convolution_wgrad_op =
         "padding, "
         "int[] dilation, int groups) -> Tensor")
         .doc("Gradient of a convolution with respect to its weight.")
+        .surface(Surface::internal)
         .infer(wgrad_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::wgrad, call.tensor(0), out[0], call.tensor(1), Tensor(), params_of(call, 3));
@@ -375,6 +377,7 @@ const OpRecord& convolution_wgrad_bias_op =
         "padding, "
         "int[] dilation, int groups) -> (Tensor, Tensor)")
         .doc("Gradients of a convolution with respect to weight and bias in one pass.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           wgrad_infer(call, out);
           out.push_back(

@@ -172,6 +172,7 @@ template <int spatial>
 const OpRecord& define_conv(const char* schema) {
   return define(schema)
       .doc("Convolution over spatial dimensions, with or without a batch dimension.")
+      .surface(Surface::function)
       .compose([](const Call& c) -> Results {
         return {conv_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
                          c.ints(3), Padding(c.ints(4)), c.ints(5), c.integer(6))};
@@ -246,6 +247,7 @@ template <int spatial>
 const OpRecord& define_conv_transpose(const char* schema) {
   return define(schema)
       .doc("Transposed convolution, with or without a batch dimension.")
+      .surface(Surface::function)
       .compose([](const Call& c) -> Results {
         return {conv_transpose_any(spatial, c.tensor(0), c.tensor(1),
                                    c.has(2) ? c.tensor(2) : Tensor(), c.ints(3), c.ints(4),

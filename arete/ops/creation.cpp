@@ -171,6 +171,7 @@ const OpRecord& full_op =
 const OpRecord& empty_like_op =
     define("empty_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Without values, in self's shape and strides.")
+        .surface(Surface::function)
         .uninitialized()
         .infer(infer_like<1>)
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
@@ -186,6 +187,7 @@ const OpRecord& empty_like_op =
 const OpRecord& zeros_like_op =
     define("zeros_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Zeros in self's shape and strides.")
+        .surface(Surface::function)
         .infer(infer_like<1>)
         .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(0));
@@ -202,6 +204,7 @@ const OpRecord& zeros_like_op =
 const OpRecord& ones_like_op =
     define("ones_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Ones in self's shape and strides.")
+        .surface(Surface::function)
         .infer(infer_like<1>)
         .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(1));
@@ -220,6 +223,7 @@ const OpRecord& full_like_op =
         "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None, device? device=None) -> "
         "Tensor")
         .doc("All fill_value in self's shape and strides.")
+        .surface(Surface::function)
         .infer(infer_like<2>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], c.scalar(1));

@@ -141,6 +141,7 @@ const OpRecord& cross_entropy_op =
         "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\", float label_smoothing=0.0) -> Tensor")
         .doc("Cross entropy of logits against classes or probabilities.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           return {cross_entropy_by_parts(c.tensor(0), c.tensor(1),
                                          c.has(2) ? c.tensor(2) : Tensor(), c.integer(3),
@@ -196,6 +197,7 @@ const OpRecord& nll_loss_op =
         "nll_loss(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\") -> Tensor")
         .doc("Negative log likelihood of classes under log probabilities.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &t = c.tensor(1);
           return {negative_log_likelihood(c.name(), x, is_integer(t.dtype()) ? t.to(kInt64) : t,

@@ -69,6 +69,7 @@ Tensor cosine_of(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
 const OpRecord& cosine_similarity_op =
     define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-8) -> Tensor")
         .doc("Cosine of the angle between vectors along a dimension.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const int rank = int(std::max(c.tensor(0).dim(), c.tensor(1).dim()));
           const int dim = normalize_dim(c.integer(2), rank, c.name());
@@ -96,6 +97,7 @@ const OpRecord& pairwise_distance_op =
         "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) "
         "-> Tensor")
         .doc("p-norm of x1 - x2 + eps along the last dimension.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           return {c.tensor(0)
                       .sub(c.tensor(1))
@@ -121,6 +123,7 @@ const OpRecord& cosine_embedding_loss_op =
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
         "str reduction=\"mean\") -> Tensor")
         .doc("1 - cos for targets of 1, max(0, cos - margin) for targets of -1.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1), &target = c.tensor(2);
           ARETE_CHECK(
@@ -164,6 +167,7 @@ const OpRecord& hinge_embedding_loss_op =
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str "
         "reduction=\"mean\") -> Tensor")
         .doc("x for targets of 1, max(0, margin - x) for targets of -1, the sum for others.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &target = c.tensor(1);
           const Tensor far = x.neg().add(Scalar(c.real(2))).clamp(Scalar(0));
@@ -194,6 +198,7 @@ const OpRecord& margin_ranking_loss_op =
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
         "str reduction=\"mean\") -> Tensor")
         .doc("max(0, -target * (input1 - input2) + margin).")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor t =
               c.tensor(1).sub(c.tensor(0)).mul(c.tensor(2)).add(Scalar(c.real(3))).clamp(Scalar(0));
@@ -221,6 +226,7 @@ const OpRecord& triplet_margin_loss_op =
         "float p=2.0, "
         "float eps=1e-6, bool swap=False, str reduction=\"mean\") -> Tensor")
         .doc("max(0, d(anchor, positive) - d(anchor, negative) + margin).")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &pos = c.tensor(1), &neg = c.tensor(2);
           const double p = c.real(4), eps = c.real(5);

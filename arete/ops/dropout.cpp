@@ -36,6 +36,7 @@ PointwiseDef masked_scale_def() {
 const OpRecord& masked_scale_op =
     define("masked_scale(Tensor self, Tensor mask, float scale) -> Tensor")
         .doc("self * scale where mask holds, else 0.")
+        .surface(Surface::internal)
         .pointwise(masked_scale_def())
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make_mask({2, 3}), 2.0}},
@@ -66,6 +67,7 @@ Tensor draw_mask(const Tensor& like, double keep, Generator* generator) {
 const OpRecord& seeded_dropout_op =
     define("seeded_dropout(Tensor input, float p, int seed, int offset) -> Tensor")
         .doc("dropout by the random numbers of a given seed and offset.")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),
@@ -106,6 +108,7 @@ const OpRecord& dropout_op =
         "dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> "
         "Tensor")
         .doc("Sets elements to 0 with probability p and scales the others.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const double p = c.real(1);
@@ -161,6 +164,7 @@ Tensor drop_channels(const Call& c, const Tensor& x) {
 const OpRecord& feature_dropout_op =
     define("feature_dropout" ARETE_DROPOUT_ARGS("True"))
         .doc("Dropout of whole channels of (N, C, ...).")
+        .surface(Surface::internal)
         .compose([](const Call& c) -> Results { return {drop_channels(c, c.tensor(0))}; })
         .random()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -182,6 +186,7 @@ const OpRecord& define_channel_dropout(const char* schema) {
       .doc("Dropout of whole channels of inputs with " +
            std::string(spatial == 1 ? "one spatial dimension."
                                     : std::to_string(spatial) + " spatial dimensions."))
+      .surface(Surface::functional)
       .compose([](const Call& c) -> Results {
         const Tensor& x = c.tensor(0);
         constexpr bool kAnyRank = spatial == 2;
@@ -241,6 +246,7 @@ std::vector<Sample> limit_samples(SampleMaker& m) {
 const OpRecord& alpha_dropout_op =
     define("alpha_dropout" ARETE_DROPOUT_ARGS("False"))
         .doc("Dropout to selu's negative limit, rescaled to mean 0 and variance 1.")
+        .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, false); })
         .random()
         .samples(limit_samples)
@@ -250,6 +256,7 @@ const OpRecord& alpha_dropout_op =
 const OpRecord& feature_alpha_dropout_op =
     define("feature_alpha_dropout" ARETE_DROPOUT_ARGS("False"))
         .doc("alpha_dropout of whole channels of (N, C, ...).")
+        .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, true); })
         .random()
         .samples(limit_samples)
@@ -271,6 +278,7 @@ const OpRecord& rrelu_op =
         .doc(
             "leaky_relu with a slope drawn for each element from [lower, upper), or in evaluation "
             "the mean of the two.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const double lower = c.real(1), upper = c.real(2);
@@ -310,6 +318,7 @@ const OpRecord& gumbel_softmax_op =
         .doc(
             "softmax of logits with Gumbel noise; hard gives one-hot rows with the gradient of the "
             "soft ones. eps has no effect.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t dim = normalize_dim(c.integer(4), int(x.dim()), c.name());

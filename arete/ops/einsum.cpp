@@ -366,6 +366,7 @@ Tensor einsum_reference(std::string_view equation, std::span<const Tensor> tenso
 const OpRecord& einsum_op =
     define("einsum(str equation, Tensor[] operands) -> Tensor")
         .doc("Sums of products named by letters.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {run(c[0].string(), c.tensors(1))}; })
         .samples(einsum_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

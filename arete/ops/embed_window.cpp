@@ -11,6 +11,7 @@ using Refs = std::vector<Tensor>;
 const OpRecord& embed_window_op =
     define("embed_window(Tensor values, int[] size, int[] stride, int offset) -> Tensor")
         .doc("Zeros with values added where a strided view would show them.")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           out.push_back({Shape(c.ints(1)), c.tensor(0).dtype(), c.tensor(0).device(), {}});
         })

@@ -35,6 +35,7 @@ void check_index(const char* op, const Tensor& index) {
 const OpRecord& embedding_rows_op =
     define("embedding_rows(Tensor input, Tensor weight, int padding_idx) -> Tensor")
         .doc("Rows of weight at the given indices; the row padding_idx (-1: none) has no gradient.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &index = call.tensor(0), &w = call.tensor(1);
           ARETE_CHECK(w.dim() == 2,
@@ -92,6 +93,7 @@ const OpRecord& embedding_backward_op =
         "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> "
         "Tensor")
         .doc("Adds each gradient to the row it came from; the padding row stays 0.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &index = call.tensor(1);
           check_index(call.name(), index);
@@ -196,6 +198,7 @@ const OpRecord& embedding_op =
         .doc(
             "Rows of weight at the given indices. max_norm limits their norms in place; gradients "
             "are dense, whatever sparse says.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &index = c.tensor(0), &weight = c.tensor(1);
           const int64_t padding = padding_row(c.name(), weight, optional_int(c, 2));
@@ -356,6 +359,7 @@ const OpRecord& embedding_bag_op =
         "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) "
         "-> Tensor")
         .doc("Sums, means or maxima of rows of weight over bags of indices.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {bag_embeddings(c)}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const std::nullopt_t none = std::nullopt;

@@ -190,6 +190,7 @@ std::vector<ErrorSample> with_index_errors(SampleMaker& m) {
 const OpRecord& max_dim_op =
     define("max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
         .doc("The largest values along dim and their first positions.")
+        .surface(Surface::internal)
         .infer(infer_with_index)
         .lower(lower_with_index<true>)
         .grad(grad_with_index, 0, 2)
@@ -201,6 +202,7 @@ const OpRecord& max_dim_op =
 const OpRecord& min_dim_op =
     define("min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
         .doc("The smallest values along dim and their first positions.")
+        .surface(Surface::internal)
         .infer(infer_with_index)
         .lower(lower_with_index<false>)
         .grad(grad_with_index, 0, 2)

@@ -47,6 +47,7 @@ Tensor complex_sample(SampleMaker& m, IntList sizes, bool strided = false) {
 const OpRecord& view_as_real_copy_op =
     define("view_as_real_copy(Tensor self) -> Tensor")
         .doc("Complex numbers as pairs of real ones: (*) to (*, 2).")
+        .surface(Surface::function)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(is_complex(x.dtype()),
@@ -89,6 +90,7 @@ const OpRecord& view_as_real_copy_op =
 const OpRecord& view_as_complex_copy_op =
     define("view_as_complex_copy(Tensor self) -> Tensor")
         .doc("Pairs of real numbers as complex ones: (*, 2) to (*).")
+        .surface(Surface::function)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(
@@ -133,6 +135,7 @@ const OpRecord& view_as_complex_copy_op =
 const OpRecord& transform_lines_op =
     define("transform_lines(Tensor self, bool forward, float scale) -> Tensor")
         .doc("Fourier transforms of lines of pairs (real, imaginary): (..., n, 2).")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() >= 2 && x.size(-1) == 2 && x.size(-2) > 0,

@@ -574,6 +574,7 @@ const OpRecord& fused_norm_op =
         "fused_norm(Tensor input, Tensor? weight, Tensor? bias, int[] shape, int[] dims, int[] "
         "weight_shape, bool center, float eps, bool relu) -> (Tensor, Tensor, Tensor)")
         .doc("Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation.")
+        .surface(Surface::internal)
         .infer(forward_infer)
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, false); }, 0b111, 0b110)
@@ -606,6 +607,7 @@ const OpRecord& fused_norm_backward_op =
         "Tensor rstd, Tensor? output, int[] shape, int[] dims, int[] weight_shape, bool center, "
         "float eps, bool relu) -> (Tensor, Tensor, Tensor, Tensor)")
         .doc("Gradients of fused_norm with respect to input, weight, bias and residual.")
+        .surface(Surface::internal)
         .infer(backward_infer)
         .lower(backward_lower)
         .grad(backward_grad, 0b1001111)

@@ -261,6 +261,7 @@ const OpRecord& grid_sample_op =
         "grid_sample(Tensor input, Tensor grid, str mode=\"bilinear\", str padding_mode=\"zeros\", "
         "bool? align_corners=None) -> Tensor")
         .doc("Values of images at the positions of a grid, in [-1, 1] from one side to the other.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results { return {sample(c)}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           std::vector<Sample> out;
@@ -299,6 +300,7 @@ Tensor centres(int64_t n, bool align, const TensorOptions& o) {
 const OpRecord& affine_grid_op =
     define("affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor")
         .doc("The positions to which affine maps take the elements of an image of a given size.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& theta = c.tensor(0);
           const IntList size = c.ints(1);

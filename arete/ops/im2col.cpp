@@ -65,6 +65,7 @@ const OpRecord& unfold_op =
         "unfold_im2col(Tensor input, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] "
         "stride=1) -> Tensor")
         .doc("The windows of images as columns: (N, C, H, W) to (N, C kh kw, windows).")
+        .surface(Surface::internal)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 3 || x.dim() == 4,
@@ -131,6 +132,7 @@ const OpRecord& fold_op =
         .doc(
             "Adds the windows that columns hold up to images: (N, C kh kw, windows) to "
             "(N, C, H, W).")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           ARETE_CHECK(x.dim() == 2 || x.dim() == 3,

@@ -300,6 +300,7 @@ const OpRecord& scatter_value_op =
         .doc(
             "self with elements at given positions along a dimension set to a number, or with "
             "reduce=\"add\" or \"multiply\" changed by it (multiply has no gradient).")
+        .surface(Surface::internal)
         .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const NumberView value(p, out[0].dtype(), c.tensor(2).sizes(), c.scalar(3));

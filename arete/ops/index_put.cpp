@@ -22,6 +22,7 @@ const OpRecord& flat_index_op =
         .doc(
             "Index tensors of one shape, for neighbouring dimensions of the given sizes, as one "
             "row-major position; dims are the numbers of the dimensions for error texts.")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& first = c.tensors(0)[0];
           out.push_back({Shape(first.sizes()), kInt64, common_device(c), {}});

@@ -77,6 +77,7 @@ TensorList product_grad(const GradCall& g) {
 const OpRecord& scatter_combine_op =
     define("scatter_combine(Tensor self, int dim, Tensor index, Tensor src, int mode) -> Tensor")
         .doc("self with values multiplied in, or minima or maxima taken, at given positions.")
+        .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           scatter_infer(c, out);
           const IntList part = c.tensor(2).sizes(), src = c.tensor(3).sizes();

@@ -194,6 +194,7 @@ const OpRecord& interpolate_op =
         "mode=\"nearest\", bool? align_corners=None, bool? recompute_scale_factor=None, bool "
         "antialias=False) -> Tensor")
         .doc("Resizes the spatial dimensions to a size or by factors.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(!c.boolean(6), NotImplementedError(c.name(), "antialias is not supported"));
           ARETE_CHECK(!(flag(c, 5) && c.has(1)),
@@ -252,6 +253,7 @@ const OpRecord& define_upsample(const char* schema) {
   return define(schema)
       .doc(bilinear ? "interpolate with mode \"bilinear\" and align_corners."
                     : "interpolate with mode \"nearest\".")
+      .surface(Surface::functional)
       .compose([](const Call& c) -> Results {
         return {resized(c, bilinear ? "bilinear" : "nearest", bilinear, false)};
       })

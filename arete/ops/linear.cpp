@@ -104,6 +104,7 @@ TensorList linear_grad(const GradCall& g) {
 const OpRecord& linear_op =
     define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
         .doc("input @ weight^T + bias.")
+        .surface(Surface::functional)
         .infer(linear_infer)
         .lower(linear_lower)
         .grad(linear_grad, 0b011)
@@ -155,6 +156,7 @@ const OpRecord& linear_op =
 const OpRecord& bilinear_op =
     define("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
         .doc("x1^T A x2 + bias for each pair of rows.")
+        .surface(Surface::function)
         .compose([](const Call& call) -> Results {
           const Tensor &x1 = call.tensor(0), &x2 = call.tensor(1), &w = call.tensor(2);
           ARETE_CHECK(w.dim() == 3 && x1.dim() > 0 && x1.dim() == x2.dim(),

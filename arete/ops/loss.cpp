@@ -106,6 +106,7 @@ Reference element_reference(double (*f)(double, double)) {
 const OpRecord& squared_error_op =
     define("squared_error(Tensor input, Tensor target) -> Tensor")
         .doc("(input - target)^2.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 0, [](Values v) { return square(v[0] - v[1]); }))
         .samples(ARETE_PAIR_SAMPLES)
         .reference(element_reference([](double x, double y) { return (x - y) * (x - y); }));
@@ -113,6 +114,7 @@ const OpRecord& squared_error_op =
 const OpRecord& absolute_error_op =
     define("absolute_error(Tensor input, Tensor target) -> Tensor")
         .doc("|input - target|.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 0, [](Values v) { return abs(v[0] - v[1]); }))
         .samples(ARETE_PAIR_SAMPLES)
         .reference(element_reference([](double x, double y) { return std::fabs(x - y); }));
@@ -120,6 +122,7 @@ const OpRecord& absolute_error_op =
 const OpRecord& smooth_l1_op =
     define("smooth_l1(Tensor input, Tensor target, float beta) -> Tensor")
         .doc("Quadratic / beta below beta, linear beyond.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 1,
                         [](Values v) {
                           const Value z = abs(v[0] - v[1]);
@@ -140,6 +143,7 @@ const OpRecord& smooth_l1_op =
 const OpRecord& huber_op =
     define("huber(Tensor input, Tensor target, float delta) -> Tensor")
         .doc("Quadratic up to delta, linear with slope delta beyond.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 1,
                         [](Values v) {
                           const Value z = abs(v[0] - v[1]);
@@ -213,6 +217,7 @@ const OpRecord& mse_loss_op =
         "mse_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
         "Tensor")
         .doc("Mean of (input - target)^2.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           return {weighted(c, 3, call(squared_error_op, {c[0], c[1]}), true)};
         })
@@ -228,6 +233,7 @@ const OpRecord& l1_loss_op =
         "l1_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
         "Tensor")
         .doc("Mean of |input - target|.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           return {weighted(c, 3, call(absolute_error_op, {c[0], c[1]}), true)};
         })
@@ -243,6 +249,7 @@ const OpRecord& smooth_l1_loss_op =
         "smooth_l1_loss(Tensor input, Tensor target, str reduction=\"mean\", float beta=1.0) -> "
         "Tensor")
         .doc("Mean of the loss that is quadratic below beta and linear beyond.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(
               c.real(3) >= 0,
@@ -271,6 +278,7 @@ const OpRecord& huber_loss_op =
         "huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0, Tensor? "
         "weight=None) -> Tensor")
         .doc("Mean of the loss that is quadratic up to delta and linear beyond.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(
               c.real(3) > 0,
@@ -304,6 +312,7 @@ double soft_plus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std:
 const OpRecord& bce_op =
     define("bce(Tensor input, Tensor target) -> Tensor")
         .doc("-(y log x + (1 - y) log(1 - x)), logarithms not below -100.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 0,
                         [](Values v) {
                           const Value x = v[0], y = v[1];
@@ -324,6 +333,7 @@ const OpRecord& bce_op =
 const OpRecord& bce_logits_op =
     define("bce_logits(Tensor input, Tensor target) -> Tensor")
         .doc("Binary cross entropy of logits.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 0,
                         [](Values v) {
                           const Value x = v[0];
@@ -342,6 +352,7 @@ const OpRecord& bce_logits_op =
 const OpRecord& bce_logits_weighted_op =
     define("bce_logits_weighted(Tensor input, Tensor target, Tensor pos_weight) -> Tensor")
         .doc("Binary cross entropy of logits with a factor for the positive term.")
+        .surface(Surface::internal)
         .pointwise(loss(3, 0,
                         [](Values v) {
                           const Value x = v[0], y = v[1], plus = max(-x, 0.0) + log1p(exp(-abs(x)));
@@ -374,6 +385,7 @@ const OpRecord& binary_cross_entropy_op =
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
         "reduction=\"mean\") -> Tensor")
         .doc("Cross entropy of probabilities of two classes.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
           ARETE_CHECK(
@@ -406,6 +418,7 @@ const OpRecord& bce_with_logits_op =
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
         "str reduction=\"mean\", Tensor? pos_weight=None) -> Tensor")
         .doc("Cross entropy of logits of two classes.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
           ARETE_CHECK(Shape(x.sizes()) == Shape(y.sizes()),
@@ -442,6 +455,7 @@ const OpRecord& bce_with_logits_op =
 const OpRecord& kl_div_point_op =
     define("kl_div_point(Tensor input, Tensor target) -> Tensor")
         .doc("target * (log target - input), 0 where target is 0.")
+        .surface(Surface::internal)
         .pointwise(loss(2, 0,
                         [](Values v) {
                           const Value t = v[1];
@@ -457,6 +471,7 @@ const OpRecord& kl_div_point_op =
 const OpRecord& kl_div_log_point_op =
     define("kl_div_log_point(Tensor input, Tensor target) -> Tensor")
         .doc("exp(target) * (target - input).")
+        .surface(Surface::internal)
         .pointwise(loss(2, 0, [](Values v) { return exp(v[1]) * (v[1] - v[0]); }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({2, 3})}}, {{m.make_strided({2, 3}), m.make({3})}}};
@@ -468,6 +483,7 @@ const OpRecord& kl_div_op =
         "kl_div(Tensor input, Tensor target, str reduction=\"mean\", bool log_target=False) -> "
         "Tensor")
         .doc("Kullback-Leibler divergence of log probabilities from target.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor t = call(c.boolean(3) ? kl_div_log_point_op : kl_div_point_op, {c[0], c[1]});
           if (c[2].string() == "batchmean") {

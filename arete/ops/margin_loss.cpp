@@ -42,6 +42,7 @@ Tensor signs(SampleMaker& m, IntList sizes) {
 const OpRecord& soft_margin_loss_op =
     define("soft_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
         .doc("log(1 + exp(-target * input)) for targets of 1 and -1.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor z = c.tensor(0).mul(c.tensor(1)).neg();
           return {apply_reduction(softplus(z, 1, 40), c[2].string(), c.name())};
@@ -86,6 +87,7 @@ const OpRecord& multi_margin_loss_op =
         "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? "
         "weight=None, str reduction=\"mean\") -> Tensor")
         .doc("Mean over the wrong classes of max(0, margin - input[target] + input)^p.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           check_class_index(c);
           const int64_t p = c.integer(2);
@@ -144,6 +146,7 @@ const OpRecord& multilabel_margin_loss_op =
         .doc(
             "Margins of 1 between the classes of each row (those before the first -1) and all "
             "others.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const bool number = c.tensor(0).dim() == 0;  // one class
           const Tensor x = number ? c.tensor(0).unsqueeze(0) : c.tensor(0);
@@ -217,6 +220,7 @@ const OpRecord& multilabel_soft_margin_loss_op =
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, str "
         "reduction=\"mean\") -> Tensor")
         .doc("Mean over the classes of the binary cross entropies of logits.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
           ARETE_CHECK(x.dim() > 0, ValueError(c.name(), "input needs a dimension of classes"));
@@ -259,6 +263,7 @@ const OpRecord& poisson_nll_loss_op =
         .doc(
             "Negative log likelihood of counts with a Poisson distribution; full adds Stirling's "
             "approximation for targets above 1.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &t = c.tensor(1);
           Tensor losses =
@@ -331,6 +336,7 @@ const OpRecord& gaussian_nll_loss_op =
         .doc(
             "Negative log likelihood with normal distributions of the given means (input) and "
             "variances.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor var = variance_of(c);
           Tensor losses =

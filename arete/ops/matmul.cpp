@@ -220,6 +220,7 @@ const OpRecord& matmul_op =
 const OpRecord& matmul_scaled_op =
     define("matmul_scaled(Tensor self, Tensor other, float alpha) -> Tensor")
         .doc("alpha * matmul(self, other).")
+        .surface(Surface::internal)
         .infer(product_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run_gemm(call.tensor(0), call.tensor(1), out[0], p, call.real(2));

@@ -15,6 +15,7 @@ namespace {
 const OpRecord& one_hot_op =
     define("one_hot(Tensor input, int num_classes=-1) -> Tensor")
         .doc("int64 rows with a 1 at the class.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           int64_t classes = c.integer(1);
@@ -138,6 +139,7 @@ Results rearrange(const Call& c, bool up) {
 const OpRecord& pixel_shuffle_op =
     define("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")
         .doc("(*, C r^2, H, W) to (*, C, H r, W r).")
+        .surface(Surface::function)
         .compose([](const Call& c) { return rearrange(c, true); })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({1, 8, 2, 1}), 2}}, {{m.make_strided({4, 2, 3}), 2}}};
@@ -164,6 +166,7 @@ const OpRecord& pixel_shuffle_op =
 const OpRecord& pixel_unshuffle_op =
     define("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor")
         .doc("(*, C, H r, W r) to (*, C r^2, H, W).")
+        .surface(Surface::function)
         .compose([](const Call& c) { return rearrange(c, false); })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({1, 2, 2, 4}), 2}}, {{m.make_strided({2, 2, 2}), 2}}};
@@ -191,6 +194,7 @@ const OpRecord& pixel_unshuffle_op =
 const OpRecord& normalize_op =
     define("normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor")
         .doc("x / max(|x|_p, eps) along a dimension.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           return {x.div(x.norm(c.real(1), {c.integer(2)}, true).clamp(Scalar(c.real(3))))};

@@ -202,6 +202,7 @@ const OpRecord& layer_norm_op =
         "float eps=1e-5) "
         "-> Tensor")
         .doc("Normalization over the last dimensions.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2),
                                  optional_tensor(c, 3));
@@ -235,6 +236,7 @@ const OpRecord& rms_norm_op =
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
         "Tensor")
         .doc("Division by the root of the mean square over the last dimensions.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           NormSpec s = last_dims(c.name(), c.tensor(0), c.ints(1), optional_tensor(c, 2), Tensor());
           s.center = false;
@@ -261,6 +263,7 @@ const OpRecord& group_norm_op =
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
         "eps=1e-5) -> Tensor")
         .doc("Normalization of each sample's channels in groups.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           const int64_t groups = c.integer(1);
@@ -336,6 +339,7 @@ const OpRecord& batch_norm_op =
         "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
         "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
         .doc("Normalization of each channel over all samples.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, false)}; })
         .samples([](SampleMaker& m) {
           auto s = channel_samples(m);
@@ -394,6 +398,7 @@ const OpRecord& instance_norm_op =
         "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> "
         "Tensor")
         .doc("Normalization of each channel of each sample.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, true)}; })
         .samples(channel_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

@@ -65,6 +65,7 @@ const OpRecord& div_trunc_op =
 const OpRecord& div_mode_op =
     define("div_mode(Tensor self, Tensor other, *, str? rounding_mode=None) -> Tensor")
         .doc("Division, rounded to zero (trunc) or downwards (floor).")
+        .takes_numbers()
         .compose([](const Call& c) -> Results {
           if (!c.has(2)) return {call(*find_record("div"), {c[0], c[1]})};
           const std::string_view mode = c[2].string();

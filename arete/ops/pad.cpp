@@ -158,6 +158,7 @@ bool shared_part(Layout& in, Layout& out, IntList pad) {
 const OpRecord& constant_pad_nd_op =
     define("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
         .doc("Padded with a number (cropped where negative), last dimension first.")
+        .surface(Surface::function)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           check_pad(c, x.dim(), c.ints(1));
@@ -302,6 +303,7 @@ Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, Pa
 const OpRecord& pad_op =
     define("pad(Tensor self, int[] pad, str mode=\"constant\", float? value=None) -> Tensor")
         .doc("Padded with a number, reflections, repetitions or cyclically.")
+        .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
           check_pad(c, x.dim(), c.ints(1));
@@ -369,6 +371,7 @@ const OpRecord& pad_op =
 const OpRecord& meshgrid_op =
     define("meshgrid(Tensor[] tensors, str indexing=\"ij\") -> Tensor[]")
         .doc("Coordinate grids of 1-d tensors.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const std::span<const Tensor> tensors = c.tensors(0);
           const std::string_view indexing = c[1].string();

@@ -165,6 +165,7 @@ const OpRecord& max_pool_op =
         "bool ceil_mode) "
         "-> (Tensor, Tensor)")
         .doc("Maximum of each window and its position in the plane.")
+        .surface(Surface::internal)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true));
@@ -186,6 +187,7 @@ const OpRecord& max_pool_values_op =
         "dilation, "
         "bool ceil_mode) -> Tensor")
         .doc("Maximum of each window.")
+        .surface(Surface::internal)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Kind::max, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, true));
@@ -207,6 +209,7 @@ const OpRecord& max_pool_backward_op =
         "stride, "
         "int[] padding, int[] dilation, bool ceil_mode) -> Tensor")
         .doc("Adds each gradient at the position of its window's maximum.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
           ARETE_CHECK(Shape(g.sizes()) == Shape(call.tensor(1).sizes()) &&
@@ -258,6 +261,7 @@ const OpRecord& avg_pool_op =
         "avg_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
         "bool count_include_pad, int divisor) -> Tensor")
         .doc("Mean of each window; divisor 0 means its size.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(0);
           ARETE_CHECK(is_floating(x.dtype()),
@@ -301,6 +305,7 @@ const OpRecord& avg_pool_backward_op =
         "padding, "
         "bool ceil_mode, bool count_include_pad, int divisor) -> Tensor")
         .doc("Spreads each gradient over its window.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& g = call.tensor(0);
           auto strides = strides_like(g, call.ints(1));

@@ -83,6 +83,12 @@ std::vector<Tensor> windows_reference(const Tensor& x, int spatial, IntList out_
   return {from_values(values, out), from_values(places, out, kInt64)};
 }
 
+// Of the averages and adaptive pools PyTorch shows those of one dimension beside its tensor
+// functions and the others in nn.functional only.
+constexpr Surface surface_of(int spatial) {
+  return spatial == 1 ? Surface::function : Surface::functional;
+}
+
 // ---- max ----
 
 Results max_pool_any(const Call& c, int spatial, bool indices) {
@@ -100,6 +106,7 @@ template <int spatial, bool indices>
 const OpRecord& define_max(const char* schema) {
   return define(schema)
       .doc("Maximum of each window.")
+      .surface(Surface::function)
       .compose([](const Call& c) { return max_pool_any(c, spatial, indices); })
       .no_grad_outputs(0b10)
       .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -146,6 +153,7 @@ template <int spatial>
 const OpRecord& define_avg(const char* schema) {
   return define(schema)
       .doc("Mean of each window.")
+      .surface(surface_of(spatial))
       .compose([](const Call& c) -> Results {
         const Tensor x = batched(c.tensor(0), spatial, c.name());
         int64_t divisor = 0;
@@ -360,6 +368,7 @@ template <int spatial>
 const OpRecord& define_adaptive_avg(const char* schema) {
   return define(schema)
       .doc("Means of windows that give the wanted output size.")
+      .surface(surface_of(spatial))
       .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; })
       .samples(adaptive_samples<spatial>)
       .errors(adaptive_errors<spatial>)
@@ -371,6 +380,7 @@ template <int spatial, bool indices>
 const OpRecord& define_adaptive_max(const char* schema) {
   return define(schema)
       .doc("Maxima of windows that give the wanted output size.")
+      .surface(surface_of(spatial))
       .compose([](const Call& c) { return adaptive_max(c, spatial, indices); })
       .no_grad_outputs(0b10)
       .samples(adaptive_samples<spatial>)

@@ -106,6 +106,7 @@ const OpRecord& normal_sized_op =
         "device=None, "
         "Generator? generator=None) -> Tensor")
         .doc("Normal numbers of one mean and standard deviation.")
+        .surface(Surface::internal)
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
           check_std(c, c.real(1));
@@ -129,6 +130,7 @@ const OpRecord& rand_like_op =
         "rand_like(Tensor self, *, dtype? dtype=None, device? device=None, Generator? "
         "generator=None) -> Tensor")
         .doc("Uniform in [0, 1) in self's shape.")
+        .surface(Surface::function)
         .random()
         .infer(infer_like)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -147,6 +149,7 @@ const OpRecord& randn_like_op =
         "randn_like(Tensor self, *, dtype? dtype=None, device? device=None, Generator? "
         "generator=None) -> Tensor")
         .doc("Normal numbers in self's shape.")
+        .surface(Surface::function)
         .random()
         .infer(infer_like)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

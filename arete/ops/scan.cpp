@@ -30,6 +30,7 @@ void run_scan(const Call& c, const Tensor& out, Monoid monoid, bool reverse, pri
 const OpRecord& reverse_cumsum_op =
     define("reverse_cumsum(Tensor self, int dim) -> Tensor")
         .doc("Running sum from the end.")
+        .surface(Surface::internal)
         .infer(infer_scan)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           run_scan(c, out[0], Monoid::sum, true, p);

@@ -72,6 +72,7 @@ const OpRecord& searchsorted_op =
         "searchsorted(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool "
         "right=False, str? side=None, Tensor? sorter=None) -> Tensor")
         .doc("Positions at which values would be inserted in a sorted sequence.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           Tensor sorted = c.tensor(0).detach();
           const Tensor values = value_tensor(c[1], sorted);

@@ -64,6 +64,7 @@ void infer_cat(const Call& c, OutputSpecs& out) {
 const OpRecord& cat_op =
     define("cat(Tensor[] tensors, int dim=0) -> Tensor")
         .doc("Joins along an existing dimension.")
+        .surface(Surface::function)
         .infer(infer_cat)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int d = normalize_dim(c.integer(1), int(out[0].dim()), c.name());
@@ -135,6 +136,7 @@ const OpRecord& cat_op =
 const OpRecord& stack_op =
     define("stack(Tensor[] tensors, int dim=0) -> Tensor")
         .doc("Joins equal shapes along a new dimension.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const std::span<const Tensor> tensors = c.tensors(0);
           ARETE_CHECK(!tensors.empty(),
@@ -184,6 +186,7 @@ constexpr const char* kParts = "made of views and cat, which have references of 
 const OpRecord& hstack_op =
     define("hstack(Tensor[] tensors) -> Tensor")
         .doc("Joins along dimension 1; 1-d tensors along dimension 0.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(!c.tensors(0).empty(),
                       ValueError(c.name(), "hstack expects a non-empty TensorList"));
@@ -202,6 +205,7 @@ const OpRecord& hstack_op =
 const OpRecord& vstack_op =
     define("vstack(Tensor[] tensors) -> Tensor")
         .doc("Joins rows.")
+        .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(!c.tensors(0).empty(),
                       ValueError(c.name(), "vstack expects a non-empty TensorList"));

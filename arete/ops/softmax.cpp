@@ -249,6 +249,7 @@ Tensor row_sum(const Tensor& t, int64_t dim) { return t.dim() == 0 ? t : t.sum(d
 const OpRecord& softmax_backward_op =
     define("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
         .doc("Gradient of softmax from its output: y * (g - sum(g * y)).")
+        .surface(Surface::internal)
         .infer(backward_infer)
         .lower(backward_lower<softmax_backward_spec>)
         .grad(
@@ -281,6 +282,7 @@ const OpRecord& softmax_backward_op =
 const OpRecord& log_softmax_backward_op =
     define("log_softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
         .doc("Gradient of log_softmax from its output: g - exp(y) * sum(g).")
+        .surface(Surface::internal)
         .infer(backward_infer)
         .lower(backward_lower<log_softmax_backward_spec>)
         .grad(
@@ -354,6 +356,7 @@ const prim::FusedSpec& masked_softmax_spec(DType in, DType mask) {
 const OpRecord& masked_softmax_op =
     define("masked_softmax(Tensor scores, Tensor mask) -> Tensor")
         .doc("softmax along the last dimension of scores under a boolean or additive mask.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &x = call.tensor(0), &mask = call.tensor(1);
           check_floating(call, x.dtype());

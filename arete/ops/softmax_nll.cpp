@@ -301,6 +301,7 @@ const OpRecord& softmax_nll_op =
         .doc(
             "Cross entropy of logits and classes; also log(sum(exp)) of each row and the weight of "
             "all.")
+        .surface(Surface::internal)
         .infer(softmax_nll_infer)
         .lower(softmax_nll_lower)
         .grad(
@@ -345,6 +346,7 @@ const OpRecord& softmax_nll_backward_op =
         "lse, "
         "Tensor total_weight, int ignore_index, int reduction) -> Tensor")
         .doc("Gradient of softmax_nll with respect to its input: (softmax - onehot) scaled by row.")
+        .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor& x = call.tensor(1);
           out.push_back({Shape(x.sizes()), x.dtype(), common_device(call), {}});

@@ -87,6 +87,7 @@ PointwiseDef where_definition() {
 const OpRecord& where_op =
     define("where(Tensor condition, Tensor self, Tensor other) -> Tensor")
         .doc("self where condition holds, else other.")
+        .surface(Surface::function)
         .pointwise(where_definition())
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{

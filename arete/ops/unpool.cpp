@@ -44,6 +44,7 @@ template <int spatial>
 const OpRecord& define_lp_pool(const char* schema) {
   return define(schema)
       .doc("p-th root of the sum of p-th powers in each window.")
+      .surface(Surface::functional)
       .compose([](const Call& c) -> Results {
         const double p = c.real(1);
         const Shape kernel = spread(c.ints(2), spatial, c.name(), "kernel_size");
@@ -134,6 +135,7 @@ template <int spatial>
 const OpRecord& define_unpool(const char* schema) {
   return define(schema)
       .doc("Puts the maxima of a max pool back where they were, among zeros.")
+      .surface(Surface::functional)
       .compose([](const Call& c) -> Results {
         const Tensor &x = c.tensor(0), &indices = c.tensor(1);
         check_rank(c, spatial);
@@ -311,6 +313,7 @@ template <int spatial, bool indices>
 const OpRecord& define_fractional(const char* schema) {
   return define(schema)
       .doc("Maxima of windows at random distances that come to a given output size or ratio.")
+      .surface(Surface::functional)
       .compose([](const Call& c) { return fractional_pool(c, spatial, indices); })
       .no_grad_outputs(0b10)
       .random()

@@ -124,17 +124,18 @@ def set_default_dtype(d) -> None:
 def _install() -> None:
     """Puts operators under torch's names: functions here, methods into Tensor."""
     here = globals()
-    names = set(_C._record_names())
+    surfaces = _C._record_surfaces()
     signatures = {k: v for k, v in _signatures.SIGNATURES.items() if not k.startswith("_")}
-    for name in sorted(names | set(signatures)):
-        if name in _signatures.INTERNAL or name.startswith(("linalg_", "fft_", "special_")):
-            continue
+    for name in sorted(surfaces.keys() | signatures.keys()):
         overloads = signatures.get(name, [(name, None)])
+        surface = surfaces.get(name) or surfaces[overloads[0][0]]
+        if surface in ("internal", "functional") or name.startswith(("linalg_", "fft_", "special_")):
+            continue
+        if name not in here:
+            here[name] = _C.Operator(name, overloads)
         schema = _C._record(overloads[0][0])["schema"]
         takes_self = schema[schema.index("(") + 1 :].startswith(("Tensor self", "Tensor input"))
-        if name not in _signatures.FUNCTIONAL and name not in here:
-            here[name] = _C.Operator(name, overloads)
-        if not takes_self or name in _signatures.FUNCTIONAL or name in _signatures.NOT_METHODS:
+        if surface == "function" or not takes_self:
             continue
         if name not in Tensor.__dict__:
             setattr(Tensor, name, _C.OperatorMethod(name, overloads))
@@ -142,7 +143,7 @@ def _install() -> None:
         if writers:
             if not hasattr(Tensor, name + "_"):
                 setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", writers, True))
-            if name + "_" not in here and name not in _signatures.FUNCTIONAL:
+            if name + "_" not in here:
                 here[name + "_"] = _C.Operator(name + "_", writers, True)
     for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
         if name in here:

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from . import _C
-from ._signatures import INTERNAL, SIGNATURES
+from ._signatures import SIGNATURES
 
 
 def install(prefix: str, namespace: dict) -> list[str]:
     """Puts every record `prefix_name` into a module, and the second names with it, as `name`."""
     names = []
-    for record in _C._record_names():
-        if record.startswith(prefix + "_") and record not in INTERNAL:
+    for record, surface in _C._record_surfaces().items():
+        if record.startswith(prefix + "_") and surface != "internal":
             name = record[len(prefix) + 1 :]
             if name not in namespace:
                 namespace[name] = _C.Operator(record, SIGNATURES.get(record, [(record, None)]))

@@ -68,45 +68,6 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     "softmin": [("softmin", None)],
 }
 
-# Records that are building blocks of others and no names of torch's.
-INTERNAL = {
-    "absolute_error", "squared_error", "smooth_l1", "huber", "bce", "bce_logits", "bce_logits_weighted",
-    "kl_div_point", "kl_div_log_point", "fused_attention", "fused_attention_backward", "fused_norm",
-    "fused_norm_backward", "masked_softmax", "softmax_nll", "softmax_nll_backward", "softmax_backward",
-    "log_softmax_backward", "seeded_dropout", "masked_scale", "scatter_combine", "scatter_value", "flat_index",
-    "embed_window", "embedding_backward", "convolution_dgrad", "convolution_wgrad", "convolution_wgrad_bias",
-    "max_pool", "max_pool_values", "max_pool_backward", "avg_pool", "avg_pool_backward", "sigmoid_gate",
-    "gelu_erf", "gelu_tanh", "prelu_kernel", "matmul_scaled", "reverse_cumsum", "to_copy", "normal_sized",
-    "max_dim", "min_dim", "m", "copy", "embedding_rows", "transform_lines", "unfold_im2col",
-}  # fmt: skip
-
-# Records of torch.nn.functional: no attributes of `arete` itself and no methods.
-FUNCTIONAL = {
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "nll_loss", "binary_cross_entropy",
-    "kl_div", "linear", "scaled_dot_product_attention", "one_hot", "pad", "interpolate", "leaky_relu", "elu",
-    "silu", "mish", "softplus", "softsign", "hardtanh", "relu6", "hardsigmoid", "hardswish", "logsigmoid",
-    "tanhshrink", "softshrink", "glu", "normalize", "gelu",
-    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool2d",
-    "avg_pool3d", "feature_dropout", "soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss",
-    "multilabel_soft_margin_loss", "gaussian_nll_loss", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_unpool1d",
-    "max_unpool2d", "max_unpool3d", "fractional_max_pool2d", "fractional_max_pool3d", "grid_sample", "affine_grid",
-    "fold", "local_response_norm", "gumbel_softmax", "dropout1d", "dropout2d", "dropout3d", "upsample_nearest",
-    "upsample_bilinear",
-}  # fmt: skip
-
-# Not methods of Tensor, though their first argument is a tensor.
-NOT_METHODS = {
-    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "batch_norm",
-    "layer_norm", "group_norm", "instance_norm", "rms_norm", "embedding", "dropout", "alpha_dropout", "bilinear",
-    "cosine_similarity", "pairwise_distance", "cat", "stack", "hstack", "vstack", "meshgrid", "einsum",
-    "searchsorted", "rand_like", "randn_like", "zeros_like", "ones_like", "empty_like", "full_like", "where",
-    "pixel_shuffle", "pixel_unshuffle", "constant_pad_nd", "binary_cross_entropy_with_logits",
-    "triplet_margin_loss", "margin_ranking_loss", "cosine_embedding_loss", "hinge_embedding_loss",
-    "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "adaptive_avg_pool1d", "adaptive_max_pool1d",
-    "embedding_bag", "channel_shuffle", "rrelu", "feature_alpha_dropout", "poisson_nll_loss", "view_as_real_copy",
-    "view_as_complex_copy",
-}  # fmt: skip
-
 # Other names of the same function.
 ALIASES = {
     "moveaxis": "movedim", "swapdims": "swapaxes", "concat": "cat", "concatenate": "cat",

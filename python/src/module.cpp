@@ -68,6 +68,20 @@ void bind_data(nb::module_& m) {
   });
 }
 
+const char* name_of(ops::Surface s) {
+  switch (s) {
+    case ops::Surface::method:
+      return "method";
+    case ops::Surface::function:
+      return "function";
+    case ops::Surface::functional:
+      return "functional";
+    case ops::Surface::internal:
+      return "internal";
+  }
+  return "";
+}
+
 void bind_settings(nb::module_& m) {
   m.def("get_default_dtype", &default_dtype);
   m.def("set_default_dtype", &set_default_dtype, "d"_a);
@@ -93,6 +107,13 @@ void bind_settings(nb::module_& m) {
     for (const ops::OpRecord* r : ops::all_records()) names.push_back(r->name);
     return names;
   });
+  // One call for all: import asks for the surface of every record.
+  m.def("_record_surfaces", [] {
+    nb::dict surfaces;
+    for (const ops::OpRecord* r : ops::all_records())
+      surfaces[r->name.c_str()] = name_of(r->surface);
+    return surfaces;
+  });
   m.def("_aliases", [] {
     std::map<std::string, std::string> names;
     for (const ops::Alias& a : ops::all_aliases())
@@ -107,6 +128,7 @@ void bind_settings(nb::module_& m) {
     d["schema"] = r->schema;
     d["doc"] = r->doc;
     d["in_place"] = r->has_in_place;
+    d["surface"] = name_of(r->surface);
     return d;
   });
 }

@@ -19,6 +19,15 @@ std::string where(const OpRecord& op, DType t, size_t i, const ops::Sample& s) {
          s.note + ")";
 }
 
+bool has_number_for_tensor(const OpRecord& op) {
+  const ops::Schema& schema = ops::schema_of(op);
+  SampleMaker maker(op.dtypes[0], test_device(), false);
+  for (const ops::Sample& s : op.samples(maker))
+    for (size_t i = 0; i < s.args.size(); ++i)
+      if (schema.args[i].is_tensor() && s.args[i].kind == ops::Arg::Kind::scalar) return true;
+  return false;
+}
+
 TEST_P(Record, SaysWhatItIs) {
   const OpRecord& op = *GetParam();
   EXPECT_FALSE(op.doc.empty()) << op.name << " has no documentation";
@@ -30,6 +39,19 @@ TEST_P(Record, SaysWhatItIs) {
   const int ways = int(bool(op.pointwise)) + int(op.view || op.views) + int(bool(op.compose)) +
                    int(op.infer && op.lower);
   EXPECT_EQ(ways, 1) << op.name << " must be pointwise, view, composition or primitive";
+  // A sentence; for building blocks, which no page of PyTorch's explains, it is all there is.
+  EXPECT_TRUE(op.doc.ends_with('.') || op.doc.ends_with('?'))
+      << op.name << ": its documentation is no sentence: " << op.doc;
+  size_t tensors = 0;
+  for (const ops::SchemaArg& a : schema.args) tensors += a.is_tensor();
+  EXPECT_FALSE(op.surface == ops::Surface::function && tensors == 0)
+      << op.name << " is a function in any case: it has no tensor";
+  if (op.takes_numbers) {
+    EXPECT_FALSE(op.pointwise && op.pointwise->n_inputs > 1)
+        << op.name << " takes numbers in any case: it is pointwise";
+    EXPECT_TRUE(has_number_for_tensor(op))
+        << op.name << " has no sample with a number for a tensor";
+  }
 }
 
 TEST_P(Record, AgreesWithReference) {

@@ -50,17 +50,42 @@ std::string cell(std::string text) {
   return text;
 }
 
+// Where Python shows an operator; python/arete/_functions.py adds a few by hand.
+std::string shown_in(const OpRecord& op) {
+  for (const std::string family : {"fft", "linalg", "special"})
+    if (op.name.starts_with(family + "_")) return family;
+  if (op.surface == ops::Surface::functional) return "nn.functional";
+  if (op.surface == ops::Surface::function) return "function";
+  const ops::Schema& schema = ops::schema_of(op);
+  const bool takes_self = !schema.args.empty() && schema.args[0].type == "Tensor" &&
+                          (schema.args[0].name == "self" || schema.args[0].name == "input");
+  return takes_self ? "function, method" : "function";
+}
+
+// The rows of internal records, or of all others.
+std::string rows(bool internal) {
+  std::string s = std::string("| operator |") + (internal ? "" : " shown as |") +
+                  " kind | tested in | gradient | in place | reference |\n|---|" +
+                  (internal ? "" : "---|") + "---|---|---|---|---|\n";
+  for (const OpRecord* op : ops::all_records()) {
+    if ((op->surface == ops::Surface::internal) != internal) continue;
+    s += "| `" + op->name + "` | " + (internal ? "" : shown_in(*op) + " | ") + kind_of(*op) +
+         " | " + dtypes_of(*op) + " | " + gradient_of(*op) + " | " +
+         (op->has_in_place ? "yes" : "") + " | " +
+         (op->reference ? "yes" : cell(op->no_reference_because)) + " |\n";
+  }
+  return s;
+}
+
 std::string table() {
   std::string s =
       "# All operators\n\n"
       "Made from the records by the test `OperatorTable.IsUpToDate` (`ARETE_UPDATE=1` writes it "
-      "anew); [operators.md](operators.md) says what the columns mean.\n\n"
-      "| operator | kind | tested in | gradient | in place | reference |\n"
-      "|---|---|---|---|---|---|\n";
-  for (const OpRecord* op : ops::all_records())
-    s += "| `" + op->name + "` | " + kind_of(*op) + " | " + dtypes_of(*op) + " | " +
-         gradient_of(*op) + " | " + (op->has_in_place ? "yes" : "") + " | " +
-         (op->reference ? "yes" : cell(op->no_reference_because)) + " |\n";
+      "anew); [operators.md](operators.md) says what the columns mean.\n\n";
+  s += rows(false);
+  s += "\n## Building blocks\n\n"
+       "Records of which the operators above are made; language bindings do not show them.\n\n";
+  s += rows(true);
   s += "\n## Second names\n\n"
        "Found like the records they stand for (`arete/ops/aliases.h`).\n\n"
        "| name | operator |\n"
@@ -75,6 +100,7 @@ TEST(OperatorTable, SecondNamesAreFound) {
     const OpRecord* op = ops::find_record(a.name);
     ASSERT_NE(op, nullptr) << a.name;
     EXPECT_EQ(op->name, a.record) << a.name << " is a record itself";
+    EXPECT_NE(op->surface, ops::Surface::internal) << a.name << " names a building block";
   }
   EXPECT_EQ(ops::find_record("no_such_operator"), nullptr);
   const Tensor x = tensor({0.5, -0.25});

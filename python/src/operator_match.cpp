@@ -1,0 +1,268 @@
+#include "operator_match.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "tensor_object.h"
+
+namespace arete::python {
+
+using ops::Arg;
+using Kind = Arg::Kind;
+
+namespace {
+
+const char* type_text(const Parameter& p) {
+  switch (p.kind) {
+    case Kind::tensor:
+      return "Tensor";
+    case Kind::tensors:
+      return "tuple of Tensors";
+    case Kind::boolean:
+      return "bool";
+    case Kind::integer:
+      return "int";
+    case Kind::real:
+      return "float";
+    case Kind::scalar:
+      return "Number";
+    case Kind::ints:
+      return "tuple of ints";
+    case Kind::reals:
+      return "tuple of floats";
+    case Kind::string:
+      return "str";
+    case Kind::dtype:
+      return "arete.dtype";
+    case Kind::device:
+      return "arete.device";
+    default:
+      return "arete.Generator";
+  }
+}
+
+/// False: the object is not of the parameter's type.
+bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, Arg& out) {
+  if (x == Py_None) {
+    if (p.optional) {
+      out = Arg();
+      return true;
+    }
+    if (p.kind != Kind::generator) return false;
+    out = Arg();
+    return true;
+  }
+  switch (p.kind) {
+    case Kind::tensor: {
+      if (is_tensor(x)) {
+        out = Arg(tensor_of(x));
+        return true;
+      }
+      if (!o.numbers) return false;
+      Scalar& v = s.scalars.add();
+      if (!to_scalar(x, v)) return false;
+      out = Arg(v);
+      return true;
+    }
+    case Kind::tensors: {
+      std::vector<Tensor>& v = s.lists.add();
+      if (is_tensor(x)) {  // iterated over its first dimension
+        const Tensor& t = tensor_of(x);
+        if (t.dim() == 0) return false;
+        for (int64_t i = 0; i < t.size(0); ++i) v.push_back(t.select(0, i));
+      } else if (!to_tensors(x, v)) {
+        return false;
+      }
+      out = Arg(v);
+      return true;
+    }
+    case Kind::boolean:
+      if (PyBool_Check(x)) {
+        out = Arg(x == Py_True);
+        return true;
+      }
+      if (std::strcmp(Py_TYPE(x)->tp_name, "numpy.bool") != 0 &&
+          std::strcmp(Py_TYPE(x)->tp_name, "numpy.bool_") != 0)
+        return false;
+      out = Arg(truth(x));
+      return true;
+    case Kind::integer: {
+      int64_t v = 0;
+      if (!to_int(x, v)) return false;
+      out = Arg(v);
+      return true;
+    }
+    case Kind::real: {
+      double v = 0;
+      if (!to_real(x, v)) return false;
+      out = Arg(v);
+      return true;
+    }
+    case Kind::scalar: {
+      Scalar& v = s.scalars.add();
+      if (is_tensor(x)) {
+        // Its gradient would be lost: an overload with a tensor may follow.
+        if (tensor_of(x).numel() != 1 || tensor_of(x).requires_grad()) return false;
+        v = tensor_of(x).item();
+      } else if (!to_scalar(x, v)) {
+        return false;
+      }
+      out = Arg(v);
+      return true;
+    }
+    case Kind::ints: {
+      Shape& v = s.shapes.add();
+      int64_t one = 0;
+      if (to_ints(x, v)) {
+      } else if (to_int(x, one)) {
+        v.push_back(one);
+      } else {
+        return false;
+      }
+      out = Arg(IntList(v));
+      return true;
+    }
+    case Kind::reals: {
+      std::vector<double>& v = s.reals.add();
+      double one = 0;
+      if (to_reals(x, v)) {
+      } else if (to_real(x, one)) {
+        v.assign(1, one);
+      } else {
+        return false;
+      }
+      out = Arg(v);
+      return true;
+    }
+    case Kind::string: {
+      Py_ssize_t n = 0;
+      const char* text = PyUnicode_Check(x) ? PyUnicode_AsUTF8AndSize(x, &n) : nullptr;
+      if (!text) return false;
+      out = Arg(std::string_view(text, size_t(n)));
+      return true;
+    }
+    case Kind::dtype: {
+      DType t{};
+      if (!to_dtype(x, t)) return false;
+      out = Arg(t);
+      return true;
+    }
+    case Kind::device: {
+      Device d;
+      if (!to_device(x, d)) return false;
+      out = Arg(d);
+      return true;
+    }
+    case Kind::generator: {
+      Generator* g = to_generator(x);
+      if (!g) return false;
+      out = Arg(g);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool same_text(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
+
+}  // namespace
+
+bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* args, size_t n,
+                     PyObject* kwnames, ArgStorage& s, Arg* out, Extras& extras, Mismatch& why) {
+  PyObject* given[kMostParameters] = {};
+  Ref spread_list;
+  const auto name = [name_object] { return to_text(name_object); };
+  size_t used = n;
+  if (n > o.positional ||
+      (o.spread && n > o.spread_at && n > o.spread_at + 1 && PyLong_Check(args[o.spread_at]))) {
+    // Integers one by one: all that are left belong to the list.
+    int64_t ignored = 0;
+    if (!o.spread || n <= o.spread_at) {
+      why.text = name() + "() takes " + std::to_string(o.positional) + " positional argument" +
+                 (o.positional == 1 ? "" : "s") + " but " + std::to_string(n) + " were given";
+      return false;
+    }
+    bool all = true;
+    for (size_t i = o.spread_at; i < n && all; ++i) all = to_int(args[i], ignored);
+    if (all && (n > o.positional || o.positional == o.spread_at + 1 || n > o.spread_at + 1)) {
+      spread_list = Ref(PyTuple_New(Py_ssize_t(n - o.spread_at)));
+      for (size_t i = o.spread_at; i < n; ++i)
+        PyTuple_SET_ITEM(spread_list.get(), Py_ssize_t(i - o.spread_at), Py_NewRef(args[i]));
+      used = o.spread_at;
+      given[o.spread_at] = spread_list.get();
+    } else if (n > o.positional) {
+      why.text = name() + "() takes " + std::to_string(o.positional) +
+                 " positional arguments but " + std::to_string(n) + " were given";
+      return false;
+    }
+  }
+  for (size_t i = 0; i < used; ++i) given[i] = args[i];
+  const Py_ssize_t n_keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t k = 0; k < n_keywords; ++k) {
+    PyObject* const key = PyTuple_GET_ITEM(kwnames, k);
+    PyObject* const value = args[n + size_t(k)];
+    size_t at = o.parameters.size();
+    for (size_t i = 0; i < o.parameters.size() && at == o.parameters.size(); ++i)
+      if (o.parameters[i].name == key) at = i;
+    for (size_t i = 0; i < o.parameters.size() && at == o.parameters.size(); ++i)
+      if (same_text(o.parameters[i].name, key) ||
+          (o.parameters[i].other && same_text(o.parameters[i].other, key)))
+        at = i;
+    if (at < o.parameters.size()) {
+      if (given[at]) {
+        why.text = name() + "() got multiple values for argument '" + to_text(key) + "'";
+        return false;
+      }
+      given[at] = value;
+      continue;
+    }
+    const std::string k_text = to_text(key);
+    if (k_text == "out") {
+      extras.out = value == Py_None ? nullptr : value;
+    } else if (k_text == "requires_grad") {
+      extras.requires_grad = truth(value);
+    } else if (k_text == "pin_memory") {
+      extras.pin_memory = truth(value);
+    } else if (k_text == "layout" || k_text == "memory_format") {
+      // Dense row-major tensors are what there is; preserving layouts is what *_like does anyway.
+    } else if (k_text == "dtype") {
+      if (value == Py_None) continue;
+      if (!to_dtype(value, extras.dtype)) {
+        why.text =
+            name() + "(): argument 'dtype' must be arete.dtype, not " + Py_TYPE(value)->tp_name;
+        return false;
+      }
+      extras.has_dtype = true;
+    } else {
+      why.text = name() + "() got an unexpected keyword argument '" + k_text + "'";
+      return false;
+    }
+  }
+  for (size_t i = 0; i < o.defaults.size(); ++i) out[i] = o.defaults[i].borrow();
+  for (size_t i = 0; i < o.parameters.size(); ++i) {
+    const Parameter& p = o.parameters[i];
+    if (!given[i]) {
+      if (!p.has_default && !(p.optional && p.keyword_only)) {
+        why.text = name() + "() missing 1 required " +
+                   (p.keyword_only ? "keyword-only" : "positional") + " argument: \"" +
+                   to_text(p.name) + "\"";
+        return false;
+      }
+      if (p.has_default) out[p.position] = p.fallback.borrow();
+      continue;
+    }
+    if (p.keyword_only && i < used) {
+      why.text = name() + "() takes fewer positional arguments";
+      return false;
+    }
+    if (convert(o, p, given[i], s, out[p.position])) continue;
+    why.text = name() + "(): argument '" + to_text(p.name) + "' (position " +
+               std::to_string(i + 1) + ") must be " + type_text(p) + ", not " +
+               Py_TYPE(given[i])->tp_name;
+    return false;
+  }
+  return true;
+}
+
+}  // namespace arete::python

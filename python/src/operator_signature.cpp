@@ -1,0 +1,157 @@
+#include "operator_signature.h"
+
+#include <structmember.h>
+
+#include <memory>
+#include <string_view>
+
+#include "convert.h"
+
+namespace arete::python {
+
+using ops::Arg;
+using ops::OpRecord;
+using ops::OwnedArg;
+using Kind = Arg::Kind;
+
+namespace {
+
+Kind kind_of(std::string_view type) {
+  if (type == "Tensor") return Kind::tensor;
+  if (type == "Tensor[]") return Kind::tensors;
+  if (type == "bool") return Kind::boolean;
+  if (type == "int") return Kind::integer;
+  if (type == "float") return Kind::real;
+  if (type == "Scalar") return Kind::scalar;
+  if (type == "int[]") return Kind::ints;
+  if (type == "float[]") return Kind::reals;
+  if (type == "str") return Kind::string;
+  if (type == "dtype") return Kind::dtype;
+  if (type == "device") return Kind::device;
+  if (type == "Generator") return Kind::generator;
+  throw ValueError("Operator", "unknown type in a signature: " + std::string(type));
+}
+
+OwnedArg default_of(Kind kind, std::string_view text) {
+  const std::string s(text);
+  if (s == "None") return {};
+  switch (kind) {
+    case Kind::boolean:
+      return s == "True";
+    case Kind::integer:
+      return int64_t(std::stoll(s));
+    case Kind::real:
+      return std::stod(s);
+    case Kind::scalar:
+      if (s == "True" || s == "False") return Scalar(s == "True");
+      if (s.find_first_of(".e") != std::string::npos || s == "inf") return Scalar(std::stod(s));
+      return Scalar(int64_t(std::stoll(s)));
+    case Kind::string:
+      return s.substr(1, s.size() - 2).c_str();
+    case Kind::ints: {
+      std::vector<int64_t> v;
+      if (!s.starts_with('[')) return std::vector<int64_t>{std::stoll(s)};
+      for (size_t i = 1; i + 1 < s.size();) {
+        size_t end = s.find_first_of(",]", i);
+        v.push_back(std::stoll(s.substr(i, end - i)));
+        i = end + 1;
+      }
+      return v;
+    }
+    case Kind::tensors:
+      return std::vector<Tensor>();
+    default:
+      return {};
+  }
+}
+
+// torch's own second names.
+const char* second_name(std::string_view name) {
+  if (name == "self") return "input";
+  if (name == "input") return "self";
+  if (name == "dim") return "axis";
+  if (name == "dims") return "dim";
+  if (name == "keepdim") return "keepdims";
+  if (name == "other") return "x2";
+  return nullptr;
+}
+
+}  // namespace
+
+Overload make_overload(const OpRecord& record, const char* signature) {
+  Overload o;
+  o.record = &record;
+  const ops::Schema& schema = ops::schema_of(record);
+  // A signature is parsed as the schema of a record that nobody keeps.
+  OpRecord shown;
+  shown.schema = signature ? std::string(signature) + " -> Tensor" : record.schema;
+  static std::vector<std::unique_ptr<OpRecord>> parsed;  // schema_of() remembers addresses
+  parsed.push_back(std::make_unique<OpRecord>(shown));
+  const ops::Schema& names = signature ? ops::schema_of(*parsed.back()) : schema;
+
+  for (const ops::SchemaArg& a : schema.args) {
+    std::string type = a.type;
+    if (type.ends_with('?')) type.pop_back();
+    if (type.ends_with("[]?")) type.resize(type.size() - 1);
+    o.defaults.push_back(a.default_text.empty() ? OwnedArg()
+                                                : default_of(kind_of(type), a.default_text));
+  }
+  bool keyword_only = false;
+  for (const ops::SchemaArg& a : names.args) {
+    Parameter p;
+    std::string type = a.type;
+    p.optional = type.ends_with('?');
+    if (p.optional) type.pop_back();
+    p.type = type;
+    p.kind = kind_of(type);
+    p.list = p.kind == Kind::ints;
+    keyword_only = keyword_only || a.keyword_only;
+    p.keyword_only = keyword_only;
+    p.has_default = !a.default_text.empty();
+    if (p.has_default) p.fallback = default_of(p.kind, a.default_text);
+    p.name = checked(PyUnicode_InternFromString(a.name.c_str()));
+    bool found = false;
+    for (size_t i = 0; i < schema.args.size() && !found; ++i) {
+      const std::string& n = schema.args[i].name;
+      if (n == a.name || (a.name == "input" && n == "self") || (a.name == "self" && n == "input")) {
+        p.position = i;
+        found = true;
+      }
+    }
+    if (!found)
+      throw ValueError("Operator", "the record " + record.name + " has no argument " + a.name);
+    if (const char* second = second_name(a.name)) {
+      bool free = true;
+      for (const ops::SchemaArg& b : names.args) free = free && b.name != second;
+      if (free) p.other = checked(PyUnicode_InternFromString(second));
+    }
+    if (!keyword_only) ++o.positional;
+    o.parameters.push_back(std::move(p));
+  }
+  if (o.parameters.size() > kMostParameters || o.defaults.size() > kMostParameters)
+    throw ValueError("Operator", "too many parameters: " + record.name);
+  o.numbers = record.takes_numbers || (record.pointwise && record.pointwise->n_inputs > 1);
+  // view(2, 3): a list that is the last positional parameter, first or after a tensor.
+  if (o.positional > 0 && o.positional <= 2) {
+    const size_t last = o.positional - 1;
+    o.spread = o.parameters[last].list && (last == 0 || o.parameters[0].kind == Kind::tensor);
+    o.spread_at = last;
+  }
+  o.returns_list = schema.returns.size() == 1 && schema.returns[0].starts_with("Tensor[]");
+  if (schema.returns.size() > 1 && schema.returns[0].find(' ') != std::string::npos) {
+    auto* fields = new PyStructSequence_Field[schema.returns.size() + 1]();  // kept by the type
+    for (size_t i = 0; i < schema.returns.size(); ++i) {
+      auto* field = new std::string(schema.returns[i].substr(schema.returns[i].find(' ') + 1));
+      fields[i].name = field->c_str();
+    }
+    auto* type_name = new std::string("arete.return_types." + record.name);
+    PyStructSequence_Desc d{type_name->c_str(), nullptr, fields, int(schema.returns.size())};
+    o.result_type = PyStructSequence_NewType(&d);
+    checked(reinterpret_cast<PyObject*>(o.result_type));
+  }
+  const std::string& t = shown.schema;
+  o.text = t.substr(t.find('('), t.rfind(" ->") - t.find('('));
+  return o;
+}
+
+}  // namespace arete::python

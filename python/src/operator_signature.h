@@ -1,0 +1,44 @@
+// The signatures of operators as Python's users see them.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <vector>
+
+#include "arete/ops/record.h"
+
+namespace arete::python {
+
+/// The most parameters of a signature, and arguments of a record.
+inline constexpr size_t kMostParameters = 24;
+
+struct Parameter {
+  PyObject* name = nullptr;   // interned
+  PyObject* other = nullptr;  // a second name by which it may be given, or null
+  ops::Arg::Kind kind = ops::Arg::Kind::none;
+  size_t position = 0;  // among the record's arguments
+  bool optional = false, list = false, keyword_only = false, has_default = false;
+  ops::OwnedArg fallback;
+  std::string type;  // as written
+};
+
+/// A record behind one signature.
+struct Overload {
+  const ops::OpRecord* record = nullptr;
+  std::vector<Parameter> parameters;
+  std::vector<ops::OwnedArg> defaults;  // of all arguments of the record
+  size_t positional = 0;                // parameters that may be given by position
+  bool numbers = false;                 // numbers stand for tensors
+  bool spread = false;                  // the first list may be given as separate integers
+  size_t spread_at = 0;
+  bool returns_list = false;
+  PyTypeObject* result_type = nullptr;  // of several results
+  std::string text;                     // for error messages
+};
+
+/// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; null is the record's own schema.
+/// ValueError if it names what the record does not have.
+Overload make_overload(const ops::OpRecord& record, const char* signature);
+
+}  // namespace arete::python
