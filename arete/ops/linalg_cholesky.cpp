@@ -6,7 +6,6 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -65,28 +64,14 @@ const OpRecord& linalg_cholesky_ex_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
-          const int64_t n = a.size(-1), count = out[1].numel();
           const bool upper = c.boolean(1);
-          p.copy({view_of(out[0]), view_of(a)});
-          if (prim::DenseSolver* solver = solver_of(out[0])) {
-            solver->potrf(a.dtype(), upper, n, count, out[0].data_ptr(),
-                          static_cast<int32_t*>(out[1].data_ptr()));
-            const NoGradGuard no_grad;
-            Tensor factor = out[0];
-            factor.copy_(upper ? triu(factor) : tril(factor));
-            if (c.boolean(2)) check_info(public_name(c), out[1], not_positive_definite_text);
-            return;
-          }
-          on_host({host_in_out(out[0]), host_out(out[1])}, [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            for (int64_t b = 0; b < count; ++b) {
-              T* l = h.at<T>(0) + b * n * n;
-              h.at<int32_t>(1)[b] = prim::lapack::potrf(upper, n, l);
-              for (int64_t j = 0; j < n; ++j)  // the triangle that potrf left
-                for (int64_t i = 0; i < n; ++i)
-                  if (upper ? i > j : i < j) l[j * n + i] = 0;
-            }
-          });
+          const PlainCalls guard;
+          // The factorization leaves the other triangle as it is.
+          p.copy({view_of(out[0]), view_of(upper ? a.triu() : a.tril())});
+          p.linalg({.op = Factorization::cholesky,
+                    .a = view_of(out[0]),
+                    .info = view_of(out[1]),
+                    .upper = upper});
           if (c.boolean(2)) check_info(public_name(c), out[1], not_positive_definite_text);
         })
         .grad(

@@ -1,8 +1,8 @@
 #include "arete/ops/linalg_internal.h"
 
+#include <algorithm>
 #include <vector>
 
-#include "arete/core/host_access.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
@@ -70,49 +70,16 @@ Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p) {
   return out;
 }
 
-prim::DenseSolver* solver_of(const Tensor& t) {
-  if (t.device().is_cpu() || t.numel() == 0) return nullptr;
-  return dynamic_cast<prim::DenseSolver*>(&prim::backend_for(t.device()));
-}
-
-void on_host(std::span<const HostUse> uses, const std::function<void(const HostMemory&)>& f) {
-  ARETE_CHECK(
-      !(modes().word & Modes::kCapture),
-      NotImplementedError("linalg", "a matrix factorization cannot be part of a captured program")
-          .hint("call it outside the compiled function"));
-  std::vector<std::vector<std::byte>> copies(uses.size());
-  std::vector<std::byte*> data(uses.size());
-  // The row-major face of a tensor's memory.
-  const auto face = [](const Tensor& t) {
-    const Layout l = t.is_contiguous() ? t.layout() : transpose(t.layout(), -1, -2);
-    ARETE_ASSERT(l.is_contiguous());
-    return l;
-  };
-  for (size_t i = 0; i < uses.size(); ++i) {
-    const Tensor& t = uses[i].tensor;
-    const Layout l = face(t);
-    if (t.device().is_cpu()) {
-      data[i] = static_cast<std::byte*>(t.data_ptr());
-      continue;
-    }
-    copies[i].resize(t.nbytes());
-    data[i] = copies[i].data();
-    if (uses[i].read) read_to_host(t, l, data[i]);
-  }
-  f(HostMemory(data));
-  for (size_t i = 0; i < uses.size(); ++i)
-    if (uses[i].write && !uses[i].tensor.device().is_cpu())
-      write_from_host(alias(uses[i].tensor, face(uses[i].tensor)), data[i]);
-}
-
-void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t)) {
+void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t),
+                const char* not_finite) {
   if (info.is_meta()) return;
   const std::vector<int64_t> values = info.to_vector<int64_t>();
+  ARETE_CHECK(!not_finite || std::find(values.begin(), values.end(), -1) == values.end(),
+              ValueError(name, not_finite));
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == 0) continue;
+    if (values[i] <= 0) continue;
     const std::string element =
         info.dim() ? "(Batch element " + std::to_string(i) + "): " : std::string();
-    ARETE_ASSERT(values[i] > 0);
     throw ValueError(name, name + ": " + element + text(values[i]));
   }
 }

@@ -1,12 +1,10 @@
 // What the families of linear algebra share.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
-#include "arete/prim/dense_solver.h"
 
 namespace arete::ops {
 
@@ -34,50 +32,12 @@ OutputSpec matrix_spec(IntList batch, int64_t rows, int64_t columns, const Tenso
 /// A column-major copy of the matrices of `t`, their batch broadcast to `batch`. No history.
 Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p);
 
-// Note [Factorizations on the host]
-// LAPACK works on host memory. A lower() puts its input into column-major tensors on the device of
-// the call and hands them to on_host(), which is the one place that knows about devices: memory of
-// the CPU is used as it is; any other is copied to the host and, where it was written, back.
-// Cholesky factors, LU factors and symmetric eigenvalues are found on the device where solver_of()
-// knows a library (cuSOLVER).
-
-/// The device's own library of factorizations, or null: then they are done on the host.
-prim::DenseSolver* solver_of(const Tensor& t);
-
-/// A tensor as host memory for the duration of on_host(). It must be dense: made by matrix_spec,
-/// column_major or row-major.
-struct HostUse {
-  const Tensor& tensor;
-  bool read, write;
-};
-inline HostUse host_in(const Tensor& t) { return {t, true, false}; }
-inline HostUse host_out(const Tensor& t) { return {t, false, true}; }
-inline HostUse host_in_out(const Tensor& t) { return {t, true, true}; }
-
-class HostMemory {
- public:
-  explicit HostMemory(std::span<std::byte* const> data) : data_(data) {}
-  /// Element 0 of the i-th tensor.
-  template <class T>
-  T* at(size_t i) const {
-    return reinterpret_cast<T*>(data_[i]);
-  }
-
- private:
-  std::span<std::byte* const> data_;
-};
-
-void on_host(std::span<const HostUse> uses, const std::function<void(const HostMemory&)>& f);
-/// f(tag, memory), where the tag's type is float or double: the dtype of the first tensor.
-template <class F>
-void on_host(std::initializer_list<HostUse> uses, F&& f) {
-  const bool is_double = uses.begin()->tensor.dtype() == kFloat64;
-  on_host(std::span<const HostUse>(uses.begin(), uses.size()), [&](const HostMemory& memory) {
-    if (is_double)
-      f(TypeTag<double>{}, memory);
-    else
-      f(TypeTag<float>{}, memory);
-  });
+/// What a lower() hands to p.linalg(): its input in column-major tensors, on the device of the
+/// call.
+using Factorization = prim::LinalgArgs::Op;
+/// Memory for one number for each matrix of `a`.
+inline Tensor empty_info(const Tensor& a) {
+  return empty_tensor(batch_sizes(a.sizes()), kInt32, a.device());
 }
 
 /// While it lives, products inside a composition are not made in autocast's lower precision.
@@ -97,14 +57,14 @@ class PlainCalls : ModesGuard {
 };
 
 /// Throws ValueError "name: (Batch element 2): text(info)" for the first matrix whose info (int32,
-/// one for each matrix) is not 0. Reads the data; meta tensors pass.
-void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t info));
+/// one for each matrix) is positive, and ValueError(not_finite) before that if some info is -1, or
+/// lets that pass where there is no such text. Reads the data; meta tensors pass.
+void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t info),
+                const char* not_finite = nullptr);
 std::string not_positive_definite_text(int64_t info);
 std::string singular_inverse_text(int64_t info);
 std::string singular_solve_text(int64_t info);
 
-/// How many matrices.
-inline int64_t count_of(IntList batch) { return numel_of(batch); }
 /// m * n * min(m, n) for all matrices of argument 0: what factorizations cost, but for a factor.
 double factorization_flops(const Call& c);
 

@@ -7,14 +7,39 @@
 #include "arete/ops/linalg_reference_internal.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
 const std::vector<DType> kTypes{kFloat32, kFloat64};
+
+// P L U of square matrices.
+struct Factored {
+  Tensor lu, pivots, info;
+  Tensor diagonal() const { return lu.diagonal(0, -2, -1); }
+  // How many rows were exchanged for others.
+  Tensor exchanges() const {
+    const TensorOptions o(kInt32, pivots.device());
+    return (pivots != arange(Scalar(1), Scalar(pivots.size(-1) + 1), o)).sum(-1);
+  }
+};
+Factored factored(const Tensor& a, prim::Primitives& p) {
+  const Shape batch = batch_sizes(a.sizes());
+  Factored f{column_major(a, batch, p),
+             empty_tensor(with_sizes(batch, {a.size(-1)}), kInt32, a.device()), empty_info(a)};
+  p.linalg({.op = Factorization::lu,
+            .a = view_of(f.lu),
+            .b = view_of(f.pivots),
+            .info = view_of(f.info)});
+  return f;
+}
+// -1 where `count` is odd, else 1.
+Tensor parity_sign(const Tensor& count, DType dtype) {
+  return (1 - remainder(count, Scalar(2)) * Scalar(2)).to(dtype);
+}
 
 // ---- inverses
 
@@ -30,19 +55,19 @@ const OpRecord& linalg_inv_ex_op =
           out.push_back({batch, kInt32, a.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int64_t n = out[0].size(-1);
-          p.copy({view_of(out[0]), view_of(c.tensor(0))});
-          on_host({host_in_out(out[0]), host_out(out[1])}, [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            std::vector<int32_t> pivots(static_cast<size_t>(n), 0);
-            for (int64_t b = 0; b < out[1].numel(); ++b) {
-              T* a = h.at<T>(0) + b * n * n;
-              int info = prim::lapack::getrf(n, n, a, pivots.data());
-              if (info == 0 && n > 0) info = prim::lapack::getri(n, a, pivots.data());
-              if (info != 0) std::fill(a, a + n * n, std::numeric_limits<T>::infinity());
-              h.at<int32_t>(1)[b] = info;
-            }
-          });
+          const PlainCalls guard;
+          const Factored f = factored(c.tensor(0), p);
+          Tensor inverse = out[0];
+          p.copy({view_of(inverse),
+                  view_of(identities(out[1].sizes(), inverse.size(-1), inverse.options()))});
+          p.linalg({.op = Factorization::lu_solve,
+                    .a = view_of(f.lu),
+                    .b = view_of(f.pivots),
+                    .c = view_of(inverse),
+                    .info = view_of(out[1])});
+          p.copy({view_of(out[1]), view_of(f.info)});
+          inverse.masked_fill_((f.info != 0).unsqueeze(-1).unsqueeze(-1),
+                               Scalar(std::numeric_limits<double>::infinity()));
           if (c.boolean(1)) check_info(public_name(c), out[1], singular_inverse_text);
         })
         .grad(
@@ -188,20 +213,6 @@ Tensor cofactors(const Tensor& a, const Tensor& det) {
   return matmul(u * others.unsqueeze(-2), vh) * sign.unsqueeze(-1).unsqueeze(-1);
 }
 
-// Calls f(matrix number, diagonal of U, whether rows were exchanged an odd number of times).
-template <class T, class F>
-void for_each_lu(T* a, int64_t n, int64_t count, F&& f) {
-  std::vector<int32_t> pivots(static_cast<size_t>(n), 0);
-  for (int64_t b = 0; b < count; ++b) {
-    T* lu = a + b * n * n;
-    prim::lapack::getrf(n, n, lu, pivots.data());
-    bool odd = false;
-    for (int64_t i = 0; i < n; ++i) odd ^= pivots[size_t(i)] != i + 1;
-    f(
-        b, [&](int64_t i) { return lu[i * n + i]; }, odd);
-  }
-}
-
 void number_infer(const Call& c, OutputSpecs& out, const std::string& name) {
   const Tensor& a = c.tensor(0);
   check_factorizable(name, a);
@@ -239,16 +250,10 @@ const OpRecord& linalg_det_op =
         .doc("The determinant.")
         .infer([](const Call& c, OutputSpecs& out) { number_infer(c, out, "linalg.det"); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int64_t n = c.tensor(0).size(-1);
-          const Tensor a = column_major(c.tensor(0), out[0].sizes(), p);
-          on_host({host_in(a), host_out(out[0])}, [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            for_each_lu(h.at<T>(0), n, out[0].numel(), [&](int64_t b, auto diagonal, bool odd) {
-              T d = odd ? T(-1) : T(1);
-              for (int64_t i = 0; i < n; ++i) d *= diagonal(i);
-              h.at<T>(1)[b] = d;
-            });
-          });
+          const PlainCalls guard;
+          const Factored f = factored(c.tensor(0), p);
+          const Tensor sign = parity_sign(f.exchanges(), out[0].dtype());
+          p.copy({view_of(out[0]), view_of(f.diagonal().prod(-1) * sign)});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -291,22 +296,12 @@ const OpRecord& linalg_slogdet_op =
           out.push_back(out[0]);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int64_t n = c.tensor(0).size(-1);
-          const Tensor a = column_major(c.tensor(0), out[0].sizes(), p);
-          on_host(
-              {host_in(a), host_out(out[0]), host_out(out[1])}, [&](auto tag, const HostMemory& h) {
-                using T = typename decltype(tag)::type;
-                for_each_lu(h.at<T>(0), n, out[0].numel(), [&](int64_t b, auto diagonal, bool odd) {
-                  T sign = odd ? T(-1) : T(1), sum = 0;
-                  for (int64_t i = 0; i < n; ++i) {
-                    const T d = diagonal(i);
-                    sign *= d < 0 ? T(-1) : d == 0 ? T(0) : T(1);
-                    sum += std::log(std::fabs(d));
-                  }
-                  h.at<T>(1)[b] = sign;
-                  h.at<T>(2)[b] = sum;
-                });
-              });
+          const PlainCalls guard;
+          const Factored f = factored(c.tensor(0), p);
+          const Tensor d = f.diagonal();
+          const Tensor sign = parity_sign(f.exchanges() + (d < 0).sum(-1), d.dtype());
+          p.copy({view_of(out[0]), view_of(sign * arete::all(d != 0, {-1}))});
+          p.copy({view_of(out[1]), view_of(d.abs().log().sum(-1))});
         })
         .grad(
             [](const GradCall& g) -> TensorList {

@@ -9,7 +9,6 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -110,16 +109,16 @@ const OpRecord& pinverse_op = define("pinverse(Tensor self, float rcond=1e-15) -
 
 // ---- least squares
 
-prim::lapack::LeastSquares driver_of(std::string_view name) {
-  using prim::lapack::LeastSquares;
-  if (name == "gels") return LeastSquares::gels;
-  if (name == "gelsy") return LeastSquares::gelsy;
-  if (name == "gelsd") return LeastSquares::gelsd;
+using Driver = prim::LinalgArgs::Driver;
+Driver driver_of(std::string_view name) {
+  if (name == "gels") return Driver::gels;
+  if (name == "gelsy") return Driver::gelsy;
+  if (name == "gelsd") return Driver::gelsd;
   ARETE_CHECK(name == "gelss", ValueError("linalg.lstsq",
                                           "torch.linalg.lstsq: parameter `driver` should be one of "
                                           "(gels, gelsy, gelsd, gelss)")
                                    .got(std::string(name)));
-  return LeastSquares::gelss;
+  return Driver::gelss;
 }
 
 const OpRecord& least_squares_op =
@@ -150,12 +149,11 @@ const OpRecord& least_squares_op =
           out.push_back({with_sizes(batch, {std::min(a.size(-2), n)}), a.dtype(), a.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const PlainCalls guard;
           const int64_t m = c.tensor(0).size(-2), n = c.tensor(0).size(-1);
           const int64_t columns = c.tensor(1).size(-1), k = std::min(m, n), rows = std::max(m, n);
           const Shape batch = batch_sizes(out[0].sizes());
           const double rcond = c.has(2) ? c.real(2) : epsilon_of(out[0].dtype()) * double(rows);
-          const auto driver = driver_of(c[3].string());
-          const bool finds_rank = driver != prim::lapack::LeastSquares::gels;
           if (k == 0 || columns == 0) {
             for (const Tensor& t : out) p.fill({view_of(t), {}, !is_floating(t.dtype()), 0});
             return;
@@ -166,36 +164,25 @@ const OpRecord& least_squares_op =
           const Shape b_sizes = with_sizes(batch, {m, columns});
           p.copy({view_of(b, narrow(b.layout(), -2, 0, m)),
                   view_of(c.tensor(1), expand(c.tensor(1).layout(), b_sizes))});
-          on_host(
-              {host_in(a), host_in_out(b), host_out(out[1]), host_out(out[2]), host_out(out[3])},
-              [&](auto tag, const HostMemory& h) {
-                using T = typename decltype(tag)::type;
-                for (int64_t i = 0; i < out[2].numel(); ++i) {
-                  T* x = h.at<T>(1) + i * rows * columns;
-                  T* s = h.at<T>(4) + i * k;
-                  std::fill(s, s + k, T(0));
-                  int32_t rank = int32_t(k);
-                  const int info = prim::lapack::least_squares(
-                      driver, m, n, columns, h.at<T>(0) + i * m * n, x, rcond, &rank, s);
-                  ARETE_CHECK(
-                      info == 0,
-                      ValueError(
-                          "linalg.lstsq",
-                          "torch.linalg.lstsq: " +
-                              (batch.empty() ? std::string()
-                                             : "(Batch element " + std::to_string(i) + "): ") +
-                              "The least squares solution could not be computed because "
-                              "the input matrix does not have full rank (error code: " +
-                              std::to_string(info) + ")."));
-                  h.at<int64_t>(3)[i] = finds_rank ? rank : k;
-                  // What is left below the solution is the residual in an orthogonal basis.
-                  for (int64_t j = 0; j < columns; ++j) {
-                    T sum = 0;
-                    for (int64_t r = n; r < m; ++r) sum += x[j * rows + r] * x[j * rows + r];
-                    h.at<T>(2)[i * columns + j] = sum;
-                  }
-                }
-              });
+          const Tensor info = empty_info(a);
+          p.linalg({.op = Factorization::least_squares,
+                    .a = view_of(a),
+                    .b = view_of(b),
+                    .c = view_of(out[2]),
+                    .d = view_of(out[3]),
+                    .info = view_of(info),
+                    .driver = driver_of(c[3].string()),
+                    .rcond = rcond});
+          check_info("torch.linalg.lstsq", info, [](int64_t code) {
+            return "The least squares solution could not be computed because the input matrix does "
+                   "not have full rank (error code: " +
+                   std::to_string(code) + ").";
+          });
+          // What is left below the solution is the residual in an orthogonal basis.
+          if (m > n)
+            p.copy({view_of(out[1]), view_of(b.narrow(-2, n, m - n).square().sum(-2))});
+          else
+            p.fill({view_of(out[1]), {}});
           p.copy({view_of(out[0]), view_of(b, narrow(b.layout(), -2, 0, n))});
         })
         .grad(

@@ -1,4 +1,5 @@
 // LU factors with partial pivoting.
+#include "arete/core/host_access.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -6,7 +7,6 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -95,22 +95,11 @@ const OpRecord& linalg_lu_factor_ex_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
-          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
           p.copy({view_of(out[0]), view_of(a)});
-          if (prim::DenseSolver* solver = solver_of(out[0])) {
-            solver->getrf(a.dtype(), m, n, out[2].numel(), out[0].data_ptr(),
-                          static_cast<int32_t*>(out[1].data_ptr()),
-                          static_cast<int32_t*>(out[2].data_ptr()));
-            if (c.boolean(2)) check_info(public_name(c), out[2], zero_pivot_text);
-            return;
-          }
-          on_host({host_in_out(out[0]), host_out(out[1]), host_out(out[2])},
-                  [&](auto tag, const HostMemory& h) {
-                    using T = typename decltype(tag)::type;
-                    for (int64_t b = 0; b < out[2].numel(); ++b)
-                      h.at<int32_t>(2)[b] = prim::lapack::getrf(m, n, h.at<T>(0) + b * m * n,
-                                                                h.at<int32_t>(1) + b * k);
-                  });
+          p.linalg({.op = Factorization::lu,
+                    .a = view_of(out[0]),
+                    .b = view_of(out[1]),
+                    .info = view_of(out[2])});
           if (c.boolean(2)) check_info(public_name(c), out[2], zero_pivot_text);
         })
         .grad(
@@ -202,21 +191,22 @@ const OpRecord& lu_permutation_op =
                          {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
-          const Tensor pivots = plain(c.tensor(0), kInt32);
+          const Tensor& pivots = c.tensor(0);
           const int64_t k = pivots.size(-1), n = c.integer(1);
           const int64_t count = numel_of(batch_sizes(pivots.sizes(), 1));
-          on_host({host_in(pivots), host_out(out[0])}, [&](auto, const HostMemory& h) {
-            const int32_t* exchanges = h.at<int32_t>(0);
-            for (int64_t i = 0; i < count * k; ++i)
-              ARETE_CHECK(exchanges[i] >= 1 && exchanges[i] <= n,
-                          ValueError(c.name(),
-                                     "pivots passed to lu_unpack must be between 1 and "
-                                     "LU.size(-2) inclusive. Did you properly pass the "
-                                     "result of lu_factor?")
-                              .got(std::to_string(exchanges[i])));
-            for (int64_t b = 0; b < count; ++b)
-              apply_exchanges(exchanges + b * k, k, h.at<int64_t>(1) + b * n, n);
-          });
+          std::vector<int32_t> exchanges(static_cast<size_t>(count * k), 0);
+          read_to_host(pivots, pivots.layout(), exchanges.data());
+          for (int32_t e : exchanges)
+            ARETE_CHECK(e >= 1 && e <= n,
+                        ValueError(c.name(),
+                                   "pivots passed to lu_unpack must be between 1 and "
+                                   "LU.size(-2) inclusive. Did you properly pass the "
+                                   "result of lu_factor?")
+                            .got(std::to_string(e)));
+          std::vector<int64_t> orders(static_cast<size_t>(count * n), 0);
+          for (int64_t b = 0; b < count; ++b)
+            apply_exchanges(exchanges.data() + b * k, k, orders.data() + b * n, n);
+          write_from_host(out[0], orders.data());
         })
         .dtypes({kInt32})
         .no_gradient_test()

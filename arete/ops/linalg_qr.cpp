@@ -6,7 +6,6 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -88,15 +87,13 @@ const OpRecord& geqrf_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
-          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
           p.copy({view_of(out[0]), view_of(a)});
-          if (k == 0) return;
-          const int64_t count = count_of(batch_sizes(a.sizes()));
-          on_host({host_in_out(out[0]), host_out(out[1])}, [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            for (int64_t b = 0; b < count; ++b)
-              prim::lapack::geqrf(m, n, h.at<T>(0) + b * m * n, h.at<T>(1) + b * k);
-          });
+          if (a.numel() == 0) return;
+          const Tensor info = empty_info(a);
+          p.linalg({.op = Factorization::qr,
+                    .a = view_of(out[0]),
+                    .b = view_of(out[1]),
+                    .info = view_of(info)});
         })
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
@@ -313,29 +310,27 @@ const OpRecord& linalg_qr_op =
           out.push_back(matrix_spec(batch, mode == Mode::complete ? m : k, n, a));
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int64_t m = c.tensor(0).size(-2), n = c.tensor(0).size(-1), k = std::min(m, n);
-          const bool with_q = out[0].dim() > 1;
-          const int64_t columns = with_q ? out[0].size(-1) : 0, rows = out[1].size(-2);
+          const PlainCalls guard;
           const Shape batch = batch_sizes(out[1].sizes());
-          const int64_t count = count_of(batch);
-          const Tensor a = column_major(c.tensor(0), batch, p);
-          on_host({host_in(a), host_out(out[0]), host_out(out[1])},
-                  [&](auto tag, const HostMemory& h) {
-                    using T = typename decltype(tag)::type;
-                    std::vector<T> tau(size_t(std::max<int64_t>(k, 1)));
-                    for (int64_t b = 0; b < count; ++b) {
-                      T* f = h.at<T>(0) + b * m * n;
-                      if (k > 0) prim::lapack::geqrf(m, n, f, tau.data());
-                      T* r = h.at<T>(2) + b * rows * n;
-                      for (int64_t j = 0; j < n; ++j)
-                        for (int64_t i = 0; i < rows; ++i)
-                          r[j * rows + i] = i <= j ? f[j * m + i] : T(0);
-                      if (!with_q || m == 0 || columns == 0) continue;
-                      T* q = h.at<T>(1) + b * m * columns;
-                      std::copy(f, f + m * k, q);
-                      prim::lapack::orgqr(m, columns, k, q, tau.data());
-                    }
-                  });
+          const Tensor a = column_major(c.tensor(0), batch, p), info = empty_info(a);
+          const int64_t m = a.size(-2), k = std::min(m, a.size(-1));
+          const Tensor& q = out[0];
+          const bool with_q = q.dim() > 1 && q.numel() > 0;
+          if (a.numel() == 0) {  // there is no R, or it is empty
+            if (with_q) p.copy({view_of(q), view_of(identities(batch, m, q.options()))});
+            return;
+          }
+          const Tensor tau = empty_tensor(with_sizes(batch, {k}), a.dtype(), a.device());
+          p.linalg(
+              {.op = Factorization::qr, .a = view_of(a), .b = view_of(tau), .info = view_of(info)});
+          p.copy({view_of(out[1]), view_of(a.narrow(-2, 0, out[1].size(-2)).triu())});
+          if (!with_q) return;
+          p.copy(
+              {view_of(q, narrow(q.layout(), -1, 0, k)), view_of(a, narrow(a.layout(), -1, 0, k))});
+          p.linalg({.op = Factorization::qr_vectors,
+                    .a = view_of(q),
+                    .b = view_of(tau),
+                    .info = view_of(info)});
         })
         .grad(qr_gradient, 0, 3)
         .autocast(Autocast::f32)

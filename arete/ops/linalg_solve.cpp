@@ -8,7 +8,6 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -81,18 +80,16 @@ const OpRecord& linalg_solve_triangular_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Shape batch = batch_sizes(out[0].sizes());
-          const int64_t m = out[0].size(-2), n = out[0].size(-1), count = count_of(batch);
-          const bool upper = c.boolean(2), left = c.boolean(3), unit = c.boolean(4);
-          const int64_t order = left ? m : n;
           p.copy({view_of(out[0]),
                   view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
-          const Tensor a = column_major(c.tensor(0), batch, p);
-          on_host({host_in(a), host_in_out(out[0])}, [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            for (int64_t b = 0; b < count; ++b)
-              prim::lapack::trsm<T>(left, upper, unit, m, n, h.at<T>(0) + b * order * order,
-                                    h.at<T>(1) + b * m * n);
-          });
+          const Tensor a = column_major(c.tensor(0), batch, p), info = empty_info(a);
+          p.linalg({.op = Factorization::triangular_solve,
+                    .a = view_of(a),
+                    .b = view_of(out[0]),
+                    .info = view_of(info),
+                    .upper = c.boolean(2),
+                    .left = c.boolean(3),
+                    .unit = c.boolean(4)});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -204,22 +201,23 @@ const OpRecord& solve_matrices_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const bool left = c.boolean(2);
-          const int64_t n = c.tensor(0).size(-1), columns = out[0].size(left ? -1 : -2);
-          const Tensor a = column_major(c.tensor(0), batch_sizes(out[0].sizes()), p);
+          const Shape batch = batch_sizes(out[0].sizes());
+          const Tensor a = column_major(c.tensor(0), batch, p), info = empty_info(a);
+          const Tensor pivots = empty_tensor(with_sizes(batch, {a.size(-1)}), kInt32, a.device());
           p.copy({view_of(out[0]),
                   view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
-          on_host({host_in(a), host_in_out(out[0]), host_out(out[1])},
-                  [&](auto tag, const HostMemory& h) {
-                    using T = typename decltype(tag)::type;
-                    std::vector<int32_t> pivots(static_cast<size_t>(n), 0);
-                    for (int64_t b = 0; b < out[1].numel(); ++b) {
-                      T* lu = h.at<T>(0) + b * n * n;
-                      h.at<int32_t>(2)[b] = prim::lapack::getrf(n, n, lu, pivots.data());
-                      // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
-                      prim::lapack::getrs<T>(!left, n, columns, lu, pivots.data(),
-                                             h.at<T>(1) + b * n * columns);
-                    }
-                  });
+          p.linalg({.op = Factorization::lu,
+                    .a = view_of(a),
+                    .b = view_of(pivots),
+                    .info = view_of(out[1])});
+          // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
+          const Layout x = left ? out[0].layout() : transpose(out[0].layout(), -1, -2);
+          p.linalg({.op = Factorization::lu_solve,
+                    .a = view_of(a),
+                    .b = view_of(pivots),
+                    .c = view_of(out[0], x),
+                    .info = view_of(info),
+                    .transposed = !left});
         })
         .grad(
             [](const GradCall& g) -> TensorList {

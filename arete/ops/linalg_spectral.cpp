@@ -10,7 +10,6 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete {
 namespace ops {
@@ -18,16 +17,7 @@ namespace {
 
 const std::vector<DType> kTypes{kFloat32, kFloat64};
 
-// LAPACK's iterations need not end where a value is not finite.
-template <class T>
-bool all_finite(const T* a, int64_t n) {
-  return std::all_of(a, a + n, [](T v) { return std::isfinite(v); });
-}
-
-std::string element_text(int64_t index, size_t batch_rank) {
-  return batch_rank ? "(Batch element " + std::to_string(index) + "): " : std::string();
-}
-
+const prim::View kNone{};  // an output that is not wanted
 // differences(x)[i, j] = x[j] - x[i], with ones on the diagonal.
 Tensor differences(const Tensor& x) {
   const Tensor on = eye(x.size(-1), TensorOptions(kBool, x.device()));
@@ -85,46 +75,32 @@ const OpRecord& svd_parts_op =
           out.push_back(with_vectors ? matrix_spec(batch, full ? n : k, n, a) : none);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          using prim::lapack::Vectors;
+          const PlainCalls guard;
+          const Tensor &u = out[0], &s = out[1], &vh = out[2];
           const Shape batch = batch_sizes(c.tensor(0).sizes());
-          const int64_t m = c.tensor(0).size(-2), n = c.tensor(0).size(-1), k = std::min(m, n);
           const bool full = c.boolean(1), with_vectors = c.boolean(2);
-          const Vectors vectors = !with_vectors ? Vectors::none
-                                  : full        ? Vectors::full
-                                                : Vectors::reduced;
-          const int64_t u_size = m * (full ? m : k), v_size = n * (full ? n : k);
-          const Tensor a = column_major(c.tensor(0), batch, p);
-          on_host({host_in(a), host_out(out[0]), host_out(out[1]), host_out(out[2])},
-                  [&](auto tag, const HostMemory& h) {
-                    using T = typename decltype(tag)::type;
-                    T *u = h.at<T>(1), *s = h.at<T>(2), *vh = h.at<T>(3);
-                    if (k == 0) {  // the full factors of an empty matrix are identities
-                      const int64_t order = std::max(m, n);
-                      T* q = m > n ? u : vh;
-                      const bool any = with_vectors && full && order > 0;
-                      for (int64_t i = 0; any && i < count_of(batch) * order * order; ++i)
-                        q[i] = T(i % (order * order) % (order + 1) == 0);
-                      return;
-                    }
-                    ARETE_CHECK(all_finite(h.at<T>(0), a.numel()),
-                                ValueError("linalg.svd",
-                                           "linalg.svd: The algorithm failed to converge because "
-                                           "the input matrix contained non-finite values."));
-                    for (int64_t b = 0; b < count_of(batch); ++b) {
-                      const int info =
-                          prim::lapack::gesdd(vectors, m, n, h.at<T>(0) + b * m * n, s + b * k,
-                                              with_vectors ? u + b * u_size : nullptr,
-                                              with_vectors ? vh + b * v_size : nullptr);
-                      ARETE_CHECK(
-                          info == 0,
-                          ValueError("linalg.svd",
-                                     "linalg.svd: " + element_text(b, batch.size()) +
-                                         "The algorithm failed to converge because the input "
-                                         "matrix is ill-conditioned or has too many repeated "
-                                         "singular values (error code: " +
-                                         std::to_string(info) + ")."));
-                    }
-                  });
+          if (s.size(-1) == 0) {  // the full factors of an empty matrix are identities
+            for (const Tensor* t : {&u, &vh})
+              if (with_vectors && full && t->numel() > 0)
+                p.copy({view_of(*t), view_of(identities(batch, t->size(-1), t->options()))});
+            return;
+          }
+          const Tensor a = column_major(c.tensor(0), batch, p), info = empty_info(a);
+          p.linalg({.op = Factorization::svd,
+                    .a = view_of(a),
+                    .b = view_of(s),
+                    .c = with_vectors ? view_of(u) : kNone,
+                    .d = with_vectors ? view_of(vh) : kNone,
+                    .info = view_of(info)});
+          check_info(
+              "linalg.svd", info,
+              [](int64_t code) {
+                return "The algorithm failed to converge because the input matrix is "
+                       "ill-conditioned or has too many repeated singular values (error code: " +
+                       std::to_string(code) + ").";
+              },
+              "linalg.svd: The algorithm failed to converge because the input matrix contained "
+              "non-finite values.");
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -267,43 +243,26 @@ const OpRecord& eigh_parts_op =
                                      : OutputSpec{{0}, a.dtype(), a.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const int64_t n = c.tensor(0).size(-1);
           const Shape batch = batch_sizes(c.tensor(0).sizes());
-          const bool with_vectors = c.boolean(2), upper = is_upper("", c[1].string());
-          if (n == 0) return;
+          const bool with_vectors = c.boolean(2);
+          if (c.tensor(0).numel() == 0) return;
           Tensor a = out[1];
           if (with_vectors)
             p.copy({view_of(a), view_of(c.tensor(0))});
           else
             a = column_major(c.tensor(0), batch, p);
-          if (prim::DenseSolver* solver = solver_of(a)) {
-            const Tensor info = empty_tensor(batch, kInt32, a.device());
-            solver->syevd(a.dtype(), with_vectors, upper, n, count_of(batch), a.data_ptr(),
-                          out[0].data_ptr(), static_cast<int32_t*>(info.data_ptr()));
-            check_info("linalg.eigh", info, [](int64_t) -> std::string {
-              return "The algorithm failed to converge because the input matrix is "
-                     "ill-conditioned or has too many repeated eigenvalues.";
-            });
-            return;
-          }
-          on_host({{a, true, with_vectors}, host_out(out[0])}, [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            for (int64_t b = 0; b < count_of(batch); ++b) {
-              T *v = h.at<T>(0) + b * n * n, *w = h.at<T>(1) + b * n;
-              if (!all_finite(v, n * n)) {
-                std::fill(v, v + n * n, std::numeric_limits<T>::quiet_NaN());
-                std::fill(w, w + n, std::numeric_limits<T>::quiet_NaN());
-                continue;
-              }
-              const int info = prim::lapack::syevd(with_vectors, upper, n, v, w);
-              ARETE_CHECK(info == 0,
-                          ValueError("linalg.eigh",
-                                     "linalg.eigh: " + element_text(b, batch.size()) +
-                                         "The algorithm failed to converge because the input "
-                                         "matrix is ill-conditioned or has too many repeated "
-                                         "eigenvalues (error code: " +
-                                         std::to_string(info) + ")."));
-            }
+          const Tensor info = empty_info(a);
+          p.linalg({.op = Factorization::symmetric_eigen,
+                    .a = view_of(a),
+                    .b = view_of(out[0]),
+                    .info = view_of(info),
+                    .upper = is_upper("", c[1].string()),
+                    .vectors = with_vectors});
+          // Of a matrix with numbers that are not finite the results are NaN.
+          check_info("linalg.eigh", info, [](int64_t code) {
+            return "The algorithm failed to converge because the input matrix is ill-conditioned "
+                   "or has too many repeated eigenvalues (error code: " +
+                   std::to_string(code) + ").";
           });
         })
         .grad(
@@ -429,41 +388,17 @@ void eig_infer(const Call& c, OutputSpecs& out, bool with_vectors) {
 }
 
 void eig_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-  const int64_t n = c.tensor(0).size(-1);
-  const Shape batch = batch_sizes(c.tensor(0).sizes());
-  const bool with_vectors = out.size() > 1;
-  if (n == 0) return;
-  const Tensor a = column_major(c.tensor(0), batch, p);
-  on_host({host_in(a), host_out(out[0]), with_vectors ? host_out(out[1]) : host_in(a)},
-          [&](auto tag, const HostMemory& h) {
-            using T = typename decltype(tag)::type;
-            ARETE_CHECK(all_finite(h.at<T>(0), a.numel()),
-                        ValueError("linalg.eig",
-                                   "torch.linalg.eig: input tensor should not contain "
-                                   "infs or NaNs."));
-            std::vector<T> re(static_cast<size_t>(n)), im(static_cast<size_t>(n));
-            std::vector<T> packed(with_vectors ? size_t(n * n) : 1);
-            for (int64_t b = 0; b < count_of(batch); ++b) {
-              const int info = prim::lapack::geev(with_vectors, n, h.at<T>(0) + b * n * n,
-                                                  re.data(), im.data(), packed.data());
-              ARETE_CHECK(info == 0,
-                          ValueError("linalg.eig", "linalg.eig: " + element_text(b, batch.size()) +
-                                                       "The algorithm failed to converge"));
-              auto* w = h.at<std::complex<T>>(1) + b * n;
-              for (int64_t i = 0; i < n; ++i) w[i] = {re[size_t(i)], im[size_t(i)]};
-              if (!with_vectors) continue;
-              auto* v = h.at<std::complex<T>>(2) + b * n * n;
-              for (int64_t j = 0; j < n; ++j) {
-                const bool pair = im[size_t(j)] != 0;
-                const T* x = packed.data() + j * n;
-                for (int64_t i = 0; i < n; ++i) {
-                  v[j * n + i] = {x[i], pair ? x[n + i] : T(0)};
-                  if (pair) v[(j + 1) * n + i] = {x[i], -x[n + i]};
-                }
-                j += pair;
-              }
-            }
-          });
+  const Tensor& input = c.tensor(0);
+  if (input.numel() == 0) return;
+  const Tensor a = column_major(input, batch_sizes(input.sizes()), p), info = empty_info(a);
+  p.linalg({.op = Factorization::eigen,
+            .a = view_of(a),
+            .b = view_of(out[0]),
+            .c = out.size() > 1 ? view_of(out[1]) : kNone,
+            .info = view_of(info)});
+  check_info(
+      "linalg.eig", info, [](int64_t) -> std::string { return "The algorithm failed to converge"; },
+      "torch.linalg.eig: input tensor should not contain infs or NaNs.");
 }
 
 const OpRecord& linalg_eig_op =

@@ -1,4 +1,4 @@
-#include "arete/prim/lapack_internal.h"
+#include "arete/backend/cpu/lapack.h"
 
 #include <cblas.h>
 #include <lapacke.h>
@@ -9,7 +9,7 @@
 #include "arete/backend/cpu/blas.h"
 #include "arete/base/error.h"
 
-namespace arete::prim::lapack {
+namespace arete::cpu::lapack {
 namespace {
 
 // The functions of the two types. The _work forms take memory from us and do not search for NaN.
@@ -20,7 +20,6 @@ struct Names;
   struct Names<T> {                                         \
     static constexpr auto potrf = &LAPACKE_##c##potrf_work; \
     static constexpr auto getrf = &LAPACKE_##c##getrf_work; \
-    static constexpr auto getri = &LAPACKE_##c##getri_work; \
     static constexpr auto getrs = &LAPACKE_##c##getrs_work; \
     static constexpr auto trsm = &cblas_##c##trsm;          \
     static constexpr auto geqrf = &LAPACKE_##c##geqrf_work; \
@@ -56,7 +55,7 @@ lapack_int workspace_length(T wanted) {
 // f(work, length): asked first with length -1, when it writes the length it wants into work[0].
 template <class T, class F>
 int with_workspace(F f) {
-  cpu::prepare_blas();
+  prepare_blas();
   T wanted = 0;
   if (const int info = f(&wanted, lapack_int(-1)); info != 0) return info;
   std::vector<T> work(size_t(workspace_length(wanted)));
@@ -67,26 +66,19 @@ int with_workspace(F f) {
 
 template <class T>
 int potrf(bool upper, int64_t n, T* a) {
-  cpu::prepare_blas();
+  prepare_blas();
   return Names<T>::potrf(kColumns, upper ? 'U' : 'L', size(n), a, leading(n));
 }
 
 template <class T>
 int getrf(int64_t m, int64_t n, T* a, int32_t* pivots) {
-  cpu::prepare_blas();
+  prepare_blas();
   return Names<T>::getrf(kColumns, size(m), size(n), a, leading(m), pivots);
 }
 
 template <class T>
-int getri(int64_t n, T* a, const int32_t* pivots) {
-  return with_workspace<T>([&](T* work, lapack_int length) {
-    return Names<T>::getri(kColumns, size(n), a, leading(n), pivots, work, length);
-  });
-}
-
-template <class T>
 int getrs(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots, T* b) {
-  cpu::prepare_blas();
+  prepare_blas();
   return Names<T>::getrs(kColumns, transposed ? 'T' : 'N', size(n), size(columns), lu, leading(n),
                          pivots, b, leading(n));
 }
@@ -94,7 +86,7 @@ int getrs(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_
 template <class T>
 void trsm(bool left, bool upper, bool unit, int64_t m, int64_t n, const T* a, T* b) {
   if (m == 0 || n == 0) return;
-  cpu::prepare_blas();
+  prepare_blas();
   Names<T>::trsm(CblasColMajor, left ? CblasLeft : CblasRight, upper ? CblasUpper : CblasLower,
                  CblasNoTrans, unit ? CblasUnit : CblasNonUnit, size(m), size(n), T(1), a,
                  size(left ? m : n), b, size(m));
@@ -130,7 +122,7 @@ int gesdd(Vectors vectors, int64_t m, int64_t n, T* a, T* s, T* u, T* vt) {
 template <class T>
 int syevd(bool vectors, bool upper, int64_t n, T* a, T* w) {
   const char job = vectors ? 'V' : 'N', triangle = upper ? 'U' : 'L';
-  cpu::prepare_blas();
+  prepare_blas();
   T wanted = 0;
   lapack_int wanted_integers = 0;
   if (const int info = Names<T>::syevd(kColumns, job, triangle, size(n), a, leading(n), w, &wanted,
@@ -152,13 +144,13 @@ int geev(bool vectors, int64_t n, T* a, T* re, T* im, T* v) {
 }
 
 template <class T>
-int least_squares(LeastSquares driver, int64_t m, int64_t n, int64_t columns, T* a, T* b,
-                  double rcond, int32_t* rank, T* s) {
+int least_squares(Driver driver, int64_t m, int64_t n, int64_t columns, T* a, T* b, double rcond,
+                  int32_t* rank, T* s) {
   const lapack_int rows = size(m), width = size(n), right = size(columns);
   const lapack_int lda = leading(m), ldb = leading(std::max(m, n));
   std::vector<lapack_int> integers(size_t(std::max<int64_t>(n, 1)), 0);  // gelsy: free columns
-  if (driver == LeastSquares::gelsd) {
-    cpu::prepare_blas();
+  if (driver == Driver::gelsd) {
+    prepare_blas();
     T wanted = 0;
     lapack_int wanted_integers = 0;
     if (const int info = Names<T>::gelsd(kColumns, rows, width, right, a, lda, b, ldb, s, T(rcond),
@@ -169,15 +161,15 @@ int least_squares(LeastSquares driver, int64_t m, int64_t n, int64_t columns, T*
   }
   return with_workspace<T>([&](T* work, lapack_int length) {
     switch (driver) {
-      case LeastSquares::gels:
+      case Driver::gels:
         return Names<T>::gels(kColumns, 'N', rows, width, right, a, lda, b, ldb, work, length);
-      case LeastSquares::gelsy:
+      case Driver::gelsy:
         return Names<T>::gelsy(kColumns, rows, width, right, a, lda, b, ldb, integers.data(),
                                T(rcond), rank, work, length);
-      case LeastSquares::gelsd:
+      case Driver::gelsd:
         return Names<T>::gelsd(kColumns, rows, width, right, a, lda, b, ldb, s, T(rcond), rank,
                                work, length, integers.data());
-      case LeastSquares::gelss:
+      case Driver::gelss:
         return Names<T>::gelss(kColumns, rows, width, right, a, lda, b, ldb, s, T(rcond), rank,
                                work, length);
     }
@@ -188,7 +180,6 @@ int least_squares(LeastSquares driver, int64_t m, int64_t n, int64_t columns, T*
 #define ARETE_INSTANTIATE(T)                                                \
   template int potrf(bool, int64_t, T*);                                    \
   template int getrf(int64_t, int64_t, T*, int32_t*);                       \
-  template int getri(int64_t, T*, const int32_t*);                          \
   template int getrs(bool, int64_t, int64_t, const T*, const int32_t*, T*); \
   template void trsm(bool, bool, bool, int64_t, int64_t, const T*, T*);     \
   template int geqrf(int64_t, int64_t, T*, T*);                             \
@@ -196,9 +187,9 @@ int least_squares(LeastSquares driver, int64_t m, int64_t n, int64_t columns, T*
   template int gesdd(Vectors, int64_t, int64_t, T*, T*, T*, T*);            \
   template int syevd(bool, bool, int64_t, T*, T*);                          \
   template int geev(bool, int64_t, T*, T*, T*, T*);                         \
-  template int least_squares(LeastSquares, int64_t, int64_t, int64_t, T*, T*, double, int32_t*, T*);
+  template int least_squares(Driver, int64_t, int64_t, int64_t, T*, T*, double, int32_t*, T*);
 ARETE_INSTANTIATE(float)
 ARETE_INSTANTIATE(double)
 #undef ARETE_INSTANTIATE
 
-}  // namespace arete::prim::lapack
+}  // namespace arete::cpu::lapack

@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/lapack.h"
 #include "arete/base/error.h"
-#include "arete/prim/lapack_internal.h"
 
 namespace arete::cpu {
 namespace {
 
 using prim::LinalgArgs;
 using prim::View;
-namespace lapack = prim::lapack;
 using Op = LinalgArgs::Op;
 
 // A batch of matrices or vectors, of which the i-th begins size * i elements after the first.
@@ -23,8 +22,7 @@ struct Batch {
   T* first;
   int64_t size;
   Batch(const View& v, int inner_rank) : first(reinterpret_cast<T*>(v.data)), size(1) {
-    if (!v.data) return;
-    for (int d = v.rank() - inner_rank; d < v.rank(); ++d) size *= v.sizes[size_t(d)];
+    for (int d = std::max(v.rank() - inner_rank, 0); d < v.rank(); ++d) size *= v.sizes[size_t(d)];
   }
   T* operator[](int64_t i) const { return first ? first + i * size : nullptr; }
 };
@@ -57,8 +55,6 @@ void unpack_eigen(int64_t n, const T* re, const T* im, const T* packed, std::com
     j += pair;
   }
 }
-
-lapack::LeastSquares driver_of(LinalgArgs::Driver d) { return lapack::LeastSquares(int(d)); }
 
 template <class T>
 void run(const LinalgArgs& l) {
@@ -137,12 +133,11 @@ void run(const LinalgArgs& l) {
     case Op::least_squares: {
       const Batch<T> b(l.b, 2), s(l.d, 1);
       int64_t* const ranks = reinterpret_cast<int64_t*>(l.c.data);
-      const lapack::LeastSquares driver = driver_of(l.driver);
       return each([&](int64_t i) {
         std::fill(s[i], s[i] + k, T(0));
         int32_t rank = int32_t(k);
-        const int code =
-            lapack::least_squares(driver, m, n, columns_of(l.b), a[i], b[i], l.rcond, &rank, s[i]);
+        const int code = lapack::least_squares(l.driver, m, n, columns_of(l.b), a[i], b[i], l.rcond,
+                                               &rank, s[i]);
         ranks[i] = rank;
         return code;
       });

@@ -11,25 +11,19 @@
 #include "arete/backend/cuda/runtime/graph.h"
 #include "arete/backend/cuda/runtime/kernel.h"
 #include "arete/prim/backend.h"
-#include "arete/prim/dense_solver.h"
 
 namespace arete::cuda {
 
 class CachingAllocator;
 
-class CudaBackend final : public prim::Backend, public prim::DenseSolver {
+class CudaBackend final : public prim::Backend {
  public:
   explicit CudaBackend(int ordinal);
   Device device() const override { return Device(DeviceType::cuda, context_.ordinal()); }
 
-  // factorize.cpp
-  void potrf(DType dtype, bool upper, int64_t n, int64_t count, void* a, int32_t* info) override;
-  void getrf(DType dtype, int64_t m, int64_t n, int64_t count, void* a, int32_t* pivots,
-             int32_t* info) override;
-  void syevd(DType dtype, bool vectors, bool upper, int64_t n, int64_t count, void* a, void* w,
-             int32_t* info) override;
-  // fft.cpp
+  // fft.cpp, linalg.cpp
   void fft(const prim::FftArgs&) override;
+  void linalg(const prim::LinalgArgs&) override;
   // user_kernel.cpp
   const void* find_user_kernel(const std::string& source, const std::string& name,
                                const std::vector<std::string>& options) override;
@@ -149,9 +143,6 @@ class CudaBackend final : public prim::Backend, public prim::DenseSolver {
 
  private:
   void note_use(const void* p, CUstream stream);
-  // f(handle), with cuSOLVER on the current stream.
-  template <class F>
-  void with_solver(F&& f);
   bool several_streams() const { return several_streams_.load(std::memory_order_relaxed); }
 
   DeviceContext& context_;

@@ -25,19 +25,21 @@ struct CuFft {
 #undef ARETE_CUFFT_POINTER
 };
 
-const CuFft& cufft() {
-  static const CuFft& functions = []() -> const CuFft& {
+const CuFft* find_cufft() {
+  static const CuFft* const functions = []() -> const CuFft* {
     static const DynamicLibrary library("cuFFT, CUDA's library of Fourier transforms",
                                         {"libcufft.so." + std::to_string(CUFFT_VER_MAJOR),
                                          "libcufft.so.12", "libcufft.so.11", "libcufft.so"});
-    auto r = std::make_unique<CuFft>();
-#define ARETE_LOOKUP(name) r->name = reinterpret_cast<decltype(r->name)>(library.get(#name));
+    auto* const r = new CuFft;  // kept for the process
+    bool complete = true;
+#define ARETE_LOOKUP(name) complete &= library.find(#name, r->name);
     ARETE_CUFFT_FUNCTIONS(ARETE_LOOKUP)
 #undef ARETE_LOOKUP
-    return *r.release();  // kept for the process
+    return complete ? r : nullptr;
   }();
   return functions;
 }
+const CuFft& cufft() { return *find_cufft(); }
 
 void check(cufftResult status, const char* what) {
   if (status == CUFFT_SUCCESS) [[likely]]
@@ -53,6 +55,8 @@ struct Key {
 };
 
 }  // namespace
+
+bool has_cufft() { return find_cufft() != nullptr; }
 
 FftPlan::FftPlan(DType dtype, int64_t lines, int64_t n) : doubles_(dtype == kFloat64) {
   const CuFft& f = cufft();

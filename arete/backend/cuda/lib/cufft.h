@@ -15,7 +15,7 @@ namespace arete::cuda {
 /// A transform of lines of one length, for one device; usable by one thread at a time (`mutex`).
 class FftPlan {
  public:
-  /// DeviceError if cuFFT is not there or refuses.
+  /// DeviceError if cuFFT, which must be there, refuses.
   FftPlan(DType dtype, int64_t lines, int64_t n);
   ~FftPlan();
   FftPlan(const FftPlan&) = delete;
@@ -32,6 +32,8 @@ class FftPlan {
   bool doubles_;
 };
 
+/// Whether the library is installed with all its functions. Loads it.
+bool has_cufft();
 /// The plan of a device, from a bounded cache.
 std::shared_ptr<FftPlan> find_fft_plan(int ordinal, DType dtype, int64_t lines, int64_t n);
 

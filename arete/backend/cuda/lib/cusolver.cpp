@@ -1,6 +1,5 @@
 #include "arete/backend/cuda/lib/cusolver.h"
 
-#include <memory>
 #include <string>
 
 #include "arete/backend/cuda/runtime/dynamic_library.h"
@@ -8,17 +7,24 @@
 
 namespace arete::cuda {
 
-const CuSolver& cusolver() {
-  static const CuSolver& functions = []() -> const CuSolver& {
+const CuSolver* find_cusolver() {
+  static const CuSolver* const functions = []() -> const CuSolver* {
     static const DynamicLibrary library(
         "cuSOLVER, CUDA's library of linear algebra",
         {"libcusolver.so." + std::to_string(CUSOLVER_VER_MAJOR), "libcusolver.so.12",
          "libcusolver.so.11", "libcusolver.so"});
-    auto r = std::make_unique<CuSolver>();
-#define ARETE_LOOKUP(name) r->name = reinterpret_cast<decltype(r->name)>(library.get(#name));
+    auto* const r = new CuSolver;  // kept for the process
+    bool complete = true;
+#define ARETE_LOOKUP(name) complete &= library.find(#name, r->name);
     ARETE_CUSOLVER_FUNCTIONS(ARETE_LOOKUP)
 #undef ARETE_LOOKUP
-    return *r.release();  // kept for the process
+#define ARETE_LOOKUP(name, symbol) complete &= library.find(#symbol, r->f32.name);
+    ARETE_CUSOLVER_TYPED(ARETE_LOOKUP, S)
+#undef ARETE_LOOKUP
+#define ARETE_LOOKUP(name, symbol) complete &= library.find(#symbol, r->f64.name);
+    ARETE_CUSOLVER_TYPED(ARETE_LOOKUP, D)
+#undef ARETE_LOOKUP
+    return complete ? r : nullptr;
   }();
   return functions;
 }

@@ -16,6 +16,12 @@ class DynamicLibrary {
   DynamicLibrary(std::string what, std::vector<std::string> names);
   /// Null if there is no such symbol.
   void* find(const char* symbol) const noexcept;
+  /// Sets `function` to that symbol; whether there is one.
+  template <class F>
+  bool find(const char* symbol, F*& function) const noexcept {
+    function = reinterpret_cast<F*>(find(symbol));
+    return function != nullptr;
+  }
   /// DeviceError naming library and symbol if there is no such symbol.
   void* get(const char* symbol) const;
   bool is_open() const noexcept { return handle_ != nullptr; }

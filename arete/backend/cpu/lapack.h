@@ -1,10 +1,11 @@
-// LAPACK and BLAS on matrices in host memory. Declared here because operators need it whatever
-// their device; defined in backend/cpu/, which knows the library.
+// LAPACK and BLAS on matrices in host memory.
 #pragma once
 
 #include <cstdint>
 
-namespace arete::prim::lapack {
+#include "arete/prim/args.h"
+
+namespace arete::cpu::lapack {
 
 // All matrices are column-major without gaps, T is float or double, and the names are LAPACK's.
 // What returns a number returns LAPACK's `info`: 0 for success, k > 0 for a failure at step k.
@@ -16,9 +17,6 @@ int potrf(bool upper, int64_t n, T* a);
 /// a (m x n) = P L U, both factors in a; row i was swapped with row pivots[i] (from 1) in turn.
 template <class T>
 int getrf(int64_t m, int64_t n, T* a, int32_t* pivots);
-/// The inverse of the matrix that getrf factorized.
-template <class T>
-int getri(int64_t n, T* a, const int32_t* pivots);
 /// Solves A X = B or, transposed, A^T X = B with the factors of getrf; b (n x columns) becomes X.
 template <class T>
 int getrs(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots, T* b);
@@ -47,12 +45,12 @@ int syevd(bool vectors, bool upper, int64_t n, T* a, T* w);
 template <class T>
 int geev(bool vectors, int64_t n, T* a, T* re, T* im, T* v);
 
-enum class LeastSquares : uint8_t { gels, gelsy, gelsd, gelss };
+using Driver = prim::LinalgArgs::Driver;
 /// Least squares solution of A X = B: b (max(m, n) x columns) holds B in its first m rows and
 /// becomes X in its first n. `rank` and `s` (min(m, n) singular values) are set by the drivers that
 /// find them. gels takes A to have full rank.
 template <class T>
-int least_squares(LeastSquares driver, int64_t m, int64_t n, int64_t columns, T* a, T* b,
-                  double rcond, int32_t* rank, T* s);
+int least_squares(Driver driver, int64_t m, int64_t n, int64_t columns, T* a, T* b, double rcond,
+                  int32_t* rank, T* s);
 
-}  // namespace arete::prim::lapack
+}  // namespace arete::cpu::lapack
