@@ -15,6 +15,7 @@ constexpr int64_t kGates[] = {1, 1, 4, 3};
 
 Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
                      Tensor& h, Tensor& c) {
+  if (kind == Recurrence::lstm && can_run_lstm(w, x, h, c)) return run_lstm(w, x, reverse, h, c);
   // The inputs' share of all steps is one product.
   const std::vector<Tensor> from_input = linear(x, w.ih, w.bias_ih).unbind(0);
   const size_t steps = from_input.size();
