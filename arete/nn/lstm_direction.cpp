@@ -34,14 +34,15 @@ Tensor stacked_before(const Tensor& states, const Tensor& first, bool reverse) {
 
 std::vector<Tensor> forward(autograd::Context& context, const std::vector<Tensor>& in,
                             bool reverse) {
-  const Tensor gates = linear(in[kX], in[kWeightIh], in[kBiasIh]);
+  const Tensor bias = in[kBiasIh].defined() ? in[kBiasIh].add(in[kBiasHh]) : Tensor();
+  const Tensor gates = linear(in[kX], in[kWeightIh], bias);
   const int64_t steps = gates.size(0);
   std::vector<Tensor> h(static_cast<size_t>(steps)), c(static_cast<size_t>(steps));
   Tensor last_h = in[kH], last_c = in[kC];
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t t = reverse ? steps - 1 - i : i;
     Tensor now = gates.select(0, t);
-    now.add_(linear(last_h, in[kWeightHh], in[kBiasHh]));
+    now.add_(linear(last_h, in[kWeightHh]));
     const LSTMState next = lstm_step(now, last_c);
     h[size_t(t)] = last_h = next.h;
     c[size_t(t)] = last_c = next.c;
