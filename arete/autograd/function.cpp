@@ -1,7 +1,6 @@
 #include "arete/autograd/function.h"
 
 #include "arete/autograd/engine.h"
-#include "arete/core/generator.h"
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -42,7 +41,7 @@ class CustomNode final : public Node {
   TensorList backward(const TensorList& grads, uint64_t needed) override {
     context_.needed_ = needed;
     std::vector<Tensor> given(grads.begin(), grads.end());
-    for (size_t i = 0; i < given.size(); ++i)
+    for (size_t i = 0; i < given.size() && def_.materialize_grads; ++i)
       if (!given[i].defined())
         given[i] = zeros(outputs[i].sizes, TensorOptions(outputs[i].dtype, outputs[i].device));
     const std::vector<Tensor> result = def_.backward(context_, given);
@@ -64,6 +63,7 @@ class CustomNode final : public Node {
 };
 
 std::vector<Tensor> apply(const FunctionDef& f, const std::vector<Tensor>& inputs) {
+  note_uses(inputs);
   bool record = false;
   if (modes().grad_enabled)
     for (const Tensor& t : inputs) record = record || (t.defined() && t.requires_grad());
@@ -83,45 +83,6 @@ std::vector<Tensor> apply(const FunctionDef& f, const std::vector<Tensor>& input
   for (size_t i = 0; i < results.size(); ++i)
     if (is_differentiable(results[i].dtype())) set_history(results[i], node, uint32_t(i));
   return results;
-}
-
-std::vector<Tensor> checkpoint(
-    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
-    const std::vector<Tensor>& inputs) {
-  FunctionDef def;
-  def.name = "checkpoint";
-  def.forward = [f](Context& context, const std::vector<Tensor>& in) {
-    context.save_for_backward(in);
-    context.data = default_generator().state();
-    return f(in);
-  };
-  def.backward = [f](Context& context, const std::vector<Tensor>& grads) {
-    std::vector<Tensor> again;
-    for (const Tensor& t : context.saved_tensors()) {
-      again.push_back(t.detach());
-      if (t.requires_grad()) again.back().requires_grad_();
-    }
-    const Generator::State now = default_generator().state();
-    default_generator().set_state(std::any_cast<Generator::State>(context.data));
-    std::vector<Tensor> outputs;
-    {
-      const EnableGradGuard grad;
-      outputs = f(again);
-    }
-    default_generator().set_state(now);
-    std::vector<Tensor> tensors, gradients;
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i].requires_grad()) {
-        tensors.push_back(outputs[i]);
-        gradients.push_back(grads[i]);
-      }
-    // Parameters used inside f receive their gradients here; the inputs' are handed on.
-    autograd::backward(tensors, gradients);
-    std::vector<Tensor> result;
-    for (const Tensor& t : again) result.push_back(t.grad());
-    return result;
-  };
-  return autograd::apply(def, inputs);
 }
 
 }  // namespace arete::autograd

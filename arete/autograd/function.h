@@ -3,6 +3,7 @@
 
 #include <any>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct FunctionDef {
   std::string name;
   std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> forward;
   std::function<std::vector<Tensor>(Context&, const std::vector<Tensor>&)> backward;
+  /// Whether backward gets zeros for gradients that did not arrive, instead of undefined tensors.
+  bool materialize_grads = true;
 };
 
 /// Calls `f` on `inputs` and records it as one function.
@@ -57,9 +60,23 @@ struct Function {
 };
 
 /// Runs `f(inputs)` without keeping what its operators save; backward runs it again (with the same
-/// random numbers). Trades time for memory. Gradients equal those of the plain call bit for bit.
+/// random numbers). Trades time for memory. Gradients equal those of the plain call bit for bit,
+/// also those of tensors that f holds itself (parameters) and of gradients (create_graph).
 std::vector<Tensor> checkpoint(
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
     const std::vector<Tensor>& inputs);
+
+/// A checkpointed function whose second run is prepared by the caller.
+struct Recomputation {
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> first, again;
+  /// Whether the results have history if none of the inputs needs a gradient, but a tensor that
+  /// the function holds does.
+  bool without_inputs = true;
+};
+std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs);
+
+/// Tells a checkpoint whose first run is going on that tensors are used by what is no operator
+/// record (a custom function, a kernel of a user's).
+void note_uses(std::span<const Tensor> tensors);
 
 }  // namespace arete::autograd

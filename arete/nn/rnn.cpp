@@ -13,6 +13,35 @@ constexpr const char* kNames[] = {"RNN", "RNN", "LSTM", "GRU"};
 constexpr int64_t kGates[] = {1, 1, 4, 3};
 }  // namespace
 
+Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
+                     Tensor& h, Tensor& c) {
+  if (kind == Recurrence::lstm && can_run_lstm(w, x, h, c)) return run_lstm(w, x, reverse, h, c);
+  // The inputs' share of all steps is one product.
+  const std::vector<Tensor> from_input = linear(x, w.ih, w.bias_ih).unbind(0);
+  const size_t steps = from_input.size();
+  std::vector<Tensor> outputs(steps);
+  for (size_t i = 0; i < steps; ++i) {
+    const size_t t = reverse ? steps - 1 - i : i;
+    const Tensor from_state = linear(h, w.hh, w.bias_hh);
+    switch (kind) {
+      case Recurrence::tanh:
+      case Recurrence::relu:
+        h = rnn_step(from_input[t], from_state, kind == Recurrence::relu);
+        break;
+      case Recurrence::gru:
+        h = gru_step(from_input[t], from_state, h);
+        break;
+      case Recurrence::lstm: {
+        const auto next = lstm_step(from_input[t], from_state, c);
+        c = next.c;
+        h = w.hr.defined() ? linear(next.h, w.hr) : next.h;
+      }
+    }
+    outputs[t] = h;
+  }
+  return stack(outputs, 0);
+}
+
 RNNBase::RNNBase(Kind kind, int64_t input_size, int64_t hidden_size, const RNNOptions& o)
     : kind_(kind),
       input_size_(input_size),
@@ -67,35 +96,6 @@ std::string RNNBase::extra_repr() const {
   return text;
 }
 
-// Steps through time from the given state, which ends as the last one; outputs in order of time.
-std::vector<Tensor> RNNBase::run_direction(const Weights& w, const Tensor& x, bool reverse,
-                                           Tensor& h, Tensor& c) const {
-  // The inputs' share of all steps is one product.
-  const std::vector<Tensor> from_input = linear(x, w.ih, w.bias_ih).unbind(0);
-  const size_t steps = from_input.size();
-  std::vector<Tensor> outputs(steps);
-  for (size_t i = 0; i < steps; ++i) {
-    const size_t t = reverse ? steps - 1 - i : i;
-    const Tensor from_state = linear(h, w.hh, w.bias_hh);
-    switch (kind_) {
-      case Kind::tanh:
-      case Kind::relu:
-        h = rnn_step(from_input[t], from_state, kind_ == Kind::relu);
-        break;
-      case Kind::gru:
-        h = gru_step(from_input[t], from_state, h);
-        break;
-      case Kind::lstm: {
-        const auto next = lstm_step(from_input[t], from_state, c);
-        c = next.c;
-        h = w.hr.defined() ? linear(next.h, w.hr) : next.h;
-      }
-    }
-    outputs[t] = h;
-  }
-  return outputs;
-}
-
 RNNBase::Run RNNBase::run(const Tensor& input, const Tensor& h0, const Tensor& c0) const {
   const std::string layer_name = kNames[int(kind_)];
   const bool batched = input.dim() == 3;
@@ -126,7 +126,9 @@ RNNBase::Run RNNBase::run(const Tensor& input, const Tensor& h0, const Tensor& c
     std::vector<Tensor> both;
     for (int64_t direction = 0; direction < directions_; ++direction) {
       const size_t i = size_t(layer * directions_ + direction);
-      both.push_back(stack(run_direction(weights_[i], x, direction == 1, h[i], c[i]), 0));
+      const Weights& w = weights_[i];
+      both.push_back(run_direction(kind_, {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr}, x,
+                                   direction == 1, h[i], c[i]));
     }
     x = directions_ == 2 ? cat(both, -1) : both[0];
   }

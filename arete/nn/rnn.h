@@ -19,6 +19,8 @@ struct RNNOptions {
   std::string_view nonlinearity = "tanh";  ///< RNN only; or "relu"
 };
 
+enum class Recurrence : uint8_t { tanh, relu, lstm, gru };
+
 /// What the recurrent layers share. Parameters of layer k: weight_ih_l<k> (gates * hidden, input),
 /// weight_hh_l<k> (gates * hidden, hidden), bias_ih_l<k>, bias_hh_l<k>, with a projection
 /// weight_hr_l<k>; those of the backward direction end in "_reverse". All are uniform in
@@ -29,7 +31,7 @@ class RNNBase : public Module {
   void reset_parameters();
 
  protected:
-  enum class Kind : uint8_t { tanh, relu, lstm, gru };
+  using Kind = Recurrence;
   RNNBase(Kind kind, int64_t input_size, int64_t hidden_size, const RNNOptions& options);
   struct Run {
     Tensor output, h, c;
@@ -41,8 +43,6 @@ class RNNBase : public Module {
   struct Weights {
     Parameter ih, hh, bias_ih, bias_hh, hr;
   };
-  std::vector<Tensor> run_direction(const Weights& w, const Tensor& x, bool reverse, Tensor& h,
-                                    Tensor& c) const;
   Kind kind_;
   int64_t input_size_, hidden_size_, layers_, directions_, proj_size_;
   bool bias_, batch_first_;

@@ -1,7 +1,3 @@
-#include <mutex>
-#include <unordered_map>
-
-#include "arete/expr/value.h"
 #include "arete/nn/rnn_internal.h"
 #include "arete/ops/call.h"
 #include "arete/ops/shape.h"
@@ -12,30 +8,6 @@ using expr::Value;
 
 namespace {
 
-// A program for each combination of dtypes, traced once.
-class StepPrograms {
- public:
-  explicit StepPrograms(std::vector<Value> (*body)(std::span<const Value>)) : body_(body) {}
-  expr::ProgramPtr get(const std::vector<Tensor>& inputs, const std::vector<DType>& outputs) {
-    uint64_t key = 0;
-    for (const Tensor& t : inputs) key = key << 4 | uint64_t(t.dtype());
-    const std::lock_guard lock(mutex_);
-    expr::ProgramPtr& program = programs_[key];
-    if (!program) {
-      std::vector<DType> types;
-      for (const Tensor& t : inputs) types.push_back(t.dtype());
-      program =
-          expr::trace([this](std::span<const Value> v) { return body_(v); }, types, {}, outputs);
-    }
-    return program;
-  }
-
- private:
-  std::vector<Value> (*body_)(std::span<const Value>);
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, expr::ProgramPtr> programs_;
-};
-
 std::vector<Tensor> gates_of(const Tensor& a, const Tensor& b, int64_t gates) {
   std::vector<Tensor> all = a.chunk(gates, -1);
   for (const Tensor& t : b.chunk(gates, -1)) all.push_back(t);
@@ -43,6 +15,21 @@ std::vector<Tensor> gates_of(const Tensor& a, const Tensor& b, int64_t gates) {
 }
 
 }  // namespace
+
+expr::ProgramPtr StepPrograms::get(const std::vector<Tensor>& inputs,
+                                   const std::vector<DType>& outputs) {
+  uint64_t key = 0;
+  for (const Tensor& t : inputs) key = key << 4 | uint64_t(t.dtype());
+  const std::lock_guard lock(mutex_);
+  expr::ProgramPtr& program = programs_[key];
+  if (!program) {
+    std::vector<DType> types;
+    for (const Tensor& t : inputs) types.push_back(t.dtype());
+    program =
+        expr::trace([this](std::span<const Value> v) { return body_(v); }, types, {}, outputs);
+  }
+  return program;
+}
 
 Tensor rnn_step(const Tensor& from_input, const Tensor& from_state, bool relu) {
   static StepPrograms with_tanh(
@@ -65,17 +52,20 @@ Tensor gru_step(const Tensor& from_input, const Tensor& from_state, const Tensor
   return ops::apply_program(programs.get(inputs, {h.dtype()}), inputs, {}, "gru_step")[0];
 }
 
+// Of the sum, for a program of all nine shares would have a second derivative of too many tensors.
 LSTMState lstm_step(const Tensor& from_input, const Tensor& from_state, const Tensor& c) {
+  return lstm_step(from_input.add(from_state), c);
+}
+
+LSTMState lstm_step(const Tensor& gates, const Tensor& c) {
   static StepPrograms programs([](std::span<const Value> v) -> std::vector<Value> {
-    const Value i = sigmoid(v[0] + v[4]), f = sigmoid(v[1] + v[5]), g = tanh(v[2] + v[6]),
-                o = sigmoid(v[3] + v[7]);
-    const Value next = f * v[8] + i * g;
-    return {o * tanh(next), next};
+    const Value next = sigmoid(v[1]) * v[4] + sigmoid(v[0]) * tanh(v[2]);
+    return {sigmoid(v[3]) * tanh(next), next};
   });
-  std::vector<Tensor> inputs = gates_of(from_input, from_state, 4);
+  std::vector<Tensor> inputs = gates.chunk(4, -1);
   inputs.push_back(c);
-  const auto out = ops::apply_program(programs.get(inputs, {from_state.dtype(), c.dtype()}), inputs,
-                                      {}, "lstm_step");
+  const auto out =
+      ops::apply_program(programs.get(inputs, {gates.dtype(), c.dtype()}), inputs, {}, "lstm_step");
   return {out[0], out[1]};
 }
 

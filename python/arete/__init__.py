@@ -53,6 +53,8 @@ cfloat, cdouble = complex64, complex128
 
 
 class _Layout:
+    """How the elements of a tensor are stored; `strided` is the only one."""
+
     def __init__(self, name):
         self._name = name
 
@@ -121,6 +123,11 @@ def set_default_dtype(d) -> None:
     _C.set_default_dtype(d)
 
 
+# Parts that are loaded when they are used.
+_LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "nn", "numpy", "optim", "random", "special", "testing",
+         "utils", "serialization", "amp", "profiler", "signal")  # fmt: skip
+
+
 def _install() -> None:
     """Puts operators under torch's names: functions here, methods into Tensor."""
     here = globals()
@@ -131,7 +138,7 @@ def _install() -> None:
         surface = surfaces.get(name) or surfaces[overloads[0][0]]
         if surface in ("internal", "functional") or name.startswith(("linalg_", "fft_", "special_")):
             continue
-        if name not in here:
+        if name not in here and name not in _LAZY:
             here[name] = _C.Operator(name, overloads)
         schema = _C._record(overloads[0][0])["schema"]
         takes_self = schema[schema.index("(") + 1 :].startswith(("Tensor self", "Tensor input"))
@@ -159,11 +166,6 @@ def _install() -> None:
 
 
 _install()
-
-# Parts that are loaded when they are used.
-_LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "nn", "numpy", "optim", "random", "special", "testing",
-         "utils", "serialization", "amp", "profiler", "signal")  # fmt: skip
-
 
 def __getattr__(name: str):
     if name in _LAZY:
@@ -196,6 +198,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
+    """What set_float32_matmul_precision() set."""
     return _C._matmul_precision(None)
 
 
@@ -205,4 +208,5 @@ def use_deterministic_algorithms(mode: _builtins.bool, *, warn_only: _builtins.b
 
 
 def are_deterministic_algorithms_enabled() -> _builtins.bool:
+    """Whether only such algorithms are used."""
     return _C._deterministic(None)

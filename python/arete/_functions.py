@@ -25,14 +25,17 @@ def is_tensor(obj) -> bool:
 
 
 def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating one."""
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
     return input.is_complex()
 
 
 def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero."""
     return builtins.bool(input)
 
 
@@ -42,6 +45,7 @@ def numel(input: Tensor) -> int:
 
 
 def is_storage(obj) -> bool:
+    """False: storages are not shown as objects."""
     return False
 
 
@@ -97,6 +101,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 
 def complex(real: Tensor, imag: Tensor):  # noqa: A001
+    """A complex tensor of two real ones; not supported yet."""
     raise NotImplementedError("complex(): there is no arithmetic of complex numbers yet")
 
 
@@ -348,6 +353,7 @@ METHODS["index_put"] = lambda self, indices, values, accumulate=False: _index_pu
 
 
 def index_put(input, indices, values, accumulate=False):
+    """A copy with `values` written (or added) at `indices`."""
     return _index_put_(input.clone(), indices, values, accumulate)
 
 
@@ -387,6 +393,7 @@ METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
 
 
 def detach(input: Tensor):
+    """The same memory without history."""
     return input.detach()
 
 

@@ -4,8 +4,6 @@ arete has one default generator for all devices, so the functions of `arete.cuda
 """
 from __future__ import annotations
 
-import os
-import struct
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, Optional
 
@@ -14,33 +12,6 @@ import arete
 __all__ = ["default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "fork_rng"]
 
 default_generator = arete.default_generator
-
-
-def _get_state(self: Any) -> Any:
-    """The state as a tensor of bytes."""
-    return arete.tensor(list(struct.pack("<QQ", *self._state())), dtype=arete.uint8)
-
-
-def _set_state(self: Any, new_state: Any) -> Any:
-    """Takes a state that `get_state()` gave."""
-    if not isinstance(new_state, arete.Tensor) or new_state.dtype != arete.uint8 or new_state.numel() != 16:
-        raise TypeError("the state of a generator is a uint8 tensor of 16 elements, as get_state() gives it")
-    self._set_state(*struct.unpack("<QQ", bytes(new_state.reshape(-1).tolist())))
-    return self
-
-
-def _seed(self: Any) -> int:
-    """Seeds from the operating system, and gives the seed."""
-    value = int.from_bytes(os.urandom(8), "little") >> 1
-    self.manual_seed(value)
-    return value
-
-
-if not hasattr(arete.Generator, "get_state"):  # the extension gives the state as two numbers
-    arete.Generator.get_state = _get_state
-    arete.Generator.set_state = _set_state
-if not hasattr(arete.Generator, "seed"):
-    arete.Generator.seed = _seed
 
 
 def manual_seed(seed: int) -> Any:

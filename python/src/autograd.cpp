@@ -45,15 +45,9 @@ PyObject* tuple_of(const std::vector<Tensor>& tensors) {
   return t;
 }
 
-/// Calls f(context, tuple of tensors), which returns a sequence of tensors and Nones.
-std::vector<Tensor> call_half(PyObject* f, autograd::Context& c,
-                              const std::vector<Tensor>& tensors) {
-  const WithGil gil;
-  nb::object context = nb::cast(FunctionContext{&c});
-  const Ref arguments(tuple_of(tensors));
-  const Ref r(PyObject_CallFunctionObjArgs(f, context.ptr(), arguments.get(), nullptr));
-  nb::cast<FunctionContext&>(context).context = nullptr;  // it ends with this call
-  const Ref items(checked(PySequence_Fast(checked(r.get()), "expected a sequence of tensors")));
+/// What a Python function returned: a sequence of tensors and Nones.
+std::vector<Tensor> tensors_in(PyObject* returned) {
+  const Ref items(checked(PySequence_Fast(checked(returned), "expected a sequence of tensors")));
   std::vector<Tensor> all;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     PyObject* e = PySequence_Fast_GET_ITEM(items.get(), i);
@@ -65,6 +59,25 @@ std::vector<Tensor> call_half(PyObject* f, autograd::Context& c,
       type_error("a custom function returned %s where a Tensor was expected", Py_TYPE(e)->tp_name);
   }
   return all;
+}
+
+/// Calls f(context, tuple of tensors), which returns a sequence of tensors and Nones.
+std::vector<Tensor> call_half(PyObject* f, autograd::Context& c,
+                              const std::vector<Tensor>& tensors) {
+  const WithGil gil;
+  nb::object context = nb::cast(FunctionContext{&c});
+  const Ref arguments(tuple_of(tensors));
+  const Ref r(PyObject_CallFunctionObjArgs(f, context.ptr(), arguments.get(), nullptr));
+  nb::cast<FunctionContext&>(context).context = nullptr;  // it ends with this call
+  return tensors_in(r.get());
+}
+
+/// Calls f(tuple of tensors) alike.
+std::vector<Tensor> call_with_tensors(PyObject* f, const std::vector<Tensor>& tensors) {
+  const WithGil gil;
+  const Ref arguments(tuple_of(tensors));
+  const Ref r(PyObject_CallOneArg(f, arguments.get()));
+  return tensors_in(r.get());
 }
 
 autograd::Context& context_of(FunctionContext& c) {
@@ -139,6 +152,15 @@ void bind_autograd(nb::module_& m) {
       return call_half(b.get(), c, g);
     };
     return autograd::apply(def, inputs);
+  });
+  m.def("_checkpoint", [](nb::object first, nb::object again, const std::vector<Tensor>& inputs,
+                          bool without_inputs) {
+    const SharedObject f(std::move(first)), g(std::move(again));
+    autograd::Recomputation r;
+    r.first = [f](const std::vector<Tensor>& x) { return call_with_tensors(f.get(), x); };
+    r.again = [g](const std::vector<Tensor>& x) { return call_with_tensors(g.get(), x); };
+    r.without_inputs = without_inputs;
+    return autograd::checkpoint(r, inputs);
   });
   m.def("_set_anomaly", [](bool on) {
     modes().word = on ? modes().word | Modes::kAnomaly : modes().word & ~Modes::kAnomaly;

@@ -283,79 +283,6 @@ PyType_Slot size_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                             {0, nullptr}};
 PyType_Spec size_spec{"arete.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
 
-// ---- Generator
-
-struct GeneratorObject {
-  PyObject_HEAD Generator* generator;
-  bool owned;
-};
-PyTypeObject* generator_type;
-
-GeneratorObject* generator_in(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o); }
-
-PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"device", nullptr};
-  PyObject* device = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device))
-    return nullptr;
-  return guarded([&]() -> PyObject* {
-    Device d;
-    if (device && device != Py_None && !to_device(device, d))
-      type_error("Generator(): expected a device");
-    PyObject* o = checked(type->tp_alloc(type, 0));
-    generator_in(o)->generator = new Generator(67280421310721ull);  // PyTorch's default seed
-    generator_in(o)->owned = true;
-    return o;
-  });
-}
-void generator_dealloc(PyObject* o) {
-  if (generator_in(o)->owned) delete generator_in(o)->generator;
-  PyTypeObject* const type = Py_TYPE(o);
-  type->tp_free(o);
-  Py_DECREF(type);
-}
-PyObject* generator_manual_seed(PyObject* o, PyObject* seed) {
-  return guarded([&]() -> PyObject* {
-    int64_t v = 0;
-    if (!to_int(seed, v)) type_error("manual_seed expected an int");
-    generator_in(o)->generator->manual_seed(uint64_t(v));
-    return Py_NewRef(o);
-  });
-}
-PyObject* generator_initial_seed(PyObject* o, PyObject*) {
-  return PyLong_FromUnsignedLongLong(generator_in(o)->generator->state().seed);
-}
-// The state as (seed, offset); arete.random makes a tensor of it.
-PyObject* generator_state(PyObject* o, PyObject*) {
-  const Generator::State s = generator_in(o)->generator->state();
-  return Py_BuildValue("KK", static_cast<unsigned long long>(s.seed),
-                       static_cast<unsigned long long>(s.offset));
-}
-PyObject* generator_set_state(PyObject* o, PyObject* args) {
-  unsigned long long seed, offset;
-  if (!PyArg_ParseTuple(args, "KK", &seed, &offset)) return nullptr;
-  generator_in(o)->generator->set_state({seed, offset});
-  Py_RETURN_NONE;
-}
-PyObject* generator_device(PyObject*, void*) { return wrap(Device()); }
-PyMethodDef generator_methods[] = {
-    {"manual_seed", generator_manual_seed, METH_O, "Starts the stream of numbers of a seed."},
-    {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed."},
-    {"_state", generator_state, METH_NOARGS, nullptr},
-    {"_set_state", generator_set_state, METH_VARARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef generator_getset[] = {{"device", generator_device, nullptr, nullptr, nullptr},
-                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot generator_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(generator_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(generator_dealloc)},
-    {Py_tp_methods, generator_methods},
-    {Py_tp_getset, generator_getset},
-    {Py_tp_doc, const_cast<char*>("A stream of random numbers; the same on every device.")},
-    {0, nullptr}};
-PyType_Spec generator_spec{"arete.Generator", sizeof(GeneratorObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, generator_slots};
-
 PyTypeObject* new_type(PyObject* module, PyType_Spec& spec, const char* name,
                        PyObject* base = nullptr) {
   PyObject* type = base ? PyType_FromSpecWithBases(&spec, base) : PyType_FromSpec(&spec);
@@ -369,8 +296,7 @@ bool init_value_types(PyObject* module) {
   dtype_type = new_type(module, dtype_spec, "dtype");
   device_type = new_type(module, device_spec, "device");
   size_type = new_type(module, size_spec, "Size", reinterpret_cast<PyObject*>(&PyTuple_Type));
-  generator_type = new_type(module, generator_spec, "Generator");
-  if (!dtype_type || !device_type || !size_type || !generator_type) return false;
+  if (!dtype_type || !device_type || !size_type) return false;
   for (int i = 0; i < kNumDTypes; ++i) {
     PyObject* o = dtype_type->tp_alloc(dtype_type, 0);
     if (!o) return false;
@@ -378,11 +304,7 @@ bool init_value_types(PyObject* module) {
     dtype_objects[i] = o;
     if (PyModule_AddObjectRef(module, std::string(name_of(DType(i))).c_str(), o) < 0) return false;
   }
-  PyObject* g = generator_type->tp_alloc(generator_type, 0);
-  if (!g) return false;
-  generator_in(g)->generator = &default_generator();
-  generator_in(g)->owned = false;
-  return PyModule_AddObject(module, "default_generator", g) == 0;
+  return init_generator_type(module);
 }
 
 PyObject* wrap(DType t) { return Py_NewRef(dtype_objects[int(t)]); }
@@ -446,10 +368,6 @@ bool to_device(PyObject* o, Device& d) {
     return false;
   }
   return true;
-}
-
-Generator* to_generator(PyObject* o) {
-  return PyObject_TypeCheck(o, generator_type) ? generator_in(o)->generator : nullptr;
 }
 
 bool to_int(PyObject* o, int64_t& v) {

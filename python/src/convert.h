@@ -112,6 +112,8 @@ bool to_dtype(PyObject* o, DType& t);
 /// A device, a text such as "cuda:1", or a number (of a GPU).
 bool to_device(PyObject* o, Device& d);
 bool is_device(PyObject* o);
+/// The class Generator and the module's default_generator.
+bool init_generator_type(PyObject* module);
 Generator* to_generator(PyObject* o);
 
 /// Python numbers (bool, int, float, complex, NumPy's scalars); false for anything else.

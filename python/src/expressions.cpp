@@ -1,5 +1,6 @@
 // The expression language for kernels that users write: arete/_kernels.py traces C snippets with
 // it.
+#include "arete/autograd/function.h"
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "bindings.h"
@@ -101,6 +102,7 @@ void bind_expressions(nb::module_& parent) {
         ops::Results r;
         {
           const WithoutGil free;
+          autograd::note_uses(inputs);
           r = ops::apply_program(p.program, inputs, {}, p.name.c_str());
         }
         return std::vector<Tensor>(r.begin(), r.end());

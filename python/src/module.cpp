@@ -30,7 +30,8 @@ void bind_data(nb::module_& m) {
         return t;
       },
       "data"_a, nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
-      "requires_grad"_a = false, "pin_memory"_a = false);
+      "requires_grad"_a = false, "pin_memory"_a = false,
+      "A new tensor of numbers, nested sequences or an array; the dtype is read off if not given.");
   m.def("_over_buffer", [](nb::handle o) {
     Tensor t = tensor_over_buffer(o.ptr());
     if (!t.defined())
@@ -46,7 +47,8 @@ void bind_data(nb::module_& m) {
         return t;
       },
       "buffer"_a, nb::kw_only(), "dtype"_a, "count"_a = -1, "offset"_a = 0,
-      "requires_grad"_a = false);
+      "requires_grad"_a = false,
+      "A 1-d tensor over the memory of a buffer (bytes, bytearray, array); nothing is copied.");
   m.def("_from_dlpack", [](nb::handle capsule) { return from_dlpack(capsule.ptr()); });
   m.def("_empty_strided", [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
                              DType t, Device d) {
@@ -83,16 +85,18 @@ const char* name_of(ops::Surface s) {
 }
 
 void bind_settings(nb::module_& m) {
-  m.def("get_default_dtype", &default_dtype);
+  m.def("get_default_dtype", &default_dtype, "The dtype of floating tensors made without one.");
   m.def("set_default_dtype", &set_default_dtype, "d"_a);
-  m.def("promote_types", &promote_types, "type1"_a, "type2"_a);
+  m.def("promote_types", &promote_types, "type1"_a, "type2"_a,
+        "The smallest dtype that holds the values of both.");
   m.def("_result_type", [](const std::vector<Tensor>& tensors, const std::vector<Scalar>& scalars) {
     return ops::result_type(tensors, scalars);
   });
   m.def("manual_seed", [](int64_t seed) { manual_seed(uint64_t(seed)); });
-  m.def("is_grad_enabled", &is_grad_enabled);
+  m.def("is_grad_enabled", &is_grad_enabled, "Whether operators record history on this thread.");
   m.def("_set_grad_enabled", [](bool on) { modes().grad_enabled = on; });
-  m.def("is_inference_mode_enabled", &is_inference_mode);
+  m.def("is_inference_mode_enabled", &is_inference_mode,
+        "Whether this thread is in inference mode.");
   m.def("_set_inference_mode", [](bool on) {
     modes().word = on ? modes().word | Modes::kInference : modes().word & ~Modes::kInference;
   });
@@ -100,8 +104,11 @@ void bind_settings(nb::module_& m) {
     if (on) modes().deterministic = *on;
     return modes().deterministic;
   });
-  m.def("get_num_threads", [] { return num_threads(); });
-  m.def("set_num_threads", [](int n) { set_num_threads(n); });
+  m.def(
+      "get_num_threads", [] { return num_threads(); }, "How many threads an operator uses.");
+  m.def(
+      "set_num_threads", [](int n) { set_num_threads(n); },
+      "Sets how many threads an operator uses.");
   m.def("_record_names", [] {
     std::vector<std::string> names;
     for (const ops::OpRecord* r : ops::all_records()) names.push_back(r->name);
@@ -159,5 +166,6 @@ NB_MODULE(_C, m) {
   bind_autograd(m);
   bind_expressions(m);
   bind_optim(m);
+  bind_rnn(m);
   bind_cuda(m);
 }

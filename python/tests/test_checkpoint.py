@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 
+import numpy as np
 import pytest
 
 import arete
@@ -123,3 +124,119 @@ def test_errors():
 
     with pytest.raises(KeyError, match="inside"):
         checkpoint(fails, x)
+
+
+def both(function, make):
+    """The gradients of `make(lib, run)` in arete and in torch, with and without checkpoints."""
+    torch = pytest.importorskip("torch")
+    torch_checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
+    results = []
+    for lib, checkpointed in ((arete, True), (arete, False), (torch, True)):
+        call = checkpoint if lib is arete else torch_checkpoint
+
+        def run(f, *args):
+            return call(f, *args, use_reentrant=False) if checkpointed else f(*args)
+
+        results.append([g if g is None else g.tolist() for g in function(lib, run, *make(lib))])
+    for other in results[1:]:
+        assert len(other) == len(results[0])
+        for a, b in zip(results[0], other):
+            assert (a is None) == (b is None) and (a is None or np.allclose(a, b, rtol=1e-10, atol=1e-12))
+
+
+def leaves(lib):
+    values = np.random.default_rng(0).normal(size=(4, 3, 3))
+    return [lib.tensor(v.tolist(), dtype=lib.float64, requires_grad=True) for v in values]
+
+
+def test_grad_of_inputs_and_of_what_the_function_holds():
+    def function(lib, run, x, w, b, unused):
+        out = run(lambda t: (t @ w).tanh() * b, x)
+        gradients = lib.autograd.grad(out.sum(), [x, w, b, unused], allow_unused=True)
+        assert all(t.grad is None for t in (x, w, b))
+        return gradients
+
+    both(function, leaves)
+    with pytest.raises(RuntimeError, match="appears to not have been used"):
+        x, w, _, unused = leaves(arete)
+        arete.autograd.grad(checkpoint(lambda t: t @ w, x).sum(), [x, unused])
+
+
+def test_grad_of_parameters_of_a_module():
+    def make(lib):
+        values = leaves(lib)
+        net = lib.nn.Sequential(lib.nn.Linear(3, 3), lib.nn.Tanh(), lib.nn.Linear(3, 3)).to(lib.float64)
+        with lib.no_grad():
+            for p, v in zip(net.parameters(), (values[1], values[2][0], values[3], values[2][1])):
+                p.copy_(v)
+        return net, values[0]
+
+    def function(lib, run, net, x):
+        # The input alone needs no gradient here.
+        return lib.autograd.grad(run(net, x.detach()).pow(2).sum(), list(net.parameters()))
+
+    both(function, make)
+
+
+def test_a_tensor_held_and_given_and_used_before():
+    def function(lib, run, x, w, b, c):
+        h = x @ w  # given to the function, which also holds it, w, and the non-leaf s
+        s = (w * b).sin()
+        out = run(lambda t: (t * h + s) @ w, h)
+        return lib.autograd.grad((out * c).sum(), [x, w, b, h, s])
+
+    both(function, leaves)
+
+
+def test_gradients_of_gradients():
+    def function(lib, run, x, w, b, c):
+        h = x * w
+        out = run(lambda t: (t * w).sin() * b.exp(), h)
+        first = lib.autograd.grad(out.sum(), [x, w, b], create_graph=True)
+        return [*first, *lib.autograd.grad(sum((g * c).sum() for g in first), [x, w, b])]
+
+    both(function, leaves)
+
+
+def test_hooks_run_once_and_nested_checkpoints():
+    def function(lib, run, x, w, b, c):
+        w.register_hook(lambda g: 3 * g)
+        h = x.exp()
+        h.register_hook(lambda g: 2 * g)
+        out = run(lambda t: run(lambda u: (u * w).tanh() * h, t) * b, h)
+        out.sum().backward()
+        return [x.grad, w.grad, b.grad]
+
+    both(function, leaves)
+
+
+def test_custom_functions_and_kernels_inside():
+    class Double(arete.autograd.Function):
+        @staticmethod
+        def forward(ctx, t):
+            return t.detach() * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g
+
+    x, w, b, _ = leaves(arete)
+    kernel = arete.numpy.ElementwiseKernel("T x, T y", "T z", "z = x * y", "product")
+    for f in (lambda t: t * Double.apply(w), lambda t: kernel(t, w), lambda t: t * w.clone()):
+        expected = arete.autograd.grad(f(x).sum(), [x, w])
+        found = arete.autograd.grad(checkpoint(f, x).sum(), [x, w])
+        same(list(found), list(expected))
+
+
+def test_reentrant_asks_for_an_input():
+    w = arete.ones(2, requires_grad=True)
+    assert not checkpoint(lambda t: t * w, arete.ones(2), use_reentrant=True).requires_grad
+    assert checkpoint(lambda t: t * w, arete.ones(2), use_reentrant=False).requires_grad
+    assert not checkpoint(lambda t: t * 2, arete.ones(2), use_reentrant=False).requires_grad
+
+
+def test_outputs_that_get_no_gradient():
+    # The derivative of sqrt at 0 is infinite: a zero in the place of no gradient would give NaN.
+    x = arete.zeros(2, requires_grad=True)
+    _, b = checkpoint(lambda t: (t.sqrt(), t * 3), x)
+    assert arete.autograd.grad(b.sum(), x)[0].tolist() == [3, 3]

@@ -1,6 +1,9 @@
 """Seeds and states."""
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import arete
@@ -32,6 +35,29 @@ def test_generator_states():
     assert arete.rand(3, generator=g).tolist() == a
     with pytest.raises((TypeError, RuntimeError)):
         g.set_state(arete.zeros(3))
+
+
+def test_generator_methods_without_the_module():
+    # In a fresh process: the methods are the class's own, and arete.random is the module.
+    program = "import arete; s = arete.Generator().get_state(); print(len(s), arete.random.initial_seed() >= 0)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["16", "True"], run.stderr
+
+
+def test_a_state_moves_between_generators():
+    a, b = arete.Generator(), arete.Generator()
+    assert a.manual_seed(2**64 - 1) is a and a.initial_seed() == 2**64 - 1
+    arete.rand(7, generator=a)
+    assert b.set_state(a.get_state()) is b and b.initial_seed() == 2**64 - 1
+    assert arete.rand(5, generator=a).tolist() == arete.rand(5, generator=b).tolist()
+    with pytest.raises((OverflowError, RuntimeError)):
+        a.manual_seed(2**64)
+    # The default generator's state is the one that operators draw from.
+    state = arete.default_generator.get_state()
+    first = arete.rand(3).tolist()
+    arete.default_generator.set_state(state)
+    assert arete.rand(3).tolist() == first
+    assert a.seed() == a.initial_seed() != b.initial_seed()
 
 
 @pytest.mark.parametrize("enabled", [True, False])

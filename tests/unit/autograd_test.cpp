@@ -351,6 +351,30 @@ TEST(Checkpoint, EqualsThePlainCallBitForBit) {
   EXPECT_EQ(w.grad().to_vector<float>(), plain_w);
 }
 
+TEST(Checkpoint, GradOfInputsAndOfWhatTheFunctionHolds) {
+  const Tensor x = leaf({2, 3}), w = leaf({2, 3});
+  const Tensor h = x * w;  // given to the function, which holds it, too
+  const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    return {(in[0] * w + h).tanh()};
+  };
+  const Tensor inputs[] = {x, w, h};
+  const auto gradients = [&](const Tensor& y) {
+    std::vector<std::vector<double>> values;
+    const Tensor total = y.sum();
+    const TensorList first = autograd::grad({&total, 1}, inputs, {}, true, true);
+    for (const Tensor& g : first) values.push_back(g.to_vector<double>());
+    const Tensor squares = first[1].square().sum();
+    for (const Tensor& g : autograd::grad({&squares, 1}, inputs, {}, true))
+      values.push_back(g.to_vector<double>());
+    return values;
+  };
+  const auto plain = gradients(f({h})[0]), again = gradients(autograd::checkpoint(f, {h})[0]);
+  ASSERT_EQ(plain.size(), again.size());
+  for (size_t i = 0; i < plain.size(); ++i)
+    for (size_t j = 0; j < plain[i].size(); ++j) EXPECT_NEAR(plain[i][j], again[i][j], 1e-12);
+  EXPECT_FALSE(x.grad().defined() || w.grad().defined());
+}
+
 TEST(Gradcheck, FindsAWrongGradient) {
   const autograd::FunctionDef wrong{"Wrong",
                                     [](autograd::Context& c, const std::vector<Tensor>& in) {

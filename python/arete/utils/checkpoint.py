@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Optional, Tuple
 
 import arete
-from arete import autograd
+from arete import _C, autograd
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn"]
 
@@ -92,13 +92,13 @@ class _Run:
         made: List[Any] = []
         return _take_out(self.function(*args, **kwargs), made), made
 
-    def first(self, tensors: List[Any]) -> List[Any]:
+    def first(self, tensors: Tuple[Any, ...]) -> List[Any]:
         with self.context:
             self.results, made = self._call(tensors)
         self.made = [_kind(t) for t in made]
         return made
 
-    def again(self, tensors: List[Any]) -> List[Any]:
+    def again(self, tensors: Tuple[Any, ...]) -> List[Any]:
         before = arete.get_rng_state() if self.rng is not None else None
         if self.rng is not None:
             arete.set_rng_state(self.rng)
@@ -119,32 +119,6 @@ def _kind(t: Any) -> tuple:
     return tuple(t.shape), str(t.dtype), str(t.device)
 
 
-class CheckpointFunction(autograd.Function):
-    """The call as one node of the graph."""
-
-    @staticmethod
-    def forward(ctx: Any, anchor: Any, run: _Run, *tensors: Any) -> tuple:
-        ctx.run = run
-        ctx.wants = [t.requires_grad for t in tensors]
-        ctx.save_for_backward(*tensors)
-        with autograd.no_grad():
-            made = run.first(list(tensors))
-        # An input that is given back is given back as a new tensor, so that it gets this node's history.
-        made = [t.detach() if any(t is x for x in tensors) else t for t in made]
-        ctx.mark_non_differentiable(*[t for t in made if not (t.is_floating_point() or t.is_complex())])
-        ctx.set_materialize_grads(False)
-        return tuple(made)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple:
-        inputs = [t.detach().requires_grad_(wanted) for t, wanted in zip(ctx.saved_tensors, ctx.wants)]
-        made = ctx.run.again(inputs)
-        pairs = [(t, g) for t, g in zip(made, gradients) if g is not None and t.requires_grad]
-        if pairs:
-            autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
-        return (None, None, *(t.grad for t in inputs))
-
-
 def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = None,
                context_fn: Callable[[], Tuple[ContextManager, ContextManager]] = noop_context_fn, determinism_check: str = "default",
                debug: bool = False, early_stop: bool = True, **kwargs: Any) -> Any:
@@ -155,7 +129,8 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     first and the second run. With use_reentrant=True the results require a gradient only if an argument does, as in PyTorch; else
     also parameters that the function uses by itself get theirs. `debug` and `early_stop` change nothing.
 
-    Gradients of parameters go to their `.grad`: use it with `backward()`, not with `autograd.grad` of parameters.
+    Gradients flow to the tensors in the arguments and to all that the function uses by itself, with `backward()` as with
+    `autograd.grad`, and can be differentiated again.
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):
@@ -167,9 +142,8 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     tensors: List[Any] = []
     arguments = _take_out((args, kwargs), tensors)
     run = _Run(function, arguments, *context_fn(), preserve, determinism_check == "default")
-    anchor = arete.empty((0,), requires_grad=not use_reentrant)
-    made = CheckpointFunction.apply(anchor, run, *tensors)
-    return _put_back(run.results, [made] if isinstance(made, arete.Tensor) else list(made))
+    made = _C._checkpoint(run.first, run.again, tensors, not use_reentrant)
+    return _put_back(run.results, made)
 
 
 def checkpoint_sequential(functions: Iterable, segments: int, input: Any, use_reentrant: Optional[bool] = None, **kwargs: Any) -> Any:

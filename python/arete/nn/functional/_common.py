@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 from arete import Tensor, _ops
 
 IntOrInts = Union[int, Sequence[int]]
+
+
+def named(f: Callable, name: str, doc: str) -> Callable:
+    """`f`, one of the forms of a function for 1, 2 and 3 dimensions, with its name and text."""
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
 
 
 def reduction_of(size_average: Optional[bool], reduce: Optional[bool], reduction: str) -> str:

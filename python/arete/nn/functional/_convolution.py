@@ -2,115 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Callable, List, Optional, Sequence, Union
 
 import arete
 from arete import Tensor, _ops
 
-from ._common import IntOrInts
+from ._common import IntOrInts, named
 
 linear = _ops.linear
 bilinear = _ops.bilinear
 
 
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    stride: IntOrInts = 1,
-    padding: Union[str, IntOrInts] = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
+def _conv(n: int, doc: str) -> Callable:
+    name = f"conv{n}d"
+
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor] = None,
+        stride: IntOrInts = 1,
+        padding: Union[str, IntOrInts] = 0,
+        dilation: IntOrInts = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        op = getattr(_ops, name + "_padding" if isinstance(padding, str) else name)
+        return op(input, weight, bias, stride, padding, dilation, groups)
+
+    return named(conv, name, doc)
+
+
+conv1d = _conv(
+    1,
     """Convolution of (N, Cin, L) or (Cin, L) with weight (Cout, Cin / groups, k).
 
     `padding` is a number, "valid" (none) or "same" (the output has the input's length).
-    """
-    if isinstance(padding, str):
-        return _ops.conv1d_padding(input, weight, bias, stride, padding, dilation, groups)
-    return _ops.conv1d(input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    stride: IntOrInts = 1,
-    padding: Union[str, IntOrInts] = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
+    """,
+)
+conv2d = _conv(
+    2,
     """Convolution of (N, Cin, H, W) or (Cin, H, W) with weight (Cout, Cin / groups, kh, kw).
 
     >>> conv2d(arete.randn(1, 3, 8, 8), arete.randn(5, 3, 3, 3), padding=1).shape
     torch.Size([1, 5, 8, 8])
-    """
-    if isinstance(padding, str):
-        return _ops.conv2d_padding(input, weight, bias, stride, padding, dilation, groups)
-    return _ops.conv2d(input, weight, bias, stride, padding, dilation, groups)
+    """,
+)
+conv3d = _conv(
+    3, "Convolution of (N, Cin, D, H, W) with weight (Cout, Cin / groups, kd, kh, kw)."
+)
 
 
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    stride: IntOrInts = 1,
-    padding: Union[str, IntOrInts] = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution of (N, Cin, D, H, W) with weight (Cout, Cin / groups, kd, kh, kw)."""
-    if isinstance(padding, str):
-        return _ops.conv3d_padding(input, weight, bias, stride, padding, dilation, groups)
-    return _ops.conv3d(input, weight, bias, stride, padding, dilation, groups)
+def _conv_transpose(n: int, kernel: str) -> Callable:
+    name = f"conv_transpose{n}d"
+
+    def conv_transpose(
+        input: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor] = None,
+        stride: IntOrInts = 1,
+        padding: IntOrInts = 0,
+        output_padding: IntOrInts = 0,
+        groups: int = 1,
+        dilation: IntOrInts = 1,
+    ) -> Tensor:
+        return getattr(_ops, name)(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+
+    doc = f"The gradient of conv{n}d as an operator; weight (Cin, Cout / groups, {kernel})."
+    return named(conv_transpose, name, doc)
 
 
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    stride: IntOrInts = 1,
-    padding: IntOrInts = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """The gradient of conv1d as an operator; weight (Cin, Cout / groups, k)."""
-    return _ops.conv_transpose1d(
-        input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    stride: IntOrInts = 1,
-    padding: IntOrInts = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """The gradient of conv2d as an operator; weight (Cin, Cout / groups, kh, kw)."""
-    return _ops.conv_transpose2d(
-        input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Optional[Tensor] = None,
-    stride: IntOrInts = 1,
-    padding: IntOrInts = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """The gradient of conv3d as an operator; weight (Cin, Cout / groups, kd, kh, kw)."""
-    return _ops.conv_transpose3d(
-        input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+conv_transpose1d = _conv_transpose(1, "k")
+conv_transpose2d = _conv_transpose(2, "kh, kw")
+conv_transpose3d = _conv_transpose(3, "kd, kh, kw")
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:

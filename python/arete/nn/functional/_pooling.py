@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from arete import Tensor, _ops
 
-from ._common import IntOrInts, stride_or_empty
+from ._common import IntOrInts, named, stride_or_empty
 
 
 def _max_pool(n: int) -> Tuple[Callable, Callable]:
@@ -34,15 +34,9 @@ def _max_pool(n: int) -> Tuple[Callable, Callable]:
         return max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     name = f"max_pool{n}d"
-    _named(max_pool, name, f"The maximum of each window of {n} dimensions.")
-    _named(with_indices, name + "_with_indices", "The maxima and their places in each plane.")
+    named(max_pool, name, f"The maximum of each window of {n} dimensions.")
+    named(with_indices, name + "_with_indices", "The maxima and their places in each plane.")
     return max_pool, with_indices
-
-
-def _named(f: Callable, name: str, doc: str) -> Callable:
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
 
 
 max_pool1d, max_pool1d_with_indices = _max_pool(1)
@@ -64,46 +58,27 @@ def avg_pool1d(
     )
 
 
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: IntOrInts,
-    stride: Optional[IntOrInts] = None,
-    padding: IntOrInts = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Optional[int] = None,
-) -> Tensor:
-    """The mean of each window of (N, C, H, W) or (C, H, W)."""
-    return _ops.avg_pool2d(
-        input,
-        kernel_size,
-        stride_or_empty(stride),
-        padding,
-        ceil_mode,
-        count_include_pad,
-        divisor_override,
-    )
+def _avg_pool(n: int, sizes: str) -> Callable:
+    name = f"avg_pool{n}d"
+
+    def avg_pool(
+        input: Tensor,
+        kernel_size: IntOrInts,
+        stride: Optional[IntOrInts] = None,
+        padding: IntOrInts = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Optional[int] = None,
+    ) -> Tensor:
+        stride = stride_or_empty(stride)
+        return getattr(_ops, name)(
+            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    return named(avg_pool, name, f"The mean of each window of (N, C, {sizes}) or (C, {sizes}).")
 
 
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: IntOrInts,
-    stride: Optional[IntOrInts] = None,
-    padding: IntOrInts = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Optional[int] = None,
-) -> Tensor:
-    """The mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
-    return _ops.avg_pool3d(
-        input,
-        kernel_size,
-        stride_or_empty(stride),
-        padding,
-        ceil_mode,
-        count_include_pad,
-        divisor_override,
-    )
+avg_pool2d, avg_pool3d = _avg_pool(2, "H, W"), _avg_pool(3, "D, H, W")
 
 
 def _output_size(size: Any) -> Any:
@@ -128,9 +103,9 @@ def _adaptive(n: int) -> Tuple[Callable, Callable, Callable]:
     ) -> Tuple[Tensor, Tensor]:
         return max_pool(input, output_size, True)
 
-    _named(avg_pool, avg_name, "Means of windows that make `output_size` of them (None: as is).")
-    _named(max_pool, max_name, "Maxima of windows that make `output_size` of them (None: as is).")
-    _named(with_indices, max_name + "_with_indices", "The maxima and their places.")
+    named(avg_pool, avg_name, "Means of windows that make `output_size` of them (None: as is).")
+    named(max_pool, max_name, "Maxima of windows that make `output_size` of them (None: as is).")
+    named(with_indices, max_name + "_with_indices", "The maxima and their places.")
     return avg_pool, max_pool, with_indices
 
 
@@ -151,7 +126,7 @@ def _lp_pool(n: int) -> Callable:
     ) -> Tensor:
         return getattr(_ops, name)(input, float(norm_type), kernel_size, stride, ceil_mode)
 
-    return _named(lp_pool, name, "(The sum of x^p in each window)^(1 / p).")
+    return named(lp_pool, name, "(The sum of x^p in each window)^(1 / p).")
 
 
 lp_pool1d, lp_pool2d, lp_pool3d = _lp_pool(1), _lp_pool(2), _lp_pool(3)
@@ -177,7 +152,7 @@ def _unpool(n: int) -> Callable:
             stride = None
         return getattr(_ops, name)(input, indices, kernel_size, stride, padding, size)
 
-    return _named(max_unpool, name, "Zeros with the maxima of a max pool at their places.")
+    return named(max_unpool, name, "Zeros with the maxima of a max pool at their places.")
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = _unpool(1), _unpool(2), _unpool(3)
@@ -211,8 +186,8 @@ def _fractional(n: int) -> Tuple[Callable, Callable]:
     ) -> Tuple[Tensor, Tensor]:
         return fractional(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
-    _named(fractional, name, "Maxima of windows at random places.")
-    _named(with_indices, name + "_with_indices", "The maxima of random windows and their places.")
+    named(fractional, name, "Maxima of windows at random places.")
+    named(with_indices, name + "_with_indices", "The maxima of random windows and their places.")
     return fractional, with_indices
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 from arete import Tensor
 
@@ -38,7 +38,12 @@ __all__ = [
 
 
 class _Loss(Module):
+    """What losses share. Most are called with (input, target): their forward hands the attributes
+    named by _options to _function."""
+
     reduction: str
+    _function: Callable[..., Tensor]
+    _options: Tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -48,6 +53,10 @@ class _Loss(Module):
     ) -> None:
         super().__init__()
         self.reduction = reduction_of(size_average, reduce, reduction)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        options = {name: getattr(self, name) for name in self._options}
+        return self._function(input, target, reduction=self.reduction, **options)
 
 
 class _WeightedLoss(_Loss):
@@ -66,15 +75,15 @@ class L1Loss(_Loss):
     """|input - target|."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.l1_loss)
 
 
 class NLLLoss(_WeightedLoss):
     """-input at the classes `target` (N, ...), for log probabilities (N, C, ...)."""
 
     __constants__ = ["ignore_index", "reduction"]
+    _function = staticmethod(F.nll_loss)
+    _options = ("weight", "ignore_index")
 
     def __init__(
         self,
@@ -86,15 +95,6 @@ class NLLLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-        )
 
 
 class NLLLoss2d(NLLLoss):
@@ -151,6 +151,8 @@ class KLDivLoss(_Loss):
     """target * (log target - input), `input` in logarithms; "batchmean" divides by the batch."""
 
     __constants__ = ["reduction"]
+    _function = staticmethod(F.kl_div)
+    _options = ("log_target",)
 
     def __init__(
         self,
@@ -162,32 +164,27 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
-
 
 class MSELoss(_Loss):
     """(input - target)^2."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.mse_loss)
 
 
 class BCELoss(_WeightedLoss):
     """Binary cross entropy of probabilities."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+    _function = staticmethod(F.binary_cross_entropy)
+    _options = ("weight",)
 
 
 class BCEWithLogitsLoss(_Loss):
     """Binary cross entropy of logits; pos_weight scales the positive term."""
+
+    _function = staticmethod(F.binary_cross_entropy_with_logits)
+    _options = ("weight", "pos_weight")
 
     def __init__(
         self,
@@ -201,20 +198,13 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            input,
-            target,
-            self.weight,
-            pos_weight=self.pos_weight,
-            reduction=self.reduction,
-        )
-
 
 class HingeEmbeddingLoss(_Loss):
     """x where target is 1, max(0, margin - x) where it is -1."""
 
     __constants__ = ["margin", "reduction"]
+    _function = staticmethod(F.hinge_embedding_loss)
+    _options = ("margin",)
 
     def __init__(
         self,
@@ -226,25 +216,20 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(
-            input, target, margin=self.margin, reduction=self.reduction
-        )
-
 
 class MultiLabelMarginLoss(_Loss):
     """Hinge of every class outside the target against every class in it."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.multilabel_margin_loss)
 
 
 class SmoothL1Loss(_Loss):
     """Quadratic / beta below beta, linear beyond."""
 
     __constants__ = ["reduction"]
+    _function = staticmethod(F.smooth_l1_loss)
+    _options = ("beta",)
 
     def __init__(
         self,
@@ -256,36 +241,32 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
-
 
 class HuberLoss(_Loss):
     """Quadratic up to delta, linear with slope delta beyond."""
 
     __constants__ = ["reduction", "delta"]
+    _function = staticmethod(F.huber_loss)
+    _options = ("delta",)
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input))."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
+    _function = staticmethod(F.soft_margin_loss)
 
 
 class CrossEntropyLoss(_WeightedLoss):
     """Cross entropy of logits (N, C, ...) against classes (N, ...) or probabilities (N, C, ...)."""
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
+    _function = staticmethod(F.cross_entropy)
+    _options = ("weight", "ignore_index", "label_smoothing")
 
     def __init__(
         self,
@@ -300,26 +281,13 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Binary cross entropy with logits, averaged over the classes."""
 
     __constants__ = ["reduction"]
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+    _function = staticmethod(F.multilabel_soft_margin_loss)
+    _options = ("weight",)
 
 
 class CosineEmbeddingLoss(_Loss):
@@ -368,6 +336,8 @@ class MultiMarginLoss(_WeightedLoss):
     """Hinge (to the power p) of every other class against the target's."""
 
     __constants__ = ["p", "margin", "reduction"]
+    _function = staticmethod(F.multi_margin_loss)
+    _options = ("p", "margin", "weight")
 
     def __init__(
         self,
@@ -388,16 +358,6 @@ class MultiMarginLoss(_WeightedLoss):
             )
         self.p = p
         self.margin = margin
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multi_margin_loss(
-            input,
-            target,
-            p=self.p,
-            margin=self.margin,
-            weight=self.weight,
-            reduction=self.reduction,
-        )
 
 
 class TripletMarginLoss(_Loss):

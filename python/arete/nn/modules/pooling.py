@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Callable, List, Optional, Tuple, Union
 
 from arete import Tensor
 
@@ -22,7 +22,18 @@ __all__ = [
 ]
 
 
-class _MaxPoolNd(Module):
+class _Pool(Module):
+    """A layer whose text shows the attributes named by _shown."""
+
+    _function: Callable
+    _shown: Tuple[str, ...] = ("kernel_size", "stride", "padding")
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self._shown)
+
+
+class _MaxPoolNd(_Pool):
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
 
     def __init__(
@@ -53,12 +64,6 @@ class _MaxPoolNd(Module):
             self.return_indices,
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
 
 class MaxPool1d(_MaxPoolNd):
     """The maximum of each window of (N, C, L) or (C, L), and with return_indices its place."""
@@ -78,7 +83,7 @@ class MaxPool3d(_MaxPoolNd):
     _function = staticmethod(F.max_pool3d)
 
 
-class _MaxUnpoolNd(Module):
+class _MaxUnpoolNd(_Pool):
     _spatial = 0
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
@@ -94,9 +99,6 @@ class _MaxUnpoolNd(Module):
         return self._function(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
@@ -120,7 +122,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     _function = staticmethod(F.max_unpool3d)
 
 
-class AvgPool1d(Module):
+class AvgPool1d(_Pool):
     """The mean of each window of (N, C, L) or (C, L)."""
 
     def __init__(
@@ -149,11 +151,8 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_Pool):
     def __init__(
         self,
         kernel_size: Any,
@@ -181,9 +180,6 @@ class _AvgPoolNd(Module):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(_AvgPoolNd):
@@ -253,7 +249,8 @@ class FractionalMaxPool3d(_FractionalNd):
     _function = staticmethod(F.fractional_max_pool3d)
 
 
-class _LPPoolNd(Module):
+class _LPPoolNd(_Pool):
+    _shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
 
     def __init__(
@@ -268,12 +265,6 @@ class _LPPoolNd(Module):
     def forward(self, input: Tensor) -> Tensor:
         return self._function(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
         )
 
 
@@ -295,7 +286,8 @@ class LPPool3d(_LPPoolNd):
     _function = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveMaxPoolNd(Module):
+class _AdaptiveMaxPoolNd(_Pool):
+    _shown = ("output_size",)
     __constants__ = ["output_size", "return_indices"]
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -305,9 +297,6 @@ class _AdaptiveMaxPoolNd(Module):
 
     def forward(self, input: Tensor) -> Any:
         return self._function(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
@@ -328,7 +317,8 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     _function = staticmethod(F.adaptive_max_pool3d)
 
 
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptiveAvgPoolNd(_Pool):
+    _shown = ("output_size",)
     __constants__ = ["output_size"]
 
     def __init__(self, output_size: Any) -> None:
@@ -337,9 +327,6 @@ class _AdaptiveAvgPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return self._function(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):

@@ -13,7 +13,7 @@ from arete import Tensor, _ops
 from .. import init
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
-from ._recurrence import GATES, STEPS, run_direction
+from ._recurrence import GATES, run_direction, step
 from .module import Module
 
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
@@ -442,7 +442,8 @@ class RNNCellBase(Module):
             states = (zeros, zeros) if mode == "LSTM" else (zeros,)
         elif not batched:
             states = tuple(s.unsqueeze(0) for s in states)
-        result = STEPS[mode](
+        result = step(
+            mode,
             _ops.linear(x, self.weight_ih, self.bias_ih),
             _ops.linear(states[0], self.weight_hh, self.bias_hh),
             states,

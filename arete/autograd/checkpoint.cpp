@@ -1,0 +1,208 @@
+#include <unordered_set>
+#include <utility>
+
+#include "arete/autograd/engine.h"
+#include "arete/autograd/function.h"
+#include "arete/core/generator.h"
+#include "arete/core/modes.h"
+#include "arete/ops/call.h"
+
+namespace arete::autograd {
+
+// Note [Checkpointed calls]
+// The first run keeps no graph, but gradients must flow to every tensor that needs one and that
+// the function used: its inputs, and what it holds itself, which an observer of calls collects.
+// All of them are inputs of one node, so that backward(), grad() and hooks treat them as those of
+// any operator. The node's backward runs the function again and differentiates the small graph
+// that this makes. That graph must end at these tensors, or what lies behind them would be walked
+// twice: while it is made and differentiated an EndNode without edges stands in for their history.
+// If the pass is recorded itself (create_graph) the edges are put in afterwards.
+
+namespace {
+
+class Uses;
+thread_local Uses* current_uses = nullptr;
+
+/// Collects the tensors with history, or with a gradient of their own, that calls use.
+class Uses final : public ops::CallObserver {
+ public:
+  Uses() : outer_(std::exchange(current_uses, this)), observer_(modes().observer) {
+    if (!(modes().word & Modes::kObserve)) observer_ = nullptr;
+    modes().observer = this;
+    modes().word |= Modes::kObserve;
+  }
+  ~Uses() override { current_uses = outer_; }
+  Uses(const Uses&) = delete;
+  Uses& operator=(const Uses&) = delete;
+
+  /// A tensor that is not to be collected.
+  void ignore(const Tensor& t) { seen_.insert(t.impl()); }
+  void note(const Tensor& t) {
+    if (t.defined() && t.requires_grad() && seen_.insert(t.impl()).second) tensors_.push_back(t);
+  }
+  void on_call(const ops::CallEvent& e) override {
+    for (const ops::Arg& a : e.args) {
+      if (a.kind() == ops::Arg::Kind::tensor) note(a.tensor());
+      if (a.kind() == ops::Arg::Kind::tensors)
+        for (const Tensor& t : a.tensors()) note(t);
+    }
+    if (observer_) observer_->on_call(e);
+  }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  const ModesGuard guard_;
+  Uses* const outer_;
+  ops::CallObserver* observer_;
+  std::vector<Tensor> tensors_;
+  std::unordered_set<const TensorImpl*> seen_;
+};
+
+/// Where the graph of a second run ends.
+class EndNode final : public Node {
+ public:
+  explicit EndNode(const Tensor& t) {
+    outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
+  }
+  std::string name() const override { return "checkpoint_input"; }
+  TensorList backward(const TensorList& grads, uint64_t) override { return grads; }
+};
+
+/// Ends of graphs, see Note [Checkpointed calls]. Tensors have their history back when it dies.
+class Ends {
+ public:
+  Ends() = default;
+  ~Ends() {
+    for (auto& [t, meta] : replaced_) std::swap(t.impl()->autograd, meta);
+  }
+  Ends(const Ends&) = delete;
+  Ends& operator=(const Ends&) = delete;
+
+  /// The same values with an end as history.
+  Tensor alias(const Tensor& t) {
+    Tensor a = t.detach();
+    if (t.requires_grad()) set_history(a, end(t), 0);
+    return a;
+  }
+  /// Puts an end in the place of t's history.
+  void replace(const Tensor& t) {
+    const IntrusivePtr<Node> node = end(t);
+    replaced_.emplace_back(t, std::make_unique<AutogradMeta>());
+    replaced_.back().second->grad_fn = {node, 0};
+    std::swap(t.impl()->autograd, replaced_.back().second);
+  }
+  /// Joins the graph behind the ends to that before them.
+  void join() {
+    for (auto& [node, edge] : ends_) node->edges.push_back(edge);
+  }
+
+ private:
+  IntrusivePtr<Node> end(const Tensor& t) {
+    ends_.emplace_back(IntrusivePtr<Node>(new EndNode(t)), gradient_edge(t));
+    return ends_.back().first;
+  }
+  std::vector<std::pair<IntrusivePtr<Node>, Edge>> ends_;
+  std::vector<std::pair<Tensor, std::unique_ptr<AutogradMeta>>> replaced_;
+};
+
+std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
+                                               const std::vector<Tensor>& inputs,
+                                               const std::vector<Tensor>& held,
+                                               const std::vector<Tensor>& gradients) {
+  const bool create = is_grad_enabled();
+  std::vector<Tensor> result;
+  Ends ends;
+  {
+    std::vector<Tensor> again;
+    for (const Tensor& t : inputs) again.push_back(ends.alias(t));
+    std::vector<Tensor> wanted, tensors, given;
+    for (const Tensor& t : again)
+      if (t.requires_grad()) wanted.push_back(t);
+    for (const Tensor& t : held) {
+      ends.replace(t);
+      wanted.push_back(t);
+    }
+    std::vector<Tensor> outputs;
+    {
+      const EnableGradGuard grad;
+      outputs = f.again(again);
+    }
+    ARETE_CHECK(outputs.size() == gradients.size(),
+                AutogradError("checkpoint",
+                              "computed again during backward, a checkpointed "
+                              "function gave another number of tensors")
+                    .expected(std::to_string(gradients.size()))
+                    .got(std::to_string(outputs.size())));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (gradients[i].defined() && outputs[i].requires_grad()) {
+        tensors.push_back(outputs[i]);
+        given.push_back(gradients[i]);
+      }
+    TensorList found(wanted.size());
+    if (!tensors.empty() && !wanted.empty())
+      found = grad(tensors, wanted, given, create, create, /*allow_unused=*/true);
+    size_t next = 0;
+    for (const Tensor& t : again)
+      result.push_back(t.requires_grad() ? std::move(found[next++]) : Tensor());
+    for (size_t i = 0; i < held.size(); ++i) result.push_back(std::move(found[next++]));
+  }
+  if (create) ends.join();
+  return result;
+}
+
+}  // namespace
+
+void note_uses(std::span<const Tensor> tensors) {
+  if (current_uses)
+    for (const Tensor& t : tensors) current_uses->note(t);
+}
+
+std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs) {
+  if (!is_grad_enabled()) return f.first(inputs);
+  std::vector<Tensor> outputs, held;
+  bool any_input = false;
+  {
+    // The function may hold one of the inputs, too: handles of their own tell the uses apart.
+    Ends ends;
+    Uses uses;
+    std::vector<Tensor> given;
+    for (const Tensor& t : inputs) {
+      any_input = any_input || t.requires_grad();
+      given.push_back(ends.alias(t));
+      uses.ignore(given.back());
+    }
+    const NoGradGuard no_grad;
+    outputs = f.first(given);
+    if (any_input || f.without_inputs) held = uses.tensors();
+  }
+  std::vector<Tensor> all = inputs;
+  all.insert(all.end(), held.begin(), held.end());
+  FunctionDef def;
+  def.name = "checkpoint";
+  def.materialize_grads = false;
+  def.forward = [&](Context& context, const std::vector<Tensor>&) {
+    context.save_for_backward(inputs);
+    return outputs;
+  };
+  def.backward = [f, held](Context& context, const std::vector<Tensor>& gradients) {
+    return gradients_by_running_again(f, context.saved_tensors(), held, gradients);
+  };
+  return autograd::apply(def, all);
+}
+
+std::vector<Tensor> checkpoint(
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs) {
+  const Generator::State before = default_generator().state();
+  const auto again = [f, before](const std::vector<Tensor>& in) {
+    struct Restore {
+      Generator::State now = default_generator().state();
+      ~Restore() { default_generator().set_state(now); }
+    } const restore;
+    default_generator().set_state(before);
+    return f(in);
+  };
+  return checkpoint(Recomputation{f, again}, inputs);
+}
+
+}  // namespace arete::autograd

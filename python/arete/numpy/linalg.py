@@ -1,0 +1,14 @@
+"""numpy.linalg: arete.linalg, and norm with NumPy's arguments."""
+from __future__ import annotations
+
+import arete as _t
+
+from ._types import axes_of as _axes_of
+
+
+def norm(x, ord=None, axis=None, keepdims=False):
+    return _t.norm(x, 2.0 if ord is None else ord, None if axis is None else _axes_of(x, axis), keepdims)
+
+
+def __getattr__(name):
+    return getattr(_t.linalg, name)

@@ -1,0 +1,129 @@
+// The Python class Generator: a stream of random numbers.
+#include <cstring>
+#include <random>
+
+#include "arete/ops/creation.h"
+#include "convert.h"
+#include "tensor_object.h"
+
+namespace arete::python {
+
+namespace {
+
+struct GeneratorObject {
+  PyObject_HEAD Generator* generator;
+  bool owned;
+};
+PyTypeObject* generator_type;
+
+GeneratorObject* generator_in(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o); }
+
+PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"device", nullptr};
+  PyObject* device = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device))
+    return nullptr;
+  return guarded([&]() -> PyObject* {
+    Device d;
+    if (device && device != Py_None && !to_device(device, d))
+      type_error("Generator(): expected a device");
+    PyObject* o = checked(type->tp_alloc(type, 0));
+    generator_in(o)->generator = new Generator(67280421310721ull);  // PyTorch's default seed
+    generator_in(o)->owned = true;
+    return o;
+  });
+}
+void generator_dealloc(PyObject* o) {
+  if (generator_in(o)->owned) delete generator_in(o)->generator;
+  PyTypeObject* const type = Py_TYPE(o);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+PyObject* generator_manual_seed(PyObject* o, PyObject* seed) {
+  return guarded([&]() -> PyObject* {
+    int64_t v = 0;
+    if (PyLong_Check(seed)) {  // from -2^63 up to 2^64 - 1
+      int overflow = 0;
+      v = PyLong_AsLongLongAndOverflow(seed, &overflow);
+      if (overflow) v = int64_t(PyLong_AsUnsignedLongLong(seed));
+      if (PyErr_Occurred()) throw PythonError{};
+    } else if (!to_int(seed, v)) {
+      type_error("manual_seed expected an int");
+    }
+    generator_in(o)->generator->manual_seed(uint64_t(v));
+    return Py_NewRef(o);
+  });
+}
+PyObject* generator_initial_seed(PyObject* o, PyObject*) {
+  return PyLong_FromUnsignedLongLong(generator_in(o)->generator->state().seed);
+}
+PyObject* generator_seed(PyObject* o, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    std::random_device source;
+    const uint64_t seed = (uint64_t(source()) << 32 | source()) >> 1;
+    generator_in(o)->generator->manual_seed(seed);
+    return PyLong_FromUnsignedLongLong(seed);
+  });
+}
+// The state as a tensor of bytes: seed and offset.
+PyObject* generator_get_state(PyObject* o, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Generator::State s = generator_in(o)->generator->state();
+    const uint64_t words[] = {s.seed, s.offset};
+    const Tensor t = empty({sizeof words}, TensorOptions(kUInt8));
+    std::memcpy(t.data_ptr(), words, sizeof words);
+    return wrap(t);
+  });
+}
+PyObject* generator_set_state(PyObject* o, PyObject* state) {
+  return guarded([&]() -> PyObject* {
+    uint64_t words[2];
+    if (!is_tensor(state) || tensor_of(state).dtype() != kUInt8 ||
+        tensor_of(state).nbytes() != sizeof words)
+      type_error(
+          "the state of a generator is a uint8 tensor of 16 elements, as get_state() gives it");
+    const Tensor bytes = tensor_of(state).to(kCPU).contiguous();
+    std::memcpy(words, bytes.data_ptr(), sizeof words);
+    generator_in(o)->generator->set_state({words[0], words[1]});
+    return Py_NewRef(o);
+  });
+}
+PyObject* generator_device(PyObject*, void*) { return wrap(Device()); }
+PyMethodDef generator_methods[] = {
+    {"manual_seed", generator_manual_seed, METH_O, "Starts the stream of numbers of a seed."},
+    {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed."},
+    {"seed", generator_seed, METH_NOARGS, "Seeds from the operating system, and gives the seed."},
+    {"get_state", generator_get_state, METH_NOARGS, "The state as a uint8 tensor."},
+    {"set_state", generator_set_state, METH_O, "Takes a state that get_state() gave."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef generator_getset[] = {{"device", generator_device, nullptr, nullptr, nullptr},
+                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot generator_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(generator_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(generator_dealloc)},
+    {Py_tp_methods, generator_methods},
+    {Py_tp_getset, generator_getset},
+    {Py_tp_doc, const_cast<char*>("A stream of random numbers; the same on every device.")},
+    {0, nullptr}};
+PyType_Spec generator_spec{"arete.Generator", sizeof(GeneratorObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, generator_slots};
+
+}  // namespace
+
+bool init_generator_type(PyObject* module) {
+  generator_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&generator_spec));
+  if (!generator_type ||
+      PyModule_AddObjectRef(module, "Generator", reinterpret_cast<PyObject*>(generator_type)) < 0)
+    return false;
+  PyObject* g = generator_type->tp_alloc(generator_type, 0);
+  if (!g) return false;
+  generator_in(g)->generator = &default_generator();
+  generator_in(g)->owned = false;
+  return PyModule_AddObject(module, "default_generator", g) == 0;
+}
+
+Generator* to_generator(PyObject* o) {
+  return PyObject_TypeCheck(o, generator_type) ? generator_in(o)->generator : nullptr;
+}
+
+}  // namespace arete::python

@@ -1,0 +1,93 @@
+// Tensor as a sequence and a mapping: len(), x[...], x[...] = y, iteration, `in`.
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/pointwise.h"
+#include "convert.h"
+#include "tensor_data.h"
+#include "tensor_internal.h"
+
+namespace arete::python {
+
+namespace {
+
+Py_ssize_t tensor_length(PyObject* o) {
+  const Tensor& t = tensor_of(o);
+  if (t.dim() == 0) {
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+  }
+  return Py_ssize_t(t.size(0));
+}
+PyObject* tensor_subscript(PyObject* o, PyObject* index) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    if (PyLong_CheckExact(index)) {
+      int64_t i = 0;
+      to_int(index, i);
+      return wrap(t[i]);
+    }
+    return wrap(t.index(index_from(index, t)));
+  });
+}
+int tensor_assign(PyObject* o, PyObject* index, PyObject* value) {
+  return guarded(-1, [&] {
+    if (!value) type_error("Tensor does not support deleting items");
+    Tensor& t = tensor_of(o);
+    const std::vector<Index> indices = index_from(index, t);
+    Scalar s;
+    if (is_tensor(value))
+      t.index_put_(
+          indices,
+          tensor_of(value).to(
+              tensor_of(value).numel() == 1 ? t.device() : tensor_of(value).device(), t.dtype()));
+    else if (to_scalar(value, s))
+      t.index_put_(indices, full({}, s, TensorOptions(t.dtype(), t.device())));
+    else
+      t.index_put_(indices, tensor_from(value, t.dtype(), t.device()));
+    return 0;
+  });
+}
+PyObject* tensor_item_at(PyObject* o, Py_ssize_t i) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    if (t.dim() == 0) type_error("iteration over a 0-d tensor");
+    if (i >= t.size(0)) {
+      PyErr_SetString(PyExc_IndexError, "index out of range");
+      throw PythonError{};
+    }
+    return wrap(t.select(0, i));
+  });
+}
+PyObject* tensor_iterate(PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    if (t.dim() == 0) type_error("iteration over a 0-d tensor");
+    const Ref list(checked(PyList_New(t.size(0))));
+    static const ops::OpRecord& record = record_of("unbind");
+    ops::Results parts = ops::call_all(record, {t, int64_t(0)});
+    for (size_t i = 0; i < parts.size(); ++i)
+      PyList_SET_ITEM(list.get(), Py_ssize_t(i), checked(wrap(std::move(parts[i]))));
+    return PyObject_GetIter(list.get());
+  });
+}
+int tensor_contains(PyObject* o, PyObject* value) {
+  const Ref equal(compare(o, value, Py_EQ));
+  if (!equal || equal.get() == Py_NotImplemented) {
+    if (equal) PyErr_SetString(PyExc_TypeError, "Tensor.__contains__ takes a Tensor or a number");
+    return -1;
+  }
+  return guarded(-1, [&] { return int(tensor_of(equal.get()).any().item<bool>()); });
+}
+
+const PyType_Slot kIndexingSlots[] = {
+    SLOT(Py_tp_iter, tensor_iterate),        SLOT(Py_mp_length, tensor_length),
+    SLOT(Py_mp_subscript, tensor_subscript), SLOT(Py_mp_ass_subscript, tensor_assign),
+    SLOT(Py_sq_item, tensor_item_at),        SLOT(Py_sq_contains, tensor_contains),
+};
+
+}  // namespace
+
+std::span<const PyType_Slot> indexing_slots() { return kIndexingSlots; }
+
+}  // namespace arete::python

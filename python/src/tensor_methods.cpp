@@ -1,0 +1,348 @@
+// Methods of Tensor that are no operators: what they are, where they are, copies, differentiation.
+#include "arete/autograd/engine.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/shape.h"
+#include "convert.h"
+#include "tensor_data.h"
+#include "tensor_internal.h"
+
+namespace arete::python {
+
+namespace {
+
+#define METHOD(name, ...)                      \
+  PyObject* m_##name(PyObject* o, PyObject*) { \
+    return guarded([&]() -> PyObject* {        \
+      Tensor& t = tensor_of(o);                \
+      (void)t;                                 \
+      __VA_ARGS__;                             \
+    });                                        \
+  }
+METHOD(dim, return PyLong_FromLongLong(t.dim()))
+METHOD(numel, return PyLong_FromLongLong(t.numel()))
+METHOD(item, return wrap(only_item(t)))
+METHOD(tolist, return to_list(t))
+METHOD(is_floating_point, return PyBool_FromLong(t.is_floating_point()))
+METHOD(is_complex, return PyBool_FromLong(is_complex(t.dtype())))
+METHOD(is_signed, return PyBool_FromLong(t.dtype() != kUInt8 && t.dtype() != kBool))
+METHOD(is_inference, return PyBool_FromLong(t.is_inference()))
+METHOD(is_pinned, return PyBool_FromLong(t.is_pinned()))
+METHOD(data_ptr, return PyLong_FromVoidPtr(t.data_ptr()))
+METHOD(storage_offset, return PyLong_FromLongLong(t.storage_offset()))
+METHOD(element_size, return PyLong_FromSize_t(t.element_size()))
+METHOD(get_device, return PyLong_FromLong(t.is_cuda() ? t.device().index : -1))
+METHOD(detach, return wrap(t.detach()))
+METHOD(detach_, t.detach_(); return Py_NewRef(o))
+METHOD(retain_grad, t.retain_grad(); Py_RETURN_NONE)
+METHOD(zero_, t.zero_(); return Py_NewRef(o))
+METHOD(storage_key, return PyLong_FromVoidPtr(t.storage().get()))
+METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
+METHOD(storage_data, return PyLong_FromVoidPtr(t.storage()->data()))
+#undef METHOD
+
+MemoryFormat format_from(PyObject* o, MemoryFormat otherwise) {
+  if (!o || o == Py_None) return otherwise;
+  const Ref text(checked(PyObject_Str(o)));
+  const std::string s = to_text(text.get());
+  if (s.ends_with("channels_last") || s.ends_with("channels_last_3d"))
+    return MemoryFormat::channels_last;
+  return s.ends_with("preserve_format") ? MemoryFormat::preserve : MemoryFormat::contiguous;
+}
+
+PyObject* m_is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"memory_format", nullptr};
+    PyObject* format = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
+      return nullptr;
+    const Tensor& t = tensor_of(o);
+    if (format_from(format, MemoryFormat::contiguous) != MemoryFormat::channels_last)
+      return PyBool_FromLong(t.is_contiguous());
+    if (t.dim() < 4) Py_RETURN_FALSE;
+    // Row-major once the channels are last.
+    return PyBool_FromLong(t.movedim(1, -1).is_contiguous());
+  });
+}
+PyObject* size_or_stride(PyObject* o, PyObject* args, PyObject* kwargs, bool stride) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"dim", nullptr};
+    PyObject* dim = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &dim))
+      return nullptr;
+    const Tensor& t = tensor_of(o);
+    if (dim == Py_None) {
+      if (!stride) return wrap_size(t.sizes());
+      const Ref size(wrap_size(t.strides()));
+      return PySequence_Tuple(size.get());
+    }
+    int64_t d = 0;
+    if (!to_int(dim, d))
+      type_error("size(): argument 'dim' must be int, not %s", Py_TYPE(dim)->tp_name);
+    return PyLong_FromLongLong(stride ? t.stride(d) : t.size(d));
+  });
+}
+PyObject* m_size(PyObject* o, PyObject* a, PyObject* k) { return size_or_stride(o, a, k, false); }
+PyObject* m_stride(PyObject* o, PyObject* a, PyObject* k) { return size_or_stride(o, a, k, true); }
+
+PyObject* m_requires_grad_(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"requires_grad", nullptr};
+    int value = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", const_cast<char**>(names), &value))
+      return nullptr;
+    tensor_of(o).requires_grad_(value);
+    return Py_NewRef(o);
+  });
+}
+
+PyObject* m_backward(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
+    PyObject *gradient = Py_None, *retain = Py_None, *inputs = Py_None;
+    int create = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO", const_cast<char**>(names), &gradient,
+                                     &retain, &create, &inputs))
+      return nullptr;
+    if (gradient != Py_None && !is_tensor(gradient))
+      type_error("gradients can be either Tensors or None, but got %s", Py_TYPE(gradient)->tp_name);
+    const bool keep = retain == Py_None ? bool(create) : truth(retain);
+    const Tensor& t = tensor_of(o);
+    const Tensor g = gradient == Py_None ? Tensor() : tensor_of(gradient);
+    if (inputs != Py_None) {  // gradients of these leaves alone are accumulated
+      std::vector<Tensor> leaves;
+      if (is_tensor(inputs))
+        leaves.push_back(tensor_of(inputs));
+      else if (!to_tensors(inputs, leaves))
+        type_error("backward(): inputs must be Tensors");
+      const WithoutGil free;
+      std::vector<Tensor> gradients;
+      if (g.defined()) gradients.push_back(g);
+      const TensorList found =
+          autograd::grad({&t, 1}, leaves, gradients, keep, create, /*allow_unused=*/true);
+      for (size_t i = 0; i < leaves.size(); ++i)
+        if (found[i].defined())
+          leaves[i].set_grad(leaves[i].grad().defined() ? leaves[i].grad().add(found[i])
+                                                        : found[i]);
+    } else {
+      const WithoutGil free;
+      t.backward(g, keep, create);
+    }
+    Py_RETURN_NONE;
+  });
+}
+
+/// A Python function called with a tensor under the GIL; None stands for "no replacement".
+std::function<Tensor(const Tensor&)> as_hook(PyObject* callable) {
+  struct Held {
+    PyObject* f;
+    explicit Held(PyObject* g) : f(Py_NewRef(g)) {}
+    ~Held() {
+      if (!Py_IsInitialized()) return;
+      const WithGil gil;
+      Py_DECREF(f);
+    }
+  };
+  auto held = std::make_shared<Held>(callable);
+  return [held](const Tensor& g) -> Tensor {
+    const WithGil gil;
+    const Ref argument(checked(wrap(g)));
+    const Ref r(checked(PyObject_CallOneArg(held->f, argument.get())));
+    if (r.get() == Py_None) return {};
+    if (!is_tensor(r.get())) type_error("hooks must return None or a Tensor");
+    return tensor_of(r.get());
+  };
+}
+PyObject* m_register_hook(PyObject* o, PyObject* callable) {
+  return guarded([&]() -> PyObject* {
+    if (!PyCallable_Check(callable)) type_error("register_hook(): the hook must be callable");
+    if (!tensor_of(o).requires_grad()) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "cannot register a hook on a tensor that doesn't require gradient");
+      throw PythonError{};
+    }
+    return PyLong_FromUnsignedLongLong(tensor_of(o).register_hook(as_hook(callable)));
+  });
+}
+PyObject* m_remove_hook(PyObject* o, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    int64_t i = 0;
+    if (to_int(id, i)) tensor_of(o).remove_hook(uint64_t(i));
+    Py_RETURN_NONE;
+  });
+}
+
+// to(dtype), to(device), to(device, dtype), to(other), with non_blocking, copy and memory_format.
+PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    Device device = t.device();
+    DType dtype = t.dtype();
+    bool non_blocking = false, copy = false;
+    PyObject* format = nullptr;
+    const auto flag = [](PyObject* v) { return truth(v); };
+    int flags = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+      PyObject* a = PyTuple_GET_ITEM(args, i);
+      if (PyBool_Check(a)) {
+        (flags++ == 0 ? non_blocking : copy) = flag(a);
+      } else if (is_tensor(a)) {
+        device = tensor_of(a).device();
+        dtype = tensor_of(a).dtype();
+      } else if (a == Py_None || to_dtype(a, dtype) || to_device(a, device)) {
+      } else {
+        type_error("to() received an invalid combination of arguments - got %s",
+                   Py_TYPE(a)->tp_name);
+      }
+    }
+    if (kwargs) {
+      PyObject *key, *value;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(kwargs, &at, &key, &value)) {
+        const std::string k = to_text(key);
+        if (k == "non_blocking")
+          non_blocking = flag(value);
+        else if (k == "copy")
+          copy = flag(value);
+        else if (k == "memory_format")
+          format = value;
+        else if (value == Py_None)
+          continue;
+        else if (k == "other" && is_tensor(value))
+          device = tensor_of(value).device(), dtype = tensor_of(value).dtype();
+        else if ((k == "dtype" && to_dtype(value, dtype)) ||
+                 (k == "device" && to_device(value, device)))
+          continue;
+        else
+          type_error("to() received an invalid argument '%s'", k.c_str());
+      }
+    }
+    if (device == t.device() && dtype == t.dtype() && !copy && !format) return Py_NewRef(o);
+    const MemoryFormat wanted = format_from(format, MemoryFormat::preserve);
+    Tensor r;
+    {
+      const WithoutGil free;
+      r = t.to(device, dtype, non_blocking, copy);
+      if (wanted != MemoryFormat::preserve) r = r.contiguous(wanted);
+    }
+    return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
+  });
+}
+PyObject* copied_as(PyObject* o, PyObject* args, PyObject* kwargs, bool clone) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"memory_format", nullptr};
+    PyObject* format = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
+      return nullptr;
+    const Tensor& t = tensor_of(o);
+    const MemoryFormat f =
+        format_from(format, clone ? MemoryFormat::preserve : MemoryFormat::contiguous);
+    Tensor r;
+    if (t.numel() > 1 << 15) {
+      const WithoutGil free;
+      r = clone ? t.clone(f) : t.contiguous(f);
+    } else {
+      r = clone ? t.clone(f) : t.contiguous(f);
+    }
+    return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
+  });
+}
+PyObject* m_clone(PyObject* o, PyObject* a, PyObject* k) { return copied_as(o, a, k, true); }
+PyObject* m_contiguous(PyObject* o, PyObject* a, PyObject* k) { return copied_as(o, a, k, false); }
+PyObject* m_pin_memory(PyObject* o, PyObject*, PyObject*) {
+  return guarded([&] { return wrap(tensor_of(o).pin_memory()); });
+}
+PyObject* m_copy_(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"other", "non_blocking", nullptr};
+    PyObject* src = nullptr;
+    int non_blocking = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &src,
+                                     &non_blocking))
+      return nullptr;
+    if (!is_tensor(src))
+      type_error("copy_(): argument 'other' (position 1) must be Tensor, not %s",
+                 Py_TYPE(src)->tp_name);
+    {
+      const WithoutGil free;
+      tensor_of(o).copy_(tensor_of(src), non_blocking);
+    }
+    return Py_NewRef(o);
+  });
+}
+// Tensor._make_subclass(cls, data, requires_grad=False): data's memory as an object of cls.
+PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"cls", "data", "require_grad", nullptr};
+    PyObject *cls = nullptr, *data = nullptr;
+    int requires_grad = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &cls, &data,
+                                     &requires_grad))
+      return nullptr;
+    if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type))
+      type_error("cls must be a subclass of Tensor");
+    if (!is_tensor(data)) type_error("data must be a Tensor, not %s", Py_TYPE(data)->tp_name);
+    Tensor t = tensor_of(data).detach();
+    if (requires_grad) t.requires_grad_();
+    return wrap_as(reinterpret_cast<PyTypeObject*>(cls), std::move(t));
+  });
+}
+PyObject* m_dlpack_capsule(PyObject* o, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    int versioned = 0, copied = 0;
+    if (!PyArg_ParseTuple(args, "pp", &versioned, &copied)) return nullptr;
+    return to_dlpack(tensor_of(o), versioned, copied);
+  });
+}
+PyObject* m_tobytes(PyObject* o, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor c = tensor_of(o).detach().to(kCPU).contiguous();
+    return PyBytes_FromStringAndSize(static_cast<const char*>(c.data_ptr()),
+                                     Py_ssize_t(c.nbytes()));
+  });
+}
+
+}  // namespace
+
+#define WITH_KEYWORDS(f) \
+  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_VARARGS | METH_KEYWORDS
+PyMethodDef tensor_methods[] = {
+    {"dim", m_dim, METH_NOARGS, "The number of dimensions."},
+    {"ndimension", m_dim, METH_NOARGS, "The number of dimensions."},
+    {"numel", m_numel, METH_NOARGS, "The number of elements."},
+    {"nelement", m_numel, METH_NOARGS, "The number of elements."},
+    {"item", m_item, METH_NOARGS, "The only element as a Python number."},
+    {"tolist", m_tolist, METH_NOARGS, "Nested lists of Python numbers."},
+    {"tobytes", m_tobytes, METH_NOARGS, "The elements' bytes in row-major order."},
+    {"is_floating_point", m_is_floating_point, METH_NOARGS, nullptr},
+    {"is_complex", m_is_complex, METH_NOARGS, nullptr},
+    {"is_signed", m_is_signed, METH_NOARGS, nullptr},
+    {"is_inference", m_is_inference, METH_NOARGS, nullptr},
+    {"is_pinned", m_is_pinned, METH_NOARGS, "Whether a GPU reaches this host memory by itself."},
+    {"data_ptr", m_data_ptr, METH_NOARGS, "The address of the first element."},
+    {"storage_offset", m_storage_offset, METH_NOARGS, nullptr},
+    {"element_size", m_element_size, METH_NOARGS, "Bytes of one element."},
+    {"get_device", m_get_device, METH_NOARGS, "The GPU's number, or -1."},
+    {"detach", m_detach, METH_NOARGS, "The same memory without history."},
+    {"detach_", m_detach_, METH_NOARGS, "Forgets the history."},
+    {"retain_grad", m_retain_grad, METH_NOARGS, "Keeps the gradient of a non-leaf, too."},
+    {"zero_", m_zero_, METH_NOARGS, "Sets all elements to zero."},
+    {"_storage_key", m_storage_key, METH_NOARGS, nullptr},
+    {"_storage_bytes", m_storage_bytes, METH_NOARGS, nullptr},
+    {"_storage_data", m_storage_data, METH_NOARGS, nullptr},
+    {"is_contiguous", WITH_KEYWORDS(m_is_contiguous), "Whether the memory is row-major."},
+    {"size", WITH_KEYWORDS(m_size), "The sizes, or that of one dimension."},
+    {"stride", WITH_KEYWORDS(m_stride), "The strides, or that of one dimension."},
+    {"requires_grad_", WITH_KEYWORDS(m_requires_grad_), "Whether gradients are wanted."},
+    {"backward", WITH_KEYWORDS(m_backward), "Accumulates gradients in the leaves."},
+    {"_register_hook", m_register_hook, METH_O, nullptr},
+    {"_remove_hook", m_remove_hook, METH_O, nullptr},
+    {"to", WITH_KEYWORDS(m_to), "Another dtype or device; itself if nothing changes."},
+    {"clone", WITH_KEYWORDS(m_clone), "A copy, with history."},
+    {"contiguous", WITH_KEYWORDS(m_contiguous), "Itself or a copy in row-major order."},
+    {"pin_memory", WITH_KEYWORDS(m_pin_memory), "A copy in pinned host memory."},
+    {"copy_", WITH_KEYWORDS(m_copy_), "Takes over the values of another tensor."},
+    {"_make_subclass", WITH_KEYWORDS(make_subclass) | METH_STATIC, nullptr},
+    {"_dlpack_capsule", m_dlpack_capsule, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace arete::python
