@@ -252,9 +252,8 @@ struct FftArgs {
 
 /// Dense linear algebra on batches of f32 or f64 matrices, as LAPACK defines it. Matrices are
 /// column-major without gaps (strides 1 and the number of rows), batches contiguous and of one
-/// size; vectors are contiguous. `info` (i32, one for each matrix) receives 0, or k > 0 for a
-/// failure at step k, or -1 where svd or an eigen got numbers that are not finite; their results
-/// are NaN then. The operands:
+/// size; vectors are contiguous. `info` (i32, one for each matrix) receives 0, k > 0 for a failure
+/// at step k, or -1 (svd, eigen; results NaN) for numbers that are not finite. The operands:
 struct LinalgArgs {
   enum class Op : uint8_t {
     /// a (n, n) becomes its Cholesky factor in the triangle named; the other one stays.

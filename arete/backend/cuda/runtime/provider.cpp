@@ -44,11 +44,9 @@ std::vector<std::pair<std::string, std::string>> CudaProvider::versions() const 
                          std::to_string(CUDA_VERSION % 1000 / 10)}};
   const struct {
     const char *name, *file;
-  } libraries[] = {{"NVRTC", "libnvrtc.so"},
-                   {"cuBLASLt", "libcublasLt.so"},
-                   {"cuDNN", "libcudnn.so"},
-                   {"cuSOLVER", "libcusolver.so"},
-                   {"cuFFT", "libcufft.so"}};
+  } libraries[] = {{"NVRTC", "libnvrtc.so"},       {"cuBLASLt", "libcublasLt.so"},
+                   {"cuBLAS", "libcublas.so"},     {"cuDNN", "libcudnn.so"},
+                   {"cuSOLVER", "libcusolver.so"}, {"cuFFT", "libcufft.so"}};
   for (const auto& l : libraries) {
     const std::string path = find_library_file(l.file);
     all.emplace_back(l.name, path.empty() ? "not found" : version_of_file(path));
