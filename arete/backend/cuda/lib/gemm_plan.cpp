@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kWorkspace = 32u << 20;
 // Below this the choice matters less than measuring it costs.
 constexpr double kMeasureFrom = 2e9;  // floating-point operations
-// Above this a product runs at the limit of the GPU's power, which a burst does not show: on an H200
-// the candidate that won at tf32 8192 (1.1e12) by bursts was 8 % slower in a row of products.
+// Above this a product runs at the limit of the GPU's power, which a burst does not show: on an
+// H200 the candidate that won at tf32 8192 (1.1e12) by bursts was 8 % slower in a row of products.
 constexpr double kMeasureUpTo = 2e11;
 constexpr int kCandidates = 6;
 // Milliseconds that measuring one product may take; the candidate begun last is finished.
