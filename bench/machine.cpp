@@ -5,10 +5,10 @@
 
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <functional>
 #include <vector>
 
+#include "arete/base/cpu_name.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/ops/creation.h"
@@ -19,13 +19,6 @@
 
 namespace arete::bench {
 namespace {
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
 
 std::string today() {
   const std::time_t now = std::time(nullptr);

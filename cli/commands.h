@@ -35,6 +35,10 @@ struct EvalOptions {
 };
 int evaluate(const EvalOptions& options);
 
-int info(bool json);
+struct InfoOptions {
+  bool json = false;
+  bool check = false;  ///< start the GPU, too
+};
+int info(const InfoOptions& options);
 
 }  // namespace arete::cli

@@ -1,23 +1,21 @@
+#include <chrono>
 #include <cstdio>
-#include <fstream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "arete/base/cpu_name.h"
 #include "arete/base/thread_pool.h"
 #include "arete/core/cuda.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
 #include "arete/prim/backend.h"
 #include "cli/commands.h"
 
 namespace arete::cli {
 
 namespace {
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
 
 std::string features() {
   std::string text;
@@ -37,17 +35,18 @@ std::string features() {
   return text.empty() ? "none that matter" : text;
 }
 
-// How many GPUs there are and the versions of what they are used with, or why there are none.
-std::string cuda_summary(int gpus) {
-  if (gpus == 0) return "not available: " + cuda::unavailable_reason();
-  std::string text = std::to_string(gpus) + (gpus == 1 ? " device" : " devices");
-  for (const auto& [name, version] : cuda::versions()) text += ", " + name + " " + version;
-  return text;
+// Starts the first GPU and computes something on it.
+std::string try_gpu() {
+  const auto start = std::chrono::steady_clock::now();
+  const double sum = ones({1000}, kCUDA).add(1).sum().item<double>();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return fmt::format("{} after {:.2f} s", sum == 2000 ? "computes" : "gives wrong results",
+                     seconds.count());
 }
 
 }  // namespace
 
-int info(bool as_json) {
+int info(const InfoOptions& options) {
   nlohmann::ordered_json j;
   j["arete"] = ARETE_VERSION;
   j["cpu"] = cpu_name();
@@ -55,12 +54,9 @@ int info(bool as_json) {
   j["threads"] = num_threads();
   prim::Backend& cpu = prim::backend_for(kCPU);
   j["cpu backend"] = cpu.description();
-  const int gpus = cuda::device_count();
-  j["cuda"] = cuda_summary(gpus);
-  // From the driver alone: a context would take longer than everything else here.
-  if (const prim::DeviceProvider* provider = prim::find_provider(DeviceType::cuda))
-    for (int i = 0; i < gpus; ++i) j["cuda:" + std::to_string(i)] = provider->description(i);
-  if (as_json) {
+  for (const auto& [name, text] : cuda::survey(options.check)) j[name] = text;
+  if (options.check && cuda::is_available()) j["check"] = try_gpu();
+  if (options.json) {
     std::printf("%s\n", j.dump(2).c_str());
     return 0;
   }

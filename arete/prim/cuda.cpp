@@ -5,6 +5,7 @@
 
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/plugin_internal.h"
 
 namespace arete::cuda {
 namespace {
@@ -55,6 +56,22 @@ DeviceProperties get_device_properties(int device) {
 std::vector<std::pair<std::string, std::string>> versions() {
   if (!provider()) return {};
   return provider()->versions();
+}
+
+std::vector<std::pair<std::string, std::string>> survey(bool start) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  if (!start) {
+    lines = prim::survey_cuda_plugin();
+    if (!lines.empty()) return lines;
+  }
+  const int count = device_count();
+  if (count == 0) return {{"cuda", "not available: " + unavailable_reason()}};
+  std::string text = std::to_string(count) + (count == 1 ? " device" : " devices");
+  for (const auto& [name, version] : versions()) text += ", " + name + " " + version;
+  lines.emplace_back("cuda", text);
+  for (int i = 0; i < count; ++i)
+    lines.emplace_back("cuda:" + std::to_string(i), provider()->description(i));
+  return lines;
 }
 
 bool can_device_access_peer(int device, int peer) {

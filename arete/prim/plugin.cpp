@@ -30,26 +30,33 @@ std::vector<std::string> candidates() {
   return paths;
 }
 
-// "" if the provider is registered now.
-std::string load() {
-  std::string tried, problem;
-  void* library = nullptr;
+// Null with the reason in `problem` if there is none.
+void* open_library(std::string& problem) {
+  std::string tried;
   for (const std::string& path : candidates()) {
     // Never closed: its kernels, threads and static objects live as long as the process.
-    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library) break;
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     const char* said = dlerror();
     // What the loader says of a file that is there tells more than that another is missing.
     if (problem.empty() || std::string_view(said).find("No such file") == std::string_view::npos)
       problem = said;
     tried += (tried.empty() ? "" : ", ") + path;
   }
-  if (!library)
-    return "the CUDA backend could not be loaded (tried " + tried + "): " + problem +
-           "; a build without CUDA has none";
+  problem = "the CUDA backend could not be loaded (tried " + tried + "): " + problem +
+            "; a build without CUDA has none";
+  return nullptr;
+}
+
+PluginHost this_host() { return {ARETE_VERSION, library_identity()}; }
+
+// "" if the provider is registered now.
+std::string load() {
+  std::string problem;
+  void* const library = open_library(problem);
+  if (!library) return problem;
   const auto enter = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
   if (!enter) return std::string(kFile) + " is not Arete's: it has no function " + kPluginEntry;
-  const PluginHost host{ARETE_VERSION, library_identity()};
+  const PluginHost host = this_host();
   const char* reason = enter(&host);
   return reason ? reason : "";
 }
@@ -71,6 +78,24 @@ void load_cuda_plugin() noexcept {
       set_unavailable_reason(DeviceType::cuda, e.what());
     }
   });
+}
+
+std::vector<std::pair<std::string, std::string>> survey_cuda_plugin() {
+  using Lines = std::vector<std::pair<std::string, std::string>>;
+  Lines lines;
+  std::string problem;
+  void* const library = open_library(problem);
+  const auto survey =
+      library ? reinterpret_cast<PluginSurvey>(dlsym(library, kPluginSurvey)) : nullptr;
+  if (!survey) return lines;
+  const PluginHost host = this_host();
+  survey(
+      &host,
+      [](void* to, const char* name, const char* text) {
+        static_cast<Lines*>(to)->emplace_back(name, text);
+      },
+      &lines);
+  return lines;
 }
 
 }  // namespace arete::prim

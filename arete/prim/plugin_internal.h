@@ -1,6 +1,10 @@
 // How libarete finds and opens the library of the CUDA backend.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace arete::prim {
 
 /// What libarete tells the plug-in: the version it was built as, and an address that is the same in
@@ -15,10 +19,18 @@ struct PluginHost {
 using PluginEntry = const char* (*)(const PluginHost*);
 inline constexpr const char* kPluginEntry = "arete_cuda_plugin";
 
+/// Another one, under kPluginSurvey: calls add(to, name, text) for each line of cuda::survey() that is
+/// known without starting CUDA; for none if it is not.
+using PluginSurvey = void (*)(const PluginHost*,
+                              void (*add)(void* to, const char* name, const char* text), void* to);
+inline constexpr const char* kPluginSurvey = "arete_cuda_survey";
+
 /// The address in this copy of libarete.
 const void* library_identity() noexcept;
 
 /// Tries to open libarete_cuda.so, once; later calls do nothing.
 void load_cuda_plugin() noexcept;
+/// The lines of PluginSurvey; none without the library.
+std::vector<std::pair<std::string, std::string>> survey_cuda_plugin();
 
 }  // namespace arete::prim

@@ -1,4 +1,4 @@
-// The one function that libarete calls by name when it opens this library.
+// The functions that libarete calls by name when it opens this library.
 #include "arete/prim/plugin_internal.h"
 
 #include <cstring>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/runtime/management.h"
 #include "arete/backend/cuda/runtime/provider.h"
 
 extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
@@ -35,4 +36,22 @@ extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
   static cuda::CudaProvider* const provider = new cuda::CudaProvider;
   prim::register_provider(DeviceType::cuda, provider);
   return nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) void arete_cuda_survey(
+    const arete::prim::PluginHost* host,
+    void (*add)(void* to, const char* name, const char* text), void* to) try {
+  using namespace arete;
+  if (std::strcmp(host->version, ARETE_VERSION) != 0) return;
+  const auto found = cuda::managed_devices();
+  if (!found) return;
+  std::string text = std::to_string(found->devices.size()) +
+                     (found->devices.size() == 1 ? " device" : " devices");
+  for (const auto& [name, version] : cuda::known_versions(found->cuda_version))
+    text += ", " + name + " " + version;
+  add(to, "cuda", text.c_str());
+  for (size_t i = 0; i < found->devices.size(); ++i)
+    add(to, ("cuda:" + std::to_string(i)).c_str(), found->devices[i].c_str());
+} catch (...) {
+  // Then CUDA itself is asked.
 }

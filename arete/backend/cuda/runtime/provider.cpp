@@ -38,8 +38,12 @@ int CudaProvider::count() const { return DeviceContext::count(); }
 DeviceProperties CudaProvider::properties(int ordinal) const { return query_properties(ordinal); }
 
 std::vector<std::pair<std::string, std::string>> CudaProvider::versions() const {
+  return known_versions(driver_version());
+}
+
+std::vector<std::pair<std::string, std::string>> known_versions(const std::string& cuda_version) {
   std::vector<std::pair<std::string, std::string>> all{
-      {"driver", "CUDA " + driver_version()},
+      {"driver", "CUDA " + cuda_version},
       {"built with", "CUDA " + std::to_string(CUDA_VERSION / 1000) + "." +
                          std::to_string(CUDA_VERSION % 1000 / 10)}};
   const struct {

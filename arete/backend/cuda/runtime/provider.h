@@ -10,6 +10,9 @@ namespace arete::cuda {
 /// "NVIDIA H200, compute capability 9.0, 139.8 GiB, 132 multiprocessors, ..."
 std::string describe_device(int ordinal);
 
+/// Driver and libraries, of which the driver supports `cuda_version`; loads nothing.
+std::vector<std::pair<std::string, std::string>> known_versions(const std::string& cuda_version);
+
 class CudaProvider final : public prim::DeviceProvider {
  public:
   int count() const override;
