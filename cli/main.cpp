@@ -92,7 +92,8 @@ int main(int argc, char** argv) {
   add_eval(app, eval_options, code);
   CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
   info_command->add_flag("--json", info_options.json, "As JSON");
-  info_command->add_flag("--check", info_options.check, "Also start CUDA and compute on the first GPU");
+  info_command->add_flag("--check", info_options.check,
+                         "Also start CUDA and compute on the first GPU");
   info_command->callback([&] { code = info(info_options); });
   try {
     app.parse(argc, argv);

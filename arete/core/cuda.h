@@ -41,9 +41,9 @@ DeviceProperties get_device_properties(int device = -1);
 /// Names and versions of the driver and the vendor's libraries, as far as they are known without
 /// loading them.
 std::vector<std::pair<std::string, std::string>> versions();
-/// For people: "cuda" with the number of devices and versions or the reason why there are none, then
-/// "cuda:0" and so on with a description each. Asks the driver's management library, which does not
-/// start CUDA, where that can answer; `start`: starts CUDA in any case.
+/// For people: "cuda" with the number of devices and versions or the reason why there are none,
+/// then "cuda:0" and so on with a description each. Asks the driver's management library, which
+/// does not start CUDA, where that can answer; `start`: starts CUDA in any case.
 std::vector<std::pair<std::string, std::string>> survey(bool start = false);
 /// True if `device` can reach the memory of `peer` directly.
 bool can_device_access_peer(int device, int peer);

@@ -19,8 +19,8 @@ struct PluginHost {
 using PluginEntry = const char* (*)(const PluginHost*);
 inline constexpr const char* kPluginEntry = "arete_cuda_plugin";
 
-/// Another one, under kPluginSurvey: calls add(to, name, text) for each line of cuda::survey() that is
-/// known without starting CUDA; for none if it is not.
+/// Another one, under kPluginSurvey: calls add(to, name, text) for each line of cuda::survey() that
+/// is known without starting CUDA; for none if it is not.
 using PluginSurvey = void (*)(const PluginHost*,
                               void (*add)(void* to, const char* name, const char* text), void* to);
 inline constexpr const char* kPluginSurvey = "arete_cuda_survey";

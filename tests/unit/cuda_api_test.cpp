@@ -358,6 +358,50 @@ TEST(CudaGpu, GraphReplaysWhileOthersAllocate) {
   EXPECT_ERROR(graph.replay(), "the graph holds nothing");
 }
 
+// See Note [Random numbers in graphs].
+TEST(CudaGpu, ReplaysDrawNewNumbers) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  const Tensor ones_in = ones({100000}, o);
+  const auto step = [&] {
+    Tensor x = ones_in.detach().requires_grad_();
+    const Tensor dropped = dropout(x, 0.25, true);
+    dropped.backward(ones_in);
+    return std::vector<Tensor>{rand({1000}, o),
+                               randint(0, 1000, {1000}, TensorOptions(kInt64, kCUDA)),
+                               dropped.detach(), x.grad()};
+  };
+  step();
+  manual_seed(3);
+  cuda::Graph graph;
+  std::vector<Tensor> drawn;
+  {
+    cuda::GraphCapture capture(graph);
+    drawn = step();
+    capture.end();
+  }
+  const auto replay = [&] {
+    graph.replay();
+    std::vector<Tensor> r;
+    for (const Tensor& t : drawn) r.push_back(t.cpu());
+    return r;
+  };
+  const std::vector<Tensor> first = replay(), second = replay();
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_FALSE(equal(first[i], second[i])) << i;
+    EXPECT_EQ(i < 2, !equal(first[i], first[2])) << i;  // the backward pass has the same mask
+  }
+  for (const auto& r : {first, second}) {
+    EXPECT_NEAR(r[0].mean().item<double>(), 0.5, 0.05);
+    EXPECT_NEAR(r[2].eq(Scalar(0)).to(kFloat64).mean().item<double>(), 0.25, 0.01);
+  }
+  manual_seed(7);
+  const std::vector<Tensor> again = replay();
+  manual_seed(7);
+  const std::vector<Tensor> same = replay();
+  for (size_t i = 0; i < again.size(); ++i) EXPECT_TRUE(equal(again[i], same[i])) << i;
+}
+
 TEST(CudaGpu, GraphsShareAPoolAndKeepConstants) {
   NEEDS_GPU();
   const TensorOptions o(kFloat32, kCUDA);

@@ -17,6 +17,7 @@ struct DropoutKernelArgs {
   uint64_t numel, block, kept;
   uint32_t keys[20];
   double scale;
+  const uint64_t* stream;
 };
 
 }  // namespace
@@ -39,7 +40,8 @@ void CudaBackend::dropout(const prim::DropoutArgs& a) {
                          .block = a.offset,
                          // lane * 2^-32 < keep
                          .kept = uint64_t(std::ceil(std::ldexp(a.keep, 32))),
-                         .scale = a.scale};
+                         .scale = a.scale,
+                         .stream = captures_.random_stream(stream)};
   philox_keys(a.seed, args.keys);
   const int64_t groups = (numel + dropout_group(dtype) - 1) / dropout_group(dtype);
   const int64_t blocks = std::min<int64_t>((groups + 255) / 256, 64 * limits().multiprocessors);

@@ -39,14 +39,14 @@ extern "C" __attribute__((visibility("default"))) const char* arete_cuda_plugin(
 }
 
 extern "C" __attribute__((visibility("default"))) void arete_cuda_survey(
-    const arete::prim::PluginHost* host,
-    void (*add)(void* to, const char* name, const char* text), void* to) try {
+    const arete::prim::PluginHost* host, void (*add)(void* to, const char* name, const char* text),
+    void* to) try {
   using namespace arete;
   if (std::strcmp(host->version, ARETE_VERSION) != 0) return;
   const auto found = cuda::managed_devices();
   if (!found) return;
-  std::string text = std::to_string(found->devices.size()) +
-                     (found->devices.size() == 1 ? " device" : " devices");
+  std::string text =
+      std::to_string(found->devices.size()) + (found->devices.size() == 1 ? " device" : " devices");
   for (const auto& [name, version] : cuda::known_versions(found->cuda_version))
     text += ", " + name + " " + version;
   add(to, "cuda", text.c_str());

@@ -4,16 +4,18 @@
 
 namespace arete::cuda {
 
-KernelSource random_source(RandomKind kind, DType dtype) {
+KernelSource random_source(RandomKind kind, DType dtype, bool replayed) {
   static constexpr const char* kStructs[] = {"Uniform",   "Normal",       "Integers",
                                              "Bernoulli", "WideIntegers", "FusedNormal"};
   static constexpr const char* kNames[] = {"uniform",   "normal",        "integers",
                                            "bernoulli", "wide_integers", "fused_normal"};
   const std::string type = storage_name(dtype);
-  const std::string name = std::string("random_") + kNames[int(kind)] + "_" + type;
+  const std::string name =
+      std::string(replayed ? "replayed_" : "random_") + kNames[int(kind)] + "_" + type;
   return {name, "#include \"random.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) " +
                     name + "(const __grid_constant__ RandomArgs a) {\n  random_elements<" +
-                    kStructs[int(kind)] + "<" + type + ">>(a);\n}\n"};
+                    kStructs[int(kind)] + "<" + type + ">, " + (replayed ? "true" : "false") +
+                    ">(a);\n}\n"};
 }
 
 int random_group(DType dtype, int elements_per_block) {
@@ -40,7 +42,8 @@ std::vector<KernelSource> random_samples() {
       const bool normal = k == RandomKind::normal || k == RandomKind::fused_normal;
       if ((k == RandomKind::uniform || normal) && !is_floating(dtype)) continue;
       if (k == RandomKind::fused_normal && dtype == kFloat64) continue;
-      all.push_back(random_source(k, dtype));
+      all.push_back(random_source(k, dtype, false));
+      if (dtype == kFloat32 || dtype == kInt64) all.push_back(random_source(k, dtype, true));
     }
   }
   return all;

@@ -17,8 +17,9 @@ enum class RandomKind : uint8_t {
   fused_normal,
 };
 inline constexpr int kNumRandomKinds = 6;
-/// The argument is a RandomArgs of device/random.cuh.
-KernelSource random_source(RandomKind kind, DType dtype);
+/// The argument is a RandomArgs of device/random.cuh. `replayed`: for a graph, whose replays draw
+/// new numbers each.
+KernelSource random_source(RandomKind kind, DType dtype, bool replayed);
 /// Philox blocks that a thread makes at a time: `random_elements` in device/random.cuh.
 int random_group(DType dtype, int elements_per_block);
 

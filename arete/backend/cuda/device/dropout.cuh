@@ -11,6 +11,7 @@ struct DropoutArgs {
   u64 kept;          // lanes below this are kept
   u32 keys[20];
   f64 scale;
+  const u64* stream;  // of a graph's replay, or null
 };
 
 // Each thread makes kGroup elements, a multiple of the 4 of a block, at a time.
@@ -20,6 +21,7 @@ DEVICE void dropout_elements(const DropoutArgs& a) {
   constexpr int kWidth = kGroup * sizeof(T) <= 16 ? kGroup : 16 / sizeof(T);
   typedef Vec<T, kWidth> V;
   const C scale = C(a.scale);
+  const u64 random_stream = a.stream ? *a.stream : 0;
   const T* in = static_cast<const T*>(a.in);
   T* out = static_cast<T*>(a.out);
   const u64 stride = u64(gridDim.x) * blockDim.x;
@@ -40,7 +42,7 @@ DEVICE void dropout_elements(const DropoutArgs& a) {
 #pragma unroll
     for (int b = 0; b < kGroup / 4; ++b) {
       const u64 block = a.block + g * (kGroup / 4) + b;
-      const Lanes lanes = philox(u32(block), u32(block >> 32), a.keys);
+      const Lanes lanes = philox(u32(block), u32(block >> 32), a.keys, random_stream);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const C v = to_compute(x[4 * b + e]) * scale;

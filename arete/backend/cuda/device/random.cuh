@@ -11,8 +11,9 @@ struct Lanes {
 
 // Block number high:low of a stream. `keys`: the two words of the seed for each of the ten rounds.
 // They come as arguments of the kernel, where instructions read them for nothing.
-DEVICE Lanes philox(u32 low, u32 high, const u32* keys) {
-  u32 c0 = low, c1 = high, c2 = 0, c3 = 0;
+// `stream`: the other half of the counter, 0 but in replays of a graph.
+DEVICE Lanes philox(u32 low, u32 high, const u32* keys, u64 stream = 0) {
+  u32 c0 = low, c1 = high, c2 = u32(stream), c3 = u32(stream >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const u64 p0 = u64(0xD2511F53u) * c0, p1 = u64(0xCD9E8D57u) * c2;
@@ -37,6 +38,7 @@ struct RandomArgs {
   // uniform: first value, range, limits. normal: mean and deviation.
   f32 f[4];
   f64 d[4];
+  const u64* stream;  // of a replay; read by kernels with kReplayed only
 };
 
 // ---- uniform numbers
@@ -259,26 +261,27 @@ struct RandomGroup {
   static const int kBlockBytes = D::kPer * int(sizeof(T));
   static const u32 kBlocks = kBlockBytes < 16 ? 16 / kBlockBytes : 1, kElements = kBlocks * D::kPer;
   Pack<T, int(kElements)> values;
-  __device__ __forceinline__ RandomGroup(const RandomArgs& a, u32 g) {
+  __device__ __forceinline__ RandomGroup(const RandomArgs& a, u32 g, u64 stream) {
 #pragma unroll
     for (u32 b = 0; b < kBlocks; ++b)
-      D::make(a, philox(a.low + g * kBlocks + b, a.high, a.keys), values.v + b * D::kPer);
+      D::make(a, philox(a.low + g * kBlocks + b, a.high, a.keys, stream), values.v + b * D::kPer);
   }
 };
 
 // Contiguous elements. A thread makes groups of blocks: as many as fill 16 bytes.
-template <class D>
+template <class D, bool kReplayed>
 DEVICE void random_elements(const RandomArgs& a) {
+  const u64 stream = kReplayed ? *a.stream : 0;
   typedef RandomGroup<D> Group;
   typename D::T* const out = static_cast<typename D::T*>(a.out);
   const u32 threads = gridDim.x * blockDim.x;
   u32 g = blockIdx.x * blockDim.x + threadIdx.x;
   for (; g < a.whole; g += threads) {
-    const Group group(a, g);
+    const Group group(a, g, stream);
     store_pack(out + i64(g) * Group::kElements, group.values);
   }
   for (; g < a.groups; g += threads) {
-    const Group group(a, g);
+    const Group group(a, g, stream);
     const u32 n = g == a.groups - 1 ? a.elements_in_last : Group::kElements;
 #pragma unroll
     for (u32 e = 0; e < Group::kElements; ++e)

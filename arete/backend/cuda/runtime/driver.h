@@ -70,6 +70,7 @@ namespace arete::cuda {
   X(cuMemcpyDtoHAsync)                           \
   X(cuMemcpyDtoDAsync)                           \
   X(cuMemsetD8Async)                             \
+  X(cuMemsetD32Async)                            \
   X(cuMemAddressReserve)                         \
   X(cuMemAddressFree)                            \
   X(cuMemCreate)                                 \

@@ -6,6 +6,8 @@
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
+#include "arete/base/hash.h"
+#include "arete/core/generator.h"
 
 namespace arete::cuda {
 namespace {
@@ -63,6 +65,17 @@ void GraphCaptures::keep(CUstream stream, StoragePtr memory) {
   if (Capture* c = find(stream)) c->kept.push_back(std::move(memory));
 }
 
+const uint64_t* GraphCaptures::random_stream(CUstream stream) {
+  if (!device_.has_captures() || !device_.is_capturing(stream)) [[likely]]
+    return nullptr;
+  const std::lock_guard lock(mutex_);
+  Capture* const c = find(stream);
+  if (!c) return nullptr;  // a capture by other code
+  // From the driver: memory of the capture's pool is used again within the graph.
+  if (!c->random_stream) ARETE_CU(cuMemAlloc, &c->random_stream, sizeof(uint64_t));
+  return reinterpret_cast<const uint64_t*>(c->random_stream);
+}
+
 // Takes the capture out of the list.
 GraphCaptures::Capture GraphCaptures::take(CUstream stream) {
   const std::lock_guard lock(mutex_);
@@ -83,14 +96,17 @@ std::unique_ptr<CapturedGraph> GraphCaptures::end(CUstream stream) {
   for (CUstream s : c.streams) allocator_.end_pool(s);
   if (result != CUDA_SUCCESS) {
     if (graph) driver().cuGraphDestroy(graph);
+    if (c.random_stream) driver().cuMemFree(c.random_stream);
     throw_cuda_error(result,
                      "the capture of a graph failed; every stream that joined it must be waited "
                      "for before it ends");
   }
   auto captured = std::make_unique<CapturedGraph>();
   captured->kept = std::move(c.kept);
+  captured->random_stream = c.random_stream;
   const CUresult made = driver().cuGraphInstantiate(&captured->executable, graph, 0);
   driver().cuGraphDestroy(graph);
+  if (made != CUDA_SUCCESS && c.random_stream) driver().cuMemFree(c.random_stream);
   check(made, "cuGraphInstantiate");
   // A wish: otherwise the first launch takes longer.
   driver().cuGraphUpload(captured->executable, stream);
@@ -103,6 +119,7 @@ void GraphCaptures::discard(CUstream stream) noexcept try {
   CUgraph graph = nullptr;
   driver().cuStreamEndCapture(stream, &graph);
   if (graph) driver().cuGraphDestroy(graph);
+  if (c.random_stream) driver().cuMemFree(c.random_stream);
   device_.add_capture(-1);
   for (CUstream s : c.streams) allocator_.end_pool(s);
 } catch (...) {
@@ -110,6 +127,13 @@ void GraphCaptures::discard(CUstream stream) noexcept try {
 
 void GraphCaptures::launch(CapturedGraph& graph, CUstream stream) {
   device_.make_current();
+  if (graph.random_stream) {
+    const Generator::State s = default_generator().reserve(1);
+    const uint64_t key[2] = {s.seed, s.offset};
+    const uint64_t drawn_by = hash_bytes(key, sizeof key).low | 1;  // never 0
+    ARETE_CU(cuMemsetD32Async, graph.random_stream, uint32_t(drawn_by), 1, stream);
+    ARETE_CU(cuMemsetD32Async, graph.random_stream + 4, uint32_t(drawn_by >> 32), 1, stream);
+  }
   ARETE_CU(cuGraphLaunch, graph.executable, stream);
   const std::lock_guard lock(graph.mutex);
   auto& streams = graph.launched_on;
@@ -123,6 +147,7 @@ void GraphCaptures::destroy(CapturedGraph* graph) noexcept {
     for (CUstream s : graph->launched_on)
       if (!device_.is_capturing(s)) driver().cuStreamSynchronize(s);
     driver().cuGraphExecDestroy(graph->executable);
+    if (graph->random_stream) driver().cuMemFree(graph->random_stream);
   } catch (...) {
     // The driver is gone, and the graph with it.
   }

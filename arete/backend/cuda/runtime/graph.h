@@ -15,10 +15,19 @@ namespace arete::cuda {
 class CachingAllocator;
 class DeviceContext;
 
+// Note [Random numbers in graphs]
+// A kernel in a graph has its seed and counter fixed when it is captured; replays would draw the
+// same numbers again. The kernels of a graph therefore read 8 bytes on the device, which stand in
+// the half of Philox's counter that is 0 otherwise, and each launch writes them first: a hash of
+// seed and counter of the default generator, which it advances by 1. So replays draw different
+// numbers, and the same ones again after manual_seed. Kernels of one launch share the 8 bytes:
+// what a backward pass draws again (dropout's mask) agrees with the forward pass.
+
 /// A graph that can be launched, and the host memory that its copies read.
 struct CapturedGraph {
   CUgraphExec executable = nullptr;
   std::vector<StoragePtr> kept;
+  CUdeviceptr random_stream = 0;  // 0: it draws no numbers
   std::mutex mutex;
   std::vector<CUstream> launched_on;  // since they were last waited for
 };
@@ -38,6 +47,9 @@ class GraphCaptures {
   /// Keeps host memory alive with the graph that `stream` is captured into.
   void keep(CUstream stream, StoragePtr memory);
 
+  /// Where kernels on `stream` find what their replay draws numbers by; null: it is not captured.
+  const uint64_t* random_stream(CUstream stream);
+
   void launch(CapturedGraph& graph, CUstream stream);
   /// Waits for launches that still run.
   void destroy(CapturedGraph* graph) noexcept;
@@ -49,6 +61,7 @@ class GraphCaptures {
     uint64_t pool;
     std::vector<CUstream> streams;
     std::vector<StoragePtr> kept;
+    CUdeviceptr random_stream = 0;
   };
   Capture* find(CUstream stream);
   Capture take(CUstream stream);

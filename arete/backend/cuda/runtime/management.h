@@ -1,5 +1,5 @@
-// What the driver's management library (NVML) tells of GPUs without starting CUDA, which alone takes
-// longer (0.18 s on an H200, NVML 0.02 s) than everything else in `arete info`.
+// What the driver's management library (NVML) tells of GPUs without starting CUDA, which alone
+// takes longer (0.18 s on an H200, NVML 0.02 s) than everything else in `arete info`.
 #pragma once
 
 #include <optional>
