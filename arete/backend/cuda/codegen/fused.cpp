@@ -138,6 +138,19 @@ std::string FusedWriter::stride(int operand, int dim) const {
 }
 std::string FusedWriter::uniform(int i) const { return "uniform" + number(i); }
 std::string FusedWriter::row_name(int k) const { return "row" + number(k); }
+std::string FusedWriter::of_row() const { return v_.bundles ? "[j]" : ""; }
+void FusedWriter::open_rows(int depth) {
+  if (!v_.bundles) return;
+  line(depth, "#pragma unroll");
+  line(depth, "for (int j = 0; j < kVector; ++j) {");
+}
+void FusedWriter::close_rows(int depth) {
+  if (v_.bundles) line(depth, "}");
+}
+std::string FusedWriter::row_address(int operand) const {
+  if (!v_.bundles) return base(operand);
+  return base(operand) + " + j * (" + stride(operand, v_.inner_rank) + " / kVector)";
+}
 std::string FusedWriter::total(size_t k) const { return "total" + number(int64_t(k)); }
 std::string FusedWriter::storage(int i) const { return storage_name(inputs_[size_t(i)].dtype); }
 std::string FusedWriter::elements_type(int i) const {
@@ -237,11 +250,20 @@ void FusedWriter::open_kernel() {
     line(2, "const Index begin = Index(from < a.chunks ? from : a.chunks);");
     line(2, "const Index end = Index(a.chunks - begin < a.span ? a.chunks : begin + a.span);");
   }
-  for (int i = 0; i < spec_.n_inputs; ++i)
-    if (has(v_.uniform, i))
-      line(2, std::string("const ") + compute_name(expr::compute_type(inputs_[size_t(i)].dtype)) +
-                  " " + uniform(i) + " = to_compute(" + load(i, 1, base(operand_of_input(i))) +
-                  ".v[0]);");
+  for (int i = 0; i < spec_.n_inputs; ++i) {
+    if (!has(v_.uniform, i)) continue;
+    const std::string type = compute_name(expr::compute_type(inputs_[size_t(i)].dtype)),
+                      value = " = to_compute(" + load(i, 1, row_address(operand_of_input(i))) +
+                              ".v[0]);";
+    if (!v_.bundles) {
+      line(2, "const " + type + " " + uniform(i) + value);
+      continue;
+    }
+    line(2, type + " " + uniform(i) + "[kVector];");
+    open_rows(2);
+    line(3, uniform(i) + "[j]" + value);
+    close_rows(2);
+  }
   if (v_.resident) load_resident();
 }
 
@@ -291,18 +313,18 @@ void FusedWriter::declare_rows(size_t s) {
   const auto outputs = spec_.stages[s].program->outputs();
   for (size_t k = 0; k < outputs.size(); ++k)
     line(2, std::string(compute_name(expr::compute_type(outputs[k].dtype))) + " " +
-                row_name(first_row_[s] + int(k)) + ";");
+                row_name(first_row_[s] + int(k)) + (v_.bundles ? "[kVector];" : ";"));
 }
 
 std::vector<std::string> FusedWriter::row_inputs(const FusedStage& stage) const {
   std::vector<std::string> r;
   for (int i : stage.inputs) {
     if (i < 0)
-      r.push_back(row_name(~i));
+      r.push_back(row_name(~i) + of_row());
     else if (has(v_.uniform, i))
-      r.push_back(uniform(i));
+      r.push_back(uniform(i) + of_row());
     else
-      r.push_back("to_compute(" + load(i, 1, base(operand_of_input(i))) + ".v[0])");
+      r.push_back("to_compute(" + load(i, 1, row_address(operand_of_input(i))) + ".v[0])");
   }
   return r;
 }
@@ -315,9 +337,12 @@ void FusedWriter::row(size_t s) {
   if (!any) return;
   declare_rows(s);
   line(2, "{");
+  open_rows(3);
   const std::vector<std::string> r = values(*stage.program, row_inputs(stage), 3);
   for (size_t k = 0; k < outputs.size(); ++k)
-    line(3, row_name(first_row_[s] + int(k)) + " = " + rounded(r[k], outputs[k].dtype) + ";");
+    line(3, row_name(first_row_[s] + int(k)) + of_row() + " = " + rounded(r[k], outputs[k].dtype) +
+                ";");
+  close_rows(3);
   line(2, "}");
 }
 
@@ -327,12 +352,14 @@ void FusedWriter::store_row(size_t s) {
   // All threads must have read what one of them is about to write over.
   if (v_.written != 0 && v_.threads > 1) line(2, "__syncthreads();");
   line(2, v_.phase < 0 ? "if (live && t == 0) {" : "if (live && t == 0 && blockIdx.y == 0) {");
+  open_rows(3);
   const std::vector<std::string> r = values(*stage.program, row_inputs(stage), 3);
   for (size_t k = 0; k < outputs.size(); ++k) {
     const std::string type = storage_name(outputs[k].dtype);
-    line(3, "*reinterpret_cast<" + type + "*>(" + base(stage.first_output + int(k)) +
+    line(3, "*reinterpret_cast<" + type + "*>(" + row_address(stage.first_output + int(k)) +
                 ") = from_compute<" + type + ">(" + r[k] + ");");
   }
+  close_rows(3);
   line(2, "}");
 }
 
@@ -404,7 +431,8 @@ Hash128 fused_key(const FusedSpec& spec, const FusedVariant& v, int device) {
   words.push_back(uint64_t(v.mapping) | uint64_t(v.resident) << 1 | uint64_t(v.exact) << 2 |
                   uint64_t(v.wide) << 3 | uint64_t(v.inner_rank) << 4 |
                   uint64_t(v.outer_rank) << 10 | uint64_t(v.partial) << 16 |
-                  uint64_t(v.phase + 1) << 17 | uint64_t(v.columns) << 31 | uint64_t(device) << 32);
+                  uint64_t(v.phase + 1) << 17 | uint64_t(v.bundles) << 30 |
+                  uint64_t(v.columns) << 31 | uint64_t(device) << 32);
   words.push_back(uint64_t(v.threads) | uint64_t(v.rows) << 16 | uint64_t(v.vector) << 32 |
                   uint64_t(v.count) << 48);
   words.push_back(uint64_t(v.uniform) | uint64_t(v.single) << 32);

@@ -16,7 +16,10 @@ namespace arete::cuda {
 // of `vector` neighbours, which move as one access; thread t of a row has the chunks t, t +
 // threads, and so on, in every stage.
 //   rows     neighbouring threads have neighbouring chunks of one row
-//   columns  neighbouring threads have neighbouring rows: for data that run fastest from row to row
+//   columns  neighbouring threads have neighbouring rows: for data that run fastest from row to
+//   row.
+//            With `bundles` a thread has `vector` neighbouring rows, whose elements at one place
+//            are its chunk; what there is one of for a row is an array then, one element for each.
 // How a row's data stay at hand between stages:
 //   resident  in registers: each thread has at most `count` chunks. The inputs of `cached` are read
 //             once, and what two stages compute alike the compiler computes once.
@@ -39,6 +42,7 @@ struct FusedVariant {
   bool wide = false;     ///< 64-bit positions within a row and numbers of rows
   bool partial = false;  ///< streamed: shared memory holds some chunks of `cached` only
   bool columns = false;  ///< with the reduce_columns stages
+  bool bundles = false;  ///< columns, streamed: chunks lie across rows
   int phase = -1;        ///< -1: all stages in one launch
   int threads = 1, rows = 1, vector = 1, count = 1;
   int inner_rank = 1, outer_rank = 0;
@@ -73,10 +77,12 @@ bool phase_is_empty(const prim::FusedSpec& spec, int phase);
 size_t parameters_of(const prim::FusedSpec& spec);
 
 /// The kernel's one argument is a struct of 8-byte members in this order (see fused_plan.cpp):
-///   rows; chunks; splits; span: chunks of one split; partials: address; for each input: its chunks
-///   in shared memory, and from which byte on; sizes of the dimensions, inner ones first, in
-///   chunks; for each output, then each input: address and byte strides per dimension; parameters.
-/// Partial result k of split s of row r is the 8-byte cell (k * splits + s) * rows + r.
+///   rows (with bundles: bundles); chunks; splits; span: chunks of one split; partials: address;
+///   for each input: its chunks in shared memory, and from which byte on; sizes of the dimensions,
+///   inner ones first, in chunks; for each output, then each input: address and byte strides per
+///   dimension; parameters.
+/// Partial result k of split s of row r (of all, with bundles too) is the 8-byte cell
+/// (k * splits + s) * rows + r.
 KernelSource fused_source(const prim::FusedSpec& spec, const FusedVariant& variant);
 
 /// Combines what the blocks of a kernel with `columns` have left: of result k and block b, column c

@@ -3,6 +3,7 @@
 
 #include "arete/backend/cuda/codegen/emit.h"
 #include "arete/backend/cuda/codegen/fused_writer.h"
+#include "arete/base/error.h"
 
 namespace arete::cuda {
 namespace {
@@ -58,9 +59,9 @@ void FusedWriter::compute(const FusedStage& stage, int depth,
   std::vector<std::string> expressions;
   for (int i : stage.inputs) {
     if (i < 0) {
-      expressions.push_back(row_name(~i));
+      expressions.push_back(row_name(~i) + of_row());
     } else if (has(v_.uniform, i)) {
-      expressions.push_back(uniform(i));
+      expressions.push_back(uniform(i) + of_row());
     } else {
       const size_t k = size_t(std::ranges::find(inputs, i) - inputs.begin());
       expressions.push_back("to_compute(" + sources[k] + ".v[" + (has(v_.single, i) ? "0" : "j") +
@@ -266,6 +267,7 @@ void FusedWriter::reduce(size_t s) {
   const bool ends_phase = v_.phase >= 0;
   if (!ends_phase) declare_rows(s);
   line(2, "{");
+  ARETE_ASSERT(!v_.resident || !v_.bundles);
   if (v_.resident) {
     clear(3);
     walk(stage, 3, body);
@@ -274,27 +276,52 @@ void FusedWriter::reduce(size_t s) {
                   acc(k) + ");");
   } else {
     // Sums of sums: the error of long rows stays small.
-    for (size_t k = 0; k < outputs.size(); ++k)
-      line(3, compute_text(outputs[k].dtype) + " " + total(k) + " = " + m[k] + "::identity();");
+    declare_totals(stage, [](size_t) { return true; });
     body.before_span = clear;
     body.after_span = [&](int depth) {
+      open_rows(depth);
       for (size_t k = 0; k < outputs.size(); ++k)
-        line(depth, total(k) + " = " + m[k] + "::combine(" + total(k) + ", fold<" + m[k] +
-                        ", kVector>(" + acc(k) + "));");
+        line(depth,
+             total(k) + of_row() + " = " + m[k] + "::combine(" + total(k) + of_row() + ", " +
+                 (v_.bundles ? acc(k) + "[j]" : "fold<" + m[k] + ", kVector>(" + acc(k) + ")") +
+                 ");");
+      close_rows(depth);
     };
     walk(stage, 3, body);
   }
   across_threads(s, true);
+  open_rows(3);
   for (size_t k = 0; k < outputs.size(); ++k) {
     const std::string type = memory_text(outputs[k].dtype);
     if (ends_phase)
       line(3, "if (live && t == 0) *reinterpret_cast<" + type + "*>(" +
                   cell(result_number(s) + int(k), "i64(blockIdx.y)") + ") = from_compute<" + type +
-                  ">(" + total(k) + ");");
+                  ">(" + total(k) + of_row() + ");");
     else
-      line(3, row_name(first_row_[s] + int(k)) + " = " + rounded(total(k), outputs[k].dtype) + ";");
+      line(3, row_name(first_row_[s] + int(k)) + of_row() + " = " +
+                  rounded(total(k) + of_row(), outputs[k].dtype) + ";");
   }
+  close_rows(3);
   line(2, "}");
+}
+
+// total<k> with the identity, for the results that are `wanted`.
+void FusedWriter::declare_totals(const FusedStage& stage,
+                                 const std::function<bool(size_t)>& wanted) {
+  const auto outputs = stage.program->outputs();
+  const std::vector<std::string> m = monoids(stage);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (!wanted(k)) continue;
+    const std::string type = compute_text(outputs[k].dtype);
+    if (!v_.bundles) {
+      line(3, type + " " + total(k) + " = " + m[k] + "::identity();");
+      continue;
+    }
+    line(3, type + " " + total(k) + "[kVector];");
+    open_rows(3);
+    line(3, total(k) + "[j] = " + m[k] + "::identity();");
+    close_rows(3);
+  }
 }
 
 // Brings total<k> of each thread to that of the row, for all results or those this launch needs.
@@ -318,11 +345,13 @@ void FusedWriter::across_threads(size_t s, bool all) {
     if (block)
       line(3,
            total(k) + " = total_of_partials<" + m[k] + ", kThreads / 32>(" + shared(k) + ", t);");
-    else if (v_.mapping == Mapping::columns)
-      line(3, total(k) + " = column_reduce<" + m[k] + ", kRows, kThreads>(" + total(k) +
-                  ", reinterpret_cast<" + compute_text(outputs[k].dtype) +
+    else if (v_.mapping == Mapping::columns) {
+      open_rows(3);
+      line(3, total(k) + of_row() + " = column_reduce<" + m[k] + ", kRows, kThreads>(" + total(k) +
+                  of_row() + ", reinterpret_cast<" + compute_text(outputs[k].dtype) +
                   "*>(column_shared), r, t);");
-    else
+      close_rows(3);
+    } else
       line(3, total(k) + " = warp_reduce<" + m[k] + ", kThreads>(" + total(k) + ");");
   }
 }
@@ -335,7 +364,8 @@ int FusedWriter::result_number(size_t stage) const {
   return n;
 }
 std::string FusedWriter::cell(int result, const std::string& split) const {
-  return "a.partials + ((" + number(result) + " * a.splits + " + split + ") * a.rows + row) * 8";
+  const std::string cells = "(" + number(result) + " * a.splits + " + split + ") * a.rows + row";
+  return "a.partials + (" + (v_.bundles ? "(" + cells + ") * kVector + j" : cells) + ") * 8";
 }
 
 // A reduction of an earlier launch.
@@ -349,18 +379,25 @@ void FusedWriter::combine_partials(size_t s) {
   if (!any) return;
   declare_rows(s);
   line(2, "{");
+  declare_totals(stage, wanted);
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!wanted(k)) continue;
-    line(3, compute_text(outputs[k].dtype) + " " + total(k) + " = " + m[k] + "::identity();");
-    line(3, "for (i64 split = t; split < a.splits; split += kThreads)");
-    line(4, total(k) + " = " + m[k] + "::combine(" + total(k) +
+    line(3, "#pragma unroll 8");  // several loads under way
+    line(3, "for (i64 split = t; split < a.splits; split += kThreads) {");
+    open_rows(4);
+    line(4, total(k) + of_row() + " = " + m[k] + "::combine(" + total(k) + of_row() +
                 ", to_compute(*reinterpret_cast<const " + memory_text(outputs[k].dtype) + "*>(" +
                 cell(result_number(s) + int(k), "split") + ")));");
+    close_rows(4);
+    line(3, "}");
   }
   across_threads(s, false);
+  open_rows(3);
   for (size_t k = 0; k < outputs.size(); ++k)
     if (wanted(k))
-      line(3, row_name(first_row_[s] + int(k)) + " = " + rounded(total(k), outputs[k].dtype) + ";");
+      line(3, row_name(first_row_[s] + int(k)) + of_row() + " = " +
+                  rounded(total(k) + of_row(), outputs[k].dtype) + ";");
+  close_rows(3);
   line(2, "}");
 }
 

@@ -59,9 +59,12 @@ class Planner {
     p.kind = FusedPlan::Kind::one_launch;
     const bool resident = (columns_.empty() || takes_columns()) && choose_resident();
     if (!resident && !columns_.empty()) return std::move(p);
-    if (!resident) choose_streamed();
+    if (!resident) {
+      choose_bundles();
+      choose_streamed();
+    }
     p.variant.wide = !is_narrow();
-    p.grid = unsigned(std::min<int64_t>(ceil_div(rows_, p.variant.rows), INT32_MAX));
+    p.grid = unsigned(std::min<int64_t>(ceil_div(row_groups(), p.variant.rows), INT32_MAX));
     if (!columns_.empty()) {
       p.variant.columns = true;
       p.grid = std::min(p.grid, unsigned(limits_.multiprocessors * p.variant.resident_blocks()));
@@ -162,8 +165,45 @@ class Planner {
       vector = int(std::max<int64_t>(1, std::min({most, 16 / smallest, int64_t(8)})));
   }
 
+  // Chunks of a row, and what rows come in.
+  int64_t chunks() const {
+    return plan_.variant.bundles ? elements_ : elements_ / plan_.variant.vector;
+  }
+  int64_t row_groups() const {
+    return plan_.variant.bundles ? rows_ / plan_.variant.vector : rows_;
+  }
+
+  // With elements of 2 bytes a thread that has one row moves little for each instruction: 8 bytes
+  // of neighbouring rows at a time, as long as there are enough rows for a warp.
+  void choose_bundles() {
+    FusedVariant& v = plan_.variant;
+    if (v.mapping != Mapping::columns) return;
+    const size_t row = size_t(inner_);
+    int64_t width = 8, largest = 1;
+    for_each_varying([&](const LoopNest::Operand& o) {
+      const int64_t size = int64_t(size_of(o.dtype)), step = o.strides[row];
+      if (step == 0) return;
+      if (step != size) width = 1;
+      largest = std::max(largest, size);
+    });
+    width = std::min(width, 8 / largest);
+    while (width > 1 && (nest_.sizes[row] % width != 0 || rows_ / width < 32)) width /= 2;
+    for_each_varying([&](const LoopNest::Operand& o) {
+      if (o.strides[row] == 0) return;
+      uint64_t bits = reinterpret_cast<uintptr_t>(o.data);
+      for (size_t d = 0; d < size_t(nest_.rank); ++d)
+        if (d != row) bits |= uint64_t(o.strides[d]);
+      while (width > 1 && bits % uint64_t(width * int64_t(size_of(o.dtype))) != 0) width /= 2;
+    });
+    if (width <= 1) return;
+    v.bundles = true;
+    v.vector = int(width);
+    classify_inputs();
+  }
+
   void classify_inputs() {
     FusedVariant& v = plan_.variant;
+    v.uniform = v.single = v.cached = v.written = 0;
     for (size_t i = 0; i < args_.inputs.size(); ++i) {
       const uint32_t bit = 1u << i;
       for (const View& o : args_.outputs)
@@ -174,7 +214,7 @@ class Planner {
         continue;
       }
       if (!(read_ & bit)) continue;
-      if (v.vector > 1 && input(i).strides[0] == 0) {
+      if (v.vector > 1 && input(i).strides[v.bundles ? size_t(inner_) : 0] == 0) {
         v.single |= bit;
         continue;
       }
@@ -245,7 +285,7 @@ class Planner {
   void choose_streamed() {
     FusedVariant& v = plan_.variant;
     const bool columns = v.mapping == Mapping::columns;
-    const int64_t chunks = elements_ / v.vector;
+    const int64_t chunks = this->chunks();
     v.rows = columns ? 32 : 1;
     // Bytes of a thread's chunk of all inputs, and of a block's chunk of those to be kept.
     int64_t all = 0, kept = 0;
@@ -261,7 +301,7 @@ class Planner {
           std::bit_floor(uint64_t(std::clamp<int64_t>(bytes / std::max<int64_t>(1, all), 1, 8))));
     };
     v.count = under_way(64);
-    if (choose_phases(ceil_div(rows_, v.rows), chunks)) return;
+    if (choose_phases(ceil_div(row_groups(), v.rows), chunks)) return;
 
     // Shared memory: for two blocks on a multiprocessor if that holds the rows, else for one.
     constexpr int64_t kOwn = 12 * 1024;  // of the kernel and the system
@@ -307,7 +347,9 @@ class Planner {
         if ((v.written >> i & 1) && ((v.uniform >> i & 1) || !(read_ >> i & 1))) return false;
     const int threads = columns ? 16 : 512;
     const int64_t most = std::clamp<int64_t>(chunks / (int64_t(threads) * v.count), 1, 65535);
-    const int64_t splits = std::clamp<int64_t>(4 * limits_.multiprocessors / groups, 1, most);
+    // Every block combines the partial results of all splits: with bundles those of many rows.
+    const int64_t blocks = (v.bundles ? 2 : 4) * int64_t(limits_.multiprocessors);
+    const int64_t splits = std::clamp<int64_t>(blocks / groups, 1, most);
     if (splits == 1) return false;
     v.threads = threads;
     v.cached = 0;
@@ -333,17 +375,18 @@ class Planner {
     const FusedVariant& v = plan_.variant;
     auto& words = plan_.arguments;
     const auto put = [&](int64_t w) { words.push_back(uint64_t(w)); };
-    put(rows_);
-    put(elements_ / v.vector);
+    put(row_groups());
+    put(chunks());
     put(plan_.splits);
     put(span_);
     put(0);  // partial results
     put(held_);
     for (size_t i = 0; i < std::max<size_t>(1, args_.inputs.size()); ++i) put(cache_[i]);
-    for (int d = 0; d < nest_.rank; ++d) put(nest_.sizes[size_t(d)] / (d == 0 ? v.vector : 1));
+    const int across = v.bundles ? inner_ : 0;  // the dimension that chunks lie along
+    for (int d = 0; d < nest_.rank; ++d) put(nest_.sizes[size_t(d)] / (d == across ? v.vector : 1));
     for (const LoopNest::Operand& o : nest_.operands) {
       put(int64_t(reinterpret_cast<uintptr_t>(o.data)));
-      for (int d = 0; d < nest_.rank; ++d) put(o.strides[size_t(d)] * (d == 0 ? v.vector : 1));
+      for (int d = 0; d < nest_.rank; ++d) put(o.strides[size_t(d)] * (d == across ? v.vector : 1));
     }
     const size_t n = parameters_of(*args_.spec);
     for (size_t k = 0; k < n; ++k) put(args_.params[k].i);

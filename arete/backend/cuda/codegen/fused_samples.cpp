@@ -193,6 +193,15 @@ std::vector<KernelSource> fused_samples() {
     v.outer_rank = 0;
     v.written = 0b00010;
     samples.add(spec, v);
+    FusedVariant bundles = variant(Mapping::columns, false, 16, 32, t == kFloat32 ? 2 : 4, 4);
+    bundles.bundles = true;
+    bundles.uniform = 0b11100;
+    samples.add(spec, bundles);
+    samples.add_phases(spec, bundles);
+    bundles.uniform = 0b01100;
+    bundles.single = 0b10000;
+    bundles.outer_rank = 2;
+    samples.add_phases(spec, bundles);
   }
   for (DType t : {kFloat32, kBFloat16, kFloat16}) {
     const FusedSpec spec = whole_norm_gradient(t);
@@ -215,6 +224,13 @@ std::vector<KernelSource> fused_samples() {
       v.cached = 0b11;
       samples.add(many_monoids(t, row, m), v);
     }
+  {
+    FusedVariant v = variant(Mapping::columns, false, 16, 32, 8, 2);
+    v.bundles = true;
+    samples.add_phases(many_monoids(kUInt8, kInt32, Monoid::max), v);
+    v.cached = 0b11;
+    samples.add(many_monoids(kUInt8, kInt32, Monoid::max), v);
+  }
   for (Monoid m : {Monoid::all, Monoid::any}) {
     FusedVariant v = variant(Mapping::columns, false, 16, 32, 1, 8);
     v.cached = 0b11;

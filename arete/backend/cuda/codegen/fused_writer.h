@@ -57,6 +57,7 @@ class FusedWriter {
   void declare_columns();
   void reduce_columns(size_t s);
   void leave_columns();
+  void declare_totals(const Stage& stage, const std::function<bool(size_t)>& wanted);
   void across_threads(size_t s, bool all);
   void walk(const Stage& stage, int depth, const Body& body);
   void walk_resident(const Stage& stage, int depth, const Body& body);
@@ -81,6 +82,10 @@ class FusedWriter {
   std::string stride(int operand, int dim) const;
   std::string uniform(int i) const;
   std::string row_name(int k) const;
+  std::string of_row() const;  // "[j]" with bundles
+  void open_rows(int depth);   // a loop over the rows of a bundle
+  void close_rows(int depth);
+  std::string row_address(int operand) const;  // of row j
   std::string total(size_t k) const;
   std::string storage(int i) const;
   std::string elements_type(int i) const;
