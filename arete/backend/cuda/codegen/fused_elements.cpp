@@ -382,7 +382,6 @@ void FusedWriter::combine_partials(size_t s) {
   declare_totals(stage, wanted);
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!wanted(k)) continue;
-    line(3, "#pragma unroll 8");  // several loads under way
     line(3, "for (i64 split = t; split < a.splits; split += kThreads) {");
     open_rows(4);
     line(4, total(k) + of_row() + " = " + m[k] + "::combine(" + total(k) + of_row() +
