@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import arete
-from arete import Tensor
+from arete import Tensor, _ops
 
 from .. import functional as F
 from .. import init
@@ -105,6 +105,13 @@ class _NormBase(Module):
 
 class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
+        return self._normalize(input, F.batch_norm)
+
+    def forward_relu(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
+        """relu(forward(input) + residual) in one pass: what a Sequential does before a ReLU."""
+        return self._normalize(input, _ops.batch_norm_relu, residual)
+
+    def _normalize(self, input: Tensor, function: Callable[..., Tensor], *more: Any) -> Tensor:
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         training = self.training
@@ -117,8 +124,8 @@ class _BatchNorm(_NormBase):
         if training and not self.track_running_stats:
             mean = var = None
         weight, bias = weight_and_bias(self)
-        return F.batch_norm(
-            input, mean, var, weight, bias, own_statistics, momentum, self.eps
+        return function(
+            input, mean, var, weight, bias, own_statistics, momentum, self.eps, *more
         )
 
 

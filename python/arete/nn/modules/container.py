@@ -13,6 +13,8 @@ from arete import Tensor
 
 from ..parameter import Parameter
 from ._arguments import type_name
+from .activation import ReLU
+from .batchnorm import _BatchNorm
 from .module import Module, _addindent
 
 __all__ = [
@@ -41,6 +43,10 @@ def _position(index: Any, length: int) -> int:
     return i % length
 
 
+def _is_plain(norm: _BatchNorm) -> bool:
+    return type(norm).forward is _BatchNorm.forward and not norm._hooked
+
+
 class Sequential(Module):
     """Modules called one after the other.
 
@@ -62,9 +68,18 @@ class Sequential(Module):
                 self.add_module(str(i), module)
 
     def forward(self, input: Any) -> Any:
+        norm = None  # a batch norm that may do the next module's work in its own pass
         for module in self._modules.values():
-            input = module(input)
-        return input
+            if norm is not None:
+                if type(module) is ReLU and not module._hooked:
+                    input, norm = norm.forward_relu(input), None
+                    continue
+                input, norm = norm(input), None
+            if isinstance(module, _BatchNorm) and _is_plain(module):
+                norm = module
+            else:
+                input = module(input)
+        return input if norm is None else norm(input)
 
     def _key(self, index: Any) -> str:
         return next(islice(iter(self._modules), _position(index, len(self)), None))

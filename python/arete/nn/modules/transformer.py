@@ -6,7 +6,7 @@ import copy
 from typing import Any, Callable, Optional, Union
 
 import arete
-from arete import Tensor
+from arete import Tensor, _ops
 
 from .. import functional as F
 from .. import init
@@ -41,6 +41,21 @@ def _get_activation_fn(activation: str) -> Callable[[Tensor], Tensor]:
     if activation == "gelu":
         return F.gelu
     raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+
+
+def _feed_forward(
+    x: Tensor, linear1: Module, dropout: Module, linear2: Module, activation: Any
+) -> Tensor:
+    """linear2(dropout(activation(linear1(x)))), as one operator where nothing happens between."""
+    fused = "relu" if activation is F.relu else "gelu" if activation is F.gelu else None
+    plain = type(linear1) is Linear and type(linear2) is Linear and type(dropout) is Dropout
+    if fused is None or not plain or (dropout.training and dropout.p > 0):
+        return linear2(dropout(activation(linear1(x))))
+    if linear1._hooked or linear2._hooked or dropout._hooked:
+        return linear2(dropout(activation(linear1(x))))
+    return _ops.feed_forward(
+        x, linear1.weight, linear1.bias, linear2.weight, linear2.bias, fused
+    )[0]
 
 
 def _additive(mask: Optional[Tensor], name: str, dtype: Any) -> Optional[Tensor]:
@@ -297,7 +312,9 @@ class TransformerEncoderLayer(Module):
         return self.dropout1(x)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.dropout2(
+            _feed_forward(x, self.linear1, self.dropout, self.linear2, self.activation)
+        )
 
 
 class TransformerDecoderLayer(Module):
@@ -398,4 +415,6 @@ class TransformerDecoderLayer(Module):
         return self.dropout2(x)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.dropout3(
+            _feed_forward(x, self.linear1, self.dropout, self.linear2, self.activation)
+        )

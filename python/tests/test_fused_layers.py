@@ -1,0 +1,95 @@
+"""Layers that are run as one operator where nothing happens between them give what separate calls give."""
+import copy
+
+import pytest
+
+import arete
+from arete import nn
+
+
+def _results(net, x, grad):
+    x = x.detach().clone().requires_grad_()
+    y = net(x)
+    y.backward(grad)
+    found = [y.detach(), x.grad] + [p.grad for p in net.parameters()] + list(net.buffers())
+    net.zero_grad()
+    return found
+
+
+def _agree(a, b):
+    assert len(a) == len(b)
+    for s, t in zip(a, b):
+        assert arete.allclose(s.double(), t.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(6, 3), (4, 3, 5), (2, 3, 4, 4)])
+def test_batch_norm_before_relu(training, shape):
+    arete.manual_seed(0)
+    kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)]
+    fused = nn.Sequential(kind(3), nn.ReLU(), nn.Identity()).train(training)
+    apart = copy.deepcopy(fused)
+    seen = []
+    apart[1].register_forward_hook(lambda module, args, output: seen.append(output))
+    x, grad = arete.randn(shape), arete.randn(shape)
+    a, b = _results(fused, x, grad), _results(apart, x, grad)
+    assert len(seen) == 1
+    _agree(a, b)
+
+
+def test_batch_norm_at_the_end_or_before_others():
+    arete.manual_seed(1)
+    x = arete.randn(5, 2)
+    norm = nn.BatchNorm1d(2)
+    assert arete.allclose(nn.Sequential(nn.Identity(), norm)(x), norm(x), atol=1e-6)
+    again = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2), nn.ReLU(), nn.Sigmoid())(x)
+    first = nn.functional.batch_norm(x, None, None, training=True)
+    want = nn.functional.batch_norm(first, None, None, training=True).relu().sigmoid()
+    assert arete.allclose(again, want, atol=1e-4)
+
+    class Own(nn.BatchNorm1d):
+        def forward(self, input):
+            return super().forward(input) - 1
+
+    assert (nn.Sequential(Own(2), nn.ReLU())(x) == nn.functional.relu(Own(2)(x))).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_feed_forward(activation, kind):
+    arete.manual_seed(2)
+    layer = nn.TransformerEncoderLayer if kind == "encoder" else nn.TransformerDecoderLayer
+    fused = layer(8, 2, 16, dropout=0.0, activation=activation, batch_first=True)
+    apart = copy.deepcopy(fused)
+    apart.linear1.register_forward_hook(lambda module, args, output: None)
+    x, grad, memory = arete.randn(2, 3, 8), arete.randn(2, 3, 8), arete.randn(2, 4, 8)
+    call = (lambda net: lambda t: net(t)) if kind == "encoder" else (lambda net: lambda t: net(t, memory))
+
+    def results(net):
+        inner = x.detach().clone().requires_grad_()
+        y = call(net)(inner)
+        y.backward(grad)
+        return [y.detach(), inner.grad] + [p.grad for p in net.parameters()]
+
+    _agree(results(fused), results(apart))
+
+
+def test_scaled_mm():
+    arete.manual_seed(3)
+    f8 = arete.float8_e4m3fn
+    x, w = arete.randn(16, 32).to(f8), arete.randn(24, 32).to(f8)
+    a, b = arete.tensor(0.5), arete.tensor(2.0)
+    want = (x.float() * 0.5) @ (w.float() * 2).t()
+    assert arete._scaled_mm(x, w.t(), a, b).dtype == arete.bfloat16
+    assert arete.allclose(arete._scaled_mm(x, w.t(), a, b, out_dtype=arete.float32), want, rtol=1e-3, atol=1e-3)
+    rows, columns = arete.rand(16, 1) + 0.5, arete.rand(1, 24) + 0.5
+    bias = arete.randn(24)
+    got = arete._scaled_mm(x, w.t(), rows, columns, bias=bias, out_dtype=arete.float32)
+    assert arete.allclose(got, x.float() @ w.float().t() * rows * columns + bias, rtol=1e-3, atol=1e-3)
+    narrow = arete._scaled_mm(x, w.t(), a, b, out_dtype=f8, scale_result=arete.tensor(0.25))
+    assert narrow.dtype == f8
+    assert arete.allclose(narrow.float(), (want * 0.25).to(f8).float(), rtol=0.2, atol=0.02)
+    with pytest.raises(ValueError, match="a scale does not fit its matrix"):
+        arete._scaled_mm(x, w.t(), arete.ones(3), b)
+    with pytest.raises(TypeError, match="expected two float8 matrices"):
+        arete._scaled_mm(x.float(), w.t(), a, b)
