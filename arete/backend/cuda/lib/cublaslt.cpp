@@ -28,10 +28,7 @@ const Loaded& loaded() {
       r->problem = library.problem();
       return r;
     }
-#define ARETE_LOOKUP(name)                                                                \
-  r->functions.name = reinterpret_cast<decltype(r->functions.name)>(library.find(#name)); \
-  if (!r->functions.name && r->problem.empty())                                           \
-    r->problem = "cuBLASLt (" + library.path() + ") has no function " #name;
+#define ARETE_LOOKUP(name) library.look_up(r->functions.name, #name, r->problem);
     ARETE_CUBLASLT_FUNCTIONS(ARETE_LOOKUP)
 #undef ARETE_LOOKUP
     return r;

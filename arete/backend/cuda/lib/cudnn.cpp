@@ -34,10 +34,7 @@ const Loaded& loaded() {
       result->problem = so.problem();
       return result;
     }
-#define ARETE_CUDNN_LOAD(name)                                                                 \
-  result->functions.name = reinterpret_cast<decltype(result->functions.name)>(so.find(#name)); \
-  if (!result->functions.name && result->problem.empty())                                      \
-    result->problem = "cuDNN (" + so.path() + ") has no function " #name;
+#define ARETE_CUDNN_LOAD(name) so.look_up(result->functions.name, #name, result->problem);
     ARETE_CUDNN_FUNCTIONS(ARETE_CUDNN_LOAD)
 #undef ARETE_CUDNN_LOAD
     return result;

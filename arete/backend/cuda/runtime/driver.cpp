@@ -32,12 +32,7 @@ const Loaded& loaded() {
       return r;
     }
 #define ARETE_CUDA_NAME(name) #name
-#define ARETE_CUDA_LOOKUP(name)                                                        \
-  r->driver.name =                                                                     \
-      reinterpret_cast<decltype(r->driver.name)>(library.find(ARETE_CUDA_NAME(name))); \
-  if (!r->driver.name && r->problem.empty())                                           \
-    r->problem = "the CUDA driver (" + library.path() + ") has no function " +         \
-                 ARETE_CUDA_NAME(name) + "; a newer driver is needed";
+#define ARETE_CUDA_LOOKUP(name) library.look_up(r->driver.name, ARETE_CUDA_NAME(name), r->problem);
     ARETE_CUDA_DRIVER_FUNCTIONS(ARETE_CUDA_LOOKUP)
 #undef ARETE_CUDA_LOOKUP
     if (!r->problem.empty()) return r;

@@ -73,9 +73,13 @@ void* DynamicLibrary::find(const char* symbol) const noexcept {
 void* DynamicLibrary::get(const char* symbol) const {
   ARETE_CHECK(handle_, DeviceError("", problem_));
   void* p = dlsym(handle_, symbol);
-  ARETE_CHECK(p, DeviceError("", what_ + " (" + path_ + ") has no function " + symbol)
-                     .hint("its version does not fit this build of Arete"));
+  ARETE_CHECK(p, DeviceError("", missing(symbol)));
   return p;
+}
+
+std::string DynamicLibrary::missing(const char* symbol) const {
+  return what_ + " (" + path_ + ") has no function " + symbol +
+         "; its version does not fit this build of Arete";
 }
 
 std::string find_library_file(const std::string& name) {

@@ -24,6 +24,12 @@ class DynamicLibrary {
   }
   /// DeviceError naming library and symbol if there is no such symbol.
   void* get(const char* symbol) const;
+  /// Sets `function` to the symbol; if there is none, `problem` says so unless it says something.
+  template <class F>
+  void look_up(F*& function, const char* symbol, std::string& problem) const {
+    function = reinterpret_cast<F*>(find(symbol));
+    if (!function && problem.empty()) problem = missing(symbol);
+  }
   bool is_open() const noexcept { return handle_ != nullptr; }
   /// Why it is not open: the names tried and what the loader said.
   const std::string& problem() const noexcept { return problem_; }
@@ -31,6 +37,7 @@ class DynamicLibrary {
   const std::string& path() const noexcept { return path_; }
 
  private:
+  std::string missing(const char* symbol) const;
   std::string what_, problem_, path_;
   void* handle_ = nullptr;
 };

@@ -34,10 +34,7 @@ const Nvrtc& loaded() {
     r->problem = library.problem();
     if (!library.is_open()) return r;
     r->problem.clear();
-#define ARETE_LOOKUP(name)                                            \
-  r->name = reinterpret_cast<decltype(r->name)>(library.find(#name)); \
-  if (!r->name && r->problem.empty())                                 \
-    r->problem = "NVRTC (" + library.path() + ") has no function " #name;
+#define ARETE_LOOKUP(name) library.look_up(r->name, #name, r->problem);
     ARETE_NVRTC_FUNCTIONS(ARETE_LOOKUP)
 #undef ARETE_LOOKUP
     return r;
