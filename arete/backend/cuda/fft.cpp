@@ -1,33 +1,10 @@
 // Fourier transforms.
-#include <array>
-#include <map>
-#include <mutex>
-
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/cufft.h"
+#include "arete/backend/cuda/scale_program.h"
 #include "arete/backend/cuda/scratch_memory.h"
-#include "arete/expr/value.h"
 
 namespace arete::cuda {
-namespace {
-
-// x * factor
-const expr::Program& scaled(DType t) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<DType, expr::ProgramPtr>;  // used until exit
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& p = (*programs)[t];
-  if (!p) {
-    const std::array<DType, 1> dtype{t};
-    const std::array<expr::Type, 1> params{expr::compute_type(t)};
-    p = expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; }, dtype,
-                    params, dtype);
-  }
-  return *p;
-}
-
-}  // namespace
-
 void CudaBackend::fft(const prim::FftArgs& a) {
   if (a.in.numel() == 0) return;
   if (!has_cufft()) return prim::Backend::fft(a);
@@ -42,7 +19,7 @@ void CudaBackend::fft(const prim::FftArgs& a) {
   }
   if (a.scale == 1) return;
   const expr::Literal factor{.f = a.scale};
-  pointwise({&scaled(a.out.dtype), {&a.out, 1}, {&a.out, 1}, {&factor, 1}});
+  pointwise({&scale_program(a.out.dtype), {&a.out, 1}, {&a.out, 1}, {&factor, 1}});
 }
 
 }  // namespace arete::cuda

@@ -1,32 +1,15 @@
 // Singular values and the eigenvalues of symmetric matrices.
-#include <array>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <mutex>
 #include <vector>
 
 #include "arete/backend/cuda/linalg_call.h"
-#include "arete/expr/value.h"
+#include "arete/backend/cuda/scale_program.h"
 
 namespace arete::cuda {
 namespace {
 
 using prim::View;
-
-// x * factor
-const expr::Program& scaled(DType t) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<DType, expr::ProgramPtr>;  // used until exit
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& p = (*programs)[t];
-  if (!p) {
-    const std::array<expr::Type, 1> params{expr::compute_type(t)};
-    p = expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; },
-                    {&t, 1}, params, {&t, 1});
-  }
-  return *p;
-}
 
 // The iterations need not end on numbers that are not finite. While it lives, matrices with such
 // numbers are zeros; finish() makes their results NaN and their info -1. Waits for the device.
@@ -45,7 +28,7 @@ class FiniteOnly {
                       .reduced = 1u << 1,
                       .inputs = {&a.view(), 1},
                       .out = OwnedView(sums.data(), c.kType, Layout(Shape{c.count, 1})),
-                      .prologue = &scaled(c.kType),
+                      .prologue = &scale_program(c.kType),
                       .params = {&zero, 1},
                       .epilogue = nullptr,
                       .epilogue_params = {}});
