@@ -5,6 +5,7 @@
 #include "arete/backend/cuda/scratch_memory.h"
 
 namespace arete::cuda {
+
 void CudaBackend::fft(const prim::FftArgs& a) {
   if (a.in.numel() == 0) return;
   if (!has_cufft()) return prim::Backend::fft(a);
