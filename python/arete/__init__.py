@@ -125,8 +125,8 @@ def set_default_dtype(d) -> None:
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "nn", "numpy", "optim", "random", "special", "testing",
-         "utils", "serialization", "amp", "profiler", "signal")  # fmt: skip
+_LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
+         "testing", "utils", "serialization", "amp", "profiler", "signal")  # fmt: skip
 
 
 def _install() -> None:

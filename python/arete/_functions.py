@@ -232,6 +232,99 @@ def chain_matmul(*matrices, out=None):
     return out.copy_(result) if out is not None else result
 
 
+def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M=None):
+    """U, S, V of A - M to about q singular values, by random projection (Halko, Martinsson and Tropp)."""
+    from . import linalg
+
+    if M is not None:
+        A = A - M
+    tall = A.size(-2) >= A.size(-1)
+    B = A if tall else A.mT
+    # An orthonormal basis of most of the range of B; each round of iteration separates the singular values further.
+    basis = linalg.qr(B @ _ops.randn((B.size(-1), q), dtype=B.dtype, device=B.device))[0]
+    for _ in range(niter):
+        basis = linalg.qr(B.mT @ basis)[0]
+        basis = linalg.qr(B @ basis)[0]
+    U, S, Vh = linalg.svd(basis.mT @ B, full_matrices=False)
+    U, V = basis @ U, Vh.mT
+    return (U, S, V) if tall else (V, S, U)
+
+
+def pca_lowrank(A: Tensor, q=None, center: bool = True, niter: int = 2):
+    """U, S, V of the rows of A (less their mean, if `center`) to about q principal components."""
+    m, n = A.shape[-2:]
+    q = builtins.min(6, m, n) if q is None else q
+    if not 0 <= q <= builtins.min(m, n):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={builtins.min(m, n)}")
+    return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
+    """Both LU factors in one matrix, and the row exchanges; also an error number for each matrix, if asked for."""
+    from . import linalg
+
+    if get_infos:
+        result = tuple(linalg.lu_factor_ex(A, pivot=pivot))
+    else:
+        result = tuple(linalg.lu_factor(A, pivot=pivot))
+    return tuple(o.copy_(r) for o, r in zip(out, result)) if out is not None else result
+
+
+METHODS["lu"] = lu
+
+
+@_also_method
+def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
+    """Derivatives along dimensions; `spacing` is a step, or for each dimension a step or its coordinates."""
+    if isinstance(dim, int):
+        dim = [dim]
+    if isinstance(spacing, Tensor):
+        spacing = [spacing]
+    if not isinstance(spacing, (list, tuple)):
+        return tuple(_ops.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order))
+    real = input.dtype if input.is_floating_point() else None
+    steps = [s if isinstance(s, Tensor) else _C.tensor(builtins.float(s), dtype=real, device=input.device)
+             for s in spacing]
+    return tuple(_ops.gradient_coordinates(input, spacing=steps, dim=dim, edge_order=edge_order))
+
+
+@_also_method
+def histogram(input: Tensor, bins=100, *, range=None, weight=None, density: bool = False, out=None):  # noqa: A002
+    """Counts (or sums of weights, or densities) and edges: `bins` is 1-d edges, or how many equal intervals of `range`
+    (lowest and highest) or of the data's range there are."""
+    if isinstance(bins, Tensor):
+        result = _ops.histogram(input, bins, weight=weight, density=density)
+    else:
+        low, high = range if range is not None else (None, None)
+        result = _ops.histogram_count(input, bins, min=low, max=high, weight=weight, density=density)
+    return tuple(o.copy_(r) for o, r in zip(out, result)) if out is not None else result
+
+
+_GRID_MODES, _GRID_PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool):
+    """grid_sample with its modes as numbers: bilinear, nearest, bicubic; zeros, border, reflection."""
+    return _ops.grid_sample(input, grid, _GRID_MODES[interpolation_mode], _GRID_PADDINGS[padding_mode], align_corners)
+
+
+def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool):
+    """grid_sampler of images (N, C, H, W)."""
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool):
+    """grid_sampler of volumes (N, C, D, H, W)."""
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float):
+    """layer_norm, and the mean and the reciprocal of the deviation that it divides by."""
+    dims = list(builtins.range(-len(normalized_shape), 0))
+    spread, mean = var_mean(input, dims, correction=0, keepdim=True)  # noqa: F821
+    return _ops.layer_norm(input, list(normalized_shape), weight, bias, eps), mean, (spread + eps).rsqrt()
+
+
 # ---- bounds and choice
 
 

@@ -17,8 +17,6 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     "div": [("div", None), ("div_mode", None)],
     "round": [("round", None), ("round_decimals", None)],
     "clamp": [("clamp", None), ("clamp_tensor", None)],
-    "gradient": [("gradient", None), ("gradient_coordinates", None)],
-    "histogram": [("histogram_count", None), ("histogram", None)],
     "_var": [("var", "var(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
     "_std": [("std", "std(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
     # creation

@@ -239,6 +239,12 @@ def __complex__(self):
     return complex(self.item())
 
 
+@_method
+def __rdiv__(self, other):
+    """Division by this tensor, under a name from before Python 3."""
+    return other / self
+
+
 # ---- conversions by name
 
 for _name, _dtype in {

@@ -42,6 +42,8 @@ def hardtanh(
     """`input` limited to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if not input.is_floating_point():  # the default bounds of integers are integers, too
+        min_val, max_val = int(min_val), int(max_val)
     if inplace:
         return in_place("hardtanh", input, min_val, max_val)
     return _ops.hardtanh(input, min_val, max_val)

@@ -1,0 +1,114 @@
+"""Window functions under the names of torch.signal.windows: M samples of a bell, symmetric (`sym`) or one period of it."""
+from __future__ import annotations
+
+import math as _math
+
+from .. import _C, _ops
+
+__all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming",
+           "hann", "kaiser", "nuttall"]  # fmt: skip
+
+
+def _window(name, M, sym, options, shape):
+    """`shape(k, last)` at k = 0, 1, ..., M - 1, where `last` is the position of the symmetric window's other end.
+
+    A periodic window is the symmetric one of M + 1 points without its last."""
+    dtype = options.pop("dtype", None) or _C.get_default_dtype()
+    device, layout = options.pop("device", None), options.pop("layout", None)
+    requires_grad = options.pop("requires_grad", False)
+    if options:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(options))}'")
+    if M < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if layout is not None and str(layout) != "arete.strided":
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+    if dtype not in (_C.float32, _C.float64):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+    if M < 2:
+        result = _ops.ones((M,), dtype=dtype, device=device)
+    else:
+        # In float64 whatever the result's dtype: windows are made once, and their tails are small differences.
+        k = _ops.arange(0, M, 1, dtype=_C.float64, device=device)
+        result = shape(k, float(M - 1 if sym else M)).to(dtype)
+    return result.requires_grad_() if requires_grad else result
+
+
+def exponential(M: int, *, center=None, tau: float = 1.0, sym: bool = True, **options):
+    """exp(-|k - center| / tau). `center` is the middle unless given, which only a periodic window allows."""
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError("Center must be None for symmetric windows")
+    return _window("exponential", M, sym, options,
+                   lambda k, last: (-(k - (last / 2 if center is None else center)).abs() / tau).exp())
+
+
+def cosine(M: int, *, sym: bool = True, **options):
+    """sin(pi (k + 1/2) / M): half a wave whose zeros lie half a step outside."""
+    return _window("cosine", M, sym, options, lambda k, last: ((k + 0.5) * (_math.pi / (last + 1))).sin())
+
+
+def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options):
+    """exp(-((k - middle) / std)^2 / 2)."""
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+    return _window("gaussian", M, sym, options, lambda k, last: (-0.5 * ((k - last / 2) / std) ** 2).exp())
+
+
+def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options):
+    """I0(beta sqrt(1 - (2 k / (M - 1) - 1)^2)) / I0(beta), the modified Bessel function of order 0."""
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+
+    def shape(k, last):
+        argument = beta * (1 - (2 * k / last - 1) ** 2).clamp(min=0).sqrt()
+        # Scaled by exp(-x), so that a large beta does not overflow.
+        return _ops.special_i0e(argument) / _ops.special_i0e(_ops.full_like(argument, beta)) * (argument - beta).exp()
+
+    return _window("kaiser", M, sym, options, shape)
+
+
+def general_cosine(M: int, *, a, sym: bool = True, **options):
+    """a[0] - a[1] cos(x) + a[2] cos(2 x) - ..., x = 2 pi k / (M - 1)."""
+    a = list(a)
+    if not a:
+        raise ValueError("Coefficients cannot be empty")
+
+    def shape(k, last):
+        turn = k * (2 * _math.pi / last)
+        total = _ops.full_like(k, a[0])
+        for i, weight in enumerate(a[1:], 1):
+            total = total + (turn * i).cos() * (-weight if i % 2 else weight)
+        return total
+
+    return _window("general_cosine", M, sym, options, shape)
+
+
+def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options):
+    """alpha - (1 - alpha) cos(2 pi k / (M - 1))."""
+    return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
+
+
+def hamming(M: int, *, sym: bool = True, **options):
+    """0.54 - 0.46 cos(2 pi k / (M - 1))."""
+    return general_hamming(M, sym=sym, **options)
+
+
+def hann(M: int, *, sym: bool = True, **options):
+    """sin(pi k / (M - 1))^2."""
+    return general_hamming(M, alpha=0.5, sym=sym, **options)
+
+
+def blackman(M: int, *, sym: bool = True, **options):
+    """0.42 - 0.5 cos(x) + 0.08 cos(2 x), x = 2 pi k / (M - 1)."""
+    return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, **options)
+
+
+def nuttall(M: int, *, sym: bool = True, **options):
+    """Four terms by Nuttall, continuous in the first derivative, with the least sidelobes."""
+    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
+
+
+def bartlett(M: int, *, sym: bool = True, **options):
+    """A triangle: 1 - |2 k / (M - 1) - 1|."""
+    return _window("bartlett", M, sym, options, lambda k, last: 1 - (2 * k / last - 1).abs())
