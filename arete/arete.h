@@ -16,6 +16,7 @@
 // Operators.
 #include "arete/ops/activation.h"
 #include "arete/ops/aliases.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/conv.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"

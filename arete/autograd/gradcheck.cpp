@@ -1,29 +1,61 @@
 #include "arete/autograd/gradcheck.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "arete/autograd/engine.h"
 #include "arete/core/generator.h"
 #include "arete/core/modes.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/fft.h"
 #include "arete/ops/pointwise.h"
 
 namespace arete::autograd {
 
 namespace {
 
-// Every call sees the same random numbers, so functions with dropout can be checked.
+// Every call sees the same random numbers, so functions with dropout can be checked. Complex
+// results are seen by their parts: the gradient of a + bi is d/da + i d/db.
 class SameRandomNumbers {
  public:
   SameRandomNumbers() : state_(default_generator().state()) {}
   std::vector<Tensor> operator()(const CheckedFunction& f, const std::vector<Tensor>& in) const {
     default_generator().set_state(state_);
-    return f(in);
+    std::vector<Tensor> out = f(in);
+    for (Tensor& t : out)
+      if (t.defined() && is_complex(t.dtype())) t = view_as_real(t);
+    return out;
   }
 
  private:
   Generator::State state_;
 };
+
+bool any_complex(const std::vector<Tensor>& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) {
+    return t.defined() && t.requires_grad() && is_complex(t.dtype());
+  });
+}
+
+// The same check of the function of the parts of its complex inputs.
+template <class Check>
+std::string check_parts(Check&& check, const CheckedFunction& f, const std::vector<Tensor>& inputs,
+                        const GradcheckOptions& options) {
+  std::vector<Tensor> parts = inputs;
+  std::vector<bool> split(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    split[i] = any_complex({inputs[i]});
+    if (split[i]) parts[i] = view_as_real(inputs[i].detach()).clone().requires_grad_();
+  }
+  const auto joined = [&](const std::vector<Tensor>& in) {
+    std::vector<Tensor> given = in;
+    for (size_t i = 0; i < in.size(); ++i)
+      if (split[i]) given[i] = view_as_complex_copy(in[i]);
+    return f(given);
+  };
+  return check(joined, parts, options);
+}
 
 std::string number(double v) { return Scalar(v).to_string(); }
 
@@ -43,13 +75,14 @@ std::string compare(double analytic, double numeric, const GradcheckOptions& o, 
 
 std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                       const GradcheckOptions& options) {
+  if (any_complex(inputs)) return check_parts(gradcheck, f, inputs, options);
   std::vector<Tensor> fresh;
   std::vector<size_t> wanted;
   for (size_t i = 0; i < inputs.size(); ++i) {
     fresh.push_back(inputs[i]);
     if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
     ARETE_CHECK(inputs[i].dtype() == kFloat64,
-                TypeError("gradcheck", "inputs that require grad must be float64")
+                TypeError("gradcheck", "inputs that require grad must be float64 or complex128")
                     .argument("inputs[" + std::to_string(i) + "]")
                     .got(std::string(name_of(inputs[i].dtype()))));
     fresh[i] = inputs[i].detach().clone();
@@ -111,6 +144,7 @@ std::string gradcheck(const CheckedFunction& f, const std::vector<Tensor>& input
 
 std::string gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options) {
+  if (any_complex(inputs)) return check_parts(gradgradcheck, f, inputs, options);
   // g(inputs, v) = gradients of the outputs weighted by v: check that function.
   const SameRandomNumbers run;
   std::vector<Tensor> all = inputs;

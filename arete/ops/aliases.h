@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arete/ops/activation.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/index.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/pointwise.h"
@@ -22,7 +23,7 @@
   X(subtract, sub) X(multiply, mul) X(divide, div) X(true_divide, div)                             \
   X(greater, gt) X(greater_equal, ge) X(less, lt) X(less_equal, le) X(not_equal, ne)               \
   X(clip, clamp) X(argwhere, nonzero) X(trapz, trapezoid)                                          \
-  X(resolve_conj, conj) X(resolve_neg, conj) X(conj_physical, conj)                                \
+  X(resolve_neg, resolve_conj)                                                                     \
   X(special_digamma, digamma) X(special_psi, digamma) X(special_gammaln, lgamma)                   \
   X(special_polygamma, polygamma) X(special_multigammaln, mvlgamma)                                \
   X(special_gammainc, igamma) X(special_gammaincc, igammac)                                        \

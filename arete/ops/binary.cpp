@@ -1,4 +1,5 @@
 // Pointwise records of two inputs.
+#include "arete/ops/fft.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
@@ -25,7 +26,11 @@ Value as_bool(Value x) { return x.type() == expr::Type::boolean ? x : x != 0.0; 
 
 // Values that are equal now and then.
 std::vector<Sample> comparison_samples(SampleMaker& m) {
-  const Tensor a = m.make({3, 4}).round(), b = m.make({4}).round();
+  const auto whole = [&](IntList sizes) {
+    const Tensor t = m.make(sizes);
+    return is_complex(t.dtype()) ? view_as_complex_copy(view_as_real_copy(t).round()) : t.round();
+  };
+  const Tensor a = whole({3, 4}), b = whole({4});
   return {
       {{a, b}, "broadcast"}, {{a, Scalar(1)}, "a number"}, {{m.make({0}), m.make({1})}, "empty"}};
 }

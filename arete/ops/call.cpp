@@ -5,6 +5,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/anomaly.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/op_node.h"
 #include "arete/ops/pointwise_call.h"
@@ -77,14 +78,22 @@ Results run_inferred(const Call& call, const OutputSpecs& specs) {
   return outputs;
 }
 
+// The composition that stands for the operator where argument 0 is complex, if there is one.
+Composition complex_path(const Call& call) {
+  const bool complex =
+      call.size() > 0 && call[0].kind() == Arg::Kind::tensor && is_complex(call.tensor(0).dtype());
+  return complex ? complex_composition(call.op.name) : nullptr;
+}
+
 Results run(const Call& call) {
+  if (const Composition compose = complex_path(call)) return compose(call);
   OutputSpecs specs;
   call.op.infer(call, specs);
   return on_device(call, [&] { return run_inferred(call, specs); });
 }
 
 Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
-  Tensor out = alias(self, std::move(layout));
+  Tensor out = alias(self, std::move(layout), dtype_of_view(op, self.dtype()));
   TensorImpl* impl = out.impl();
   if (modes().word & Modes::kInference) {
     impl->inference = true;
@@ -101,11 +110,12 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
 
 // The in-place form of a composition: its result is copied back, and the history is that of the
 // copy. Where history is recorded it starts from a copy, too: its parts may save what they read.
-Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args, bool record) {
+Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args,
+                         Composition compose, bool record) {
   const Tensor before = record ? self.clone() : self;
   SmallVector<Arg, 8> given(args.begin(), args.end());
   given[0] = Arg(before);
-  const Tensor result = op.compose(Call(op, {given.data(), given.size()}))[0];
+  const Tensor result = compose(Call(op, {given.data(), given.size()}))[0];
   ARETE_CHECK(
       result.layout().sizes == self.layout().sizes,
       ValueError(op.name, "output with shape " + to_string(self.sizes()) +
@@ -237,9 +247,10 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
   check_in_place(self, op.name.c_str(), record);
   if (self.storage()->has_pending_copies()) [[unlikely]]
     wait_for_copies(call, self);
-  if (op.compose) return compose_in_place(self, op, args, record);
+  if (op.compose) return compose_in_place(self, op, args, op.compose, record);
   if (op.pointwise) {
-    on_device(call, [&] { call_pointwise_into(call, self, record); });
+    if (!on_device(call, [&] { return call_pointwise_into(call, self, record); }))
+      return compose_in_place(self, op, args, call_pointwise, record);
   } else {
     IntrusivePtr<OpNode> node;
     if (record) {

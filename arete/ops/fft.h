@@ -18,7 +18,7 @@ Tensor view_as_complex_copy(const Tensor& self);
 // is cut or filled up with zeros; norm "backward" (the default) divides inverse transforms by the
 // number of points, "forward" the forward ones, "ortho" both by its square root. Real inputs become
 // complex, integers in default_dtype(); half types are a TypeError. All have gradients of any
-// order; but complex tensors cannot be added yet, so each should be used once.
+// order.
 // Errors: ValueError "Invalid number of data points (0) specified", "Invalid normalization mode",
 // IndexError for dimensions.
 namespace fft {

@@ -2,7 +2,9 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/fft.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -39,27 +41,42 @@ Tensor unpack(const Tensor& flat, const Layout& base) {
   return flat.as_strided(base.sizes, base.strides, 0);
 }
 
+// A base and a view of it in common units: where one is complex and the other shows its parts, in
+// those of the parts.
+struct Window {
+  bool base_in_parts, view_in_parts;
+  Layout base, view;
+  Window(const Tensor& b, const Tensor& v)
+      : base_in_parts(is_complex(b.dtype()) && !is_complex(v.dtype())),
+        view_in_parts(is_complex(v.dtype()) && !is_complex(b.dtype())),
+        base(base_in_parts ? ops::layout_of_parts(b.layout()) : b.layout()),
+        view(view_in_parts ? ops::layout_of_parts(v.layout()) : v.layout()) {}
+  int64_t offset() const { return view.offset - base.offset; }
+};
+Tensor split(const Tensor& g, bool in_parts) { return in_parts ? view_as_real_copy(g) : g; }
+Tensor join(const Tensor& g, bool in_parts) { return in_parts ? view_as_complex_copy(g) : g; }
+
 // The gradient of reading `view` out of a base.
 class RegeneratedView final : public Node {
  public:
-  RegeneratedView(Layout base, Layout view) : base_(std::move(base)), view_(std::move(view)) {}
+  explicit RegeneratedView(Window w) : w_(std::move(w)) {}
   std::string name() const override { return "as_strided"; }
   TensorList backward(const TensorList& grads, uint64_t) override {
-    const Tensor& g = grads[0];
-    if (!g.defined()) return {Tensor()};
-    return {unpack(
-        ops::embed_window(g, {extent(base_)}, view_.strides, view_.offset - base_.offset), base_)};
+    if (!grads[0].defined()) return {Tensor()};
+    const Tensor g = split(grads[0], w_.view_in_parts);
+    const Tensor flat = ops::embed_window(g, {extent(w_.base)}, w_.view.strides, w_.offset());
+    return {join(unpack(flat, w_.base), w_.base_in_parts)};
   }
 
  private:
-  Layout base_, view_;
+  Window w_;
 };
 
 // The base's producer after a write through a view: see Note [In-place writes].
 class ViewWrite final : public Node {
  public:
-  ViewWrite(const Tensor& base, Edge old_base, Layout view, IntrusivePtr<Node> write)
-      : base_(base.layout()), view_(std::move(view)), write_(std::move(write)) {
+  ViewWrite(const Tensor& base, Edge old_base, const Tensor& view, IntrusivePtr<Node> write)
+      : w_(base, view), write_(std::move(write)) {
     edges.push_back(std::move(old_base));
     for (size_t i = 1; i < write_->edges.size(); ++i) edges.push_back(write_->edges[i]);
     outputs.push_back({Shape(base.sizes()), base.dtype(), base.device()});
@@ -67,21 +84,23 @@ class ViewWrite final : public Node {
   std::string name() const override { return write_->name() + " (through a view)"; }
   TensorList backward(const TensorList& grads, uint64_t needed) override {
     TensorList result(edges.size());
-    const Tensor& g = grads[0];
-    if (!g.defined()) return result;
-    const int64_t offset = view_.offset - base_.offset;
-    const Shape memory{extent(base_)};
-    const Tensor flat = ops::embed_window(g, memory, base_.strides, 0);
-    const Tensor part = flat.as_strided(view_.sizes, view_.strides, offset).clone();
-    TensorList inner = write_->backward({part}, needed);
+    if (!grads[0].defined()) return result;
+    const Tensor g = split(grads[0], w_.base_in_parts);
+    const Layout& view = w_.view;
+    const int64_t offset = w_.offset();
+    const Shape memory{extent(w_.base)};
+    const Tensor flat = ops::embed_window(g, memory, w_.base.strides, 0);
+    const Tensor part = flat.as_strided(view.sizes, view.strides, offset).clone();
+    TensorList inner = write_->backward({join(part, w_.view_in_parts)}, needed);
     if (needed & 1) {
       // What was overwritten keeps only what the write passes on to the old values.
-      const Tensor written = ops::embed_window(ones(view_.sizes, TensorOptions(kBool, g.device())),
-                                               memory, view_.strides, offset);
-      const Tensor passed_on = inner[0].defined()
-                                   ? ops::embed_window(inner[0], memory, view_.strides, offset)
-                                   : zeros(memory, g.options());
-      result[0] = unpack(where(written, passed_on, flat), base_);
+      const Tensor written = ops::embed_window(ones(view.sizes, TensorOptions(kBool, g.device())),
+                                               memory, view.strides, offset);
+      const Tensor passed_on =
+          inner[0].defined()
+              ? ops::embed_window(split(inner[0], w_.view_in_parts), memory, view.strides, offset)
+              : zeros(memory, g.options());
+      result[0] = join(unpack(where(written, passed_on, flat), w_.base), w_.base_in_parts);
     }
     for (size_t i = 1; i < edges.size(); ++i) result[i] = inner[i];
     return result;
@@ -89,14 +108,14 @@ class ViewWrite final : public Node {
   void release_saved() override { write_->release_saved(); }
 
  private:
-  Layout base_, view_;
+  Window w_;
   IntrusivePtr<Node> write_;
 };
 
 void regenerate(const Tensor& view) {
   const Tensor base = base_of(view);
   if (!base.requires_grad()) return;
-  IntrusivePtr<Node> node(new RegeneratedView(base.layout(), view.layout()));
+  IntrusivePtr<Node> node(new RegeneratedView(Window(base, view)));
   node->edges.push_back(gradient_edge(base));
   node->outputs.push_back({Shape(view.sizes()), view.dtype(), view.device()});
   Tensor t = view;
@@ -186,7 +205,7 @@ void rebase_history(Tensor& self, const IntrusivePtr<Node>& node) {
   Tensor base = base_of(self);
   Edge old_base;
   if (has_own_history(base)) old_base = gradient_edge(base);
-  IntrusivePtr<Node> write(new ViewWrite(base, std::move(old_base), self.layout(), node));
+  IntrusivePtr<Node> write(new ViewWrite(base, std::move(old_base), self, node));
   set_history(base, write, 0);
   regenerate(self);
 }

@@ -17,15 +17,16 @@ const std::vector<DType> kTypes{kFloat32, kFloat64};
 Tensor in_dtype(const Call& c, const std::string& name, size_t i) {
   const Tensor& x = c.tensor(0);
   ARETE_CHECK(
-      is_floating(x.dtype()),
+      is_differentiable(x.dtype()),
       TypeError(name, name + ": Expected a floating point or complex tensor as input. Got " +
                           std::string(name_of(x.dtype()))));
   if (!c.has(i) || c[i].dtype() == x.dtype()) return x;
   const DType t = c[i].dtype();
-  ARETE_CHECK(is_floating(t), TypeError(name, name +
-                                                  ": dtype should be floating point or complex. "
-                                                  "Got " +
-                                                  std::string(name_of(t))));
+  ARETE_CHECK(is_differentiable(t),
+              TypeError(name, name +
+                                  ": dtype should be floating point or complex. "
+                                  "Got " +
+                                  std::string(name_of(t))));
   ARETE_CHECK(
       promote_types(x.dtype(), t) == t,
       TypeError(name, name + ": the dtype of the input (" + std::string(name_of(x.dtype())) +

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -192,7 +193,7 @@ const OpRecord& linalg_vecdot_op =
                                 "but found x of type " +
                                     std::string(name_of(x.dtype())) + " and y of type " +
                                     std::string(name_of(y.dtype())) + " instead"));
-          return {(x * y).sum(c.integer(2))};
+          return {(conj(x) * y).sum(c.integer(2))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3}), m.make({3}), -1}},
@@ -242,8 +243,8 @@ const OpRecord& linalg_matmul_op =
 
 const OpRecord& vdot_op =
     define("vdot(Tensor self, Tensor other) -> Tensor")
-        .doc("dot, for real numbers.")
-        .compose([](const Call& c) -> Results { return {dot(c.tensor(0), c.tensor(1))}; })
+        .doc("The dot product of the conjugate of self and other.")
+        .compose([](const Call& c) -> Results { return {dot(conj(c.tensor(0)), c.tensor(1))}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3}), m.make({3})}}};
         })

@@ -1,6 +1,7 @@
 #include "arete/ops/matmul.h"
 
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/matmul_internal.h"
 #include "arete/ops/reference_util.h"
 
@@ -105,6 +106,9 @@ double matmul_flops(const Call& call) {
   return n;
 }
 
+// The transposed matrix, conjugated if it is complex.
+Tensor adjoint(const Tensor& t) { return is_complex(t.dtype()) ? conj(t).mT() : t.mT(); }
+
 TensorList matmul_grads(const GradCall& g, double alpha) {
   const Tensor& grad = g.grad();
   const bool row = g.input_sizes(0).size() == 1, column = g.input_sizes(1).size() == 1;
@@ -117,7 +121,7 @@ TensorList matmul_grads(const GradCall& g, double alpha) {
   if (g.needs(0)) {
     const Tensor b = g.input(1);
     const Tensor b2 = column ? b.unsqueeze(1) : b;
-    Tensor ga = product(g2, b2.mT());
+    Tensor ga = product(g2, adjoint(b2));
     const IntList sizes = g.input_sizes(0);
     out[0] = row ? sum_to_size(ga, {1, sizes[0]}).squeeze(0) : sum_to_size(ga, sizes);
   }
@@ -130,10 +134,10 @@ TensorList matmul_grads(const GradCall& g, double alpha) {
       const int64_t n = g2.sizes().back();
       int64_t rows = 1;
       for (int64_t d = 0; d + 1 < a2.dim(); ++d) rows *= a2.sizes()[size_t(d)];
-      const Tensor gb = product(a2.reshape({rows, k}).t(), g2.reshape({rows, n}));
+      const Tensor gb = product(adjoint(a2.reshape({rows, k})), g2.reshape({rows, n}));
       out[1] = column ? gb.squeeze(1) : gb;
     } else {
-      const Tensor gb = product(a2.mT(), g2);
+      const Tensor gb = product(adjoint(a2), g2);
       out[1] = column ? sum_to_size(gb, {k, 1}).squeeze(1) : sum_to_size(gb, sizes);
     }
   }
@@ -455,8 +459,8 @@ TensorList add_product_grad(const GradCall& g) {
     out[0] = sum_to_size(grad, g.input_sizes(0));
     if (beta != 1) out[0] = out[0].mul(Scalar(beta));
   }
-  if (g.needs(1)) out[1] = matmul_scaled(grad, g.input(2).mT(), alpha);
-  if (g.needs(2)) out[2] = matmul_scaled(g.input(1).mT(), grad, alpha);
+  if (g.needs(1)) out[1] = matmul_scaled(grad, adjoint(g.input(2)), alpha);
+  if (g.needs(2)) out[2] = matmul_scaled(adjoint(g.input(1)), grad, alpha);
   return out;
 }
 

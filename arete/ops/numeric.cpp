@@ -347,22 +347,6 @@ const OpRecord& isneginf_op =
               kBool)};
         });
 
-const OpRecord& isreal_op =
-    define("isreal(Tensor self) -> Tensor")
-        .doc("True everywhere for real dtypes.")
-        .compose([](const Call& c) -> Results {
-          ARETE_CHECK(!is_complex(c.tensor(0).dtype()),
-                      NotImplementedError(c.name(), "complex numbers have no arithmetic"));
-          return {ones(c.tensor(0).sizes(), TensorOptions(kBool, c.tensor(0).device()))};
-        })
-        .no_gradient_test()
-        .samples(unary_samples(-2, 2))
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              c.tensor(0).sizes(), [](const Shape&) { return true; }, kBool)};
-        })
-        .dtypes(kReal);
-
 const OpRecord& angle_op = define("angle(Tensor self) -> Tensor")
                                .doc("0 for x >= 0, pi below, NaN for NaN.")
                                .unary(
@@ -376,24 +360,6 @@ const OpRecord& angle_op = define("angle(Tensor self) -> Tensor")
                                .reference(reference1([](double v) {
                                  return std::isnan(v) ? v : v < 0 ? std::numbers::pi : 0;
                                }));
-
-Results itself(const Call& c) {
-  ARETE_CHECK(!is_complex(c.tensor(0).dtype()),
-              NotImplementedError(c.name(), "complex numbers have no arithmetic"));
-  return {c.tensor(0)};
-}
-const OpRecord& real_op = define("real(Tensor self) -> Tensor")
-                              .doc("The tensor itself, which is real.")
-                              .compose(itself)
-                              .samples(unary_samples(-2, 2))
-                              .reference(reference1([](double v) { return v; }))
-                              .dtypes(kReal);
-const OpRecord& conj_op = define("conj(Tensor self) -> Tensor")
-                              .doc("The tensor itself, which is real.")
-                              .compose(itself)
-                              .samples(unary_samples(-2, 2))
-                              .reference(reference1([](double v) { return v; }))
-                              .dtypes(kReal);
 
 // ---- PyTorch's optional arguments over the pointwise records
 
@@ -642,10 +608,7 @@ Tensor lcm(const Tensor& self, const Tensor& other) {
 Tensor logit(const Tensor& self, double eps) { return ops::call(ops::logit_op, {self, eps}); }
 Tensor isposinf(const Tensor& self) { return ops::call(ops::isposinf_op, {self}); }
 Tensor isneginf(const Tensor& self) { return ops::call(ops::isneginf_op, {self}); }
-Tensor isreal(const Tensor& self) { return ops::call(ops::isreal_op, {self}); }
 Tensor angle(const Tensor& self) { return ops::call(ops::angle_op, {self}); }
-Tensor real(const Tensor& self) { return ops::call(ops::real_op, {self}); }
-Tensor conj(const Tensor& self) { return ops::call(ops::conj_op, {self}); }
 
 }  // namespace arete
 

@@ -38,15 +38,12 @@ Tensor lcm(const Tensor& self, const Tensor& other);
 /// log(x / (1 - x)) of x limited to [eps, 1 - eps].
 Tensor logit(const Tensor& self, double eps);
 
-/// Tests of one sign's infinity (bool), and for real numbers (true for all real dtypes).
+/// Tests of one sign's infinity (bool), and for numbers without an imaginary part.
 Tensor isposinf(const Tensor& self);
 Tensor isneginf(const Tensor& self);
 Tensor isreal(const Tensor& self);
-/// 0 for x >= 0, pi below, NaN for NaN.
+/// The angle of complex numbers; of real ones 0 for x >= 0, pi below, NaN for NaN.
 Tensor angle(const Tensor& self);
-/// The tensor itself, which is real: complex tensors have no arithmetic here.
-Tensor real(const Tensor& self);
-Tensor conj(const Tensor& self);
 
 /// The n-th differences of neighbours along `dim`, of [prepend, self, append]; bool: whether they
 /// differ.

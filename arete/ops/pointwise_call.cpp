@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "arete/core/modes.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/target.h"
@@ -71,9 +72,9 @@ struct PointwiseTypes {
 struct Resolved {
   const OpRecord* op;
   const PointwiseDef* def;
-  Variant* variant;
-  Tensors inputs;   // tensors only, in order
-  Literals params;  // numbers among the inputs first, then the record's parameters
+  Variant* variant = nullptr;  // none: the call is one of complex numbers (types.compute)
+  Tensors inputs;              // tensors only, in order
+  Literals params;             // numbers among the inputs first, then the record's parameters
   PointwiseTypes types;
 };
 
@@ -172,9 +173,10 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   } else if (def.result == PointwiseDef::Result::boolean) {
     result = kBool;
   }
-  ARETE_CHECK(!is_complex(compute),
-              NotImplementedError(op.name, "\"" + op.name + "\" not implemented for '" +
-                                               std::string(name_of(compute)) + "'"));
+  if (is_complex(compute)) [[unlikely]] {
+    r.types.compute = compute;
+    return r;
+  }
   if (forced_result) {
     ARETE_CHECK(category_of(result) <= category_of(*forced_result),
                 TypeError(op.name, "result type " + std::string(name_of(result)) +
@@ -281,7 +283,8 @@ size_t definition_input(const Variant* variant, size_t i) {
 class ProgramNode final : public Node {
  public:
   ProgramNode(const char* name, ProgramPtr program, Variant* variant, const PointwiseDef* def,
-              std::span<const Tensor> inputs, std::span<const Literal> params, IntList space)
+              std::span<const Tensor> inputs, std::span<const Literal> params, IntList space,
+              const Tensor* overwritten = nullptr)
       : name_(name),
         program_(std::move(program)),
         variant_(variant),
@@ -300,9 +303,16 @@ class ProgramNode final : public Node {
       input_dtypes_.push_back(inputs[i].dtype());
     }
     derivative_ = &derivative(wanted_);
-    for (const DerivativeInput& d : derivative_->inputs)
-      saved_.push_back(d.from == DerivativeInput::From::input ? SavedTensor(inputs[d.index], false)
-                                                              : SavedTensor());
+    for (const DerivativeInput& d : derivative_->inputs) {
+      if (d.from != DerivativeInput::From::input) {
+        saved_.push_back(SavedTensor());
+        continue;
+      }
+      // What an in-place call is about to write over is kept as a copy.
+      const Tensor& t = inputs[d.index];
+      const bool lost = overwritten && t.storage() == overwritten->storage();
+      saved_.push_back(SavedTensor(lost ? t.clone() : t, false));
+    }
   }
 
   void save_outputs(std::span<const Tensor> results) {
@@ -481,7 +491,7 @@ bool any_requires_grad(std::span<const Tensor> inputs, const Variant* variant,
   return false;
 }
 
-// Runs a program on tensors and records it.
+// Runs a program on tensors and records it. `outputs` may hold memory for the results.
 void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
            std::span<const Tensor> inputs, std::span<const Literal> params, const char* name,
            Results& outputs) {
@@ -495,8 +505,9 @@ void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
   if (differentiable && any_requires_grad(inputs, variant, def))
     node = IntrusivePtr<ProgramNode>(
         new ProgramNode(name, program, variant, def, inputs, params, space));
-  for (const auto& o : program->outputs())
-    outputs.push_back(allocate_like(inputs, space, o.dtype, device));
+  if (outputs.empty())
+    for (const auto& o : program->outputs())
+      outputs.push_back(allocate_like(inputs, space, o.dtype, device));
   execute(*program, inputs, {outputs.data(), outputs.size()}, params);
   if (node) {
     node->save_outputs({outputs.data(), outputs.size()});
@@ -520,6 +531,8 @@ std::shared_ptr<PointwiseDef::Cache> make_pointwise_cache() {
 
 Results call_pointwise(const Call& call) {
   const Resolved r = resolve(call);
+  if (!r.variant) [[unlikely]]
+    return call_complex(call, r.types.compute);
   Results outputs;
   apply(r.variant->program, r.variant, r.def, {r.inputs.data(), r.inputs.size()},
         {r.params.data(), r.params.size()}, call.name(), outputs);
@@ -528,9 +541,47 @@ Results call_pointwise(const Call& call) {
 
 Tensor call_pointwise_one(const Call& call) { return std::move(call_pointwise(call)[0]); }
 
-void call_pointwise_into(const Call& call, Tensor& self, bool record) {
+// The history of a complex tensor whose parts were computed: its gradient's parts are theirs.
+namespace {
+class JoinedParts final : public Node {
+ public:
+  JoinedParts(const char* name, const Results& parts) : name_(name) {
+    for (const Tensor& t : parts) edges.push_back(gradient_edge(t));
+  }
+  std::string name() const override { return name_; }
+  TensorList backward(const TensorList& grads, uint64_t) override { return parts_of(grads[0]); }
+
+ private:
+  const char* name_;
+};
+}  // namespace
+
+Results call_on_parts(const Call& parts, std::span<const Tensor> like) {
+  const Resolved r = resolve(parts);
+  const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
+  const bool is_pair = r.variant->program->outputs().size() == 2;
+  Results outputs;
+  Tensor joined;
+  if (is_pair) {
+    joined = allocate_like(like, broadcast_all(inputs, parts.name()), complex_of(r.types.result),
+                           device_of(inputs, parts.name()));
+    for (int part = 0; part < 2; ++part) outputs.push_back(part_of(joined, part));
+  }
+  apply(r.variant->program, r.variant, r.def, inputs, {r.params.data(), r.params.size()},
+        parts.name(), outputs);
+  if (!is_pair) return outputs;
+  if (outputs[0].requires_grad()) {
+    const IntrusivePtr<Node> node(new JoinedParts(parts.name(), outputs));
+    node->outputs.push_back({Shape(joined.sizes()), joined.dtype(), joined.device()});
+    set_history(joined, node, 0);
+  }
+  return {joined};
+}
+
+bool call_pointwise_into(const Call& call, Tensor& self, bool record) {
   const DType dtype = self.dtype();
   Resolved r = resolve(call, &dtype);
+  if (!r.variant) return false;
   const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
   const Shape space = broadcast_all(inputs, call.name());
   device_of(inputs, call.name());
@@ -540,9 +591,9 @@ void call_pointwise_into(const Call& call, Tensor& self, bool record) {
                                   " doesn't match the broadcast shape " + to_string(space)));
   IntrusivePtr<ProgramNode> node;
   if (record && any_requires_grad(inputs, r.variant, r.def) && is_differentiable(dtype))
-    node = IntrusivePtr<ProgramNode>(new ProgramNode(call.name(), r.variant->program, r.variant,
-                                                     r.def, inputs,
-                                                     {r.params.data(), r.params.size()}, space));
+    node = IntrusivePtr<ProgramNode>(
+        new ProgramNode(call.name(), r.variant->program, r.variant, r.def, inputs,
+                        {r.params.data(), r.params.size()}, space, &self));
   // Another view of self's memory would see half-written values: read a copy of it.
   Tensors safe = r.inputs;
   for (Tensor& t : safe) {
@@ -558,6 +609,7 @@ void call_pointwise_into(const Call& call, Tensor& self, bool record) {
     node->save_outputs({&self, 1});
     rebase_history(self, node);
   }
+  return true;
 }
 
 Results apply_program(const ProgramPtr& program, std::span<const Tensor> inputs,

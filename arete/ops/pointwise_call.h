@@ -8,8 +8,12 @@ namespace arete::ops {
 Results call_pointwise(const Call& call);
 /// The same for one output, without the list.
 Tensor call_pointwise_one(const Call& call);
-/// Writes into `self` (checked by check_in_place) and records history if asked.
-void call_pointwise_into(const Call& call, Tensor& self, bool record);
+/// Writes into `self` (checked by check_in_place) and records history if asked. False, and nothing
+/// happened, if the call promotes to complex numbers: its result has to be copied.
+bool call_pointwise_into(const Call& call, Tensor& self, bool record);
+/// A call of a record that works on the parts of complex numbers. Two outputs are the parts of one
+/// complex result, in the memory order of the first of `like` that has its sizes.
+Results call_on_parts(const Call& parts, std::span<const Tensor> like);
 
 /// The variants of a record, none yet; made when the record is, so that calls need no lock to find
 /// it.

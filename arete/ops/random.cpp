@@ -1,15 +1,18 @@
 #include "arete/ops/random.h"
 
+#include <cmath>
+
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/random_internal.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-void check_floating(const Call& c, DType t) {
-  ARETE_CHECK(is_floating(t),
+void check_floating(const Call& c, DType t, bool complex_too = false) {
+  ARETE_CHECK(is_floating(t) || (complex_too && is_complex(t)),
               TypeError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
                                       std::string(name_of(t)) + "'")
                   .expected("a floating dtype"));
@@ -33,7 +36,7 @@ void infer_sizes(const Call& c, OutputSpecs& out) {
                c.has(kFirst) ? c[kFirst].dtype() : otherwise,
                c.has(kFirst + 1) ? c[kFirst + 1].device() : kCPU,
                {}};
-  if (kFloating) check_floating(c, s.dtype);
+  if (kFloating) check_floating(c, s.dtype, true);
   out.push_back(s);
 }
 void infer_like(const Call& c, OutputSpecs& out) {
@@ -42,9 +45,17 @@ void infer_like(const Call& c, OutputSpecs& out) {
                c.has(1) ? c[1].dtype() : self.dtype(),
                c.has(2) ? c[2].device() : self.device(),
                {}};
-  check_floating(c, s.dtype);
+  check_floating(c, s.dtype, true);
   if (self.layout().is_dense()) s.strides = Shape(self.strides());
   out.push_back(s);
+}
+// Draws into a new tensor. Both parts of a complex one are drawn, normal ones with half of the
+// variance each.
+void draw_all(prim::Primitives& p, Distribution d, const Tensor& out, double a, double b,
+              const Arg& generator) {
+  if (!is_complex(out.dtype())) return draw(p, d, view_of(out), a, b, generator);
+  const Tensor parts = alias(out, layout_of_parts(out.layout()), real_of(out.dtype()));
+  draw(p, d, view_of(parts), a, d == Distribution::normal ? b * std::sqrt(0.5) : b, generator);
 }
 void infer_self(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
@@ -68,7 +79,7 @@ const OpRecord& rand_op =
         .random()
         .infer(infer_sizes<0, 1, true>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, Distribution::uniform, view_of(out[0]), 0, 1, c[3]);
+          draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
         })
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{{2, 3}, m.dtype, m.device, std::nullopt}, ""}};
@@ -88,7 +99,7 @@ const OpRecord& randn_op =
         .random()
         .infer(infer_sizes<0, 1, true>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, Distribution::normal, view_of(out[0]), 0, 1, c[3]);
+          draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
         })
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{{2, 3}, m.dtype, m.device, std::nullopt}, ""}};
@@ -134,7 +145,7 @@ const OpRecord& rand_like_op =
         .random()
         .infer(infer_like)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, Distribution::uniform, view_of(out[0]), 0, 1, c[3]);
+          draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
         })
         .grad(no_random_gradient)
         .no_grad_outputs(1)
@@ -153,7 +164,7 @@ const OpRecord& randn_like_op =
         .random()
         .infer(infer_like)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, Distribution::normal, view_of(out[0]), 0, 1, c[3]);
+          draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
         })
         .grad(no_random_gradient)
         .no_grad_outputs(1)
@@ -315,12 +326,12 @@ const OpRecord& normal_op =
         .doc("Normal numbers in self's shape and dtype.")
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
-          check_floating(c, c.tensor(0).dtype());
+          check_floating(c, c.tensor(0).dtype(), true);
           check_std(c, c.real(2));
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, Distribution::normal, view_of(out[0]), c.real(1), c.real(2), c[3]);
+          draw_all(p, Distribution::normal, out[0], c.real(1), c.real(2), c[3]);
         })
         .grad(no_random_gradient)
         .no_gradient_test()

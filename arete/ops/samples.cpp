@@ -64,13 +64,15 @@ T sample_value(double v) {
     return v != 0;
   else if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
     return static_cast<T>(v);
-  else if constexpr (std::is_same_v<T, std::complex<double>>)
-    return T(v, 0);
   else
     return T(float(v));
 }
+template <class T>
+constexpr bool kIsComplex =
+    std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
-// A leaf over new memory of layout `l` (offset included) whose element i, row-major, is values[i].
+// A leaf over new memory of layout `l` (offset included) whose element i, row-major, is values[i];
+// of complex ones the imaginary parts follow the real ones.
 Tensor place(const std::vector<double>& values, const Layout& l, DType dtype, Device device,
              bool requires_grad) {
   const Tensor memory = empty_tensor({std::max<int64_t>(l.end(), 1)}, dtype, device);
@@ -79,13 +81,19 @@ Tensor place(const std::vector<double>& values, const Layout& l, DType dtype, De
     using T = typename decltype(tag)::type;
     T* p = reinterpret_cast<T*>(host.data());
     // What lies between the elements must not be read: a value that would show.
-    std::fill(p, p + memory.numel(), sample_value<T>(dtype == kBool ? 1 : 77));
+    const auto element = [&](double re, double im) {
+      if constexpr (kIsComplex<T>)
+        return T(std::complex<double>(re, im));
+      else
+        return sample_value<T>(re);
+    };
+    std::fill(p, p + memory.numel(), element(dtype == kBool ? 1 : 77, 77));
     const int rank = l.rank();
     Shape index(size_t(rank), 0);
-    for (double v : values) {
+    for (int64_t k = 0; k < l.numel(); ++k) {
       int64_t at = l.offset;
       for (int d = 0; d < rank; ++d) at += index[d] * l.strides[d];
-      p[at] = sample_value<T>(v);
+      p[at] = element(values[size_t(k)], is_complex(dtype) ? values[size_t(k + l.numel())] : 0.0);
       for (int d = rank - 1; d >= 0; --d) {
         if (++index[d] < l.sizes[d]) break;
         index[d] = 0;
@@ -112,7 +120,7 @@ std::vector<double> units(Generator& generator, int64_t n) {
 
 std::vector<double> uniform_values(Generator& generator, int64_t n, DType dtype, double low,
                                    double high) {
-  std::vector<double> v = units(generator, n);
+  std::vector<double> v = units(generator, is_complex(dtype) ? 2 * n : n);
   for (double& x : v) {
     if (dtype == kBool) {
       x = x < 0.5;
@@ -172,6 +180,7 @@ Tensor SampleMaker::make_distinct(IntList sizes, double gap) {
     else
       v.push_back((double(r - n / 2) + 0.5) * gap);
   }
+  if (is_complex(dtype)) v.insert(v.end(), u.begin(), u.end());
   return place(v, Layout(sizes), dtype, device, requires_grad);
 }
 

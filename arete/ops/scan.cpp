@@ -1,4 +1,5 @@
 // Running sums and products.
+#include "arete/ops/complex.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/sort.h"
 
@@ -125,7 +126,7 @@ const OpRecord& cumprod_op =
               const Tensor products =
                   arete::where(diagonal, 1, rows.unsqueeze(-2).expand(square)).cumprod(-1);
               const Tensor later = ones({n, n}, TensorOptions(kBool, x.device())).triu();
-              const Tensor dx = arete::where(later, products * dy.unsqueeze(-2), 0).sum(-1);
+              const Tensor dx = arete::where(later, conj(products) * dy.unsqueeze(-2), 0).sum(-1);
               return {dx.movedim(-1, d).to(g.input_dtype(0))};
             },
             1)

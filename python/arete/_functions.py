@@ -100,11 +100,6 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     return t.requires_grad_() if requires_grad else t
 
 
-def complex(real: Tensor, imag: Tensor):  # noqa: A001
-    """A complex tensor of two real ones; not supported yet."""
-    raise NotImplementedError("complex(): there is no arithmetic of complex numbers yet")
-
-
 def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 

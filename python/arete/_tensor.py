@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copyreg
 
-from . import _C
+from . import _C, _ops
 from ._C import Tensor
 
 
@@ -237,6 +237,22 @@ def __format__(self, spec):
 @_method
 def __complex__(self):
     return complex(self.item())
+
+
+def _part(name):
+    """The property of the real or imaginary part: a view, which may be written."""
+
+    def get(self):
+        return getattr(_ops, name)(self)
+
+    def put(self, value):
+        part = get(self)
+        part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
+
+    return property(get, put, doc=f"The {name} part, a view of the same memory.")
+
+
+Tensor.real, Tensor.imag = _part("real"), _part("imag")
 
 
 @_method

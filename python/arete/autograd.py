@@ -214,8 +214,14 @@ def is_anomaly_enabled() -> bool:
 
 def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
               nondet_tol: float = 0.0, **ignored) -> bool:  # fmt: skip
-    """Compares gradients with central differences; inputs that require grad must be float64."""
+    """Compares gradients with central differences; inputs that require grad must be float64 or complex128, which is
+    checked by its parts."""
     inputs = _tensors(inputs)
+    with no_grad():
+        found = _tensors(func(*inputs))
+    if any(isinstance(t, Tensor) and t.is_complex() for t in (*inputs, *found)):
+        by_parts, inputs = _by_parts(func, inputs)
+        return gradcheck(by_parts, inputs, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
     checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
     if not checked:
         raise ValueError("gradcheck expects at least one input tensor to require gradient")
@@ -241,6 +247,21 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
 
 class GradcheckError(RuntimeError):
     """A gradient that differs from the central difference."""
+
+
+def _by_parts(func, inputs):
+    """func and its inputs with real tensors (..., 2) in place of complex ones."""
+    from . import view_as_complex, view_as_real
+
+    is_complex = [isinstance(t, Tensor) and t.is_complex() for t in inputs]
+
+    def parts(*args):
+        results = _tensors(func(*[view_as_complex(t) if c else t for t, c in zip(args, is_complex)]))
+        return tuple(view_as_real(t) if t.is_complex() else t for t in results)
+
+    leaves = [view_as_real(t.detach()).clone().requires_grad_(t.requires_grad) if c else t
+              for t, c in zip(inputs, is_complex)]  # fmt: skip
+    return parts, leaves
 
 
 def _central_difference(func, inputs, leaf, i, eps, out_index, j):

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "arete/core/history.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "convert.h"
 #include "identity.h"
@@ -120,10 +121,12 @@ GETTER(no, Py_NewRef(Py_False))
 GETTER(output_nr, PyLong_FromLong(t.impl()->autograd ? long(t.impl()->autograd->grad_fn.slot) : 0))
 GETTER(base, wrap(t.is_view() ? Tensor(t.impl()->base) : Tensor()))
 #undef GETTER
-PyObject* get_transposed(PyObject* o, void* last_two) {
+// The closure: bit 0, only the last two dimensions; bit 1, conjugated.
+PyObject* get_transposed(PyObject* o, void* closure) {
   return guarded([&] {
-    const Tensor& t = tensor_of(o);
-    if (last_two) {
+    const auto how = reinterpret_cast<uintptr_t>(closure);
+    const Tensor t = how & 2 ? conj(tensor_of(o)) : tensor_of(o);
+    if (how & 1) {
       if (t.dim() < 2) {
         PyErr_Format(PyExc_RuntimeError,
                      "tensor.mT is only supported on matrices or batches of matrices. Got %lld-D "
@@ -204,8 +207,8 @@ PyGetSetDef tensor_getset[] = {
     {"_base", get_base, nullptr, "What a view shows.", nullptr},
     {"T", get_transposed, nullptr, "All dimensions in reverse order.", nullptr},
     {"mT", get_transposed, nullptr, "The last two dimensions swapped.", reinterpret_cast<void*>(1)},
-    {"H", get_transposed, nullptr, nullptr, nullptr},
-    {"mH", get_transposed, nullptr, nullptr, reinterpret_cast<void*>(1)},
+    {"H", get_transposed, nullptr, "The conjugate of T.", reinterpret_cast<void*>(2)},
+    {"mH", get_transposed, nullptr, "The conjugate of mT.", reinterpret_cast<void*>(3)},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

@@ -1,7 +1,7 @@
 // Gradients of every operator record against central differences, first and second order.
 #include "arete/autograd/gradcheck.h"
 #include "arete/core/modes.h"
-#include "arete/ops/fft.h"
+#include "arete/ops/complex_internal.h"
 #include "tests/support/record_cases.h"
 #include "tests/support/test_device.h"
 
@@ -12,6 +12,8 @@ using ops::OpRecord;
 using ops::SampleMaker;
 
 class RecordGrad : public testing::TestWithParam<const OpRecord*> {};
+
+constexpr auto kBoolean = ops::PointwiseDef::Result::boolean;
 
 bool is_checked(const OpRecord& op) {
   if (!op.samples || !op.test_gradient) return false;
@@ -49,22 +51,30 @@ struct Checked {
     const ops::Results r = run(op, copy.args);
     std::vector<Tensor> differentiable;
     for (size_t i = 0; i < r.size(); ++i)
-      if (!(op.non_differentiable_outputs >> i & 1))
-        differentiable.push_back(is_complex(r[i].dtype()) ? view_as_real_copy(r[i]) : r[i]);
+      if (!(op.non_differentiable_outputs >> i & 1)) differentiable.push_back(r[i]);
     return differentiable;
   }
 };
 
 template <class Check>
-void check_all(const OpRecord& op, Check&& check) {
-  SampleMaker maker(kFloat64, test_device(), true);
+void check_samples(const OpRecord& op, DType dtype, Check&& check) {
+  SampleMaker maker(dtype, test_device(), true);
   const auto samples = op.samples(maker);
   for (size_t i = 0; i < samples.size(); ++i) {
-    SCOPED_TRACE(op.name + ", sample " + std::to_string(i) + " (" + samples[i].note + ")");
+    SCOPED_TRACE(op.name + ", " + std::string(name_of(dtype)) + ", sample " + std::to_string(i) +
+                 " (" + samples[i].note + ")");
     Checked f(op, samples[i].args);
     if (f.inputs.empty()) continue;
     EXPECT_EQ(check([&](const std::vector<Tensor>& in) { return f(in); }, f.inputs), "");
   }
+}
+
+// Complex numbers where the operator has a form for them.
+template <class Check>
+void check_all(const OpRecord& op, Check&& check) {
+  check_samples(op, kFloat64, check);
+  if (op.pointwise && ops::complex_form(op.name) && op.pointwise->result != kBoolean)
+    check_samples(op, kComplex128, check);
 }
 
 TEST_P(RecordGrad, First) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/complex.h"
 #include "tests/support/tolerance.h"
 
 namespace arete::test {
@@ -28,6 +29,8 @@ int64_t longest_reduction(const std::vector<ops::OwnedArg>& args) {
 std::string difference(const Tensor& got, const Tensor& want, int64_t reduction_length) {
   if (got.layout().sizes != want.layout().sizes)
     return "sizes " + to_string(got.sizes()) + " instead of " + to_string(want.sizes());
+  if (is_complex(got.dtype()) && is_complex(want.dtype()))
+    return difference(view_as_real(got), view_as_real(want), reduction_length);
   const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
   double largest = 0;
   for (double v : b)

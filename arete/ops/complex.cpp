@@ -1,0 +1,345 @@
+// Parts of complex tensors, and complex tensors made of parts.
+#include "arete/ops/complex.h"
+
+#include <complex>
+#include <numbers>
+
+#include "arete/ops/complex_internal.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/fft.h"
+#include "arete/ops/numeric.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/pointwise_family.h"
+#include "arete/ops/reference_util.h"
+#include "arete/ops/shape.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+void check_complex(const Call& c, const char* name) {
+  ARETE_CHECK(is_complex(c.tensor(0).dtype()),
+              TypeError(c.name(), std::string(name) + " is only supported for complex tensors")
+                  .got(describe(c.tensor(0))));
+}
+
+}  // namespace
+
+Layout view_as_real_layout(const Call& c) {
+  check_complex(c, "view_as_real");
+  return layout_of_parts(c.tensor(0).layout());
+}
+
+Layout view_as_complex_layout(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  ARETE_CHECK(x.dtype() == kFloat32 || x.dtype() == kFloat64,
+              TypeError(c.name(), "view_as_complex is only supported for floating point tensors")
+                  .expected("float32 or float64")
+                  .got(describe(x)));
+  ARETE_CHECK(x.dim() > 0, ValueError(c.name(), "Input tensor must have one or more dimensions"));
+  ARETE_CHECK(x.size(-1) == 2,
+              ValueError(c.name(), "Tensor must have a last dimension of size 2").got(describe(x)));
+  Layout l = x.layout();
+  ARETE_CHECK(l.strides.back() == 1,
+              ValueError(c.name(), "Tensor must have a last dimension with stride 1")
+                  .hint("make it contiguous()"));
+  l.sizes.pop_back();
+  l.strides.pop_back();
+  for (size_t d = 0; d < l.strides.size(); ++d) {
+    ARETE_CHECK(l.strides[d] % 2 == 0 || l.sizes[d] <= 1,
+                ValueError(c.name(),
+                           "Tensor must have a stride divisible by 2 for all but last "
+                           "dimension")
+                    .hint("make it contiguous()"));
+    l.strides[d] /= 2;
+  }
+  ARETE_CHECK(
+      l.offset % 2 == 0,
+      ValueError(c.name(), "Tensor must have a storage_offset divisible by 2").hint("clone() it"));
+  l.offset /= 2;
+  return l;
+}
+
+std::vector<Layout> complex_part_layouts(const Call& c) {
+  check_complex(c, "complex_parts");
+  const Tensor& t = c.tensor(0);
+  return {part_of(t, 0).layout(), part_of(t, 1).layout()};
+}
+
+namespace {
+
+using expr::Value;
+using Result = PointwiseDef::Result;
+
+const std::vector<DType> kComplexes{kComplex64, kComplex128};
+const std::vector<DType> kReals{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
+
+std::vector<Sample> whole_samples(SampleMaker& m) {
+  return {{{m.make({2, 3})}, "usual"},
+          {{m.make_strided({2, 3})}, "strided"},
+          {{m.make({})}, "0-d"},
+          {{m.make({0, 2})}, "empty"}};
+}
+
+std::vector<std::complex<double>> numbers_of(const Tensor& t) {
+  return t.to_vector<std::complex<double>>();
+}
+
+// ---- views of parts
+
+const OpRecord& view_as_real_op =
+    define("view_as_real(Tensor self) -> Tensor")
+        .doc("Complex numbers seen as pairs of real ones: (*) to (*, 2), in the same memory.")
+        .surface(Surface::function)
+        .view(view_as_real_layout)
+        .grad([](const GradCall& g) -> TensorList {
+          const Tensor& grad = g.grad();
+          return {grad.is_contiguous() ? view_as_complex(grad) : view_as_complex_copy(grad)};
+        })
+        .dtypes(kComplexes)
+        .samples(whole_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{SampleMaker(kFloat32, m.device, false).make({2})},
+                   ErrorKind::type,
+                   "view_as_real is only supported for complex tensors"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          std::vector<double> v;
+          for (const std::complex<double>& z : numbers_of(c.tensor(0))) {
+            v.push_back(z.real());
+            v.push_back(z.imag());
+          }
+          return {from_values(v, layout_of_parts(c.tensor(0).layout()).sizes)};
+        });
+
+const OpRecord& view_as_complex_op =
+    define("view_as_complex(Tensor self) -> Tensor")
+        .doc("Pairs of real numbers seen as complex ones: (*, 2) to (*), in the same memory.")
+        .surface(Surface::function)
+        .view(view_as_complex_layout)
+        .grad([](const GradCall& g) -> TensorList { return {view_as_real(g.grad())}; })
+        .dtypes({kFloat32, kFloat64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {
+              {{m.make({2, 3, 2})}, "usual"}, {{m.make({2})}, "0-d"}, {{m.make({0, 2})}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({2, 3})}, ErrorKind::value, "Tensor must have a last dimension of size 2"},
+              {{m.make_strided({3, 2})},
+               ErrorKind::value,
+               "Tensor must have a last dimension with stride 1"},
+              {{m.make({3, 3}).narrow(1, 0, 2)},
+               ErrorKind::value,
+               "Tensor must have a stride divisible by 2"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> v = values_of(c.tensor(0));
+          const Tensor out = empty_tensor(c.tensor(0).sizes().first(c.tensor(0).sizes().size() - 1),
+                                          kComplex128, kCPU);
+          auto* p = static_cast<std::complex<double>*>(out.data_ptr());
+          for (size_t i = 0; i < v.size() / 2; ++i) p[i] = {v[2 * i], v[2 * i + 1]};
+          return {out};
+        });
+
+const OpRecord& complex_parts_op =
+    define("complex_parts(Tensor self) -> (Tensor real, Tensor imag)")
+        .doc("The real and imaginary parts, views.")
+        .surface(Surface::internal)
+        .views(complex_part_layouts)
+        .grad([](const GradCall& g) -> TensorList {
+          const Tensor &re = g.grad(0), &im = g.grad(1);
+          const Tensor none = re.defined() && im.defined()
+                                  ? Tensor()
+                                  : zeros(g.input_sizes(0), (re.defined() ? re : im).options());
+          return {complex(re.defined() ? re : none, im.defined() ? im : none)};
+        })
+        .dtypes(kComplexes)
+        .samples(whole_samples)
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          std::vector<double> re, im;
+          for (const std::complex<double>& z : numbers_of(c.tensor(0))) {
+            re.push_back(z.real());
+            im.push_back(z.imag());
+          }
+          return {from_values(re, c.tensor(0).sizes()), from_values(im, c.tensor(0).sizes())};
+        });
+
+// ---- of two real tensors
+
+const OpRecord& complex_op =
+    define("complex(Tensor real, Tensor imag) -> Tensor")
+        .doc("Complex numbers with the given parts.")
+        .surface(Surface::function)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &re = c.tensor(0), &im = c.tensor(1);
+          const auto fits = [](DType t) { return t == kFloat32 || t == kFloat64; };
+          ARETE_CHECK(fits(re.dtype()) && fits(im.dtype()),
+                      TypeError(c.name(), "Expected both inputs to be Float or Double tensors")
+                          .got(describe(re) + " and " + describe(im)));
+          ARETE_CHECK(
+              re.dtype() == im.dtype(),
+              TypeError(c.name(), "Expected object of scalar type " +
+                                      std::string(name_of(re.dtype())) + " but got " +
+                                      std::string(name_of(im.dtype())) + " for second argument"));
+          out.push_back({broadcast_shapes(re.sizes(), im.sizes(), c.name()),
+                         complex_of(re.dtype()),
+                         common_device(c),
+                         {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          for (int i = 0; i < 2; ++i) {
+            const Tensor to = part_of(out[0], i);
+            const Tensor& from = c.tensor(size_t(i));
+            const Layout spread = expand(from.layout(), to.sizes());
+            p.copy({view_of(to), view_of(from, spread)});
+          }
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          const Results both = parts_of(g.grad());
+          return {sum_to_size(both[0], g.input_sizes(0)), sum_to_size(both[1], g.input_sizes(1))};
+        })
+        .dtypes({kFloat32, kFloat64})
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({2, 3})}, "usual"},
+                  {{m.make({2, 1}), m.make_strided({2, 3})}, "broadcast"},
+                  {{m.make({}), m.make({3})}, "0-d"},
+                  {{m.make({0, 2}), m.make({2})}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make_index({2}, 3)},
+                   ErrorKind::type,
+                   "Expected both inputs to be Float or Double tensors"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Shape sizes = broadcast_args(c, 2);
+          const Tensor out = empty_tensor(sizes, kComplex128, kCPU);
+          auto* p = static_cast<std::complex<double>*>(out.data_ptr());
+          for_each_index(sizes, [&](const Shape& i) {
+            *p++ = {at(c.tensor(0), i), at(c.tensor(1), i)};
+          });
+          return {out};
+        });
+
+const OpRecord& polar_op = define("polar(Tensor abs, Tensor angle) -> Tensor")
+                               .doc("Complex numbers with the given sizes and angles.")
+                               .surface(Surface::function)
+                               .compose([](const Call& c) -> Results {
+                                 const Tensor &r = c.tensor(0), &a = c.tensor(1);
+                                 return {complex(r * a.cos(), r * a.sin())};
+                               })
+                               .dtypes({kFloat32, kFloat64})
+                               .samples([](SampleMaker& m) -> std::vector<Sample> {
+                                 return {{{m.make({2, 3}, 0, 2), m.make({2, 3}, -4, 4)}, "usual"},
+                                         {{m.make({2, 1}), m.make_strided({2, 3})}, "broadcast"}};
+                               })
+                               .reference([](const Call& c) -> std::vector<Tensor> {
+                                 const Shape sizes = broadcast_args(c, 2);
+                                 const Tensor out = empty_tensor(sizes, kComplex128, kCPU);
+                                 auto* p = static_cast<std::complex<double>*>(out.data_ptr());
+                                 for_each_index(sizes, [&](const Shape& i) {
+                                   const double r = at(c.tensor(0), i), a = at(c.tensor(1), i);
+                                   *p++ = {r * std::cos(a), r * std::sin(a)};
+                                 });
+                                 return {out};
+                               });
+
+// ---- of any tensor
+
+Tensor part(const Tensor& t, int64_t which) { return view_as_real(t).select(-1, which); }
+
+const OpRecord& real_op = define("real(Tensor self) -> Tensor")
+                              .doc("The real part, a view; real tensors themselves.")
+                              .surface(Surface::function)
+                              .compose([](const Call& c) -> Results {
+                                const Tensor& t = c.tensor(0);
+                                return {is_complex(t.dtype()) ? part(t, 0) : t};
+                              })
+                              .samples(whole_samples)
+                              .reference(reference1([](double v) { return v; }))
+                              .dtypes(kReals);
+
+const OpRecord& imag_op =
+    define("imag(Tensor self) -> Tensor")
+        .doc("The imaginary part, a view.")
+        .surface(Surface::function)
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(
+              is_complex(c.tensor(0).dtype()),
+              TypeError(c.name(), "imag is not implemented for tensors with non-complex dtypes.")
+                  .got(describe(c.tensor(0))));
+          return {part(c.tensor(0), 1)};
+        })
+        .dtypes(kComplexes)
+        .samples(whole_samples)
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          std::vector<double> im;
+          for (const std::complex<double>& z : numbers_of(c.tensor(0))) im.push_back(z.imag());
+          return {from_values(im, c.tensor(0).sizes())};
+        });
+
+const OpRecord& conj_physical_op = define("conj_physical(Tensor self) -> Tensor")
+                                       .doc("The conjugate numbers, in new memory.")
+                                       .unary([](Value x) { return x; }, Result::promote)
+                                       .samples(whole_samples)
+                                       .reference(reference1([](double v) { return v; }))
+                                       .dtypes(kReals);
+
+const OpRecord& conj_op = define("conj(Tensor self) -> Tensor")
+                              .doc("The conjugate numbers; real tensors themselves.")
+                              .compose([](const Call& c) -> Results {
+                                const Tensor& t = c.tensor(0);
+                                return {is_complex(t.dtype()) ? conj_physical(t) : t};
+                              })
+                              .samples(whole_samples)
+                              .reference(reference1([](double v) { return v; }))
+                              .dtypes(kReals);
+
+const OpRecord& resolve_conj_op =
+    define("resolve_conj(Tensor self) -> Tensor")
+        .doc("The tensor itself: conjugates are never delayed.")
+        .compose([](const Call& c) -> Results { return {c.tensor(0)}; })
+        .samples(whole_samples)
+        .reference(reference1([](double v) { return v; }))
+        .dtypes(kReals);
+
+const OpRecord& isreal_op =
+    define("isreal(Tensor self) -> Tensor")
+        .doc("True where the imaginary part is zero: everywhere for real dtypes.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& t = c.tensor(0);
+          if (is_complex(t.dtype())) return {part(t.detach(), 1).eq(0)};
+          return {ones(t.sizes(), TensorOptions(kBool, t.device()))};
+        })
+        .no_gradient_test()
+        .samples(whole_samples)
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{build_tensor(
+              c.tensor(0).sizes(), [](const Shape&) { return true; }, kBool)};
+        })
+        .dtypes(kReals);
+
+}  // namespace
+
+Results parts_of(const Tensor& t) { return call_all(complex_parts_op, {t}); }
+
+}  // namespace ops
+
+Tensor view_as_real(const Tensor& self) { return ops::call(ops::view_as_real_op, {self}); }
+Tensor view_as_complex(const Tensor& self) { return ops::call(ops::view_as_complex_op, {self}); }
+Tensor real(const Tensor& self) { return ops::call(ops::real_op, {self}); }
+Tensor imag(const Tensor& self) { return ops::call(ops::imag_op, {self}); }
+Tensor conj(const Tensor& self) { return ops::call(ops::conj_op, {self}); }
+Tensor conj_physical(const Tensor& self) { return ops::call(ops::conj_physical_op, {self}); }
+Tensor resolve_conj(const Tensor& self) { return ops::call(ops::resolve_conj_op, {self}); }
+Tensor complex(const Tensor& real, const Tensor& imag) {
+  return ops::call(ops::complex_op, {real, imag});
+}
+Tensor polar(const Tensor& abs, const Tensor& angle) {
+  return ops::call(ops::polar_op, {abs, angle});
+}
+Tensor isreal(const Tensor& self) { return ops::call(ops::isreal_op, {self}); }
+
+}  // namespace arete
+
+ARETE_FAMILY(complex)
