@@ -176,6 +176,25 @@ TEST(InPlace, ChainsWithHistory) {
   EXPECT_EQ(values(x.grad()), (Values{7, 7, 7}));
 }
 
+// A gradient that needs the values written over: they are kept.
+TEST(InPlace, OverwrittenValuesAreKept) {
+  const Tensor a = tensor({1.0, -2.0, 3.0}).requires_grad_(),
+               b = tensor({4.0, 5.0, -6.0}).requires_grad_();
+  Tensor z = a * 2.0;
+  z.mul_(b).square_();
+  z.narrow(0, 0, 2).mul_(b.narrow(0, 0, 2));
+  z.sum().backward();
+  // z = (2 a b)^2, times b for the first two.
+  const auto da = [](double x, double y, double factor) { return 8 * x * y * y * factor; };
+  const std::vector<double> ga = a.grad().to_vector<double>(), gb = b.grad().to_vector<double>();
+  EXPECT_NEAR(ga[0], da(1, 4, 4), 1e-4);
+  EXPECT_NEAR(ga[1], da(-2, 5, 5), 1e-3);
+  EXPECT_NEAR(ga[2], da(3, -6, 1), 1e-3);
+  EXPECT_NEAR(gb[0], 12.0 * 1 * 1 * 4 * 4, 1e-4);  // (4 a^2 b^3)' = 12 a^2 b^2
+  EXPECT_NEAR(gb[1], 12.0 * 4 * 25, 1e-3);
+  EXPECT_NEAR(gb[2], 8.0 * 9 * -6, 1e-3);  // (4 a^2 b^2)'
+}
+
 TEST(InPlace, OutputSavingOperators) {
   Tensor x = leaf({-1, 0.5, 2});
   Tensor y = x * 1;
