@@ -133,6 +133,8 @@ Results call_complex(const Call& call, DType promoted) {
     const Tensor& t = a.tensor();
     if (t.dim() > 0 || like.empty()) like.push_back(t);
     if (!pair) {
+      ARETE_CHECK(!is_complex(t.dtype()),
+                  TypeError(op.name, op.name + ": a condition cannot be complex").got(describe(t)));
       tensor(t);
     } else if (!is_complex(t.dtype())) {
       // There are no complex numbers of half precision.

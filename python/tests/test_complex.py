@@ -256,3 +256,9 @@ def test_gradcheck():
     r = arete.tensor([0.5, 1.0, 2.0], dtype=arete.float64).requires_grad_()
     assert arete.autograd.gradcheck(lambda z, r: (z * r).exp().abs() + z.log().imag, (z, r))
     assert arete.autograd.gradgradcheck(lambda z, r: z * r * z, (z, r))
+
+
+def test_a_condition_cannot_be_complex():
+    for shape in ((), (2,)):
+        with pytest.raises(TypeError, match="a condition cannot be complex"):
+            arete.where(arete.ones(shape, dtype=arete.complex64), 1, 2)
