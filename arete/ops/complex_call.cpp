@@ -32,6 +32,10 @@ Layout layout_of_parts(const Layout& l) {
   return parts;
 }
 
+Tensor parts_in(const Tensor& t) {
+  return alias(t, layout_of_parts(t.layout()), real_of(t.dtype()));
+}
+
 Tensor part_of(const Tensor& t, int part) {
   Layout l = t.layout();
   for (int64_t& s : l.strides) s *= 2;
@@ -88,9 +92,11 @@ std::unique_ptr<PartsRecord> make_record(const OpRecord& op, const ComplexForm& 
 
 const PartsRecord* parts_record(const OpRecord& op) {
   static std::mutex mutex;
-  static std::unordered_map<const OpRecord*, std::unique_ptr<PartsRecord>> records;
+  // Used until exit.
+  static auto* const records =
+      new std::unordered_map<const OpRecord*, std::unique_ptr<PartsRecord>>;
   const std::lock_guard lock(mutex);
-  auto& slot = records[&op];
+  auto& slot = (*records)[&op];
   if (!slot)
     if (const ComplexForm* form = complex_form(op.name)) slot = make_record(op, *form);
   return slot.get();

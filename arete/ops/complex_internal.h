@@ -17,6 +17,8 @@ DType complex_of(DType t);
 /// Memory of complex numbers as one of real numbers: layouts in units of the parts, with one
 /// dimension more.
 Layout layout_of_parts(const Layout& l);
+/// A complex tensor's memory as a real tensor under that layout, without history.
+Tensor parts_in(const Tensor& t);
 /// The real (0) or imaginary (1) part of a complex tensor as a real tensor over the same memory,
 /// without history.
 Tensor part_of(const Tensor& t, int part);

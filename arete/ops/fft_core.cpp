@@ -7,6 +7,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/pointwise.h"
@@ -16,25 +17,6 @@
 namespace arete {
 namespace ops {
 namespace {
-
-DType real_of(DType t) { return t == kComplex64 ? kFloat32 : kFloat64; }
-DType complex_of(DType t) { return t == kFloat32 ? kComplex64 : kComplex128; }
-
-// A complex tensor's memory as real numbers, with one dimension more.
-struct PartsView {
-  Shape sizes, strides;
-  prim::View view;
-  explicit PartsView(const Tensor& t) : sizes(t.sizes()), strides(t.strides()), view(view_of(t)) {
-    view.dtype = real_of(t.dtype());
-    for (int64_t& s : strides) s *= 2;
-    sizes.push_back(2);
-    strides.push_back(1);
-    view.sizes = sizes;
-    view.strides = strides;
-  }
-  PartsView(const PartsView&) = delete;
-  PartsView& operator=(const PartsView&) = delete;
-};
 
 Tensor complex_sample(SampleMaker& m, IntList sizes, bool strided = false) {
   Shape parts(sizes);
@@ -58,8 +40,8 @@ const OpRecord& view_as_real_copy_op =
           out.push_back({std::move(sizes), real_of(x.dtype()), x.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const PartsView from(c.tensor(0));
-          p.copy({view_of(out[0]), from.view});
+          const Tensor from = parts_in(c.tensor(0));
+          p.copy({view_of(out[0]), view_of(from)});
         })
         .grad([](const GradCall& g) -> TensorList { return {view_as_complex_copy(g.grad())}; })
         .dtypes({kComplex64, kComplex128})
@@ -106,8 +88,8 @@ const OpRecord& view_as_complex_copy_op =
                          {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const PartsView to(out[0]);
-          p.copy({to.view, view_of(c.tensor(0))});
+          const Tensor to = parts_in(out[0]);
+          p.copy({view_of(to), view_of(c.tensor(0))});
         })
         .grad([](const GradCall& g) -> TensorList { return {view_as_real_copy(g.grad())}; })
         .dtypes({kFloat32, kFloat64})

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -372,8 +373,6 @@ const OpRecord& linalg_eigvalsh_op =
         });
 
 // ---- any square matrices: complex results, without gradients
-
-DType complex_of(DType t) { return t == kFloat64 ? kComplex128 : kComplex64; }
 
 void eig_infer(const Call& c, OutputSpecs& out, bool with_vectors) {
   const Tensor& a = c.tensor(0);

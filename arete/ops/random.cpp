@@ -54,7 +54,7 @@ void infer_like(const Call& c, OutputSpecs& out) {
 void draw_all(prim::Primitives& p, Distribution d, const Tensor& out, double a, double b,
               const Arg& generator) {
   if (!is_complex(out.dtype())) return draw(p, d, view_of(out), a, b, generator);
-  const Tensor parts = alias(out, layout_of_parts(out.layout()), real_of(out.dtype()));
+  const Tensor parts = parts_in(out);
   draw(p, d, view_of(parts), a, d == Distribution::normal ? b * std::sqrt(0.5) : b, generator);
 }
 void infer_self(const Call& c, OutputSpecs& out) {
