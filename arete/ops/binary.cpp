@@ -1,10 +1,12 @@
 // Pointwise records of two inputs.
+#include "arete/ops/complex_form.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
 
 using expr::Value;
+using Values = std::span<const Value>;
 using Result = PointwiseDef::Result;
 
 namespace {
@@ -69,6 +71,7 @@ const OpRecord& add_op =
         .doc("self + alpha * other.")
         .pointwise(scaled(
             [](Value a, Value b) { return a.type() == expr::Type::boolean ? a | b : a + b; }))
+        .complex(of_complex([](Complex a, Complex b, Complex alpha) { return a + b * alpha; }))
         .in_place()
         .samples([](SampleMaker& m) {
           auto all = binary_samples(-2, 2, -2, 2, {1})(m);
@@ -90,6 +93,7 @@ const OpRecord& sub_op =
           no_bool(a, "sub");
           return a - b;
         }))
+        .complex(of_complex([](Complex a, Complex b, Complex alpha) { return a - b * alpha; }))
         .in_place()
         .samples([](SampleMaker& m) {
           auto all = binary_samples(-2, 2, -2, 2, {1})(m);
@@ -109,6 +113,7 @@ const OpRecord& mul_op =
         .doc("Product.")
         .binary([](Value a, Value b) { return a.type() == expr::Type::boolean ? a & b : a * b; },
                 Result::promote)
+        .complex(of_complex([](Complex a, Complex b) { return a * b; }))
         .samples(binary_samples(-2, 2, -2, 2))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return a * b; }))
@@ -117,6 +122,13 @@ const OpRecord& mul_op =
 const OpRecord& div_op = define("div(Tensor self, Tensor other) -> Tensor")
                              .doc("True division.")
                              .binary([](Value a, Value b) { return a / b; }, Result::floating)
+                             .complex(of_complex([](Complex a, Complex b) { return a / b; },
+                                                 [](Values v) {
+                                                   const Complex b = complex_at(v, 1),
+                                                                 y = complex_at(v, 2);
+                                                   const Complex da = complex_at(v, 3) / conj(b);
+                                                   return parts(da, -(conj(y) * da));
+                                                 }))
                              .samples(binary_samples(-2, 2, 0.5, 3))
                              .errors(binary_errors())
                              .reference(reference2([](double a, double b) { return a / b; }));
@@ -238,6 +250,7 @@ const OpRecord& eq_op =
     define("eq(Tensor self, Tensor other) -> Tensor")
         .doc("Equal.")
         .binary([](Value a, Value b) { return a == b; }, Result::boolean)
+        .complex(of_complex([](Complex a, Complex b) { return a == b; }))
         .samples(comparison_samples)
         .errors(binary_errors())
         .reference(comparison_reference([](double a, double b) { return a == b; }))
@@ -247,6 +260,7 @@ const OpRecord& ne_op =
     define("ne(Tensor self, Tensor other) -> Tensor")
         .doc("Not equal.")
         .binary([](Value a, Value b) { return a != b; }, Result::boolean)
+        .complex(of_complex([](Complex a, Complex b) { return !(a == b); }))
         .samples(comparison_samples)
         .errors(binary_errors())
         .reference(comparison_reference([](double a, double b) { return a != b; }))
@@ -292,6 +306,7 @@ const OpRecord& logical_and_op =
     define("logical_and(Tensor self, Tensor other) -> Tensor")
         .doc("Both are not zero.")
         .binary([](Value a, Value b) { return as_bool(a) & as_bool(b); }, Result::boolean)
+        .complex(of_complex([](Complex a, Complex b) { return !(is_zero(a) | is_zero(b)); }))
         .samples(comparison_samples)
         .errors(binary_errors())
         .reference(comparison_reference([](double a, double b) { return (a != 0) && (b != 0); }))
@@ -301,6 +316,7 @@ const OpRecord& logical_or_op =
     define("logical_or(Tensor self, Tensor other) -> Tensor")
         .doc("One is not zero.")
         .binary([](Value a, Value b) { return as_bool(a) | as_bool(b); }, Result::boolean)
+        .complex(of_complex([](Complex a, Complex b) { return !(is_zero(a) & is_zero(b)); }))
         .samples(comparison_samples)
         .errors(binary_errors())
         .reference(comparison_reference([](double a, double b) { return (a != 0) || (b != 0); }))
@@ -310,6 +326,7 @@ const OpRecord& logical_xor_op =
     define("logical_xor(Tensor self, Tensor other) -> Tensor")
         .doc("Exactly one is not zero.")
         .binary([](Value a, Value b) { return as_bool(a) ^ as_bool(b); }, Result::boolean)
+        .complex(of_complex([](Complex a, Complex b) { return is_zero(a) ^ is_zero(b); }))
         .samples(comparison_samples)
         .errors(binary_errors())
         .reference(comparison_reference([](double a, double b) { return (a != 0) != (b != 0); }))
@@ -359,6 +376,16 @@ const OpRecord& pow_op =
     define("pow(Tensor self, Tensor exponent) -> Tensor")
         .doc("self to the power exponent.")
         .binary([](Value a, Value b) { return pow(a, b); })
+        .complex(of_complex(
+            [](Complex a, Complex b) { return pow(a, b); },
+            [](Values v) {
+              const Complex a = complex_at(v, 0), b = complex_at(v, 1), y = complex_at(v, 2);
+              const Complex g = complex_at(v, 3);
+              const Complex zero = constant_like(a.re, 0, 0), one = constant_like(a.re, 1, 0);
+              const Complex slope = where(is_zero(b), zero, b * pow(a, b - one));
+              const Complex base = where(is_zero(a), one, a);
+              return parts(g * conj(slope), g * conj(where(is_zero(a), zero, y * log(base))));
+            }))
         .samples([](SampleMaker& m) {
           auto all = binary_samples(0.3, 3, -2, 2)(m);
           all.push_back({{m.make({5}), Scalar(3)}, "negative base, whole exponent"});

@@ -78,22 +78,21 @@ Results run_inferred(const Call& call, const OutputSpecs& specs) {
   return outputs;
 }
 
-// The composition that stands for the operator where argument 0 is complex, if there is one.
-Composition complex_path(const Call& call) {
-  const bool complex =
-      call.size() > 0 && call[0].kind() == Arg::Kind::tensor && is_complex(call.tensor(0).dtype());
-  return complex ? complex_composition(call.op.name) : nullptr;
+bool is_of_complex(const Call& call) {
+  return call.size() > 0 && call[0].kind() == Arg::Kind::tensor &&
+         is_complex(call.tensor(0).dtype());
 }
 
 Results run(const Call& call) {
-  if (const Composition compose = complex_path(call)) return compose(call);
+  if (call.op.compose_complex && is_of_complex(call)) return call.op.compose_complex(call);
   OutputSpecs specs;
   call.op.infer(call, specs);
   return on_device(call, [&] { return run_inferred(call, specs); });
 }
 
 Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
-  Tensor out = alias(self, std::move(layout), dtype_of_view(op, self.dtype()));
+  Tensor out =
+      alias(self, std::move(layout), op.view_dtype ? op.view_dtype(self.dtype()) : self.dtype());
   TensorImpl* impl = out.impl();
   if (modes().word & Modes::kInference) {
     impl->inference = true;
@@ -111,7 +110,7 @@ Tensor make_one_view(const Tensor& self, Layout layout, const OpRecord& op) {
 // The in-place form of a composition: its result is copied back, and the history is that of the
 // copy. Where history is recorded it starts from a copy, too: its parts may save what they read.
 Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args,
-                         Composition compose, bool record) {
+                         Results (*compose)(const Call&), bool record) {
   const Tensor before = record ? self.clone() : self;
   SmallVector<Arg, 8> given(args.begin(), args.end());
   given[0] = Arg(before);

@@ -4,6 +4,7 @@
 #include <complex>
 #include <numbers>
 
+#include "arete/ops/complex_form.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
@@ -22,8 +23,6 @@ void check_complex(const Call& c, const char* name) {
               TypeError(c.name(), std::string(name) + " is only supported for complex tensors")
                   .got(describe(c.tensor(0))));
 }
-
-}  // namespace
 
 Layout view_as_real_layout(const Call& c) {
   check_complex(c, "view_as_real");
@@ -66,8 +65,6 @@ std::vector<Layout> complex_part_layouts(const Call& c) {
   return {part_of(t, 0).layout(), part_of(t, 1).layout()};
 }
 
-namespace {
-
 using expr::Value;
 using Result = PointwiseDef::Result;
 
@@ -92,6 +89,7 @@ const OpRecord& view_as_real_op =
         .doc("Complex numbers seen as pairs of real ones: (*) to (*, 2), in the same memory.")
         .surface(Surface::function)
         .view(view_as_real_layout)
+        .view_dtype(real_of)
         .grad([](const GradCall& g) -> TensorList {
           const Tensor& grad = g.grad();
           return {grad.is_contiguous() ? view_as_complex(grad) : view_as_complex_copy(grad)};
@@ -117,6 +115,7 @@ const OpRecord& view_as_complex_op =
         .doc("Pairs of real numbers seen as complex ones: (*, 2) to (*), in the same memory.")
         .surface(Surface::function)
         .view(view_as_complex_layout)
+        .view_dtype(complex_of)
         .grad([](const GradCall& g) -> TensorList { return {view_as_real(g.grad())}; })
         .dtypes({kFloat32, kFloat64})
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -147,6 +146,7 @@ const OpRecord& complex_parts_op =
         .doc("The real and imaginary parts, views.")
         .surface(Surface::internal)
         .views(complex_part_layouts)
+        .view_dtype(real_of)
         .grad([](const GradCall& g) -> TensorList {
           const Tensor &re = g.grad(0), &im = g.grad(1);
           const Tensor none = re.defined() && im.defined()
@@ -281,6 +281,7 @@ const OpRecord& imag_op =
 const OpRecord& conj_physical_op = define("conj_physical(Tensor self) -> Tensor")
                                        .doc("The conjugate numbers, in new memory.")
                                        .unary([](Value x) { return x; }, Result::promote)
+                                       .complex(of_complex([](Complex z) { return conj(z); }))
                                        .samples(whole_samples)
                                        .reference(reference1([](double v) { return v; }))
                                        .dtypes(kReals);

@@ -98,7 +98,7 @@ const PartsRecord* parts_record(const OpRecord& op) {
   const std::lock_guard lock(mutex);
   auto& slot = (*records)[&op];
   if (!slot)
-    if (const ComplexForm* form = complex_form(op.name)) slot = make_record(op, *form);
+    if (const auto& form = op.pointwise->complex) slot = make_record(op, *form);
   return slot.get();
 }
 

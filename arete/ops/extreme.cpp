@@ -344,6 +344,7 @@ const OpRecord& norm_op =
                         programs.root.get(),
                         {&root, 1}});
         })
+        .complex([](const Call& c) -> Results { return {again(c, c.tensor(0).abs())}; })
         .grad(
             [](const GradCall& g) -> TensorList {
               const Tensor x = g.input(0);

@@ -1,5 +1,6 @@
 // Masks, and the positions of elements that are not zero.
 #include "arete/core/modes.h"
+#include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
@@ -23,6 +24,7 @@ std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes) {
 namespace {
 
 using expr::Value;
+using Values = std::span<const Value>;
 
 PointwiseDef masked_fill_definition() {
   PointwiseDef d;
@@ -37,6 +39,11 @@ const OpRecord& masked_fill_op =
     define("masked_fill(Tensor self, Tensor mask, Scalar value) -> Tensor")
         .doc("self with a number where mask holds.")
         .pointwise(masked_fill_definition())
+        .complex({[](Values v) {
+                    return std::vector{where(v[2], v[3], v[0]), where(v[2], v[4], v[1])};
+                  },
+                  {},
+                  0b01})
         .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make_mask({2, 3}), Scalar(1.5)}, "equal shapes"},

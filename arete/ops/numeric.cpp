@@ -8,6 +8,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise_family.h"
 
@@ -39,6 +40,7 @@ const OpRecord& rsub_op = []() -> const OpRecord& {
   return define("rsub(Tensor self, Tensor other, Scalar alpha=1) -> Tensor")
       .doc("other - alpha * self.")
       .pointwise(std::move(d))
+      .complex(of_complex([](Complex a, Complex b, Complex alpha) { return b - a * alpha; }))
       .samples([](SampleMaker& m) {
         auto all = binary_samples(-2, 2, -2, 2, {1})(m);
         all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
@@ -347,19 +349,27 @@ const OpRecord& isneginf_op =
               kBool)};
         });
 
-const OpRecord& angle_op = define("angle(Tensor self) -> Tensor")
-                               .doc("0 for x >= 0, pi below, NaN for NaN.")
-                               .unary(
-                                   [](Value x) {
-                                     const Value y =
-                                         where(x < 0, std::numbers::pi, constant_like(x, 0.0));
-                                     return where(is_nan(x), x * 0.0, y);
-                                   },
-                                   Result::floating)
-                               .samples(unary_samples(-2, 2))
-                               .reference(reference1([](double v) {
-                                 return std::isnan(v) ? v : v < 0 ? std::numbers::pi : 0;
-                               }));
+const OpRecord& angle_op =
+    define("angle(Tensor self) -> Tensor")
+        .doc("0 for x >= 0, pi below, NaN for NaN.")
+        .unary(
+            [](Value x) {
+              const Value y = where(x < 0, std::numbers::pi, constant_like(x, 0.0));
+              return where(is_nan(x), x * 0.0, y);
+            },
+            Result::floating)
+        // The derivative is i z / |z|^2, 0 at 0.
+        .complex(of_complex([](Complex z) { return angle(z); },
+                            [](Values v) {
+                              const Complex z = complex_at(v, 0);
+                              const Value size = abs(z), zero = size == 0.0;
+                              const Value scale = v[3] / where(zero, 1.0, size);
+                              return parts(times_i(sgn(z)) * where(zero, 0.0, scale));
+                            }))
+        .samples(unary_samples(-2, 2))
+        .reference(reference1([](double v) {
+          return std::isnan(v) ? v : v < 0 ? std::numbers::pi : 0;
+        }));
 
 // ---- PyTorch's optional arguments over the pointwise records
 

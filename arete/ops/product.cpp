@@ -27,6 +27,16 @@ uint32_t product_dims(const Call& c) {
   return x.dim() ? 1u << d : 0;
 }
 
+// The last of the running products.
+Results complex_product(const Call& c) {
+  const Tensor x = c.has(3) ? c.tensor(0).to(c[3].dtype()) : c.tensor(0);
+  const bool whole = !c.has(1) || x.dim() == 0;
+  const Tensor rows = whole ? x.reshape({-1}) : x.movedim(c.integer(1), -1);
+  const Shape sizes = reduced_sizes(x.sizes(), product_dims(c), c.boolean(2));
+  if (rows.size(-1) == 0) return {ones(sizes, x.options())};
+  return {rows.cumprod(-1).select(-1, -1).reshape(sizes)};
+}
+
 const OpRecord& prod_op =
     define("prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("The product along dim, or of everything.")
@@ -52,6 +62,7 @@ const OpRecord& prod_op =
                     nullptr,
                     {}});
         })
+        .complex(complex_product)
         .grad(
             [](const GradCall& g) -> TensorList {
               const Tensor x = g.input(0).to(g.grad().dtype());

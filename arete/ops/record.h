@@ -251,6 +251,17 @@ class SampleMaker {
 /// A slow, obvious evaluation in f64 for tests: all floating tensors are given as f64 CPU tensors.
 using Reference = std::function<std::vector<Tensor>(const Call&)>;
 
+/// What a pointwise operator does with complex numbers, said of their parts (Note [Complex tensors]
+/// in complex_call.cpp; complex_form.h has short ways to make one).
+struct ComplexForm {
+  /// Inputs, then parameters, each as real and imaginary part. One output: a real or boolean
+  /// result. Two: a complex one.
+  expr::Definition definition;
+  /// As PointwiseDef::gradient, of the parts; null: the symbolic derivative.
+  expr::Definition gradient{};
+  uint32_t pairs = ~0u;  ///< bit i: input i is complex (masks and conditions are not)
+};
+
 /// The pointwise part of a record.
 struct PointwiseDef {
   int n_inputs = 1;
@@ -265,7 +276,8 @@ struct PointwiseDef {
   /// Replaces the symbolic derivative: (inputs..., outputs..., grads..., params...) -> one adjoint
   /// per input; unused ones are dropped.
   expr::Definition gradient;
-  uint32_t non_differentiable = 0;  ///< bit i: input i has no gradient
+  uint32_t non_differentiable = 0;       ///< bit i: input i has no gradient
+  std::optional<ComplexForm> complex{};  ///< none: refuses complex tensors
   struct Cache;
   std::shared_ptr<Cache> cache;
 };
@@ -281,12 +293,17 @@ struct OpRecord {
   Layout (*view)(const Call&) = nullptr;
   /// Several views at once (split, unbind, ...).
   std::vector<Layout> (*views)(const Call&) = nullptr;
+  /// The dtype in which a view shows memory of another; null: the same.
+  DType (*view_dtype)(DType) = nullptr;
   /// A composition of other operators, differentiated through them.
   Results (*compose)(const Call&) = nullptr;
   /// Pure: shapes, dtypes and device of the outputs. Checks everything users can get wrong.
   void (*infer)(const Call&, OutputSpecs&) = nullptr;
   /// The primitive calls that fill the outputs.
   void (*lower)(const Call&, std::span<const Tensor> outputs, prim::Primitives&) = nullptr;
+
+  /// Stands for the operator where argument 0 is complex, for which it has no kernels.
+  Results (*compose_complex)(const Call&) = nullptr;
 
   /// The gradient in operators: one tensor per input (undefined where not needed or none).
   TensorList (*grad)(const GradCall&) = nullptr;
@@ -333,6 +350,10 @@ class Definer {
   }
   Definer& views(std::vector<Layout> (*f)(const Call&)) {
     r_.views = f;
+    return *this;
+  }
+  Definer& view_dtype(DType (*f)(DType)) {
+    r_.view_dtype = f;
     return *this;
   }
   Definer& compose(Results (*f)(const Call&)) {
@@ -425,6 +446,14 @@ class Definer {
   /// Override of the symbolic derivative (see PointwiseDef::gradient).
   Definer& gradient(expr::Definition d) {
     r_.pointwise->gradient = std::move(d);
+    return *this;
+  }
+  Definer& complex(ComplexForm f) {
+    r_.pointwise->complex = std::move(f);
+    return *this;
+  }
+  Definer& complex(Results (*f)(const Call&)) {
+    r_.compose_complex = f;
     return *this;
   }
 

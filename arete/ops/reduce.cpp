@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/reduce_family.h"
 
@@ -213,11 +214,17 @@ void mean_lower(const Call& call, std::span<const Tensor> out, prim::Primitives&
         {convert_first(r.x.dtype(), work_type(t)), {}, &divide_program(t, false), {&n, 1}});
 }
 
+Results complex_mean(const Call& c) {
+  const double n = double(reduced_count(c.tensor(0).sizes(), reduced_dims(c, 1)));
+  return {call(sum_op, c.args()).div(Scalar(n))};
+}
+
 const OpRecord& mean_op =
     define("mean(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .doc("Arithmetic mean over dimensions.")
         .infer(mean_infer)
         .lower(mean_lower)
+        .complex(complex_mean)
         .grad([](const GradCall& g) -> TensorList {
           const IntList sizes = g.input_sizes(0);
           const uint32_t mask = dims_of_grad(g, 1);
@@ -284,6 +291,13 @@ Tensor var_spread(const GradCall& g, const Tensor& scale) {
   return x.sub(center).mul(with_dims(scale, x.sizes(), mask).mul(Scalar(1.0 / n)));
 }
 
+// E|x - mean|^2 of complex numbers: the sum of the parts' variances.
+Tensor complex_variance(const Call& c, const OpRecord& var) {
+  const Call of_parts(var, c.args());
+  const Results parts = parts_of(c.tensor(0));
+  return again(of_parts, parts[0]) + again(of_parts, parts[1]);
+}
+
 std::vector<Sample> var_samples(SampleMaker& m) {
   std::vector<Sample> all{{{m.make({2, 3}), std::vector<int64_t>{}, false, 1.0}, "all"},
                           {{m.make({2, 3}), {1}, false, 1.0}, "rows"},
@@ -313,6 +327,7 @@ const OpRecord& var_op =
         .doc("Variance over dimensions.")
         .infer(var_infer)
         .lower(var_lower<false>)
+        .complex([](const Call& c) -> Results { return {complex_variance(c, c.op)}; })
         .grad(
             [](const GradCall& g) -> TensorList {
               return {var_spread(g, g.grad().mul(Scalar(2)))};
@@ -327,6 +342,7 @@ const OpRecord& std_op =
         .doc("Standard deviation over dimensions.")
         .infer(var_infer)
         .lower(var_lower<true>)
+        .complex([](const Call& c) -> Results { return {complex_variance(c, var_op).sqrt()}; })
         .grad(
             [](const GradCall& g) -> TensorList {
               const Tensor y = g.output();
@@ -346,11 +362,9 @@ void logical_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   const Reduced r(call, out[0]);
   r.run(p, kAll ? Monoid::all : Monoid::any);
 }
-void logical_infer(const Call& c, OutputSpecs& out) {
-  ARETE_CHECK(!is_complex(c.tensor(0).dtype()),
-              NotImplementedError(c.name(), "complex numbers: compare them first"));
-  push_reduced(c, out, kBool);
-}
+void logical_infer(const Call& c, OutputSpecs& out) { push_reduced(c, out, kBool); }
+// Of complex numbers: which of them are not zero.
+Results logical_complex(const Call& c) { return {again(c, c.tensor(0).ne(Scalar(0)))}; }
 std::vector<Sample> logical_samples(SampleMaker& m) {
   std::vector<Sample> all = reduce_samples(m);
   all.push_back({{m.make({3, 3}, 0, 1.5), {1}, false}, "zeros among integers"});
@@ -362,6 +376,7 @@ const OpRecord& any_op = define("any(Tensor self, int[]? dim=None, bool keepdim=
                              .doc("Is some element not zero?")
                              .infer(logical_infer)
                              .lower(logical_lower<false>)
+                             .complex(logical_complex)
                              .dtypes({kBool, kInt64, kFloat32})
                              .no_gradient_test()
                              .samples(logical_samples)
@@ -378,6 +393,7 @@ const OpRecord& all_op = define("all(Tensor self, int[]? dim=None, bool keepdim=
                              .doc("Is every element not zero?")
                              .infer(logical_infer)
                              .lower(logical_lower<true>)
+                             .complex(logical_complex)
                              .dtypes({kBool, kInt64, kFloat32})
                              .no_gradient_test()
                              .samples(logical_samples)
@@ -406,6 +422,7 @@ const OpRecord& count_nonzero_op =
               });
           r.run(p, Monoid::sum, {&count});
         })
+        .complex(logical_complex)
         .dtypes({kBool, kInt64, kFloat32})
         .no_gradient_test()
         .samples(logical_samples)

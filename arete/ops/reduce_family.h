@@ -61,6 +61,13 @@ inline uint32_t dims_of_grad(const GradCall& g, size_t i) {
   return bits;
 }
 
+/// The same call of another first argument.
+inline Tensor again(const Call& c, const Tensor& self) {
+  SmallVector<Arg, 8> args(c.args().begin(), c.args().end());
+  args[0] = Arg(self);
+  return call(c.op, std::span<const Arg>(args.data(), args.size()));
+}
+
 /// Calls f(elements of the reduced part) for every output of a reduction over argument 0.
 template <class F>
 Tensor reduce_reference(const Call& c, size_t dims_arg, bool keepdim, F&& f,

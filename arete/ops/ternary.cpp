@@ -1,10 +1,12 @@
 // Pointwise records of three inputs, and clamp.
 #include "arete/core/modes.h"
+#include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
 
 using expr::Value;
+using Values = std::span<const Value>;
 using Result = PointwiseDef::Result;
 
 namespace {
@@ -43,6 +45,8 @@ const OpRecord& addcmul_op =
         .doc("self + value * tensor1 * tensor2.")
         .pointwise(ternary(
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] * v[2]}; }, 1))
+        .complex(of_complex(
+            [](Complex a, Complex b, Complex c, Complex value) { return a + value * b * c; }))
         .in_place()
         .samples([](SampleMaker& m) { return three(m, -2, 2, {Scalar(0.5)}); })
         .reference(
@@ -53,6 +57,8 @@ const OpRecord& addcdiv_op =
         .doc("self + value * tensor1 / tensor2.")
         .pointwise(ternary(
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] / v[2]}; }, 1))
+        .complex(of_complex(
+            [](Complex a, Complex b, Complex c, Complex value) { return a + value * (b / c); }))
         .in_place()
         .samples([](SampleMaker& m) { return three(m, 0.5, 2, {Scalar(0.5)}); })
         .reference(
@@ -66,6 +72,7 @@ const OpRecord& lerp_op =
           const Value gap = v[1] - v[0];
           return std::vector{where(abs(v[2]) < 0.5, v[0] + v[2] * gap, v[1] - gap * (1.0 - v[2]))};
         }))
+        .complex(of_complex([](Complex a, Complex b, Complex w) { return a + w * (b - a); }))
         .in_place()
         .samples([](SampleMaker& m) {
           auto all = three(m, -2, 2, {});
@@ -89,6 +96,11 @@ const OpRecord& where_op =
         .doc("self where condition holds, else other.")
         .surface(Surface::function)
         .pointwise(where_definition())
+        .complex({[](Values v) {
+                    return std::vector{where(v[0], v[1], v[3]), where(v[0], v[2], v[4])};
+                  },
+                  {},
+                  0b110})
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{
               {{m.make_mask({2, 3}), m.make({2, 3}), m.make({2, 3})}, "equal"},

@@ -1,10 +1,14 @@
 // Pointwise records of one input.
+#include <numbers>
+
 #include "arete/core/modes.h"
+#include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
 
 using expr::Value;
+using Values = std::span<const Value>;
 using Result = PointwiseDef::Result;
 
 namespace {
@@ -30,12 +34,15 @@ double erfinv_reference(double y) {
 
 const std::vector<DType> kAllReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
-const OpRecord& abs_op = define("abs(Tensor self) -> Tensor")
-                             .doc("|x|.")
-                             .unary([](Value x) { return abs(x); }, Result::promote)
-                             .samples(unary_samples(-2, 2))
-                             .reference(reference1([](double v) { return std::fabs(v); }))
-                             .dtypes(kAllReal);
+const OpRecord& abs_op =
+    define("abs(Tensor self) -> Tensor")
+        .doc("|x|.")
+        .unary([](Value x) { return abs(x); }, Result::promote)
+        .complex(of_complex([](Complex z) { return abs(z); },
+                            [](Values v) { return parts(sgn(complex_at(v, 0)) * v[3]); }))
+        .samples(unary_samples(-2, 2))
+        .reference(reference1([](double v) { return std::fabs(v); }))
+        .dtypes(kAllReal);
 
 const OpRecord& sign_op =
     define("sign(Tensor self) -> Tensor")
@@ -47,8 +54,18 @@ const OpRecord& sign_op =
 
 const OpRecord& sgn_op =
     define("sgn(Tensor self) -> Tensor")
-        .doc("The sign, for real dtypes.")
+        .doc("The sign; x / |x| for complex numbers, 0 for 0.")
         .unary([](Value x) { return sign(x); }, Result::promote)
+        // The derivative is (g - y Re(conj(y) g)) / |z|: what lies across the ray, 0 at 0.
+        .complex(of_complex([](Complex z) { return sgn(z); },
+                            [](Values v) {
+                              const Complex z = complex_at(v, 0), y = complex_at(v, 1);
+                              const Complex g = complex_at(v, 2);
+                              const Value size = abs(z), zero = size == 0.0;
+                              const Value along = y.re * g.re + y.im * g.im;
+                              const Complex across = g - y * along;
+                              return parts(across * where(zero, 0.0, 1.0 / where(zero, 1.0, size)));
+                            }))
         .samples(unary_samples(-2, 2))
         .reference(reference1([](double v) { return double((v > 0) - (v < 0)); }))
         .dtypes(kAllReal);
@@ -88,144 +105,205 @@ const OpRecord& frac_op = define("frac(Tensor self) -> Tensor")
                               .reference(reference1([](double v) { return v - std::trunc(v); }))
                               .dtypes(kAllReal);
 
-const OpRecord& sqrt_op = define("sqrt(Tensor self) -> Tensor")
-                              .doc("Square root.")
-                              .unary([](Value x) { return sqrt(x); }, Result::floating)
-                              .samples(unary_samples(0.1, 4))
-                              .reference(reference1([](double v) { return std::sqrt(v); }));
+const OpRecord& sqrt_op =
+    define("sqrt(Tensor self) -> Tensor")
+        .doc("Square root.")
+        .unary([](Value x) { return sqrt(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return sqrt(z); },
+                             [](Complex, Complex y) { return reciprocal(y) * 0.5; }))
+        .samples(unary_samples(0.1, 4))
+        .reference(reference1([](double v) { return std::sqrt(v); }));
 
-const OpRecord& rsqrt_op = define("rsqrt(Tensor self) -> Tensor")
-                               .doc("1 / sqrt(x).")
-                               .unary([](Value x) { return rsqrt(x); }, Result::floating)
-                               .samples(unary_samples(0.1, 4))
-                               .reference(reference1([](double v) { return 1 / std::sqrt(v); }));
+const OpRecord& rsqrt_op =
+    define("rsqrt(Tensor self) -> Tensor")
+        .doc("1 / sqrt(x).")
+        .unary([](Value x) { return rsqrt(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return reciprocal(sqrt(z)); },
+                             [](Complex, Complex y) { return y * y * y * -0.5; }))
+        .samples(unary_samples(0.1, 4))
+        .reference(reference1([](double v) { return 1 / std::sqrt(v); }));
 
 const OpRecord& square_op = define("square(Tensor self) -> Tensor")
                                 .doc("x * x.")
                                 .unary([](Value x) { return x * x; }, Result::promote)
+                                .complex(of_complex([](Complex z) { return z * z; }))
                                 .samples(unary_samples(-2, 2))
                                 .reference(reference1([](double v) { return v * v; }))
                                 .dtypes(kAllReal);
 
-const OpRecord& reciprocal_op = define("reciprocal(Tensor self) -> Tensor")
-                                    .doc("1 / x.")
-                                    .unary([](Value x) { return reciprocal(x); }, Result::floating)
-                                    .samples(unary_samples(0.2, 3))
-                                    .reference(reference1([](double v) { return 1 / v; }));
+const OpRecord& reciprocal_op =
+    define("reciprocal(Tensor self) -> Tensor")
+        .doc("1 / x.")
+        .unary([](Value x) { return reciprocal(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return reciprocal(z); },
+                             [](Complex, Complex y) { return -(y * y); }))
+        .samples(unary_samples(0.2, 3))
+        .reference(reference1([](double v) { return 1 / v; }));
 
 const OpRecord& exp_op = define("exp(Tensor self) -> Tensor")
                              .doc("e to the power x.")
                              .unary([](Value x) { return exp(x); }, Result::floating)
+                             .complex(holomorphic([](Complex z) { return exp(z); },
+                                                  [](Complex, Complex y) { return y; }))
                              .samples(unary_samples(-3, 3))
                              .reference(reference1([](double v) { return std::exp(v); }));
 
-const OpRecord& exp2_op = define("exp2(Tensor self) -> Tensor")
-                              .doc("2 to the power x.")
-                              .unary([](Value x) { return exp2(x); }, Result::floating)
-                              .samples(unary_samples(-3, 3))
-                              .reference(reference1([](double v) { return std::exp2(v); }));
+const OpRecord& exp2_op =
+    define("exp2(Tensor self) -> Tensor")
+        .doc("2 to the power x.")
+        .unary([](Value x) { return exp2(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return exp(z * std::numbers::ln2); },
+                             [](Complex, Complex y) { return y * std::numbers::ln2; }))
+        .samples(unary_samples(-3, 3))
+        .reference(reference1([](double v) { return std::exp2(v); }));
 
 const OpRecord& expm1_op = define("expm1(Tensor self) -> Tensor")
                                .doc("exp(x) - 1, exact near 0.")
                                .unary([](Value x) { return expm1(x); }, Result::floating)
+                               .complex(holomorphic([](Complex z) { return expm1(z); },
+                                                    [](Complex, Complex y) { return 1.0 + y; }))
                                .samples(unary_samples(-2, 2))
                                .reference(reference1([](double v) { return std::expm1(v); }));
 
 const OpRecord& log_op = define("log(Tensor self) -> Tensor")
                              .doc("Natural logarithm.")
                              .unary([](Value x) { return log(x); }, Result::floating)
+                             .complex(holomorphic([](Complex z) { return log(z); },
+                                                  [](Complex z, Complex) { return reciprocal(z); }))
                              .samples(unary_samples(0.1, 4))
                              .reference(reference1([](double v) { return std::log(v); }));
 
-const OpRecord& log2_op = define("log2(Tensor self) -> Tensor")
-                              .doc("Logarithm to base 2.")
-                              .unary([](Value x) { return log2(x); }, Result::floating)
-                              .samples(unary_samples(0.1, 4))
-                              .reference(reference1([](double v) { return std::log2(v); }));
+const OpRecord& log2_op =
+    define("log2(Tensor self) -> Tensor")
+        .doc("Logarithm to base 2.")
+        .unary([](Value x) { return log2(x); }, Result::floating)
+        .complex(
+            holomorphic([](Complex z) { return log(z) * std::numbers::log2e; },
+                        [](Complex z, Complex) { return reciprocal(z) * std::numbers::log2e; }))
+        .samples(unary_samples(0.1, 4))
+        .reference(reference1([](double v) { return std::log2(v); }));
 
-const OpRecord& log10_op = define("log10(Tensor self) -> Tensor")
-                               .doc("Logarithm to base 10.")
-                               .unary([](Value x) { return log10(x); }, Result::floating)
-                               .samples(unary_samples(0.1, 4))
-                               .reference(reference1([](double v) { return std::log10(v); }));
+const OpRecord& log10_op =
+    define("log10(Tensor self) -> Tensor")
+        .doc("Logarithm to base 10.")
+        .unary([](Value x) { return log10(x); }, Result::floating)
+        .complex(
+            holomorphic([](Complex z) { return log(z) * std::numbers::log10e; },
+                        [](Complex z, Complex) { return reciprocal(z) * std::numbers::log10e; }))
+        .samples(unary_samples(0.1, 4))
+        .reference(reference1([](double v) { return std::log10(v); }));
 
-const OpRecord& log1p_op = define("log1p(Tensor self) -> Tensor")
-                               .doc("log(1 + x), exact near 0.")
-                               .unary([](Value x) { return log1p(x); }, Result::floating)
-                               .samples(unary_samples(-0.9, 3))
-                               .reference(reference1([](double v) { return std::log1p(v); }));
+const OpRecord& log1p_op =
+    define("log1p(Tensor self) -> Tensor")
+        .doc("log(1 + x), exact near 0.")
+        .unary([](Value x) { return log1p(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return log1p(z); },
+                             [](Complex z, Complex) { return reciprocal(1.0 + z); }))
+        .samples(unary_samples(-0.9, 3))
+        .reference(reference1([](double v) { return std::log1p(v); }));
 
 const OpRecord& sin_op = define("sin(Tensor self) -> Tensor")
                              .doc("Sine of radians.")
                              .unary([](Value x) { return sin(x); }, Result::floating)
+                             .complex(holomorphic([](Complex z) { return sin(z); },
+                                                  [](Complex z, Complex) { return cos(z); }))
                              .samples(unary_samples(-4, 4))
                              .reference(reference1([](double v) { return std::sin(v); }));
 
 const OpRecord& cos_op = define("cos(Tensor self) -> Tensor")
                              .doc("Cosine of radians.")
                              .unary([](Value x) { return cos(x); }, Result::floating)
+                             .complex(holomorphic([](Complex z) { return cos(z); },
+                                                  [](Complex z, Complex) { return -sin(z); }))
                              .samples(unary_samples(-4, 4))
                              .reference(reference1([](double v) { return std::cos(v); }));
 
 const OpRecord& tan_op = define("tan(Tensor self) -> Tensor")
                              .doc("Tangent of radians.")
                              .unary([](Value x) { return tan(x); }, Result::floating)
+                             .complex(holomorphic([](Complex z) { return tan(z); },
+                                                  [](Complex, Complex y) { return 1.0 + y * y; }))
                              .samples(unary_samples(-1.2, 1.2))
                              .reference(reference1([](double v) { return std::tan(v); }));
 
-const OpRecord& asin_op = define("asin(Tensor self) -> Tensor")
-                              .doc("Inverse sine.")
-                              .unary([](Value x) { return asin(x); }, Result::floating)
-                              .samples(unary_samples(-0.9, 0.9))
-                              .reference(reference1([](double v) { return std::asin(v); }));
+const OpRecord& asin_op =
+    define("asin(Tensor self) -> Tensor")
+        .doc("Inverse sine.")
+        .unary([](Value x) { return asin(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return asin(z); },
+                             [](Complex z, Complex) { return reciprocal(sqrt(1.0 - z * z)); }))
+        .samples(unary_samples(-0.9, 0.9))
+        .reference(reference1([](double v) { return std::asin(v); }));
 
-const OpRecord& acos_op = define("acos(Tensor self) -> Tensor")
-                              .doc("Inverse cosine.")
-                              .unary([](Value x) { return acos(x); }, Result::floating)
-                              .samples(unary_samples(-0.9, 0.9))
-                              .reference(reference1([](double v) { return std::acos(v); }));
+const OpRecord& acos_op =
+    define("acos(Tensor self) -> Tensor")
+        .doc("Inverse cosine.")
+        .unary([](Value x) { return acos(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return acos(z); },
+                             [](Complex z, Complex) { return -reciprocal(sqrt(1.0 - z * z)); }))
+        .samples(unary_samples(-0.9, 0.9))
+        .reference(reference1([](double v) { return std::acos(v); }));
 
-const OpRecord& atan_op = define("atan(Tensor self) -> Tensor")
-                              .doc("Inverse tangent.")
-                              .unary([](Value x) { return atan(x); }, Result::floating)
-                              .samples(unary_samples(-3, 3))
-                              .reference(reference1([](double v) { return std::atan(v); }));
+const OpRecord& atan_op =
+    define("atan(Tensor self) -> Tensor")
+        .doc("Inverse tangent.")
+        .unary([](Value x) { return atan(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return atan(z); },
+                             [](Complex z, Complex) { return reciprocal(1.0 + z * z); }))
+        .samples(unary_samples(-3, 3))
+        .reference(reference1([](double v) { return std::atan(v); }));
 
 const OpRecord& sinh_op = define("sinh(Tensor self) -> Tensor")
                               .doc("Hyperbolic sine.")
                               .unary([](Value x) { return sinh(x); }, Result::floating)
+                              .complex(holomorphic([](Complex z) { return sinh(z); },
+                                                   [](Complex z, Complex) { return cosh(z); }))
                               .samples(unary_samples(-3, 3))
                               .reference(reference1([](double v) { return std::sinh(v); }));
 
 const OpRecord& cosh_op = define("cosh(Tensor self) -> Tensor")
                               .doc("Hyperbolic cosine.")
                               .unary([](Value x) { return cosh(x); }, Result::floating)
+                              .complex(holomorphic([](Complex z) { return cosh(z); },
+                                                   [](Complex z, Complex) { return sinh(z); }))
                               .samples(unary_samples(-3, 3))
                               .reference(reference1([](double v) { return std::cosh(v); }));
 
 const OpRecord& tanh_op = define("tanh(Tensor self) -> Tensor")
                               .doc("Hyperbolic tangent.")
                               .unary([](Value x) { return tanh(x); }, Result::floating)
+                              .complex(holomorphic([](Complex z) { return tanh(z); },
+                                                   [](Complex, Complex y) { return 1.0 - y * y; }))
                               .samples(unary_samples(-3, 3))
                               .reference(reference1([](double v) { return std::tanh(v); }));
 
-const OpRecord& asinh_op = define("asinh(Tensor self) -> Tensor")
-                               .doc("Inverse hyperbolic sine.")
-                               .unary([](Value x) { return asinh(x); }, Result::floating)
-                               .samples(unary_samples(-3, 3))
-                               .reference(reference1([](double v) { return std::asinh(v); }));
+const OpRecord& asinh_op =
+    define("asinh(Tensor self) -> Tensor")
+        .doc("Inverse hyperbolic sine.")
+        .unary([](Value x) { return asinh(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return asinh(z); },
+                             [](Complex z, Complex) { return reciprocal(sqrt(1.0 + z * z)); }))
+        .samples(unary_samples(-3, 3))
+        .reference(reference1([](double v) { return std::asinh(v); }));
 
-const OpRecord& acosh_op = define("acosh(Tensor self) -> Tensor")
-                               .doc("Inverse hyperbolic cosine.")
-                               .unary([](Value x) { return acosh(x); }, Result::floating)
-                               .samples(unary_samples(1.2, 4))
-                               .reference(reference1([](double v) { return std::acosh(v); }));
+const OpRecord& acosh_op =
+    define("acosh(Tensor self) -> Tensor")
+        .doc("Inverse hyperbolic cosine.")
+        .unary([](Value x) { return acosh(x); }, Result::floating)
+        .complex(holomorphic(
+            [](Complex z) { return acosh(z); },
+            [](Complex z, Complex) { return reciprocal(sqrt(-1.0 + z) * sqrt(1.0 + z)); }))
+        .samples(unary_samples(1.2, 4))
+        .reference(reference1([](double v) { return std::acosh(v); }));
 
-const OpRecord& atanh_op = define("atanh(Tensor self) -> Tensor")
-                               .doc("Inverse hyperbolic tangent.")
-                               .unary([](Value x) { return atanh(x); }, Result::floating)
-                               .samples(unary_samples(-0.9, 0.9))
-                               .reference(reference1([](double v) { return std::atanh(v); }));
+const OpRecord& atanh_op =
+    define("atanh(Tensor self) -> Tensor")
+        .doc("Inverse hyperbolic tangent.")
+        .unary([](Value x) { return atanh(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return atanh(z); },
+                             [](Complex z, Complex) { return reciprocal(1.0 - z * z); }))
+        .samples(unary_samples(-0.9, 0.9))
+        .reference(reference1([](double v) { return std::atanh(v); }));
 
 const OpRecord& erf_op = define("erf(Tensor self) -> Tensor")
                              .doc("Error function.")
@@ -249,6 +327,8 @@ const OpRecord& sigmoid_op =
     define("sigmoid(Tensor self) -> Tensor")
         .doc("1 / (1 + exp(-x)).")
         .unary([](Value x) { return sigmoid(x); }, Result::floating)
+        .complex(holomorphic([](Complex z) { return reciprocal(1.0 + exp(-z)); },
+                             [](Complex, Complex y) { return y * (1.0 - y); }))
         .samples(unary_samples(-5, 5))
         .reference(reference1([](double v) { return 1 / (1 + std::exp(-v)); }));
 
@@ -284,6 +364,7 @@ const OpRecord& neg_op =
               return -x;
             },
             Result::promote)
+        .complex(of_complex([](Complex z) { return -z; }))
         .samples(unary_samples(-2, 2))
         .reference(reference1([](double v) { return -v; }))
         .errors([](SampleMaker& m) {
@@ -294,6 +375,7 @@ const OpRecord& neg_op =
 const OpRecord& positive_op = define("positive(Tensor self) -> Tensor")
                                   .doc("x itself, copied.")
                                   .unary([](Value x) { return x; }, Result::promote)
+                                  .complex(of_complex([](Complex z) { return z; }))
                                   .samples(unary_samples(-2, 2))
                                   .reference(reference1([](double v) { return v; }))
                                   .dtypes(kAllReal);
@@ -310,18 +392,30 @@ const OpRecord& digamma_op = define("digamma(Tensor self) -> Tensor")
                                  .samples(unary_samples(0.5, 6))
                                  .reference(reference1(digamma_reference));
 
-const OpRecord& sinc_op = define("sinc(Tensor self) -> Tensor")
-                              .doc("sin(pi x) / (pi x), 1 at 0.")
-                              .unary([](Value x) {
-                                const Value y = x * M_PI;
-                                const Value zero = y == 0.0;
-                                const Value safe = where(zero, 1.0, y);
-                                return where(zero, 1.0, sin(safe) / safe);
-                              })
-                              .samples(unary_samples(0.1, 3))
-                              .reference(reference1([](double v) {
-                                return v == 0 ? 1 : std::sin(M_PI * v) / (M_PI * v);
-                              }));
+const OpRecord& sinc_op =
+    define("sinc(Tensor self) -> Tensor")
+        .doc("sin(pi x) / (pi x), 1 at 0.")
+        .unary([](Value x) {
+          const Value y = x * M_PI;
+          const Value zero = y == 0.0;
+          const Value safe = where(zero, 1.0, y);
+          return where(zero, 1.0, sin(safe) / safe);
+        })
+        // The derivative is (cos(pi z) - sinc(z)) / z, 0 at 0.
+        .complex(holomorphic(
+            [](Complex z) {
+              const Complex one = constant_like(z.re, 1, 0);
+              const Complex x = where(is_zero(z), one, z * std::numbers::pi);
+              return where(is_zero(z), one, sin(x) / x);
+            },
+            [](Complex z, Complex y) {
+              const Complex x = where(is_zero(z), constant_like(z.re, 1, 0), z);
+              return where(is_zero(z), constant_like(z.re, 0, 0),
+                           (cos(x * std::numbers::pi) - y) / x);
+            }))
+        .samples(unary_samples(0.1, 3))
+        .reference(
+            reference1([](double v) { return v == 0 ? 1 : std::sin(M_PI * v) / (M_PI * v); }));
 
 // The gradient reads the result, so that relu_ needs no copy of its input.
 const OpRecord& relu_op =
@@ -340,6 +434,7 @@ const OpRecord& logical_not_op =
         .doc("True where x is zero.")
         .unary([](Value x) { return x.type() == expr::Type::boolean ? !x : x == 0.0; },
                Result::boolean)
+        .complex(of_complex([](Complex z) { return is_zero(z); }))
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({2, 3}).mul(m.make_mask({2, 3}))}, "some zeros"},
                                      {{m.make_mask({5})}, "bool"}};
@@ -377,22 +472,28 @@ Reference mask_reference(F f) {
   };
 }
 
-const OpRecord& isnan_op = define("isnan(Tensor self) -> Tensor")
-                               .doc("True where x is NaN.")
-                               .unary([](Value x) { return is_nan(x); }, Result::boolean)
-                               .samples(special_values)
-                               .reference(mask_reference([](double v) { return std::isnan(v); }));
+const OpRecord& isnan_op =
+    define("isnan(Tensor self) -> Tensor")
+        .doc("True where x is NaN.")
+        .unary([](Value x) { return is_nan(x); }, Result::boolean)
+        .complex(of_complex([](Complex z) { return is_nan(z.re) | is_nan(z.im); }))
+        .samples(special_values)
+        .reference(mask_reference([](double v) { return std::isnan(v); }));
 
-const OpRecord& isinf_op = define("isinf(Tensor self) -> Tensor")
-                               .doc("True where x is infinite.")
-                               .unary([](Value x) { return is_inf(x); }, Result::boolean)
-                               .samples(special_values)
-                               .reference(mask_reference([](double v) { return std::isinf(v); }));
+const OpRecord& isinf_op =
+    define("isinf(Tensor self) -> Tensor")
+        .doc("True where x is infinite.")
+        .unary([](Value x) { return is_inf(x); }, Result::boolean)
+        .complex(of_complex([](Complex z) { return is_inf(z.re) | is_inf(z.im); }))
+        .samples(special_values)
+        .reference(mask_reference([](double v) { return std::isinf(v); }));
 
 const OpRecord& isfinite_op =
     define("isfinite(Tensor self) -> Tensor")
         .doc("True where x is neither infinite nor NaN.")
         .unary([](Value x) { return !(is_nan(x) | is_inf(x)); }, Result::boolean)
+        .complex(of_complex(
+            [](Complex z) { return !(is_nan(z.re) | is_nan(z.im) | is_inf(z.re) | is_inf(z.im)); }))
         .samples(special_values)
         .reference(mask_reference([](double v) { return std::isfinite(v); }));
 

@@ -1,7 +1,6 @@
 // Gradients of every operator record against central differences, first and second order.
 #include "arete/autograd/gradcheck.h"
 #include "arete/core/modes.h"
-#include "arete/ops/complex_internal.h"
 #include "tests/support/record_cases.h"
 #include "tests/support/test_device.h"
 
@@ -73,7 +72,7 @@ void check_samples(const OpRecord& op, DType dtype, Check&& check) {
 template <class Check>
 void check_all(const OpRecord& op, Check&& check) {
   check_samples(op, kFloat64, check);
-  if (op.pointwise && ops::complex_form(op.name) && op.pointwise->result != kBoolean)
+  if (op.pointwise && op.pointwise->complex && op.pointwise->result != kBoolean)
     check_samples(op, kComplex128, check);
 }
 

@@ -40,6 +40,7 @@ std::string gradient_of(const OpRecord& op) {
 std::string dtypes_of(const OpRecord& op) {
   std::string s;
   for (const DType t : op.dtypes) s += (s.empty() ? "" : ", ") + std::string(name_of(t));
+  if (op.compose_complex || (op.pointwise && op.pointwise->complex)) s += ", complex";
   return s;
 }
 
