@@ -33,6 +33,8 @@ const OpRecord& diff_op =
                                          "order must be non-negative but got " + std::to_string(n))
                                   .argument("n"));
           const int d = checked_dim(c, x, c.integer(2));
+          // The ends belong to the differences: without any, they are left out.
+          if (n == 0) return {x.clone()};
           std::vector<Tensor> parts{x};
           if (c.has(3)) parts.insert(parts.begin(), c.tensor(3));
           if (c.has(4)) parts.push_back(c.tensor(4));
@@ -42,7 +44,6 @@ const OpRecord& diff_op =
                                    "diff expects prepend or append to be the same dimension as "
                                    "input"));
           if (parts.size() > 1) x = cat(parts, d);
-          if (n == 0) return {x.clone()};
           for (int64_t k = 0; k < n; ++k) {
             const int64_t left = std::max<int64_t>(x.size(d) - 1, 0);
             if (left == 0) return {x.narrow(d, 0, 0)};
@@ -56,6 +57,7 @@ const OpRecord& diff_op =
                   {{m.make_strided({4, 3}), 2, 0, std::nullopt, std::nullopt}, "second"},
                   {{m.make({3, 2}), 1, 1, m.make({3, 1}), m.make({3, 2})}, "with ends"},
                   {{m.make({3}), 0, 0, std::nullopt, std::nullopt}, "order 0"},
+                  {{m.make({3}), 0, 0, m.make({2}), std::nullopt}, "order 0, with an end"},
                   {{m.make({2}), 4, 0, std::nullopt, std::nullopt}, "nothing left"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
@@ -69,8 +71,9 @@ const OpRecord& diff_op =
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
           const size_t d = size_t(normalize_dim(c.integer(2), int(x.dim()), "diff"));
-          const int64_t before = c.has(3) ? c.tensor(3).sizes()[d] : 0, n = x.sizes()[d];
-          const int64_t all = before + n + (c.has(4) ? c.tensor(4).sizes()[d] : 0);
+          const bool ends = c.integer(1) > 0;
+          const int64_t before = ends && c.has(3) ? c.tensor(3).sizes()[d] : 0, n = x.sizes()[d];
+          const int64_t all = before + n + (ends && c.has(4) ? c.tensor(4).sizes()[d] : 0);
           const auto element = [&](Shape i) {
             if (i[d] < before) return at(c.tensor(3), i);
             i[d] -= before;

@@ -32,6 +32,7 @@ namespace arete::ops {
   X(fill)                 \
   X(fused_norm)           \
   X(grid_sample)          \
+  X(histogram)            \
   X(im2col)               \
   X(index)                \
   X(index_put)            \

@@ -241,6 +241,7 @@ const OpRecord& cov_op =
                       TypeError(c.name(), "cov(): bool dtype is not supported for input"));
           Tensor x =
               is_floating(c.tensor(0).dtype()) ? c.tensor(0) : c.tensor(0).to(default_dtype());
+          if (c.has(3)) x = x.to(promote_types(x.dtype(), c.tensor(3).dtype()));
           if (x.dim() < 2) x = x.reshape({1, -1});
           const int64_t n = x.size(1);
           Tensor weights;

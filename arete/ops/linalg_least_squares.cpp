@@ -18,7 +18,17 @@ const std::vector<DType> kTypes{kFloat32, kFloat64};
 
 // Which of `values` (their magnitudes along the last dimension) count: those above
 // max(atol, rtol * largest). Without rtol it is 0 where an atol is given, else max(m, n) * eps.
+// Both are numbers, or tensors with a value for each matrix.
 Tensor significant(const Tensor& values, const Tensor& a, const Arg& atol, const Arg& rtol) {
+  if (atol.kind() == Arg::Kind::tensor || rtol.kind() == Arg::Kind::tensor) {
+    const auto given = [&](const Arg& t) { return t.tensor().to(values.dtype()).unsqueeze(-1); };
+    const double standard = epsilon_of(a.dtype()) * double(std::max(a.size(-1), a.size(-2)));
+    const Tensor largest = values.amax({-1}, true);
+    if (atol.is_none()) return values > largest * given(rtol);
+    const Tensor absolute = given(atol);
+    const Tensor relative = rtol.is_none() ? arete::where(absolute > 0, 0, standard) : given(rtol);
+    return values > maximum(largest * relative, absolute);
+  }
   const double absolute = atol.is_none() ? 0 : atol.real();
   const double relative = !rtol.is_none() ? rtol.real()
                           : absolute > 0
@@ -30,44 +40,55 @@ Tensor significant(const Tensor& values, const Tensor& a, const Arg& atol, const
 
 // ---- the pseudo-inverse
 
+void pinv_infer(const Call& c, OutputSpecs& out) {
+  const Tensor& a = c.tensor(0);
+  check_factorizable("linalg.pinv", a);
+  check_matrix("linalg.pinv", a);
+  if (c.boolean(3)) check_square("linalg.pinv", a);
+  out.push_back(
+      {with_sizes(batch_sizes(a.sizes()), {a.size(-1), a.size(-2)}), a.dtype(), a.device(), {}});
+}
+void pinv_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const PlainCalls guard;
+  const Tensor& a = c.tensor(0);
+  if (a.numel() == 0) return;  // and so is the result
+  Tensor left, values, right;
+  if (c.boolean(3)) {
+    std::tie(values, left) = linalg::eigh(a);
+    right = left.mT();
+  } else {
+    std::tie(left, values, right) = linalg::svd(a, false);
+  }
+  const Tensor kept = significant(values.abs(), a, c[1], c[2]);
+  const Tensor inverse = arete::where(kept, values.reciprocal(), 0);
+  const Tensor result = matmul(right.mT() * inverse.unsqueeze(-2), left.mT());
+  p.copy({view_of(out[0]), view_of(result)});
+}
+double pinv_flops(const Call& c) { return factorization_flops(c) * 22; }
+std::vector<Tensor> pinv_reference(const Call& c) {
+  // Of full rank: (A^T A)^-1 A^T, or A^T (A A^T)^-1.
+  const Tensor& a = c.tensor(0);
+  return {map_matrices(a, a.size(-1), a.size(-2), [](const Matrix& m) {
+    const Matrix t = transposed(m);
+    return m.rows >= m.columns ? product(inverted(product(t, m)), t)
+                               : product(t, inverted(product(m, t)));
+  })};
+}
+
 const OpRecord& linalg_pinv_op =
     define(
         "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> "
         "Tensor")
         .doc("The pseudo-inverse, by singular values (hermitian: by eigenvalues).")
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& a = c.tensor(0);
-          check_factorizable(public_name(c), a);
-          check_matrix(public_name(c), a);
-          if (c.boolean(3)) check_square(public_name(c), a);
-          out.push_back({with_sizes(batch_sizes(a.sizes()), {a.size(-1), a.size(-2)}),
-                         a.dtype(),
-                         a.device(),
-                         {}});
-        })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const PlainCalls guard;
-          const Tensor& a = c.tensor(0);
-          if (a.numel() == 0) return;  // and so is the result
-          Tensor left, values, right;
-          if (c.boolean(3)) {
-            std::tie(values, left) = linalg::eigh(a);
-            right = left.mT();
-          } else {
-            std::tie(left, values, right) = linalg::svd(a, false);
-          }
-          const Tensor kept = significant(values.abs(), a, c[1], c[2]);
-          const Tensor inverse = arete::where(kept, values.reciprocal(), 0);
-          const Tensor result = matmul(right.mT() * inverse.unsqueeze(-2), left.mT());
-          p.copy({view_of(out[0]), view_of(result)});
-        })
+        .infer(pinv_infer)
+        .lower(pinv_lower)
         .grad(
             [](const GradCall& g) -> TensorList {
               return {pinv_gradient(g.grad(), g.output(), g.input(0))};
             },
             1, 1)
         .autocast(Autocast::f32)
-        .flops([](const Call& c) { return factorization_flops(c) * 22; })
+        .flops(pinv_flops)
         .dtypes(kTypes)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           std::vector<Sample> all{
@@ -86,15 +107,33 @@ const OpRecord& linalg_pinv_op =
                    ErrorKind::value,
                    "linalg.pinv: The input tensor A must have at least 2 dimensions."}};
         })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          // Of full rank: (A^T A)^-1 A^T, or A^T (A A^T)^-1.
-          const Tensor& a = c.tensor(0);
-          return {map_matrices(a, a.size(-1), a.size(-2), [](const Matrix& m) {
-            const Matrix t = transposed(m);
-            return m.rows >= m.columns ? product(inverted(product(t, m)), t)
-                                       : product(t, inverted(product(m, t)));
-          })};
-        });
+        .reference(pinv_reference);
+
+const OpRecord& linalg_pinv_tensor_op =
+    define(
+        "linalg_pinv_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool "
+        "hermitian=False) -> Tensor")
+        .doc("linalg_pinv with tolerances for each matrix.")
+        .surface(Surface::internal)
+        .infer(pinv_infer)
+        .lower(pinv_lower)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList all(g.input_count());
+              all[0] = pinv_gradient(g.grad(), g.output(), g.input(0));
+              return all;
+            },
+            1, 1)
+        .autocast(Autocast::f32)
+        .flops(pinv_flops)
+        .dtypes(kTypes)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto small = [&](IntList sizes) { return m.make(sizes, 1e-6, 1e-5).detach(); };
+          return {{{make_invertible(m, {3, 3}), small({}), std::nullopt, false}},
+                  {{make_invertible(m, {2, 2, 3}), std::nullopt, small({2}), false}, "batch"},
+                  {{make_invertible(m, {2, 3, 2}), small({2}), small({2}), false}, "both"}};
+        })
+        .reference(pinv_reference);
 
 const OpRecord& pinverse_op = define("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
                                   .doc("The pseudo-inverse: linalg_pinv with a relative tolerance.")
@@ -297,28 +336,48 @@ const OpRecord& linalg_lstsq_op =
 
 // ---- rank and condition
 
+Results matrix_rank(const Call& c) {
+  const Tensor a = c.tensor(0).detach();
+  check_matrix("torch.linalg.matrix_rank", a, "input");
+  if (c.boolean(3)) check_square("linalg.matrix_rank", a);
+  if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), TensorOptions(kInt64, a.device()))};
+  const Tensor values = c.boolean(3) ? linalg::eigvalsh(a).abs() : linalg::svdvals(a);
+  return {significant(values, a, c[1], c[2]).sum(-1)};
+}
+Tensor dependent_rows(SampleMaker& m) {
+  const Tensor t = m.make({3, 3});
+  Tensor row = t.detach().select(0, 2);
+  row.copy_(t.detach().select(0, 0).mul(Scalar(2)));
+  return t;
+}
+// atol(i) is the absolute tolerance of matrix i.
+template <class F>
+std::vector<Tensor> rank_reference(const Call& c, F&& atol) {
+  size_t index = 0;
+  return {map_matrices_to_numbers(
+      c.tensor(0),
+      [&](const Matrix& m) {
+        const double least = atol(index++);
+        if (m.values.empty()) return 0;
+        int rank = 0;
+        const auto s = singular_values(m);
+        for (double v : s) rank += v > std::max(least, 1e-5 * s[0]);
+        return rank;
+      },
+      kInt64)};
+}
+
 const OpRecord& linalg_matrix_rank_op =
     define(
         "linalg_matrix_rank(Tensor self, *, float? atol=None, float? rtol=None, bool "
         "hermitian=False) -> Tensor")
         .doc("How many singular values are above a tolerance.")
-        .compose([](const Call& c) -> Results {
-          const Tensor a = c.tensor(0).detach();
-          check_matrix("torch.linalg.matrix_rank", a, "input");
-          if (c.boolean(3)) check_square(public_name(c), a);
-          if (a.numel() == 0)
-            return {zeros(batch_sizes(a.sizes()), TensorOptions(kInt64, a.device()))};
-          const Tensor values = c.boolean(3) ? linalg::eigvalsh(a).abs() : linalg::svdvals(a);
-          return {significant(values, a, c[1], c[2]).sum(-1)};
-        })
+        .compose(matrix_rank)
         .dtypes(kTypes)
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const Tensor dependent = m.make({3, 3});
-          Tensor row = dependent.detach().select(0, 2);
-          row.copy_(dependent.detach().select(0, 0).mul(Scalar(2)));
           return {{{make_invertible(m, {3, 3}), std::nullopt, std::nullopt, false}},
-                  {{dependent, std::nullopt, std::nullopt, false}, "dependent rows"},
+                  {{dependent_rows(m), std::nullopt, std::nullopt, false}, "dependent rows"},
                   {{m.make({2, 3, 2}), 100.0, std::nullopt, false}, "all too small"},
                   {{make_symmetric(m, {2, 2}), std::nullopt, 1e-3, true}, "hermitian"},
                   {{m.make({2, 0, 3}), std::nullopt, std::nullopt, false}, "empty"}};
@@ -326,20 +385,32 @@ const OpRecord& linalg_matrix_rank_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({3}), std::nullopt, std::nullopt, false},
                    ErrorKind::value,
-                   "linalg.matrix_rank: The input tensor input must have at least 2 dimensions."}};
+                   "torch.linalg.matrix_rank: The input tensor input must have at least 2 "
+                   "dimensions."}};
         })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double atol = c.has(1) ? c.real(1) : 0;
-          return {map_matrices_to_numbers(
-              c.tensor(0),
-              [&](const Matrix& m) {
-                if (m.values.empty()) return 0;
-                int rank = 0;
-                const auto s = singular_values(m);
-                for (double v : s) rank += v > std::max(atol, 1e-5 * s[0]);
-                return rank;
-              },
-              kInt64)};
+        .reference([](const Call& c) {
+          return rank_reference(c, [&](size_t) { return c.has(1) ? c.real(1) : 0; });
+        });
+
+const OpRecord& linalg_matrix_rank_tensor_op =
+    define(
+        "linalg_matrix_rank_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool "
+        "hermitian=False) -> Tensor")
+        .doc("linalg_matrix_rank with tolerances for each matrix.")
+        .surface(Surface::internal)
+        .compose(matrix_rank)
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor levels = tensor({1e-3, 100.0}, TensorOptions(m.dtype, m.device));
+          const Tensor small = full({}, Scalar(1e-4), TensorOptions(m.dtype, m.device));
+          return {{{make_invertible(m, {2, 3, 2}), levels, std::nullopt, false}, "absolute"},
+                  {{dependent_rows(m), std::nullopt, small, false}, "relative"},
+                  {{make_symmetric(m, {2, 2, 2}), levels, small, true}, "both, hermitian"}};
+        })
+        .reference([](const Call& c) {
+          const std::vector<double> atol = c.has(1) ? values_of(c.tensor(1)) : std::vector{0.0};
+          return rank_reference(c, [&](size_t i) { return atol[std::min(i, atol.size() - 1)]; });
         });
 
 // |A| |A^-1|, where that of a singular matrix is infinite.

@@ -143,10 +143,6 @@ struct Reflections {
 void check_reflectors(const std::string& name, const Tensor& a, const Tensor& tau) {
   check_factorizable(name, a);
   check_matrix(name, a, "input");
-  ARETE_CHECK(a.size(-2) >= a.size(-1),
-              ValueError(name, name + ": input.shape[-2] must be greater than or equal to "
-                                      "input.shape[-1]")
-                  .got(describe(a)));
   ARETE_CHECK(tau.dim() == a.dim() - 1 && tau.size(-1) <= a.size(-1),
               ValueError(name, name + ": input.shape[-1] must be greater than or equal to "
                                       "tau.shape[-1], and tau must have one dimension less")
@@ -157,7 +153,12 @@ void check_reflectors(const std::string& name, const Tensor& a, const Tensor& ta
 Results first_columns(const Call& c) {
   const Tensor &a = c.tensor(0), &tau = c.tensor(1);
   const FullPrecision guard;
-  check_reflectors("torch.linalg.householder_product", a, tau);
+  const std::string name = "torch.linalg.householder_product";
+  ARETE_CHECK(a.dim() < 2 || a.size(-2) >= a.size(-1),
+              ValueError(name, name + ": input.shape[-2] must be greater than or equal to "
+                                      "input.shape[-1]")
+                  .got(describe(a)));
+  check_reflectors(name, a, tau);
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
   return {Reflections(a, tau).apply(columns, false)};
 }
@@ -213,6 +214,10 @@ const OpRecord& ormqr_op =
           const bool left = c.boolean(3), transposed = c.boolean(4);
           const FullPrecision guard;
           check_reflectors("torch.ormqr", a, tau);
+          ARETE_CHECK(tau.size(-1) <= a.size(-2),
+                      ValueError(c.name(), "torch.ormqr: input.shape[-2] must be greater than or "
+                                           "equal to tau.shape[-1]")
+                          .got(describe(a) + ", " + describe(tau)));
           check_matrix(c.name(), other, "other");
           ARETE_CHECK(
               other.size(left ? -2 : -1) == a.size(-2),
@@ -231,12 +236,16 @@ const OpRecord& ormqr_op =
           return {{{a(), tau(), m.make({4, 3}), true, false}},
                   {{a(), tau(), m.make({4, 3}), true, true}, "transposed"},
                   {{a(), tau(), m.make({3, 4}), false, false}, "right"},
-                  {{a(), tau(), m.make({3, 4}), false, true}, "right, transposed"}};
+                  {{a(), tau(), m.make({3, 4}), false, true}, "right, transposed"},
+                  {{m.make({2, 4}, -1, 1), tau(), m.make({2, 3}), true, false}, "wide"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({4, 2}), m.make({2}), m.make({3, 3}), true, false},
                    ErrorKind::value,
-                   "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]"}};
+                   "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]"},
+                  {{m.make({2, 4}), m.make({3}), m.make({2, 3}), true, false},
+                   ErrorKind::value,
+                   "torch.ormqr: input.shape[-2] must be greater than or equal to tau.shape[-1]"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& other = c.tensor(2);

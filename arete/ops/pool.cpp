@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/numeric.h"
 #include "arete/ops/pool_internal.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/window_util.h"
@@ -366,6 +368,16 @@ Tensor max_pool_values(const Tensor& x, const PoolParams& p) {
   return call(max_pool_values_op, {x, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
 }
 Tensor avg_pool(const Tensor& x, const PoolParams& p, bool count_include_pad, int64_t divisor) {
+  if (x.dtype() == kInt64) {
+    // Sums in float64, exact up to 2^53, and quotients truncated as those of integers are.
+    const Tensor wide = x.to(kFloat64), one = ones(x.sizes(), wide.options());
+    const Tensor sum = avg_pool(wide, p, count_include_pad, 1);
+    if (divisor) return arete::div(sum, Scalar(divisor), "trunc").to(kInt64);
+    // Of ones: how many elements lie in each window, and which part of its divisor they are.
+    const Tensor inside = avg_pool(one, p, count_include_pad, 1);
+    const Tensor part = avg_pool(one, p, count_include_pad, 0);
+    return arete::div(sum, inside.div(part).round(), "trunc").to(kInt64);
+  }
   return call(avg_pool_op,
               {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad, divisor});
 }

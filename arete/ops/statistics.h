@@ -44,5 +44,8 @@ std::tuple<Tensor, Tensor> histogram(const Tensor& self, const Tensor& bins,
 std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins,
                                      std::optional<double> min = {}, std::optional<double> max = {},
                                      const Tensor& weight = {}, bool density = false);
+/// The same for points (the last dimension of self) and a grid: edges for each of their elements.
+Tensor histogramdd(const Tensor& self, const std::vector<Tensor>& bins, const Tensor& weight = {},
+                   bool density = false);
 
 }  // namespace arete

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins
 import math as _math
+from collections import namedtuple as _namedtuple
 
 from . import _C, _ops
 from ._C import Tensor, dtype as _dtype
@@ -293,6 +294,35 @@ def histogram(input: Tensor, bins=100, *, range=None, weight=None, density: bool
         low, high = range if range is not None else (None, None)
         result = _ops.histogram_count(input, bins, min=low, max=high, weight=weight, density=density)
     return tuple(o.copy_(r) for o, r in zip(out, result)) if out is not None else result
+
+
+def histogramdd(input: Tensor, bins, *, range=None, weight=None, density: bool = False):  # noqa: A002
+    """Counts (or sums of weights, or densities) of points in a grid, and its edges.
+
+    `bins` holds edges for each element of the last dimension, or how many equal intervals of `range` (the lowest and
+    highest value of each element in turn) or of the data's range there are; one number stands for all."""
+    rank = input.size(-1)
+    bins = [bins] * rank if isinstance(bins, int) else list(bins)
+    if not builtins.all(isinstance(b, Tensor) for b in bins):
+        points = input.detach().reshape(-1, rank)
+        if range is not None and len(range) != 2 * rank:
+            raise RuntimeError(f"range should have {2 * rank} elements, but got {len(range)}")
+        edges = []
+        for d, count in enumerate(bins):
+            if range is not None:
+                low, high = range[2 * d], range[2 * d + 1]
+            elif points.numel() == 0:
+                low, high = 0.0, 1.0
+            else:
+                low, high = points[:, d].min().item(), points[:, d].max().item()
+            if low == high:
+                low, high = low - 0.5, high + 0.5
+            edges.append(_ops.linspace(low, high, count + 1, dtype=input.dtype, device=input.device))
+        bins = edges
+    return _histogramdd_result(_ops.histogramdd(input, bins, weight=weight, density=density), tuple(bins))
+
+
+_histogramdd_result = _namedtuple("histogramdd", ("hist", "bin_edges"))
 
 
 _GRID_MODES, _GRID_PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")

@@ -1,4 +1,37 @@
 """Linear algebra under the names of torch.linalg."""
+from . import _C, _ops
+from ._C import Tensor
 from ._families import install
+
+
+def _with_tolerances(name, A, atol, rtol, hermitian, out):
+    """A record with tolerances as numbers, or the one with a tensor of them for each matrix."""
+    if isinstance(atol, Tensor) or isinstance(rtol, Tensor):
+        def given(t):
+            return _C.tensor(t, dtype=A.dtype, device=A.device) if isinstance(t, (int, float)) else t
+
+        result = getattr(_ops, name + "_tensor")(A, atol=given(atol), rtol=given(rtol), hermitian=hermitian)
+    else:
+        result = getattr(_ops, name)(A, atol=atol, rtol=rtol, hermitian=hermitian)
+    return out.copy_(result) if out is not None else result
+
+
+def pinv(A: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
+    """The pseudo-inverse; singular values up to max(atol, rtol * largest) count as zero. `rcond` is an older rtol.
+
+    Tolerances are numbers, or tensors with one for each matrix."""
+    if rcond is not None:
+        rtol = rcond
+    return _with_tolerances("linalg_pinv", A, atol, rtol, hermitian, out)
+
+
+def matrix_rank(A: Tensor, tol=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:
+    """How many singular values are above max(atol, rtol * largest). `tol` is an absolute tolerance alone.
+
+    Tolerances are numbers, or tensors with one for each matrix."""
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    return _with_tolerances("linalg_matrix_rank", A, atol, rtol, hermitian, out)
+
 
 __all__ = install("linalg", globals())

@@ -88,7 +88,7 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
       return true;
     case Kind::integer: {
       int64_t v = 0;
-      if (!to_int(x, v)) return false;
+      if ((p.plain && is_tensor(x)) || !to_int(x, v)) return false;
       out = Arg(v);
       return true;
     }

@@ -187,6 +187,7 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       }
       overloads->push_back(make_overload(*record, signature));
     }
+    separate(*overloads);
     PyObject* o = checked(type->tp_alloc(type, 0));
     operator_in(o)->vectorcall = operator_vectorcall;
     operator_in(o)->name = Py_NewRef(name);

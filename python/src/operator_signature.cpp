@@ -154,4 +154,13 @@ Overload make_overload(const OpRecord& record, const char* signature) {
   return o;
 }
 
+void separate(std::vector<Overload>& overloads) {
+  for (Overload& o : overloads)
+    for (size_t i = 0; i < o.positional; ++i)
+      for (const Overload& other : overloads)
+        if (o.parameters[i].kind == Kind::integer && i < other.positional &&
+            other.parameters[i].kind == Kind::tensor)
+          o.parameters[i].plain = true;
+}
+
 }  // namespace arete::python

@@ -19,6 +19,7 @@ struct Parameter {
   ops::Arg::Kind kind = ops::Arg::Kind::none;
   size_t position = 0;  // among the record's arguments
   bool optional = false, list = false, keyword_only = false, has_default = false;
+  bool plain = false;  // an integer, for which no 0-d tensor may stand
   ops::OwnedArg fallback;
   std::string type;  // as written
 };
@@ -40,5 +41,9 @@ struct Overload {
 /// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; null is the record's own schema.
 /// ValueError if it names what the record does not have.
 Overload make_overload(const ops::OpRecord& record, const char* signature);
+
+/// What overloads of one operator must know of each other: where one of them takes a tensor, a 0-d
+/// tensor is no integer of another one. max(x, t) is the maximum of both, max(x, 1) along dim 1.
+void separate(std::vector<Overload>& overloads);
 
 }  // namespace arete::python

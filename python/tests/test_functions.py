@@ -5,6 +5,14 @@ import pytest
 import arete
 
 
+def test_extrema_of_a_tensor_and_of_a_dimension():
+    x = arete.tensor([3, 1, 4])
+    assert arete.max(x, arete.tensor(2)).tolist() == [3, 2, 4]
+    assert arete.min(x, arete.tensor(0)).tolist() == [0, 0, 0]
+    values, indices = arete.max(x, 0)
+    assert values.item() == 4 and indices.item() == 2
+
+
 def test_gradient_with_steps_and_coordinates():
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     t = arete.tensor(x)
@@ -15,6 +23,27 @@ def test_gradient_with_steps_and_coordinates():
             np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
     (along,) = arete.gradient(t, dim=1)
     np.testing.assert_allclose(along.numpy(), np.gradient(x, axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_histogramdd():
+    x = np.random.default_rng(1).normal(size=(50, 2)).astype(np.float32)
+    w = np.random.default_rng(2).uniform(size=50).astype(np.float32)
+    for bins in (4, [3, 5]):
+        for options in ({}, {"density": True}, {"range": [-1.0, 1.0, -2.0, 0.5]}, {"weight": w}):
+            ours = dict(options)
+            theirs = dict(options)
+            if "weight" in options:
+                ours["weight"], theirs["weights"] = arete.tensor(w), theirs.pop("weight")
+            if "range" in options:
+                theirs["range"] = [(-1.0, 1.0), (-2.0, 0.5)]
+            found = arete.histogramdd(arete.tensor(x), bins, **ours)
+            hist, edges = np.histogramdd(x, bins, **theirs)
+            np.testing.assert_allclose(found.hist.numpy(), hist, rtol=1e-5)
+            for a, b in zip(found.bin_edges, edges):
+                np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
+    edges = [arete.tensor([-1.0, 0.0, 2.0]), arete.tensor([-2.0, 2.0])]
+    found, _ = arete.histogramdd(arete.tensor(x), edges)
+    np.testing.assert_allclose(found.numpy(), np.histogramdd(x, [e.numpy() for e in edges])[0])
 
 
 def test_low_rank():
@@ -38,6 +67,17 @@ def test_lu():
     assert info.item() == 0 and len(a.lu()) == 2
 
 
+def test_tolerances_of_pinv_and_matrix_rank():
+    a = arete.diag(arete.tensor([4.0, 1.0, 0.01]))
+    assert arete.linalg.matrix_rank(a).item() == 3
+    assert arete.linalg.matrix_rank(a, 0.1).item() == 2
+    assert arete.linalg.matrix_rank(a, rtol=0.5).item() == 1
+    assert arete.linalg.matrix_rank(arete.stack([a, a]), atol=arete.tensor([0.1, 2.0])).tolist() == [2, 1]
+    assert arete.linalg.matrix_rank(a, atol=arete.tensor(0.0), rtol=0.5).item() == 1
+    np.testing.assert_allclose(arete.linalg.pinv(a, 0.1).numpy(), np.diag([0.25, 1, 0]), atol=1e-6)
+    np.testing.assert_allclose(arete.linalg.pinv(a, rtol=arete.tensor(0.5)).numpy(), np.diag([0.25, 0, 0]), atol=1e-6)
+
+
 def test_grid_sampler_and_native_layer_norm():
     x, grid = arete.randn(1, 2, 4, 4), arete.rand(1, 3, 3, 2) * 2 - 1
     expected = arete.nn.functional.grid_sample(x, grid, "nearest", "border", True)
@@ -52,6 +92,16 @@ def test_hardtanh_of_integers():
     assert y.tolist() == [-1, 0, 1] and y.dtype is arete.int64
 
 
+def test_average_pooling_of_integers():
+    x = arete.tensor([[[5, -8, 7, 2, 1]]])
+    pool = arete.nn.functional.avg_pool1d
+    assert pool(x, 2).tolist() == [[[-1, 4]]]
+    assert pool(x, 3, 2, 1).tolist() == [[[-1, 0, 1]]]
+    assert pool(x, 3, 2, 1, count_include_pad=False).tolist() == [[[-1, 0, 1]]]
+    assert pool(x, 3, 1, 1, count_include_pad=False).tolist() == [[[-1, 1, 0, 3, 1]]]
+    assert arete.nn.functional.avg_pool2d(x, (1, 2), divisor_override=3).tolist() == [[[-1, 3]]]
+
+
 def test_histogram():
     x = np.random.default_rng(3).normal(size=40).astype(np.float32)
     for bins, options in [(5, {}), (4, {"range": (-1.0, 0.5)}), ([-1.0, 0.0, 2.0], {})]:
@@ -59,4 +109,4 @@ def test_histogram():
         hist, edges = np.histogram(x, bins, **options)
         np.testing.assert_allclose(found.hist.numpy(), hist)
         np.testing.assert_allclose(found.bin_edges.numpy(), edges, rtol=1e-5, atol=1e-6)
-    assert arete.tensor(x).histogram(3).hist.sum().item() == 40
+    assert arete.zeros(0).histogram(2).bin_edges.tolist() == [0, 0.5, 1]
