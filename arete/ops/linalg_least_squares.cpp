@@ -26,7 +26,8 @@ Tensor significant(const Tensor& values, const Tensor& a, const Arg& atol, const
     const Tensor largest = values.amax({-1}, true);
     if (atol.is_none()) return values > largest * given(rtol);
     const Tensor absolute = given(atol);
-    const Tensor relative = rtol.is_none() ? arete::where(absolute > 0, 0, standard) : given(rtol);
+    const Tensor relative =
+        rtol.is_none() ? (absolute <= 0).to(values.dtype()) * Scalar(standard) : given(rtol);
     return values > maximum(largest * relative, absolute);
   }
   const double absolute = atol.is_none() ? 0 : atol.real();
