@@ -97,14 +97,12 @@ std::vector<Tensor> backward(autograd::Context& context, const std::vector<Tenso
   const Tensor bias = context.needs_input_grad(kBiasIh) || context.needs_input_grad(kBiasHh)
                           ? g.sum({0, 1})
                           : Tensor();
-  const Tensor states = stacked_before(h, saved[kH], reverse);
-  return {context.needs_input_grad(kX) ? g.matmul(saved[kWeightIh]) : Tensor(),
-          next_h,
-          next_c,
-          rows.matmul(x.flatten(0, 1)),
-          rows.matmul(states.flatten(0, 1)),
-          bias,
-          bias};
+  Tensor of_x, of_weight_ih, of_weight_hh;
+  if (context.needs_input_grad(kX)) of_x = g.matmul(saved[kWeightIh]);
+  if (context.needs_input_grad(kWeightIh)) of_weight_ih = rows.matmul(x.flatten(0, 1));
+  if (context.needs_input_grad(kWeightHh))
+    of_weight_hh = rows.matmul(stacked_before(h, saved[kH], reverse).flatten(0, 1));
+  return {of_x, next_h, next_c, of_weight_ih, of_weight_hh, bias, bias};
 }
 
 }  // namespace

@@ -7,13 +7,24 @@ import arete
 from arete import nn
 
 
+def _history(y):
+    """Names of all operators that a result remembers."""
+    names, left = set(), [y.grad_fn]
+    while left:
+        node = left.pop()
+        names.add(node.name())
+        left += [n for n, _ in node.next_functions if n is not None]
+    return names
+
+
 def _results(net, x, grad):
     x = x.detach().clone().requires_grad_()
     y = net(x)
+    history = _history(y)
     y.backward(grad)
     found = [y.detach(), x.grad] + [p.grad for p in net.parameters()] + list(net.buffers())
     net.zero_grad()
-    return found
+    return found, history
 
 
 def _agree(a, b):
@@ -32,7 +43,8 @@ def test_batch_norm_before_relu(training, shape):
     seen = []
     apart[1].register_forward_hook(lambda module, args, output: seen.append(output))
     x, grad = arete.randn(shape), arete.randn(shape)
-    a, b = _results(fused, x, grad), _results(apart, x, grad)
+    (a, together), (b, separate) = _results(fused, x, grad), _results(apart, x, grad)
+    assert ("ReluBackward0" in together) == (not training) and "ReluBackward0" in separate
     assert len(seen) == 1
     _agree(a, b)
 
@@ -64,6 +76,9 @@ def test_feed_forward(activation, kind):
     apart.linear1.register_forward_hook(lambda module, args, output: None)
     x, grad, memory = arete.randn(2, 3, 8), arete.randn(2, 3, 8), arete.randn(2, 4, 8)
     call = (lambda net: lambda t: net(t)) if kind == "encoder" else (lambda net: lambda t: net(t, memory))
+
+    assert "Feed_forwardBackward0" in _history(call(fused)(x))
+    assert "Feed_forwardBackward0" not in _history(call(apart)(x))
 
     def results(net):
         inner = x.detach().clone().requires_grad_()

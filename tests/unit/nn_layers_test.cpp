@@ -1,4 +1,7 @@
 // Layers against closed forms and plain loops.
+#include <functional>
+#include <set>
+
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {
@@ -8,6 +11,18 @@ using test::error_of;
 using test::expect_tensors;
 using test::expect_values;
 using test::has;
+
+// Names of all operators that a result remembers.
+std::set<std::string> history_of(const Tensor& t) {
+  std::set<std::string> names;
+  const std::function<void(const Node&)> visit = [&](const Node& node) {
+    names.insert(node.name());
+    for (const Edge& e : node.edges)
+      if (e.node) visit(*e.node);
+  };
+  visit(*t.grad_fn());
+  return names;
+}
 
 TEST(NnLinear, AffineMap) {
   nn::Linear layer(2, 3);
@@ -37,6 +52,7 @@ TEST(NnSequential, BatchNormBeforeReluIsFused) {
       nn::Sequential net = i ? apart : fused;
       Tensor in = x.clone().requires_grad_();
       const Tensor y = net(in);
+      EXPECT_EQ(history_of(y).contains("relu"), i == 1 || !training);
       y.backward(g);
       results[i] = {y.detach(), in.grad()};
       for (const auto& [name, t] : net.named_parameters()) results[i].push_back(t.grad());
@@ -65,6 +81,8 @@ TEST(NnTransformer, FeedForwardInOneOperatorAgrees) {
         [](nn::Module&, const Tensor&, const Tensor& y) { return y; });
     const Tensor x = randn({2, 3, 8}), g = randn({2, 3, 8});
     const Tensor y = layer(x), z = apart(x);
+    EXPECT_TRUE(history_of(y).contains("feed_forward"));
+    EXPECT_FALSE(history_of(z).contains("feed_forward"));
     expect_tensors(y, z, 100);
     y.backward(g);
     z.backward(g);
