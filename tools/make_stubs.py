@@ -12,6 +12,7 @@ import sys
 
 import arete
 from arete import _C
+from arete._docs import split
 
 TARGET = pathlib.Path(__file__).resolve().parents[1] / "python" / "arete" / "__init__.pyi"
 
@@ -161,17 +162,6 @@ class Tensor:
 
 OPERATORS = ("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift radd rsub rmul rtruediv rfloordiv rmod "
              "rpow rand ror rxor iadd isub imul itruediv ifloordiv ipow imod iand ior ixor lt le gt ge").split()
-
-
-def split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text + ","):
-        if c == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-        depth += c in "[("
-        depth -= c in "])"
-    return [p for p in parts if p]
 
 
 def parameters(signature: str, method: bool) -> list[str]:

@@ -41,8 +41,7 @@ struct Taps {
   std::vector<std::vector<double>> weight;
 };
 
-double cubic_weight(double t) {
-  constexpr double a = -0.75;
+double cubic_weight(double t, double a = -0.75) {
   t = std::fabs(t);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
   return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
@@ -76,6 +75,32 @@ Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   return t;
 }
 
+// Filters as wide as the spacing of the outputs, as Pillow's resize has them; a = -0.5 in cubic ones.
+Taps make_wide_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
+  if (align) scale = out > 1 ? double(n - 1) / double(out - 1) : 0;
+  const double stretch = std::max(scale, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
+  const auto taps = size_t(std::ceil(support)) * 2 + 1;
+  Taps t{std::vector(taps, std::vector<int64_t>(size_t(out))),
+         std::vector(taps, std::vector<double>(size_t(out)))};
+  for (size_t i = 0; i < size_t(out); ++i) {
+    const double center = scale * (double(i) + 0.5);
+    const int64_t begin = std::max<int64_t>(int64_t(center - support + 0.5), 0);
+    const int64_t end = std::min(int64_t(center + support + 0.5), n);
+    double sum = 0;
+    for (size_t k = 0; k < taps; ++k) {
+      const int64_t from = begin + int64_t(k);
+      t.index[k][i] = std::min(from, n - 1);
+      if (from >= end) continue;
+      const double distance = (double(from) - center + 0.5) / stretch;
+      t.weight[k][i] = mode == Mode::cubic ? cubic_weight(distance, -0.5)
+                                           : std::max(0.0, 1 - std::fabs(distance));
+      sum += t.weight[k][i];
+    }
+    for (std::vector<double>& w : t.weight) w[i] /= sum;
+  }
+  return t;
+}
+
 Tensor resample(const Tensor& x, int64_t dim, const Taps& taps) {
   const int64_t out = int64_t(taps.index[0].size());
   Shape along(size_t(x.dim() - dim), 1);
@@ -102,7 +127,7 @@ struct Plan {
 
 Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
              std::span<const double> factors, std::string_view mode_name, bool align,
-             bool recompute) {
+             bool recompute, bool antialias) {
   Plan p{mode_of(op, mode_name), {}, {}};
   const int spatial = int(x.dim()) - 2;
   ARETE_CHECK(
@@ -122,6 +147,12 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
           op,
           "align_corners option can only be set with the interpolating modes: linear | bilinear | "
           "bicubic | trilinear"));
+  ARETE_CHECK(!antialias ||
+                  (spatial == 2 && (p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic)),
+              ValueError(op,
+                         "Anti-alias option is restricted to bilinear and bicubic modes and "
+                         "requires a 4-D tensor as input")
+                  .argument("antialias"));
   ARETE_CHECK(!(size && !factors.empty()),
               ValueError(op, "only one of size or scale_factor should be defined"));
   ARETE_CHECK(size || !factors.empty(),
@@ -161,7 +192,7 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
   return p;
 }
 
-Tensor run_plan(const Tensor& x, const Plan& p, bool align) {
+Tensor run_plan(const Tensor& x, const Plan& p, bool align, bool antialias) {
   const int spatial = int(p.sizes.size());
   if (p.mode.mode == Mode::area) {
     if (spatial == 1) return adaptive_avg_pool1d(x, p.sizes);
@@ -171,7 +202,8 @@ Tensor run_plan(const Tensor& x, const Plan& p, bool align) {
   for (int d = 0; d < spatial; ++d) {
     const int64_t n = x.size(d + 2), out = p.sizes[size_t(d)];
     if (n == out && (align || p.scales[size_t(d)] == 1)) continue;
-    y = resample(y, d + 2, make_taps(p.mode.mode, n, out, p.scales[size_t(d)], align));
+    const auto make = antialias ? make_wide_taps : make_taps;
+    y = resample(y, d + 2, make(p.mode.mode, n, out, p.scales[size_t(d)], align));
   }
   return y;
 }
@@ -180,13 +212,15 @@ using L = std::initializer_list<int64_t>;
 
 bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
 // Arguments 1 and 2 of a call: size and scale_factor.
-Tensor resized(const Call& c, std::string_view mode, bool align, bool recompute) {
+Tensor resized(const Call& c, std::string_view mode, bool align, bool recompute,
+               bool antialias = false) {
   const Plan p = plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
-                         c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute);
-  return run_plan(c.tensor(0), p, align);
+                         c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute,
+                         antialias);
+  return run_plan(c.tensor(0), p, align, antialias);
 }
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
-                                      bool recompute);
+                                      bool recompute, bool antialias = false);
 
 const OpRecord& interpolate_op =
     define(
@@ -196,12 +230,11 @@ const OpRecord& interpolate_op =
         .doc("Resizes the spatial dimensions to a size or by factors.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
-          ARETE_CHECK(!c.boolean(6), NotImplementedError(c.name(), "antialias is not supported"));
           ARETE_CHECK(!(flag(c, 5) && c.has(1)),
                       ValueError(c.name(),
                                  "recompute_scale_factor is not meaningful with an "
                                  "explicit size."));
-          return {resized(c, c[3].string(), flag(c, 4), flag(c, 5))};
+          return {resized(c, c[3].string(), flag(c, 4), flag(c, 5), c.boolean(6))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const std::nullopt_t none = std::nullopt;
@@ -216,7 +249,10 @@ const OpRecord& interpolate_op =
                   {{m.make({1, 1, 3, 4}), none, by({2.0, 0.5}), "bicubic", false, none, false}},
                   {{m.make({1, 1, 3, 3}), L{4, 2}, none, "bicubic", true, none, false}},
                   {{m.make({1, 1, 2, 2, 3}), L{3, 2, 4}, none, "trilinear", false, none, false}},
-                  {{m.make({1, 1, 3, 4}), L{2, 2}, none, "area", none, none, false}}};
+                  {{m.make({1, 1, 3, 4}), L{2, 2}, none, "area", none, none, false}},
+                  {{m.make({1, 1, 7, 5}), L{3, 8}, none, "bilinear", none, none, true}},
+                  {{m.make({1, 1, 5, 6}), L{2, 3}, none, "bilinear", true, none, true}},
+                  {{m.make({1, 2, 9, 3}), none, by({0.4, 1.5}), "bicubic", none, none, true}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::nullopt_t none = std::nullopt;
@@ -236,15 +272,15 @@ const OpRecord& interpolate_op =
                   {{m.make({1, 2, 3}), L{3}, none, "lanczos", none, none, false},
                    ErrorKind::value,
                    "mode 'lanczos' is not known"},
-                  {{m.make({1, 2, 3, 3}), L{3}, none, "bilinear", none, none, true},
-                   ErrorKind::not_implemented,
-                   "antialias is not supported"},
+                  {{m.make({1, 2, 3, 3}), L{3}, none, "nearest", none, none, true},
+                   ErrorKind::value,
+                   "Anti-alias option is restricted to bilinear and bicubic modes"},
                   {{m.make({1, 2, 3}), L{3}, none, "nearest", none, true, false},
                    ErrorKind::value,
                    "recompute_scale_factor is not meaningful"}};
         })
         .reference([](const Call& c) {
-          return resized_reference(c, c[3].string(), flag(c, 4), flag(c, 5));
+          return resized_reference(c, c[3].string(), flag(c, 4), flag(c, 5), c.boolean(6));
         });
 
 // The names of old.
@@ -272,7 +308,7 @@ const OpRecord* const upsample_ops[] = {
         "upsample_bilinear(Tensor input, int[]? size=None, float[]? scale_factor=None) -> Tensor")};
 
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
-                                      bool recompute) {
+                                      bool recompute, bool antialias) {
   // Every output element as the sum over all input elements of the products of weights that
   // the definition of the mode gives for each dimension.
   const Tensor& x = c.tensor(0);
@@ -291,7 +327,23 @@ std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool
     }
     if (align) scale.back() = out.back() > 1 ? double(n - 1) / double(out.back() - 1) : 0;
   }
+  // Antialiased: the filter of output i at input k before division by the sum over all inputs.
+  const auto wide = [&](int d, int64_t i, int64_t k) {
+    const double s = scale[size_t(d)], center = s * (double(i) + 0.5), width = std::max(s, 1.0);
+    const double t = std::fabs(double(k) + 0.5 - center) / width;
+    if (mode == "bilinear") return std::max(0.0, 1 - t);
+    const double reach = 2 * width;
+    if (k < int64_t(center - reach + 0.5) || k >= int64_t(center + reach + 0.5)) return 0.0;
+    return t <= 1  ? 1.5 * t * t * t - 2.5 * t * t + 1
+           : t < 2 ? -0.5 * t * t * t + 2.5 * t * t - 4 * t + 2
+                   : 0.0;
+  };
   const auto weight = [&](int d, int64_t i, int64_t k) -> double {
+    if (antialias) {
+      double sum = 0;
+      for (int64_t q = 0; q < x.size(d + 2); ++q) sum += wide(d, i, q);
+      return wide(d, i, k) / sum;
+    }
     const int64_t n = x.size(d + 2), o = out[size_t(d) + 2];
     const double s = scale[size_t(d)];
     if (mode == "area") {
@@ -336,11 +388,11 @@ std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool
 
 Tensor interpolate(const Tensor& input, std::optional<Extent> size,
                    const std::vector<double>& scale_factor, std::string_view mode,
-                   bool align_corners) {
+                   bool align_corners, bool antialias) {
   const std::optional<IntList> sizes = size ? std::optional<IntList>(IntList(*size)) : std::nullopt;
   return ops::call(ops::interpolate_op,
                    {input, sizes, scale_factor.empty() ? ops::Arg() : ops::Arg(scale_factor), mode,
-                    align_corners, std::nullopt, false});
+                    align_corners, std::nullopt, antialias});
 }
 
 }  // namespace arete

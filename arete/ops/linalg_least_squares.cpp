@@ -227,16 +227,28 @@ const OpRecord& least_squares_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              const Tensor a = g.input(0), b = g.input(1), gx = g.grad();
-              const Tensor p = linalg::pinv(a);
+              const Tensor a = g.input(0), b = g.input(1), &gx = g.grad(0), &gr = g.grad(1);
+              Tensor of_a, of_b;
+              if (gx.defined()) {
+                const Tensor p = linalg::pinv(a);
+                if (g.needs(0)) of_a = pinv_gradient(matmul(gx, b.mT()), p, a);
+                if (g.needs(1)) of_b = matmul(p.mT(), gx);
+              }
+              if (gr.defined()) {
+                // |A X - B|^2 where X minimizes it: its change through X is 0.
+                const Tensor x = g.output(0);
+                const Tensor error = (matmul(a, x) - b) * gr.mul(Scalar(2)).unsqueeze(-2);
+                const Tensor through_a = matmul(error, x.mT());
+                of_a = of_a.defined() ? of_a + through_a : through_a;
+                of_b = of_b.defined() ? of_b - error : error.neg();
+              }
               TensorList all(2);
-              if (g.needs(0))
-                all[0] = sum_to_size(pinv_gradient(matmul(gx, b.mT()), p, a), g.input_sizes(0));
-              if (g.needs(1)) all[1] = sum_to_size(matmul(p.mT(), gx), g.input_sizes(1));
+              if (g.needs(0)) all[0] = sum_to_size(of_a, g.input_sizes(0));
+              if (g.needs(1)) all[1] = sum_to_size(of_b, g.input_sizes(1));
               return all;
             },
-            3)
-        .no_grad_outputs(14)
+            3, 1)
+        .no_grad_outputs(12)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 4; })
         .dtypes(kTypes)
@@ -277,7 +289,7 @@ const OpRecord& linalg_lstsq_op =
           return {vector ? r[0].squeeze(-1) : r[0], with_residuals ? r[1] : none,
                   driver == "gels" ? empty({0}, r[2].options()) : r[2], by_values ? r[3] : none};
         })
-        .no_grad_outputs(14)
+        .no_grad_outputs(12)
         .dtypes(kTypes)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {

@@ -59,10 +59,11 @@ Tensor one_hot(const Tensor& input, int64_t num_classes = -1);
 /// Resizes the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by
 /// `scale_factor` (exactly one of them). mode: "nearest", "nearest-exact", "linear" (3-d),
 /// "bilinear" and "bicubic" (4-d), "trilinear" (5-d), "area". align_corners maps the centres of
-/// corner elements onto each other; the others map the corners of the grid.
+/// corner elements onto each other; the others map the corners of the grid. antialias ("bilinear" and
+/// "bicubic" only): filters as wide as the spacing of the outputs, for making images smaller.
 Tensor interpolate(const Tensor& input, std::optional<Extent> size = {},
                    const std::vector<double>& scale_factor = {}, std::string_view mode = "nearest",
-                   bool align_corners = false);
+                   bool align_corners = false, bool antialias = false);
 /// Values of `input` (N, C, H, W) or (N, C, D, H, W) at the positions `grid` (N, H', W', 2) or
 /// (N, D', H', W', 3) -> (N, C, H', W'), ...: (x, y[, z]) with -1 and 1 at the edges, or with
 /// align_corners at the centres, of the corner elements. mode: "bilinear", "nearest" or, for

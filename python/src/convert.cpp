@@ -26,6 +26,20 @@ PyObject* device_error;
 PyObject* out_of_memory_error;
 PyObject* bug_error;
 
+PyObject* new_error(PyObject* module, const char* name, const char* doc,
+                    std::initializer_list<PyObject*> bases) {
+  Ref tuple(PyTuple_New(Py_ssize_t(bases.size())));
+  if (!tuple) return nullptr;
+  Py_ssize_t i = 0;
+  for (PyObject* base : bases) PyTuple_SET_ITEM(tuple.get(), i++, Py_NewRef(base));
+  PyObject* e =
+      PyErr_NewExceptionWithDoc((std::string("arete.") + name).c_str(), doc, tuple.get(), nullptr);
+  if (e && PyModule_AddObjectRef(module, name, e) < 0) return nullptr;
+  return e;
+}
+
+}  // namespace
+
 PyObject* class_of(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::value:
@@ -49,20 +63,6 @@ PyObject* class_of(ErrorKind kind) {
   }
   return bug_error;
 }
-
-PyObject* new_error(PyObject* module, const char* name, const char* doc,
-                    std::initializer_list<PyObject*> bases) {
-  Ref tuple(PyTuple_New(Py_ssize_t(bases.size())));
-  if (!tuple) return nullptr;
-  Py_ssize_t i = 0;
-  for (PyObject* base : bases) PyTuple_SET_ITEM(tuple.get(), i++, Py_NewRef(base));
-  PyObject* e =
-      PyErr_NewExceptionWithDoc((std::string("arete.") + name).c_str(), doc, tuple.get(), nullptr);
-  if (e && PyModule_AddObjectRef(module, name, e) < 0) return nullptr;
-  return e;
-}
-
-}  // namespace
 
 bool init_errors(PyObject* module) {
   argument_error = new_error(module, "ArgumentError", "An argument has a wrong value or shape.",

@@ -31,6 +31,8 @@ inline bool truth(PyObject* o) {
   return r == 1;
 }
 
+/// The Python class of a kind of error.
+PyObject* class_of(ErrorKind kind);
 /// Makes Python's exception classes known: arete.Error and its subclasses (module `module`).
 bool init_errors(PyObject* module);
 /// Sets the Python error that belongs to the C++ exception being handled.

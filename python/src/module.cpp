@@ -3,10 +3,8 @@
 
 #include "arete/base/thread_pool.h"
 #include "arete/core/modes.h"
-#include "arete/ops/aliases.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/record.h"
 #include "bindings.h"
 #include "caster.h"
 #include "operator_object.h"
@@ -70,20 +68,6 @@ void bind_data(nb::module_& m) {
   });
 }
 
-const char* name_of(ops::Surface s) {
-  switch (s) {
-    case ops::Surface::method:
-      return "method";
-    case ops::Surface::function:
-      return "function";
-    case ops::Surface::functional:
-      return "functional";
-    case ops::Surface::internal:
-      return "internal";
-  }
-  return "";
-}
-
 void bind_settings(nb::module_& m) {
   m.def("get_default_dtype", &default_dtype, "The dtype of floating tensors made without one.");
   m.def("set_default_dtype", &set_default_dtype, "d"_a);
@@ -109,35 +93,6 @@ void bind_settings(nb::module_& m) {
   m.def(
       "set_num_threads", [](int n) { set_num_threads(n); },
       "Sets how many threads an operator uses.");
-  m.def("_record_names", [] {
-    std::vector<std::string> names;
-    for (const ops::OpRecord* r : ops::all_records()) names.push_back(r->name);
-    return names;
-  });
-  // One call for all: import asks for the surface of every record.
-  m.def("_record_surfaces", [] {
-    nb::dict surfaces;
-    for (const ops::OpRecord* r : ops::all_records())
-      surfaces[r->name.c_str()] = name_of(r->surface);
-    return surfaces;
-  });
-  m.def("_aliases", [] {
-    std::map<std::string, std::string> names;
-    for (const ops::Alias& a : ops::all_aliases())
-      names.emplace(std::string(a.name), std::string(a.record));
-    return names;
-  });
-  m.def("_record", [](const std::string& name) {
-    const ops::OpRecord* r = ops::find_record(name);
-    if (!r) throw nb::key_error(name.c_str());
-    nb::dict d;
-    d["name"] = r->name;
-    d["schema"] = r->schema;
-    d["doc"] = r->doc;
-    d["in_place"] = r->has_in_place;
-    d["surface"] = name_of(r->surface);
-    return d;
-  });
 }
 
 }  // namespace
@@ -163,6 +118,7 @@ NB_MODULE(_C, m) {
     nb::raise_python_error();
   bind_data(m);
   bind_settings(m);
+  bind_records(m);
   bind_autograd(m);
   bind_expressions(m);
   bind_optim(m);

@@ -214,13 +214,11 @@ PyObject* method_get(PyObject* o, PyObject* instance, PyObject*) {
 }
 PyObject* operator_name(PyObject* o, void*) { return Py_NewRef(operator_in(o)->name); }
 PyObject* operator_module(PyObject*, void*) { return PyUnicode_FromString("arete"); }
+// Made from the records when somebody asks (arete/_docs.py).
 PyObject* operator_doc(PyObject* o, void*) {
   return guarded([&]() -> PyObject* {
-    std::string text;
-    for (const Overload& v : *operator_in(o)->overloads)
-      text += to_text(operator_in(o)->name) + v.text + "\n";
-    text += "\n" + (*operator_in(o)->overloads)[0].record->doc;
-    return PyUnicode_FromStringAndSize(text.data(), Py_ssize_t(text.size()));
+    const Ref docs(checked(PyImport_ImportModule("arete._docs")));
+    return PyObject_CallMethod(docs.get(), "describe", "O", o);
   });
 }
 PyObject* operator_records(PyObject* o, void*) {

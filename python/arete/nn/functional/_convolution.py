@@ -256,9 +256,8 @@ def interpolate(
     """Resizes (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by `scale_factor`.
 
     mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
+    antialias: filters as wide as the spacing of the outputs ("bilinear" and "bicubic" of 4-D input).
     """
-    if antialias:
-        raise NotImplementedError("interpolate: antialias is not supported")
     if mode in _MODES_WITH_CORNERS:
         align_corners = bool(align_corners)
     elif align_corners is not None:
@@ -282,7 +281,9 @@ def interpolate(
             raise ValueError(
                 "recompute_scale_factor is not meaningful with an explicit size."
             )
-        return _ops.interpolate(input, sizes, mode=mode, align_corners=bool(align_corners))
+        return _ops.interpolate(
+            input, sizes, mode=mode, align_corners=bool(align_corners), antialias=antialias
+        )
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     if isinstance(scale_factor, (list, tuple)):
@@ -300,6 +301,7 @@ def interpolate(
         mode=mode,
         align_corners=bool(align_corners),
         recompute_scale_factor=recompute_scale_factor,
+        antialias=antialias,
     )
 
 

@@ -1,0 +1,168 @@
+"""Documentation of operators, made from their records when somebody asks for it: what they do, shapes, dtypes, gradients,
+errors, and an example that has just been run."""
+from __future__ import annotations
+
+from . import _C
+
+
+def split(text: str) -> list[str]:
+    """The parts of "int a, int[2] b=[1, 2]" between commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text + ","):
+        if c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+        depth += c in "[("
+        depth -= c in "])"
+    return [p for p in parts if p]
+
+
+def arguments(signature: str) -> list[tuple[str, str, bool]]:
+    """Name, default as written ("" for none) and "by keyword only" of each argument of "(Tensor self, int dim=-1, *, ...)"."""
+    found, keyword = [], False
+    for part in split(signature[1:-1]):
+        if part == "*":
+            keyword = True
+            continue
+        left, _, default = part.partition("=")
+        found.append((left.rsplit(" ", 1)[1], default, keyword))
+    return found
+
+
+def _tensors(value) -> list:
+    if isinstance(value, _C.Tensor):
+        return [value]
+    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []
+
+
+def _shape(t) -> str:
+    return str(tuple(t.shape))
+
+
+def _rounded(value):
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    if isinstance(value, complex):
+        return complex(round(value.real, 2), round(value.imag, 2))
+    return round(value, 2) if isinstance(value, float) else value
+
+
+def _literal(value) -> str:
+    if isinstance(value, _C.Tensor):
+        text = f"arete.tensor({_rounded(value.tolist())}"
+        usual = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
+        first = value.reshape(-1)[0].item() if value.numel() else 0.0
+        return text + (")" if value.dtype._name == usual[type(first)] else f", dtype={value.dtype!r})")
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return repr(value)
+
+
+def _fits(sample) -> bool:
+    return all(0 < t.numel() <= 12 and t.dim() <= 3 and t.dtype is not _C.bfloat16 for t in _tensors(sample))
+
+
+def _public(name: str, surface: str) -> str:
+    for family in ("linalg", "fft", "special"):
+        if name.startswith(family + "_"):
+            return f"arete.{family}.{name[len(family) + 1 :]}"
+    if surface == "functional":
+        return "arete.nn.functional." + name
+    return ("arete._ops." if surface == "internal" else "arete.") + name
+
+
+def _example(operator, record: str, signature: str, sample, random: bool, in_place: bool) -> list[str]:
+    """Lines of a call of this sample, and what it printed."""
+    import arete
+
+    given = dict(zip((n for n, _, _ in arguments(_signature_of(record))), sample))
+    lines, call = [], []
+    skipped = False  # a positional argument was left out: the others are named
+    for name, default, keyword in arguments(signature):
+        value = given.get(name)
+        if value is None or (default and _literal(value) == default.replace("\"", "'")):
+            skipped = True
+            continue
+        text = _literal(value)
+        if isinstance(value, _C.Tensor) or value and isinstance(value, list) and isinstance(value[0], _C.Tensor):
+            lines.append(f"{name} = {text}")
+            text = name
+        call.append(f"{name}={text}" if keyword or skipped else text)
+    surface = _C._record(record)["surface"]
+    method = in_place or (isinstance(operator, _C.OperatorMethod) and call and lines)
+    if method and call and lines:
+        last = f"{call[0]}.{operator.__name__}({', '.join(call[1:])})"
+    else:
+        last = f"{_public(operator.__name__, surface)}({', '.join(call)})"
+    if random:
+        last += ".shape" if not in_place else ""
+    scope = {"arete": arete}
+    for line in lines:
+        exec(line, scope)  # texts that were made above
+    result = eval(last, scope)
+    return [">>> " + line for line in (*lines, last)] + ([] if in_place and random else repr(result).splitlines())
+
+
+def _signature_of(record: str) -> str:
+    schema = _C._record(record)["schema"]
+    return schema[schema.index("(") : schema.rindex("->")].strip()
+
+
+def _shapes(record: str, samples) -> str:
+    """"(2, 3), (3) -> (2, 3)" of a few samples."""
+    operator = _C.Operator(record, [(record, None)])
+    names = arguments(_signature_of(record))
+    found = []
+    for sample in samples:
+        try:
+            named = {n: v for (n, _, k), v in zip(names, sample) if k}
+            result = operator(*[v for (_, _, k), v in zip(names, sample) if not k], **named)
+        except Exception:  # noqa: BLE001: a sample that needs what this machine lacks
+            continue
+        inputs, outputs = (", ".join(map(_shape, _tensors(x))) for x in (sample, result))
+        text = f"{inputs} -> {outputs}" if inputs else outputs
+        if text not in found and text:
+            found.append(text)
+        if len(found) == 3:
+            break
+    return "; ".join(found)
+
+
+def describe(operator) -> str:
+    """The documentation of an operator object."""
+    overloads = operator._records
+    name = operator.__name__
+    record, signature = overloads[0]
+    facts = _C._record_facts(record)
+    in_place = name.endswith("_") and name[:-1] == record
+    blocks = ["\n".join(name + s for _, s in overloads), facts["doc"]]
+    samples = _C._record_samples(record)
+    lines = []
+    if facts["pointwise"]:
+        several = sum(bool(_tensors(a)) for a in samples[0]) > 1 if samples else False
+        lines.append("Shapes: " + ("inputs are broadcast to the shape of the result" if several else "(*) -> (*)"))
+    else:
+        shapes = _shapes(record, samples)
+        if shapes:
+            lines.append("Shapes, for example: " + shapes)
+    dtypes = [d._name for d in facts["dtypes"]] + ["complex"] * facts["complex"]
+    lines.append("Dtypes: " + ", ".join(dtypes))
+    lines.append({"none": "No gradient", "once": "Gradient: of first order", "any order": "Gradient: of any order"}[facts["gradient"]])
+    blocks.append("\n".join(lines))
+    errors = []
+    for kind, text in _C._record_errors(record):
+        line = f"    {kind.__name__}: {text}"
+        if line not in errors and len(errors) < 4:
+            errors.append(line)
+    if errors:
+        blocks.append("Errors:\n" + "\n".join(errors))
+    for sample in samples:
+        if not _fits(sample):
+            continue
+        try:
+            example = _example(operator, record, signature, sample, facts["random"], in_place)
+        except Exception:  # noqa: BLE001: a sample that this signature cannot express
+            continue
+        blocks.append("Example:\n" + "\n".join("    " + line for line in example))
+        break
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,165 @@
+// What Python's files know of the operator records: names, where they are shown, and what
+// documentation is made of.
+#include <map>
+
+#include "arete/ops/aliases.h"
+#include "arete/ops/record.h"
+#include "bindings.h"
+#include "caster.h"
+
+namespace nb = nanobind;
+
+namespace arete::python {
+
+namespace {
+
+using ops::OpRecord;
+
+const char* name_of(ops::Surface s) {
+  switch (s) {
+    case ops::Surface::method:
+      return "method";
+    case ops::Surface::function:
+      return "function";
+    case ops::Surface::functional:
+      return "functional";
+    case ops::Surface::internal:
+      break;
+  }
+  return "internal";
+}
+
+const OpRecord& record_named(const std::string& name) {
+  const OpRecord* r = ops::find_record(name);
+  if (!r) throw nb::key_error(name.c_str());
+  return *r;
+}
+
+nb::object owned(PyObject* o) {
+  if (!o) nb::raise_python_error();
+  return nb::steal(o);
+}
+
+nb::object to_python(const ops::OwnedArg& a) {
+  using Kind = ops::Arg::Kind;
+  switch (a.kind) {
+    case Kind::tensor:
+      return nb::cast(a.tensor);
+    case Kind::tensors:
+      return nb::cast(a.tensors);
+    case Kind::boolean:
+      return nb::cast(a.scalar.to_bool());
+    case Kind::integer:
+    case Kind::real:
+    case Kind::scalar:
+      return owned(wrap(a.scalar));
+    case Kind::ints:
+      return nb::cast(a.ints);
+    case Kind::reals:
+      return nb::cast(a.reals);
+    case Kind::string:
+      return nb::cast(a.text);
+    case Kind::dtype:
+      return owned(wrap(a.dtype));
+    case Kind::device:
+      return owned(wrap(a.device));
+    case Kind::none:
+    case Kind::generator:
+      break;
+  }
+  return nb::none();
+}
+
+std::string gradient_of(const OpRecord& r) {
+  if (r.once_differentiable) return "once";
+  if (r.compose || r.grad || r.view || r.views) return "any order";
+  if (!r.pointwise || r.pointwise->result == ops::PointwiseDef::Result::boolean) return "none";
+  const uint32_t inputs = (1u << r.pointwise->n_inputs) - 1;
+  return (r.pointwise->non_differentiable & inputs) == inputs ? "none" : "any order";
+}
+
+// The dtype that examples have: float32 where it is among those of the record.
+DType example_dtype(const OpRecord& r) {
+  for (DType t : r.dtypes)
+    if (t == kFloat32) return t;
+  return r.dtypes.front();
+}
+
+// What import asks for every record.
+nb::dict describe(const std::string& name) {
+  const OpRecord& r = record_named(name);
+  nb::dict d;
+  d["name"] = r.name;
+  d["schema"] = r.schema;
+  d["in_place"] = r.has_in_place;
+  d["surface"] = name_of(r.surface);
+  return d;
+}
+
+// What documentation says besides.
+nb::dict facts(const std::string& name) {
+  const OpRecord& r = record_named(name);
+  nb::dict d;
+  d["doc"] = r.doc;
+  d["pointwise"] = bool(r.pointwise);
+  d["random"] = r.random || r.uninitialized;
+  d["gradient"] = gradient_of(r);
+  nb::list dtypes;
+  for (DType t : r.dtypes) dtypes.append(owned(wrap(t)));
+  d["dtypes"] = dtypes;
+  d["complex"] = r.compose_complex || (r.pointwise && r.pointwise->complex);
+  return d;
+}
+
+// The arguments of the record's samples, each a list in the order of the schema.
+nb::list samples(const std::string& name) {
+  const OpRecord& r = record_named(name);
+  nb::list all;
+  if (!r.samples) return all;
+  ops::SampleMaker maker(example_dtype(r), kCPU, false);
+  for (const ops::Sample& s : r.samples(maker)) {
+    nb::list args;
+    for (const ops::OwnedArg& a : s.args) args.append(to_python(a));
+    all.append(args);
+  }
+  return all;
+}
+
+// Pairs of an exception and how its text begins, of calls that must fail.
+nb::list errors(const std::string& name) {
+  const OpRecord& r = record_named(name);
+  nb::list all;
+  if (!r.errors) return all;
+  ops::SampleMaker maker(example_dtype(r), kCPU, false);
+  for (const ops::ErrorSample& s : r.errors(maker))
+    all.append(nb::make_tuple(nb::borrow(class_of(s.kind)), s.text));
+  return all;
+}
+
+}  // namespace
+
+void bind_records(nb::module_& m) {
+  m.def("_record_names", [] {
+    std::vector<std::string> names;
+    for (const OpRecord* r : ops::all_records()) names.push_back(r->name);
+    return names;
+  });
+  // One call for all: import asks for the surface of every record.
+  m.def("_record_surfaces", [] {
+    nb::dict surfaces;
+    for (const OpRecord* r : ops::all_records()) surfaces[r->name.c_str()] = name_of(r->surface);
+    return surfaces;
+  });
+  m.def("_aliases", [] {
+    std::map<std::string, std::string> names;
+    for (const ops::Alias& a : ops::all_aliases())
+      names.emplace(std::string(a.name), std::string(a.record));
+    return names;
+  });
+  m.def("_record", &describe);
+  m.def("_record_facts", &facts);
+  m.def("_record_samples", &samples);
+  m.def("_record_errors", &errors);
+}
+
+}  // namespace arete::python
