@@ -2,6 +2,8 @@
 errors, and an example that has just been run."""
 from __future__ import annotations
 
+import math
+
 from . import _C
 
 
@@ -39,27 +41,32 @@ def _shape(t) -> str:
     return str(tuple(t.shape))
 
 
-def _rounded(value):
+def _number(value) -> str:
+    """A number or nested list of them, rounded."""
     if isinstance(value, list):
-        return [_rounded(v) for v in value]
+        return "[" + ", ".join(map(_number, value)) + "]"
     if isinstance(value, complex):
-        return complex(round(value.real, 2), round(value.imag, 2))
-    return round(value, 2) if isinstance(value, float) else value
+        return repr(complex(round(value.real, 2), round(value.imag, 2)))
+    if isinstance(value, float):
+        return repr(round(value, 2)) if math.isfinite(value) else f"float('{value}')"
+    return repr(value)
 
 
 def _literal(value) -> str:
     if isinstance(value, _C.Tensor):
-        text = f"arete.tensor({_rounded(value.tolist())}"
+        text = f"arete.tensor({_number(value.tolist())}"
         usual = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
         first = value.reshape(-1)[0].item() if value.numel() else 0.0
         return text + (")" if value.dtype._name == usual[type(first)] else f", dtype={value.dtype!r})")
+    if isinstance(value, _C.device):
+        return repr(str(value))
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_literal, value)) + "]"
     return repr(value)
 
 
-def _fits(sample) -> bool:
-    return all(0 < t.numel() <= 12 and t.dim() <= 3 and t.dtype is not _C.bfloat16 for t in _tensors(sample))
+def _fits(t) -> bool:
+    return 0 < t.numel() <= 12 and t.dim() <= 3
 
 
 def _public(name: str, surface: str) -> str:
@@ -71,16 +78,31 @@ def _public(name: str, surface: str) -> str:
     return ("arete._ops." if surface == "internal" else "arete.") + name
 
 
+def _large(t) -> str:
+    """Some tensor like this one."""
+    if t.is_floating_point():
+        return f"arete.randn({', '.join(map(str, t.shape))})"
+    return f"arete.zeros({', '.join(map(str, t.shape))}, dtype={t.dtype!r})"
+
+
 def _example(operator, record: str, signature: str, sample, random: bool, in_place: bool) -> list[str]:
-    """Lines of a call of this sample, and what it printed."""
+    """Lines of a call of this sample, and what it printed: the shape where tensors are large or random."""
     import arete
 
     given = dict(zip((n for n, _, _ in arguments(_signature_of(record))), sample))
+    for shown, own in (("input", "self"), ("self", "input"), ("dim", "dims"), ("dims", "dim")):  # torch's names
+        given.setdefault(shown, given.get(own))
     lines, call = [], []
     skipped = False  # a positional argument was left out: the others are named
     for name, default, keyword in arguments(signature):
         value = given.get(name)
-        if value is None or (default and _literal(value) == default.replace("\"", "'")):
+        if isinstance(value, _C.Tensor) and not _fits(value):
+            random = True
+            lines.append(f"{name} = {_large(value)}")
+            call.append(f"{name}={name}" if keyword or skipped else name)
+            continue
+        usual = name == "dtype" and value is _C.float32 or name == "device"
+        if value is None or usual or (default and _literal(value) == default.replace("\"", "'")):
             skipped = True
             continue
         text = _literal(value)
@@ -94,12 +116,14 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
         last = f"{call[0]}.{operator.__name__}({', '.join(call[1:])})"
     else:
         last = f"{_public(operator.__name__, surface)}({', '.join(call)})"
-    if random:
-        last += ".shape" if not in_place else ""
     scope = {"arete": arete}
     for line in lines:
         exec(line, scope)  # texts that were made above
     result = eval(last, scope)
+    if random and not in_place:
+        several = not isinstance(result, _C.Tensor)
+        result = [t.shape for t in result] if several else result.shape
+        last = f"[t.shape for t in {last}]" if several else last + ".shape"
     return [">>> " + line for line in (*lines, last)] + ([] if in_place and random else repr(result).splitlines())
 
 
@@ -156,9 +180,7 @@ def describe(operator) -> str:
             errors.append(line)
     if errors:
         blocks.append("Errors:\n" + "\n".join(errors))
-    for sample in samples:
-        if not _fits(sample):
-            continue
+    for sample in sorted(samples, key=lambda s: not all(map(_fits, _tensors(s)))):
         try:
             example = _example(operator, record, signature, sample, facts["random"], in_place)
         except Exception:  # noqa: BLE001: a sample that this signature cannot express
