@@ -183,7 +183,7 @@ def test_scaled_mm():
     lambda p: arete.optim.Adagrad(p, 0.01), lambda p: arete.optim.Adadelta(p), lambda p: arete.optim.Lion(p, 1e-3),
 ], ids=["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Lion"])  # fmt: skip
 def test_optimizer(make):
-    net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(27, 4))
+    net = nn.Sequential(nn.Conv2d(2, 3, 3, bias=False), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(27, 4))
     images, labels = values((6, 2, 5, 5), 1), values("i4:6", 2)
 
     def run(device):
