@@ -116,7 +116,7 @@ function(arete_fuzz_folder dir)
       add_custom_command(OUTPUT ${program}
         COMMAND ${ARETE_FUZZ_CXX} -fsanitize=fuzzer,address,undefined ${object} ${archive} $<TARGET_FILE:arete>
                 -Wl,-rpath,$<TARGET_FILE_DIR:arete> ${ARETE_OPENBLAS_LIBRARY} $<TARGET_FILE:fmt::fmt>
-                $<TARGET_FILE:ZLIB::ZLIB> -o ${program}
+                $<TARGET_FILE:ZLIB::ZLIB> ${ARETE_TURBOJPEG_LIBRARY} ${ARETE_SPNG_LIBRARY} -o ${program}
         DEPENDS ${object} ${archive} VERBATIM COMMENT "Linking bin/${target} (libFuzzer)")
       list(APPEND programs ${program})
     else()

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "arete/base/thread_pool.h"
+#include "arete/core/cuda.h"
 #include "arete/core/modes.h"
 
 namespace arete::data {
@@ -18,6 +19,15 @@ double seconds() {
 }
 }  // namespace
 
+// A batch on its way to the device, one ahead of the loop.
+struct Staged {
+  Batch batch;
+  LoaderState after;  // the position once the loop has it
+  std::optional<cuda::Event> copied;
+  std::exception_ptr error;
+  bool end = false;
+};
+
 struct DataLoader::Impl {
   DatasetPtr dataset;
   DataLoaderOptions options;
@@ -25,8 +35,11 @@ struct DataLoader::Impl {
 
   // The epoch under way.
   std::vector<int64_t> order;
-  LoaderState position;  // next batch to hand out
+  LoaderState position;  // next batch to take from the workers
   bool running = false;
+  std::optional<Staged> staged;  // with a device
+  LoaderState handed;            // with a device: next batch to hand out
+  std::optional<cuda::Stream> side;
   LoaderStats stats;
 
   // Workers: claim batch numbers in turn, put results here, stay within `window` of the consumer.
@@ -48,7 +61,20 @@ struct DataLoader::Impl {
     return options.drop_last ? n / b : (n + b - 1) / b;
   }
 
+  bool pins() const {
+    return (options.pin_memory || (options.device && options.device->is_cuda())) &&
+           cuda::is_available();
+  }
+
   Batch make(int64_t number) const {
+    Batch batch = make_on_host(number);
+    if (pins())
+      for (Tensor& t : batch)
+        if (t.device().is_cpu()) t = t.pin_memory();
+    return batch;
+  }
+
+  Batch make_on_host(int64_t number) const {
     const NoGradGuard no_grad;
     const int64_t first = number * options.batch_size;
     const int64_t last = std::min<int64_t>(first + options.batch_size, int64_t(order.size()));
@@ -105,8 +131,50 @@ struct DataLoader::Impl {
     stop = false;
   }
 
+  // Takes the next batch and starts its copy.
+  void stage() {
+    Staged s;
+    try {
+      s.end = !take(s.batch);
+      if (!s.end) {
+        const NoGradGuard no_grad;
+        std::optional<cuda::StreamGuard> guard;
+        if (options.device->is_cuda()) {
+          if (!side) side.emplace(0, options.device->index);
+          guard.emplace(*side);
+        }
+        for (Tensor& t : s.batch) t = t.to(*options.device, true);
+        if (guard) s.copied = side->record_event();
+      }
+    } catch (...) {
+      s.error = std::current_exception();
+    }
+    s.after = position;
+    staged = std::move(s);
+  }
+
+  bool next(Batch& batch) {
+    if (!options.device) return take(batch);
+    if (!staged) stage();
+    Staged s = std::move(*staged);
+    staged.reset();
+    if (s.error) std::rethrow_exception(s.error);
+    handed = s.after;
+    if (s.end) return false;
+    stage();
+    if (s.copied) cuda::current_stream(options.device->index).wait_event(*s.copied);
+    batch = std::move(s.batch);
+    return true;
+  }
+
   void start() {
     join();
+    if (staged && !staged->end) {
+      // What was taken ahead was not handed out: the epoch was left early.
+      position = handed;
+      running = true;
+    }
+    staged.reset();
     if (running) {
       // The last epoch was left early: a new begin() is a new epoch.
       ++position.epoch;
@@ -124,7 +192,7 @@ struct DataLoader::Impl {
   }
 
   // False at the end of the epoch.
-  bool next(Batch& batch) {
+  bool take(Batch& batch) {
     if (position.batch >= batches()) {
       join();
       running = false;
@@ -193,7 +261,7 @@ int64_t DataLoader::size() const { return impl_->batches(); }
 const Dataset& DataLoader::dataset() const { return *impl_->dataset; }
 
 LoaderState DataLoader::state() const {
-  LoaderState s = impl_->position;
+  LoaderState s = impl_->options.device ? impl_->handed : impl_->position;
   if (s.batch >= impl_->batches()) s = {s.epoch + 1, 0};
   return s;
 }
@@ -206,7 +274,8 @@ void DataLoader::load_state(LoaderState s) {
                   .hint("resume with the batch size and data the run began with"));
   impl_->join();
   impl_->running = false;
-  impl_->position = s;
+  impl_->staged.reset();
+  impl_->position = impl_->handed = s;
 }
 
 LoaderStats DataLoader::stats() const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "arete/data/dataset.h"
 #include "arete/data/sampler.h"
@@ -25,6 +26,12 @@ struct DataLoaderOptions {
   uint64_t seed = 0;
   Transform transform = nullptr;
   std::function<Batch(const std::vector<Example>&)> collate_fn = nullptr;
+  /// Batches are put into page-locked memory by those who make them, from where a GPU fetches them
+  /// by itself. Without a GPU nothing happens.
+  bool pin_memory = false;
+  /// Batches arrive there: the next one is copied on a stream of its own while the loop works on the
+  /// one it has. With a GPU, pin_memory is implied.
+  std::optional<Device> device = std::nullopt;
 };
 
 /// Where a loader stands, to go on later: the next batch is number `batch` of epoch `epoch`.
