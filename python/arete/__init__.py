@@ -126,7 +126,7 @@ def set_default_dtype(d) -> None:
 
 # Parts that are loaded when they are used.
 _LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
-         "testing", "utils", "serialization", "amp", "profiler", "signal")  # fmt: skip
+         "testing", "utils", "serialization", "amp", "profiler", "signal", "vision")  # fmt: skip
 
 
 def _install() -> None:

@@ -10,6 +10,7 @@ void bind_expressions(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);
 void bind_records(nanobind::module_& m);
+void bind_datasets(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
 
 }  // namespace arete::python

@@ -11,7 +11,7 @@ from ._utils.collate import collate, default_collate, default_convert
 from ._utils.worker import WorkerInfo, get_worker_info
 from .dataloader import DataLoader, _DatasetKind
 from .dataset import (ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset,
-                      random_split)
+                      TokenDataset, random_split)
 from .distributed import DistributedSampler
 from .sampler import (BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
                       WeightedRandomSampler)
@@ -19,6 +19,6 @@ from .sampler import (BatchSampler, RandomSampler, Sampler, SequentialSampler, S
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
     "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "WeightedRandomSampler", "WorkerInfo", "_DatasetKind", "collate", "default_collate", "default_convert",
+    "TokenDataset", "WeightedRandomSampler", "WorkerInfo", "_DatasetKind", "collate", "default_collate", "default_convert",
     "get_worker_info", "random_split",
 ]

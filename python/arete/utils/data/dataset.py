@@ -8,7 +8,10 @@ from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, T
 
 import arete
 
-__all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "ConcatDataset", "ChainDataset", "Subset", "random_split"]
+from ... import _C
+
+__all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "ConcatDataset", "ChainDataset", "Subset", "TokenDataset",
+           "random_split"]  # fmt: skip
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -199,3 +202,28 @@ def rows_of(dataset: Any, indices: list) -> Optional[list]:
             where[t.device] = arete.tensor(indices, dtype=arete.int64, device=t.device)
         rows.append(t[where[t.device]])
     return rows
+
+
+class TokenDataset(Dataset):
+    """Windows over a file of unsigned 16- or 32-bit token numbers, mapped into memory: items are (tokens, the same shifted by
+    one), int64 (length).
+
+    `stride` 0: windows follow each other. OSError if the file is missing, cut off inside a token, or too short for a window.
+
+    >>> data = arete.utils.data.TokenDataset("train.bin", 1024)  # doctest: +SKIP
+    >>> x, y = data[0]  # doctest: +SKIP
+    """
+
+    def __init__(self, path: Any, length: int, bytes_per_token: int = 2, stride: int = 0) -> None:
+        self._file = _C._TokenDataset(str(path), length, bytes_per_token, stride)
+
+    def __len__(self) -> int:
+        return len(self._file)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the file holds."""
+        return self._file.tokens()
+
+    def __getitem__(self, index: int):
+        return tuple(self._file.get(index))

@@ -1,0 +1,186 @@
+"""Augmentation of pictures: tensors (C, H, W), uint8 or float32, on the CPU.
+
+Random ones draw from the generator of the DataLoader's worker that runs them, elsewhere from arete's: the same seed gives the
+same pictures."""
+from __future__ import annotations
+
+from typing import Callable, List, Sequence, Union
+
+from .. import _C
+from .._C import Tensor
+from ..utils.data import get_worker_info
+
+__all__ = ["CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "Lambda", "Normalize", "RandomCrop", "RandomErasing",
+           "RandomGrayscale", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor"]  # fmt: skip
+
+
+
+def _generator():
+    info = get_worker_info()
+    return info.generator if info is not None else _C.default_generator
+
+
+def _pair(size: Union[int, Sequence[int]]) -> tuple:
+    if isinstance(size, int):
+        return size, size
+    height, width = size
+    return int(height), int(width)
+
+
+class _Native:
+    """A transform of the C++ library."""
+
+    def __init__(self, native, text: str) -> None:
+        self._native = native
+        self._text = text
+
+    def __call__(self, img: Tensor) -> Tensor:
+        return self._native(img, _generator())
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class Compose:
+    """One transform after the other.
+
+    >>> both = arete.vision.transforms.Compose([arete.vision.transforms.Resize((2, 2)), arete.vision.transforms.ToTensor()])
+    >>> both(arete.full((1, 4, 4), 255, dtype=arete.uint8))
+    tensor([[[1., 1.],
+             [1., 1.]]])
+    """
+
+    def __init__(self, transforms: List[Callable]) -> None:
+        self.transforms = list(transforms)
+
+    def __call__(self, img):
+        for t in self.transforms:
+            img = t(img)
+        return img
+
+    def __repr__(self) -> str:
+        return "Compose(\n" + "".join(f"    {t!r}\n" for t in self.transforms) + ")"
+
+
+class Lambda:
+    """A function as a transform."""
+
+    def __init__(self, lambd: Callable) -> None:
+        self.lambd = lambd
+
+    def __call__(self, img):
+        return self.lambd(img)
+
+    def __repr__(self) -> str:
+        return "Lambda()"
+
+
+class Resize(_Native):
+    """To (height, width), or the shorter side to a number of pixels, by a triangle filter (bilinear with antialias).
+
+    >>> arete.vision.transforms.Resize(2)(arete.zeros(3, 4, 6)).shape
+    arete.Size([3, 2, 3])
+    """
+
+    def __init__(self, size: Union[int, Sequence[int]], antialias: bool = True) -> None:
+        if not antialias:
+            raise NotImplementedError("Resize always uses antialias; arete.nn.functional.interpolate can do without")
+        one = isinstance(size, int) or len(size) == 1
+        native = _C._resize_shorter(size if isinstance(size, int) else size[0]) if one else _C._resize(*_pair(size))
+        super().__init__(native, f"Resize(size={size}, interpolation=bilinear, antialias=True)")
+
+
+class CenterCrop(_Native):
+    """The middle pixels; zeros where the picture is smaller."""
+
+    def __init__(self, size: Union[int, Sequence[int]]) -> None:
+        super().__init__(_C._center_crop(*_pair(size)), f"CenterCrop(size={_pair(size)})")
+
+
+class RandomCrop(_Native):
+    """A part of (height, width) pixels at a random place of the picture with `padding` zeros around it."""
+
+    def __init__(self, size: Union[int, Sequence[int]], padding: int = 0) -> None:
+        super().__init__(_C._random_crop(*_pair(size), padding or 0), f"RandomCrop(size={_pair(size)}, padding={padding})")
+
+
+class RandomResizedCrop(_Native):
+    """A random part of the picture, resized: its area and the ratio of its sides are drawn from these ranges."""
+
+    def __init__(self, size: Union[int, Sequence[int]], scale: Sequence[float] = (0.08, 1.0),
+                 ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0)) -> None:
+        super().__init__(_C._random_resized_crop(*_pair(size), list(scale), list(ratio)),
+                         f"RandomResizedCrop(size={_pair(size)}, scale={tuple(scale)}, ratio={tuple(round(r, 4) for r in ratio)})")
+
+
+class RandomHorizontalFlip(_Native):
+    """Mirrored left to right with probability p."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__(_C._random_horizontal_flip(p), f"RandomHorizontalFlip(p={p})")
+
+
+class RandomVerticalFlip(_Native):
+    """Mirrored upside down with probability p."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__(_C._random_vertical_flip(p), f"RandomVerticalFlip(p={p})")
+
+
+class ColorJitter(_Native):
+    """Random factors from [1 - x, 1 + x] on brightness, contrast and saturation. There is no `hue`."""
+
+    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0) -> None:
+        super().__init__(_C._color_jitter(brightness, contrast, saturation),
+                         f"ColorJitter(brightness={brightness}, contrast={contrast}, saturation={saturation})")
+
+
+class RandomGrayscale(_Native):
+    """Grey (three equal channels) with probability p."""
+
+    def __init__(self, p: float = 0.1) -> None:
+        super().__init__(_C._random_grayscale(p), f"RandomGrayscale(p={p})")
+
+
+class RandomErasing(_Native):
+    """A random rectangle becomes zero with probability p."""
+
+    def __init__(self, p: float = 0.5, scale: Sequence[float] = (0.02, 0.33), ratio: Sequence[float] = (0.3, 3.3)) -> None:
+        super().__init__(_C._random_erasing(p, list(scale), list(ratio)), f"RandomErasing(p={p}, scale={scale}, ratio={ratio})")
+
+
+class ToTensor(_Native):
+    """Bytes become float32 in [0, 1]."""
+
+    def __init__(self) -> None:
+        super().__init__(_C._to_float(), "ToTensor()")
+
+
+class ConvertImageDtype:
+    """To another dtype, with the range of that dtype's pictures: 0..1 or 0..255."""
+
+    def __init__(self, dtype) -> None:
+        self.dtype = dtype
+
+    def __call__(self, img: Tensor) -> Tensor:
+        if img.dtype == self.dtype:
+            return img
+        if img.dtype is _C.uint8 and self.dtype.is_floating_point:
+            return img.to(self.dtype) / 255
+        if img.is_floating_point() and self.dtype is _C.uint8:
+            return (img * 255.999).to(_C.uint8)
+        return img.to(self.dtype)
+
+    def __repr__(self) -> str:
+        return "ConvertImageDtype()"
+
+
+class Normalize(_Native):
+    """(x - mean) / std for each channel, of float32; bytes are brought to [0, 1] first.
+
+    >>> arete.vision.transforms.Normalize([0.5], [0.5])(arete.ones(1, 1, 2))
+    tensor([[[1., 1.]]])
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
+        super().__init__(_C._normalize([float(m) for m in mean], [float(s) for s in std]), f"Normalize(mean={mean}, std={std})")
