@@ -28,7 +28,13 @@ __all__ = [
 
 
 class Container(Module):
-    """A module with the children given by name (of old; use Sequential and the others)."""
+    """A module with the children given by name (of old; use Sequential and the others).
+
+    >>> nn.Container(first=nn.ReLU())
+    Container(
+      (first): ReLU()
+    )
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -187,6 +193,8 @@ class ModuleList(Module):
     """A list of modules that a module registers.
 
     >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
     """
 
     def __init__(self, modules: Optional[Iterable[Module]] = None) -> None:
@@ -279,7 +287,12 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dict of modules that a module registers; it keeps the order in which they were added."""
+    """A dict of modules that a module registers; it keeps the order in which they were added.
+
+    >>> heads = nn.ModuleDict({"a": nn.Linear(4, 2), "b": nn.ReLU()})
+    >>> list(heads), heads["a"](arete.ones(1, 4)).shape
+    (['a', 'b'], arete.Size([1, 2]))
+    """
 
     def __init__(self, modules: Optional[Mapping[str, Module]] = None) -> None:
         super().__init__()
@@ -369,7 +382,12 @@ def _describe(name: str, value: Any, kind_of: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters that a module registers; tensors put in become parameters."""
+    """A list of parameters that a module registers; tensors put in become parameters.
+
+    >>> weights = nn.ParameterList([arete.ones(2), arete.zeros(3)])
+    >>> len(weights), weights[0].requires_grad
+    (2, False)
+    """
 
     def __init__(self, values: Optional[Iterable] = None) -> None:
         super().__init__()
@@ -438,7 +456,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters that a module registers; tensors put in become parameters."""
+    """A dict of parameters that a module registers; tensors put in become parameters.
+
+    >>> weights = nn.ParameterDict({"scale": arete.ones(2)})
+    >>> list(weights), weights["scale"].requires_grad
+    (['scale'], False)
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -19,7 +19,11 @@ _linear = _ops.linear
 
 
 class Identity(Module):
-    """Gives its input; takes any arguments."""
+    """Gives its input; takes any arguments.
+
+    >>> nn.Identity()(arete.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -33,8 +37,12 @@ class Linear(Module):
 
     Both start uniform in +-1 / sqrt(in_features).
 
-    >>> nn.Linear(20, 30)(arete.randn(128, 20)).shape
-    torch.Size([128, 30])
+    >>> layer = nn.Linear(20, 30)
+    >>> layer(arete.randn(128, 20)).shape, layer.weight.shape
+    (arete.Size([128, 30]), arete.Size([30, 20]))
+    >>> layer(arete.randn(128, 10))
+    Traceback (most recent call last):
+    arete.ArgumentError: mat1 and mat2 shapes cannot be multiplied (128x10 and 20x30)...
     """
 
     __constants__ = ["in_features", "out_features"]
@@ -84,7 +92,13 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """x1^T A x2 + b with weight (out, in1, in2)."""
+    """x1^T A x2 + b with weight (out, in1, in2).
+
+    (*, in1), (*, in2) -> (*, out).
+
+    >>> nn.Bilinear(3, 4, 5)(arete.randn(2, 3), arete.randn(2, 4)).shape
+    arete.Size([2, 5])
+    """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
 
@@ -129,7 +143,12 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear that takes in_features from its first input."""
+    """A Linear that takes in_features from its first input.
+
+    >>> layer = nn.LazyLinear(5)
+    >>> layer(arete.randn(2, 3)).shape, layer
+    (arete.Size([2, 5]), Linear(in_features=3, out_features=5, bias=True))
+    """
 
     cls_to_become = Linear
 
