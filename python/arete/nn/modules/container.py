@@ -368,7 +368,7 @@ def _pairs(kind: str, source: Any) -> list:
 def _as_parameter(value: Any) -> Any:
     """Tensors become parameters; other values stay."""
     if isinstance(value, Tensor) and not isinstance(value, Parameter):
-        return Parameter(value, requires_grad=value.requires_grad)
+        return Parameter(value)
     return value
 
 
@@ -386,7 +386,7 @@ class ParameterList(Module):
 
     >>> weights = nn.ParameterList([arete.ones(2), arete.zeros(3)])
     >>> len(weights), weights[0].requires_grad
-    (2, False)
+    (2, True)
     """
 
     def __init__(self, values: Optional[Iterable] = None) -> None:
@@ -460,7 +460,7 @@ class ParameterDict(Module):
 
     >>> weights = nn.ParameterDict({"scale": arete.ones(2)})
     >>> list(weights), weights["scale"].requires_grad
-    (['scale'], False)
+    (['scale'], True)
     """
 
     def __init__(self, parameters: Any = None) -> None:
