@@ -6,6 +6,13 @@ from ._C import Tensor
 from ._C import Node  # noqa: F401
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 
+Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name() and next_functions.
+
+    >>> y = arete.ones(2, requires_grad=True).exp().sum()
+    >>> y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()
+    ('SumBackward0', 'ExpBackward0')
+    """
+
 
 def _tensors(x) -> list[Tensor]:
     return [x] if isinstance(x, Tensor) else list(x)
@@ -326,7 +333,7 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
                 analytic = [0.0] * values.numel() if g is None else g.reshape(-1).tolist()
                 for i in range(values.numel()):
                     numeric = _central_difference(func, inputs, leaf, i, eps, out_index, j)
-                    if abs(numeric - analytic[i]) > atol + rtol * abs(numeric):
+                    if not abs(numeric - analytic[i]) <= atol + rtol * abs(numeric):  # NaN is no agreement
                         if raise_exception:
                             raise GradcheckError(
                                 f"Jacobian mismatch for output {out_index} with respect to input {k}, element {j} by "
