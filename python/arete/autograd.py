@@ -127,6 +127,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self):
+        """What save_for_backward() kept."""
         saved = iter(self._context.saved())
         return tuple(next(saved) if kept else None for kept in self._kept)
 
@@ -166,10 +167,12 @@ class Function:
 
     @staticmethod
     def forward(*args, **kwargs):
+        """Computes the outputs; given by subclasses."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def backward(ctx, *grad_outputs):
+        """The gradients of forward's inputs (or None) from those of its outputs; given by subclasses."""
         raise NotImplementedError("You must implement either the backward or vjp method for your custom "
                                   "autograd.Function to use it with backward mode AD.")
 
@@ -177,6 +180,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args, **kwargs):
+        """Calls forward and records the backward."""
         inputs = [a for a in args if isinstance(a, Tensor)]
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx = FunctionCtx()

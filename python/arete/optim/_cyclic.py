@@ -76,6 +76,7 @@ class CyclicLR(_MomentumLR):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
+        """The factor of the height at a cycle or step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":

@@ -104,6 +104,7 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list:
+        """The rates of all groups at `last_epoch`."""
         raise NotImplementedError
 
     def _current(self) -> list:

@@ -32,6 +32,7 @@ class _Fused(Optimizer):
         self._handed = [self._read(g) for g in self.param_groups]
 
     def add_param_group(self, param_group: dict) -> None:
+        """Adds parameters with settings of their own."""
         super().add_param_group(param_group)
         kept = self._states() if self._impl is not None else None
         self._make()  # also checks the settings

@@ -358,6 +358,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def step(self, epoch: Optional[float] = None) -> None:
+        """Goes on by one epoch, or to the given one, which may have a fraction."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -558,9 +559,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
+        """Whether epochs after a reduction are not yet counted."""
         return self.cooldown_counter > 0
 
     def is_better(self, a: float, best: float) -> bool:
+        """Whether a metric is better than the best so far."""
         sign = 1 if self.mode == "max" else -1
         if self.threshold_mode == "rel":
             limit = best * (1.0 + sign * self.threshold)
@@ -569,6 +572,7 @@ class ReduceLROnPlateau(LRScheduler):
         return a > limit if sign > 0 else a < limit
 
     def step(self, metrics: Any, epoch: Optional[int] = None) -> None:  # type: ignore[override]
+        """Takes the metric of an epoch, and lowers the rates if it has been no better for too long."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1

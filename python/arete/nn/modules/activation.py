@@ -450,6 +450,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -84,6 +84,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         self.head.reset_parameters()
         for projection, classes in self.tail:
             projection.reset_parameters()

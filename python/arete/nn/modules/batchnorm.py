@@ -69,12 +69,14 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
+        """Forgets the running statistics."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
@@ -205,10 +207,12 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.num_batches_tracked = arete.tensor(0, dtype=arete.int64, device=device)
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         if not self.has_uninitialized_params():
             return
         self.num_features = input.shape[1]

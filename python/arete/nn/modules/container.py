@@ -328,12 +328,15 @@ class ModuleDict(Module):
         return module
 
     def keys(self) -> Any:
+        """The names."""
         return self._modules.keys()
 
     def items(self) -> Any:
+        """The names and their values."""
         return self._modules.items()
 
     def values(self) -> Any:
+        """The values."""
         return self._modules.values()
 
     def update(self, modules: Any) -> None:
@@ -536,12 +539,15 @@ class ParameterDict(Module):
         return ParameterDict((k, default) for k in keys)
 
     def keys(self) -> Any:
+        """The names."""
         return self._keys.keys()
 
     def items(self) -> Any:
+        """The names and their values."""
         return ((k, self[k]) for k in self._keys)
 
     def values(self) -> Any:
+        """The values."""
         return (self[k] for k in self._keys)
 
     def update(self, parameters: Any) -> None:

@@ -117,6 +117,7 @@ class _ConvNd(Module):
         return pads
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
@@ -431,10 +432,12 @@ class _LazyConvXdMixin(LazyModuleMixin):
     )
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         if not self.has_uninitialized_params():
             return
         spatial = len(self.kernel_size)

@@ -103,6 +103,7 @@ class InstanceNorm3d(_InstanceNorm):
 class _LazyInstanceNorm(_LazyNormBase):
     # As in torch, weights and statistics are on by default here.
     def initialize_parameters(self, input: Tensor) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         batched = input.dim() == self._spatial + 2
         super().initialize_parameters(input if batched else input.unsqueeze(0))
 

@@ -90,6 +90,7 @@ class LayerNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if self.elementwise_affine:
             init.ones_(self.weight)
             if self.bias is not None:
@@ -145,6 +146,7 @@ class GroupNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if self.affine:
             init.ones_(self.weight)
             init.zeros_(self.bias)
@@ -187,6 +189,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if self.elementwise_affine:
             init.ones_(self.weight)
 

@@ -83,6 +83,7 @@ class Embedding(Module):
         self.sparse = sparse
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with arete.no_grad():
