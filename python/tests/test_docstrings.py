@@ -18,10 +18,6 @@ MODULES = [
 
 # Without an example, and why.
 NO_EXAMPLE = {
-    # Made in C++; docs/tensors.md and docs/python.md show them.
-    **dict.fromkeys(["arete." + name for name in (
-        "Generator", "Size", "Tensor", "device", "dtype", "frombuffer", "get_default_dtype", "get_num_threads",
-        "is_grad_enabled", "is_inference_mode_enabled", "promote_types", "set_num_threads", "tensor")], "C++"),
     "arete.autograd.graph": "a namespace",
     "arete.utils.checkpoint.noop_context_fn": "a default argument",
     # Each calls the function of the same name with an underscore, with a warning.

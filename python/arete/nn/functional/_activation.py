@@ -310,6 +310,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     >>> F.softshrink(arete.tensor([-2.0, 0.25, 1.0]))
     tensor([-1.5000,  0.0000,  0.5000])
     """
+    if lambd < 0:
+        raise ValueError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _ops.softshrink(input, lambd)
 
 
