@@ -54,7 +54,11 @@ cfloat, cdouble = complex64, complex128
 
 
 class _Layout:
-    """How the elements of a tensor are stored; `strided` is the only one."""
+    """How the elements of a tensor are stored; `strided` is the only one.
+
+    >>> arete.ones(2).layout
+    arete.strided
+    """
 
     def __init__(self, name):
         self._name = name
@@ -64,7 +68,11 @@ class _Layout:
 
 
 class memory_format(_Layout):
-    """How a copy lays out its memory."""
+    """How a copy lays out its memory.
+
+    >>> arete.zeros(1, 2, 3, 3).to(memory_format=arete.channels_last).stride()
+    (18, 1, 6, 2)
+    """
 
 
 strided = _Layout("strided")
@@ -76,7 +84,14 @@ layout = _Layout
 
 
 class finfo:
-    """Limits of a floating dtype: eps, max, min, tiny, bits."""
+    """Limits of a floating dtype: eps, max, min, tiny, bits.
+
+    >>> arete.finfo(arete.float32).max, arete.finfo().eps
+    (3.4028234663852886e+38, 1.1920928955078125e-07)
+    >>> arete.finfo(arete.int32)
+    Traceback (most recent call last):
+    TypeError: torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'arete.int32'
+    """
 
     def __init__(self, type=None):  # noqa: A002
         type = get_default_dtype() if type is None else type
@@ -97,7 +112,14 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: max, min, bits."""
+    """Limits of an integer dtype: max, min, bits.
+
+    >>> arete.iinfo(arete.int8).min, arete.iinfo(arete.int8).max
+    (-128, 127)
+    >>> arete.iinfo(arete.float32)
+    Traceback (most recent call last):
+    TypeError: torch.iinfo() requires an integer input type. Use torch.finfo to handle 'arete.float32'
+    """
 
     def __init__(self, type):  # noqa: A002
         if type.is_floating_point or type.is_complex or type is _C.bool:
@@ -112,13 +134,33 @@ class iinfo:
 
 
 def manual_seed(seed: _builtins.int) -> Generator:
-    """Seeds the random numbers of all devices."""
+    """Seeds the random numbers of all devices.
+
+    The same seed gives the same numbers on every run and device.
+
+    >>> _ = arete.manual_seed(1)
+    >>> x = arete.rand(3)
+    >>> _ = arete.manual_seed(1)
+    >>> arete.equal(x, arete.rand(3))
+    True
+    """
     _C.manual_seed(seed)
     return default_generator
 
 
 def set_default_dtype(d) -> None:
-    """The dtype of floating tensors made without one."""
+    """The dtype of floating tensors made without one.
+
+    TypeError for other than float16, bfloat16, float32 and float64.
+
+    >>> arete.set_default_dtype(arete.float64)
+    >>> arete.tensor([1.0]).dtype
+    arete.float64
+    >>> arete.set_default_dtype(arete.float32)
+    >>> arete.set_default_dtype(arete.int32)
+    Traceback (most recent call last):
+    TypeError: only floating-point types are supported as the default type
+    """
     if d not in (float16, bfloat16, float32, float64):
         raise TypeError("only floating-point types are supported as the default type")
     _C.set_default_dtype(d)
@@ -194,20 +236,40 @@ def __dir__():
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """"highest" (f32 throughout), "high" or "medium" (TF32 where the hardware has it)."""
+    """"highest" (f32 throughout), "high" or "medium" (TF32 where the hardware has it).
+
+    >>> arete.set_float32_matmul_precision("highest")
+    >>> arete.set_float32_matmul_precision("low")
+    Traceback (most recent call last):
+    arete.ArgumentError: unknown precision...
+    """
     _C._matmul_precision(precision)
 
 
 def get_float32_matmul_precision() -> str:
-    """What set_float32_matmul_precision() set."""
+    """What set_float32_matmul_precision() set.
+
+    >>> arete.get_float32_matmul_precision()
+    'highest'
+    """
     return _C._matmul_precision(None)
 
 
 def use_deterministic_algorithms(mode: _builtins.bool, *, warn_only: _builtins.bool = False) -> None:
-    """Only algorithms that give the same bits each time."""
+    """Only algorithms that give the same bits each time.
+
+    >>> arete.use_deterministic_algorithms(True)
+    >>> arete.are_deterministic_algorithms_enabled()
+    True
+    >>> arete.use_deterministic_algorithms(False)
+    """
     _C._deterministic(_builtins.bool(mode))
 
 
 def are_deterministic_algorithms_enabled() -> _builtins.bool:
-    """Whether only such algorithms are used."""
+    """Whether only such algorithms are used.
+
+    >>> arete.are_deterministic_algorithms_enabled()
+    False
+    """
     return _C._deterministic(None)

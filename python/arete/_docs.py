@@ -120,11 +120,12 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
     for line in lines:
         exec(line, scope)  # texts that were made above
     result = eval(last, scope)
-    if random and not in_place:
+    if random:
         several = not isinstance(result, _C.Tensor)
         result = [t.shape for t in result] if several else result.shape
         last = f"[t.shape for t in {last}]" if several else last + ".shape"
-    return [">>> " + line for line in (*lines, last)] + ([] if in_place and random else repr(result).splitlines())
+    # The form of doctest, by which the examples are checked.
+    return [">>> " + line for line in (*lines, last)] + [line or "<BLANKLINE>" for line in repr(result).splitlines()]
 
 
 def _signature_of(record: str) -> str:

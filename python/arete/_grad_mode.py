@@ -55,17 +55,34 @@ class _GradSwitch(_Switch):
 
 
 class no_grad(_GradSwitch):
-    """Operators called inside record no history."""
+    """Operators called inside record no history.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> with arete.no_grad():
+    ...     y = 2 * x
+    >>> y.requires_grad
+    False
+    """
 
 
 class enable_grad(_GradSwitch):
-    """Operators called inside record history, also within no_grad."""
+    """Operators called inside record history, also within no_grad.
+
+    >>> with arete.no_grad(), arete.enable_grad():
+    ...     print(arete.is_grad_enabled())
+    True
+    """
 
     _enabled = True
 
 
 class set_grad_enabled(_Switch):
-    """Switches at once; as a context manager, restores the previous state at the end."""
+    """Switches at once; as a context manager, restores the previous state at the end.
+
+    >>> with arete.set_grad_enabled(False):
+    ...     print(arete.is_grad_enabled())
+    False
+    """
 
     def __init__(self, mode: bool):
         self._mode = bool(mode)
@@ -87,7 +104,16 @@ class set_grad_enabled(_Switch):
 
 
 class inference_mode(_Switch):
-    """As no_grad; tensors made inside can never take part in differentiation, which makes them cheaper."""
+    """As no_grad; tensors made inside can never take part in differentiation, which makes them cheaper.
+
+    >>> with arete.inference_mode():
+    ...     x = arete.ones(2)
+    >>> x.is_inference()
+    True
+    >>> x.requires_grad_()
+    Traceback (most recent call last):
+    arete.AutogradError: Setting requires_grad=True on inference tensor outside InferenceMode is not allowed...
+    """
 
     def __new__(cls, mode=True):
         self = super().__new__(cls)

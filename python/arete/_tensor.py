@@ -8,7 +8,14 @@ from ._C import Tensor
 
 
 class RemovableHandle:
-    """What register_hook returns; `remove()` takes the hook away."""
+    """What register_hook returns; `remove()` takes the hook away.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> with x.register_hook(lambda gradient: 0 * gradient):
+    ...     x.sum().backward()
+    >>> x.grad
+    tensor([0., 0.])
+    """
 
     def __init__(self, remove):
         self._remove = remove
@@ -33,14 +40,29 @@ def _method(function, name=None):
 
 @_method
 def register_hook(self, hook):
-    """Calls `hook(gradient)` when the gradient of this tensor is known; a Tensor it returns replaces it."""
+    """Calls `hook(gradient)` when the gradient of this tensor is known; a Tensor it returns replaces it.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> handle = x.register_hook(lambda gradient: 2 * gradient)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    >>> handle.remove()
+    """
     number = self._register_hook(hook)
     return RemovableHandle(lambda: self._remove_hook(number))
 
 
 @_method
 def numpy(self, *, force: bool = False):
-    """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes."""
+    """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes.
+
+    >>> arete.tensor([1.0, 2.0]).numpy()
+    array([1., 2.], dtype=float32)
+    >>> arete.ones(1, requires_grad=True).numpy()
+    Traceback (most recent call last):
+    RuntimeError: Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.
+    """
     import numpy as np
 
     t = self.detach().cpu() if force else self
@@ -72,7 +94,21 @@ Tensor.__array_priority__ = 1000  # so that array * tensor is a Tensor's busines
 
 
 def from_numpy(array):
-    """A tensor over the memory of an array; writing to the one changes the other."""
+    """A tensor over the memory of an array; writing to the one changes the other.
+
+    TypeError for what is no array and for dtypes that Arete lacks (uint16, texts, ...), ValueError for foreign byte
+    order.
+
+    >>> import numpy
+    >>> array = numpy.zeros(2)
+    >>> x = arete.from_numpy(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7., 0.], dtype=arete.float64)
+    >>> arete.from_numpy([1, 2])
+    Traceback (most recent call last):
+    TypeError: expected np.ndarray (got list)
+    """
     import numpy as np
 
     if not isinstance(array, np.ndarray):
@@ -120,7 +156,12 @@ def __dlpack_device__(self):
 
 
 def from_dlpack(source, device=None, copy=None):
-    """A tensor over the memory of an object with `__dlpack__`, or of a capsule."""
+    """A tensor over the memory of an object with `__dlpack__`, or of a capsule.
+
+    >>> import numpy
+    >>> arete.from_dlpack(numpy.arange(3.0))
+    tensor([0., 1., 2.], dtype=arete.float64)
+    """
     if not hasattr(source, "__dlpack__"):
         return _C._from_dlpack(source)
     kind = source.__dlpack_device__()
@@ -249,7 +290,12 @@ def _part(name):
         part = get(self)
         part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
 
-    return property(get, put, doc=f"The {name} part, a view of the same memory.")
+    title, shown = ("real", "1., 3.") if name == "real" else ("imaginary", "2., 4.")
+    return property(get, put, doc=f"""The {title} part, a view of the same memory.
+
+    >>> arete.tensor([1 + 2j, 3 + 4j]).{name}
+    tensor([{shown}])
+    """)
 
 
 Tensor.real, Tensor.imag = _part("real"), _part("imag")
@@ -272,24 +318,41 @@ for _name, _dtype in {
     def _convert(self, memory_format=None, _dtype=_dtype):
         return self.to(_dtype)
 
-    _convert.__doc__ = f"The values as {_dtype}."
+    _convert.__doc__ = f"""The values as {_dtype}; the tensor itself if it has this dtype.
+
+    >>> arete.zeros(2).{_name}().dtype
+    {_dtype}
+    """
     _method(_convert, _name)
 
 
 @_method
 def cpu(self, memory_format=None):
-    """A copy in host memory; itself if it is there."""
+    """A copy in host memory; itself if it is there.
+
+    >>> arete.ones(2).cpu().device
+    device(type='cpu')
+    """
     return self.to("cpu")
 
 
 @_method
 def cuda(self, device=None, non_blocking=False, memory_format=None):
-    """A copy on a GPU; itself if it is there."""
+    """A copy on a GPU; itself if it is there.
+
+    RuntimeError where there is no GPU.
+    """
     return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
 
 def _type(self, dtype=None, non_blocking=False):
-    """The name of the old tensor class ("torch.FloatTensor"), or a conversion."""
+    """The name of the old tensor class ("torch.FloatTensor"), or a conversion.
+
+    >>> arete.ones(2).type()
+    'torch.FloatTensor'
+    >>> arete.ones(2).type(arete.int64)
+    tensor([1, 1])
+    """
     if dtype is None:
         name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
                 "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
@@ -302,54 +365,104 @@ _method(_type, "type")
 
 @_method
 def type_as(self, other):
+    """The values with the dtype of `other`.
+
+    >>> arete.tensor([1, 2]).type_as(arete.ones(1))
+    tensor([1., 2.])
+    """
     return self.to(other.dtype)
 
 
 @_method
 def view_as(self, other):
+    """A view in the shape of `other`.
+
+    >>> arete.arange(4).view_as(arete.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return self.view(other.shape)
 
 
 @_method
 def reshape_as(self, other):
+    """The elements in the shape of `other`.
+
+    >>> arete.arange(4).reshape_as(arete.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return self.reshape(other.shape)
 
 
 @_method
 def expand_as(self, other):
+    """Repeated to the shape of `other`, without copying.
+
+    >>> arete.tensor([1, 2]).expand_as(arete.ones(2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return self.expand(other.shape)
 
 
 @_method
 def is_same_size(self, other):
+    """Whether both have the same shape.
+
+    >>> arete.ones(2, 3).is_same_size(arete.zeros(2, 3))
+    True
+    """
     return self.shape == other.shape
 
 
 @_method
 def is_set_to(self, other):
+    """Whether both show the same memory in the same way.
+
+    >>> x = arete.ones(4)
+    >>> x.is_set_to(x.detach()), x.is_set_to(x.view(2, 2))
+    (True, False)
+    """
     return (self._storage_key() == other._storage_key() and self.shape == other.shape
             and self.stride() == other.stride() and self.storage_offset() == other.storage_offset())
 
 
 @_method
 def record_stream(self, stream):
-    """Nothing to do: operators note which streams use a tensor, and its memory waits for them."""
+    """Nothing to do: operators note which streams use a tensor, and its memory waits for them.
+
+    >>> arete.ones(2).record_stream(None)
+    """
 
 
 @_method
 def share_memory_(self):
-    """Nothing to do: threads share memory, and there are no worker processes."""
+    """Nothing to do: threads share memory, and there are no worker processes.
+
+    >>> arete.tensor([1]).share_memory_()
+    tensor([1])
+    """
     return self
 
 
 @_method
 def is_shared(self):
+    """False: see share_memory_().
+
+    >>> arete.tensor([1]).is_shared()
+    False
+    """
     return False
 
 
 @_method
 def apply_(self, function):
-    """Replaces every element x by function(x); slow, CPU only."""
+    """Replaces every element x by function(x); slow, CPU only.
+
+    >>> arete.tensor([1.0, 2.0]).apply_(lambda x: 10 * x)
+    tensor([10., 20.])
+    """
     values = [function(v) for v in self.detach().reshape(-1).tolist()]
     with _grad_off():
         self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
@@ -358,13 +471,22 @@ def apply_(self, function):
 
 @_method
 def set_(self, source=None):
-    """Shows the memory of another tensor."""
+    """Shows the memory of another tensor.
+
+    >>> arete.ones(2).set_(arete.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 2., 3.])
+    """
     self.data = source if source is not None else _C._empty_strided([0], [1], self.dtype, self.device)
     return self
 
 
 class UntypedStorage:
-    """The bytes behind a tensor and its views."""
+    """The bytes behind a tensor and its views.
+
+    >>> x = arete.ones(4)
+    >>> x.untyped_storage().data_ptr() == x[1:].untyped_storage().data_ptr()
+    True
+    """
 
     def __init__(self, tensor):
         self._tensor = tensor
@@ -389,18 +511,27 @@ class UntypedStorage:
 
 @_method
 def untyped_storage(self):
-    """The memory that views share: data_ptr() and nbytes()."""
+    """The memory that views share: data_ptr() and nbytes().
+
+    >>> arete.ones(4)[:2].untyped_storage().nbytes()
+    16
+    """
     return UntypedStorage(self)
 
 
 @_method
 def storage(self):
+    """As untyped_storage().
+
+    >>> arete.ones(4).storage().nbytes()
+    16
+    """
     return UntypedStorage(self)
 
 
 Tensor.grad_fn = property(lambda self: _C._grad_fn(self), doc="The node that made it, or None.")
-Tensor.names = property(lambda self: (None,) * self.dim())
-Tensor.layout = property(lambda self: _layout())
+Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: dimensions have no names.")
+Tensor.layout = property(lambda self: _layout(), doc="arete.strided, the only layout.")
 
 
 def _layout():

@@ -6,6 +6,13 @@ from ._C import Tensor
 from ._C import Node  # noqa: F401
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 
+Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name() and next_functions.
+
+    >>> y = arete.ones(2, requires_grad=True).exp().sum()
+    >>> y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()
+    ('SumBackward0', 'ExpBackward0')
+    """
+
 
 def _tensors(x) -> list[Tensor]:
     return [x] if isinstance(x, Tensor) else list(x)
@@ -34,7 +41,18 @@ def _gradients(outputs, given):
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone)."""
+    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone).
+
+    RuntimeError for outputs of several elements without a gradient of the same shape.
+
+    >>> x = arete.tensor([2.0, 3.0], requires_grad=True)
+    >>> arete.autograd.backward(x.square(), arete.tensor([1.0, 10.0]))
+    >>> x.grad
+    tensor([ 4., 60.])
+    >>> arete.autograd.backward(2 * x)
+    Traceback (most recent call last):
+    RuntimeError: grad can be implicitly created only for scalar outputs
+    """
     tensors = _tensors(tensors)
     gradients = _gradients(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
@@ -51,7 +69,19 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
          is_grads_batched=False, materialize_grads=False):  # fmt: skip
-    """The gradients of `outputs` with respect to `inputs`, as a tuple."""
+    """The gradients of `outputs` with respect to `inputs`, as a tuple.
+
+    create_graph allows to differentiate them again; allow_unused gives None for inputs that play no part, which else
+    are an error, and materialize_grads zeros.
+
+    >>> x = arete.tensor(2.0, requires_grad=True)
+    >>> dx, = arete.autograd.grad(x**3, x, create_graph=True)
+    >>> dx.item(), arete.autograd.grad(dx, x)
+    (12.0, (tensor(12.),))
+    >>> arete.autograd.grad(x**2, arete.ones(1, requires_grad=True))
+    Traceback (most recent call last):
+    arete.AutogradError: One of the differentiated Tensors appears to not have been used in the graph...
+    """
     if is_grads_batched:
         raise NotImplementedError("grad(): is_grads_batched")
     outputs, inputs = _tensors(outputs), _tensors(inputs)
@@ -66,7 +96,21 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 class FunctionCtx:
-    """What the forward of a custom function leaves for its backward."""
+    """What the forward of a custom function leaves for its backward.
+
+    >>> class Scale(arete.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, factor):
+    ...         ctx.factor = factor
+    ...         return x * factor
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         return gradient * ctx.factor, None
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> Scale.apply(x, 3.0).sum().backward()
+    >>> x.grad
+    tensor([3., 3.])
+    """
 
     def __init__(self):
         self._to_save = ()
@@ -83,6 +127,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self):
+        """What save_for_backward() kept."""
         saved = iter(self._context.saved())
         return tuple(next(saved) if kept else None for kept in self._kept)
 
@@ -103,14 +148,31 @@ class FunctionCtx:
 
 class Function:
     """Base of custom functions with static methods forward(ctx, *args) and backward(ctx, *gradients), or forward(*args)
-    and setup_context(ctx, inputs, output). Called through `apply`."""
+    and setup_context(ctx, inputs, output). Called through `apply`.
+
+    >>> class Square(arete.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         x, = ctx.saved_tensors
+    ...         return 2 * x * gradient
+    >>> x = arete.tensor([3.0], requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor([6.])
+    """
 
     @staticmethod
     def forward(*args, **kwargs):
+        """Computes the outputs; given by subclasses."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def backward(ctx, *grad_outputs):
+        """The gradients of forward's inputs (or None) from those of its outputs; given by subclasses."""
         raise NotImplementedError("You must implement either the backward or vjp method for your custom "
                                   "autograd.Function to use it with backward mode AD.")
 
@@ -118,6 +180,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args, **kwargs):
+        """Calls forward and records the backward."""
         inputs = [a for a in args if isinstance(a, Tensor)]
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx = FunctionCtx()
@@ -174,7 +237,21 @@ class Function:
 
 
 def once_differentiable(function):
-    """Decorates a backward whose own gradient is not wanted."""
+    """Decorates a backward whose own gradient is not wanted.
+
+    >>> class Negate(arete.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return -x
+    ...     @staticmethod
+    ...     @arete.autograd.once_differentiable
+    ...     def backward(ctx, gradient):
+    ...         return -gradient
+    >>> x = arete.ones(1, requires_grad=True)
+    >>> Negate.apply(x).backward()
+    >>> x.grad
+    tensor([-1.])
+    """
     import functools
 
     @functools.wraps(function)
@@ -198,24 +275,48 @@ class _Anomaly:
 
 
 class detect_anomaly(_Anomaly):
-    """Inside, a NaN in a result or gradient is an error that names the operator which made it."""
+    """Inside, a NaN in a result or gradient is an error that names the operator which made it.
+
+    >>> with arete.autograd.detect_anomaly():
+    ...     arete.tensor([-1.0], requires_grad=True).sqrt().backward()
+    Traceback (most recent call last):
+    arete.ArgumentError: Function 'sqrt' returned nan values in its output...
+    """
 
     def __init__(self, check_nan: bool = True):
         super().__init__(True)
 
 
 class set_detect_anomaly(_Anomaly):
-    """Switches anomaly detection on or off."""
+    """Switches anomaly detection on or off.
+
+    >>> with arete.autograd.set_detect_anomaly(True):
+    ...     print(arete.autograd.is_anomaly_enabled())
+    True
+    """
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether anomaly detection is on.
+
+    >>> arete.autograd.is_anomaly_enabled()
+    False
+    """
     return _C._is_anomaly()
 
 
 def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
               nondet_tol: float = 0.0, **ignored) -> bool:  # fmt: skip
     """Compares gradients with central differences; inputs that require grad must be float64 or complex128, which is
-    checked by its parts."""
+    checked by its parts.
+
+    >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
+    >>> arete.autograd.gradcheck(arete.sin, [x])
+    True
+    >>> arete.autograd.gradcheck(lambda x: x.detach() * x, [x])
+    Traceback (most recent call last):
+    arete.autograd.GradcheckError: Jacobian mismatch for output 0 with respect to input 0, element 0 by 0: ...
+    """
     inputs = _tensors(inputs)
     with no_grad():
         found = _tensors(func(*inputs))
@@ -236,7 +337,7 @@ def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: floa
                 analytic = [0.0] * values.numel() if g is None else g.reshape(-1).tolist()
                 for i in range(values.numel()):
                     numeric = _central_difference(func, inputs, leaf, i, eps, out_index, j)
-                    if abs(numeric - analytic[i]) > atol + rtol * abs(numeric):
+                    if not abs(numeric - analytic[i]) <= atol + rtol * abs(numeric):  # NaN is no agreement
                         if raise_exception:
                             raise GradcheckError(
                                 f"Jacobian mismatch for output {out_index} with respect to input {k}, element {j} by "
@@ -277,7 +378,12 @@ def _central_difference(func, inputs, leaf, i, eps, out_index, j):
 
 
 def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
-    """gradcheck of the gradient."""
+    """gradcheck of the gradient.
+
+    >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
+    >>> arete.autograd.gradgradcheck(arete.sin, [x])
+    True
+    """
     inputs = _tensors(inputs)
     checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
 

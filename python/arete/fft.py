@@ -1,4 +1,4 @@
 """Fourier transforms under the names of torch.fft."""
-from ._families import install
+from ._families import install as _install
 
-__all__ = install("fft", globals())
+__all__ = _install("fft", globals())

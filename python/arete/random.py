@@ -15,7 +15,14 @@ default_generator = arete.default_generator
 
 
 def manual_seed(seed: int) -> Any:
-    """Seeds the random numbers of all devices; any int of 64 bits, also a negative one. Gives the default generator."""
+    """Seeds the random numbers of all devices; any int of 64 bits, also a negative one. Gives the default generator.
+
+    >>> arete.random.manual_seed(7).initial_seed()
+    7
+    >>> arete.random.manual_seed(2**64)
+    Traceback (most recent call last):
+    RuntimeError: the seed 18446744073709551616 does not fit 64 bits
+    """
     seed = int(seed)
     if not -2 ** 63 <= seed < 2 ** 64:
         raise RuntimeError(f"the seed {seed} does not fit 64 bits")
@@ -24,29 +31,58 @@ def manual_seed(seed: int) -> Any:
 
 
 def seed() -> int:
-    """Seeds from the operating system, and gives the seed."""
+    """Seeds from the operating system, and gives the seed.
+
+    >>> state = arete.random.get_rng_state()
+    >>> arete.random.seed() == arete.random.initial_seed()
+    True
+    >>> arete.random.set_rng_state(state)
+    """
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The seed of the default generator."""
+    """The seed of the default generator.
+
+    >>> _ = arete.manual_seed(7)
+    >>> arete.random.initial_seed()
+    7
+    """
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Any:
-    """The state of the default generator, as a uint8 tensor."""
+    """The state of the default generator, as a uint8 tensor.
+
+    >>> arete.random.get_rng_state().dtype
+    arete.uint8
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
-    """Restores a state of `get_rng_state()`."""
+    """Restores a state of `get_rng_state()`.
+
+    >>> state = arete.random.get_rng_state()
+    >>> x = arete.rand(2)
+    >>> arete.random.set_rng_state(state)
+    >>> arete.equal(x, arete.rand(2))
+    True
+    """
     default_generator.set_state(new_state)
 
 
 @contextmanager
 def fork_rng(devices: Optional[Iterable] = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
              device_type: str = "cuda") -> Iterator[None]:
-    """Afterwards the random numbers go on as if the block had drawn none. `devices` means nothing: all share one generator."""
+    """Afterwards the random numbers go on as if the block had drawn none. `devices` means nothing: all share one generator.
+
+    >>> state = arete.random.get_rng_state()
+    >>> with arete.random.fork_rng():
+    ...     _ = arete.rand(2)
+    >>> arete.equal(state, arete.random.get_rng_state())
+    True
+    """
     if not enabled:
         yield
         return

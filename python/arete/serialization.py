@@ -29,6 +29,16 @@ def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: A
 
     At a path the new file appears complete or not at all: it is written beside the old one, synced, and renamed over it.
     PyTorch's further arguments (pickle_module, ...) are accepted and not used.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> arete.save({"weight": arete.ones(2), "epoch": 3}, file)
+    >>> _ = file.seek(0)
+    >>> arete.load(file)
+    {'weight': tensor([1., 1.]), 'epoch': 3}
+    >>> arete.save({"hook": print}, file)
+    Traceback (most recent call last):
+    TypeError: cannot save obj['hook']: a builtins.builtin_function_or_method. Saved are tensors, numbers, ...
     """
     from ._formats.safetensors import write_safetensors
     from ._formats.structure import Encoder
@@ -137,6 +147,13 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
 
     FormatError (a RuntimeError and ValueError) for a damaged or unknown file, UnpicklingError for a .pt file with other things than
     tensors, numbers, texts and containers.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> arete.save([arete.tensor([1, 2]), "text"], file)
+    >>> _ = file.seek(0)
+    >>> arete.load(file, map_location="cpu")
+    [tensor([1, 2]), 'text']
     """
     from ._formats import npy, safetensors, torch_pickle
     from ._formats.structure import Decoder

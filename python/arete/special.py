@@ -1,4 +1,4 @@
 """Special functions under the names of torch.special."""
-from ._families import install
+from ._families import install as _install
 
-__all__ = install("special", globals())
+__all__ = _install("special", globals())

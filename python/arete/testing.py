@@ -190,6 +190,11 @@ def assert_close(actual: Any, expected: Any, *, allow_subclasses: bool = True, r
     Tensors, NumPy arrays, numbers, and sequences and mappings of them. The tolerances depend on the dtypes (float32: rtol=1.3e-6,
     atol=1e-5; float64: 1e-7 both; integers: 0); give both to change them. Shapes must be the same, and unless switched off dtypes and
     devices. The message tells how many elements differ, by how much and where; `msg` replaces it or is a function of it.
+
+    >>> arete.testing.assert_close(arete.ones(2), arete.tensor([1.0, 1.000001]))
+    >>> arete.testing.assert_close(arete.ones(2), arete.ones(3))
+    Traceback (most recent call last):
+    AssertionError: The values for attribute 'shape' do not match: arete.Size([2]) != arete.Size([3]).
     """
     _Comparison(rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses, msg).compare(
         actual, expected, ())
@@ -201,6 +206,10 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: Optional[float] = Non
     [0, 10) for uint8, both values for bool.
 
     `exclude_zero` replaces zeros by the smallest value that is none; `noncontiguous` spreads the elements over twice the memory.
+
+    >>> x = arete.testing.make_tensor(2, 3, dtype=arete.float32, device="cpu", low=0, high=1)
+    >>> x.shape, bool((x >= 0).all())
+    (arete.Size([2, 3]), True)
     """
     if len(shape) == 1 and isinstance(shape[0], (list, tuple)):
         shape = tuple(shape[0])

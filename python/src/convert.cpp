@@ -147,7 +147,11 @@ PyType_Slot dtype_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
     {Py_tp_getset, dtype_getset},
     {Py_tp_methods, dtype_methods},
-    {Py_tp_doc, const_cast<char*>("The type of a tensor's elements: arete.float32, ...")},
+    {Py_tp_doc, const_cast<char*>(R"(The type of a tensor's elements: arete.float32, ...
+
+>>> arete.ones(2).dtype.itemsize
+4
+)")},
     {0, nullptr}};
 PyType_Spec dtype_spec{"arete.dtype", sizeof(DTypeObject), 0,
                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
@@ -240,7 +244,11 @@ PyType_Slot device_slots[] = {
     {Py_tp_hash, reinterpret_cast<void*>(device_hash)},
     {Py_tp_getset, device_getset},
     {Py_tp_methods, device_methods},
-    {Py_tp_doc, const_cast<char*>("Where a tensor lives: device('cpu'), device('cuda', 1).")},
+    {Py_tp_doc, const_cast<char*>(R"(Where a tensor lives: device('cpu'), device('cuda', 1).
+
+>>> arete.device("cuda", 1).index
+1
+)")},
     {0, nullptr}};
 PyType_Spec device_spec{"arete.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
 
@@ -279,7 +287,11 @@ PyType_Slot size_slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_repr)},
                             {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
                             {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
                             {Py_tp_methods, size_methods},
-                            {Py_tp_doc, const_cast<char*>("The sizes of a tensor, a tuple.")},
+                            {Py_tp_doc, const_cast<char*>(R"(The sizes of a tensor, a tuple.
+
+>>> arete.zeros(2, 3).shape.numel()
+6
+)")},
                             {0, nullptr}};
 PyType_Spec size_spec{"arete.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
 

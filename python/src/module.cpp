@@ -29,7 +29,14 @@ void bind_data(nb::module_& m) {
       },
       "data"_a, nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
       "requires_grad"_a = false, "pin_memory"_a = false,
-      "A new tensor of numbers, nested sequences or an array; the dtype is read off if not given.");
+      R"(A new tensor of numbers, nested sequences or an array; the dtype is read off if not given.
+
+ValueError for sequences of different lengths, TypeError for what is no number.
+
+>>> arete.tensor([[1, 2], [3, 4]])
+tensor([[1, 2],
+        [3, 4]])
+)");
   m.def("_over_buffer", [](nb::handle o) {
     Tensor t = tensor_over_buffer(o.ptr());
     if (!t.defined())
@@ -46,7 +53,13 @@ void bind_data(nb::module_& m) {
       },
       "buffer"_a, nb::kw_only(), "dtype"_a, "count"_a = -1, "offset"_a = 0,
       "requires_grad"_a = false,
-      "A 1-d tensor over the memory of a buffer (bytes, bytearray, array); nothing is copied.");
+      R"(A 1-d tensor over the memory of a buffer (bytes, bytearray, array); nothing is copied.
+
+`count` elements (-1: all) from byte `offset`; ValueError if the buffer is too short.
+
+>>> arete.frombuffer(bytearray(b"abc"), dtype=arete.uint8)
+tensor([97, 98, 99], dtype=arete.uint8)
+)");
   m.def("_from_dlpack", [](nb::handle capsule) { return from_dlpack(capsule.ptr()); });
   m.def("_empty_strided", [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
                              DType t, Device d) {
@@ -69,18 +82,34 @@ void bind_data(nb::module_& m) {
 }
 
 void bind_settings(nb::module_& m) {
-  m.def("get_default_dtype", &default_dtype, "The dtype of floating tensors made without one.");
+  m.def("get_default_dtype", &default_dtype, R"(The dtype of floating tensors made without one.
+
+>>> arete.get_default_dtype()
+arete.float32
+)");
   m.def("set_default_dtype", &set_default_dtype, "d"_a);
   m.def("promote_types", &promote_types, "type1"_a, "type2"_a,
-        "The smallest dtype that holds the values of both.");
+        R"(The smallest dtype that holds the values of both.
+
+>>> arete.promote_types(arete.int32, arete.float16)
+arete.float16
+)");
   m.def("_result_type", [](const std::vector<Tensor>& tensors, const std::vector<Scalar>& scalars) {
     return ops::result_type(tensors, scalars);
   });
   m.def("manual_seed", [](int64_t seed) { manual_seed(uint64_t(seed)); });
-  m.def("is_grad_enabled", &is_grad_enabled, "Whether operators record history on this thread.");
+  m.def("is_grad_enabled", &is_grad_enabled, R"(Whether operators record history on this thread.
+
+>>> with arete.no_grad(): arete.is_grad_enabled()
+False
+)");
   m.def("_set_grad_enabled", [](bool on) { modes().grad_enabled = on; });
   m.def("is_inference_mode_enabled", &is_inference_mode,
-        "Whether this thread is in inference mode.");
+        R"(Whether this thread is in inference mode.
+
+>>> arete.is_inference_mode_enabled()
+False
+)");
   m.def("_set_inference_mode", [](bool on) {
     modes().word = on ? modes().word | Modes::kInference : modes().word & ~Modes::kInference;
   });
@@ -89,10 +118,17 @@ void bind_settings(nb::module_& m) {
     return modes().deterministic;
   });
   m.def(
-      "get_num_threads", [] { return num_threads(); }, "How many threads an operator uses.");
+      "get_num_threads", [] { return num_threads(); }, R"(How many threads an operator uses.
+
+>>> arete.get_num_threads() > 0
+True
+)");
   m.def(
       "set_num_threads", [](int n) { set_num_threads(n); },
-      "Sets how many threads an operator uses.");
+      R"(Sets how many threads an operator uses.
+
+>>> arete.set_num_threads(arete.get_num_threads())
+)");
 }
 
 }  // namespace

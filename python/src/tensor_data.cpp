@@ -143,7 +143,7 @@ const char* format_of(DType t) {
     case kInt32:
       return "i";
     case kInt64:
-      return "q";
+      return "l";  // NumPy's own: "q" is another type of the same size there
     case kFloat16:
       return "e";
     case kFloat32:

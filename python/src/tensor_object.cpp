@@ -229,7 +229,15 @@ const PyType_Slot kObjectSlots[] = {
     SLOT(Py_tp_members, tensor_members),
     SLOT(Py_bf_getbuffer, get_buffer),
     SLOT(Py_bf_releasebuffer, release_buffer),
-    {Py_tp_doc, const_cast<char*>("An n-dimensional array.")},
+    {Py_tp_doc,
+     const_cast<char*>(R"(An n-dimensional array: made by arete.tensor, arete.zeros and so on.
+
+>>> x = arete.ones(2, 3, requires_grad=True)
+>>> (x * 2).sum().backward()
+>>> x.grad
+tensor([[2., 2., 2.],
+        [2., 2., 2.]])
+)")},
 };
 
 }  // namespace

@@ -79,6 +79,7 @@ def test_custom_functions():
     assert torch.autograd.gradcheck(lambda t: Scaled.apply(t, 2.5), [y])
     assert torch.autograd.gradgradcheck(lambda t: t.exp(), [y])
     assert not torch.autograd.gradcheck(lambda t: t.detach() * t, [y], raise_exception=False)
+    assert not torch.autograd.gradcheck(lambda t: (t - 100).sqrt(), [y], raise_exception=False)  # NaN everywhere
 
     class Wrong(torch.autograd.Function):
         @staticmethod

@@ -60,12 +60,25 @@ def _sum_dtype(input, dtype):
 
 
 def sum(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:  # noqa: A001
-    """The sum over dimensions."""
+    """The sum over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.sum(x, 1, mask=mask)
+    tensor([1., 7.])
+    >>> arete.masked.sum(x, 2, mask=mask)
+    Traceback (most recent call last):
+    IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)
+    """
     return _filled(input, mask, 0).sum(_dims(dim, input.dim()), keepdim, dtype=_sum_dtype(input, dtype))
 
 
 def prod(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """The product over dimensions."""
+    """The product over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.prod(x, 1, mask=mask)
+    tensor([ 1., 12.])
+    """
     result = _filled(input, mask, 1).to(_sum_dtype(input, dtype))
     for d in reversed(_dims(dim, input.dim())):
         result = result.prod(d, keepdim)
@@ -73,32 +86,64 @@ def prod(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Te
 
 
 def cumsum(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
-    """Running sums along dim."""
+    """Running sums along dim.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.cumsum(x, 1, mask=mask)
+    tensor([[1., 1.],
+            [3., 7.]])
+    """
     return _filled(input, mask, 0).cumsum(_dims(dim, input.dim())[0], dtype=_sum_dtype(input, dtype))
 
 
 def cumprod(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
-    """Running products along dim."""
+    """Running products along dim.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.cumprod(x, 1, mask=mask)
+    tensor([[ 1.,  1.],
+            [ 3., 12.]])
+    """
     return _filled(input, mask, 1).cumprod(_dims(dim, input.dim())[0], dtype=_sum_dtype(input, dtype))
 
 
 def amax(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """The largest element over dimensions."""
+    """The largest element over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.amax(x, 1, mask=mask)
+    tensor([1., 4.])
+    """
     return _filled(input, mask, _lowest(input.dtype)).amax(_dims(dim, input.dim()), keepdim).to(dtype or input.dtype)
 
 
 def amin(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """The smallest element over dimensions."""
+    """The smallest element over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.amin(x, 1, mask=mask)
+    tensor([1., 3.])
+    """
     return _filled(input, mask, _highest(input.dtype)).amin(_dims(dim, input.dim()), keepdim).to(dtype or input.dtype)
 
 
 def argmax(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """Where the largest element stands, as torch has it in the dtype of the input."""
+    """Where the largest element stands, as torch has it in the dtype of the input.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.argmax(x, 1, mask=mask)
+    tensor([0., 1.])
+    """
     return _filled(input, mask, _lowest(input.dtype)).argmax(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
 def argmin(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """Where the smallest element stands, as torch has it in the dtype of the input."""
+    """Where the smallest element stands, as torch has it in the dtype of the input.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.argmin(x, 1, mask=mask)
+    tensor([0., 0.])
+    """
     return _filled(input, mask, _highest(input.dtype)).argmin(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -108,7 +153,15 @@ def _count(input, dims, keepdim, mask):
 
 
 def mean(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """The mean over dimensions."""
+    """The mean over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.mean(x, 1, mask=mask)
+    tensor([1.0000, 3.5000])
+    >>> arete.masked.mean(arete.tensor([1, 2]))
+    Traceback (most recent call last):
+    ValueError: mean(): Could not infer output dtype. Input dtype must be either a floating point or ...
+    """
     dtype = dtype or input.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError("mean(): Could not infer output dtype. Input dtype must be either a floating point or complex "
@@ -118,7 +171,12 @@ def mean(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Te
 
 
 def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype=None, mask=None) -> Tensor:
-    """The median along dim, the lower of two middle ones."""
+    """The median along dim, the lower of two middle ones.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.median(x, 1, mask=mask)
+    tensor([1., 3.])
+    """
     floating = input.is_floating_point()
     # Ordinary numbers in float32 besides nan, which nanmedian leaves out.
     values = _filled(input if floating else input.to(_C.float32), mask, float("nan"))
@@ -131,19 +189,34 @@ def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype=None, m
 
 
 def logsumexp(input: Tensor, dim=None, *, keepdim: bool = False, dtype=None, mask=None) -> Tensor:
-    """log(sum(exp(x))) over dimensions."""
+    """log(sum(exp(x))) over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.logsumexp(x, 1, mask=mask)
+    tensor([1.0000, 4.3133])
+    """
     filled = _filled(input, mask, _lowest(input.dtype))
     return _ops.logsumexp(filled, _dims(dim, input.dim()), keepdim).to(dtype or input.dtype)
 
 
 def logaddexp(input: Tensor, other: Tensor, *, dtype=None, input_mask=None, other_mask=None) -> Tensor:
-    """log(exp(a) + exp(b)) of two tensors with a mask each."""
+    """log(exp(a) + exp(b)) of two tensors with a mask each.
+
+    >>> mask = arete.tensor([True, False])
+    >>> arete.masked.logaddexp(arete.zeros(2), arete.zeros(2), other_mask=mask)
+    tensor([0.6931, 0.0000])
+    """
     a = _filled(input, input_mask, _lowest(input.dtype))
     return _ops.logaddexp(a, _filled(other, other_mask, _lowest(other.dtype))).to(dtype or input.dtype)
 
 
 def norm(input: Tensor, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:  # noqa: A002
-    """(sum |x|^ord)^(1/ord) over dimensions."""
+    """(sum |x|^ord)^(1/ord) over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.norm(x, 2.0, 1, mask=mask)
+    tensor([1., 5.])
+    """
     from .. import linalg
 
     filled = _filled(input, mask, float("inf") if ord == -float("inf") else 0)
@@ -151,7 +224,12 @@ def norm(input: Tensor, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=No
 
 
 def var(input: Tensor, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """The variance over dimensions; `correction` (1, or 0 if not `unbiased`) is taken off the count."""
+    """The variance over dimensions; `correction` (1, or 0 if not `unbiased`) is taken off the count.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.var(x, 1, mask=mask)
+    tensor([   nan, 0.5000])
+    """
     if unbiased is not None and correction is not None:
         raise ValueError("Only one of unbiased and correction may be given")
     if correction is None:
@@ -166,26 +244,55 @@ def var(input: Tensor, dim=None, unbiased=None, *, correction=None, keepdim=Fals
 
 
 def std(input: Tensor, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None) -> Tensor:
-    """The standard deviation over dimensions."""
+    """The standard deviation over dimensions.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.std(x, 1, mask=mask)
+    tensor([   nan, 0.7071])
+    """
     return var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask).sqrt()
 
 
 def softmax(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
-    """exp(x) / sum(exp(x)) along dim; zero where masked out."""
+    """exp(x) / sum(exp(x)) along dim; zero where masked out.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.softmax(x, 1, mask=mask)
+    tensor([[1.0000, 0.0000],
+            [0.2689, 0.7311]])
+    """
     return _ops.softmax(_filled(input, mask, _lowest(input.dtype)), dim, dtype=dtype or input.dtype)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
-    """x - log(sum(exp(x))) along dim; -inf where masked out."""
+    """x - log(sum(exp(x))) along dim; -inf where masked out.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.log_softmax(x, 1, mask=mask)
+    tensor([[ 0.0000,    -inf],
+            [-1.3133, -0.3133]])
+    """
     return _ops.log_softmax(_filled(input, mask, _lowest(input.dtype)), dim, dtype=dtype or input.dtype)
 
 
 def softmin(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
-    """exp(-x) / sum(exp(-x)) along dim; zero where masked out."""
+    """exp(-x) / sum(exp(-x)) along dim; zero where masked out.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.softmin(x, 1, mask=mask)
+    tensor([[1.0000, 0.0000],
+            [0.7311, 0.2689]])
+    """
     return _ops.softmax(-_filled(input, mask, _highest(input.dtype)), dim, dtype=dtype or input.dtype)
 
 
 def normalize(input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype=None, mask=None):  # noqa: A002
-    """x / max(norm(x), eps) along dim; zero where masked out."""
+    """x / max(norm(x), eps) along dim; zero where masked out.
+
+    >>> x, mask = arete.tensor([[1.0, 5.0], [3.0, 4.0]]), arete.tensor([[True, False], [True, True]])
+    >>> arete.masked.normalize(x, 2.0, 1, mask=mask)
+    tensor([[1.0000, 0.0000],
+            [0.6000, 0.8000]])
+    """
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled(input, mask, 0) / size.clamp(min=eps)

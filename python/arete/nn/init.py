@@ -46,6 +46,12 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     """The factor by which a nonlinearity needs its inputs' standard deviation enlarged.
 
     `param` is the negative slope of "leaky_relu" (0.01 by default). ValueError for other names.
+
+    >>> nn.init.calculate_gain("tanh")
+    1.6666666666666667
+    >>> nn.init.calculate_gain("gelu")
+    Traceback (most recent call last):
+    ValueError: Unsupported nonlinearity gelu
     """
     if nonlinearity in _LINEAR:
         return 1.0
@@ -61,7 +67,12 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform in [a, b)."""
+    """Uniform in [a, b).
+
+    >>> w = nn.init.uniform_(arete.empty(3, 5), 2.0, 4.0)
+    >>> w.min() >= 2, w.max() < 4
+    (tensor(True), tensor(True))
+    """
     with arete.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
@@ -69,7 +80,11 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
 ) -> Tensor:
-    """Normal with the given mean and standard deviation."""
+    """Normal with the given mean and standard deviation.
+
+    >>> nn.init.normal_(arete.empty(3, 5), std=0.02).shape
+    arete.Size([3, 5])
+    """
     with arete.no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -82,7 +97,12 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Normal, restricted to [a, b]."""
+    """Normal, restricted to [a, b].
+
+    >>> w = nn.init.trunc_normal_(arete.empty(3, 5), a=-1.0, b=1.0)
+    >>> w.abs().max() <= 1
+    tensor(True)
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
@@ -102,23 +122,40 @@ def trunc_normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """`val` everywhere."""
+    """`val` everywhere.
+
+    >>> nn.init.constant_(arete.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     with arete.no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    >>> nn.init.ones_(arete.empty(2))
+    tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    >>> nn.init.zeros_(arete.empty(2))
+    tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity; ValueError unless the tensor has 2 dimensions."""
+    """The identity; ValueError unless the tensor has 2 dimensions.
+
+    >>> nn.init.eye_(arete.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with arete.no_grad():
@@ -128,7 +165,15 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Convolution weights (3 to 5 dimensions) that keep as many channels as they can."""
+    """Convolution weights (3 to 5 dimensions) that keep as many channels as they can.
+
+    >>> nn.init.dirac_(arete.empty(2, 2, 3))
+    tensor([[[0., 1., 0.],
+             [0., 0., 0.]],
+    <BLANKLINE>
+            [[0., 0., 0.],
+             [0., 1., 0.]]])
+    """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     if tensor.shape[0] % groups != 0:
@@ -161,13 +206,24 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform in +-gain * sqrt(6 / (fan_in + fan_out))."""
+    """Uniform in +-gain * sqrt(6 / (fan_in + fan_out)).
+
+    >>> nn.init.xavier_uniform_(arete.empty(3, 5)).abs().max() <= (6 / 8) ** 0.5
+    tensor(True)
+    >>> nn.init.xavier_uniform_(arete.empty(3))
+    Traceback (most recent call last):
+    ValueError: Fan in and fan out can not be computed for tensor with fewer than 2 dimensions
+    """
     bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with the standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
+    """Normal with the standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+
+    >>> nn.init.xavier_normal_(arete.empty(3, 5)).shape
+    arete.Size([3, 5])
+    """
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return normal_(tensor, 0.0, std, generator)
 
@@ -187,7 +243,15 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Uniform in +-gain * sqrt(3 / fan)."""
+    """Uniform in +-gain * sqrt(3 / fan).
+
+    >>> w = nn.init.kaiming_uniform_(arete.empty(3, 5), nonlinearity="relu")
+    >>> w.abs().max() <= (6 / 5) ** 0.5
+    tensor(True)
+    >>> nn.init.kaiming_uniform_(arete.empty(3, 5), mode="fan")
+    Traceback (most recent call last):
+    ValueError: Mode fan not supported, please use one of ['fan_in', 'fan_out']
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
@@ -202,13 +266,22 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Normal with the standard deviation gain / sqrt(fan)."""
+    """Normal with the standard deviation gain / sqrt(fan).
+
+    >>> nn.init.kaiming_normal_(arete.empty(3, 5), mode="fan_out").shape
+    arete.Size([3, 5])
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A random (half-)orthogonal matrix times `gain`; dimensions after the first are one."""
+    """A random (half-)orthogonal matrix times `gain`; dimensions after the first are one.
+
+    >>> w = nn.init.orthogonal_(arete.empty(2, 5))
+    >>> arete.allclose(w @ w.T, arete.eye(2), atol=1e-6)
+    True
+    """
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
@@ -228,7 +301,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal values, of which a share `sparsity` in each column is 0."""
+    """Normal values, of which a share `sparsity` in each column is 0.
+
+    >>> (nn.init.sparse_(arete.empty(4, 3), sparsity=0.5) == 0).sum(0)
+    tensor([2, 2, 2])
+    """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape

@@ -27,7 +27,7 @@ class Parameter(Tensor):
     It shares its memory with `data` and requires gradients unless told otherwise; operations on it
     give ordinary tensors.
 
-    >>> p = Parameter(arete.zeros(2, 3))
+    >>> p = nn.Parameter(arete.zeros(2, 3))
     >>> p.requires_grad
     True
     """
@@ -63,6 +63,11 @@ class Buffer(Tensor):
     """A tensor that a :class:`Module` registers as a buffer when it is assigned as an attribute.
 
     `persistent=False` keeps it out of the state dict.
+
+    >>> net = nn.Module()
+    >>> net.mean = nn.Buffer(arete.zeros(2))
+    >>> list(net.state_dict())
+    ['mean']
     """
 
     def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> "Buffer":
@@ -120,7 +125,13 @@ class UninitializedTensorMixin:
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A parameter whose shape the first call of its lazy module decides."""
+    """A parameter whose shape the first call of its lazy module decides.
+
+    >>> w = nn.UninitializedParameter()
+    >>> w.materialize((2, 3))
+    >>> w.shape
+    arete.Size([2, 3])
+    """
 
     cls_to_become = Parameter
 
@@ -140,7 +151,13 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Buffer):
-    """A buffer whose shape the first call of its lazy module decides."""
+    """A buffer whose shape the first call of its lazy module decides.
+
+    >>> b = nn.UninitializedBuffer()
+    >>> b.materialize((2,))
+    >>> b.shape
+    arete.Size([2])
+    """
 
     cls_to_become = Buffer
 

@@ -29,6 +29,16 @@ class CyclicLR(_MomentumLR):
 
     mode "triangular" keeps the height, "triangular2" halves it every cycle, "exp_range" scales it by gamma**steps; `scale_fn` of the
     cycle or of the steps (`scale_mode`) replaces them. Momentum goes the opposite way.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8, momentum=0.9)
+    >>> scheduler = arete.optim.lr_scheduler.CyclicLR(optimizer, 0.2, 0.8, step_size_up=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.2, 0.5, 0.8, 0.5, 0.2]
     """
 
     def __init__(self, optimizer: Any, base_lr: Union[float, list], max_lr: Union[float, list], step_size_up: int = 2000,
@@ -66,6 +76,7 @@ class CyclicLR(_MomentumLR):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
+        """The factor of the height at a cycle or step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
@@ -99,7 +110,18 @@ class CyclicLR(_MomentumLR):
 
 class OneCycleLR(_MomentumLR):
     """One rise from max_lr/div_factor to max_lr and one fall to that/final_div_factor, in `total_steps` (or epochs *
-    steps_per_epoch) steps; the rise takes `pct_start` of them. `three_phase` puts a fall to the start before the last one."""
+    steps_per_epoch) steps; the rise takes `pct_start` of them. `three_phase` puts a fall to the start before the last one.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8, momentum=0.9)
+    >>> scheduler = arete.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.04, 0.9505, 0.6113, 0.1883, 0.0]
+    """
 
     def __init__(self, optimizer: Any, max_lr: Union[float, list], total_steps: Optional[int] = None, epochs: Optional[int] = None,
                  steps_per_epoch: Optional[int] = None, pct_start: float = 0.3, anneal_strategy: str = "cos",

@@ -53,6 +53,16 @@ class LRScheduler:
 
     With `last_epoch=-1` the rates of the optimizer are the initial ones (kept in each group as "initial_lr"); any other
     value resumes after that epoch, and then the groups must have "initial_lr".
+
+    >>> class Halving(arete.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [lr / 2**self.last_epoch for lr in self.base_lrs]
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = Halving(optimizer)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.4]
     """
 
     _get_lr_called_within_step = False
@@ -94,6 +104,7 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list:
+        """The rates of all groups at `last_epoch`."""
         raise NotImplementedError
 
     def _current(self) -> list:

@@ -32,6 +32,7 @@ class _Fused(Optimizer):
         self._handed = [self._read(g) for g in self.param_groups]
 
     def add_param_group(self, param_group: dict) -> None:
+        """Adds parameters with settings of their own."""
         super().add_param_group(param_group)
         kept = self._states() if self._impl is not None else None
         self._make()  # also checks the settings
@@ -107,7 +108,22 @@ class _Fused(Optimizer):
 
 
 class SGD(_Fused):
-    """Gradient descent with momentum, optionally Nesterov's."""
+    """Gradient descent with momentum, optionally Nesterov's.
+
+    `params` are tensors, pairs of names and tensors, or dicts with "params" and settings of their own; ValueError for
+    none, and for settings out of their range.
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.SGD([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.5000])
+    >>> optimizer.zero_grad()
+    >>> arete.optim.SGD([w], lr=-1.0)
+    Traceback (most recent call last):
+    arete.ArgumentError: Invalid learning rate value: -1.000000...
+    """
 
     _kind = "SGD"
     _shows_step = False
@@ -121,7 +137,15 @@ class SGD(_Fused):
 
 
 class Adam(_Fused):
-    """Adam (Kingma and Ba 2015); decoupled_weight_decay makes it AdamW."""
+    """Adam (Kingma and Ba 2015); decoupled_weight_decay makes it AdamW.
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.Adam([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7500])
+    """
 
     _kind = "Adam"
     _settings = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
@@ -138,7 +162,15 @@ class Adam(_Fused):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019).
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.AdamW([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7475])
+    """
 
     _kind = "AdamW"
 
@@ -148,7 +180,15 @@ class AdamW(Adam):
 
 
 class Lion(_Fused):
-    """Lion (Chen et al. 2023): the sign of a mixture of gradient and momentum."""
+    """Lion (Chen et al. 2023): the sign of a mixture of gradient and momentum.
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.Lion([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7500])
+    """
 
     _kind = "Lion"
     _settings = ("lr", "betas", "weight_decay", "maximize")
@@ -158,7 +198,15 @@ class Lion(_Fused):
 
 
 class RMSprop(_Fused):
-    """RMSprop (Hinton 2012), optionally centered and with momentum."""
+    """RMSprop (Hinton 2012), optionally centered and with momentum.
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.RMSprop([w], lr=0.05)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.5000])
+    """
 
     _kind = "RMSprop"
     _settings = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
@@ -171,7 +219,15 @@ class RMSprop(_Fused):
 
 
 class Adagrad(_Fused):
-    """Adagrad (Duchi et al. 2011)."""
+    """Adagrad (Duchi et al. 2011).
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.Adagrad([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7500])
+    """
 
     _kind = "Adagrad"
     _settings = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize")
@@ -184,7 +240,15 @@ class Adagrad(_Fused):
 
 
 class Adadelta(_Fused):
-    """Adadelta (Zeiler 2012)."""
+    """Adadelta (Zeiler 2012).
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.Adadelta([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.9992])
+    """
 
     _kind = "Adadelta"
     _settings = ("lr", "rho", "eps", "weight_decay", "maximize")

@@ -53,7 +53,18 @@ class _FunctionLR(LRScheduler):
 
 
 class LambdaLR(_FunctionLR):
-    """Rate = initial rate * lr_lambda(epoch). One function, or one per group."""
+    """Rate = initial rate * lr_lambda(epoch). One function, or one per group.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.4, 0.2667, 0.2]
+    """
 
     def get_lr(self) -> list:
         self._check_called_from_step()
@@ -61,7 +72,18 @@ class LambdaLR(_FunctionLR):
 
 
 class MultiplicativeLR(_FunctionLR):
-    """Each epoch multiplies the rate by lr_lambda(epoch)."""
+    """Each epoch multiplies the rate by lr_lambda(epoch).
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.4, 0.2, 0.1]
+    """
 
     def get_lr(self) -> list:
         self._check_called_from_step()
@@ -70,7 +92,18 @@ class MultiplicativeLR(_FunctionLR):
 
 
 class StepLR(LRScheduler):
-    """Multiplies the rate by gamma every `step_size` epochs."""
+    """Multiplies the rate by gamma every `step_size` epochs.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.8, 0.4, 0.4, 0.2]
+    """
 
     def __init__(self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
@@ -88,7 +121,18 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Multiplies the rate by gamma at each of the milestones; one that is listed twice counts twice."""
+    """Multiplies the rate by gamma at each of the milestones; one that is listed twice counts twice.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.4, 0.4, 0.2]
+    """
 
     def __init__(self, optimizer: Any, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.milestones = Counter(milestones)
@@ -110,7 +154,18 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times `factor` for the first `total_iters` epochs."""
+    """The rate times `factor` for the first `total_iters` epochs.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.4, 0.4, 0.8, 0.8]
+    """
 
     def __init__(self, optimizer: Any, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1.0:
@@ -132,7 +187,18 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """A factor that goes linearly from `start_factor` to `end_factor` in `total_iters` epochs."""
+    """A factor that goes linearly from `start_factor` to `end_factor` in `total_iters` epochs.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.4, 0.6, 0.8, 0.8]
+    """
 
     def __init__(self, optimizer: Any, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
                  last_epoch: int = -1) -> None:
@@ -162,7 +228,18 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Multiplies the rate by gamma every epoch."""
+    """Multiplies the rate by gamma every epoch.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.4, 0.2, 0.1]
+    """
 
     def __init__(self, optimizer: Any, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -177,7 +254,18 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Initial rate * (1 - epoch / total_iters) ** power, and 0 afterwards."""
+    """Initial rate * (1 - epoch / total_iters) ** power, and 0 afterwards.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.6, 0.4, 0.2, 0.0]
+    """
 
     def __init__(self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
@@ -198,7 +286,18 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate down to `eta_min` in `T_max` epochs, and up again after them."""
+    """Half a cosine from the initial rate down to `eta_min` in `T_max` epochs, and up again after them.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.6828, 0.4, 0.1172, 0.0]
+    """
 
     def __init__(self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max = T_max
@@ -227,6 +326,16 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """Cosine annealing that starts anew after `T_0` epochs, then after `T_mult` times as many, and so on.
 
     `step(epoch)` takes fractions: `step(epoch + i / len(loader))` after each batch.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.4, 0.8, 0.4, 0.8]
     """
 
     def __init__(self, optimizer: Any, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -249,6 +358,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
     def step(self, epoch: Optional[float] = None) -> None:
+        """Goes on by one epoch, or to the given one, which may have a fraction."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -275,7 +385,20 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Runs one scheduler after the other; `milestones` are the epochs at which the next one takes over."""
+    """Runs one scheduler after the other; `milestones` are the epochs at which the next one takes over.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> warmup = arete.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> decay = arete.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> scheduler = arete.optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.4, 0.4, 0.8, 0.4, 0.2]
+    """
 
     def __init__(self, optimizer: Any, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1) -> None:
         if len(schedulers) < 1:
@@ -330,7 +453,20 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Steps several schedulers at once, each upon the rates that the one before it left."""
+    """Steps several schedulers at once, each upon the rates that the one before it left.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> warmup = arete.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> decay = arete.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> scheduler = arete.optim.lr_scheduler.ChainedScheduler([warmup, decay])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.4, 0.2, 0.2, 0.1]
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Any] = None) -> None:
         if len(schedulers) < 1:
@@ -378,6 +514,16 @@ class ReduceLROnPlateau(LRScheduler):
     "Better" is below the best so far by more than `threshold` (mode="min"; relative or, with threshold_mode="abs", absolute) or
     above it (mode="max"). After a reduction `cooldown` epochs are not counted; rates stay above `min_lr`, and changes smaller
     than `eps` are not made.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0):
+    ...     scheduler.step(loss)
+    >>> scheduler.get_last_lr()
+    [0.4]
+    >>> arete.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=1.0)
+    Traceback (most recent call last):
+    ValueError: factor must be below 1, not 1.0
     """
 
     def __init__(self, optimizer: Any, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
@@ -413,9 +559,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
+        """Whether epochs after a reduction are not yet counted."""
         return self.cooldown_counter > 0
 
     def is_better(self, a: float, best: float) -> bool:
+        """Whether a metric is better than the best so far."""
         sign = 1 if self.mode == "max" else -1
         if self.threshold_mode == "rel":
             limit = best * (1.0 + sign * self.threshold)
@@ -424,6 +572,7 @@ class ReduceLROnPlateau(LRScheduler):
         return a > limit if sign > 0 else a < limit
 
     def step(self, metrics: Any, epoch: Optional[int] = None) -> None:  # type: ignore[override]
+        """Takes the metric of an epoch, and lowers the rates if it has been no better for too long."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1

@@ -20,7 +20,22 @@ required = _Required()
 
 class Optimizer:
     """Base class: `param_groups` is a list of dicts with "params" and settings, `state` maps parameters to dicts. A
-    subclass defines step(closure=None)."""
+    subclass defines step(closure=None).
+
+    >>> class SignDescent(arete.optim.Optimizer):
+    ...     def __init__(self, params, lr):
+    ...         super().__init__(params, {"lr": lr})
+    ...     def step(self, closure=None):
+    ...         with arete.no_grad():
+    ...             for group in self.param_groups:
+    ...                 for p in group["params"]:
+    ...                     p -= group["lr"] * p.grad.sign()
+    >>> w = arete.tensor([1.0, -1.0], requires_grad=True)
+    >>> w.square().sum().backward()
+    >>> SignDescent([w], lr=0.5).step()
+    >>> w.detach()
+    tensor([ 0.5000, -0.5000])
+    """
 
     def __init__(self, params, defaults: dict):
         self.defaults = defaults

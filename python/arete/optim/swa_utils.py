@@ -28,7 +28,13 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
-    """A function of two lists which makes averaged = decay * averaged + (1 - decay) * current, in place."""
+    """A function of two lists which makes averaged = decay * averaged + (1 - decay) * current, in place.
+
+    >>> averaged = [arete.zeros(2)]
+    >>> arete.optim.swa_utils.get_ema_multi_avg_fn(0.75)(averaged, [arete.ones(2)], 1)
+    >>> averaged
+    [tensor([0.2500, 0.2500])]
+    """
     _check_decay(decay)
 
     @arete.no_grad()
@@ -43,7 +49,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_multi_avg_fn() -> Callable:
-    """A function of two lists which makes `averaged` the mean of all models so far, in place."""
+    """A function of two lists which makes `averaged` the mean of all models so far, in place.
+
+    >>> averaged = [arete.zeros(2)]
+    >>> arete.optim.swa_utils.get_swa_multi_avg_fn()(averaged, [arete.ones(2)], arete.tensor(1))
+    >>> averaged
+    [tensor([0.5000, 0.5000])]
+    """
 
     @arete.no_grad()
     def swa_update(averaged: Sequence, current: Sequence, num_averaged: Any) -> None:
@@ -58,7 +70,11 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable:
-    """A function (averaged, current, count) giving the new exponential average of one parameter."""
+    """A function (averaged, current, count) giving the new exponential average of one parameter.
+
+    >>> arete.optim.swa_utils.get_ema_avg_fn(0.75)(arete.zeros(2), arete.ones(2), 1)
+    tensor([0.2500, 0.2500])
+    """
     _check_decay(decay)
 
     @arete.no_grad()
@@ -69,7 +85,11 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_avg_fn() -> Callable:
-    """A function (averaged, current, count) giving the new mean of one parameter."""
+    """A function (averaged, current, count) giving the new mean of one parameter.
+
+    >>> arete.optim.swa_utils.get_swa_avg_fn()(arete.zeros(2), arete.ones(2), 1)
+    tensor([0.5000, 0.5000])
+    """
 
     @arete.no_grad()
     def swa_update(averaged: Any, current: Any, num_averaged: Any) -> Any:
@@ -83,6 +103,12 @@ class AveragedModel(Module):
 
     The average is the mean by default; `avg_fn(averaged, current, count)` or `multi_avg_fn(averaged_list, current_list,
     count)` replace it. With `use_buffers` the buffers are averaged too, else they are copied. `n_averaged` counts.
+
+    >>> model = nn.Linear(2, 2)
+    >>> average = arete.optim.swa_utils.AveragedModel(model)
+    >>> average.update_parameters(model)
+    >>> average.n_averaged, average(arete.ones(1, 2)).shape
+    (tensor(1), arete.Size([1, 2]))
     """
 
     def __init__(self, model: Module, device: Any = None, avg_fn: Optional[Callable] = None,
@@ -128,6 +154,11 @@ def update_bn(loader: Iterable, model: Module, device: Any = None) -> None:
     """Computes the running statistics of the model's batch norms anew, as plain means over all batches of `loader`.
 
     A batch that is a list or tuple gives its first element to the model.
+
+    >>> model = nn.BatchNorm1d(2)
+    >>> arete.optim.swa_utils.update_bn([arete.tensor([[1.0, 2.0], [3.0, 4.0]])], model)
+    >>> model.running_mean
+    tensor([2., 3.])
     """
     norms = {m: m.momentum for m in model.modules() if hasattr(m, "reset_running_stats") and hasattr(m, "momentum")}
     if not norms:
@@ -150,7 +181,18 @@ def update_bn(loader: Iterable, model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Goes from the rate it meets to `swa_lr` within `anneal_epochs` epochs ("cos" or "linear") and stays there."""
+    """Goes from the rate it meets to `swa_lr` within `anneal_epochs` epochs ("cos" or "linear") and stays there.
+
+    >>> optimizer = arete.optim.SGD([arete.ones(1, requires_grad=True)], lr=0.8)
+    >>> scheduler = arete.optim.swa_utils.SWALR(optimizer, swa_lr=0.2, anneal_epochs=3, anneal_strategy="linear")
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.8, 0.6, 0.4, 0.2, 0.2]
+    """
 
     def __init__(self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos",
                  last_epoch: int = -1) -> None:

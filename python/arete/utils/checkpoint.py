@@ -20,6 +20,7 @@ class CheckpointError(RuntimeError):
 
 
 def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
+    """Two contexts that do nothing."""
     return nullcontext(), nullcontext()
 
 
@@ -131,6 +132,11 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
 
     Gradients flow to the tensors in the arguments and to all that the function uses by itself, with `backward()` as with
     `autograd.grad`, and can be differentiated again.
+
+    >>> layer, x = nn.Linear(2, 3), arete.ones(1, 2, requires_grad=True)
+    >>> arete.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
+    >>> x.grad.shape
+    arete.Size([1, 2])
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):
@@ -147,7 +153,12 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
 
 
 def checkpoint_sequential(functions: Iterable, segments: int, input: Any, use_reentrant: Optional[bool] = None, **kwargs: Any) -> Any:
-    """Runs the layers of a Sequential (or a list) in `segments` pieces, each but the last one checkpointed."""
+    """Runs the layers of a Sequential (or a list) in `segments` pieces, each but the last one checkpointed.
+
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    >>> arete.utils.checkpoint.checkpoint_sequential(net, 2, arete.ones(4, 2), use_reentrant=False).shape
+    arete.Size([4, 1])
+    """
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError(f"unknown arguments {sorted(kwargs)}")

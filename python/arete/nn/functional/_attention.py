@@ -22,6 +22,14 @@ def scaled_dot_product_attention(
 
     False elements of a boolean mask take no part, a floating mask is added; is_causal lets a
     position see those up to it. scale is 1 / sqrt(E) by default.
+
+    ArgumentError where the sizes E of query and key differ.
+
+    >>> q, k, v = arete.zeros(1, 2, 4), arete.zeros(1, 2, 4), arete.tensor([[[1.0], [3.0]]])
+    >>> F.scaled_dot_product_attention(q, k, v).flatten()
+    tensor([2., 2.])
+    >>> F.scaled_dot_product_attention(q, k, v, is_causal=True).flatten()
+    tensor([1., 2.])
     """
     return _ops.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
@@ -140,6 +148,14 @@ def multi_head_attention_forward(
 
     Gives the output (L, N, E) and with need_weights the weights (N, L, S), averaged over the heads
     or (N, heads, L, S). True elements of boolean masks forbid; floating masks are added.
+
+    AssertionError or RuntimeError where shapes disagree; nn.MultiheadAttention keeps the weights.
+
+    >>> x, w, b = arete.ones(3, 1, 4), arete.eye(4).repeat(3, 1), arete.zeros(12)
+    >>> out, weights = F.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, w, b, None, None, False, 0.0, arete.eye(4), arete.zeros(4))
+    >>> out.shape, weights[0, 0]
+    (arete.Size([3, 1, 4]), tensor([0.3333, 0.3333, 0.3333]))
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:

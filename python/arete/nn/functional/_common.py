@@ -17,6 +17,15 @@ def named(f: Callable, name: str, doc: str) -> Callable:
     return f
 
 
+def shapes(n: int, call: str, result: int, several: bool = False) -> str:
+    """An example of one of those forms: `call`, where "SIZES" stands for n sizes of 4, makes them `result`."""
+    call = call.replace("SIZES", ", ".join(["4"] * n))
+    shape = f"arete.Size([1, 2{f', {result}' * n}])"
+    if several:
+        return f"\n\n    >>> [t.shape for t in {call}]\n    [{shape}, {shape}]\n    "
+    return f"\n\n    >>> {call}.shape\n    {shape}\n    "
+
+
 def reduction_of(size_average: Optional[bool], reduce: Optional[bool], reduction: str) -> str:
     """`reduction`, unless the two older arguments say otherwise."""
     if size_average is None and reduce is None:

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence, Union
 import arete
 from arete import Tensor, _ops
 
-from ._common import IntOrInts, named
+from ._common import IntOrInts, named, shapes
 
 linear = _ops.linear
 bilinear = _ops.bilinear
@@ -36,18 +36,36 @@ conv1d = _conv(
     """Convolution of (N, Cin, L) or (Cin, L) with weight (Cout, Cin / groups, k).
 
     `padding` is a number, "valid" (none) or "same" (the output has the input's length).
+
+    >>> F.conv1d(arete.tensor([[[1.0, 2.0, 4.0]]]), arete.tensor([[[-1.0, 1.0]]]))
+    tensor([[[1., 2.]]])
+    >>> F.conv1d(arete.ones(1, 1, 3), arete.ones(1, 1, 2), padding="same")
+    tensor([[[2., 2., 1.]]])
+    >>> F.conv1d(arete.ones(1, 2, 3), arete.ones(1, 3, 1))
+    Traceback (most recent call last):
+    arete.ArgumentError: Given groups=1, weight of size [1, 3, 1], expected input[1, 2, 3] to have 3 channels, ...
     """,
 )
 conv2d = _conv(
     2,
     """Convolution of (N, Cin, H, W) or (Cin, H, W) with weight (Cout, Cin / groups, kh, kw).
 
-    >>> conv2d(arete.randn(1, 3, 8, 8), arete.randn(5, 3, 3, 3), padding=1).shape
-    torch.Size([1, 5, 8, 8])
+    `stride`, `padding` and `dilation` are one number or one for each dimension.
+
+    >>> F.conv2d(arete.randn(1, 3, 8, 8), arete.randn(5, 3, 3, 3), padding=1).shape
+    arete.Size([1, 5, 8, 8])
+    >>> F.conv2d(arete.ones(1, 1, 2, 2), arete.ones(1, 1, 3, 3))
+    Traceback (most recent call last):
+    arete.ArgumentError: Calculated padded input size per channel: (2). Kernel size: (3). Kernel size can't be ...
     """,
 )
 conv3d = _conv(
-    3, "Convolution of (N, Cin, D, H, W) with weight (Cout, Cin / groups, kd, kh, kw)."
+    3,
+    """Convolution of (N, Cin, D, H, W) with weight (Cout, Cin / groups, kd, kh, kw).
+
+    >>> F.conv3d(arete.zeros(1, 3, 4, 4, 4), arete.zeros(5, 3, 2, 2, 2)).shape
+    arete.Size([1, 5, 3, 3, 3])
+    """,
 )
 
 
@@ -69,6 +87,8 @@ def _conv_transpose(n: int, kernel: str) -> Callable:
         )
 
     doc = f"The gradient of conv{n}d as an operator; weight (Cin, Cout / groups, {kernel})."
+    weight = f"arete.zeros(3, 2{', 2' * n})"
+    doc += shapes(n, f"F.{name}(arete.zeros(1, 3, SIZES), {weight}, stride=2)", 8)
     return named(conv_transpose, name, doc)
 
 
@@ -78,7 +98,11 @@ conv_transpose3d = _conv_transpose(3, "kd, kh, kw")
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """conv1d of (T, N, Cin) with weight (k, Cin, Cout) -> (T', N, Cout)."""
+    """conv1d of (T, N, Cin) with weight (k, Cin, Cout) -> (T', N, Cout).
+
+    >>> F.conv_tbc(arete.zeros(5, 2, 3), arete.zeros(3, 3, 4), arete.zeros(4)).shape
+    arete.Size([3, 2, 4])
+    """
     out = _ops.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
     return out.permute(2, 0, 1)
 
@@ -90,7 +114,14 @@ def unfold(
     padding: IntOrInts = 0,
     stride: IntOrInts = 1,
 ) -> Tensor:
-    """The windows of images (N, C, H, W) as columns (N, C kh kw, windows)."""
+    """The windows of images (N, C, H, W) as columns (N, C kh kw, windows).
+
+    >>> F.unfold(arete.arange(6.0).reshape(1, 1, 2, 3), kernel_size=2)
+    tensor([[[0., 1.],
+             [1., 2.],
+             [3., 4.],
+             [4., 5.]]])
+    """
     return _ops.unfold_im2col(input, kernel_size, dilation, padding, stride)
 
 
@@ -102,7 +133,15 @@ def fold(
     padding: IntOrInts = 0,
     stride: IntOrInts = 1,
 ) -> Tensor:
-    """Sums columns (N, C kh kw, windows) back into images (N, C, *output_size)."""
+    """Sums columns (N, C kh kw, windows) back into images (N, C, *output_size).
+
+    >>> F.fold(arete.ones(1, 4, 2), output_size=(2, 3), kernel_size=2)
+    tensor([[[[1., 2., 1.],
+              [1., 2., 1.]]]])
+    >>> F.fold(arete.ones(1, 4, 3), output_size=(2, 3), kernel_size=2)
+    Traceback (most recent call last):
+    arete.ArgumentError: Given output_size=[2, 3], kernel_size=[2, 2], dilation=[1, 1], padding=[0, 0], ...
+    """
     return _ops.fold(input, output_size, kernel_size, dilation, padding, stride)
 
 
@@ -129,6 +168,14 @@ def embedding(
     The row padding_idx gets no gradient. With max_norm the rows looked up are scaled to at most
     that norm, in place. `sparse` is accepted; gradients are dense. IndexError for an index out of
     range.
+
+    >>> weight = arete.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> F.embedding(arete.tensor([2, 0]), weight)
+    tensor([[5., 6.],
+            [1., 2.]])
+    >>> F.embedding(arete.tensor([3]), weight)
+    Traceback (most recent call last):
+    IndexError: index 3 is out of bounds for dimension 0 with size 3. Operator: embedding. Argument: index
     """
     if padding_idx is not None:
         padding_idx = _row_of(padding_idx, weight.size(0))
@@ -153,6 +200,17 @@ def embedding_bag(
     """Sums, means or maxima of bags of rows of `weight` (V, D) -> (B, D).
 
     Bags are the rows of a 2-d `input`, or the stretches of a 1-d one that start at `offsets`.
+
+    ValueError for offsets with 2-d input or none with 1-d input, NotImplementedError for
+    per_sample_weights with a mode other than "sum".
+
+    >>> weight = arete.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> F.embedding_bag(arete.tensor([0, 1, 2]), weight, arete.tensor([0, 1]), mode="sum")
+    tensor([[ 1.,  2.],
+            [ 8., 10.]])
+    >>> F.embedding_bag(arete.tensor([0, 1]), weight)
+    Traceback (most recent call last):
+    ValueError: offsets has to be a 1D Tensor but got None
     """
     if weight.dtype == arete.int64 and input.is_floating_point():
         import warnings
@@ -208,22 +266,48 @@ def embedding_bag(
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 (*, num_classes): 1 at the class, else 0."""
+    """int64 (*, num_classes): 1 at the class, else 0.
+
+    num_classes -1: the largest class + 1. ArgumentError for negative classes and for larger ones.
+
+    >>> F.one_hot(arete.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    >>> F.one_hot(arete.tensor([0, 2]), num_classes=4)
+    tensor([[1, 0, 0, 0],
+            [0, 0, 1, 0]])
+    """
     return _ops.one_hot(tensor, num_classes)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(*, C r^2, H, W) -> (*, C, H r, W r)."""
+    """(*, C r^2, H, W) -> (*, C, H r, W r).
+
+    >>> F.pixel_shuffle(arete.arange(4.0).reshape(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    >>> F.pixel_shuffle(arete.zeros(1, 3, 1, 1), 2)
+    Traceback (most recent call last):
+    arete.ArgumentError: pixel_shuffle expects its input's 'channel' dimension to be divisible by the ...
+    """
     return _ops.pixel_shuffle(input, upscale_factor)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(*, C, H r, W r) -> (*, C r^2, H, W)."""
+    """(*, C, H r, W r) -> (*, C r^2, H, W).
+
+    >>> F.pixel_unshuffle(arete.zeros(1, 1, 4, 6), 2).shape
+    arete.Size([1, 4, 2, 3])
+    """
     return _ops.pixel_unshuffle(input, downscale_factor)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Interleaves the channels of `groups` groups of (N, C, ...)."""
+    """Interleaves the channels of `groups` groups of (N, C, ...).
+
+    >>> F.channel_shuffle(arete.arange(4).reshape(1, 4, 1), 2).flatten()
+    tensor([0, 2, 1, 3])
+    """
     return _ops.channel_shuffle(input, groups)
 
 
@@ -237,6 +321,16 @@ def pad(
 
     mode: "constant" (with `value`, 0 by default), "reflect", "replicate" or "circular". Negative
     numbers crop.
+
+    >>> F.pad(arete.tensor([[1, 2, 3]]), (1, 2))
+    tensor([[0, 1, 2, 3, 0, 0]])
+    >>> F.pad(arete.tensor([[1, 2, 3]]), (1, 2), mode="circular")
+    tensor([[3, 1, 2, 3, 1, 2]])
+    >>> F.pad(arete.tensor([[1, 2, 3]]), (-1, 0))
+    tensor([[2, 3]])
+    >>> F.pad(arete.ones(1, 3), (3, 0), mode="reflect")
+    Traceback (most recent call last):
+    arete.ArgumentError: Padding size should be less than the corresponding input dimension, but got: ...
     """
     return _ops.pad(input, tuple(pad), mode, value)
 
@@ -257,6 +351,17 @@ def interpolate(
 
     mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
     antialias: filters as wide as the spacing of the outputs ("bilinear" and "bicubic" of 4-D input).
+
+    ValueError unless there is one of size and scale_factor, with one number for each dimension.
+
+    >>> x = arete.tensor([[[1.0, 3.0]]])
+    >>> F.interpolate(x, scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    >>> F.interpolate(x, size=3, mode="linear", align_corners=True)
+    tensor([[[1., 2., 3.]]])
+    >>> F.interpolate(x)
+    Traceback (most recent call last):
+    ValueError: either size or scale_factor should be defined
     """
     if mode in _MODES_WITH_CORNERS:
         align_corners = bool(align_corners)
@@ -312,21 +417,33 @@ def upsample(
     mode: str = "nearest",
     align_corners: Optional[bool] = None,
 ) -> Tensor:
-    """The older name of :func:`interpolate`."""
+    """The older name of :func:`interpolate`.
+
+    >>> F.upsample(arete.tensor([[[1.0, 3.0]]]), scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    """
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(
     input: Tensor, size: Optional[IntOrInts] = None, scale_factor: Any = None
 ) -> Tensor:
-    """interpolate with mode "nearest"."""
+    """interpolate with mode "nearest".
+
+    >>> F.upsample_nearest(arete.zeros(1, 1, 2, 3), scale_factor=2).shape
+    arete.Size([1, 1, 4, 6])
+    """
     return interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(
     input: Tensor, size: Optional[IntOrInts] = None, scale_factor: Any = None
 ) -> Tensor:
-    """interpolate with mode "bilinear" and align_corners."""
+    """interpolate with mode "bilinear" and align_corners.
+
+    >>> F.upsample_bilinear(arete.tensor([[[[1.0, 3.0]]]]), size=(1, 3))
+    tensor([[[[1., 2., 3.]]]])
+    """
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
@@ -341,6 +458,13 @@ def grid_sample(
 
     Also for (N, C, D, H, W) and (N, D', H', W', 3). mode: "bilinear", "nearest", "bicubic";
     padding_mode: "zeros", "border", "reflection".
+
+    >>> x = arete.tensor([[[[1.0, 3.0]]]])
+    >>> F.grid_sample(x, arete.tensor([[[[-1.0, 0.0], [0.0, 0.0]]]]), align_corners=True)
+    tensor([[[[1., 2.]]]])
+    >>> F.grid_sample(x, arete.zeros(1, 1, 1, 2), mode="cubic")
+    Traceback (most recent call last):
+    ValueError: nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but ...
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
@@ -356,5 +480,12 @@ def grid_sample(
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: Optional[bool] = None) -> Tensor:
-    """Positions (N, H, W, 2) of the affine maps theta (N, 2, 3) for outputs of `size`."""
+    """Positions (N, H, W, 2) of the affine maps theta (N, 2, 3) for outputs of `size`.
+
+    Also (N, 3, 4) -> (N, D, H, W, 3).
+
+    >>> F.affine_grid(arete.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]])
+    """
     return _ops.affine_grid(theta, tuple(size), bool(align_corners))

@@ -6,7 +6,10 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from arete import Tensor, _ops
 
-from ._common import IntOrInts, named, stride_or_empty
+from ._common import IntOrInts, named, shapes, stride_or_empty
+
+
+_SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
 
 
 def _max_pool(n: int) -> Tuple[Callable, Callable]:
@@ -34,8 +37,15 @@ def _max_pool(n: int) -> Tuple[Callable, Callable]:
         return max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     name = f"max_pool{n}d"
-    named(max_pool, name, f"The maximum of each window of {n} dimensions.")
-    named(with_indices, name + "_with_indices", "The maxima and their places in each plane.")
+    doc = f"""The maximum of each window of (N, C, {_SIZES[n]}) or (C, {_SIZES[n]}).
+
+    The stride is kernel_size by default. With return_indices also the place of each maximum in its channel.
+    ArgumentError where a window is larger than the padded input, or the padding than half a window."""
+    call = "(arete.zeros(1, 2, SIZES), 2)"
+    named(max_pool, name, doc + shapes(n, f"F.{name}{call}", 2))
+    name += "_with_indices"
+    doc = "The maxima and their places in each channel, as F.max_unpool takes them."
+    named(with_indices, name, doc + shapes(n, f"F.{name}{call}", 2, several=True))
     return max_pool, with_indices
 
 
@@ -52,13 +62,19 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window of (N, C, L) or (C, L)."""
+    """The mean of each window of (N, C, L) or (C, L).
+
+    >>> F.avg_pool1d(arete.tensor([[[1.0, 3.0, 5.0, 7.0]]]), 2)
+    tensor([[[2., 6.]]])
+    >>> F.avg_pool1d(arete.tensor([[[1.0, 3.0]]]), 2, padding=1, count_include_pad=False)
+    tensor([[[1., 3.]]])
+    """
     return _ops.avg_pool1d(
         input, kernel_size, stride_or_empty(stride), padding, ceil_mode, count_include_pad
     )
 
 
-def _avg_pool(n: int, sizes: str) -> Callable:
+def _avg_pool(n: int) -> Callable:
     name = f"avg_pool{n}d"
 
     def avg_pool(
@@ -75,10 +91,11 @@ def _avg_pool(n: int, sizes: str) -> Callable:
             input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
 
-    return named(avg_pool, name, f"The mean of each window of (N, C, {sizes}) or (C, {sizes}).")
+    doc = f"The mean of each window of (N, C, {_SIZES[n]}) or (C, {_SIZES[n]})."
+    return named(avg_pool, name, doc + shapes(n, f"F.{name}(arete.zeros(1, 2, SIZES), 2)", 2))
 
 
-avg_pool2d, avg_pool3d = _avg_pool(2, "H, W"), _avg_pool(3, "D, H, W")
+avg_pool2d, avg_pool3d = _avg_pool(2), _avg_pool(3)
 
 
 def _output_size(size: Any) -> Any:
@@ -103,9 +120,15 @@ def _adaptive(n: int) -> Tuple[Callable, Callable, Callable]:
     ) -> Tuple[Tensor, Tensor]:
         return max_pool(input, output_size, True)
 
-    named(avg_pool, avg_name, "Means of windows that make `output_size` of them (None: as is).")
-    named(max_pool, max_name, "Maxima of windows that make `output_size` of them (None: as is).")
-    named(with_indices, max_name + "_with_indices", "The maxima and their places.")
+    doc = f"""{{}} of as many windows of (N, C, {_SIZES[n]}) as `output_size` says.
+
+    One number stands for all dimensions; None keeps the size of one."""
+    call = "(arete.zeros(1, 2, SIZES), 3)"
+    named(avg_pool, avg_name, doc.format("Means") + shapes(n, f"F.{avg_name}{call}", 3))
+    named(max_pool, max_name, doc.format("Maxima") + shapes(n, f"F.{max_name}{call}", 3))
+    indices_name = max_name + "_with_indices"
+    doc = "The maxima and their places in each channel."
+    named(with_indices, indices_name, doc + shapes(n, f"F.{indices_name}{call}", 3, several=True))
     return avg_pool, max_pool, with_indices
 
 
@@ -126,7 +149,8 @@ def _lp_pool(n: int) -> Callable:
     ) -> Tensor:
         return getattr(_ops, name)(input, float(norm_type), kernel_size, stride, ceil_mode)
 
-    return named(lp_pool, name, "(The sum of x^p in each window)^(1 / p).")
+    doc = "(The sum of x^p in each window)^(1 / p), where p is norm_type."
+    return named(lp_pool, name, doc + shapes(n, f"F.{name}(arete.zeros(1, 2, SIZES), 2, 2)", 2))
 
 
 lp_pool1d, lp_pool2d, lp_pool3d = _lp_pool(1), _lp_pool(2), _lp_pool(3)
@@ -152,7 +176,11 @@ def _unpool(n: int) -> Callable:
             stride = None
         return getattr(_ops, name)(input, indices, kernel_size, stride, padding, size)
 
-    return named(max_unpool, name, "Zeros with the maxima of a max pool at their places.")
+    doc = f"""Zeros with the maxima of max_pool{n}d at their places.
+
+    output_size chooses among the sizes that the pooling can have come from."""
+    pooled = f"F.max_pool{n}d_with_indices(arete.zeros(1, 2, SIZES), 2)"
+    return named(max_unpool, name, doc + shapes(n, f"F.{name}(*{pooled}, 2)", 4))
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = _unpool(1), _unpool(2), _unpool(3)
@@ -186,8 +214,14 @@ def _fractional(n: int) -> Tuple[Callable, Callable]:
     ) -> Tuple[Tensor, Tensor]:
         return fractional(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
-    named(fractional, name, "Maxima of windows at random places.")
-    named(with_indices, name + "_with_indices", "The maxima of random windows and their places.")
+    doc = """Maxima of windows at random places.
+
+    There are output_size of them, or input size * output_ratio; ValueError where neither is given."""
+    call = "(arete.zeros(1, 2, SIZES), 2, output_size=3)"
+    named(fractional, name, doc + shapes(n, f"F.{name}{call}", 3))
+    indices_name = name + "_with_indices"
+    doc = "The maxima of random windows and their places in each channel."
+    named(with_indices, indices_name, doc + shapes(n, f"F.{indices_name}{call}", 3, several=True))
     return fractional, with_indices
 
 

@@ -65,7 +65,11 @@ def _inplace_text(inplace: bool) -> str:
 
 
 class Threshold(Module):
-    """x where x > threshold, else value."""
+    """x where x > threshold, else value.
+
+    >>> nn.Threshold(1.0, -7.0)(arete.tensor([0.5, 2.0]))
+    tensor([-7.,  2.])
+    """
 
     __constants__ = ["threshold", "value", "inplace"]
 
@@ -84,14 +88,22 @@ class Threshold(Module):
 
 
 class ReLU(_InPlace):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    >>> nn.ReLU()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)
 
 
 class RReLU(Module):
-    """Leaky ReLU whose slopes are random in [lower, upper] in training, else their mean."""
+    """Leaky ReLU whose slopes are random in [lower, upper] in training, else their mean.
+
+    >>> nn.RReLU().eval()(arete.tensor([-48.0, 2.0]))
+    tensor([-11.,   2.])
+    """
 
     __constants__ = ["lower", "upper", "inplace"]
 
@@ -111,7 +123,13 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """x limited to [min_val, max_val]."""
+    """x limited to [min_val, max_val].
+
+    ValueError unless min_val < max_val.
+
+    >>> nn.Hardtanh(-2.0, 2.0)(arete.tensor([-3.0, 0.5, 3.0]))
+    tensor([-2.0000,  0.5000,  2.0000])
+    """
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -140,7 +158,11 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """x limited to [0, 6]."""
+    """x limited to [0, 6].
+
+    >>> nn.ReLU6()(arete.tensor([-1.0, 3.0, 8.0]))
+    tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -150,14 +172,22 @@ class ReLU6(Hardtanh):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> nn.Sigmoid()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.2689, 0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.sigmoid(input)
 
 
 class Hardsigmoid(_InPlace):
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    >>> nn.Hardsigmoid()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.3333, 0.5000, 0.8333])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
@@ -167,28 +197,44 @@ class Hardsigmoid(_InPlace):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> nn.Tanh()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.7616,  0.0000,  0.9640])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanh(input)
 
 
 class SiLU(_InPlace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    >>> nn.SiLU()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
 
 class Mish(_InPlace):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    >>> nn.Mish()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3034,  0.0000,  1.9440])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, self.inplace)
 
 
 class Hardswish(_InPlace):
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6.
+
+    >>> nn.Hardswish()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3333,  0.0000,  1.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -198,7 +244,11 @@ class Hardswish(_InPlace):
 
 
 class ELU(Module):
-    """x where positive, else alpha * (exp(x) - 1)."""
+    """x where positive, else alpha * (exp(x) - 1).
+
+    >>> nn.ELU(alpha=0.5)(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3161,  0.0000,  2.0000])
+    """
 
     __constants__ = ["alpha", "inplace"]
 
@@ -215,7 +265,11 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    >>> nn.CELU(alpha=2.0)(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.7869,  0.0000,  2.0000])
+    """
 
     __constants__ = ["alpha", "inplace"]
 
@@ -232,14 +286,24 @@ class CELU(Module):
 
 
 class SELU(_InPlace):
-    """The self-normalizing ELU."""
+    """The self-normalizing ELU.
+
+    >>> nn.SELU()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.1113,  0.0000,  2.1014])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
 class GLU(Module):
-    """The first half along `dim` times the sigmoid of the second."""
+    """The first half along `dim` times the sigmoid of the second.
+
+    (*, 2n, *) -> (*, n, *).
+
+    >>> nn.GLU()(arete.tensor([2.0, 4.0, 0.0, 0.0]))
+    tensor([1., 2.])
+    """
 
     __constants__ = ["dim"]
 
@@ -255,7 +319,11 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x * Phi(x) with the normal distribution's Phi; approximate "none" or "tanh"."""
+    """x * Phi(x) with the normal distribution's Phi; approximate "none" or "tanh".
+
+    >>> nn.GELU()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1587,  0.0000,  1.9545])
+    """
 
     __constants__ = ["approximate"]
 
@@ -271,7 +339,11 @@ class GELU(Module):
 
 
 class Hardshrink(Module):
-    """x where |x| > lambd, else 0."""
+    """x where |x| > lambd, else 0.
+
+    >>> nn.Hardshrink()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.,  0.,  2.])
+    """
 
     __constants__ = ["lambd"]
 
@@ -287,7 +359,11 @@ class Hardshrink(Module):
 
 
 class LeakyReLU(Module):
-    """x where positive, else negative_slope * x."""
+    """x where positive, else negative_slope * x.
+
+    >>> nn.LeakyReLU(0.1)(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1000,  0.0000,  2.0000])
+    """
 
     __constants__ = ["inplace", "negative_slope"]
 
@@ -304,14 +380,22 @@ class LeakyReLU(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)).
+
+    >>> nn.LogSigmoid()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.3133, -0.6931, -0.1269])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold.
+
+    >>> nn.Softplus()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.3133, 0.6931, 2.1269])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -328,7 +412,11 @@ class Softplus(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by lambd, and 0 where |x| <= lambd."""
+    """x moved towards 0 by lambd, and 0 where |x| <= lambd.
+
+    >>> nn.Softshrink()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.5000,  0.0000,  1.5000])
+    """
 
     __constants__ = ["lambd"]
 
@@ -344,7 +432,11 @@ class Softshrink(Module):
 
 
 class PReLU(Module):
-    """x where positive, else weight * x; one weight or one for each channel, at first `init`."""
+    """x where positive, else weight * x; one weight or one for each channel, at first `init`.
+
+    >>> nn.PReLU()(arete.tensor([-1.0, 2.0])).tolist()
+    [-0.25, 2.0]
+    """
 
     __constants__ = ["num_parameters"]
 
@@ -358,6 +450,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -368,14 +461,22 @@ class PReLU(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> nn.Softsign()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.5000,  0.0000,  0.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> nn.Tanhshrink()(arete.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2384,  0.0000,  1.0360])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
@@ -394,21 +495,35 @@ class _AlongDim(Module):
 
 
 class Softmin(_AlongDim):
-    """softmax(-x) along `dim`."""
+    """softmax(-x) along `dim`.
+
+    >>> nn.Softmin(dim=0)(arete.tensor([0.0, 1.0]))
+    tensor([0.7311, 0.2689])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
 
 class Softmax(_AlongDim):
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    >>> nn.Softmax(dim=1)(arete.tensor([[0.0, 0.0], [0.0, 1.0]]))
+    tensor([[0.5000, 0.5000],
+            [0.2689, 0.7311]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channels of (N, C, H, W) or (C, H, W).
+
+    >>> nn.Softmax2d()(arete.zeros(1, 4, 2, 2)).sum(1)
+    tensor([[[1., 1.],
+             [1., 1.]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
@@ -417,7 +532,11 @@ class Softmax2d(Module):
 
 
 class LogSoftmax(_AlongDim):
-    """The logarithm of softmax along `dim`."""
+    """The logarithm of softmax along `dim`.
+
+    >>> nn.LogSoftmax(dim=0)(arete.tensor([0.0, 1.0]))
+    tensor([-1.3133, -0.3133])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)

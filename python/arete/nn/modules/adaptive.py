@@ -28,6 +28,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Called with input (N, in_features) and classes (N) it gives the log probabilities of the
     targets and their mean loss; log_prob gives all (N, n_classes), predict the likeliest class.
+
+    ValueError unless cutoffs are increasing numbers between 1 and n_classes - 1.
+
+    >>> layer = nn.AdaptiveLogSoftmaxWithLoss(8, 100, cutoffs=[10, 50])
+    >>> output, loss = layer(arete.randn(4, 8), arete.tensor([0, 9, 20, 99]))
+    >>> output.shape, loss.shape, layer.log_prob(arete.randn(4, 8)).shape
+    (arete.Size([4]), arete.Size([]), arete.Size([4, 100]))
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         self.head.reset_parameters()
         for projection, classes in self.tail:
             projection.reset_parameters()

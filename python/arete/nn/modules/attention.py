@@ -26,6 +26,8 @@ class MultiheadAttention(Module):
     >>> attention = nn.MultiheadAttention(16, 4, batch_first=True)
     >>> x = arete.randn(2, 5, 16)
     >>> output, weights = attention(x, x, x)
+    >>> output.shape, weights.shape
+    (arete.Size([2, 5, 16]), arete.Size([2, 5, 5]))
     """
 
     __constants__ = ["batch_first"]

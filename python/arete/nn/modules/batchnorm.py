@@ -69,12 +69,14 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
+        """Forgets the running statistics."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
@@ -133,6 +135,19 @@ class BatchNorm1d(_BatchNorm):
     """Normalizes each feature of (N, C) or (N, C, L) over the batch.
 
     Running statistics, used in evaluation, move by `momentum` (None: the mean over all batches).
+
+    >>> layer = nn.BatchNorm1d(2)
+    >>> layer(arete.tensor([[1.0, 10.0], [3.0, 30.0]])).detach()
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]])
+    >>> layer.running_mean
+    tensor([0.2000, 2.0000])
+    >>> layer(arete.ones(1, 2))
+    Traceback (most recent call last):
+    arete.ArgumentError: Expected more than 1 value per channel when training, got input size [1, 2]...
+    >>> layer(arete.ones(2))
+    Traceback (most recent call last):
+    ValueError: expected 2D or 3D input (got 1D input)
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -141,7 +156,14 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Normalizes each channel of (N, C, H, W) over the batch."""
+    """Normalizes each channel of (N, C, H, W) over the batch.
+
+    >>> nn.BatchNorm2d(3)(arete.randn(4, 3, 8, 8)).shape
+    arete.Size([4, 3, 8, 8])
+    >>> nn.BatchNorm2d(3)(arete.randn(4, 3))
+    Traceback (most recent call last):
+    ValueError: expected 4D input (got 2D input)
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 4:
@@ -149,7 +171,11 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Normalizes each channel of (N, C, D, H, W) over the batch."""
+    """Normalizes each channel of (N, C, D, H, W) over the batch.
+
+    >>> nn.BatchNorm3d(3)(arete.randn(4, 3, 2, 8, 8)).shape
+    arete.Size([4, 3, 2, 8, 8])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 5:
@@ -181,10 +207,12 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.num_batches_tracked = arete.tensor(0, dtype=arete.int64, device=device)
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         if not self.has_uninitialized_params():
             return
         self.num_features = input.shape[1]
@@ -198,18 +226,36 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
-    """A BatchNorm1d that takes num_features from its first input."""
+    """A BatchNorm1d that takes num_features from its first input.
+
+    >>> layer = nn.LazyBatchNorm1d()
+    >>> _ = layer(arete.randn(2, 3, 4))
+    >>> layer
+    BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
-    """A BatchNorm2d that takes num_features from its first input."""
+    """A BatchNorm2d that takes num_features from its first input.
+
+    >>> layer = nn.LazyBatchNorm2d()
+    >>> _ = layer(arete.randn(2, 3, 4, 4))
+    >>> layer
+    BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
-    """A BatchNorm3d that takes num_features from its first input."""
+    """A BatchNorm3d that takes num_features from its first input.
+
+    >>> layer = nn.LazyBatchNorm3d()
+    >>> _ = layer(arete.randn(2, 3, 4, 4, 4))
+    >>> layer
+    BatchNorm3d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm3d

@@ -11,7 +11,11 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of `groups` groups of (N, C, ...)."""
+    """Interleaves the channels of `groups` groups of (N, C, ...).
+
+    >>> nn.ChannelShuffle(2)(arete.arange(4).reshape(1, 4, 1)).flatten()
+    tensor([0, 2, 1, 3])
+    """
 
     __constants__ = ["groups"]
 

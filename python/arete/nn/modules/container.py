@@ -28,7 +28,13 @@ __all__ = [
 
 
 class Container(Module):
-    """A module with the children given by name (of old; use Sequential and the others)."""
+    """A module with the children given by name (of old; use Sequential and the others).
+
+    >>> nn.Container(first=nn.ReLU())
+    Container(
+      (first): ReLU()
+    )
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -187,6 +193,8 @@ class ModuleList(Module):
     """A list of modules that a module registers.
 
     >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
     """
 
     def __init__(self, modules: Optional[Iterable[Module]] = None) -> None:
@@ -279,7 +287,12 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dict of modules that a module registers; it keeps the order in which they were added."""
+    """A dict of modules that a module registers; it keeps the order in which they were added.
+
+    >>> heads = nn.ModuleDict({"a": nn.Linear(4, 2), "b": nn.ReLU()})
+    >>> list(heads), heads["a"](arete.ones(1, 4)).shape
+    (['a', 'b'], arete.Size([1, 2]))
+    """
 
     def __init__(self, modules: Optional[Mapping[str, Module]] = None) -> None:
         super().__init__()
@@ -315,12 +328,15 @@ class ModuleDict(Module):
         return module
 
     def keys(self) -> Any:
+        """The names."""
         return self._modules.keys()
 
     def items(self) -> Any:
+        """The names and their values."""
         return self._modules.items()
 
     def values(self) -> Any:
+        """The values."""
         return self._modules.values()
 
     def update(self, modules: Any) -> None:
@@ -355,7 +371,7 @@ def _pairs(kind: str, source: Any) -> list:
 def _as_parameter(value: Any) -> Any:
     """Tensors become parameters; other values stay."""
     if isinstance(value, Tensor) and not isinstance(value, Parameter):
-        return Parameter(value, requires_grad=value.requires_grad)
+        return Parameter(value)
     return value
 
 
@@ -369,7 +385,12 @@ def _describe(name: str, value: Any, kind_of: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters that a module registers; tensors put in become parameters."""
+    """A list of parameters that a module registers; tensors put in become parameters.
+
+    >>> weights = nn.ParameterList([arete.ones(2), arete.zeros(3)])
+    >>> len(weights), weights[0].requires_grad
+    (2, True)
+    """
 
     def __init__(self, values: Optional[Iterable] = None) -> None:
         super().__init__()
@@ -438,7 +459,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters that a module registers; tensors put in become parameters."""
+    """A dict of parameters that a module registers; tensors put in become parameters.
+
+    >>> weights = nn.ParameterDict({"scale": arete.ones(2)})
+    >>> list(weights), weights["scale"].requires_grad
+    (['scale'], True)
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
@@ -513,12 +539,15 @@ class ParameterDict(Module):
         return ParameterDict((k, default) for k in keys)
 
     def keys(self) -> Any:
+        """The names."""
         return self._keys.keys()
 
     def items(self) -> Any:
+        """The names and their values."""
         return ((k, self[k]) for k in self._keys)
 
     def values(self) -> Any:
+        """The values."""
         return (self[k] for k in self._keys)
 
     def update(self, parameters: Any) -> None:

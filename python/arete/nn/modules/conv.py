@@ -117,6 +117,7 @@ class _ConvNd(Module):
         return pads
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
@@ -193,6 +194,12 @@ class Conv1d(_Conv):
 
     padding is a number, "same" or "valid"; padding_mode "zeros", "reflect", "replicate" or
     "circular". Weight and bias start uniform in +-1 / sqrt(Cin / groups * k).
+
+    >>> nn.Conv1d(3, 8, 5)(arete.randn(2, 3, 20)).shape
+    arete.Size([2, 8, 16])
+    >>> nn.Conv1d(3, 8, 5, groups=2)
+    Traceback (most recent call last):
+    ValueError: in_channels must be divisible by groups
     """
 
     _spatial = 1
@@ -216,7 +223,7 @@ class Conv2d(_Conv):
     Options as for :class:`Conv1d`, numbers or pairs of them.
 
     >>> nn.Conv2d(3, 8, 3, padding=1)(arete.randn(1, 3, 16, 16)).shape
-    torch.Size([1, 8, 16, 16])
+    arete.Size([1, 8, 16, 16])
     """
 
     _spatial = 2
@@ -235,7 +242,11 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Convolution of (N, Cin, D, H, W) or (Cin, D, H, W); weight (Cout, Cin / groups, kd, kh, kw)."""
+    """Convolution of (N, Cin, D, H, W) or (Cin, D, H, W); weight (Cout, Cin / groups, kd, kh, kw).
+
+    >>> nn.Conv3d(3, 8, 3, padding="same")(arete.randn(1, 3, 4, 8, 8)).shape
+    arete.Size([1, 8, 4, 8, 8])
+    """
 
     _spatial = 3
 
@@ -359,6 +370,13 @@ class ConvTranspose1d(_ConvTransposeNd):
     """The gradient of Conv1d as a layer: (N, Cin, L) -> (N, Cout, L'); weight (Cin, Cout/groups, k).
 
     output_size in the call chooses among the lengths that the stride leaves open.
+
+    >>> layer = nn.ConvTranspose1d(3, 8, 3, stride=2)
+    >>> layer(arete.randn(2, 3, 5)).shape, layer(arete.randn(2, 3, 5), output_size=[12]).shape
+    (arete.Size([2, 8, 11]), arete.Size([2, 8, 12]))
+    >>> layer(arete.randn(2, 3, 5), output_size=[20])
+    Traceback (most recent call last):
+    ValueError: requested an output size of [20], but valid sizes range from [11] to [12] (for an input of ...
     """
 
     _spatial = 1
@@ -366,14 +384,22 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of Conv2d as a layer; weight (Cin, Cout / groups, kh, kw)."""
+    """The gradient of Conv2d as a layer; weight (Cin, Cout / groups, kh, kw).
+
+    >>> nn.ConvTranspose2d(3, 8, 2, stride=2)(arete.randn(1, 3, 4, 4)).shape
+    arete.Size([1, 8, 8, 8])
+    """
 
     _spatial = 2
     _function = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of Conv3d as a layer; weight (Cin, Cout / groups, kd, kh, kw)."""
+    """The gradient of Conv3d as a layer; weight (Cin, Cout / groups, kd, kh, kw).
+
+    >>> nn.ConvTranspose3d(3, 8, 2, stride=2)(arete.randn(1, 3, 4, 4, 4)).shape
+    arete.Size([1, 8, 8, 8, 8])
+    """
 
     _spatial = 3
     _function = staticmethod(F.conv_transpose3d)
@@ -406,10 +432,12 @@ class _LazyConvXdMixin(LazyModuleMixin):
     )
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         if not self.has_uninitialized_params():
             return
         spatial = len(self.kernel_size)
@@ -431,19 +459,34 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
 
 class LazyConv1d(_LazyConvXdMixin, Conv1d):
-    """A Conv1d that takes in_channels from its first input."""
+    """A Conv1d that takes in_channels from its first input.
+
+    >>> layer = nn.LazyConv1d(8, 2)
+    >>> layer(arete.randn(1, 3, 4)).shape, layer.in_channels
+    (arete.Size([1, 8, 3]), 3)
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConvXdMixin, Conv2d):
-    """A Conv2d that takes in_channels from its first input."""
+    """A Conv2d that takes in_channels from its first input.
+
+    >>> layer = nn.LazyConv2d(8, 2)
+    >>> layer(arete.randn(1, 3, 4, 4)).shape, layer.in_channels
+    (arete.Size([1, 8, 3, 3]), 3)
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConvXdMixin, Conv3d):
-    """A Conv3d that takes in_channels from its first input."""
+    """A Conv3d that takes in_channels from its first input.
+
+    >>> layer = nn.LazyConv3d(8, 2)
+    >>> layer(arete.randn(1, 3, 4, 4, 4)).shape, layer.in_channels
+    (arete.Size([1, 8, 3, 3, 3]), 3)
+    """
 
     cls_to_become = Conv3d
 
@@ -463,18 +506,33 @@ class _LazyTranspose(_LazyConvXdMixin):
 
 
 class LazyConvTranspose1d(_LazyTranspose, ConvTranspose1d):
-    """A ConvTranspose1d that takes in_channels from its first input."""
+    """A ConvTranspose1d that takes in_channels from its first input.
+
+    >>> layer = nn.LazyConvTranspose1d(8, 2)
+    >>> layer(arete.randn(1, 3, 4)).shape, layer.in_channels
+    (arete.Size([1, 8, 5]), 3)
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyTranspose, ConvTranspose2d):
-    """A ConvTranspose2d that takes in_channels from its first input."""
+    """A ConvTranspose2d that takes in_channels from its first input.
+
+    >>> layer = nn.LazyConvTranspose2d(8, 2)
+    >>> layer(arete.randn(1, 3, 4, 4)).shape, layer.in_channels
+    (arete.Size([1, 8, 5, 5]), 3)
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTranspose, ConvTranspose3d):
-    """A ConvTranspose3d that takes in_channels from its first input."""
+    """A ConvTranspose3d that takes in_channels from its first input.
+
+    >>> layer = nn.LazyConvTranspose3d(8, 2)
+    >>> layer(arete.randn(1, 3, 4, 4, 4)).shape, layer.in_channels
+    (arete.Size([1, 8, 5, 5, 5]), 3)
+    """
 
     cls_to_become = ConvTranspose3d

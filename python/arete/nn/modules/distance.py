@@ -11,7 +11,11 @@ __all__ = ["PairwiseDistance", "CosineSimilarity"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    >>> nn.PairwiseDistance(p=1, eps=0.0)(arete.tensor([[0.0, 0.0]]), arete.tensor([[3.0, 4.0]]))
+    tensor([7.])
+    """
 
     __constants__ = ["norm", "eps", "keepdim"]
 
@@ -26,7 +30,11 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`.
+
+    >>> nn.CosineSimilarity()(arete.tensor([[1.0, 0.0]]), arete.tensor([[3.0, 4.0]]))
+    tensor([0.6000])
+    """
 
     __constants__ = ["dim", "eps"]
 

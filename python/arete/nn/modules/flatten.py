@@ -12,7 +12,11 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Makes one dimension of those from start_dim to end_dim (by default all but the batch)."""
+    """Makes one dimension of those from start_dim to end_dim (by default all but the batch).
+
+    >>> nn.Flatten()(arete.zeros(2, 3, 4)).shape
+    arete.Size([2, 12])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -29,7 +33,11 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Makes dimension `dim` several ones of sizes unflattened_size."""
+    """Makes dimension `dim` several ones of sizes unflattened_size.
+
+    >>> nn.Unflatten(1, (3, 4))(arete.zeros(2, 12)).shape
+    arete.Size([2, 3, 4])
+    """
 
     __constants__ = ["dim", "unflattened_size"]
 

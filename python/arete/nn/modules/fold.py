@@ -13,7 +13,12 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Sums columns (N, C kh kw, windows) into images (N, C, *output_size)."""
+    """Sums columns (N, C kh kw, windows) into images (N, C, *output_size).
+
+    >>> nn.Fold(output_size=(2, 3), kernel_size=2)(arete.ones(1, 4, 2))
+    tensor([[[[1., 2., 1.],
+              [1., 2., 1.]]]])
+    """
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 
@@ -45,7 +50,11 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """The windows of images (N, C, H, W) as columns (N, C kh kw, windows)."""
+    """The windows of images (N, C, H, W) as columns (N, C kh kw, windows).
+
+    >>> nn.Unfold(kernel_size=2)(arete.zeros(1, 3, 4, 4)).shape
+    arete.Size([1, 12, 9])
+    """
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 

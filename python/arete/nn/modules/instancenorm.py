@@ -71,19 +71,31 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalizes each channel of each sample of (N, C, L) or (C, L)."""
+    """Normalizes each channel of each sample of (N, C, L) or (C, L).
+
+    >>> nn.InstanceNorm1d(3)(arete.randn(2, 3, 4)).shape
+    arete.Size([2, 3, 4])
+    """
 
     _spatial = 1
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalizes each channel of each sample of (N, C, H, W) or (C, H, W)."""
+    """Normalizes each channel of each sample of (N, C, H, W) or (C, H, W).
+
+    >>> nn.InstanceNorm2d(3)(arete.randn(2, 3, 4, 4)).shape
+    arete.Size([2, 3, 4, 4])
+    """
 
     _spatial = 2
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalizes each channel of each sample of (N, C, D, H, W) or (C, D, H, W)."""
+    """Normalizes each channel of each sample of (N, C, D, H, W) or (C, D, H, W).
+
+    >>> nn.InstanceNorm3d(3)(arete.randn(2, 3, 4, 4, 4)).shape
+    arete.Size([2, 3, 4, 4, 4])
+    """
 
     _spatial = 3
 
@@ -91,26 +103,45 @@ class InstanceNorm3d(_InstanceNorm):
 class _LazyInstanceNorm(_LazyNormBase):
     # As in torch, weights and statistics are on by default here.
     def initialize_parameters(self, input: Tensor) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         batched = input.dim() == self._spatial + 2
         super().initialize_parameters(input if batched else input.unsqueeze(0))
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, _InstanceNorm):
-    """An InstanceNorm1d that takes num_features from its first input."""
+    """An InstanceNorm1d that takes num_features from its first input.
+
+    >>> layer = nn.LazyInstanceNorm1d()
+    >>> _ = layer(arete.randn(2, 3, 4))
+    >>> layer.num_features
+    3
+    """
 
     _spatial = 1
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm, _InstanceNorm):
-    """An InstanceNorm2d that takes num_features from its first input."""
+    """An InstanceNorm2d that takes num_features from its first input.
+
+    >>> layer = nn.LazyInstanceNorm2d()
+    >>> _ = layer(arete.randn(2, 3, 4, 4))
+    >>> layer.num_features
+    3
+    """
 
     _spatial = 2
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, _InstanceNorm):
-    """An InstanceNorm3d that takes num_features from its first input."""
+    """An InstanceNorm3d that takes num_features from its first input.
+
+    >>> layer = nn.LazyInstanceNorm3d()
+    >>> _ = layer(arete.randn(2, 3, 4, 4, 4))
+    >>> layer.num_features
+    3
+    """
 
     _spatial = 3
     cls_to_become = InstanceNorm3d

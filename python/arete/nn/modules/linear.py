@@ -19,7 +19,11 @@ _linear = _ops.linear
 
 
 class Identity(Module):
-    """Gives its input; takes any arguments."""
+    """Gives its input; takes any arguments.
+
+    >>> nn.Identity()(arete.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -33,8 +37,12 @@ class Linear(Module):
 
     Both start uniform in +-1 / sqrt(in_features).
 
-    >>> nn.Linear(20, 30)(arete.randn(128, 20)).shape
-    torch.Size([128, 30])
+    >>> layer = nn.Linear(20, 30)
+    >>> layer(arete.randn(128, 20)).shape, layer.weight.shape
+    (arete.Size([128, 30]), arete.Size([30, 20]))
+    >>> layer(arete.randn(128, 10))
+    Traceback (most recent call last):
+    arete.ArgumentError: mat1 and mat2 shapes cannot be multiplied (128x10 and 20x30)...
     """
 
     __constants__ = ["in_features", "out_features"]
@@ -63,6 +71,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
@@ -84,7 +93,13 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """x1^T A x2 + b with weight (out, in1, in2)."""
+    """x1^T A x2 + b with weight (out, in1, in2).
+
+    (*, in1), (*, in2) -> (*, out).
+
+    >>> nn.Bilinear(3, 4, 5)(arete.randn(2, 3), arete.randn(2, 4)).shape
+    arete.Size([2, 5])
+    """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
 
@@ -113,6 +128,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         bound = 1 / math.sqrt(self.weight.size(1))
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -129,7 +145,12 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear that takes in_features from its first input."""
+    """A Linear that takes in_features from its first input.
+
+    >>> layer = nn.LazyLinear(5)
+    >>> layer(arete.randn(2, 3)).shape, layer
+    (arete.Size([2, 5]), Linear(in_features=3, out_features=5, bias=True))
+    """
 
     cls_to_become = Linear
 
@@ -143,10 +164,12 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
+        """Gives the parameters the shapes that the first input asks for."""
         if self.has_uninitialized_params():
             self.in_features = input.shape[-1]
             self.weight.materialize((self.out_features, self.in_features))

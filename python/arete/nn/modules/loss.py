@@ -72,14 +72,22 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    >>> nn.L1Loss()(arete.tensor([1.0, 2.0]), arete.tensor([1.0, 4.0]))
+    tensor(1.)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.l1_loss)
 
 
 class NLLLoss(_WeightedLoss):
-    """-input at the classes `target` (N, ...), for log probabilities (N, C, ...)."""
+    """-input at the classes `target` (N, ...), for log probabilities (N, C, ...).
+
+    >>> nn.NLLLoss()(arete.tensor([[-1.0, -2.0], [-3.0, -4.0]]), arete.tensor([0, 1]))
+    tensor(2.5000)
+    """
 
     __constants__ = ["ignore_index", "reduction"]
     _function = staticmethod(F.nll_loss)
@@ -98,11 +106,19 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """NLLLoss under its older name for images."""
+    """NLLLoss under its older name for images.
+
+    >>> nn.NLLLoss2d()(arete.zeros(1, 3, 2, 2), arete.zeros(1, 2, 2, dtype=arete.int64)).shape
+    arete.Size([])
+    """
 
 
 class PoissonNLLLoss(_Loss):
-    """exp(x) - target x, or with log_input=False x - target log(x + eps)."""
+    """exp(x) - target x, or with log_input=False x - target log(x + eps).
+
+    >>> nn.PoissonNLLLoss()(arete.zeros(2), arete.tensor([1.0, 3.0]))
+    tensor(1.)
+    """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -132,7 +148,11 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """(log var + (input - target)^2 / var) / 2, called with (input, target, var)."""
+    """(log var + (input - target)^2 / var) / 2, called with (input, target, var).
+
+    >>> nn.GaussianNLLLoss()(arete.tensor([1.0]), arete.tensor([3.0]), arete.tensor([1.0]))
+    tensor(2.)
+    """
 
     __constants__ = ["full", "eps", "reduction"]
 
@@ -148,7 +168,12 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log target - input), `input` in logarithms; "batchmean" divides by the batch."""
+    """target * (log target - input), `input` in logarithms; "batchmean" divides by the batch.
+
+    >>> p = arete.tensor([[0.5, 0.5]])
+    >>> nn.KLDivLoss(reduction="batchmean")(arete.tensor([[0.25, 0.75]]).log(), p)
+    tensor(0.1438)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.kl_div)
@@ -166,14 +191,24 @@ class KLDivLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target)^2."""
+    """(input - target)^2.
+
+    >>> nn.MSELoss()(arete.tensor([1.0, 2.0]), arete.tensor([1.0, 4.0]))
+    tensor(2.)
+    >>> nn.MSELoss(reduction="none")(arete.tensor([1.0, 2.0]), arete.tensor([1.0, 4.0]))
+    tensor([0., 4.])
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.mse_loss)
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities."""
+    """Binary cross entropy of probabilities.
+
+    >>> nn.BCELoss()(arete.tensor([0.5, 0.5]), arete.tensor([1.0, 0.0]))
+    tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.binary_cross_entropy)
@@ -181,7 +216,11 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of logits; pos_weight scales the positive term."""
+    """Binary cross entropy of logits; pos_weight scales the positive term.
+
+    >>> nn.BCEWithLogitsLoss()(arete.zeros(2), arete.tensor([1.0, 0.0]))
+    tensor(0.6931)
+    """
 
     _function = staticmethod(F.binary_cross_entropy_with_logits)
     _options = ("weight", "pos_weight")
@@ -200,7 +239,11 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """x where target is 1, max(0, margin - x) where it is -1."""
+    """x where target is 1, max(0, margin - x) where it is -1.
+
+    >>> nn.HingeEmbeddingLoss(reduction="none")(arete.tensor([0.25, 0.25]), arete.tensor([1, -1]))
+    tensor([0.2500, 0.7500])
+    """
 
     __constants__ = ["margin", "reduction"]
     _function = staticmethod(F.hinge_embedding_loss)
@@ -218,14 +261,24 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge of every class outside the target against every class in it."""
+    """Hinge of every class outside the target against every class in it.
+
+    Targets hold the classes, then -1 where there are no more.
+
+    >>> nn.MultiLabelMarginLoss()(arete.tensor([0.5, 1.0, 0.25]), arete.tensor([1, -1, 0]))
+    tensor(0.2500)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.multilabel_margin_loss)
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic / beta below beta, linear beyond."""
+    """Quadratic / beta below beta, linear beyond.
+
+    >>> nn.SmoothL1Loss(reduction="none")(arete.tensor([0.5, 3.0]), arete.zeros(2))
+    tensor([0.1250, 2.5000])
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.smooth_l1_loss)
@@ -243,7 +296,11 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Quadratic up to delta, linear with slope delta beyond."""
+    """Quadratic up to delta, linear with slope delta beyond.
+
+    >>> nn.HuberLoss(reduction="none", delta=2.0)(arete.tensor([0.5, 3.0]), arete.zeros(2))
+    tensor([0.1250, 4.0000])
+    """
 
     __constants__ = ["reduction", "delta"]
     _function = staticmethod(F.huber_loss)
@@ -255,14 +312,26 @@ class HuberLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)).
+
+    >>> nn.SoftMarginLoss()(arete.zeros(2), arete.tensor([1.0, -1.0]))
+    tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.soft_margin_loss)
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Cross entropy of logits (N, C, ...) against classes (N, ...) or probabilities (N, C, ...)."""
+    """Cross entropy of logits (N, C, ...) against classes (N, ...) or probabilities (N, C, ...).
+
+    >>> loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    >>> loss(arete.zeros(2, 4), arete.tensor([0, 3]))
+    tensor(1.3863)
+    >>> loss(arete.zeros(2, 4), arete.tensor([0, 4]))
+    Traceback (most recent call last):
+    IndexError: Target 4 is out of bounds. Operator: cross_entropy. Argument: target. Expected: classes in [0, 4)
+    """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
     _function = staticmethod(F.cross_entropy)
@@ -283,7 +352,11 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross entropy with logits, averaged over the classes."""
+    """Binary cross entropy with logits, averaged over the classes.
+
+    >>> nn.MultiLabelSoftMarginLoss()(arete.zeros(1, 3), arete.tensor([[1.0, 0.0, 1.0]]))
+    tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
     _function = staticmethod(F.multilabel_soft_margin_loss)
@@ -291,7 +364,12 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1.
+
+    >>> a, b = arete.tensor([[1.0, 0.0]]), arete.tensor([[3.0, 4.0]])
+    >>> nn.CosineEmbeddingLoss()(a, b, arete.tensor([1]))
+    tensor(0.4000)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -312,7 +390,12 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin).
+
+    >>> a, b = arete.tensor([1.0]), arete.tensor([3.0])
+    >>> nn.MarginRankingLoss(margin=0.5)(a, b, arete.tensor([1]))
+    tensor(2.5000)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -333,7 +416,14 @@ class MarginRankingLoss(_Loss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge (to the power p) of every other class against the target's."""
+    """Hinge (to the power p) of every other class against the target's.
+
+    >>> nn.MultiMarginLoss()(arete.tensor([[0.5, 1.0, 0.25]]), arete.tensor([1]))
+    tensor(0.2500)
+    >>> nn.MultiMarginLoss(p=3)
+    Traceback (most recent call last):
+    ValueError: only p == 1 and p == 2 supported
+    """
 
     __constants__ = ["p", "margin", "reduction"]
     _function = staticmethod(F.multi_margin_loss)
@@ -361,7 +451,12 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin).
+
+    >>> a, p, n = arete.tensor([[0.0, 0.0]]), arete.tensor([[3.0, 4.0]]), arete.tensor([[6.0, 0.0]])
+    >>> nn.TripletMarginLoss(margin=2.0, eps=0.0)(a, p, n)
+    tensor(1.)
+    """
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
@@ -399,7 +494,12 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """The triplet margin loss with a distance of one's own."""
+    """The triplet margin loss with a distance of one's own.
+
+    >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().sum(-1))
+    >>> loss(arete.tensor([[0.0]]), arete.tensor([[2.0]]), arete.tensor([[1.0]]))
+    tensor(2.)
+    """
 
     __constants__ = ["margin", "swap", "reduction"]
 
@@ -434,7 +534,12 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification of log probabilities (T, N, C)."""
+    """Connectionist temporal classification of log probabilities (T, N, C).
+
+    >>> log_probs = arete.full((3, 1, 2), 0.5).log()
+    >>> nn.CTCLoss(reduction="none")(log_probs, arete.tensor([[1]]), [3], [1])
+    tensor([0.2877])
+    """
 
     __constants__ = ["blank", "reduction"]
 

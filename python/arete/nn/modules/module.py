@@ -96,6 +96,9 @@ class Module(Calls, State):
     ...         self.fc = nn.Linear(4, 2)
     ...     def forward(self, x):
     ...         return self.fc(x).relu()
+    >>> net = Net()
+    >>> net(arete.ones(3, 4)).shape, list(net.state_dict())
+    (arete.Size([3, 2]), ['fc.weight', 'fc.bias'])
     """
 
     dump_patches: bool = False

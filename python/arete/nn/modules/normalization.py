@@ -17,7 +17,11 @@ __all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSN
 
 
 class LocalResponseNorm(Module):
-    """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta."""
+    """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta.
+
+    >>> nn.LocalResponseNorm(2)(arete.ones(1, 4, 3)).shape
+    arete.Size([1, 4, 3])
+    """
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
@@ -36,7 +40,11 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """LocalResponseNorm under its older name."""
+    """LocalResponseNorm under its older name.
+
+    >>> nn.CrossMapLRN2d(2)(arete.ones(1, 4, 3, 3)).shape
+    arete.Size([1, 4, 3, 3])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
@@ -49,7 +57,14 @@ def _shape_of(normalized_shape: Any) -> Tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (normalized_shape)."""
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (normalized_shape).
+
+    >>> nn.LayerNorm(4)(arete.randn(2, 3, 4)).shape
+    arete.Size([2, 3, 4])
+    >>> nn.LayerNorm(4)(arete.randn(2, 3))
+    Traceback (most recent call last):
+    arete.ArgumentError: Given normalized_shape=[4], expected input with shape [*, 4], but got input of ...
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -75,6 +90,7 @@ class LayerNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if self.elementwise_affine:
             init.ones_(self.weight)
             if self.bias is not None:
@@ -92,7 +108,14 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalizes the channels of each sample of (N, C, ...) in num_groups groups."""
+    """Normalizes the channels of each sample of (N, C, ...) in num_groups groups.
+
+    >>> nn.GroupNorm(2, 4)(arete.randn(3, 4, 5)).shape
+    arete.Size([3, 4, 5])
+    >>> nn.GroupNorm(3, 4)
+    Traceback (most recent call last):
+    ValueError: num_channels (4) must be divisible by num_groups (3)
+    """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
@@ -123,6 +146,7 @@ class GroupNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if self.affine:
             init.ones_(self.weight)
             init.zeros_(self.bias)
@@ -138,7 +162,11 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """x / sqrt(mean(x^2) + eps) * weight over the last dimensions; eps None: the dtype's."""
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimensions; eps None: the dtype's.
+
+    >>> nn.RMSNorm(4)(arete.randn(2, 4)).shape
+    arete.Size([2, 4])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -161,6 +189,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         if self.elementwise_affine:
             init.ones_(self.weight)
 

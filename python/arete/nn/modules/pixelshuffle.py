@@ -11,7 +11,11 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(*, C r^2, H, W) -> (*, C, H r, W r)."""
+    """(*, C r^2, H, W) -> (*, C, H r, W r).
+
+    >>> nn.PixelShuffle(2)(arete.zeros(1, 8, 3, 3)).shape
+    arete.Size([1, 2, 6, 6])
+    """
 
     __constants__ = ["upscale_factor"]
 
@@ -27,7 +31,11 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, C, H r, W r) -> (*, C r^2, H, W)."""
+    """(*, C, H r, W r) -> (*, C r^2, H, W).
+
+    >>> nn.PixelUnshuffle(2)(arete.zeros(1, 2, 6, 6)).shape
+    arete.Size([1, 8, 3, 3])
+    """
 
     __constants__ = ["downscale_factor"]
 

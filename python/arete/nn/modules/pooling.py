@@ -66,19 +66,31 @@ class _MaxPoolNd(_Pool):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The maximum of each window of (N, C, L) or (C, L), and with return_indices its place."""
+    """The maximum of each window of (N, C, L) or (C, L), and with return_indices its place.
+
+    >>> nn.MaxPool1d(2)(arete.zeros(1, 3, 8)).shape
+    arete.Size([1, 3, 4])
+    """
 
     _function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The maximum of each window of (N, C, H, W) or (C, H, W)."""
+    """The maximum of each window of (N, C, H, W) or (C, H, W).
+
+    >>> nn.MaxPool2d(2)(arete.zeros(1, 3, 8, 8)).shape
+    arete.Size([1, 3, 4, 4])
+    """
 
     _function = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The maximum of each window of (N, C, D, H, W) or (C, D, H, W)."""
+    """The maximum of each window of (N, C, D, H, W) or (C, D, H, W).
+
+    >>> nn.MaxPool3d(2)(arete.zeros(1, 3, 8, 8, 8)).shape
+    arete.Size([1, 3, 4, 4, 4])
+    """
 
     _function = staticmethod(F.max_pool3d)
 
@@ -102,28 +114,47 @@ class _MaxUnpoolNd(_Pool):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Zeros with the maxima of a MaxPool1d at their places."""
+    """Zeros with the maxima of a MaxPool1d at their places.
+
+    >>> pooled, places = nn.MaxPool1d(2, return_indices=True)(arete.zeros(1, 3, 8))
+    >>> nn.MaxUnpool1d(2)(pooled, places).shape
+    arete.Size([1, 3, 8])
+    """
 
     _spatial = 1
     _function = staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Zeros with the maxima of a MaxPool2d at their places."""
+    """Zeros with the maxima of a MaxPool2d at their places.
+
+    >>> pooled, places = nn.MaxPool2d(2, return_indices=True)(arete.zeros(1, 3, 8, 8))
+    >>> nn.MaxUnpool2d(2)(pooled, places).shape
+    arete.Size([1, 3, 8, 8])
+    """
 
     _spatial = 2
     _function = staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Zeros with the maxima of a MaxPool3d at their places."""
+    """Zeros with the maxima of a MaxPool3d at their places.
+
+    >>> pooled, places = nn.MaxPool3d(2, return_indices=True)(arete.zeros(1, 3, 8, 8, 8))
+    >>> nn.MaxUnpool3d(2)(pooled, places).shape
+    arete.Size([1, 3, 8, 8, 8])
+    """
 
     _spatial = 3
     _function = staticmethod(F.max_unpool3d)
 
 
 class AvgPool1d(_Pool):
-    """The mean of each window of (N, C, L) or (C, L)."""
+    """The mean of each window of (N, C, L) or (C, L).
+
+    >>> nn.AvgPool1d(2)(arete.zeros(1, 3, 8)).shape
+    arete.Size([1, 3, 4])
+    """
 
     def __init__(
         self,
@@ -183,13 +214,21 @@ class _AvgPoolNd(_Pool):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """The mean of each window of (N, C, H, W) or (C, H, W)."""
+    """The mean of each window of (N, C, H, W) or (C, H, W).
+
+    >>> nn.AvgPool2d(2)(arete.zeros(1, 3, 8, 8)).shape
+    arete.Size([1, 3, 4, 4])
+    """
 
     _function = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W).
+
+    >>> nn.AvgPool3d(2)(arete.zeros(1, 3, 8, 8, 8)).shape
+    arete.Size([1, 3, 4, 4, 4])
+    """
 
     _function = staticmethod(F.avg_pool3d)
 
@@ -236,14 +275,22 @@ class _FractionalNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalNd):
-    """Maxima of windows at random places of (N, C, H, W), output_size or output_ratio of them."""
+    """Maxima of windows at random places of (N, C, H, W), output_size or output_ratio of them.
+
+    >>> nn.FractionalMaxPool2d(2, output_size=5)(arete.zeros(1, 3, 8, 8)).shape
+    arete.Size([1, 3, 5, 5])
+    """
 
     _spatial = 2
     _function = staticmethod(F.fractional_max_pool2d)
 
 
 class FractionalMaxPool3d(_FractionalNd):
-    """Maxima of windows at random places of (N, C, D, H, W)."""
+    """Maxima of windows at random places of (N, C, D, H, W).
+
+    >>> nn.FractionalMaxPool3d(2, output_size=5)(arete.zeros(1, 3, 8, 8, 8)).shape
+    arete.Size([1, 3, 5, 5, 5])
+    """
 
     _spatial = 3
     _function = staticmethod(F.fractional_max_pool3d)
@@ -269,19 +316,31 @@ class _LPPoolNd(_Pool):
 
 
 class LPPool1d(_LPPoolNd):
-    """(The sum of x^p in each window of (N, C, L))^(1 / p)."""
+    """(The sum of x^p in each window of (N, C, L))^(1 / p).
+
+    >>> nn.LPPool1d(2, 2)(arete.zeros(1, 3, 8)).shape
+    arete.Size([1, 3, 4])
+    """
 
     _function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
-    """(The sum of x^p in each window of (N, C, H, W))^(1 / p)."""
+    """(The sum of x^p in each window of (N, C, H, W))^(1 / p).
+
+    >>> nn.LPPool2d(2, 2)(arete.zeros(1, 3, 8, 8)).shape
+    arete.Size([1, 3, 4, 4])
+    """
 
     _function = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
-    """(The sum of x^p in each window of (N, C, D, H, W))^(1 / p)."""
+    """(The sum of x^p in each window of (N, C, D, H, W))^(1 / p).
+
+    >>> nn.LPPool3d(2, 2)(arete.zeros(1, 3, 8, 8, 8)).shape
+    arete.Size([1, 3, 4, 4, 4])
+    """
 
     _function = staticmethod(F.lp_pool3d)
 
@@ -300,19 +359,31 @@ class _AdaptiveMaxPoolNd(_Pool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima of output_size windows of (N, C, L)."""
+    """Maxima of output_size windows of (N, C, L).
+
+    >>> nn.AdaptiveMaxPool1d(3)(arete.zeros(1, 3, 8)).shape
+    arete.Size([1, 3, 3])
+    """
 
     _function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima of output_size windows of (N, C, H, W); None keeps a dimension."""
+    """Maxima of output_size windows of (N, C, H, W); None keeps a dimension.
+
+    >>> nn.AdaptiveMaxPool2d(3)(arete.zeros(1, 3, 8, 8)).shape
+    arete.Size([1, 3, 3, 3])
+    """
 
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima of output_size windows of (N, C, D, H, W)."""
+    """Maxima of output_size windows of (N, C, D, H, W).
+
+    >>> nn.AdaptiveMaxPool3d(3)(arete.zeros(1, 3, 8, 8, 8)).shape
+    arete.Size([1, 3, 3, 3, 3])
+    """
 
     _function = staticmethod(F.adaptive_max_pool3d)
 
@@ -330,18 +401,30 @@ class _AdaptiveAvgPoolNd(_Pool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means of output_size windows of (N, C, L)."""
+    """Means of output_size windows of (N, C, L).
+
+    >>> nn.AdaptiveAvgPool1d(3)(arete.zeros(1, 3, 8)).shape
+    arete.Size([1, 3, 3])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of output_size windows of (N, C, H, W); None keeps a dimension."""
+    """Means of output_size windows of (N, C, H, W); None keeps a dimension.
+
+    >>> nn.AdaptiveAvgPool2d((3, None))(arete.zeros(1, 3, 8, 8)).shape
+    arete.Size([1, 3, 3, 8])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means of output_size windows of (N, C, D, H, W)."""
+    """Means of output_size windows of (N, C, D, H, W).
+
+    >>> nn.AdaptiveAvgPool3d((3, None, 3))(arete.zeros(1, 3, 8, 8, 8)).shape
+    arete.Size([1, 3, 3, 8, 3])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool3d)

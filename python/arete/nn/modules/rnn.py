@@ -52,6 +52,12 @@ class RNNBase(Module):
     Parameters of layer k: weight_ih_l<k> (gates * hidden, input), weight_hh_l<k>, bias_ih_l<k>,
     bias_hh_l<k>, with a projection weight_hr_l<k>; those of the backward direction end in
     "_reverse". All start uniform in +-1 / sqrt(hidden).
+
+    >>> nn.RNNBase("GRU", 3, 4).weight_ih_l0.shape
+    arete.Size([12, 3])
+    >>> nn.RNNBase("XYZ", 3, 4)
+    Traceback (most recent call last):
+    ValueError: Unrecognized RNN mode: XYZ
     """
 
     __constants__ = [
@@ -113,6 +119,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -257,6 +264,13 @@ class RNN(RNNBase):
 
     Gives all outputs (T, N, directions * hidden) and the last state (layers * directions, N,
     hidden).
+
+    >>> output, h = nn.RNN(10, 20)(arete.randn(7, 3, 10))
+    >>> output.shape, h.shape
+    (arete.Size([7, 3, 20]), arete.Size([1, 3, 20]))
+    >>> nn.RNN(10, 20)(arete.randn(7, 3, 11))
+    Traceback (most recent call last):
+    RuntimeError: input.size(-1) must be equal to input_size. Expected 10, got 11
     """
 
     def __init__(
@@ -305,6 +319,8 @@ class LSTM(RNNBase):
 
     >>> lstm = nn.LSTM(10, 20, num_layers=2, batch_first=True)
     >>> output, (h, c) = lstm(arete.randn(3, 7, 10))
+    >>> output.shape, h.shape, c.shape
+    (arete.Size([3, 7, 20]), arete.Size([2, 3, 20]), arete.Size([2, 3, 20]))
     """
 
     def __init__(
@@ -342,7 +358,12 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gates r, z, n: n = tanh(x W_in + b_in + r (h W_hn + b_hn)), h = (1 - z) n + z h."""
+    """Gates r, z, n: n = tanh(x W_in + b_in + r (h W_hn + b_hn)), h = (1 - z) n + z h.
+
+    >>> output, h = nn.GRU(10, 20, num_layers=2, bidirectional=True)(arete.randn(7, 3, 10))
+    >>> output.shape, h.shape
+    (arete.Size([7, 3, 40]), arete.Size([4, 3, 20]))
+    """
 
     def __init__(
         self,
@@ -378,7 +399,11 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """One step of a recurrence: weight_ih, weight_hh, bias_ih, bias_hh."""
+    """One step of a recurrence: weight_ih, weight_hh, bias_ih, bias_hh.
+
+    >>> nn.RNNCellBase(3, 4, bias=True, num_chunks=1).weight_ih.shape
+    arete.Size([4, 3])
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias"]
     _mode = ""
@@ -418,6 +443,7 @@ class RNNCellBase(Module):
         return text
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -452,7 +478,11 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step: input (N, input) and h (N, hidden), or without N, -> the new h."""
+    """One step: input (N, input) and h (N, hidden), or without N, -> the new h.
+
+    >>> nn.RNNCell(10, 20)(arete.randn(3, 10), arete.zeros(3, 20)).shape
+    arete.Size([3, 20])
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
     nonlinearity: str
@@ -477,7 +507,12 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step: input (N, input) and (h, c) of (N, hidden) each -> the new (h, c)."""
+    """One step: input (N, input) and (h, c) of (N, hidden) each -> the new (h, c).
+
+    >>> h, c = nn.LSTMCell(10, 20)(arete.randn(3, 10))
+    >>> h.shape, c.shape
+    (arete.Size([3, 20]), arete.Size([3, 20]))
+    """
 
     def __init__(
         self,
@@ -497,7 +532,11 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step: input (N, input) and h (N, hidden) -> the new h."""
+    """One step: input (N, input) and h (N, hidden) -> the new h.
+
+    >>> nn.GRUCell(10, 20)(arete.randn(3, 10)).shape
+    arete.Size([3, 20])
+    """
 
     def __init__(
         self,

@@ -27,6 +27,14 @@ class Embedding(Module):
     """A table of num_embeddings rows: integers (*) -> (*, embedding_dim).
 
     Rows start standard normal; the row padding_idx starts as zeros and gets no gradient.
+
+    >>> nn.Embedding(10, 3)(arete.tensor([[1, 2], [9, 0]])).shape
+    arete.Size([2, 2, 3])
+    >>> nn.Embedding.from_pretrained(arete.tensor([[1.0, 2.0], [3.0, 4.0]]))(arete.tensor([1]))
+    tensor([[3., 4.]])
+    >>> nn.Embedding(10, 3)(arete.tensor([10]))
+    Traceback (most recent call last):
+    IndexError: index 10 is out of bounds for dimension 0 with size 10. Operator: embedding. Argument: index
     """
 
     __constants__ = [
@@ -75,6 +83,7 @@ class Embedding(Module):
         self.sparse = sparse
 
     def reset_parameters(self) -> None:
+        """Sets the initial values anew."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with arete.no_grad():
@@ -134,7 +143,13 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """Sums, means or maxima of bags of rows, without making the rows: -> (bags, embedding_dim)."""
+    """Sums, means or maxima of bags of rows, without making the rows: -> (bags, embedding_dim).
+
+    Bags are the rows of a 2-d input, or the stretches of a 1-d one that start at `offsets`.
+
+    >>> nn.EmbeddingBag(10, 3, mode="sum")(arete.tensor([1, 2, 9]), arete.tensor([0, 2])).shape
+    arete.Size([2, 3])
+    """
 
     __constants__ = [
         "num_embeddings",

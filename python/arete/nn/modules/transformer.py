@@ -66,6 +66,13 @@ class Transformer(Module):
     """An encoder and a decoder: src (S, N, E), tgt (T, N, E) -> (T, N, E).
 
     batch_first puts the batch in front. Boolean masks forbid where they are True.
+
+    >>> model = nn.Transformer(16, 4, 1, 1, dim_feedforward=32)
+    >>> model(arete.randn(5, 2, 16), arete.randn(3, 2, 16)).shape
+    arete.Size([3, 2, 16])
+    >>> model.generate_square_subsequent_mask(2)
+    tensor([[0., -inf],
+            [0., 0.]])
     """
 
     def __init__(
@@ -159,7 +166,12 @@ class Transformer(Module):
 
 
 class TransformerEncoder(Module):
-    """num_layers copies of encoder_layer, one after the other, then `norm`."""
+    """num_layers copies of encoder_layer, one after the other, then `norm`.
+
+    >>> encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32), num_layers=2)
+    >>> encoder(arete.randn(5, 2, 16)).shape
+    arete.Size([5, 2, 16])
+    """
 
     __constants__ = ["norm"]
 
@@ -198,7 +210,12 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """num_layers copies of decoder_layer, one after the other, then `norm`."""
+    """num_layers copies of decoder_layer, one after the other, then `norm`.
+
+    >>> decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, 32), num_layers=2)
+    >>> decoder(arete.randn(3, 2, 16), memory=arete.randn(5, 2, 16)).shape
+    arete.Size([3, 2, 16])
+    """
 
     __constants__ = ["norm"]
 
@@ -242,6 +259,9 @@ class TransformerEncoderLayer(Module):
     """Self-attention and a feed-forward network, each with a residual and a layer norm.
 
     norm_first normalizes before them instead of after.
+
+    >>> nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)(arete.randn(2, 5, 16)).shape
+    arete.Size([2, 5, 16])
     """
 
     __constants__ = ["norm_first"]
@@ -318,7 +338,11 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention on `memory` and a feed-forward network, with residuals and norms."""
+    """Self-attention, attention on `memory` and a feed-forward network, with residuals and norms.
+
+    >>> nn.TransformerDecoderLayer(16, 4, 32)(arete.randn(3, 2, 16), arete.randn(5, 2, 16)).shape
+    arete.Size([3, 2, 16])
+    """
 
     __constants__ = ["norm_first"]
 

@@ -16,6 +16,9 @@ class Upsample(Module):
     """Resizes (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by scale_factor.
 
     mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear".
+
+    >>> nn.Upsample(scale_factor=2, mode="bilinear")(arete.zeros(1, 3, 4, 4)).shape
+    arete.Size([1, 3, 8, 8])
     """
 
     __constants__ = [
@@ -65,14 +68,22 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample of images with mode "nearest"."""
+    """Upsample of images with mode "nearest".
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(arete.zeros(1, 3, 4, 4)).shape
+    arete.Size([1, 3, 8, 8])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample of images with mode "bilinear" and align_corners."""
+    """Upsample of images with mode "bilinear" and align_corners.
+
+    >>> nn.UpsamplingBilinear2d(size=(1, 3))(arete.tensor([[[[1.0, 3.0]]]]))
+    tensor([[[[1., 2., 3.]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

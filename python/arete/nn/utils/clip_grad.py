@@ -33,7 +33,11 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: Optional[bool] = None,
 ) -> Tensor:
-    """The norm of all tensors' elements together (a 0-d tensor)."""
+    """The norm of all tensors' elements together (a 0-d tensor).
+
+    >>> nn.utils.get_total_norm([arete.tensor([3.0]), arete.tensor([4.0])])
+    tensor(5.)
+    """
     parts = _listed(tensors)
     norm_type = float(norm_type)
     if not parts:
@@ -53,7 +57,14 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: Optional[bool] = None
 ) -> None:
-    """Scales the gradients in place by max_norm / total_norm where that is below 1."""
+    """Scales the gradients in place by max_norm / total_norm where that is below 1.
+
+    >>> w = arete.tensor([3.0, 4.0], requires_grad=True)
+    >>> w.square().sum().backward()
+    >>> nn.utils.clip_grads_with_norm_([w], 1.0, arete.tensor(10.0))
+    >>> w.grad
+    tensor([0.6000, 0.8000])
+    """
     with arete.no_grad():
         scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in _grads(parameters):
@@ -69,7 +80,12 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Limits the norm of all gradients together, in place; gives the norm before that.
 
-    >>> nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    With error_if_nonfinite RuntimeError where the norm is infinite or NaN.
+
+    >>> w = arete.tensor([3.0, 4.0], requires_grad=True)
+    >>> w.square().sum().backward()
+    >>> nn.utils.clip_grad_norm_([w], 1.0), w.grad
+    (tensor(10.), tensor([0.6000, 0.8000]))
     """
     parameters = _listed(parameters)
     total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
@@ -78,14 +94,25 @@ def clip_grad_norm_(
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """The older name of :func:`clip_grad_norm_`."""
+    """The older name of :func:`clip_grad_norm_`.
+
+    >>> nn.utils.clip_grad_norm([arete.ones(2, requires_grad=True)], 1.0)
+    tensor(0.)
+    """
     return clip_grad_norm_(*args, **kwargs)
 
 
 def clip_grad_value_(
     parameters: Tensors, clip_value: float, foreach: Optional[bool] = None
 ) -> None:
-    """Limits every element of the gradients to [-clip_value, clip_value], in place."""
+    """Limits every element of the gradients to [-clip_value, clip_value], in place.
+
+    >>> w = arete.tensor([3.0, -4.0], requires_grad=True)
+    >>> w.square().sum().backward()
+    >>> nn.utils.clip_grad_value_([w], 7.0)
+    >>> w.grad
+    tensor([ 6., -7.])
+    """
     clip_value = float(clip_value)
     with arete.no_grad():
         for grad in _grads(parameters):

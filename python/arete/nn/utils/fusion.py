@@ -49,7 +49,14 @@ def fuse_conv_bn_weights(
     bn_b: Optional[Tensor],
     transpose: bool = False,
 ) -> Tuple[Parameter, Parameter]:
-    """Weight and bias of a convolution that does what it and the batch norm after it do."""
+    """Weight and bias of a convolution that does what it and the batch norm after it do.
+
+    >>> bn = nn.BatchNorm2d(4)
+    >>> w, b = nn.utils.fuse_conv_bn_weights(
+    ...     arete.ones(4, 3, 1, 1), None, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+    >>> w.shape, b.shape
+    (arete.Size([4, 3, 1, 1]), arete.Size([4]))
+    """
     shape = [-1] + [1] * (conv_w.dim() - 1)
     if transpose:
         shape = [1, -1] + [1] * (conv_w.dim() - 2)
@@ -57,7 +64,13 @@ def fuse_conv_bn_weights(
 
 
 def fuse_conv_bn_eval(conv: M, bn: Any, transpose: bool = False) -> M:
-    """A copy of `conv` that does what conv and bn (both in evaluation mode) do."""
+    """A copy of `conv` that does what conv and bn (both in evaluation mode) do.
+
+    >>> conv, bn = nn.Conv2d(3, 4, 1).eval(), nn.BatchNorm2d(4).eval()
+    >>> x = arete.randn(1, 3, 5, 5)
+    >>> arete.allclose(nn.utils.fuse_conv_bn_eval(conv, bn)(x), bn(conv(x)), atol=1e-5)
+    True
+    """
     if conv.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     fused = copy.deepcopy(conv)
@@ -83,12 +96,25 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> Tuple[Parameter, Parameter]:
-    """Weight and bias of a linear layer that does what it and the batch norm after it do."""
+    """Weight and bias of a linear layer that does what it and the batch norm after it do.
+
+    >>> bn = nn.BatchNorm1d(4)
+    >>> w, b = nn.utils.fuse_linear_bn_weights(
+    ...     arete.ones(4, 3), None, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+    >>> w.shape, b.shape
+    (arete.Size([4, 3]), arete.Size([4]))
+    """
     return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 
 def fuse_linear_bn_eval(linear: M, bn: Any) -> M:
-    """A copy of `linear` that does what linear and bn (both in evaluation mode) do."""
+    """A copy of `linear` that does what linear and bn (both in evaluation mode) do.
+
+    >>> linear, bn = nn.Linear(3, 4).eval(), nn.BatchNorm1d(4).eval()
+    >>> x = arete.randn(2, 3)
+    >>> arete.allclose(nn.utils.fuse_linear_bn_eval(linear, bn)(x), bn(linear(x)), atol=1e-5)
+    True
+    """
     if linear.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if linear.out_features != bn.num_features and bn.num_features != 1:

@@ -8,7 +8,11 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: Type, *args: Any, **kwargs: Any) -> Any:
-    """A module made without setting its weights, on the device `device` (cpu by default)."""
+    """A module made without setting its weights, on the device `device` (cpu by default).
+
+    >>> nn.utils.skip_init(nn.Linear, 3, 4)
+    Linear(in_features=3, out_features=4, bias=True)
+    """
     import inspect
 
     from ..modules.module import Module

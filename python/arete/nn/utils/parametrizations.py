@@ -29,7 +29,12 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) -> Module:
-    """Parametrizes a tensor by its norm (original0) and direction (original1)."""
+    """Parametrizes a tensor by its norm (original0) and direction (original1).
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    >>> sorted(layer.state_dict())
+    ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def read_older(
@@ -89,7 +94,12 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: Optional[int] = None,
 ) -> Module:
-    """Divides a tensor by its largest singular value, estimated by power iteration."""
+    """Divides a tensor by its largest singular value, estimated by power iteration.
+
+    >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4), n_power_iterations=50)
+    >>> round(arete.linalg.matrix_norm(layer.weight, 2).item(), 3)
+    1.0
+    """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
@@ -161,6 +171,10 @@ def orthogonal(
     """Keeps a matrix orthogonal (its rows or columns, whichever are fewer).
 
     orthogonal_map: "matrix_exp" (the default) or "cayley"; "householder" is not supported.
+
+    >>> w = nn.utils.parametrizations.orthogonal(nn.Linear(3, 4)).weight
+    >>> arete.allclose(w.T @ w, arete.eye(3), atol=1e-5)
+    True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):

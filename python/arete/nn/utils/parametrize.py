@@ -29,7 +29,13 @@ _cache: Dict[Tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, each parametrized tensor is computed once only."""
+    """Inside, each parametrized tensor is computed once only.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    >>> with nn.utils.parametrize.cached():
+    ...     layer.weight is layer.weight
+    True
+    """
     global _caching
     _caching += 1
     try:
@@ -44,6 +50,10 @@ class ParametrizationList(ModuleList):
     """The parametrizations of one tensor, and what it is computed from.
 
     That is `original`, or `original0`, `original1`, ... where right_inverse gives several tensors.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    >>> layer.parametrizations.weight.original0.shape
+    arete.Size([4, 1])
     """
 
     original: Tensor
@@ -187,7 +197,12 @@ def _inject_property(module: Module, name: str) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: Optional[str] = None) -> bool:
-    """Whether the module (or the given tensor of it) is parametrized."""
+    """Whether the module (or the given tensor of it) is parametrized.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    >>> nn.utils.parametrize.is_parametrized(layer), nn.utils.parametrize.is_parametrized(layer, "bias")
+    (True, False)
+    """
     known = getattr(module, "parametrizations", None)
     if not isinstance(known, ModuleDict):
         return False
@@ -201,6 +216,14 @@ def register_parametrization(
 
     The module's class changes to one with a property of that name; assigning to it calls the
     parametrization's right_inverse.
+
+    >>> class Symmetric(nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = nn.Linear(3, 3)
+    >>> _ = nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+    >>> arete.equal(layer.weight, layer.weight.T)
+    True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -245,7 +268,12 @@ def register_parametrization(
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Makes the tensor a parameter again: its value, or (leave_parametrized=False) the original."""
+    """Makes the tensor a parameter again: its value, or (leave_parametrized=False) the original.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    >>> sorted(nn.utils.parametrize.remove_parametrizations(layer, "weight").state_dict())
+    ['bias', 'weight']
+    """
     if not is_parametrized(module, tensor_name):
         raise ValueError(
             f"Module {module} does not have a parametrization on {tensor_name}"
@@ -281,14 +309,25 @@ def remove_parametrizations(
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The module's class without parametrizations."""
+    """The module's class without parametrizations.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    >>> nn.utils.parametrize.type_before_parametrizations(layer).__name__
+    'Linear'
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: Optional[str] = None
 ) -> Module:
-    """Puts copies of the parametrizations (all, or of one tensor) onto another module."""
+    """Puts copies of the parametrizations (all, or of one tensor) onto another module.
+
+    >>> layer, other = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4)), nn.Linear(3, 4)
+    >>> _ = nn.utils.parametrize.transfer_parametrizations_and_params(layer, other)
+    >>> arete.equal(layer.weight, other.weight)
+    True
+    """
     if not is_parametrized(from_module):
         return to_module
     names = [tensor_name] if tensor_name is not None else list(from_module.parametrizations)

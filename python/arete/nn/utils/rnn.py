@@ -27,7 +27,11 @@ class _Fields(NamedTuple):
 
 
 def invert_permutation(permutation: Optional[Tensor]) -> Optional[Tensor]:
-    """The permutation that undoes `permutation`."""
+    """The permutation that undoes `permutation`.
+
+    >>> nn.utils.rnn.invert_permutation(arete.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     places = arete.arange(permutation.numel(), dtype=arete.int64, device=permutation.device)
@@ -40,6 +44,10 @@ class PackedSequence(_Fields):
     `data` holds them, `batch_sizes` (on the CPU) says how many sequences reach each time;
     sequences are sorted by length, and sorted_indices and unsorted_indices map from and to the
     caller's order (None: the same). pack_padded_sequence and pack_sequence make such objects.
+
+    >>> packed = nn.utils.rnn.pack_sequence([arete.tensor([1, 2, 3]), arete.tensor([4, 5])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
     """
 
     __slots__ = ()
@@ -128,6 +136,13 @@ def pack_padded_sequence(
 
     Unsorted lengths need enforce_sorted=False. RuntimeError for lengths that are not positive,
     not sorted or of another number than N.
+
+    >>> packed = nn.utils.rnn.pack_padded_sequence(arete.tensor([[1, 3], [2, 0]]), arete.tensor([2, 1]))
+    >>> packed.data
+    tensor([1, 3, 2])
+    >>> nn.utils.rnn.pack_padded_sequence(arete.ones(2, 2), arete.tensor([1, 2]))
+    Traceback (most recent call last):
+    RuntimeError: `lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can ...
     """
     if not isinstance(lengths, Tensor):
         lengths = arete.tensor([int(n) for n in lengths], dtype=arete.int64)
@@ -173,7 +188,13 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """The padded sequences (T, N, *), or (N, T, *), and their lengths (int64, on the CPU)."""
+    """The padded sequences (T, N, *), or (N, T, *), and their lengths (int64, on the CPU).
+
+    >>> packed = nn.utils.rnn.pack_sequence([arete.tensor([1, 2]), arete.tensor([3])])
+    >>> nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    (tensor([[1, 2],
+            [3, 0]]), tensor([2, 1]))
+    """
     sizes = sequence.batch_sizes
     steps, batch = sizes.numel(), int(sizes[0])
     total = steps if total_length is None else total_length
@@ -201,7 +222,12 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Stacks tensors (L_i, *) to (T, N, *), or (N, T, *), filled up with padding_value."""
+    """Stacks tensors (L_i, *) to (T, N, *), or (N, T, *), filled up with padding_value.
+
+    >>> nn.utils.rnn.pad_sequence([arete.tensor([1, 2]), arete.tensor([3])], batch_first=True)
+    tensor([[1, 2],
+            [3, 0]])
+    """
     if padding_side not in ("left", "right"):
         raise RuntimeError("pad_sequence: padding_side must be 'left' or 'right'")
     if not isinstance(sequences, Tensor) and not isinstance(sequences, Iterable):
@@ -227,7 +253,11 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> List[Tensor]:
-    """The sequences of a padded tensor, each of its own length."""
+    """The sequences of a padded tensor, each of its own length.
+
+    >>> nn.utils.rnn.unpad_sequence(arete.tensor([[1, 2], [3, 0]]), arete.tensor([2, 1]), batch_first=True)
+    [tensor([1, 2]), tensor([3])]
+    """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     counts = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
@@ -235,12 +265,20 @@ def unpad_sequence(
 
 
 def pack_sequence(sequences: List[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs tensors (L_i, *), sorted by length unless enforce_sorted is False."""
+    """Packs tensors (L_i, *), sorted by length unless enforce_sorted is False.
+
+    >>> nn.utils.rnn.pack_sequence([arete.tensor([1, 2]), arete.tensor([3])]).batch_sizes
+    tensor([2, 1])
+    """
     lengths = arete.tensor([s.shape[0] for s in sequences], dtype=arete.int64)
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> List[Tensor]:
-    """The sequences of a packed one."""
+    """The sequences of a packed one.
+
+    >>> nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence([arete.tensor([1, 2]), arete.tensor([3])]))
+    [tensor([1, 2]), tensor([3])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -17,6 +17,7 @@ M = TypeVar("M")
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """The weight as a matrix whose rows are its dimension `dim`."""
     if dim != 0:
         weight = weight.permute(dim, *(d for d in range(weight.dim()) if d != dim))
     return weight.reshape(weight.shape[0], -1)
@@ -31,6 +32,7 @@ def power_iteration(w: Tensor, u: Tensor, v: Tensor, steps: int, eps: float) -> 
 
 
 def largest_singular_value(w: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """u^T w v, which is the largest singular value when u and v are its singular vectors."""
     return arete.dot(u, arete.mv(w, v))
 
 
@@ -112,13 +114,26 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: Optional[int] = None,
 ) -> M:
-    """Divides a parameter by its largest singular value, estimated by power iteration."""
+    """Divides a parameter by its largest singular value, estimated by power iteration.
+
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 4))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight_orig']
+    >>> nn.utils.spectral_norm(layer)
+    Traceback (most recent call last):
+    RuntimeError: Cannot register two spectral_norm hooks on the same parameter weight
+    """
     dim = default_dim(module) if dim is None else dim
     SpectralNorm.apply(module, name, n_power_iterations, dim, eps)
     return module
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Undoes :func:`spectral_norm`."""
+    """Undoes :func:`spectral_norm`.
+
+    >>> layer = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(3, 4)))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    """
     drop_hook(module, SpectralNorm, name, "spectral_norm").remove(module)
     return module

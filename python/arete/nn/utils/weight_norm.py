@@ -76,12 +76,25 @@ def drop_hook(module: Any, kind: type, name: str, title: str) -> Any:
 
 
 def weight_norm(module: M, name: str = "weight", dim: Optional[int] = 0) -> M:
-    """Replaces a parameter by its norm (`<name>_g`) and direction (`<name>_v`)."""
+    """Replaces a parameter by its norm (`<name>_g`) and direction (`<name>_v`).
+
+    >>> layer = nn.utils.weight_norm(nn.Linear(3, 4))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight_g', 'weight_v']
+    """
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Undoes :func:`weight_norm`."""
+    """Undoes :func:`weight_norm`.
+
+    >>> layer = nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(3, 4)))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    >>> nn.utils.remove_weight_norm(layer)
+    Traceback (most recent call last):
+    ValueError: weight_norm of 'weight' not found in Linear(in_features=3, out_features=4, bias=True)
+    """
     drop_hook(module, WeightNorm, name, "weight_norm").remove(module)
     return module

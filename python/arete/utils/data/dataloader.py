@@ -44,6 +44,15 @@ class DataLoader:
     next batch, in the same order.
 
     `multiprocessing_context` and `pin_memory_device` are accepted and mean nothing here.
+
+    >>> from arete.utils.data import DataLoader, TensorDataset
+    >>> data = TensorDataset(arete.arange(5.0), arete.tensor([0, 1, 0, 1, 0]))
+    >>> loader = DataLoader(data, batch_size=2)
+    >>> len(loader), [labels.tolist() for values, labels in loader]
+    (3, [[0, 1], [0, 1], [0]])
+    >>> DataLoader(data, batch_size=2, shuffle=True, sampler=range(5))
+    Traceback (most recent call last):
+    ValueError: give sampler or shuffle=True, not both
     """
 
     def __init__(self, dataset: Dataset, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None,

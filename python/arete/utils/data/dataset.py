@@ -20,6 +20,14 @@ class Dataset(Generic[T_co]):
     """Base of map-style datasets: `__getitem__(index)` gives one item, `__len__()` their number.
 
     A dataset may have `__getitems__(indices)` as well, which gives the list of items of a whole batch.
+
+    >>> class Squares(arete.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 4
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    >>> next(iter(arete.utils.data.DataLoader(Squares(), batch_size=4)))
+    tensor([0, 1, 4, 9])
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -31,7 +39,14 @@ class Dataset(Generic[T_co]):
 
 class IterableDataset(Dataset[T_co]):
     """Base of streams: `__iter__()` gives the items. With workers each has a shallow copy of its own, and the dataset divides
-    the work with the help of `get_worker_info()`."""
+    the work with the help of `get_worker_info()`.
+
+    >>> class Lines(arete.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(["a", "b", "c"])
+    >>> list(arete.utils.data.DataLoader(Lines(), batch_size=2))
+    [['a', 'b'], ['c']]
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} must implement __iter__")
@@ -42,7 +57,15 @@ class IterableDataset(Dataset[T_co]):
 
 class TensorDataset(Dataset):
     """Item i is the tuple of the i-th rows of the tensors. A DataLoader with the default collation takes whole batches by one
-    indexing per tensor."""
+    indexing per tensor.
+
+    >>> data = arete.utils.data.TensorDataset(arete.arange(3), arete.ones(3))
+    >>> len(data), data[2]
+    (3, (tensor(2), tensor(1.)))
+    >>> arete.utils.data.TensorDataset(arete.ones(3), arete.ones(2))
+    Traceback (most recent call last):
+    ValueError: the tensors of a TensorDataset must have the same first size, not [3, 2]
+    """
 
     def __init__(self, *tensors: Any) -> None:
         if not tensors:
@@ -60,7 +83,11 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Item i is the tuple (or with keyword arguments the dict) of the i-th items of several datasets."""
+    """Item i is the tuple (or with keyword arguments the dict) of the i-th items of several datasets.
+
+    >>> arete.utils.data.StackDataset(image=["i0", "i1"], label=[0, 1])[1]
+    {'image': 'i1', 'label': 1}
+    """
 
     def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
         if bool(args) == bool(kwargs):
@@ -95,10 +122,16 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Map-style datasets one after the other."""
+    """Map-style datasets one after the other.
+
+    >>> data = arete.utils.data.ConcatDataset([["a", "b"], ["c"]])
+    >>> len(data), data[2]
+    (3, 'c')
+    """
 
     @staticmethod
     def cumsum(sequence: Iterable) -> List[int]:
+        """Where each dataset ends."""
         return list(itertools.accumulate(len(d) for d in sequence))
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
@@ -122,7 +155,14 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Streams one after the other."""
+    """Streams one after the other.
+
+    >>> class Lines(arete.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(["a", "b"])
+    >>> list(arete.utils.data.ChainDataset([Lines(), Lines()]))
+    ['a', 'b', 'a', 'b']
+    """
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         super().__init__()
@@ -139,7 +179,12 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[T_co]):
-    """The items of `dataset` at `indices`."""
+    """The items of `dataset` at `indices`.
+
+    >>> data = arete.utils.data.Subset(["a", "b", "c"], [2, 0])
+    >>> len(data), data[0]
+    (2, 'c')
+    """
 
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
         self.dataset = dataset
@@ -162,7 +207,15 @@ class Subset(Dataset[T_co]):
 
 def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = None) -> List[Subset]:
     """Splits at random into Subsets with the given lengths, or with fractions of it that sum to 1 (what is left over by
-    rounding down goes round the first ones)."""
+    rounding down goes round the first ones).
+
+    >>> parts = arete.utils.data.random_split(range(10), [0.75, 0.25])
+    >>> [len(part) for part in parts]
+    [8, 2]
+    >>> arete.utils.data.random_split(range(10), [5, 6])
+    Traceback (most recent call last):
+    ValueError: the lengths [5, 6] sum to 11, but the dataset has 10 items
+    """
     total = len(dataset)  # type: ignore[arg-type]
     sizes = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:

@@ -16,6 +16,10 @@ class DistributedSampler(Sampler[int]):
 
     Call `set_epoch(epoch)` before each epoch, or every epoch has the same order. So that all processes get equally many, the
     order is filled up from its beginning, or with `drop_last` cut at its end.
+
+    >>> data = arete.utils.data.TensorDataset(arete.arange(6))
+    >>> list(arete.utils.data.DistributedSampler(data, num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 5]
     """
 
     def __init__(self, dataset: Any, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True,

@@ -12,7 +12,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """Base of samplers: `__iter__()` gives indices (or lists of them, for a batch sampler)."""
+    """Base of samplers: `__iter__()` gives indices (or lists of them, for a batch sampler).
+
+    >>> class Backwards(arete.utils.data.Sampler):
+    ...     def __init__(self, data):
+    ...         self.data = data
+    ...     def __iter__(self):
+    ...         return iter(range(len(self.data) - 1, -1, -1))
+    >>> list(Backwards("abc"))
+    [2, 1, 0]
+    """
 
     def __init__(self, data_source: Optional[Sized] = None) -> None:
         pass
@@ -32,7 +41,11 @@ def _check_flag(name: str, value: Any) -> None:
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ..."""
+    """0, 1, 2, ...
+
+    >>> list(arete.utils.data.SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -45,7 +58,14 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A new permutation in every epoch, or draws with replacement. `num_samples` indices in all (by default all)."""
+    """A new permutation in every epoch, or draws with replacement. `num_samples` indices in all (by default all).
+
+    >>> sorted(arete.utils.data.RandomSampler("abc"))
+    [0, 1, 2]
+    >>> arete.utils.data.RandomSampler("abc", num_samples=0)
+    Traceback (most recent call last):
+    ValueError: num_samples must be a positive int, not 0
+    """
 
     def __init__(self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None,
                  generator: Optional[Any] = None) -> None:
@@ -59,6 +79,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
+        """How many indices an epoch has."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -83,7 +104,11 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """A new permutation of the given indices in every epoch."""
+    """A new permutation of the given indices in every epoch.
+
+    >>> sorted(arete.utils.data.SubsetRandomSampler([7, 2]))
+    [2, 7]
+    """
 
     def __init__(self, indices: Sequence[int], generator: Optional[Any] = None) -> None:
         self.indices = indices
@@ -98,7 +123,14 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """`num_samples` indices, index i with a probability proportional to weights[i]."""
+    """`num_samples` indices, index i with a probability proportional to weights[i].
+
+    >>> list(arete.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=3))
+    [1, 1, 1]
+    >>> arete.utils.data.WeightedRandomSampler([1.0], num_samples=-1)
+    Traceback (most recent call last):
+    ValueError: num_samples must be a positive int, not -1
+    """
 
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Optional[Any] = None) -> None:
         _check_count("num_samples", num_samples)
@@ -119,7 +151,11 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[List[int]]):
-    """Lists of `batch_size` indices of another sampler; a short last one is given unless `drop_last`."""
+    """Lists of `batch_size` indices of another sampler; a short last one is given unless `drop_last`.
+
+    >>> list(arete.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         _check_count("batch_size", batch_size)

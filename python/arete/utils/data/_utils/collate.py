@@ -32,7 +32,12 @@ def _is_namedtuple(value: Any) -> bool:
 
 
 def default_convert(data: Any) -> Any:
-    """Turns NumPy arrays into tensors, also inside of dicts, tuples and lists; other values stay as they are."""
+    """Turns NumPy arrays into tensors, also inside of dicts, tuples and lists; other values stay as they are.
+
+    >>> import numpy
+    >>> arete.utils.data.default_convert({"x": numpy.ones(2), "name": "a"})
+    {'x': tensor([1., 1.], dtype=arete.float64), 'name': 'a'}
+    """
     if isinstance(data, arete.Tensor):
         return data
     if _is_numpy(data):
@@ -100,6 +105,10 @@ def collate(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
     """Collates by a table from types to functions `f(batch, *, collate_fn_map)`; containers of those types are gone through.
 
     dicts give dicts, namedtuples the same, tuples and lists lists of collated columns. NumPy arrays become tensors.
+
+    >>> table = {str: lambda batch, *, collate_fn_map=None: "+".join(batch)}
+    >>> arete.utils.data.collate(["a", "b"], collate_fn_map=table)
+    'a+b'
     """
     first = batch[0]
     if collate_fn_map:
@@ -128,5 +137,12 @@ def default_collate(batch: Sequence) -> Any:
     """Stacks tensors (and NumPy arrays), makes tensors of numbers (float64, int64, bool), and leaves strings in lists.
 
     `[(x0, 3), (x1, 5)]` gives `[stack([x0, x1]), tensor([3, 5])]`, `[{"a": 1}, {"a": 2}]` gives `{"a": tensor([1, 2])}`.
+
+    >>> arete.utils.data.default_collate([(arete.zeros(2), 3, "a"), (arete.ones(2), 5, "b")])
+    [tensor([[0., 0.],
+            [1., 1.]]), tensor([3, 5]), ('a', 'b')]
+    >>> arete.utils.data.default_collate([object()])
+    Traceback (most recent call last):
+    TypeError: default_collate: a batch must contain tensors, NumPy arrays, numbers, strings, dicts or ...
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -21,7 +21,16 @@ _local = threading.local()
 
 class WorkerInfo:
     """About the worker that runs this code: `id`, `num_workers`, `seed`, `dataset` (its shallow copy), and two sources of random
-    numbers of its own, seeded by `seed`: `generator` (an arete.Generator) and `random` (a random.Random)."""
+    numbers of its own, seeded by `seed`: `generator` (an arete.Generator) and `random` (a random.Random).
+
+    >>> from arete.utils.data import DataLoader, IterableDataset, get_worker_info
+    >>> class Share(IterableDataset):
+    ...     def __iter__(self):
+    ...         info = get_worker_info()
+    ...         return iter(range(info.id, 6, info.num_workers))
+    >>> sorted(DataLoader(Share(), batch_size=None, num_workers=2))
+    [0, 1, 2, 3, 4, 5]
+    """
 
     def __init__(self, id: int, num_workers: int, seed: int, dataset: Any) -> None:
         self.id = id
@@ -40,7 +49,11 @@ class WorkerInfo:
 
 
 def get_worker_info() -> Optional[WorkerInfo]:
-    """In a worker of a DataLoader its WorkerInfo, elsewhere None."""
+    """In a worker of a DataLoader its WorkerInfo, elsewhere None.
+
+    >>> print(arete.utils.data.get_worker_info())
+    None
+    """
     return getattr(_local, "info", None)
 
 
