@@ -153,6 +153,14 @@ struct DataLoader::Impl {
     staged = std::move(s);
   }
 
+  // The next batch, or the end, can be taken without waiting: only then is it staged ahead of a
+  // loop that has work to begin with.
+  bool is_ready() {
+    if (options.num_workers == 0) return false;
+    const std::lock_guard lock(mutex);
+    return position.batch >= batches() || results.contains(position.batch);
+  }
+
   bool next(Batch& batch) {
     if (!options.device) return take(batch);
     if (!staged) stage();
@@ -161,7 +169,7 @@ struct DataLoader::Impl {
     if (s.error) std::rethrow_exception(s.error);
     handed = s.after;
     if (s.end) return false;
-    stage();
+    if (is_ready()) stage();
     if (s.copied) cuda::current_stream(options.device->index).wait_event(*s.copied);
     batch = std::move(s.batch);
     return true;

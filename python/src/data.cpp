@@ -30,7 +30,7 @@ io::DecodeOptions decode_options(const std::string& mode, int64_t at_least) {
   return o;
 }
 
-nb::bytes to_bytes(const std::vector<std::byte>& v) { return {v.data(), v.size()}; }
+nb::bytes to_bytes(const std::vector<std::byte>& v) { return nb::bytes(v.data(), v.size()); }
 
 // An augmentation of one picture.
 struct PictureTransform {
@@ -38,7 +38,7 @@ struct PictureTransform {
   Tensor operator()(const Tensor& picture, nb::handle generator) const {
     Generator* g = to_generator(generator.ptr());
     if (!g) throw nb::type_error("the second argument must be a Generator");
-    const nb::gil_scoped_release release;
+    const WithoutGil free;
     return f({picture}, *g)[0];
   }
 };
@@ -88,12 +88,12 @@ void bind_datasets(nb::module_& m) {
   m.def("_decode_image", [](nb::bytes bytes, const std::string& mode, int64_t at_least) {
     const io::DecodeOptions o = decode_options(mode, at_least);
     const auto* data = static_cast<const std::byte*>(bytes.data());
-    const nb::gil_scoped_release release;
+    const WithoutGil free;
     return io::decode_image({data, bytes.size()}, o);
   });
   m.def("_read_image", [](const std::string& path, const std::string& mode, int64_t at_least) {
     const io::DecodeOptions o = decode_options(mode, at_least);
-    const nb::gil_scoped_release release;
+    const WithoutGil free;
     return io::read_image(path, o);
   });
   m.def("_encode_png", [](const Tensor& t) { return to_bytes(io::encode_png(t)); });

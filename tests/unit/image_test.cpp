@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "arete/data/image_folder.h"
 #include "arete/data/loader.h"
@@ -316,6 +318,8 @@ TEST(DataLoader, OnADeviceIsTheSameAndResumes) {
     for (const Batch& b : loader) {
       EXPECT_EQ(b.input().device(), *options.device);
       got.push_back(values(b));
+      // Time for workers to have the next one ready, so that it is staged.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
       if (got.size() == 4) {
         // Another loader goes on after this batch.
         const LoaderState state = loader.state();

@@ -46,7 +46,12 @@ decode_png = decode_image
 
 
 def read_image(path, mode: Union[ImageReadMode, str] = ImageReadMode.UNCHANGED, *, at_least: int = 0) -> Tensor:
-    """decode_image of a file."""
+    """decode_image of a file.
+
+    >>> arete.vision.io.write_png(arete.zeros(1, 2, 3, dtype=arete.uint8), "/tmp/arete-example.png")
+    >>> arete.vision.io.read_image("/tmp/arete-example.png").shape
+    arete.Size([1, 2, 3])
+    """
     return _C._read_image(str(path), _mode(mode), at_least)
 
 
@@ -57,32 +62,54 @@ def _frombuffer(data: bytes) -> Tensor:
 
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:  # noqa: A002
-    """The PNG file of uint8 (C, H, W) with 1, 3 or 4 channels, as a 1-d tensor of bytes. The level is not used."""
+    """The PNG file of uint8 (C, H, W) with 1, 3 or 4 channels, as a 1-d tensor of bytes. The level is not used.
+
+    >>> bytes(arete.vision.io.encode_png(arete.zeros(1, 2, 3, dtype=arete.uint8))[1:4].tolist())
+    b'PNG'
+    """
     return _frombuffer(_C._encode_png(input))
 
 
 def encode_jpeg(input: Tensor, quality: int = 75) -> Tensor:  # noqa: A002
-    """The JPEG file of uint8 (C, H, W) with 1 or 3 channels, of a quality from 1 to 100."""
+    """The JPEG file of uint8 (C, H, W) with 1 or 3 channels, of a quality from 1 to 100.
+
+    >>> arete.vision.io.encode_jpeg(arete.zeros(1, 2, 3, dtype=arete.uint8), quality=90)[:2]
+    tensor([255, 216], dtype=arete.uint8)
+    """
     return _frombuffer(_C._encode_jpeg(input, quality))
 
 
 def write_png(input: Tensor, filename: str, compression_level: int = 6) -> None:  # noqa: A002
-    """encode_png into a file, which appears complete or not at all."""
+    """encode_png into a file.
+
+    >>> arete.vision.io.write_png(arete.zeros(1, 2, 3, dtype=arete.uint8), "/tmp/arete-example.png")
+    """
     write_file(filename, encode_png(input))
 
 
 def write_jpeg(input: Tensor, filename: str, quality: int = 75) -> None:  # noqa: A002
-    """encode_jpeg into a file."""
+    """encode_jpeg into a file.
+
+    >>> arete.vision.io.write_jpeg(arete.zeros(1, 2, 3, dtype=arete.uint8), "/tmp/arete-example.jpg")
+    """
     write_file(filename, encode_jpeg(input, quality))
 
 
 def read_file(path: str) -> Tensor:
-    """The bytes of a file, uint8 (n)."""
+    """The bytes of a file, uint8 (n).
+
+    >>> arete.vision.io.write_file("/tmp/arete-example.bin", arete.tensor([1, 2], dtype=arete.uint8))
+    >>> arete.vision.io.read_file("/tmp/arete-example.bin")
+    tensor([1, 2], dtype=arete.uint8)
+    """
     with open(path, "rb") as f:
         return _frombuffer(f.read())
 
 
 def write_file(filename: str, data: Tensor) -> None:
-    """Writes uint8 (n) into a file."""
+    """Writes uint8 (n) into a file.
+
+    >>> arete.vision.io.write_file("/tmp/arete-example.bin", arete.tensor([1, 2], dtype=arete.uint8))
+    """
     with open(filename, "wb") as f:
         f.write(data.contiguous().numpy().tobytes())

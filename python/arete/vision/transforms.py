@@ -63,7 +63,11 @@ class Compose:
 
 
 class Lambda:
-    """A function as a transform."""
+    """A function as a transform.
+
+    >>> arete.vision.transforms.Lambda(lambda x: x + 1)(arete.zeros(1, 1, 2))
+    tensor([[[1., 1.]]])
+    """
 
     def __init__(self, lambd: Callable) -> None:
         self.lambd = lambd
@@ -91,21 +95,33 @@ class Resize(_Native):
 
 
 class CenterCrop(_Native):
-    """The middle pixels; zeros where the picture is smaller."""
+    """The middle pixels; zeros where the picture is smaller.
+
+    >>> arete.vision.transforms.CenterCrop(1)(arete.arange(9.0).reshape(1, 3, 3))
+    tensor([[[4.]]])
+    """
 
     def __init__(self, size: Union[int, Sequence[int]]) -> None:
         super().__init__(_C._center_crop(*_pair(size)), f"CenterCrop(size={_pair(size)})")
 
 
 class RandomCrop(_Native):
-    """A part of (height, width) pixels at a random place of the picture with `padding` zeros around it."""
+    """A part of (height, width) pixels at a random place of the picture with `padding` zeros around it.
+
+    >>> arete.vision.transforms.RandomCrop(4, padding=1)(arete.zeros(3, 4, 4)).shape
+    arete.Size([3, 4, 4])
+    """
 
     def __init__(self, size: Union[int, Sequence[int]], padding: int = 0) -> None:
         super().__init__(_C._random_crop(*_pair(size), padding or 0), f"RandomCrop(size={_pair(size)}, padding={padding})")
 
 
 class RandomResizedCrop(_Native):
-    """A random part of the picture, resized: its area and the ratio of its sides are drawn from these ranges."""
+    """A random part of the picture, resized: its area and the ratio of its sides are drawn from these ranges.
+
+    >>> arete.vision.transforms.RandomResizedCrop((4, 6))(arete.zeros(3, 20, 30)).shape
+    arete.Size([3, 4, 6])
+    """
 
     def __init__(self, size: Union[int, Sequence[int]], scale: Sequence[float] = (0.08, 1.0),
                  ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0)) -> None:
@@ -114,21 +130,34 @@ class RandomResizedCrop(_Native):
 
 
 class RandomHorizontalFlip(_Native):
-    """Mirrored left to right with probability p."""
+    """Mirrored left to right with probability p.
+
+    >>> arete.vision.transforms.RandomHorizontalFlip(1.0)(arete.tensor([[[1.0, 2.0]]]))
+    tensor([[[2., 1.]]])
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(_C._random_horizontal_flip(p), f"RandomHorizontalFlip(p={p})")
 
 
 class RandomVerticalFlip(_Native):
-    """Mirrored upside down with probability p."""
+    """Mirrored upside down with probability p.
+
+    >>> arete.vision.transforms.RandomVerticalFlip(1.0)(arete.tensor([[[1.0], [2.0]]]))
+    tensor([[[2.],
+             [1.]]])
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(_C._random_vertical_flip(p), f"RandomVerticalFlip(p={p})")
 
 
 class ColorJitter(_Native):
-    """Random factors from [1 - x, 1 + x] on brightness, contrast and saturation. There is no `hue`."""
+    """Random factors from [1 - x, 1 + x] on brightness, contrast and saturation. There is no `hue`.
+
+    >>> arete.vision.transforms.ColorJitter(brightness=0.5)(arete.ones(3, 2, 2)).shape
+    arete.Size([3, 2, 2])
+    """
 
     def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0) -> None:
         super().__init__(_C._color_jitter(brightness, contrast, saturation),
@@ -136,28 +165,44 @@ class ColorJitter(_Native):
 
 
 class RandomGrayscale(_Native):
-    """Grey (three equal channels) with probability p."""
+    """Grey (three equal channels) with probability p.
+
+    >>> arete.vision.transforms.RandomGrayscale(1.0)(arete.tensor([[[0.0]], [[1.0]], [[0.0]]])).flatten()
+    tensor([0.5870, 0.5870, 0.5870])
+    """
 
     def __init__(self, p: float = 0.1) -> None:
         super().__init__(_C._random_grayscale(p), f"RandomGrayscale(p={p})")
 
 
 class RandomErasing(_Native):
-    """A random rectangle becomes zero with probability p."""
+    """A random rectangle becomes zero with probability p.
+
+    >>> arete.vision.transforms.RandomErasing(p=1.0)(arete.ones(3, 8, 8)).min()
+    tensor(0.)
+    """
 
     def __init__(self, p: float = 0.5, scale: Sequence[float] = (0.02, 0.33), ratio: Sequence[float] = (0.3, 3.3)) -> None:
         super().__init__(_C._random_erasing(p, list(scale), list(ratio)), f"RandomErasing(p={p}, scale={scale}, ratio={ratio})")
 
 
 class ToTensor(_Native):
-    """Bytes become float32 in [0, 1]."""
+    """Bytes become float32 in [0, 1].
+
+    >>> arete.vision.transforms.ToTensor()(arete.tensor([[[255, 51]]], dtype=arete.uint8))
+    tensor([[[1.0000, 0.2000]]])
+    """
 
     def __init__(self) -> None:
         super().__init__(_C._to_float(), "ToTensor()")
 
 
 class ConvertImageDtype:
-    """To another dtype, with the range of that dtype's pictures: 0..1 or 0..255."""
+    """To another dtype, with the range of that dtype's pictures: 0..1 or 0..255.
+
+    >>> arete.vision.transforms.ConvertImageDtype(arete.uint8)(arete.tensor([[[1.0, 0.5]]]))
+    tensor([[[255, 127]]], dtype=arete.uint8)
+    """
 
     def __init__(self, dtype) -> None:
         self.dtype = dtype

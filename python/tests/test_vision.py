@@ -1,0 +1,167 @@
+"""Pictures: files, folders, augmentation, in a DataLoader; and tokens."""
+import numpy as np
+import pytest
+
+import arete
+from arete import vision
+from arete.utils.data import DataLoader, DevicePrefetcher, TensorDataset, TokenDataset
+from arete.vision import transforms as T
+
+
+def picture(c, h, w, seed=0):
+    return arete.tensor(np.random.default_rng(seed).integers(0, 256, (c, h, w)).astype(np.uint8))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for i, name in enumerate(["b/1.png", "b/sub/2.png", "a/3.PNG", "c/4.jpg"]):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write = vision.io.write_jpeg if name.endswith("jpg") else vision.io.write_png
+        write(picture(3, 9 + i, 12, i), str(path))
+    (tmp_path / "a/readme.txt").write_text("not a picture")
+    return tmp_path
+
+
+def test_files(tmp_path):
+    for c in (1, 3, 4):
+        x = picture(c, 5, 7)
+        assert (vision.io.decode_image(vision.io.encode_png(x)) == x).all()
+    x = picture(3, 5, 7)
+    vision.io.write_png(x, str(tmp_path / "x.png"))
+    assert (vision.io.read_image(tmp_path / "x.png") == x).all()
+    assert vision.io.read_image(tmp_path / "x.png", vision.io.ImageReadMode.GRAY).shape == (1, 5, 7)
+    assert vision.io.decode_image(vision.io.encode_jpeg(x, 90), "RGB").shape == (3, 5, 7)
+    assert vision.io.decode_image(vision.io.read_file(str(tmp_path / "x.png"))).dtype is arete.uint8
+
+
+def test_pillow_reads_the_files(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    x = picture(3, 5, 7)
+    vision.io.write_png(x, str(tmp_path / "x.png"))
+    assert (np.asarray(pillow.open(tmp_path / "x.png")).transpose(2, 0, 1) == x.numpy()).all()
+
+
+def test_damaged_files(tmp_path):
+    data = vision.io.encode_png(picture(3, 30, 30))
+    with pytest.raises(OSError, match="damaged"):
+        vision.io.decode_image(data[:200])
+    with pytest.raises(OSError, match="neither a JPEG nor a PNG"):
+        vision.io.decode_image(arete.zeros(10, dtype=arete.uint8))
+    with pytest.raises(OSError):
+        vision.io.read_image(tmp_path / "none.png")
+    with pytest.raises(TypeError, match="tensor of bytes"):
+        vision.io.encode_png(arete.zeros(3, 2, 2))
+    with pytest.raises(ValueError, match="between 1 and 100"):
+        vision.io.encode_jpeg(picture(3, 2, 2), 0)
+
+
+def test_image_folder(folder):
+    data = vision.datasets.ImageFolder(folder)
+    assert data.classes == ["a", "b", "c"] and data.class_to_idx == {"a": 0, "b": 1, "c": 2}
+    assert len(data) == 4 and data.targets == [0, 1, 1, 2]
+    image, label = data[1]
+    assert label == 1 and (image == picture(3, 9, 12, 0)).all()
+    assert data[-1][1] == 2
+    with pytest.raises(IndexError):
+        data[4]
+    (folder / "empty").mkdir()
+    with pytest.raises(OSError, match="Found no valid file for the class empty"):
+        vision.datasets.ImageFolder(folder)
+
+
+def test_resize_is_that_of_torch():
+    torch = pytest.importorskip("torch")
+    x = picture(3, 20, 31).float() / 255
+    for size in [(7, 9), (40, 10)]:
+        want = torch.nn.functional.interpolate(torch.tensor(x.numpy())[None], size, mode="bilinear", antialias=True)[0]
+        np.testing.assert_allclose(T.Resize(size)(x).numpy(), want.numpy(), atol=1e-5)
+    assert T.Resize(10)(x).shape == (3, 10, 15)
+
+
+def test_transforms():
+    x = picture(3, 10, 12)
+    before = x.clone()
+    assert (T.RandomHorizontalFlip(1)(x) == x.flip(2)).all()
+    assert (T.RandomVerticalFlip(1)(x) == x.flip(1)).all()
+    assert (T.CenterCrop((4, 6))(x) == x[:, 3:7, 3:9]).all()
+    assert T.RandomCrop(8, padding=2)(x).shape == T.RandomResizedCrop(8)(x).shape == (3, 8, 8)
+    assert T.ToTensor()(x).dtype is arete.float32 and T.ToTensor()(x).max() <= 1
+    arete.testing.assert_close(T.Normalize([0.5, 0.4, 0.3], [0.2])(x),
+                               (x.float() / 255 - arete.tensor([0.5, 0.4, 0.3]).view(3, 1, 1)) / 0.2, rtol=1e-5, atol=1e-5)
+    both = T.Compose([T.RandomResizedCrop((6, 5)), T.ColorJitter(0.4, 0.4, 0.4), T.RandomGrayscale(0.2), T.RandomErasing(), T.ToTensor()])
+    arete.manual_seed(3)
+    first = both(x)
+    arete.manual_seed(3)
+    assert (both(x) == first).all() and first.shape == (3, 6, 5)
+    assert (both(x) != first).any()
+    assert (x == before).all()
+    assert (T.ConvertImageDtype(arete.uint8)(T.ConvertImageDtype(arete.float32)(x)) == x).all()
+    assert "RandomResizedCrop" in repr(both)
+    with pytest.raises(ValueError, match="p must be in 0..1"):
+        T.RandomHorizontalFlip(2)
+    with pytest.raises(ValueError, match="larger than input image size"):
+        T.RandomCrop(40)(x)
+    with pytest.raises(ValueError, match="begin with a picture"):
+        T.ToTensor()(arete.zeros(3, 3))
+
+
+def test_in_a_loader(folder):
+    data = vision.datasets.ImageFolder(folder, T.Compose([T.RandomResizedCrop(8), T.RandomHorizontalFlip(), T.ToTensor()]))
+
+    def walk(workers):
+        arete.manual_seed(1)
+        g = arete.Generator().manual_seed(5)
+        return list(DataLoader(data, batch_size=2, shuffle=True, num_workers=workers, generator=g))
+
+    a, b = walk(2), walk(2)
+    assert all((x == y).all() and (s == t).all() for (x, s), (y, t) in zip(a, b))
+    assert a[0][0].shape == (2, 3, 8, 8) and sorted(arete.cat([t for _, t in walk(0)]).tolist()) == [0, 1, 1, 2]
+
+
+def test_tokens(tmp_path):
+    tokens = np.arange(100, 131).astype(np.uint16)
+    tokens.tofile(tmp_path / "t.bin")
+    data = TokenDataset(tmp_path / "t.bin", 8)
+    assert len(data) == 3 and data.tokens == 31
+    x, y = data[1]
+    assert x.tolist() == list(range(108, 116)) and y.tolist() == list(range(109, 117)) and x.dtype is arete.int64
+    (batch,) = list(DataLoader(data, batch_size=3))
+    assert batch[0].shape == (3, 8)
+    with pytest.raises(IndexError):
+        data[3]
+    with pytest.raises(OSError, match="shorter than one window"):
+        TokenDataset(tmp_path / "t.bin", 31)
+    with pytest.raises(OSError):
+        TokenDataset(tmp_path / "none.bin", 3)
+
+
+@pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * arete.cuda.is_available())
+@pytest.mark.parametrize("workers", [0, 2])
+def test_prefetcher(device, workers):
+    x = arete.arange(50)
+    loader = DataLoader(TensorDataset(x, x * 2), batch_size=8, num_workers=workers)
+    fetched = DevicePrefetcher(loader, device)
+    assert len(fetched) == 7
+    for _ in range(2):
+        got = [(a + 0, b + 0) for a, b in fetched]
+        assert all(a.device.type == device for a, _ in got)
+        assert arete.cat([a for a, _ in got]).tolist() == x.tolist()
+        assert arete.cat([b for _, b in got]).tolist() == (x * 2).tolist()
+    for a, _ in fetched:  # left early
+        break
+    assert fetched.consumer_wait >= 0 and fetched.loader_wait >= 0
+
+    class Broken(TensorDataset):
+        def __getitem__(self, index):
+            if index == 20:
+                raise KeyError("broken")
+            return super().__getitem__(index)
+
+    seen = 0
+    with pytest.raises(KeyError, match="broken"):
+        for _ in DevicePrefetcher(DataLoader(Broken(x), batch_size=8), device):
+            seen += 1
+    assert seen == 2
+    with pytest.raises(ValueError, match="ahead must be positive"):
+        DevicePrefetcher(loader, device, ahead=0)
