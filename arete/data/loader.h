@@ -29,8 +29,8 @@ struct DataLoaderOptions {
   /// Batches are put into page-locked memory by those who make them, from where a GPU fetches them
   /// by itself. Without a GPU nothing happens.
   bool pin_memory = false;
-  /// Batches arrive there, copied on a stream of their own; as soon as workers have the next one its
-  /// copy runs beside the work on the one before. With a GPU, pin_memory is implied.
+  /// Batches arrive there, copied on a stream of their own; as soon as workers have the next one
+  /// its copy runs beside the work on the one before. With a GPU, pin_memory is implied.
   std::optional<Device> device = std::nullopt;
 };
 

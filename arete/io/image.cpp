@@ -27,7 +27,8 @@ Tensor new_image(int64_t height, int64_t width, int64_t channels) {
 Tensor channels_first(const Tensor& rows) { return rows.permute({2, 0, 1}); }
 
 void check_size(std::string_view name, uint64_t width, uint64_t height, uint64_t max_pixels) {
-  ARETE_CHECK(width > 0 && height > 0, damaged(name, "the file is damaged: the image has no pixels"));
+  ARETE_CHECK(width > 0 && height > 0,
+              damaged(name, "the file is damaged: the image has no pixels"));
   ARETE_CHECK(width <= max_pixels / height,
               damaged(name, "the image is larger than allowed")
                   .expected("at most " + std::to_string(max_pixels) + " pixels")

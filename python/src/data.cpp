@@ -58,7 +58,8 @@ void bind_transforms(nb::module_& m) {
   });
   m.def("_resize", [](int64_t h, int64_t w) { return PictureTransform{t::resize(h, w)}; });
   m.def("_resize_shorter", [](int64_t n) { return PictureTransform{t::resize_shorter(n)}; });
-  m.def("_center_crop", [](int64_t h, int64_t w) { return PictureTransform{t::center_crop(h, w)}; });
+  m.def("_center_crop",
+        [](int64_t h, int64_t w) { return PictureTransform{t::center_crop(h, w)}; });
   m.def("_random_crop", [](int64_t h, int64_t w, int64_t padding) {
     return PictureTransform{t::random_crop(h, w, padding)};
   });
@@ -69,9 +70,8 @@ void bind_transforms(nb::module_& m) {
         [](double p) { return PictureTransform{t::random_horizontal_flip(p)}; });
   m.def("_random_vertical_flip",
         [](double p) { return PictureTransform{t::random_vertical_flip(p)}; });
-  m.def("_color_jitter", [](double b, double c, double s) {
-    return PictureTransform{t::color_jitter(b, c, s)};
-  });
+  m.def("_color_jitter",
+        [](double b, double c, double s) { return PictureTransform{t::color_jitter(b, c, s)}; });
   m.def("_random_grayscale", [](double p) { return PictureTransform{t::random_grayscale(p)}; });
   m.def("_random_erasing", [](double p, Range scale, Range ratio) {
     return PictureTransform{t::random_erasing(p, scale, ratio)};
@@ -99,9 +99,6 @@ void bind_datasets(nb::module_& m) {
   m.def("_encode_png", [](const Tensor& t) { return to_bytes(io::encode_png(t)); });
   m.def("_encode_jpeg",
         [](const Tensor& t, int quality) { return to_bytes(io::encode_jpeg(t, quality)); });
-  m.def("_write_image", [](const std::string& path, const Tensor& t, int quality) {
-    io::write_image(path, t, quality);
-  });
   nb::class_<data::ImageFolder>(m, "_ImageFolder")
       .def(
           "__init__",
