@@ -276,6 +276,35 @@ def test_streams_and_graphs():
     assert out.tolist() == [7.0] * 8
 
 
+def test_graphed_callables():
+    arete.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).cuda()
+    plain = copy.deepcopy(net)
+    graphed = arete.cuda.make_graphed_callables(net, (arete.randn(5, 4, device="cuda", requires_grad=True),))
+    assert graphed is net
+    for seed in range(3):
+        arete.manual_seed(seed)
+        x, y = arete.randn(5, 4, device="cuda", requires_grad=True), arete.randn(5, 3, device="cuda")
+        results = []
+        for model in (graphed, plain):
+            model.zero_grad()
+            x.grad = None
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            results.append([loss.item(), x.grad.clone(), *[p.grad.clone() for p in model.parameters()]])
+            with arete.no_grad():
+                for p in model.parameters():
+                    p -= 0.1 * p.grad
+        for a, b in zip(*results):
+            arete.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="was recorded for a tensor"):
+        graphed(arete.randn(6, 4, device="cuda"))
+    net.eval()
+    assert net(arete.randn(6, 4, device="cuda")).shape == (6, 3)  # in the other mode it is itself
+    double = arete.cuda.make_graphed_callables(lambda t: (t * 2, t + 1), (arete.ones(3, device="cuda"),))
+    assert [t.tolist() for t in double(arete.zeros(3, device="cuda"))] == [[0.0] * 3, [1.0] * 3]
+
+
 def test_an_index_out_of_range_is_an_error_and_work_goes_on():
     x = arete.arange(4.0, device="cuda")
     with pytest.raises((IndexError, RuntimeError)):

@@ -366,3 +366,10 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
+
+
+def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
+    """Callables that replay CUDA graphs of their forward and backward passes: see arete.cuda.graphs."""
+    from .graphs import make_graphed_callables as make
+
+    return make(callables, sample_args, num_warmup_iters, allow_unused_input, pool)

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Whole training steps beside PyTorch in one run: the same model code under both libraries.
+
+    python bench/models.py [--lib arete,torch] [--models mlp,resnet18,resnet50,gpt2] [--device cuda] [--json FILE] [--steps N]
+
+Prints examples a second (medians over steps, timed by events on a GPU) and the peak of allocated memory."""
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import statistics
+import time
+
+
+def resnet(lib, depth):
+    """ResNet-18 or -50 (He et al. 2015, https://arxiv.org/abs/1512.03385), the stride in the 3x3 convolutions."""
+    nn = lib.nn
+
+    class Block(nn.Module):
+        def __init__(self, inner, width, stride):
+            super().__init__()
+            out = width * (4 if depth == 50 else 1)
+            sizes = [(inner, width, 1), (width, width, 3), (width, out, 1)] if depth == 50 else [(inner, width, 3), (width, width, 3)]
+            self.parts, first = nn.ModuleList(), True
+            for a, b, k in sizes:
+                step = stride if k == 3 and first else 1
+                first = first and k != 3
+                self.parts.append(nn.Sequential(nn.Conv2d(a, b, k, step, k // 2, bias=False), nn.BatchNorm2d(b)))
+            self.relu = nn.ReLU(inplace=True)
+            self.shortcut = None
+            if stride != 1 or inner != out:
+                self.shortcut = nn.Sequential(nn.Conv2d(inner, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+        def forward(self, x):
+            y = x
+            for i, part in enumerate(self.parts):
+                y = part(y)
+                if i + 1 < len(self.parts):
+                    y = self.relu(y)
+            return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    inner = 64
+    for i, count in enumerate([3, 4, 6, 3] if depth == 50 else [2, 2, 2, 2]):
+        for j in range(count):
+            layers.append(Block(inner, 64 << i, 2 if i and not j else 1))
+            inner = (64 << i) * (4 if depth == 50 else 1)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 1000))
+
+
+def gpt2(lib, words=50304, layers=12, width=768, heads=12, context=1024):
+    """GPT-2 124M with tied embeddings; gives the loss."""
+    nn, F = lib.nn, lib.nn.functional
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            b, s, _ = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(b, s, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, s, -1)
+            x = x + self.out(y)
+            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(context, width)
+            self.layers = nn.ModuleList(Layer() for _ in range(layers))
+            self.norm = nn.LayerNorm(width)
+            self.head = nn.Linear(width, words, bias=False)
+            self.head.weight = self.tokens.weight
+            for p in self.parameters():
+                if p.dim() > 1:
+                    nn.init.normal_(p, std=0.02)
+
+        def forward(self, x, target):
+            h = self.tokens(x) + self.places(lib.arange(x.shape[1], device=x.device))
+            for layer in self.layers:
+                h = layer(h)
+            logits = self.head(self.norm(h))
+            return F.cross_entropy(logits.view(-1, words), target.view(-1))
+
+    return GPT()
+
+
+class Bench:
+    def __init__(self, lib, device, steps):
+        self.lib, self.device, self.steps = lib, device, steps
+        self.rows = {}
+
+    def _wait(self):
+        if self.device == "cuda":
+            self.lib.cuda.synchronize()
+
+    def measure(self, key, unit, amount, step, pipelined=False):
+        """amount of `unit` a step; pipelined: many steps without waiting (programs bound by their host's work)."""
+        lib = self.lib
+        gc.collect()
+        if self.device == "cuda":
+            lib.cuda.reset_peak_memory_stats()
+        for _ in range(5):
+            step()
+        self._wait()
+        times = []
+        if self.device == "cuda" and not pipelined:
+            for _ in range(self.steps):
+                a, b = lib.cuda.Event(enable_timing=True), lib.cuda.Event(enable_timing=True)
+                a.record()
+                step()
+                b.record()
+                b.synchronize()
+                times.append(a.elapsed_time(b) / 1e3)
+        else:
+            for _ in range(5):
+                start = time.perf_counter()
+                for _ in range(self.steps):
+                    step()
+                self._wait()
+                times.append((time.perf_counter() - start) / self.steps)
+        middle = statistics.median(times)
+        peak = lib.cuda.max_memory_allocated() / 2**30 if self.device == "cuda" else 0.0
+        self.rows[key] = {"rate": amount / middle, "unit": unit, "ms": middle * 1e3, "peak_gib": peak}
+        name = lib.__name__
+        print(f"{name:6s} {key:32s} {amount / middle:12.1f} {unit:6s} {middle * 1e3:10.3f} ms {peak:8.2f} GiB", flush=True)
+
+    def mlp(self):
+        lib, nn, F = self.lib, self.lib.nn, self.lib.nn.functional
+        x = lib.randn(64, 784, device=self.device)
+        y = lib.randint(0, 10, (64,), device=self.device)
+        net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)).to(self.device)
+        optimizer = lib.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+
+        self.measure("mlp_784_256_10_b64", "step/s", 1, step, pipelined=True)
+
+    def images(self, depth, batch, size, dtype):
+        lib, F = self.lib, self.lib.nn.functional
+        kind = getattr(lib, dtype)
+        last = lib.channels_last
+        x = lib.randn(batch, 3, size, size, device=self.device).to(memory_format=last)
+        y = lib.randint(0, 1000, (batch,), device=self.device)
+        net = resnet(lib, depth).to(self.device).to(memory_format=last)
+        optimizer = lib.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=True)
+        scaler = lib.amp.GradScaler(self.device, init_scale=1024.0, enabled=dtype == "float16")
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            with lib.autocast(self.device, dtype=kind):
+                loss = F.cross_entropy(net(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss
+
+        self.measure(f"resnet{depth}_{size}_{dtype}_b{batch}", "img/s", batch, step)
+        assert bool(lib.isfinite(step().float()))
+
+    def gpt2(self, batch, length):
+        lib = self.lib
+        x, y = (lib.randint(0, 50257, (batch, length), device=self.device) for _ in range(2))
+        net = gpt2(lib).to(self.device)
+        optimizer = lib.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            with lib.autocast(self.device, dtype=lib.bfloat16):
+                loss = net(x, y)
+            loss.backward()
+            lib.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            return loss
+
+        self.measure(f"gpt2_124m_bfloat16_b{batch}_s{length}", "tok/s", batch * length, step)
+        assert bool(lib.isfinite(step().float()))
+
+    def run(self, models):
+        if "mlp" in models:
+            self.mlp()
+        for depth in (18, 50):
+            if f"resnet{depth}" in models:
+                for batch in (64, 256):
+                    self.images(depth, batch, 224, "float16")
+        if "gpt2" in models:
+            self.gpt2(32, 1024)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lib", default="arete,torch")
+    parser.add_argument("--models", default="mlp,resnet18,resnet50,gpt2")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rows = {}
+    for name in options.lib.split(","):
+        lib = importlib.import_module(name)
+        if options.device == "cuda":
+            lib.set_float32_matmul_precision("high")
+            lib.backends.cudnn.allow_tf32 = True
+            lib.backends.cudnn.benchmark = True
+        lib.manual_seed(0)
+        bench = Bench(lib, options.device, options.steps)
+        bench.run(options.models.split(","))
+        rows[name] = bench.rows
+        if options.device == "cuda":
+            lib.cuda.empty_cache()
+    libs = list(rows)
+    if len(libs) == 2:
+        print()
+        for key, ours in rows[libs[0]].items():
+            theirs = rows[libs[1]].get(key)
+            if theirs:
+                memory = f", memory {ours['peak_gib'] / theirs['peak_gib']:.2f}x" if theirs["peak_gib"] else ""
+                print(f"{key:40s} {libs[0]} / {libs[1]}: {ours['rate'] / theirs['rate']:.2f}x{memory}")
+    if options.json:
+        with open(options.json, "w") as f:
+            json.dump(rows, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
