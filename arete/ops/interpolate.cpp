@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/nn.h"
@@ -75,7 +76,8 @@ Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   return t;
 }
 
-// Filters as wide as the spacing of the outputs, as Pillow's resize has them; a = -0.5 in cubic ones.
+// Filters as wide as the spacing of the outputs, as Pillow's resize has them; a = -0.5 in cubic
+// ones.
 Taps make_wide_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   if (align) scale = out > 1 ? double(n - 1) / double(out - 1) : 0;
   const double stretch = std::max(scale, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
@@ -147,12 +149,12 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
           op,
           "align_corners option can only be set with the interpolating modes: linear | bilinear | "
           "bicubic | trilinear"));
-  ARETE_CHECK(!antialias ||
-                  (spatial == 2 && (p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic)),
-              ValueError(op,
-                         "Anti-alias option is restricted to bilinear and bicubic modes and "
-                         "requires a 4-D tensor as input")
-                  .argument("antialias"));
+  ARETE_CHECK(
+      !antialias || (spatial == 2 && (p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic)),
+      ValueError(op,
+                 "Anti-alias option is restricted to bilinear and bicubic modes and "
+                 "requires a 4-D tensor as input")
+          .argument("antialias"));
   ARETE_CHECK(!(size && !factors.empty()),
               ValueError(op, "only one of size or scale_factor should be defined"));
   ARETE_CHECK(size || !factors.empty(),
@@ -214,9 +216,9 @@ bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
 // Arguments 1 and 2 of a call: size and scale_factor.
 Tensor resized(const Call& c, std::string_view mode, bool align, bool recompute,
                bool antialias = false) {
-  const Plan p = plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
-                         c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute,
-                         antialias);
+  const Plan p =
+      plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
+              c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute, antialias);
   return run_plan(c.tensor(0), p, align, antialias);
 }
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
@@ -227,6 +229,7 @@ const OpRecord& interpolate_op =
         "interpolate(Tensor input, int[]? size=None, float[]? scale_factor=None, str "
         "mode=\"nearest\", bool? align_corners=None, bool? recompute_scale_factor=None, bool "
         "antialias=False) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Resizes the spatial dimensions to a size or by factors.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -287,6 +290,7 @@ const OpRecord& interpolate_op =
 template <bool bilinear>
 const OpRecord& define_upsample(const char* schema) {
   return define(schema)
+      .autocast(autocast_on_cuda(Autocast::f32))
       .doc(bilinear ? "interpolate with mode \"bilinear\" and align_corners."
                     : "interpolate with mode \"nearest\".")
       .surface(Surface::functional)
