@@ -119,6 +119,7 @@ NB_MODULE(_C, m) {
   bind_data(m);
   bind_settings(m);
   bind_records(m);
+  bind_amp(m);
   bind_autograd(m);
   bind_expressions(m);
   bind_optim(m);

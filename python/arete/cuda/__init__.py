@@ -366,3 +366,5 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
+
+from . import amp  # noqa: E402, F401
