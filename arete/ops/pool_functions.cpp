@@ -106,7 +106,7 @@ Results max_pool_any(const Call& c, int spatial, bool indices) {
 template <int spatial, bool indices>
 const OpRecord& define_max(const char* schema) {
   return define(schema)
-      .autocast(autocast_on_cpu(spatial == 3 ? Autocast::f32 : Autocast::none))
+      .autocast(autocast_on_cpu(spatial == 3 && !indices ? Autocast::f32 : Autocast::none))
       .doc("Maximum of each window.")
       .surface(Surface::function)
       .compose([](const Call& c) { return max_pool_any(c, spatial, indices); })
@@ -370,7 +370,7 @@ std::vector<Tensor> adaptive_reference(const Call& c, bool maximum) {
 template <int spatial>
 const OpRecord& define_adaptive_avg(const char* schema) {
   return define(schema)
-      .autocast(autocast_on_cpu(spatial == 3 ? Autocast::f32 : Autocast::none))
+      .autocast(autocast_by_device(spatial == 3 ? Autocast::f32 : kAutocastAsIs, kAutocastAsIs))
       .doc("Means of windows that give the wanted output size.")
       .surface(surface_of(spatial))
       .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; })

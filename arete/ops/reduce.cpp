@@ -459,6 +459,7 @@ std::vector<Sample> nan_samples(SampleMaker& m) {
 const OpRecord& nansum_op =
     define(
         "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .autocast(kAutocastAsIs)
         .doc("Sum over dimensions, NaN counting as 0.")
         .compose([](const Call& c) -> Results {
           return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], c[3]})};
