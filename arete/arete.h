@@ -63,6 +63,8 @@
 #include "arete/nn/utils.h"
 
 // Training.
+#include "arete/amp/autocast.h"
+#include "arete/amp/grad_scaler.h"
 #include "arete/optim/adam.h"
 #include "arete/optim/adaptive.h"
 #include "arete/optim/lr_scheduler.h"

@@ -109,9 +109,9 @@ std::vector<Tensor> backward(autograd::Context& context, const std::vector<Tenso
 
 bool can_run_lstm(const DirectionWeights& w, const Tensor& x, const Tensor& h, const Tensor& c) {
   const DType t = x.dtype();
-  return is_grad_enabled() && !(modes().word & (Modes::kAutocast | Modes::kCapture)) &&
-         !w.hr.defined() && w.bias_ih.defined() == w.bias_hh.defined() && w.ih.dtype() == t &&
-         w.hh.dtype() == t && h.dtype() == t && c.dtype() == t;
+  return is_grad_enabled() && !(modes().word & Modes::kCapture) && !w.hr.defined() &&
+         w.bias_ih.defined() == w.bias_hh.defined() && w.ih.dtype() == t && w.hh.dtype() == t &&
+         h.dtype() == t && c.dtype() == t;
 }
 
 Tensor run_lstm(const DirectionWeights& w, const Tensor& x, bool reverse, Tensor& h, Tensor& c) {

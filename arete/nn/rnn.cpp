@@ -2,6 +2,7 @@
 
 #include "arete/nn/layer_internal.h"
 #include "arete/nn/rnn_internal.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/shape.h"
@@ -15,6 +16,19 @@ constexpr int64_t kGates[] = {1, 1, 4, 3};
 
 Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
                      Tensor& h, Tensor& c) {
+  // A whole direction counts as one operator of the lower precision.
+  if (const std::optional<DType> dtype = ops::autocast_lower_dtype(x)) {
+    const auto cast = [&](const Tensor& t) {
+      return t.defined() ? ops::autocast_cast(t, *dtype) : t;
+    };
+    const DirectionWeights lower{cast(w.ih), cast(w.hh), cast(w.bias_ih), cast(w.bias_hh),
+                                 cast(w.hr)};
+    const Tensor input = cast(x);
+    h = cast(h);
+    c = cast(c);
+    const ops::WithoutAutocast guard;
+    return run_direction(kind, lower, input, reverse, h, c);
+  }
   if (kind == Recurrence::lstm && can_run_lstm(w, x, h, c)) return run_lstm(w, x, reverse, h, c);
   // The inputs' share of all steps is one product.
   const std::vector<Tensor> from_input = linear(x, w.ih, w.bias_ih).unbind(0);

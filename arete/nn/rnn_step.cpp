@@ -1,4 +1,5 @@
 #include "arete/nn/rnn_internal.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/shape.h"
 
@@ -12,6 +13,12 @@ std::vector<Tensor> gates_of(const Tensor& a, const Tensor& b, int64_t gates) {
   std::vector<Tensor> all = a.chunk(gates, -1);
   for (const Tensor& t : b.chunk(gates, -1)) all.push_back(t);
   return all;
+}
+
+// A state that comes from outside an autocast region has another dtype than the products in it.
+Tensor state_in_region(const Tensor& t) {
+  const std::optional<DType> dtype = ops::autocast_lower_dtype(t);
+  return dtype ? ops::autocast_cast(t, *dtype) : t;
 }
 
 }  // namespace
@@ -48,8 +55,9 @@ Tensor gru_step(const Tensor& from_input, const Tensor& from_state, const Tensor
     return {(1.0 - z) * n + z * v[6]};
   });
   std::vector<Tensor> inputs = gates_of(from_input, from_state, 3);
-  inputs.push_back(h);
-  return ops::apply_program(programs.get(inputs, {h.dtype()}), inputs, {}, "gru_step")[0];
+  inputs.push_back(state_in_region(h));
+  return ops::apply_program(programs.get(inputs, {inputs.back().dtype()}), inputs, {},
+                            "gru_step")[0];
 }
 
 // Of the sum, for a program of all nine shares would have a second derivative of too many tensors.
@@ -63,9 +71,9 @@ LSTMState lstm_step(const Tensor& gates, const Tensor& c) {
     return {sigmoid(v[3]) * tanh(next), next};
   });
   std::vector<Tensor> inputs = gates.chunk(4, -1);
-  inputs.push_back(c);
-  const auto out =
-      ops::apply_program(programs.get(inputs, {gates.dtype(), c.dtype()}), inputs, {}, "lstm_step");
+  inputs.push_back(state_in_region(c));
+  const auto out = ops::apply_program(programs.get(inputs, {gates.dtype(), inputs.back().dtype()}),
+                                      inputs, {}, "lstm_step");
   return {out[0], out[1]};
 }
 

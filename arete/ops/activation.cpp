@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/reference_util.h"
 
@@ -193,6 +194,7 @@ const OpRecord& celu_op =
 
 const OpRecord& softplus_op =
     define("softplus(Tensor self, float beta=1, float threshold=20) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(1 + exp(beta * x)) / beta; x where beta * x > threshold.")
         .surface(Surface::functional)
         .pointwise(activation(1, 2,
@@ -344,6 +346,7 @@ const OpRecord& prelu_kernel_op =
 
 const OpRecord& prelu_op =
     define("prelu(Tensor self, Tensor weight) -> Tensor")
+        .autocast(Autocast::lower)
         .doc("x where positive, else weight * x, with one weight or one for each channel.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &w = c.tensor(1);

@@ -1,7 +1,7 @@
 // scaled_dot_product_attention (declared in nn.h): two products around a masked softmax.
 #include <cmath>
 
-#include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
@@ -154,11 +154,8 @@ bool runs_fused(const Tensor& q, const Tensor& k, const Tensor& v) {
       k.size(0) != v.size(0) || k.size(1) != v.size(1) || q.size(1) != k.size(1) ||
       q.device() != k.device() || q.device() != v.device())
     return false;
-  const DType t = modes().word & Modes::kAutocast && is_floating(q.dtype()) && q.dtype() != kFloat64
-                      ? modes().autocast_dtype
-                      : q.dtype();
   const prim::Backend* backend = prim::find_backend(q.device());
-  return backend && backend->supports(prim::Primitive::attention, t).empty();
+  return backend && backend->supports(prim::Primitive::attention, q.dtype()).empty();
 }
 
 // query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -211,9 +208,7 @@ Tensor attention(const Call& c) {
   const Tensor scores = matmul_scaled(q, k.mT(), scale);
   if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))
     mask = mask.to(scores.dtype());
-  Tensor weights = masked_softmax(scores, mask);
-  if (weights.dtype() != v.dtype())
-    weights = weights.to(v.dtype());  // autocast computes softmax in f32
+  const Tensor weights = masked_softmax(scores, mask);
   return matmul(dropout(weights, c.real(4), c.real(4) > 0), v);
 }
 
@@ -223,6 +218,7 @@ const OpRecord& attention_op =
         "attn_mask=None, "
         "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) "
         "-> Tensor")
+        .autocast(Autocast::lower)
         .doc("softmax(scale * query @ key^T + mask) @ value.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results { return {attention(c)}; })

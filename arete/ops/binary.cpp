@@ -1,4 +1,5 @@
 // Pointwise records of two inputs.
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/pointwise_family.h"
@@ -135,6 +136,7 @@ const OpRecord& div_op = define("div(Tensor self, Tensor other) -> Tensor")
 
 const OpRecord& atan2_op =
     define("atan2(Tensor self, Tensor other) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("Angle of the point (b, a).")
         .binary([](Value a, Value b) { return atan2(a, b); }, Result::floating)
         .samples(binary_samples(-2, 2, 0.5, 3))
@@ -374,6 +376,7 @@ const OpRecord& bitwise_right_shift_op =
 
 const OpRecord& pow_op =
     define("pow(Tensor self, Tensor exponent) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("self to the power exponent.")
         .binary([](Value a, Value b) { return pow(a, b); })
         .complex(of_complex(

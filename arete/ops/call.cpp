@@ -5,6 +5,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/anomaly.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/op_node.h"
@@ -180,26 +181,8 @@ Results run_path(const Call& call) {
   return run(call);
 }
 
-Results call_special(const OpRecord& op, std::span<const Arg> args) {
+Results call_observed(const OpRecord& op, std::span<const Arg> args) {
   Modes& m = modes();
-  std::vector<Tensor> casted;
-  SmallVector<Arg, 8> new_args;
-  if ((m.word & Modes::kAutocast) && op.autocast != Autocast::none) {
-    casted.reserve(args.size());
-    DType to = op.autocast == Autocast::lower ? m.autocast_dtype : kFloat32;
-    if (op.autocast == Autocast::promote) {
-      to = m.autocast_dtype;
-      for (const Arg& a : args)
-        if (a.kind() == Arg::Kind::tensor && a.tensor().dtype() == kFloat32) to = kFloat32;
-    }
-    for (const Arg& a : args) {
-      const bool cast = a.kind() == Arg::Kind::tensor && is_floating(a.tensor().dtype()) &&
-                        a.tensor().dtype() != kFloat64 && a.tensor().dtype() != to;
-      if (cast) casted.push_back(a.tensor().to(to));
-      new_args.push_back(cast ? Arg(casted.back()) : a);
-    }
-    args = {new_args.data(), new_args.size()};
-  }
   const Call call(op, args);
   const bool observe = m.word & Modes::kObserve;
   const int64_t begin = observe ? now_ns() : 0;
@@ -218,6 +201,17 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
               .hint("look at the values of its inputs: none of them is NaN"));
   }
   return results;
+}
+
+Results call_special(const OpRecord& op, std::span<const Arg> args) {
+  if (modes().word & Modes::kAutocast && op.autocast != Autocast::none) {
+    const AutocastArgs casted(op, args);
+    if (casted.has_class()) {
+      const WithoutAutocast guard;
+      return call_observed(op, casted.get());
+    }
+  }
+  return call_observed(op, args);
 }
 
 }  // namespace
@@ -239,6 +233,8 @@ Tensor call(const OpRecord& op, std::span<const Arg> args) {
 
 Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
   ARETE_CHECK(op.has_in_place, NotImplementedError(op.name, op.name + " has no in-place form"));
+  std::optional<WithoutAutocast> exact;
+  if (modes().word & Modes::kAutocast) exact.emplace();
   const Call call(op, args, true);
   const bool observe = modes().word & Modes::kObserve;
   const int64_t begin = observe ? now_ns() : 0;
@@ -290,6 +286,9 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
 }
 
 Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args) {
+  // As in PyTorch, the dtype of an output that is given says how to compute.
+  std::optional<WithoutAutocast> exact;
+  if (modes().word & Modes::kAutocast) exact.emplace();
   const Tensor result = call(op, args);
   ARETE_CHECK(
       !out.requires_grad() && !result.requires_grad(),

@@ -4,6 +4,7 @@
 #include <complex>
 #include <numbers>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
@@ -112,6 +113,7 @@ const OpRecord& view_as_real_op =
 
 const OpRecord& view_as_complex_op =
     define("view_as_complex(Tensor self) -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
         .doc("Pairs of real numbers seen as complex ones: (*, 2) to (*), in the same memory.")
         .surface(Surface::function)
         .view(view_as_complex_layout)
@@ -222,6 +224,7 @@ const OpRecord& complex_op =
         });
 
 const OpRecord& polar_op = define("polar(Tensor abs, Tensor angle) -> Tensor")
+                               .autocast(autocast_on_cpu(Autocast::f32))
                                .doc("Complex numbers with the given sizes and angles.")
                                .surface(Surface::function)
                                .compose([](const Call& c) -> Results {

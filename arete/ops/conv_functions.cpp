@@ -171,6 +171,7 @@ Tensor reference_conv(const Call& c, int spatial, IntList left_in, IntList strid
 template <int spatial>
 const OpRecord& define_conv(const char* schema) {
   return define(schema)
+      .autocast(Autocast::lower)
       .doc("Convolution over spatial dimensions, with or without a batch dimension.")
       .surface(Surface::function)
       .compose([](const Call& c) -> Results {
@@ -208,6 +209,7 @@ const OpRecord& define_conv(const char* schema) {
 template <int spatial>
 const OpRecord& define_conv_mode(const char* schema) {
   return define(schema)
+      .autocast(Autocast::lower)
       .doc("Convolution with padding \"same\" or \"valid\".")
       .compose([](const Call& c) -> Results {
         return {conv_any(spatial, c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
@@ -246,6 +248,7 @@ const OpRecord& define_conv_mode(const char* schema) {
 template <int spatial>
 const OpRecord& define_conv_transpose(const char* schema) {
   return define(schema)
+      .autocast(Autocast::lower)
       .doc("Transposed convolution, with or without a batch dimension.")
       .surface(Surface::function)
       .compose([](const Call& c) -> Results {

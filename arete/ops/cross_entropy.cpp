@@ -140,6 +140,7 @@ const OpRecord& cross_entropy_op =
     define(
         "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\", float label_smoothing=0.0) -> Tensor")
+        .autocast(Autocast::f32)
         .doc("Cross entropy of logits against classes or probabilities.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -196,6 +197,7 @@ const OpRecord& nll_loss_op =
     define(
         "nll_loss(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("Negative log likelihood of classes under log probabilities.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
@@ -180,6 +181,7 @@ const OpRecord& ctc_loss_op =
     define(
         "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
         "int blank=0, str reduction=\"mean\", bool zero_infinity=False) -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
         .doc(
             "Connectionist temporal classification: the negative log probability of emitting the "
             "targets in order. Its gradient is that behind log_softmax.")

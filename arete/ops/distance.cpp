@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
@@ -68,6 +69,7 @@ Tensor cosine_of(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
 
 const OpRecord& cosine_similarity_op =
     define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-8) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Cosine of the angle between vectors along a dimension.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -122,6 +124,7 @@ const OpRecord& cosine_embedding_loss_op =
     define(
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
         "str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("1 - cos for targets of 1, max(0, cos - margin) for targets of -1.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -166,6 +169,7 @@ const OpRecord& hinge_embedding_loss_op =
     define(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str "
         "reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("x for targets of 1, max(0, margin - x) for targets of -1, the sum for others.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -197,6 +201,7 @@ const OpRecord& margin_ranking_loss_op =
     define(
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
         "str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("max(0, -target * (input1 - input2) + margin).")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -225,6 +230,7 @@ const OpRecord& triplet_margin_loss_op =
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
         "float p=2.0, "
         "float eps=1e-6, bool swap=False, str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("max(0, d(anchor, positive) - d(anchor, negative) + margin).")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {

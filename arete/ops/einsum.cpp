@@ -11,6 +11,7 @@
 #include <array>
 #include <optional>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/reference_util.h"
@@ -365,6 +366,7 @@ Tensor einsum_reference(std::string_view equation, std::span<const Tensor> tenso
 
 const OpRecord& einsum_op =
     define("einsum(str equation, Tensor[] operands) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::lower))
         .doc("Sums of products named by letters.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {run(c[0].string(), c.tensors(1))}; })

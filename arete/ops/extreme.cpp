@@ -1,4 +1,5 @@
 // Extreme values, their positions, and vector norms.
+#include "arete/ops/autocast.h"
 #include "arete/ops/reduce_family.h"
 
 namespace arete::ops {
@@ -313,6 +314,7 @@ NormPrograms norm_programs(DType t, double p) {
 
 const OpRecord& norm_op =
     define("norm(Tensor self, float p=2, int[]? dim=None, bool keepdim=False) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("(sum |x|^p)^(1/p).")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
@@ -370,7 +372,6 @@ const OpRecord& norm_op =
               return {p == 2 ? x * scale : x.sign() * x.abs().pow(p - 1) * scale};
             },
             1, 1)
-        .autocast(Autocast::f32)
         .samples([](SampleMaker& m) {
           std::vector<Sample> all;
           for (double p : std::initializer_list<double>{2, 1, 3, 0.5, 0, HUGE_VAL, -HUGE_VAL}) {

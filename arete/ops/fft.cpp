@@ -6,6 +6,7 @@
 #include <complex>
 #include <numbers>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft_internal.h"
@@ -234,6 +235,7 @@ std::vector<ErrorSample> common_errors(SampleMaker& m, OwnedArg dim) {
 template <Kind kind, bool forward>
 const OpRecord& define_one(const char* schema, const char* doc) {
   return define(schema)
+      .autocast(autocast_on_cpu(Autocast::f32))
       .doc(doc)
       .compose([](const Call& c) -> Results { return {run(c, kind, forward, one_axis(c, kind))}; })
       .dtypes(dtypes_of(kind))
@@ -267,6 +269,7 @@ const OpRecord& define_one(const char* schema, const char* doc) {
 template <Kind kind, bool forward>
 const OpRecord& define_many(const char* schema, const char* doc) {
   return define(schema)
+      .autocast(autocast_on_cpu(Autocast::f32))
       .doc(doc)
       .compose([](const Call& c) -> Results { return {run(c, kind, forward, many_axes(c, kind))}; })
       .dtypes(dtypes_of(kind))

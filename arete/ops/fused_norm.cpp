@@ -579,7 +579,6 @@ const OpRecord& fused_norm_op =
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, false); }, 0b111, 0b110)
         .no_grad_outputs(0b110)
-        .autocast(Autocast::f32)
         .samples(norm_samples)
         .errors([](SampleMaker& m) { return norm_errors(m, false); })
         .reference(norm_reference);
@@ -596,7 +595,6 @@ const OpRecord& fused_norm_residual_op =
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, true); }, 0b111, 0b111)
         .no_grad_outputs(0b110)
-        .autocast(Autocast::f32)
         .samples(residual_samples)
         .errors([](SampleMaker& m) { return norm_errors(m, true); })
         .reference(norm_reference);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
@@ -260,6 +261,7 @@ const OpRecord& grid_sample_op =
     define(
         "grid_sample(Tensor input, Tensor grid, str mode=\"bilinear\", str padding_mode=\"zeros\", "
         "bool? align_corners=None) -> Tensor")
+        .autocast(autocast_by_device(Autocast::f32, Autocast::promote))
         .doc("Values of images at the positions of a grid, in [-1, 1] from one side to the other.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results { return {sample(c)}; })

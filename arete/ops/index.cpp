@@ -2,6 +2,7 @@
 // expressions in index_put.cpp.
 #include "arete/ops/index.h"
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
@@ -332,6 +333,7 @@ const OpRecord& scatter_value_op =
 
 const OpRecord& scatter_add_op =
     define("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self with values added at given positions along a dimension.")
         .infer(scatter_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
@@ -426,6 +427,7 @@ const OpRecord& index_op =
 const OpRecord& index_put_op =
     define(
         "index_put(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc(
             "self with the elements at index tensors replaced by values (broadcast), or with "
             "accumulate added to; a missing index stands for the whole dimension.")

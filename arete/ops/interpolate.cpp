@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/nn.h"
@@ -228,6 +229,7 @@ const OpRecord& interpolate_op =
         "interpolate(Tensor input, int[]? size=None, float[]? scale_factor=None, str "
         "mode=\"nearest\", bool? align_corners=None, bool? recompute_scale_factor=None, bool "
         "antialias=False) -> Tensor")
+        .autocast(autocast_by_device(kAutocastAsIs, Autocast::f32))
         .doc("Resizes the spatial dimensions to a size or by factors.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -288,6 +290,7 @@ const OpRecord& interpolate_op =
 template <bool bilinear>
 const OpRecord& define_upsample(const char* schema) {
   return define(schema)
+      .autocast(autocast_by_device(kAutocastAsIs, Autocast::f32))
       .doc(bilinear ? "interpolate with mode \"bilinear\" and align_corners."
                     : "interpolate with mode \"nearest\".")
       .surface(Surface::functional)

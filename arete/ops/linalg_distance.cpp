@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/linalg.h"
@@ -29,10 +30,10 @@ double length_of(const std::vector<double>& v, double p) {
 
 const OpRecord& dist_op =
     define("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("p-norm of all elements of self - other.")
         .compose(
             [](const Call& c) -> Results { return {c.tensor(0).sub(c.tensor(1)).norm(c.real(2))}; })
-        .autocast(Autocast::f32)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.5, 2), Scalar(2)}},
                   {{m.make({2, 3}, 0, 1), m.make({3}, 1.5, 2), Scalar(3)}, "broadcast"},
@@ -49,6 +50,7 @@ const OpRecord& dist_op =
 
 const OpRecord& renorm_op =
     define("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("The slices along dim, each scaled down to a p-norm of at most maxnorm.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
@@ -70,7 +72,6 @@ const OpRecord& renorm_op =
           const Tensor factors = Scalar(limit) / (lengths + Scalar(1e-7));
           return {x * arete::where(lengths > Scalar(limit), factors, 1)};
         })
-        .autocast(Autocast::f32)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3, 4}, 0.5, 2), Scalar(2), 0, Scalar(1.5)}},
                   {{m.make({2, 3, 2}, 0.5, 2), Scalar(1), 1, Scalar(4)}, "some below"},
@@ -112,6 +113,7 @@ const OpRecord& cdist_op =
     define(
         "cdist(Tensor x1, Tensor x2, float p=2.0, str "
         "compute_mode=\"use_mm_for_euclid_dist_if_necessary\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("p-norm distances of all rows of x1 to all rows of x2.")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
@@ -139,7 +141,6 @@ const OpRecord& cdist_op =
             return {distances_by_product(a, b)};
           return {a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, {-1})};
         })
-        .autocast(Autocast::f32)
         .dtypes({kFloat32, kFloat64})
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const char* usual = "use_mm_for_euclid_dist_if_necessary";
@@ -181,6 +182,7 @@ const OpRecord& cdist_op =
 
 const OpRecord& pdist_op =
     define("pdist(Tensor self, float p=2.0) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("p-norm distances of all pairs of rows.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
@@ -200,7 +202,6 @@ const OpRecord& pdist_op =
                       .sub(index_select(x, 0, tensor(second, o)))
                       .norm(c.real(1), {1})};
         })
-        .autocast(Autocast::f32)
         .dtypes({kFloat32, kFloat64})
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make_distinct({4, 3}, 0.3), 2.0}},

@@ -1,6 +1,7 @@
 // Functions of matrices and products of many.
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -261,6 +262,7 @@ using Tensors = std::vector<Tensor>;
 
 const OpRecord& linalg_multi_dot_op =
     define("linalg_multi_dot(Tensor[] tensors) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::lower))
         .doc("The product of matrices in the cheapest order.")
         .compose([](const Call& c) -> Results {
           const auto given = c.tensors(0);
@@ -319,6 +321,7 @@ const OpRecord& linalg_multi_dot_op =
 
 const OpRecord& chain_matmul_op =
     define("chain_matmul(Tensor[] matrices) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::lower))
         .doc("The product of matrices in the cheapest order.")
         .compose([](const Call& c) -> Results {
           const auto given = c.tensors(0);

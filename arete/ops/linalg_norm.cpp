@@ -1,6 +1,7 @@
 // Norms of vectors and matrices.
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -51,6 +52,7 @@ const OpRecord& linalg_vector_norm_op =
     define(
         "linalg_vector_norm(Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, "
         "dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("(sum |x|^ord)^(1/ord).")
         .compose([](const Call& c) -> Results {
           const Tensor x = in_dtype(c, "linalg.vector_norm", 4);
@@ -180,6 +182,7 @@ const OpRecord& linalg_matrix_norm_op =
     define(
         "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, "
         "dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Matrix norm 1, -1, 2, -2, inf or -inf.")
         .compose([](const Call& c) -> Results {
           const Tensor x = in_dtype(c, "linalg.matrix_norm", 4);
@@ -222,6 +225,7 @@ const OpRecord& linalg_matrix_norm_str_op =
     define(
         "linalg_matrix_norm_str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2,-1], bool "
         "keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Matrix norm \"fro\" (all elements) or \"nuc\" (sum of singular values).")
         .compose([](const Call& c) -> Results {
           const Tensor x = in_dtype(c, "linalg.matrix_norm", 4);

@@ -1,6 +1,7 @@
 // Products of tensors, and products with an addend.
 #include <algorithm>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
@@ -30,6 +31,7 @@ Shape normalize_each(IntList dims, int64_t rank, const char* name) {
 
 const OpRecord& tensordot_op =
     define("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("Sums of products over pairs of dimensions.")
         .compose([](const Call& c) -> Results {
           Tensor a = c.tensor(0), b = c.tensor(1);
@@ -178,6 +180,7 @@ const OpRecord& kron_op = define("kron(Tensor self, Tensor other) -> Tensor")
 
 const OpRecord& inner_op =
     define("inner(Tensor self, Tensor other) -> Tensor")
+        .autocast(kAutocastAsIs)
         .doc("Sums of products over the last dimensions of both.")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
@@ -245,6 +248,7 @@ std::vector<Tensor> addend_reference(const Call& c, IntList sizes,
 
 const OpRecord& addmv_op =
     define("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::lower))
         .doc("beta * self + alpha * mat @ vec.")
         .compose([](const Call& c) -> Results {
           const Tensor &self = c.tensor(0), &mat = c.tensor(1), &vec = c.tensor(2);
@@ -284,6 +288,7 @@ const OpRecord& addmv_op =
 const OpRecord& addr_op =
     define(
         "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::lower))
         .doc("beta * self + alpha * outer(vec1, vec2).")
         .compose([](const Call& c) -> Results {
           for (size_t i : {1, 2})
@@ -314,6 +319,7 @@ const OpRecord& addbmm_op =
     define(
         "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> "
         "Tensor")
+        .autocast(Autocast::lower)
         .doc("beta * self + alpha * the sum of all batch1[i] @ batch2[i].")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(1), &b = c.tensor(2);
@@ -363,6 +369,7 @@ const OpRecord& addbmm_op =
 
 const OpRecord& trace_op =
     define("trace(Tensor self) -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
         .doc("The sum of a matrix's diagonal.")
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(c.tensor(0).dim() == 2,

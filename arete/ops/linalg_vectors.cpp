@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
@@ -80,6 +81,7 @@ int64_t first_of_three(IntList sizes) {
 
 const OpRecord& cross_op =
     define("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("Cross products along dim, by default along the first dimension of size 3.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
@@ -184,6 +186,7 @@ const OpRecord& vander_op =
 
 const OpRecord& linalg_vecdot_op =
     define("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
+        .autocast(Autocast::lower)
         .doc("Sums of products along dim.")
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
@@ -243,6 +246,7 @@ const OpRecord& linalg_matmul_op =
 
 const OpRecord& vdot_op =
     define("vdot(Tensor self, Tensor other) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("The dot product of the conjugate of self and other.")
         .compose([](const Call& c) -> Results { return {dot(conj(c.tensor(0)), c.tensor(1))}; })
         .samples([](SampleMaker& m) -> std::vector<Sample> {

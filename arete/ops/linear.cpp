@@ -1,6 +1,7 @@
 // linear and bilinear: the products with parameters of layers.
 #include <tuple>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/matmul_internal.h"
@@ -155,6 +156,7 @@ const OpRecord& linear_op =
 
 const OpRecord& bilinear_op =
     define("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
+        .autocast(autocast_by_device(kAutocastAsIs, Autocast::promote))
         .doc("x1^T A x2 + bias for each pair of rows.")
         .surface(Surface::function)
         .compose([](const Call& call) -> Results {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
@@ -216,6 +217,7 @@ const OpRecord& mse_loss_op =
     define(
         "mse_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
         "Tensor")
+        .autocast(Autocast::f32)
         .doc("Mean of (input - target)^2.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -232,6 +234,7 @@ const OpRecord& l1_loss_op =
     define(
         "l1_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
         "Tensor")
+        .autocast(Autocast::f32)
         .doc("Mean of |input - target|.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -248,6 +251,7 @@ const OpRecord& smooth_l1_loss_op =
     define(
         "smooth_l1_loss(Tensor input, Tensor target, str reduction=\"mean\", float beta=1.0) -> "
         "Tensor")
+        .autocast(Autocast::f32)
         .doc("Mean of the loss that is quadratic below beta and linear beyond.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -277,6 +281,7 @@ const OpRecord& huber_loss_op =
     define(
         "huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0, Tensor? "
         "weight=None) -> Tensor")
+        .autocast(Autocast::f32)
         .doc("Mean of the loss that is quadratic up to delta and linear beyond.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -384,6 +389,7 @@ const OpRecord& binary_cross_entropy_op =
     define(
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
         "reduction=\"mean\") -> Tensor")
+        .autocast(autocast_by_device(Autocast::f32, kAutocastBanned))
         .doc("Cross entropy of probabilities of two classes.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -417,6 +423,7 @@ const OpRecord& bce_with_logits_op =
     define(
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
         "str reduction=\"mean\", Tensor? pos_weight=None) -> Tensor")
+        .autocast(Autocast::f32)
         .doc("Cross entropy of logits of two classes.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -482,6 +489,7 @@ const OpRecord& kl_div_op =
     define(
         "kl_div(Tensor input, Tensor target, str reduction=\"mean\", bool log_target=False) -> "
         "Tensor")
+        .autocast(Autocast::f32)
         .doc("Kullback-Leibler divergence of log probabilities from target.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {

@@ -41,6 +41,7 @@ Tensor signs(SampleMaker& m, IntList sizes) {
 
 const OpRecord& soft_margin_loss_op =
     define("soft_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("log(1 + exp(-target * input)) for targets of 1 and -1.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -86,6 +87,7 @@ const OpRecord& multi_margin_loss_op =
     define(
         "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? "
         "weight=None, str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc("Mean over the wrong classes of max(0, margin - input[target] + input)^p.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -143,6 +145,7 @@ const OpRecord& multi_margin_loss_op =
 
 const OpRecord& multilabel_margin_loss_op =
     define("multilabel_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc(
             "Margins of 1 between the classes of each row (those before the first -1) and all "
             "others.")
@@ -260,6 +263,7 @@ const OpRecord& poisson_nll_loss_op =
     define(
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, float "
         "eps=1e-8, str reduction=\"mean\") -> Tensor")
+        .autocast(Autocast::f32)
         .doc(
             "Negative log likelihood of counts with a Poisson distribution; full adds Stirling's "
             "approximation for targets above 1.")

@@ -1,5 +1,6 @@
 #include "arete/ops/matmul.h"
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/matmul_internal.h"
@@ -317,6 +318,7 @@ const OpRecord& bmm_op =
 
 const OpRecord& mv_op =
     define("mv(Tensor self, Tensor vec) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::lower))
         .doc("Matrix times vector.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
@@ -332,7 +334,6 @@ const OpRecord& mv_op =
         })
         .lower(product_lower)
         .grad(product_grad, 0b11)
-        .autocast(Autocast::lower)
         .flops(matmul_flops)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({3})}},
@@ -350,6 +351,7 @@ const OpRecord& mv_op =
 
 const OpRecord& dot_op =
     define("dot(Tensor self, Tensor tensor) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("Dot product of two vectors.")
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
@@ -366,7 +368,6 @@ const OpRecord& dot_op =
         })
         .lower(product_lower)
         .grad(product_grad, 0b11)
-        .autocast(Autocast::lower)
         .flops(matmul_flops)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({5}), m.make({5})}},

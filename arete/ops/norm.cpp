@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/fused_norm.h"
 #include "arete/ops/pointwise.h"
@@ -201,6 +202,7 @@ const OpRecord& layer_norm_op =
         "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
         "float eps=1e-5) "
         "-> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Normalization over the last dimensions.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -262,6 +264,7 @@ const OpRecord& group_norm_op =
     define(
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
         "eps=1e-5) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Normalization of each sample's channels in groups.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -338,6 +341,7 @@ const OpRecord& batch_norm_op =
     define(
         "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
         "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
+        .autocast(kAutocastAsIs)
         .doc("Normalization of each channel over all samples.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, false)}; })
@@ -364,6 +368,7 @@ const OpRecord& batch_norm_relu_op =
         "batch_norm_relu(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? "
         "weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5, "
         "Tensor? residual=None) -> Tensor")
+        .autocast(kAutocastAsIs)
         .doc("relu(batch_norm(input, ...) [+ residual]) in one pass.")
         .surface(Surface::internal)
         .compose([](const Call& c) -> Results { return {channel_norm(c, false, true)}; })
@@ -397,6 +402,7 @@ const OpRecord& instance_norm_op =
         "weight=None, "
         "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> "
         "Tensor")
+        .autocast(kAutocastAsIs)
         .doc("Normalization of each channel of each sample.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, true)}; })

@@ -1,5 +1,7 @@
 #include "arete/ops/op_node.h"
 
+#include "arete/ops/autocast.h"
+
 namespace arete::ops {
 
 Attributes::Attributes(std::span<const Arg> args) {
@@ -111,6 +113,9 @@ class OpGradCall final : public GradCall {
 };
 
 TensorList OpNode::backward(const TensorList& grads, uint64_t needed) {
+  // The forward call's dtypes say how to compute, also where backward() runs inside a region.
+  std::optional<WithoutAutocast> exact;
+  if (modes().word & Modes::kAutocast) exact.emplace();
   TensorList result = op_.grad(OpGradCall(*this, grads, needed));
   if (result.size() > edges.size())
     ARETE_BUG((op_.name + ": the gradient formula gives more gradients than inputs").c_str());

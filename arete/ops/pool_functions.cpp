@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
@@ -105,6 +106,7 @@ Results max_pool_any(const Call& c, int spatial, bool indices) {
 template <int spatial, bool indices>
 const OpRecord& define_max(const char* schema) {
   return define(schema)
+      .autocast(autocast_on_cpu(spatial == 3 && !indices ? Autocast::f32 : Autocast::none))
       .doc("Maximum of each window.")
       .surface(Surface::function)
       .compose([](const Call& c) { return max_pool_any(c, spatial, indices); })
@@ -152,6 +154,7 @@ const OpRecord& define_max(const char* schema) {
 template <int spatial>
 const OpRecord& define_avg(const char* schema) {
   return define(schema)
+      .autocast(autocast_on_cpu(spatial == 3 ? Autocast::f32 : Autocast::none))
       .doc("Mean of each window.")
       .surface(surface_of(spatial))
       .compose([](const Call& c) -> Results {
@@ -367,6 +370,7 @@ std::vector<Tensor> adaptive_reference(const Call& c, bool maximum) {
 template <int spatial>
 const OpRecord& define_adaptive_avg(const char* schema) {
   return define(schema)
+      .autocast(autocast_by_device(spatial == 3 ? Autocast::f32 : kAutocastAsIs, kAutocastAsIs))
       .doc("Means of windows that give the wanted output size.")
       .surface(surface_of(spatial))
       .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; })
@@ -379,6 +383,7 @@ const OpRecord& define_adaptive_avg(const char* schema) {
 template <int spatial, bool indices>
 const OpRecord& define_adaptive_max(const char* schema) {
   return define(schema)
+      .autocast(autocast_on_cpu(spatial == 3 ? Autocast::f32 : Autocast::none))
       .doc("Maxima of windows that give the wanted output size.")
       .surface(surface_of(spatial))
       .compose([](const Call& c) { return adaptive_max(c, spatial, indices); })

@@ -1,4 +1,5 @@
 // Products and log-sum-exp.
+#include "arete/ops/autocast.h"
 #include "arete/ops/reduce_family.h"
 
 namespace arete::ops {
@@ -39,6 +40,7 @@ Results complex_product(const Call& c) {
 
 const OpRecord& prod_op =
     define("prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .autocast(Autocast::f32)
         .doc("The product along dim, or of everything.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
@@ -107,6 +109,7 @@ const OpRecord& prod_op =
 
 const OpRecord& logsumexp_op =
     define("logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(sum(exp(x))) without overflow.")
         .compose([](const Call& c) -> Results {
           const Tensor x =
@@ -122,7 +125,6 @@ const OpRecord& logsumexp_op =
           const Tensor y = (x - shift).exp().sum(list, true).log() + shift;
           return {c.boolean(2) ? y : y.reshape(reduced_sizes(x.sizes(), dims, false))};
         })
-        .autocast(Autocast::f32)
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({3, 4}), {1}, false}, "rows"},
                                      {{m.make({2, 3, 2}), {0, 2}, true}, "two dims"},

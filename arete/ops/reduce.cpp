@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/reduce_family.h"
@@ -149,6 +150,7 @@ Reference reference_by(F f, DType t = kFloat64) {
 
 const OpRecord& sum_op =
     define("sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Sum over dimensions.")
         .infer([](const Call& c, OutputSpecs& out) { push_reduced(c, out, sum_dtype(c)); })
         .lower(sum_lower)
@@ -457,6 +459,7 @@ std::vector<Sample> nan_samples(SampleMaker& m) {
 const OpRecord& nansum_op =
     define(
         "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
+        .autocast(kAutocastAsIs)
         .doc("Sum over dimensions, NaN counting as 0.")
         .compose([](const Call& c) -> Results {
           return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], c[3]})};

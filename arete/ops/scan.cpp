@@ -1,4 +1,5 @@
 // Running sums and products.
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/sort.h"
@@ -88,6 +89,7 @@ const std::vector<DType> kScanTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kIn
 
 const OpRecord& cumsum_op =
     define("cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Running sum along dim.")
         .infer(infer_scan)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -96,7 +98,6 @@ const OpRecord& cumsum_op =
         .grad([](const GradCall& g) -> TensorList {
           return {call(reverse_cumsum_op, {g.grad(), g.integer(1)}).to(g.input_dtype(0))};
         })
-        .autocast(Autocast::f32)
         .samples(scan_samples)
         .errors(scan_errors)
         .reference(scan_reference([](double a, double b) { return a + b; }))
@@ -104,6 +105,7 @@ const OpRecord& cumsum_op =
 
 const OpRecord& cumprod_op =
     define("cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Running product along dim.")
         .infer(infer_scan)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -130,7 +132,6 @@ const OpRecord& cumprod_op =
               return {dx.movedim(-1, d).to(g.input_dtype(0))};
             },
             1)
-        .autocast(Autocast::f32)
         .samples([](SampleMaker& m) {
           auto all = scan_samples(m);
           Tensor with_zero = m.make({2, 3}, 0.5, 2);

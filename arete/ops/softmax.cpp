@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/reference_util.h"
@@ -212,6 +213,7 @@ Tensor grad_to(const GradCall& g, Tensor t) {
 
 const OpRecord& softmax_op =
     define("softmax(Tensor input, int dim, *, dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("exp(x) / sum(exp(x)) along a dimension.")
         .infer(softmax_infer)
         .lower(softmax_lower<softmax_spec>)
@@ -220,7 +222,6 @@ const OpRecord& softmax_op =
               return {grad_to(g, softmax_backward(g.grad(), g.output(), g.integer(1)))};
             },
             0, 1)
-        .autocast(Autocast::f32)
         .samples(forward_samples)
         .errors(forward_errors)
         .reference([](const Call& c) -> std::vector<Tensor> {
@@ -229,6 +230,7 @@ const OpRecord& softmax_op =
 
 const OpRecord& log_softmax_op =
     define("log_softmax(Tensor input, int dim, *, dtype? dtype=None) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(softmax(x)) along a dimension.")
         .infer(softmax_infer)
         .lower(softmax_lower<log_softmax_spec>)
@@ -237,7 +239,6 @@ const OpRecord& log_softmax_op =
               return {grad_to(g, log_softmax_backward(g.grad(), g.output(), g.integer(1)))};
             },
             0, 1)
-        .autocast(Autocast::f32)
         .samples(forward_samples)
         .errors(forward_errors)
         .reference([](const Call& c) -> std::vector<Tensor> {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/index.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/reduce_family.h"
@@ -412,6 +413,7 @@ const OpRecord& quantile_op =
     define(
         "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
         "interpolation='linear') -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
         .doc("The q-quantiles along dim or of everything; NaN wins.")
         .compose([](const Call& c) { return quantile_of(c, false); })
         .samples(quantile_samples)
@@ -422,6 +424,7 @@ const OpRecord& nanquantile_op =
     define(
         "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
         "interpolation='linear') -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
         .doc("The q-quantiles along dim or of everything, of what is not NaN.")
         .compose([](const Call& c) { return quantile_of(c, true); })
         .samples(quantile_samples)

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
@@ -60,6 +61,7 @@ const OpRecord& stft_op =
         "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? "
         "window=None, bool center=True, str pad_mode=\"reflect\", bool normalized=False, bool? "
         "onesided=None, bool? return_complex=None) -> Tensor")
+        .autocast(autocast_on_cpu(Autocast::f32))
         .doc("Fourier transforms of windowed frames of a real signal.")
         .compose([](const Call& c) -> Results {
           const Tensor& signal = c.tensor(0);

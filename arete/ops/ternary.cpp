@@ -1,5 +1,6 @@
 // Pointwise records of three inputs, and clamp.
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise_family.h"
 
@@ -42,6 +43,7 @@ Reference reference3(F f) {
 
 const OpRecord& addcmul_op =
     define("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self + value * tensor1 * tensor2.")
         .pointwise(ternary(
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] * v[2]}; }, 1))
@@ -54,6 +56,7 @@ const OpRecord& addcmul_op =
 
 const OpRecord& addcdiv_op =
     define("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self + value * tensor1 / tensor2.")
         .pointwise(ternary(
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] / v[2]}; }, 1))

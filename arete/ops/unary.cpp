@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise_family.h"
 
@@ -116,6 +117,7 @@ const OpRecord& sqrt_op =
 
 const OpRecord& rsqrt_op =
     define("rsqrt(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("1 / sqrt(x).")
         .unary([](Value x) { return rsqrt(x); }, Result::floating)
         .complex(holomorphic([](Complex z) { return reciprocal(sqrt(z)); },
@@ -133,6 +135,7 @@ const OpRecord& square_op = define("square(Tensor self) -> Tensor")
 
 const OpRecord& reciprocal_op =
     define("reciprocal(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("1 / x.")
         .unary([](Value x) { return reciprocal(x); }, Result::floating)
         .complex(holomorphic([](Complex z) { return reciprocal(z); },
@@ -141,6 +144,7 @@ const OpRecord& reciprocal_op =
         .reference(reference1([](double v) { return 1 / v; }));
 
 const OpRecord& exp_op = define("exp(Tensor self) -> Tensor")
+                             .autocast(autocast_on_cuda(Autocast::f32))
                              .doc("e to the power x.")
                              .unary([](Value x) { return exp(x); }, Result::floating)
                              .complex(holomorphic([](Complex z) { return exp(z); },
@@ -158,6 +162,7 @@ const OpRecord& exp2_op =
         .reference(reference1([](double v) { return std::exp2(v); }));
 
 const OpRecord& expm1_op = define("expm1(Tensor self) -> Tensor")
+                               .autocast(autocast_on_cuda(Autocast::f32))
                                .doc("exp(x) - 1, exact near 0.")
                                .unary([](Value x) { return expm1(x); }, Result::floating)
                                .complex(holomorphic([](Complex z) { return expm1(z); },
@@ -166,6 +171,7 @@ const OpRecord& expm1_op = define("expm1(Tensor self) -> Tensor")
                                .reference(reference1([](double v) { return std::expm1(v); }));
 
 const OpRecord& log_op = define("log(Tensor self) -> Tensor")
+                             .autocast(autocast_on_cuda(Autocast::f32))
                              .doc("Natural logarithm.")
                              .unary([](Value x) { return log(x); }, Result::floating)
                              .complex(holomorphic([](Complex z) { return log(z); },
@@ -175,6 +181,7 @@ const OpRecord& log_op = define("log(Tensor self) -> Tensor")
 
 const OpRecord& log2_op =
     define("log2(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Logarithm to base 2.")
         .unary([](Value x) { return log2(x); }, Result::floating)
         .complex(
@@ -185,6 +192,7 @@ const OpRecord& log2_op =
 
 const OpRecord& log10_op =
     define("log10(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Logarithm to base 10.")
         .unary([](Value x) { return log10(x); }, Result::floating)
         .complex(
@@ -195,6 +203,7 @@ const OpRecord& log10_op =
 
 const OpRecord& log1p_op =
     define("log1p(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(1 + x), exact near 0.")
         .unary([](Value x) { return log1p(x); }, Result::floating)
         .complex(holomorphic([](Complex z) { return log1p(z); },
@@ -219,6 +228,7 @@ const OpRecord& cos_op = define("cos(Tensor self) -> Tensor")
                              .reference(reference1([](double v) { return std::cos(v); }));
 
 const OpRecord& tan_op = define("tan(Tensor self) -> Tensor")
+                             .autocast(autocast_on_cuda(Autocast::f32))
                              .doc("Tangent of radians.")
                              .unary([](Value x) { return tan(x); }, Result::floating)
                              .complex(holomorphic([](Complex z) { return tan(z); },
@@ -228,6 +238,7 @@ const OpRecord& tan_op = define("tan(Tensor self) -> Tensor")
 
 const OpRecord& asin_op =
     define("asin(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Inverse sine.")
         .unary([](Value x) { return asin(x); }, Result::floating)
         .complex(holomorphic([](Complex z) { return asin(z); },
@@ -237,6 +248,7 @@ const OpRecord& asin_op =
 
 const OpRecord& acos_op =
     define("acos(Tensor self) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Inverse cosine.")
         .unary([](Value x) { return acos(x); }, Result::floating)
         .complex(holomorphic([](Complex z) { return acos(z); },
@@ -254,6 +266,7 @@ const OpRecord& atan_op =
         .reference(reference1([](double v) { return std::atan(v); }));
 
 const OpRecord& sinh_op = define("sinh(Tensor self) -> Tensor")
+                              .autocast(autocast_on_cuda(Autocast::f32))
                               .doc("Hyperbolic sine.")
                               .unary([](Value x) { return sinh(x); }, Result::floating)
                               .complex(holomorphic([](Complex z) { return sinh(z); },
@@ -262,6 +275,7 @@ const OpRecord& sinh_op = define("sinh(Tensor self) -> Tensor")
                               .reference(reference1([](double v) { return std::sinh(v); }));
 
 const OpRecord& cosh_op = define("cosh(Tensor self) -> Tensor")
+                              .autocast(autocast_on_cuda(Autocast::f32))
                               .doc("Hyperbolic cosine.")
                               .unary([](Value x) { return cosh(x); }, Result::floating)
                               .complex(holomorphic([](Complex z) { return cosh(z); },
@@ -381,6 +395,7 @@ const OpRecord& positive_op = define("positive(Tensor self) -> Tensor")
                                   .dtypes(kAllReal);
 
 const OpRecord& erfinv_op = define("erfinv(Tensor self) -> Tensor")
+                                .autocast(autocast_on_cuda(Autocast::f32))
                                 .doc("Inverse of erf on (-1, 1).")
                                 .unary([](Value x) { return erfinv(x); })
                                 .samples(unary_samples(-0.9, 0.9))

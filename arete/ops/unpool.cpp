@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arete/ops/activation.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
@@ -134,6 +135,7 @@ Shape unpooled_sizes(const Call& c, int spatial) {
 template <int spatial>
 const OpRecord& define_unpool(const char* schema) {
   return define(schema)
+      .autocast(autocast_on_cpu(Autocast::f32))
       .doc("Puts the maxima of a max pool back where they were, among zeros.")
       .surface(Surface::functional)
       .compose([](const Call& c) -> Results {
@@ -312,6 +314,7 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
 template <int spatial, bool indices>
 const OpRecord& define_fractional(const char* schema) {
   return define(schema)
+      .autocast(autocast_on_cpu(Autocast::f32))
       .doc("Maxima of windows at random distances that come to a given output size or ratio.")
       .surface(Surface::functional)
       .compose([](const Call& c) { return fractional_pool(c, spatial, indices); })

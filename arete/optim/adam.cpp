@@ -26,7 +26,8 @@ Settings adam_settings(const char* name, const Options& o) {
           {"eps", o.eps},
           {"weight_decay", o.weight_decay},
           {"amsgrad", double(o.amsgrad)},
-          {"maximize", double(o.maximize)}};
+          {"maximize", double(o.maximize)},
+          {"master_weights", double(o.master_weights)}};
 }
 
 }  // namespace
@@ -55,8 +56,8 @@ struct AdamStep {
   void run(Batch& batch) const {
     const bool with_decay = decay != 0;
     const auto rule = [*this, with_decay](const Operands& v) -> std::vector<Value> {
-      const Value step_size = v.numbers[0], w1 = v.numbers[1], b2 = v.numbers[2], w2 = v.numbers[3],
-                  correction2 = v.numbers[4], e = v.numbers[5], wd = v.numbers[6];
+      const Value w1 = v.numbers[2], b2 = v.numbers[3], w2 = v.numbers[4], e = v.numbers[5],
+                  wd = v.numbers[6], step_size = v.numbers[7], correction2 = v.numbers[8];
       Value p = v.param, g = maximize ? -v.grad : v.grad;
       if (with_decay && decoupled) p = p * wd;
       if (with_decay && !decoupled) g = g + wd * p;
@@ -67,10 +68,13 @@ struct AdamStep {
       if (amsgrad) return {p, m, second, largest};
       return {p, m, second};
     };
-    const double t = double(batch.step);
+    const ByStep corrections = [](auto t, auto n) {
+      using std::pow, std::sqrt;
+      return std::vector{n[0] / (1.0 - pow(n[1], t)), sqrt(1.0 - pow(n[3], t))};
+    };
     batch.run(uint32_t(with_decay) | uint32_t(amsgrad) << 1 | uint32_t(maximize) << 2, rule,
-              {lr / (1 - std::pow(beta1, t)), 1 - beta1, beta2, 1 - beta2,
-               std::sqrt(1 - std::pow(beta2, t)), eps, decoupled ? 1 - lr * decay : decay});
+              {lr, beta1, 1 - beta1, beta2, 1 - beta2, eps, decoupled ? 1 - lr * decay : decay},
+              corrections);
   }
 };
 

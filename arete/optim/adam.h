@@ -19,6 +19,7 @@ struct AdamOptions {
   double weight_decay = 0;  ///< added to the gradient as weight_decay * parameter
   bool amsgrad = false;     ///< divides by the largest second moment so far
   bool maximize = false;
+  bool master_weights = false;  ///< f32 copies of parameters in half types, see Optimizer
 };
 Settings settings_of(const AdamOptions& options);
 
@@ -43,6 +44,7 @@ struct AdamWOptions {
   double weight_decay = 1e-2;  ///< parameters shrink by lr * weight_decay, whatever the gradient
   bool amsgrad = false;
   bool maximize = false;
+  bool master_weights = false;  ///< f32 copies of parameters in half types, see Optimizer
 };
 Settings settings_of(const AdamWOptions& options);
 

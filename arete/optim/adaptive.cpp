@@ -94,10 +94,11 @@ void Adagrad::update(const ParamGroup& group, Batch& batch) {
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value g = effective_gradient(v, maximize, with_decay, v.numbers[2]);
     const Value sum = v.state[0] + g * g;
-    return {v.param - v.numbers[0] * g / (sqrt(sum) + v.numbers[1]), sum};
+    return {v.param - v.numbers[4] * g / (sqrt(sum) + v.numbers[1]), sum};
   };
-  const double lr = group.lr() / (1 + double(batch.step - 1) * group.get("lr_decay"));
-  batch.run(uint32_t(with_decay) | uint32_t(maximize) << 1, rule, {lr, group.get("eps"), decay});
+  const ByStep rate = [](auto t, auto n) { return std::vector{n[0] / (1.0 + (t - 1.0) * n[3])}; };
+  batch.run(uint32_t(with_decay) | uint32_t(maximize) << 1, rule,
+            {group.lr(), group.get("eps"), decay, group.get("lr_decay")}, rate);
 }
 
 Settings settings_of(const AdadeltaOptions& o) {

@@ -12,6 +12,8 @@
 
 namespace arete::optim {
 
+using expr::Value;
+
 // Programs already traced, by variant and dtypes.
 struct Optimizer::Programs {
   std::unordered_map<uint64_t, expr::ProgramPtr> traced;
@@ -105,7 +107,29 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
   return loss;
 }
 
-void Optimizer::step() {
+void Optimizer::step() { step_all({}, {}); }
+
+void Optimizer::step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) {
+  step_all(found_inf, inverse_scale);
+}
+
+std::vector<Tensor> Optimizer::scaled_parameters() const {
+  std::vector<Tensor> all;
+  for (const ParamGroup& g : groups_) all.insert(all.end(), g.params.begin(), g.params.end());
+  return all;
+}
+
+bool Optimizer::may_unscale_half() const {
+  return std::all_of(groups_.begin(), groups_.end(), [](const ParamGroup& g) {
+    return g.has("master_weights") && g.flag("master_weights");
+  });
+}
+
+bool Optimizer::keeps_master(const ParamGroup& group, const Tensor& param) const {
+  return size_of(param.dtype()) < 4 && group.has("master_weights") && group.flag("master_weights");
+}
+
+void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
   const NoGradGuard no_grad;
   for (size_t gi = 0; gi < groups_.size(); ++gi) {
     const ParamGroup& group = groups_[gi];
@@ -125,16 +149,21 @@ void Optimizer::step() {
                       .expected(ops::describe(p)));
       Slot& slot = slots_[gi][pi];
       slot.state.resize(state_names_.size());
+      const bool masters = keeps_master(group, p);
+      if (masters && !slot.master.defined()) slot.master = p.detach().to(kFloat32);
+      if (!masters) slot.master = Tensor();
       bool fresh = false;
       for (size_t s : used)
         if (!slot.state[s].defined()) {
-          slot.state[s] = full_like(p, initial_state(group, s));
+          slot.state[s] = full_like(masters ? slot.master : p, initial_state(group, s));
           fresh = true;
         }
       const auto fits = [&](const Batch& b) {
         const Batch::Item& first = b.items_.front();
-        return b.step == slot.step + 1 && b.fresh == fresh && first.param.dtype() == p.dtype() &&
-               first.grad.dtype() == grad.dtype() && first.param.device() == p.device();
+        return b.step == slot.step + 1 && b.fresh == fresh && b.masters_ == masters &&
+               first.slot->skipped.impl() == slot.skipped.impl() &&
+               first.param.dtype() == p.dtype() && first.grad.dtype() == grad.dtype() &&
+               first.param.device() == p.device();
       };
       auto batch = std::find_if(batches.begin(), batches.end(), fits);
       if (batch == batches.end()) {
@@ -143,6 +172,9 @@ void Optimizer::step() {
         batch->step = slot.step + 1;
         batch->fresh = fresh;
         batch->used_ = used;
+        batch->masters_ = masters;
+        if (found_inf.defined()) batch->found_inf_ = found_inf.to(p.device(), true);
+        if (inverse_scale.defined()) batch->inverse_scale_ = inverse_scale.to(p.device(), true);
         batch->programs_ = programs_.get();
         batch->name_ = name_;
       }
@@ -152,30 +184,126 @@ void Optimizer::step() {
   }
 }
 
-void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
-                           std::initializer_list<double> numbers) {
+// Note [Updates that may be left out]
+// Under a GradScaler only the device knows whether this update takes place, and so how many there
+// were. A small program, run once for a batch, computes from the device's count of updates left out
+// what depends on the number of updates (bias corrections, ...), and one number that says both:
+// what gradients are multiplied by, or -1 for "leave everything as it is". The program of the
+// update reads these as tensors of one element.
+
+std::vector<Tensor> Optimizer::Batch::numbers_on_device(std::initializer_list<double> numbers,
+                                                        const ByStep& by_step, expr::Type type) {
+  const DType dtype = type == expr::Type::f64 ? kFloat64 : kFloat32;
+  const Tensor& param = items_.front().param;
+  const auto one = [&](double value, DType t) {
+    return full({}, Scalar(value), {t, param.device()});
+  };
+  Tensor skipped = items_.front().slot->skipped;
+  if (!skipped.defined()) skipped = one(0, kFloat64);
+  const std::vector<Tensor> inputs{skipped, found_inf_.defined() ? found_inf_ : one(0, kFloat32),
+                                   inverse_scale_.defined() ? inverse_scale_ : one(1, kFloat32)};
+  expr::ProgramPtr& program = programs_->traced[uint64_t(1) << 63 | uint64_t(dtype)];
+  if (!program) {
+    const auto body = [&](std::span<const Value> v) {
+      const Value found = v[1] != 0.0, t = v[3] - v[0];
+      std::vector<Value> out{v[0] + where(found, 1.0, v[0] * 0.0),
+                             where(found, -1.0, expr::cast(v[2], expr::Type::f64))};
+      if (by_step.device)
+        for (const Value& n : by_step.device(t, v.subspan(4))) out.push_back(n);
+      for (size_t i = 1; i < out.size(); ++i) out[i] = expr::cast(out[i], type);
+      return out;
+    };
+    const DType types[] = {kFloat64, kFloat32, kFloat32};
+    const std::vector<expr::Type> params(1 + numbers.size(), expr::Type::f64);
+    const std::vector<double> values(numbers);
+    std::vector<DType> outs{kFloat64, dtype};
+    if (by_step.host) outs.resize(2 + by_step.host(1, values).size(), dtype);
+    program = expr::trace(body, types, params, outs);
+  }
+  std::vector<Scalar> scalars{Scalar(double(step))};
+  scalars.insert(scalars.end(), numbers.begin(), numbers.end());
+  const ops::Results r = ops::apply_program(program, inputs, scalars, "optimizer_step");
+  for (const Item& item : items_) item.slot->skipped = r[0];
+  return {r.begin() + 1, r.end()};
+}
+
+// Inputs: parameter, gradient, master, state, and with on_device numbers of one element.
+expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, size_t n_numbers,
+                                            size_t n_uniform, bool on_device) {
   const Item& first = items_.front();
   const DType dtype = first.param.dtype(), grad_dtype = first.grad.dtype();
+  const DType state_dtype = masters_ ? kFloat32 : dtype;
   const expr::Type type = dtype == kFloat64 ? expr::Type::f64 : expr::Type::f32;
-  const uint64_t key = uint64_t(variant) << 16 | uint64_t(dtype) << 8 | uint64_t(grad_dtype);
-  expr::ProgramPtr& program = programs_->traced[key];
-  const size_t n_state = used_.size();
-  if (!program) {
-    std::vector<DType> inputs{dtype, grad_dtype}, outputs{dtype};
-    inputs.insert(inputs.end(), n_state, dtype);
-    outputs.insert(outputs.end(), n_state, dtype);
-    const std::vector<expr::Type> params(numbers.size(), type);
-    program = expr::trace(
-        [&](std::span<const expr::Value> v) {
-          return rule(
-              {v[0], expr::cast(v[1], type), v.subspan(2, n_state), v.subspan(2 + n_state)});
-        },
-        inputs, params, outputs);
+  const uint64_t key = uint64_t(variant) << 18 | uint64_t(on_device) << 17 |
+                       uint64_t(masters_) << 16 | uint64_t(dtype) << 8 | uint64_t(grad_dtype);
+  expr::ProgramPtr& result = programs_->traced[key];
+  if (result) return result;
+  const size_t n_state = used_.size(), n_outputs = 1 + n_state;
+  std::vector<DType> inputs{dtype, grad_dtype}, outputs{dtype};
+  if (masters_) {
+    inputs.push_back(kFloat32);
+    outputs.push_back(kFloat32);
   }
+  inputs.insert(inputs.end(), n_state, state_dtype);
+  outputs.insert(outputs.end(), n_state, state_dtype);
+  inputs.insert(inputs.end(), n_uniform, type == expr::Type::f64 ? kFloat64 : kFloat32);
+  const std::vector<expr::Type> params(n_numbers, type);
+  result = expr::trace(
+      [&](std::span<const Value> v) {
+        const Value* next = v.data();
+        Value param = *next++, grad = expr::cast(*next++, type);
+        const Value old_param = param;
+        if (masters_) param = *next++;
+        const std::span<const Value> state(next, n_state);
+        next += n_state;
+        Value factor;
+        std::vector<Value> by_step;
+        if (on_device) {
+          factor = *next++;
+          by_step.assign(next, next + n_uniform - 1);
+          next += n_uniform - 1;
+          grad = grad * factor;
+        }
+        std::vector<Value> numbers(next, next + n_numbers);
+        numbers.insert(numbers.end(), by_step.begin(), by_step.end());
+        std::vector<Value> fresh = rule({param, grad, state, numbers});
+        if (on_device) {
+          // Gradients that overflowed have left their mark in all of the new values.
+          const Value takes_place = factor > 0.0;
+          for (size_t i = 0; i < n_outputs; ++i)
+            fresh[i] = where(takes_place, fresh[i], i == 0 ? param : state[i - 1]);
+        }
+        if (masters_) {
+          const Value rounded = on_device ? where(factor > 0.0, fresh[0], old_param) : fresh[0];
+          fresh.insert(fresh.begin(), rounded);
+        }
+        return fresh;
+      },
+      inputs, params, outputs);
+  return result;
+}
+
+void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
+                           std::initializer_list<double> numbers, const ByStep& by_step) {
+  const Item& first = items_.front();
+  const expr::Type type = first.param.dtype() == kFloat64 ? expr::Type::f64 : expr::Type::f32;
+  const bool on_device =
+      found_inf_.defined() || inverse_scale_.defined() || first.slot->skipped.defined();
+  std::vector<double> values(numbers);
+  std::vector<Tensor> uniform;
+  if (on_device) {
+    uniform = numbers_on_device(numbers, by_step, type);
+  } else if (by_step.host) {
+    const std::vector<double> more = by_step.host(double(step), values);
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  const expr::ProgramPtr& update = program(variant, rule, values.size(), uniform.size(), on_device);
 
   std::vector<prim::View> inputs, outputs;
-  inputs.reserve(items_.size() * (2 + n_state));
-  outputs.reserve(items_.size() * (1 + n_state));
+  std::vector<Tensor> expanded;  // keeps the views' sizes alive
+  expanded.reserve(items_.size() * uniform.size());
+  inputs.reserve(items_.size() * update->inputs().size());
+  outputs.reserve(items_.size() * update->outputs().size());
   int64_t n_tensors = 0;
   for (const Item& item : items_) {
     ops::check_in_place(item.param, name_, false);
@@ -184,18 +312,26 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
     inputs.push_back(ops::view_of(item.param));
     inputs.push_back(ops::view_of(item.grad));
     outputs.push_back(ops::view_of(item.param));
+    if (masters_) {
+      inputs.push_back(ops::view_of(item.slot->master));
+      outputs.push_back(ops::view_of(item.slot->master));
+    }
     for (size_t s : used_) {
       inputs.push_back(ops::view_of(item.slot->state[s]));
       outputs.push_back(ops::view_of(item.slot->state[s]));
     }
+    for (const Tensor& u : uniform) {
+      expanded.push_back(u.expand(item.param.sizes()));
+      inputs.push_back(ops::view_of(expanded.back()));
+    }
   }
   std::vector<expr::Literal> params;
-  for (double n : numbers) params.push_back({.f = n});
+  for (double n : values) params.push_back({.f = n});
   if (n_tensors > 0 && !first.param.is_meta()) {
     prim::Primitives& target = modes().word & Modes::kCapture
                                    ? *modes().recorder
                                    : prim::backend_for(first.param.device());
-    target.multi_pointwise({.program = program.get(),
+    target.multi_pointwise({.program = update.get(),
                             .n_tensors = n_tensors,
                             .inputs = inputs,
                             .outputs = outputs,
@@ -203,12 +339,17 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
   }
   for (const Item& item : items_) {
     item.param.storage()->bump_version();
+    if (masters_) item.slot->master.storage()->bump_version();
     for (size_t s : used_) item.slot->state[s].storage()->bump_version();
     item.slot->step = step;
   }
 }
 
 // ---- saving and loading
+
+namespace {
+constexpr const char* kMaster = "master_param";
+}
 
 State Optimizer::state_dict() const {
   State result;
@@ -220,7 +361,9 @@ State Optimizer::state_dict() const {
     for (const Slot& slot : slots_[gi]) {
       const std::string prefix = "state." + std::to_string(index++) + ".";
       if (slot.step == 0) continue;
-      result.numbers[prefix + "step"] = double(slot.step);
+      const double skipped = slot.skipped.defined() ? slot.skipped.item<double>() : 0;
+      result.numbers[prefix + "step"] = double(slot.step) - skipped;
+      if (slot.master.defined()) result.tensors[prefix + kMaster] = slot.master.detach();
       for (size_t s = 0; s < slot.state.size(); ++s)
         if (slot.state[s].defined())
           result.tensors[prefix + std::string(state_names_[s])] = slot.state[s].detach();
@@ -277,6 +420,15 @@ void Optimizer::load_state_dict(const State& state) {
           slot.state[s] = node.mapped();
         }
       }
+      // Without one, it is made of the parameter.
+      if (const auto node = tensors.extract(key + kMaster); !node.empty()) {
+        if (!keeps_master(group, group.params[pi]))
+          problems += " unexpected tensor " + key + kMaster + ".";
+        else if (!std::ranges::equal(node.mapped().sizes(), group.params[pi].sizes()))
+          problems += " size mismatch for " + key + kMaster + ".";
+        else
+          slot.master = node.mapped();
+      }
     }
   }
   for (const auto& [key, value] : numbers) problems += " unexpected number " + key + ".";
@@ -286,9 +438,16 @@ void Optimizer::load_state_dict(const State& state) {
                                                 name_ + ":" + problems));
   const NoGradGuard no_grad;
   for (size_t gi = 0; gi < groups.size(); ++gi)
-    for (size_t pi = 0; pi < groups[gi].params.size(); ++pi)
-      for (Tensor& t : slots[gi][pi].state)
-        if (t.defined()) t = zeros_like(groups[gi].params[pi]).copy_(t);
+    for (size_t pi = 0; pi < groups[gi].params.size(); ++pi) {
+      const Tensor& p = groups[gi].params[pi];
+      Slot& slot = slots[gi][pi];
+      const bool masters = keeps_master(groups[gi], p);
+      if (masters && slot.step > 0)
+        slot.master = p.detach().to(kFloat32).copy_(slot.master.defined() ? slot.master : p);
+      for (Tensor& t : slot.state)
+        if (t.defined())
+          t = zeros_like(masters && slot.master.defined() ? slot.master : p).copy_(t);
+    }
   groups_ = std::move(groups);
   slots_ = std::move(slots);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "arete/amp/grad_scaler.h"
 #include "arete/core/tensor.h"
 
 namespace arete::optim {
@@ -60,9 +61,12 @@ struct Group {
 /// Base class. step() updates every parameter that has a gradient, without history, in one pass
 /// over memory per group: one expression program (see expr/value.h) over all tensors. Reading a
 /// setting anew at each step never compiles anything again.
-class Optimizer {
+///
+/// Groups with the setting master_weights keep an f32 copy of each parameter in f16 or bf16, and
+/// their state in f32: updates too small for the parameter's own precision add up there.
+class Optimizer : public amp::Scalable {
  public:
-  virtual ~Optimizer();
+  ~Optimizer() override;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -70,6 +74,11 @@ class Optimizer {
   void step();
   /// Calls `closure` (with history), which computes the loss and its gradients, then updates.
   Tensor step(const std::function<Tensor()>& closure);
+  /// The same for amp::GradScaler: the gradients are divided on the way, and where found_inf is not
+  /// 0 nothing changes, all in the one pass; no one waits for the device.
+  void step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) override;
+  std::vector<Tensor> scaled_parameters() const override;
+  bool may_unscale_half() const override;
   /// Forgets the gradients, or sets them to zero.
   void zero_grad(bool set_to_none = true);
 
@@ -80,8 +89,9 @@ class Optimizer {
   void set_lr(double value);
 
   /// "state.<index>.<name>" for each parameter's state (index over all groups in order; "step" is a
-  /// number, the others are tensors), "param_groups.<index>.<setting>" and
-  /// "param_groups.<index>.params" (how many). Tensors share memory with the optimizer's state.
+  /// number, the others are tensors; master_param is the f32 copy),
+  /// "param_groups.<index>.<setting>" and "param_groups.<index>.params" (how many). Tensors share
+  /// memory with the optimizer's state.
   State state_dict() const;
   /// Copies the state; tensors take dtype and device of their parameter. One ValueError names what
   /// does not fit (number of groups or parameters, shapes, unknown names); nothing is changed then.
@@ -104,10 +114,15 @@ class Optimizer {
 
  private:
   struct Slot {                 // of one parameter
-    int64_t step = 0;           // updates so far
+    int64_t step = 0;           // updates so far, with those that a scaler left out
+    Tensor skipped;             // 0-d, f64: how many those were; undefined if there are none
+    Tensor master;              // the parameter in f32, with master_weights
     std::vector<Tensor> state;  // one per name; undefined until used
   };
   struct Programs;
+
+  bool keeps_master(const ParamGroup& group, const Tensor& param) const;
+  void step_all(const Tensor& found_inf, const Tensor& inverse_scale);
 
   const char* name_;
   std::vector<std::string_view> state_names_;

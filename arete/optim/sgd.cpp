@@ -17,7 +17,8 @@ Settings settings_of(const SGDOptions& o) {
           {"dampening", o.dampening},
           {"weight_decay", o.weight_decay},
           {"nesterov", double(o.nesterov)},
-          {"maximize", double(o.maximize)}};
+          {"maximize", double(o.maximize)},
+          {"master_weights", double(o.master_weights)}};
 }
 
 SGD::SGD(std::vector<Group<SGDOptions>> groups)
@@ -30,21 +31,23 @@ void SGD::update(const ParamGroup& group, Batch& batch) {
   const bool nesterov = group.flag("nesterov"), maximize = group.flag("maximize");
   const bool with_momentum = momentum != 0, with_decay = decay != 0;
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
-    const Value lr = v.numbers[0], wd = v.numbers[1], mu = v.numbers[2], old = v.numbers[3],
-                fresh = v.numbers[4];
+    const Value lr = v.numbers[0], wd = v.numbers[1], mu = v.numbers[2];
     Value g = maximize ? -v.grad : v.grad;
     if (with_decay) g = g + wd * v.param;
     if (!with_momentum) return {v.param - lr * g};
-    const Value buffer = old * v.state[0] + fresh * g;
+    const Value buffer = v.numbers[5] * v.state[0] + v.numbers[6] * g;
     const Value step = nesterov ? g + mu * buffer : buffer;
     return {v.param - lr * step, buffer};
   };
   // The first buffer is the gradient itself, undamped.
+  const ByStep weights = [](auto t, auto n) {
+    return std::vector{where(t == 1.0, n[3] * 0.0, n[3]), where(t == 1.0, n[4] * 0.0 + 1.0, n[4])};
+  };
   const double old = batch.fresh ? 0 : momentum;
   const double fresh = batch.fresh ? 1 : 1 - group.get("dampening");
   batch.run(uint32_t(with_momentum) | uint32_t(with_decay) << 1 | uint32_t(nesterov) << 2 |
                 uint32_t(maximize) << 3,
-            rule, {group.lr(), decay, momentum, old, fresh});
+            rule, {group.lr(), decay, momentum, old, fresh}, weights);
 }
 
 }  // namespace arete::optim

@@ -11,9 +11,10 @@ struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
   double dampening = 0;
-  double weight_decay = 0;  ///< added to the gradient as weight_decay * parameter
-  bool nesterov = false;    ///< needs momentum > 0 and dampening 0
-  bool maximize = false;    ///< climbs instead
+  double weight_decay = 0;      ///< added to the gradient as weight_decay * parameter
+  bool nesterov = false;        ///< needs momentum > 0 and dampening 0
+  bool maximize = false;        ///< climbs instead
+  bool master_weights = false;  ///< f32 copies of parameters in half types, see Optimizer
 };
 /// Checks the options (ValueError) and names them.
 Settings settings_of(const SGDOptions& options);

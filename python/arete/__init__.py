@@ -167,8 +167,13 @@ def set_default_dtype(d) -> None:
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("autograd", "backends", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
+_LAZY = ("autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
          "testing", "utils", "serialization", "amp", "profiler", "signal", "vision")  # fmt: skip
+
+_AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
+             "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",
+             "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+             "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype")  # fmt: skip
 
 
 def _install() -> None:
@@ -220,6 +225,10 @@ def __getattr__(name: str):
             if e.name == f"{__name__}.{name}":
                 raise AttributeError(f"module 'arete' has no attribute '{name}'") from None
             raise
+    if name in _AUTOCAST:
+        from .amp import autocast_mode
+
+        return getattr(autocast_mode, name)
     if name in ("save", "load"):
         from . import serialization
 
@@ -232,7 +241,7 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | {"save", "load"})
+    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | {"save", "load"})
 
 
 def set_float32_matmul_precision(precision: str) -> None:

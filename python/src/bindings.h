@@ -5,6 +5,7 @@
 
 namespace arete::python {
 
+void bind_amp(nanobind::module_& m);
 void bind_autograd(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);

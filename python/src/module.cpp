@@ -156,6 +156,7 @@ NB_MODULE(_C, m) {
   bind_settings(m);
   bind_records(m);
   bind_datasets(m);
+  bind_amp(m);
   bind_autograd(m);
   bind_expressions(m);
   bind_optim(m);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "arete/core/modes.h"
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/record.h"
@@ -111,6 +112,9 @@ PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const E
     converted = args[o.parameters[0].position].tensor().to(extras.dtype);
     args[o.parameters[0].position] = Arg(converted);
   }
+  // The dtype of an output that is given says how to compute.
+  std::optional<ops::WithoutAutocast> exact;
+  if (extras.out && modes().word & Modes::kAutocast) exact.emplace();
   if (self->in_place) {
     Tensor& target = tensor_of(first);
     if (is_long(all)) {

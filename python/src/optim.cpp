@@ -35,13 +35,15 @@ class Reader {
 
 optim::SGDOptions read(const Numbers& n, optim::SGDOptions o) {
   Reader{n}("lr", o.lr)("momentum", o.momentum)("dampening", o.dampening)(
-      "weight_decay", o.weight_decay)("nesterov", o.nesterov)("maximize", o.maximize);
+      "weight_decay", o.weight_decay)("nesterov", o.nesterov)("maximize", o.maximize)(
+      "master_weights", o.master_weights);
   return o;
 }
 template <class Options>
 Options read_adam(const Numbers& n, Options o) {
   Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("eps", o.eps)(
-      "weight_decay", o.weight_decay)("amsgrad", o.amsgrad)("maximize", o.maximize);
+      "weight_decay", o.weight_decay)("amsgrad", o.amsgrad)("maximize", o.maximize)(
+      "master_weights", o.master_weights);
   return o;
 }
 optim::AdamOptions read(const Numbers& n, optim::AdamOptions o) { return read_adam(n, o); }
@@ -99,6 +101,13 @@ void bind_optim(nb::module_& m) {
              const WithoutGil free;
              o.step();
            })
+      .def(
+          "step_scaled",
+          [](optim::Optimizer& o, const Tensor& found_inf, const Tensor& inverse_scale) {
+            const WithoutGil free;
+            o.step_scaled(found_inf, inverse_scale);
+          },
+          "found_inf"_a, "inverse_scale"_a.none())
       .def("get", [](const optim::Optimizer& o, size_t group,
                      const std::string& name) { return o.param_groups().at(group).get(name); })
       .def("set", [](optim::Optimizer& o, size_t group, const std::string& name,

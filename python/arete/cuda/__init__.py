@@ -373,3 +373,6 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
     from .graphs import make_graphed_callables as make
 
     return make(callables, sample_args, num_warmup_iters, allow_unused_input, pool)
+
+
+from . import amp  # noqa: E402, F401

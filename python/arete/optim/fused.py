@@ -6,6 +6,11 @@ from .._C import Tensor
 from .optimizer import Optimizer
 
 
+def _only_if(**settings) -> dict:
+    """Settings that torch has not appear where they are used only, so that states look like torch's."""
+    return {name: value for name, value in settings.items() if value}
+
+
 class _Fused(Optimizer):
     """Settings live in the groups here and are handed to the C++ optimizer before each step."""
 
@@ -15,6 +20,7 @@ class _Fused(Optimizer):
 
     def __init__(self, params, defaults: dict):
         self._impl = None
+        self._scaling = None  # (found_inf, inverse scale) while a GradScaler steps
         super().__init__(params, defaults)
 
     def _read(self, group: dict) -> dict[str, float]:
@@ -23,7 +29,7 @@ class _Fused(Optimizer):
             if name == "betas":
                 b1, b2 = group["betas"]
                 settings["beta1"], settings["beta2"] = float(b1), float(b2)
-            else:
+            elif name in group:
                 settings[name] = float(group[name])
         return settings
 
@@ -51,7 +57,10 @@ class _Fused(Optimizer):
         """One update of every parameter that has a gradient."""
         loss = self._call(closure)
         self._hand_over()
-        self._impl.step()
+        if self._scaling is None:
+            self._impl.step()
+        else:
+            self._impl.step_scaled(*self._scaling)
         return loss
 
     def _order(self) -> list[Tensor]:
@@ -108,7 +117,8 @@ class _Fused(Optimizer):
 
 
 class SGD(_Fused):
-    """Gradient descent with momentum, optionally Nesterov's.
+    """Gradient descent with momentum, optionally Nesterov's. With master_weights parameters in half types are
+    updated through copies in float32.
 
     `params` are tensors, pairs of names and tensors, or dicts with "params" and settings of their own; ValueError for
     none, and for settings out of their range.
@@ -127,17 +137,18 @@ class SGD(_Fused):
 
     _kind = "SGD"
     _shows_step = False
-    _settings = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize")
+    _settings = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "master_weights")
 
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
-                 foreach=None, differentiable=False, fused=None):  # fmt: skip
+                 foreach=None, differentiable=False, fused=None, master_weights=False):  # fmt: skip
         super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
                                       nesterov=nesterov, maximize=maximize, foreach=foreach,
-                                      differentiable=differentiable, fused=fused))  # fmt: skip
+                                      differentiable=differentiable, fused=fused,
+                                      **_only_if(master_weights=master_weights)))  # fmt: skip
 
 
 class Adam(_Fused):
-    """Adam (Kingma and Ba 2015); decoupled_weight_decay makes it AdamW.
+    """Adam (Kingma and Ba 2015); decoupled_weight_decay makes it AdamW. master_weights as in SGD.
 
     >>> w = arete.tensor([1.0], requires_grad=True)
     >>> optimizer = arete.optim.Adam([w], lr=0.25)
@@ -148,17 +159,18 @@ class Adam(_Fused):
     """
 
     _kind = "Adam"
-    _settings = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
+    _settings = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "master_weights")
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
                  maximize=False, capturable=False, differentiable=False, fused=None,
-                 decoupled_weight_decay=False):  # fmt: skip
+                 decoupled_weight_decay=False, master_weights=False):  # fmt: skip
         if decoupled_weight_decay:
             self._kind = "AdamW"
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
                                       maximize=maximize, foreach=foreach, capturable=capturable,
                                       differentiable=differentiable, fused=fused,
-                                      decoupled_weight_decay=decoupled_weight_decay))  # fmt: skip
+                                      decoupled_weight_decay=decoupled_weight_decay,
+                                      **_only_if(master_weights=master_weights)))  # fmt: skip
 
 
 class AdamW(Adam):

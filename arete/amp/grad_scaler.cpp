@@ -1,0 +1,433 @@
+#include "arete/amp/grad_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "arete/core/modes.h"
+#include "arete/expr/value.h"
+#include "arete/ops/autocast.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "arete/prim/backend.h"
+
+namespace arete::amp {
+
+using expr::Value;
+using Values = std::span<const Value>;
+
+namespace {
+
+enum class Stage { ready, unscaled, stepped };
+
+// What is known of an optimizer since the last update.
+struct Progress {
+  Stage stage = Stage::ready;
+  Tensor found_inf;  // 0-d, f32, where the scale is
+};
+
+// What is known of an optimizer for good: whose gradients overflowed when it last happened.
+struct Overflow {
+  struct Parameter {
+    const TensorImpl* impl;
+    size_t number;
+    std::string text;
+  };
+  std::vector<Parameter> parameters;  // those that had gradients, in the order of the flags
+  Tensor flags;                       // 1-d, f32: 1 for an overflow at that step
+  Tensor step;                        // 0-d, f32: its number, 0 if there was none
+};
+
+// The gradients of one device and dtype: one launch.
+struct Batch {
+  std::vector<Tensor> grads;
+  std::vector<size_t> numbers;  // of their parameters
+};
+
+std::vector<Batch> batches_of(const std::vector<Tensor>& parameters) {
+  std::vector<Batch> all;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor g = parameters[i].grad();
+    if (!g.defined()) continue;
+    auto fits = std::find_if(all.begin(), all.end(), [&](const Batch& b) {
+      return b.grads[0].dtype() == g.dtype() && b.grads[0].device() == g.device();
+    });
+    if (fits == all.end()) fits = all.insert(all.end(), Batch{});
+    fits->grads.push_back(g);
+    fits->numbers.push_back(i);
+  }
+  return all;
+}
+
+prim::Primitives& target_of(const Tensor& t) {
+  return modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
+}
+
+// 1 for each tensor with an element that is infinite or NaN, else 0.
+Tensor overflow_flags(const std::vector<Tensor>& tensors) {
+  const DType dtype = tensors[0].dtype();
+  const DType types[] = {dtype}, outs[] = {kFloat32};
+  const expr::ProgramPtr program = expr::trace(
+      [&](Values v) -> std::vector<Value> {
+        const double largest = dtype == kFloat64 ? std::numeric_limits<double>::max()
+                                                 : double(std::numeric_limits<float>::max());
+        // A comparison that is false for NaN, too.
+        return {expr::cast(where(abs(v[0]) <= largest, 0.0, v[0] * 0.0 + 1.0), expr::Type::f32)};
+      },
+      types, {}, outs);
+  std::vector<prim::View> inputs;
+  for (const Tensor& t : tensors) inputs.push_back(ops::view_of(t));
+  const Tensor flags = ops::empty_tensor({int64_t(inputs.size())}, kFloat32, tensors[0].device());
+  target_of(tensors[0])
+      .multi_reduce({.monoid = prim::Monoid::max,
+                     .prologue = program.get(),
+                     .inputs = inputs,
+                     .out = ops::view_of(flags)});
+  return flags;
+}
+
+// t *= factor for all, by one program.
+void multiply(const std::vector<Tensor>& tensors, const Tensor& factor) {
+  const DType dtype = tensors[0].dtype();
+  const DType types[] = {dtype, kFloat32}, outs[] = {dtype};
+  const expr::ProgramPtr program = expr::trace(
+      [](Values v) { return std::vector{v[0] * expr::cast(v[1], v[0].type())}; }, types, {}, outs);
+  std::vector<Tensor> expanded;  // keeps the views' sizes alive
+  std::vector<prim::View> inputs, outputs;
+  expanded.reserve(tensors.size());
+  for (const Tensor& t : tensors) {
+    expanded.push_back(factor.expand(t.sizes()));
+    inputs.push_back(ops::view_of(t));
+    inputs.push_back(ops::view_of(expanded.back()));
+    outputs.push_back(ops::view_of(t));
+    t.storage()->bump_version();
+  }
+  target_of(tensors[0])
+      .multi_pointwise({.program = program.get(),
+                        .n_tensors = int64_t(tensors.size()),
+                        .inputs = inputs,
+                        .outputs = outputs});
+}
+
+Tensor number(double value, Device device) { return full({}, Scalar(value), {kFloat32, device}); }
+
+// A small program over 0-d tensors (or one vector and 0-d tensors).
+ops::Results compute(expr::ProgramPtr& program, std::vector<Value> (*body)(Values),
+                     size_t n_outputs, const std::vector<Tensor>& inputs,
+                     const std::vector<double>& numbers) {
+  if (!program) {
+    std::vector<DType> types, outs(n_outputs, kFloat32);
+    for (const Tensor& t : inputs) types.push_back(t.dtype());
+    const std::vector<expr::Type> params(numbers.size(), expr::Type::f32);
+    program = expr::trace([&](Values v) { return body(v); }, types, params, outs);
+  }
+  std::vector<Scalar> scalars(numbers.begin(), numbers.end());
+  return ops::apply_program(program, inputs, scalars, "grad_scaler");
+}
+
+// The scaler's own arithmetic is f32 without history, wherever it is called.
+class OwnArithmetic {
+  NoGradGuard no_grad_;
+  ops::WithoutAutocast exact_;
+};
+
+std::string shorter(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", value);
+  return text;
+}
+
+}  // namespace
+
+Scalable::~Scalable() = default;
+
+struct GradScaler::Body {
+  GradScalerOptions options;
+  int64_t initial_tracker = 0;
+  Tensor scale, tracker, skipped;  // 0-d, f32
+  int64_t steps = 0;               // asked for, taken or not
+  std::map<const Scalable*, Progress> progress;
+  std::map<const Scalable*, Overflow> overflows;
+  expr::ProgramPtr inverse_program, update_program, flags_program, step_program;
+
+  void prepare(Device device) {
+    if (scale.defined()) return;
+    const OwnArithmetic own;
+    scale = number(options.init_scale, device);
+    tracker = number(double(initial_tracker), device);
+    skipped = number(0, device);
+  }
+  void check_prepared(const char* function) const {
+    ARETE_CHECK(scale.defined(),
+                AutogradError("GradScaler",
+                              std::string("Attempted ") + function +
+                                  " but _scale is None.  This may indicate your script did not use "
+                                  "scaler.scale(loss or outputs) earlier in the iteration."));
+  }
+  // In f64: 1 / scale in f32 need not be the nearest number.
+  Tensor inverse() {
+    return compute(
+        inverse_program,
+        [](Values v) {
+          return std::vector{expr::cast(1.0 / expr::cast(v[0], expr::Type::f64), expr::Type::f32)};
+        },
+        1, {scale}, {})[0];
+  }
+
+  // Looks at all gradients; with `factor` multiplies them, too.
+  Tensor check(const Scalable& optimizer, const Tensor& factor, bool allow_half) {
+    const std::vector<Tensor> parameters = optimizer.scaled_parameters();
+    std::vector<Batch> batches = batches_of(parameters);
+    for (const Batch& b : batches)
+      ARETE_CHECK(allow_half || b.grads[0].dtype() != kFloat16,
+                  ValueError("unscale_", "Attempting to unscale FP16 gradients.")
+                      .hint("keep parameters in float32 and compute under autocast, or give the "
+                            "optimizer master_weights"));
+    Overflow seen;
+    std::vector<Tensor> flags;
+    for (Batch& b : batches) {
+      std::vector<Tensor> grads;
+      for (size_t i = 0; i < b.grads.size(); ++i) {
+        if (b.grads[i].numel() == 0 || b.grads[i].is_meta()) continue;
+        grads.push_back(b.grads[i]);
+        const Tensor& p = parameters[b.numbers[i]];
+        seen.parameters.push_back({p.impl(), b.numbers[i], ops::describe(p)});
+      }
+      if (grads.empty()) continue;
+      flags.push_back(overflow_flags(grads).to(scale.device(), true));
+      if (factor.defined()) multiply(grads, factor.to(grads[0].device(), true));
+    }
+    if (batches.empty()) return {};
+    if (flags.empty()) return number(0, scale.device());
+    seen.flags = flags.size() == 1 ? flags[0] : cat(flags);
+    const Tensor found = amax(seen.flags);
+    remember(overflows[&optimizer], std::move(seen), found);
+    return found;
+  }
+
+  // The flags of the last overflow stay on the device until somebody asks.
+  void remember(Overflow& kept, Overflow seen, const Tensor& found) {
+    const bool same =
+        kept.flags.defined() && kept.parameters.size() == seen.parameters.size() &&
+        std::equal(kept.parameters.begin(), kept.parameters.end(), seen.parameters.begin(),
+                   [](const auto& a, const auto& b) { return a.impl == b.impl; });
+    const Tensor old_flags = same ? kept.flags : zeros_like(seen.flags);
+    const Tensor old_step = same ? kept.step : number(0, scale.device());
+    seen.flags =
+        compute(flags_program, [](Values v) { return std::vector{where(v[1] != 0.0, v[0], v[2])}; },
+                1, {seen.flags, found, old_flags}, {})[0];
+    seen.step =
+        compute(step_program, [](Values v) { return std::vector{where(v[0] != 0.0, v[2], v[1])}; },
+                1, {found, old_step}, {double(steps + 1)})[0];
+    kept = std::move(seen);
+  }
+
+  void set_scale(double value) { scale = number(value, scale.device()); }
+};
+
+GradScaler::GradScaler(const GradScalerOptions& options) : body_(std::make_unique<Body>()) {
+  body_->options = options;
+  if (!options.enabled) return;
+  set_growth_factor(options.growth_factor);
+  set_backoff_factor(options.backoff_factor);
+}
+GradScaler::~GradScaler() = default;
+GradScaler::GradScaler(GradScaler&&) noexcept = default;
+GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
+
+Tensor GradScaler::scale(const Tensor& outputs) {
+  if (!is_enabled()) return outputs;
+  body_->prepare(outputs.device());
+  return outputs * body_->scale.to(outputs.device(), true);
+}
+
+std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& outputs) {
+  std::vector<Tensor> scaled;
+  for (const Tensor& t : outputs) scaled.push_back(scale(t));
+  return scaled;
+}
+
+void GradScaler::unscale_(Scalable& optimizer) {
+  if (!is_enabled()) return;
+  body_->check_prepared("unscale_");
+  Progress& p = body_->progress[&optimizer];
+  ARETE_CHECK(p.stage != Stage::unscaled,
+              AutogradError("GradScaler",
+                            "unscale_() has already been called on this optimizer since the last "
+                            "update()."));
+  ARETE_CHECK(p.stage != Stage::stepped,
+              AutogradError("GradScaler", "unscale_() is being called after step()."));
+  const OwnArithmetic own;
+  p.found_inf = body_->check(optimizer, body_->inverse(), optimizer.may_unscale_half());
+  p.stage = Stage::unscaled;
+}
+
+void GradScaler::step(Scalable& optimizer) {
+  if (!is_enabled()) return optimizer.step_scaled({}, {});
+  body_->check_prepared("step");
+  Progress& p = body_->progress[&optimizer];
+  ARETE_CHECK(
+      p.stage != Stage::stepped,
+      AutogradError("GradScaler", "step() has already been called since the last update()."));
+  const OwnArithmetic own;
+  Tensor inverse;
+  if (p.stage == Stage::ready) {
+    p.found_inf = body_->check(optimizer, {}, true);
+    inverse = body_->inverse();
+  }
+  ARETE_CHECK(p.found_inf.defined(),
+              AutogradError("GradScaler", "No inf checks were recorded for this optimizer.")
+                  .hint("none of its parameters has a gradient"));
+  optimizer.step_scaled(p.found_inf, inverse);
+  p.stage = Stage::stepped;
+}
+
+void GradScaler::update(std::optional<double> new_scale) {
+  if (!is_enabled()) return;
+  body_->check_prepared("update");
+  const OwnArithmetic own;
+  if (new_scale) {
+    body_->set_scale(*new_scale);
+    body_->progress.clear();
+    return;
+  }
+  Tensor found;
+  for (const auto& [optimizer, p] : body_->progress)
+    if (p.found_inf.defined()) found = found.defined() ? found + p.found_inf : p.found_inf;
+  ARETE_CHECK(found.defined(),
+              AutogradError("GradScaler", "No inf checks were recorded prior to update."));
+  const GradScalerOptions& o = body_->options;
+  const ops::Results r = compute(
+      body_->update_program,
+      [](Values v) -> std::vector<Value> {
+        const Value scale = v[0], tracker = v[1], skipped = v[2], growth = v[4], backoff = v[5],
+                    interval = v[6], floor = v[7], highest = v[8];
+        const Value overflow = v[3] != 0.0;
+        const Value steps = tracker + 1.0, grows = steps >= interval;
+        const Value larger = scale * growth;
+        // A floor keeps the scale from becoming 0; it never raises one that is below already.
+        const Value smaller = max(scale * backoff, min(floor, scale));
+        const Value kept = where(grows, where(larger <= highest, larger, scale), scale);
+        return {where(overflow, smaller, kept), where(overflow, 0.0, where(grows, 0.0, steps)),
+                where(overflow, skipped + 1.0, skipped)};
+      },
+      3, {body_->scale, body_->tracker, body_->skipped, found},
+      {o.growth_factor, o.backoff_factor, double(o.growth_interval), o.min_scale,
+       double(std::numeric_limits<float>::max())});
+  body_->scale = r[0];
+  body_->tracker = r[1];
+  body_->skipped = r[2];
+  ++body_->steps;
+  body_->progress.clear();
+}
+
+void GradScaler::update(const Tensor& new_scale) {
+  if (!is_enabled()) return;
+  body_->check_prepared("update");
+  ARETE_CHECK(new_scale.numel() == 1 && !new_scale.requires_grad() && new_scale.is_floating_point(),
+              ValueError("GradScaler",
+                         "new_scale should be a float or a 1-element torch.cuda.FloatTensor or "
+                         "torch.FloatTensor with requires_grad=False.")
+                  .got(ops::describe(new_scale)));
+  const OwnArithmetic own;
+  body_->scale = new_scale.reshape({}).to(body_->scale.device(), kFloat32, false, true);
+  body_->progress.clear();
+}
+
+bool GradScaler::is_enabled() const { return body_->options.enabled; }
+double GradScaler::get_scale() const {
+  if (!is_enabled()) return 1;
+  return body_->scale.defined() ? body_->scale.item<double>() : body_->options.init_scale;
+}
+Tensor GradScaler::scale_tensor() const { return body_->scale; }
+int64_t GradScaler::get_growth_tracker() const {
+  if (!is_enabled()) return 0;
+  return body_->tracker.defined() ? int64_t(body_->tracker.item<double>()) : body_->initial_tracker;
+}
+const GradScalerOptions& GradScaler::options() const { return body_->options; }
+void GradScaler::set_growth_factor(double factor) {
+  ARETE_CHECK(factor > 1,
+              ValueError("GradScaler", "The growth factor must be > 1.0.").got(shorter(factor)));
+  body_->options.growth_factor = factor;
+}
+void GradScaler::set_backoff_factor(double factor) {
+  ARETE_CHECK(factor < 1,
+              ValueError("GradScaler", "The backoff factor must be < 1.0.").got(shorter(factor)));
+  body_->options.backoff_factor = factor;
+}
+void GradScaler::set_growth_interval(int64_t interval) {
+  body_->options.growth_interval = interval;
+}
+
+GradScalerState GradScaler::state() const {
+  const GradScalerOptions& o = body_->options;
+  return {get_scale(), o.growth_factor, o.backoff_factor, o.growth_interval, get_growth_tracker()};
+}
+
+void GradScaler::load_state(const GradScalerState& state) {
+  set_growth_factor(state.growth_factor);
+  set_backoff_factor(state.backoff_factor);
+  set_growth_interval(state.growth_interval);
+  body_->options.init_scale = state.scale;
+  body_->initial_tracker = state.growth_tracker;
+  if (!body_->scale.defined()) return;
+  const OwnArithmetic own;
+  body_->set_scale(state.scale);
+  body_->tracker = number(double(state.growth_tracker), body_->scale.device());
+}
+
+Tensor GradScaler::found_inf(const Scalable& optimizer) const {
+  const auto it = body_->progress.find(&optimizer);
+  return it == body_->progress.end() ? Tensor() : it->second.found_inf;
+}
+int64_t GradScaler::num_skipped() const {
+  return body_->skipped.defined() ? int64_t(body_->skipped.item<double>()) : 0;
+}
+int64_t GradScaler::num_steps() const { return body_->steps - num_skipped(); }
+
+std::string GradScaler::report(const std::vector<std::pair<std::string, Tensor>>& names) const {
+  if (!is_enabled()) return "GradScaler: not enabled; losses and gradients pass through.\n";
+  const int64_t steps = body_->steps, skipped = num_skipped();
+  std::string text = "GradScaler: scale " + shorter(get_scale()) + ", " + std::to_string(skipped) +
+                     " of " + std::to_string(steps) + " steps skipped.\n";
+  bool any = false;
+  size_t number_of_optimizer = 0;
+  for (const auto& [optimizer, o] : body_->overflows) {
+    ++number_of_optimizer;
+    const int64_t at = o.step.defined() ? int64_t(o.step.item<double>()) : 0;
+    if (at == 0) continue;
+    any = true;
+    const std::vector<double> flags = o.flags.to_vector<double>();
+    const Overflow::Parameter* first = nullptr;
+    int64_t count = 0;
+    for (size_t i = 0; i < flags.size(); ++i) {
+      if (flags[i] == 0) continue;
+      ++count;
+      if (!first || o.parameters[i].number > first->number) first = &o.parameters[i];
+    }
+    const auto named = std::find_if(names.begin(), names.end(),
+                                    [&](const auto& n) { return n.second.impl() == first->impl; });
+    const std::string name = named == names.end() ? "parameter " + std::to_string(first->number)
+                                                  : "'" + named->first + "'";
+    text += "Last overflow";
+    if (body_->overflows.size() > 1)
+      text += " (optimizer " + std::to_string(number_of_optimizer) + ")";
+    text += ": step " + std::to_string(at) + ", in the gradients of " + std::to_string(count) +
+            " of " + std::to_string(flags.size()) + " parameters. Nearest to the loss, so that " +
+            "backward met it first: " + name + " (" + first->text + ").\n";
+  }
+  if (!any) return text + "No gradient has overflowed.\n";
+  const bool many = steps >= 100 && skipped * 5 > steps;
+  text +=
+      many ? "That is more than scaling explains: look for NaNs in the data or the forward pass, "
+             "a learning rate that is too high, or layers that need float32.\n"
+           : "Skipped steps are normal at the start: the scale begins high on purpose and halves "
+             "until gradients fit into float16.\n";
+  return text;
+}
+
+}  // namespace arete::amp

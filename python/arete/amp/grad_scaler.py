@@ -1,0 +1,152 @@
+"""Loss scaling."""
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any, Optional
+
+from .. import _C
+from .._C import Tensor
+
+
+class GradScaler:
+    """Multiplies losses so that small gradients do not vanish in float16, leaves out steps whose gradients overflowed
+    and adapts the scale. With the optimizers of the library nothing waits for the device.
+
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    """
+
+    def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
+                 growth_interval: int = 2000, enabled: bool = True, *, min_scale: float = 2.0**-24) -> None:  # fmt: skip
+        self._device = device
+        if enabled and device == "cuda" and not _C._cuda.is_available():
+            warnings.warn("arete.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            enabled = False
+        self._options = (float(init_scale), float(growth_factor), float(backoff_factor), int(growth_interval), float(min_scale),
+                         bool(enabled))  # fmt: skip
+        self._scaler = _C._GradScaler(*self._options)
+        self._optimizers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    def scale(self, outputs: Any) -> Any:
+        """A tensor, or tensors in lists and tuples, times the scale."""
+        if isinstance(outputs, Tensor):
+            return self._scaler.scale(outputs)
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(map(self.scale, outputs))
+        if isinstance(outputs, Iterable):
+            return map(self.scale, outputs)
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _face(self, optimizer: Any) -> Any:
+        """What the C++ scaler sees of an optimizer."""
+        face = self._optimizers.get(optimizer)
+        if face is None:
+            # Weak: the face is no object that Python's collector looks into.
+            itself, scaler = weakref.ref(optimizer), weakref.ref(self)
+            masters = all(g.get("master_weights") for g in optimizer.param_groups)
+            face = _C._Scalable(lambda: [p for g in itself().param_groups for p in g["params"]],
+                                lambda found_inf, inverse: scaler()._step(itself(), found_inf, inverse), masters)  # fmt: skip
+            self._optimizers[optimizer] = face
+        return face
+
+    def _step(self, optimizer: Any, found_inf: Tensor, inverse_scale: Optional[Tensor]) -> None:
+        args, kwargs = self._arguments
+        if not hasattr(optimizer, "_scaling"):  # written in Python: only the host can leave the step out
+            self._result = None if found_inf.item() else optimizer.step(*args, **kwargs)
+            return
+        optimizer._scaling = (found_inf, inverse_scale)
+        try:
+            self._result = optimizer.step(*args, **kwargs)
+        finally:
+            optimizer._scaling = None
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divides the gradients by the scale, in place: before they are clipped or looked at."""
+        self._scaler.unscale_(self._face(optimizer))
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """optimizer.step() from unscaled gradients, unless some are infinite or NaN."""
+        if not self.is_enabled():
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        face = self._face(optimizer)
+        if not hasattr(optimizer, "_scaling") and self._scaler.is_ready(face):
+            self._scaler.unscale_(face)
+        self._arguments, self._result = (args, kwargs), None
+        self._scaler.step(face)
+        return self._result
+
+    def update(self, new_scale: Any = None) -> None:
+        """Moves the scale by what the steps since the last call found, or sets it."""
+        if isinstance(new_scale, Tensor):
+            self._scaler.update_to(new_scale)
+        else:
+            self._scaler.update(None if new_scale is None else float(new_scale))
+
+    def report(self, model: Any = None) -> str:
+        """For people: the scale, how many steps were skipped, and which parameter of the model overflowed first."""
+        named = model.named_parameters() if hasattr(model, "named_parameters") else model or ()
+        return self._scaler.report(list(named))
+
+    def get_scale(self) -> float:
+        """The scale; waits for the device."""
+        return self._scaler.get_scale()
+
+    @property
+    def _scale(self) -> Optional[Tensor]:
+        return self._scaler.scale_tensor()
+
+    def num_skipped(self) -> int:
+        """How many updates found an overflow; waits for the device."""
+        return self._scaler.num_skipped()
+
+    def get_growth_factor(self) -> float:
+        return self._scaler.state()[1]
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        self._scaler.set_growth_factor(new_factor)
+
+    def get_backoff_factor(self) -> float:
+        return self._scaler.state()[2]
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        self._scaler.set_backoff_factor(new_factor)
+
+    def get_growth_interval(self) -> int:
+        return self._scaler.state()[3]
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        self._scaler.set_growth_interval(new_interval)
+
+    def _get_growth_tracker(self) -> int:
+        return self._scaler.state()[4]
+
+    def is_enabled(self) -> bool:
+        return self._scaler.is_enabled()
+
+    _NAMES = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
+
+    def state_dict(self) -> dict:
+        """Scale, settings and the number of steps since the scale changed; {} if not enabled."""
+        return dict(zip(self._NAMES, self._scaler.state())) if self.is_enabled() else {}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        if not self.is_enabled():
+            return
+        if not state_dict:
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
+        self._scaler.load_state(*(state_dict[name] for name in self._NAMES))
+
+    def __getstate__(self) -> dict:
+        return {"device": self._device, "options": self._options, "state": self.state_dict()}
+
+    def __setstate__(self, state: dict) -> None:
+        self._device, self._options = state["device"], state["options"]
+        self._scaler = _C._GradScaler(*self._options)
+        self._optimizers = weakref.WeakKeyDictionary()
+        if state["state"]:
+            self.load_state_dict(state["state"])
