@@ -127,6 +127,14 @@ Tensor partial_norms(const std::vector<Tensor>& tensors, const Norm& norm, doubl
   return result;
 }
 
+void scale_to_norm(const std::vector<Tensor>& grads, double max_norm, const Tensor& total) {
+  if (grads.empty()) return;
+  const Tensor factor = div(Scalar(max_norm), total + 1e-6).clamp({}, 1.0);
+  rewrite(
+      grads, factor,
+      [](std::span<const expr::Value> v) { return v[0] * expr::cast(v[1], v[0].type()); }, 0);
+}
+
 }  // namespace
 
 Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
@@ -160,12 +168,14 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
                                " for gradients from `parameters` is non-finite, so it cannot be "
                                "clipped")
                     .got(total.item().to_string()));
-  if (grads.empty()) return total;
-  const Tensor factor = div(Scalar(max_norm), total + 1e-6).clamp({}, 1.0);
-  rewrite(
-      grads, factor,
-      [](std::span<const expr::Value> v) { return v[0] * expr::cast(v[1], v[0].type()); }, 0);
+  scale_to_norm(grads, max_norm, total);
   return total;
+}
+
+void clip_grads_with_norm_(const std::vector<Tensor>& parameters, double max_norm,
+                           const Tensor& total_norm) {
+  const NoGradGuard no_grad;
+  scale_to_norm(gradients_of(parameters), max_norm, total_norm);
 }
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {

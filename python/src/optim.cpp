@@ -1,4 +1,5 @@
 // The optimizers; arete/optim/__init__.py gives them torch's faces.
+#include "arete/nn/utils.h"
 #include "arete/optim/adam.h"
 #include "arete/optim/adaptive.h"
 #include "arete/optim/sgd.h"
@@ -124,6 +125,19 @@ void bind_optim(nb::module_& m) {
         o.load_state_dict({std::move(tensors), std::move(numbers)});
       });
   m.def("_make_optimizer", &make_optimizer);
+  m.def("_total_norm", [](const std::vector<Tensor>& tensors, double order) {
+    const WithoutGil free;
+    return nn::utils::get_total_norm(tensors, order);
+  });
+  m.def("_clip_grads_with_norm",
+        [](const std::vector<Tensor>& parameters, double max_norm, const Tensor& total_norm) {
+          const WithoutGil free;
+          nn::utils::clip_grads_with_norm_(parameters, max_norm, total_norm);
+        });
+  m.def("_clip_grad_value", [](const std::vector<Tensor>& parameters, double value) {
+    const WithoutGil free;
+    nn::utils::clip_grad_value_(parameters, value);
+  });
 }
 
 }  // namespace arete::python

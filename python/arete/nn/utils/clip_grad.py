@@ -6,7 +6,7 @@ import math
 from typing import Any, Iterable, List, Optional, Union
 
 import arete
-from arete import Tensor
+from arete import Tensor, _C
 
 __all__ = [
     "clip_grad_norm_",
@@ -42,9 +42,7 @@ def get_total_norm(
     norm_type = float(norm_type)
     if not parts:
         return arete.tensor(0.0)
-    with arete.no_grad():
-        norms = [t.norm(norm_type).to(parts[0].device) for t in parts]
-        total = norms[0] if len(norms) == 1 else arete.stack(norms).norm(norm_type)
+    total = _C._total_norm(parts, norm_type)
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -65,10 +63,7 @@ def clip_grads_with_norm_(
     >>> w.grad
     tensor([0.6000, 0.8000])
     """
-    with arete.no_grad():
-        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for grad in _grads(parameters):
-            grad.mul_(scale.to(grad.device, grad.dtype))
+    _C._clip_grads_with_norm(_listed(parameters), float(max_norm), total_norm)
 
 
 def clip_grad_norm_(
@@ -113,7 +108,4 @@ def clip_grad_value_(
     >>> w.grad
     tensor([ 6., -7.])
     """
-    clip_value = float(clip_value)
-    with arete.no_grad():
-        for grad in _grads(parameters):
-            grad.clamp_(-clip_value, clip_value)
+    _C._clip_grad_value(_listed(parameters), float(clip_value))
