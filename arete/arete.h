@@ -9,6 +9,7 @@
 #include "arete/core/dtype.h"
 #include "arete/core/generator.h"
 #include "arete/core/layout.h"
+#include "arete/core/matmul_precision.h"
 #include "arete/core/modes.h"
 #include "arete/core/scalar.h"
 #include "arete/core/tensor.h"

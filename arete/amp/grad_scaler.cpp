@@ -67,19 +67,28 @@ prim::Primitives& target_of(const Tensor& t) {
   return modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
 }
 
+// By the dtype of the gradients.
+using Programs = std::map<DType, expr::ProgramPtr>;
+
 // 1 for each tensor with an element that is infinite or NaN, else 0.
-Tensor overflow_flags(const std::vector<Tensor>& tensors) {
+Tensor overflow_flags(const std::vector<Tensor>& tensors, Programs& programs) {
   const DType dtype = tensors[0].dtype();
-  const DType types[] = {dtype}, outs[] = {kFloat32};
-  const expr::ProgramPtr program = expr::trace(
-      [&](Values v) -> std::vector<Value> {
-        const double largest = dtype == kFloat64 ? std::numeric_limits<double>::max()
-                                                 : double(std::numeric_limits<float>::max());
-        // A comparison that is false for NaN, too.
-        return {expr::cast(where(abs(v[0]) <= largest, 0.0, v[0] * 0.0 + 1.0), expr::Type::f32)};
-      },
-      types, {}, outs);
+  expr::ProgramPtr& program = programs[dtype];
+  if (!program) {
+    const double largest = dtype == kFloat64 ? std::numeric_limits<double>::max()
+                                             : double(std::numeric_limits<float>::max());
+    const DType types[] = {dtype}, outs[] = {kFloat32};
+    program = expr::trace(
+        [&](Values v) {
+          // The comparison is false for NaN, too.
+          const Value fits = abs(v[0]) <= largest;
+          const expr::Type f32 = expr::Type::f32;
+          return std::vector{1.0 - expr::cast(fits, f32)};
+        },
+        types, {}, outs);
+  }
   std::vector<prim::View> inputs;
+  inputs.reserve(tensors.size());
   for (const Tensor& t : tensors) inputs.push_back(ops::view_of(t));
   const Tensor flags = ops::empty_tensor({int64_t(inputs.size())}, kFloat32, tensors[0].device());
   target_of(tensors[0])
@@ -91,18 +100,19 @@ Tensor overflow_flags(const std::vector<Tensor>& tensors) {
 }
 
 // t *= factor for all, by one program.
-void multiply(const std::vector<Tensor>& tensors, const Tensor& factor) {
+void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs& programs) {
   const DType dtype = tensors[0].dtype();
-  const DType types[] = {dtype, kFloat32}, outs[] = {dtype};
-  const expr::ProgramPtr program = expr::trace(
-      [](Values v) { return std::vector{v[0] * expr::cast(v[1], v[0].type())}; }, types, {}, outs);
-  std::vector<Tensor> expanded;  // keeps the views' sizes alive
+  expr::ProgramPtr& program = programs[dtype];
+  if (!program) {
+    const DType types[] = {dtype, kFloat32}, outs[] = {dtype};
+    program =
+        expr::trace([](Values v) { return std::vector{v[0] * expr::cast(v[1], v[0].type())}; },
+                    types, {}, outs);
+  }
   std::vector<prim::View> inputs, outputs;
-  expanded.reserve(tensors.size());
   for (const Tensor& t : tensors) {
-    expanded.push_back(factor.expand(t.sizes()));
     inputs.push_back(ops::view_of(t));
-    inputs.push_back(ops::view_of(expanded.back()));
+    inputs.push_back(ops::view_of(factor));
     outputs.push_back(ops::view_of(t));
     t.storage()->bump_version();
   }
@@ -153,6 +163,7 @@ struct GradScaler::Body {
   std::map<const Scalable*, Progress> progress;
   std::map<const Scalable*, Overflow> overflows;
   expr::ProgramPtr inverse_program, update_program, flags_program, step_program;
+  Programs overflow_programs, multiply_programs;
 
   void prepare(Device device) {
     if (scale.defined()) return;
@@ -194,27 +205,31 @@ struct GradScaler::Body {
       for (size_t i = 0; i < b.grads.size(); ++i) {
         if (b.grads[i].numel() == 0 || b.grads[i].is_meta()) continue;
         grads.push_back(b.grads[i]);
-        const Tensor& p = parameters[b.numbers[i]];
-        seen.parameters.push_back({p.impl(), b.numbers[i], ops::describe(p)});
+        seen.parameters.push_back({parameters[b.numbers[i]].impl(), b.numbers[i], {}});
       }
       if (grads.empty()) continue;
-      flags.push_back(overflow_flags(grads).to(scale.device(), true));
-      if (factor.defined()) multiply(grads, factor.to(grads[0].device(), true));
+      flags.push_back(overflow_flags(grads, overflow_programs).to(scale.device(), true));
+      if (factor.defined()) multiply(grads, factor.to(grads[0].device(), true), multiply_programs);
     }
     if (batches.empty()) return {};
     if (flags.empty()) return number(0, scale.device());
     seen.flags = flags.size() == 1 ? flags[0] : cat(flags);
     const Tensor found = amax(seen.flags);
-    remember(overflows[&optimizer], std::move(seen), found);
+    remember(overflows[&optimizer], std::move(seen), found, parameters);
     return found;
   }
 
   // The flags of the last overflow stay on the device until somebody asks.
-  void remember(Overflow& kept, Overflow seen, const Tensor& found) {
+  void remember(Overflow& kept, Overflow seen, const Tensor& found,
+                const std::vector<Tensor>& parameters) {
     const bool same =
         kept.flags.defined() && kept.parameters.size() == seen.parameters.size() &&
         std::equal(kept.parameters.begin(), kept.parameters.end(), seen.parameters.begin(),
                    [](const auto& a, const auto& b) { return a.impl == b.impl; });
+    if (same)
+      seen.parameters = std::move(kept.parameters);
+    else
+      for (Overflow::Parameter& p : seen.parameters) p.text = ops::describe(parameters[p.number]);
     const Tensor old_flags = same ? kept.flags : zeros_like(seen.flags);
     const Tensor old_step = same ? kept.step : number(0, scale.device());
     seen.flags =

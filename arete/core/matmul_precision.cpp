@@ -11,6 +11,7 @@ constexpr std::string_view kNames[] = {"highest", "high", "medium"};
 }
 
 constinit std::atomic<MatmulPrecision> detail::float32_matmul_precision{MatmulPrecision::highest};
+constinit std::atomic<int8_t> detail::float32_convolution_tf32{-1};
 
 void set_float32_matmul_precision(std::string_view name) {
   for (int i = 0; i < 3; ++i)

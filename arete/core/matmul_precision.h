@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,8 @@ enum class MatmulPrecision : uint8_t { highest, high, medium };
 
 namespace detail {
 extern constinit std::atomic<MatmulPrecision> float32_matmul_precision;
-}
+extern constinit std::atomic<int8_t> float32_convolution_tf32;  // -1: follows the above
+}  // namespace detail
 
 /// For the whole process, at start highest. What no device has a faster way for is computed in f32.
 inline MatmulPrecision float32_matmul_precision() noexcept {
@@ -24,7 +26,18 @@ inline void set_float32_matmul_precision(MatmulPrecision precision) noexcept {
   detail::float32_matmul_precision.store(precision, std::memory_order_relaxed);
 }
 
-/// The same by name: "highest", "high" or "medium"; ValueError otherwise.
+/// Whether convolutions of f32 tensors may round their operands to tf32: as set here, or if it was
+/// not, with any precision but highest.
+inline bool float32_convolution_tf32() noexcept {
+  const int8_t set = detail::float32_convolution_tf32.load(std::memory_order_relaxed);
+  return set < 0 ? float32_matmul_precision() != MatmulPrecision::highest : set != 0;
+}
+inline void set_float32_convolution_tf32(std::optional<bool> allowed) noexcept {
+  detail::float32_convolution_tf32.store(allowed ? int8_t(*allowed) : int8_t(-1),
+                                         std::memory_order_relaxed);
+}
+
+/// The precision by name: "highest", "high" or "medium"; ValueError otherwise.
 void set_float32_matmul_precision(std::string_view name);
 std::string get_float32_matmul_precision();
 

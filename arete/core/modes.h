@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "arete/core/dtype.h"
-
 namespace arete {
 
 namespace prim {
@@ -17,7 +15,7 @@ class CallObserver;
 /// Everything about the current thread that a call must know. Changed through RAII guards only.
 struct Modes {
   enum : uint32_t {
-    kAutocast = 1u << 0,
+    kAutocast = 1u << 0,  // for some device, see ops/autocast.h
     kCapture = 1u << 1,
     kObserve = 1u << 2,  // profiler or other observer of calls
     kAnomaly = 1u << 3,
@@ -26,7 +24,6 @@ struct Modes {
   uint32_t word = 0;  // zero: nothing special, the fast path
   bool grad_enabled = true;
   bool deterministic = false;
-  DType autocast_dtype = kBFloat16;
   prim::Primitives* recorder = nullptr;   // with kCapture
   ops::CallObserver* observer = nullptr;  // with kObserve
   // The operator called last, for errors and for statistics of memory; lives as long as the

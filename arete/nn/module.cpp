@@ -408,7 +408,8 @@ void Module::zero_grad(bool set_to_none) {
   }
 }
 
-Module& Module::convert(std::optional<Device> device, std::optional<DType> dtype) {
+Module& Module::convert(std::optional<Device> device, std::optional<DType> dtype,
+                        std::optional<MemoryFormat> format) {
   const NoGradGuard no_grad;
   ARETE_CHECK(
       !dtype || is_floating(*dtype),
@@ -416,8 +417,9 @@ Module& Module::convert(std::optional<Device> device, std::optional<DType> dtype
   std::vector<Tensor> all = parameters();
   for (const Tensor& b : buffers()) all.push_back(b);
   const auto converted = [&](const Tensor& t) {
-    return t.detach().to(device.value_or(t.device()),
-                         dtype && t.is_floating_point() ? *dtype : t.dtype());
+    const Tensor r = t.detach().to(device.value_or(t.device()),
+                                   dtype && t.is_floating_point() ? *dtype : t.dtype());
+    return format && (t.dim() == 4 || t.dim() == 5) ? r.contiguous(*format) : r;
   };
   // All are converted before any changes, so that an error leaves the network as it was.
   std::vector<std::pair<Tensor, Tensor>> fresh;
@@ -445,6 +447,7 @@ Module& Module::convert(std::optional<Device> device, std::optional<DType> dtype
 Module& Module::to(Device device) { return convert(device, {}); }
 Module& Module::to(DType dtype) { return convert({}, dtype); }
 Module& Module::to(Device device, DType dtype) { return convert(device, dtype); }
+Module& Module::to(MemoryFormat format) { return convert({}, {}, format); }
 
 Module& Module::apply(const std::function<void(Module&)>& f) {
   std::unordered_set<const Body*> seen;

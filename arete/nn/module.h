@@ -127,6 +127,9 @@ class Module {
   Module& to(Device device);
   Module& to(DType dtype);
   Module& to(Device device, DType dtype);
+  /// Lays out parameters and buffers of rank 4 and 5 in another order; layers keep to that of their
+  /// input, so that a network in channels_last computes in it throughout.
+  Module& to(MemoryFormat format);
   Module& half() { return to(kFloat16); }
   Module& bfloat16() { return to(kBFloat16); }
   Module& cpu() { return to(kCPU); }
@@ -182,7 +185,8 @@ class Module {
   struct Body;
   using Copier = std::shared_ptr<Module> (*)(const Module&);
   void add_child(std::string_view name, std::shared_ptr<Module> module, Copier copier);
-  Module& convert(std::optional<Device> device, std::optional<DType> dtype);
+  Module& convert(std::optional<Device> device, std::optional<DType> dtype,
+                  std::optional<MemoryFormat> format = {});
   std::shared_ptr<Body> body_;
 };
 

@@ -56,9 +56,7 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
     const expr::ProgramPtr program = expr::trace(
         [&](std::span<const expr::Value> v) -> std::vector<expr::Value> { return {body(v)}; },
         types, params, outs);
-    std::vector<Tensor> expanded;  // keeps the views' sizes alive
     std::vector<prim::View> inputs, outputs;
-    expanded.reserve(batch.size());
     int64_t n = 0;
     for (const Tensor& t : batch) {
       t.storage()->bump_version();
@@ -66,10 +64,7 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
       ++n;
       inputs.push_back(ops::view_of(t));
       outputs.push_back(ops::view_of(t));
-      if (local.defined()) {
-        expanded.push_back(local.expand(t.sizes()));
-        inputs.push_back(ops::view_of(expanded.back()));
-      }
+      if (local.defined()) inputs.push_back(ops::view_of(local));
     }
     if (n == 0) continue;
     const expr::Literal literal{.f = number};

@@ -13,6 +13,7 @@ namespace {
 // where no history was recorded would cut off the gradient, so it serves such places only.
 struct KeptCast {
   Tensor source, casted;
+  StoragePtr storage;  // Module::to() gives a parameter another one
   uint64_t version = 0;
   bool with_history = false, inference = false;
 };
@@ -94,8 +95,8 @@ Tensor autocast_cast(const Tensor& t, DType to) {
   const bool history = is_grad_enabled(), inference = is_inference_mode();
   KeptCast& kept = state.kept[t.impl()];
   if (!kept.casted.defined() || kept.version != t.version() || kept.casted.dtype() != to ||
-      kept.with_history != history || kept.inference != inference)
-    kept = {t, t.to(to), t.version(), history, inference};
+      kept.storage != t.storage() || kept.with_history != history || kept.inference != inference)
+    kept = {t, t.to(to), t.storage(), t.version(), history, inference};
   return kept.casted;
 }
 

@@ -2,6 +2,7 @@
 // softmax_nll, the others are compositions.
 #include <algorithm>
 
+#include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/nll_util.h"
@@ -83,6 +84,11 @@ Tensor probability_loss(const char* op, const Tensor& x, const Tensor& target, c
   return loss.sum().div(Scalar(double(x.numel()) / double(std::max<int64_t>(classes, 1))));
 }
 
+// Under autocast losses are f32. softmax_nll reads logits in half types for one, the others cast.
+Tensor wide(const Tensor& t) {
+  return t.defined() && autocast_lower_dtype(t) ? autocast_cast(t, kFloat32) : t;
+}
+
 Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Tensor& weight,
                               int64_t ignore, std::string_view reduction_text, double smoothing) {
   const char* op = "cross_entropy";
@@ -93,14 +99,14 @@ Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Te
   ARETE_CHECK(x.dim() > 0,
               ValueError(op, "input must have at least one dimension").argument("input"));
   if (is_floating(target_in.dtype()) && target_in.dim() == x.dim())
-    return probability_loss(op, x, target_in, weight, reduction, smoothing);
+    return probability_loss(op, wide(x), wide(target_in), wide(weight), reduction, smoothing);
   const Tensor target = is_integer(target_in.dtype()) ? target_in.to(kInt64) : target_in;
   check_targets(op, x, target);
   if (weight.defined()) check_weight(op, x, weight);
   if (smoothing == 0 && !(weight.defined() && weight.requires_grad()))
     return softmax_nll(x, target, weight, ignore, reduction);
   const int64_t dim = int64_t(class_dim(x));
-  const Tensor logp = log_softmax(x, dim);
+  const Tensor logp = log_softmax(wide(x), dim);
   const Tensor nll = negative_log_likelihood(op, logp, target, weight, ignore, reduction);
   if (smoothing == 0) return nll;
   const Tensor smooth = smooth_part(logp, target, weight, ignore, reduction);
@@ -140,7 +146,6 @@ const OpRecord& cross_entropy_op =
     define(
         "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\", float label_smoothing=0.0) -> Tensor")
-        .autocast(Autocast::f32)
         .doc("Cross entropy of logits against classes or probabilities.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {

@@ -85,8 +85,10 @@ void softmax_nll_infer(const Call& call, OutputSpecs& out) {
   if (call.has(2)) check_weight("cross_entropy", x, call.tensor(2));
   const Device device = common_device(call);
   const DType work = work_dtype(x.dtype());
-  out.push_back(
-      {call.integer(4) == kNone ? Shape(target.sizes()) : Shape(), x.dtype(), device, {}});
+  out.push_back({call.integer(4) == kNone ? Shape(target.sizes()) : Shape(),
+                 call.has(5) ? call[5].dtype() : x.dtype(),
+                 device,
+                 {}});
   out.push_back({Shape(target.sizes()), work, device, {}});
   out.push_back({Shape(), work, device, {}});
 }
@@ -118,7 +120,7 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
     types.push_back(weight.dtype());
     inputs.push_back(*weights);
   }
-  const DType result = reduction == kNone ? x.dtype() : v.work;
+  const DType result = reduction == kNone ? out[0].dtype() : v.work;
   const expr::Literal param = integer_literal(ignore);
   const expr::Program& loss =
       loss_programs.get(pack_key({int(x.dtype()), weights ? int(weight.dtype()) : 31, int(result)}),
@@ -178,8 +180,8 @@ void softmax_nll_lower(const Call& call, std::span<const Tensor> out, prim::Prim
   r.prologue = &count;
   p.reduce(r);
   const expr::Program& divide =
-      divide_programs.get(pack_key({int(v.work), int(x.dtype())}), {v.work, v.work}, {},
-                          {x.dtype()}, [](Values u) { return std::vector{u[0] / u[1]}; });
+      divide_programs.get(pack_key({int(v.work), int(out[0].dtype())}), {v.work, v.work}, {},
+                          {out[0].dtype()}, [](Values u) { return std::vector{u[0] / u[1]}; });
   const View parts[2] = {sum, total};
   p.pointwise({&divide, parts, {&o, 1}, {}});
 }
@@ -295,12 +297,13 @@ std::vector<Sample> nll_samples(SampleMaker& m) {
 
 const OpRecord& softmax_nll_op =
     define(
-        "softmax_nll(Tensor input, Tensor target, Tensor? weight, int ignore_index, int reduction) "
-        "-> "
+        "softmax_nll(Tensor input, Tensor target, Tensor? weight, int ignore_index, int reduction, "
+        "dtype? dtype=None) -> "
         "(Tensor, Tensor, Tensor)")
         .doc(
-            "Cross entropy of logits and classes; also log(sum(exp)) of each row and the weight of "
-            "all.")
+            "Cross entropy of logits and classes, in `dtype`; also log(sum(exp)) of each row and "
+            "the "
+            "weight of all.")
         .surface(Surface::internal)
         .infer(softmax_nll_infer)
         .lower(softmax_nll_lower)

@@ -300,8 +300,6 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
   const expr::ProgramPtr& update = program(variant, rule, values.size(), uniform.size(), on_device);
 
   std::vector<prim::View> inputs, outputs;
-  std::vector<Tensor> expanded;  // keeps the views' sizes alive
-  expanded.reserve(items_.size() * uniform.size());
   inputs.reserve(items_.size() * update->inputs().size());
   outputs.reserve(items_.size() * update->outputs().size());
   int64_t n_tensors = 0;
@@ -320,10 +318,7 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
       inputs.push_back(ops::view_of(item.slot->state[s]));
       outputs.push_back(ops::view_of(item.slot->state[s]));
     }
-    for (const Tensor& u : uniform) {
-      expanded.push_back(u.expand(item.param.sizes()));
-      inputs.push_back(ops::view_of(expanded.back()));
-    }
+    for (const Tensor& u : uniform) inputs.push_back(ops::view_of(u));
   }
   std::vector<expr::Literal> params;
   for (double n : values) params.push_back({.f = n});

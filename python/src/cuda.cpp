@@ -202,6 +202,10 @@ void bind_cuda(nb::module_& m) {
     if (p) set_float32_matmul_precision(*p);
     return std::string(get_float32_matmul_precision());
   });
+  m.def("_convolution_tf32", [](std::optional<bool> on) {
+    if (on) set_float32_convolution_tf32(*on);
+    return float32_convolution_tf32();
+  });
 }
 
 }  // namespace arete::python

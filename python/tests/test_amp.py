@@ -757,6 +757,11 @@ def test_switches():
             arete.set_float32_matmul_precision("lowest")
     finally:
         arete.set_float32_matmul_precision("highest")
+    assert not cudnn.allow_tf32
+    cudnn.allow_tf32 = True
+    assert cudnn.allow_tf32
+    assert not matmul.allow_tf32
+    cudnn.allow_tf32 = False
     before = cudnn.deterministic
     assert not arete.are_deterministic_algorithms_enabled()
     arete.use_deterministic_algorithms(True)

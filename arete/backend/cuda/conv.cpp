@@ -95,7 +95,7 @@ ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
   key.dtype = c.x.dtype;
   key.order = order;
   key.has_bias = c.pass == Pass::forward && c.bias.data;
-  key.allow_tf32 = c.x.dtype == kFloat32 && float32_matmul_precision() != MatmulPrecision::highest;
+  key.allow_tf32 = c.x.dtype == kFloat32 && float32_convolution_tf32();
   key.deterministic = modes().deterministic;
   key.device = int8_t(device);
   return key;

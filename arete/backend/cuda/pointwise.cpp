@@ -201,9 +201,13 @@ void CudaBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
     };
     for (const View& v : outputs) add(v, false);
     for (size_t k = 0; k < n_in; ++k) add(inputs[k], shape.uniform >> k & 1);
-    if (aligned && !plain && shape.uniform == 0) {
+    if (aligned && !plain) {
       // Dense in some other order, the same for all: channels last, say.
-      const LoopNest nest = LoopNest::plan(outputs[0].sizes, operands_of(outputs, inputs));
+      SmallVector<View, 8> whole;
+      whole.append(outputs.begin(), outputs.end());
+      for (size_t k = 0; k < n_in; ++k)
+        if (!(shape.uniform >> k & 1)) whole.push_back(inputs[k]);
+      const LoopNest nest = LoopNest::plan(outputs[0].sizes, whole);
       plain = nest.is_linear();
       for (const LoopNest::Operand& o : nest.operands) plain = plain && o.strides[0] != 0;
     }

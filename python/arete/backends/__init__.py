@@ -32,11 +32,12 @@ class _Cudnn:
 
     @property
     def allow_tf32(self) -> bool:
-        return _C._matmul_precision(None) != "highest"
+        """As backends.cuda.matmul.allow_tf32 until it is set."""
+        return _C._convolution_tf32(None)
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool):
-        _C._matmul_precision("high" if value else "highest")
+        _C._convolution_tf32(bool(value))
 
     @property
     def deterministic(self) -> bool:
