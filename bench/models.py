@@ -23,23 +23,19 @@ def resnet(lib, depth):
             super().__init__()
             out = width * (4 if depth == 50 else 1)
             sizes = [(inner, width, 1), (width, width, 3), (width, out, 1)] if depth == 50 else [(inner, width, 3), (width, width, 3)]
-            self.parts, first = nn.ModuleList(), True
+            layers, first = [], True
             for a, b, k in sizes:
                 step = stride if k == 3 and first else 1
                 first = first and k != 3
-                self.parts.append(nn.Sequential(nn.Conv2d(a, b, k, step, k // 2, bias=False), nn.BatchNorm2d(b)))
+                layers += [nn.Conv2d(a, b, k, step, k // 2, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+            self.body = nn.Sequential(*layers[:-1])
             self.relu = nn.ReLU(inplace=True)
             self.shortcut = None
             if stride != 1 or inner != out:
                 self.shortcut = nn.Sequential(nn.Conv2d(inner, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
         def forward(self, x):
-            y = x
-            for i, part in enumerate(self.parts):
-                y = part(y)
-                if i + 1 < len(self.parts):
-                    y = self.relu(y)
-            return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+            return self.relu(self.body(x) + (x if self.shortcut is None else self.shortcut(x)))
 
     layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     inner = 64

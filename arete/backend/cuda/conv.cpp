@@ -24,7 +24,7 @@ using prim::LayoutView;
 using prim::View;
 using Pass = ConvArgs::Pass;
 
-constexpr size_t kRivals = 6;
+constexpr size_t kRivals = 10;
 // cuDNN's kernels read 16 bytes at a time.
 constexpr uintptr_t kAlignment = 16;
 
@@ -140,10 +140,14 @@ void keep_fastest(CudaBackend& backend, ConvolutionPlan& p, const ConvolutionKey
     try {
       const Scratch workspace(backend, plan.workspace_bytes());
       plan.execute(handle, bindings, workspace.data());  // loads the kernel
-      start.record(stream);
-      for (int k = 0; k < repeats; ++k) plan.execute(handle, bindings, workspace.data());
-      stop.record(stream);
-      const float time = stop.milliseconds_since(start) / float(repeats);
+      const auto run = [&](int times) {
+        start.record(stream);
+        for (int k = 0; k < times; ++k) plan.execute(handle, bindings, workspace.data());
+        stop.record(stream);
+        return stop.milliseconds_since(start) / float(times);
+      };
+      float time = run(1);
+      if (repeats > 1 && time < 1.5f * best_time) time = run(repeats);
       if (cudnn::logging())
         cudnn::log(key.to_string() + ": " + plan.to_string() + " takes " +
                    std::to_string(time * 1e3) + " us");
