@@ -6,6 +6,7 @@
 namespace arete::python {
 
 void bind_autograd(nanobind::module_& m);
+void bind_benchmark(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);

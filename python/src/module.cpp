@@ -120,6 +120,7 @@ NB_MODULE(_C, m) {
   bind_settings(m);
   bind_records(m);
   bind_autograd(m);
+  bind_benchmark(m);
   bind_expressions(m);
   bind_optim(m);
   bind_rnn(m);
