@@ -121,6 +121,8 @@ NB_MODULE(_C, m) {
   bind_records(m);
   bind_autograd(m);
   bind_benchmark(m);
+  bind_memory(m);
+  bind_saved_tensor_hooks(m);
   bind_expressions(m);
   bind_optim(m);
   bind_rnn(m);
