@@ -23,8 +23,14 @@ Observers& observers() {
   return *o;
 }
 
-thread_local std::string scope;
-thread_local std::vector<size_t> scope_ends;
+/// Tensors of a thread may be freed after this is gone.
+thread_local bool scopes_gone = false;
+struct Scopes {
+  std::string path;
+  std::vector<size_t> ends;
+  ~Scopes() { scopes_gone = true; }
+};
+thread_local Scopes scopes;
 
 }  // namespace
 
@@ -52,22 +58,25 @@ MemoryTotals& memory_totals(int device) noexcept {
   return totals[size_t(device) & 127];
 }
 
-const std::string& current_name_scope() noexcept { return scope; }
+const std::string& current_name_scope() noexcept {
+  static const std::string* const none = new std::string;
+  return scopes_gone ? *none : scopes.path;
+}
 
 void push_name_scope(std::string_view name) {
-  scope_ends.push_back(scope.size());
-  if (!scope.empty()) scope += '/';
-  scope += name;
+  scopes.ends.push_back(scopes.path.size());
+  if (!scopes.path.empty()) scopes.path += '/';
+  scopes.path += name;
 }
 void pop_name_scope() noexcept {
-  if (scope_ends.empty()) return;
-  scope.resize(scope_ends.back());
-  scope_ends.pop_back();
+  if (scopes.ends.empty()) return;
+  scopes.path.resize(scopes.ends.back());
+  scopes.ends.pop_back();
 }
 
-NameScope::NameScope(std::string_view name) : outer_(scope_ends.size()) { push_name_scope(name); }
+NameScope::NameScope(std::string_view name) : outer_(scopes.ends.size()) { push_name_scope(name); }
 NameScope::~NameScope() {
-  while (scope_ends.size() > outer_) pop_name_scope();
+  while (scopes.ends.size() > outer_) pop_name_scope();
 }
 
 }  // namespace arete

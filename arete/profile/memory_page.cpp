@@ -29,7 +29,9 @@ svg text{fill:var(--soft);font-size:12px;font-variant-numeric:tabular-nums}
 .legend{display:flex;flex-wrap:wrap;gap:3px 16px;font-size:13px;margin-top:8px}
 .legend i{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;vertical-align:-1px}
 .legend span{color:var(--soft)}
-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
+table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:14px;font-variant-numeric:tabular-nums}
+th:nth-child(1){width:92px}th:nth-child(2){width:14%}th:nth-child(3){width:18%}
+th:nth-child(5),th:nth-child(6){width:104px}
 th{color:var(--soft);font-weight:500;text-align:left;padding:4px 12px 4px 0;font-size:13px}
 td{padding:4px 12px 4px 0;border-top:1px solid var(--grid);vertical-align:top;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;white-space:nowrap}

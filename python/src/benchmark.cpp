@@ -100,6 +100,12 @@ void bind_benchmark(nb::module_& m) {
                                                       {}, progress));
       },
       nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+  b.def("device_time", [](const std::function<void()>& run, Device device, int repetitions,
+                          bool flush_cache, int threads) {
+    TaskSpec spec;
+    spec.num_threads = threads;
+    return times_of(benchmark::Timer(run, spec).device_time(device, repetitions, flush_cache));
+  });
   b.def("compare", [](const nb::list& results, bool trim, bool highlight, int colorize) {
     std::vector<Measurement> all;
     for (nb::handle r : results) all.push_back(nb::cast<const Measurement&>(r));

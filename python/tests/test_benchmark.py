@@ -146,6 +146,20 @@ def test_adaptive_autorange():
     assert sum(wild.raw_times) >= 1
 
 
+def test_device_time():
+    runs = []
+    t = benchmark.Timer("y = x.exp(); runs.append(y)", "x = arete.ones(1000)", globals={"runs": runs})
+    for flush in (False, True):
+        m = t.device_time("cpu", repetitions=7, flush_cache=flush)
+        assert len(m.raw_times) == 7 and m.number_per_run == 1 and 0 < m.median < 1
+    assert len(runs) == 18  # two to warm up, each time
+    with pytest.raises(ZeroDivisionError):
+        benchmark.Timer("1 / 0").device_time("cpu")
+    if not arete.cuda.is_available():
+        with pytest.raises(RuntimeError, match="cuda"):
+            t.device_time()
+
+
 def test_threads_and_globals():
     before = arete.get_num_threads()
     seen = []

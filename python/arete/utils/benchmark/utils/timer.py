@@ -69,3 +69,12 @@ class Timer:
                            callback: Optional[Callable[[int, float], Any]] = None) -> common.Measurement:  # fmt: skip
         """Times blocks until their spread (iqr) is below `threshold` of the median, or `max_run_time` is over."""
         return common.Measurement(*_c.adaptive_autorange(self._run, threshold, min_run_time, max_run_time, callback), self._task_spec)
+
+    def device_time(self, device: Any = "cuda", repetitions: int = 20, flush_cache: bool = False) -> common.Measurement:
+        """Each run by itself: on a GPU between two events on the current stream, on the CPU by the clock. `flush_cache`: what the
+        caches hold is overwritten before each run, outside the time measured."""
+        names = dict(self._globals)
+        exec(compile(self._task_spec.setup, "<timeit-setup>", "exec"), names)
+        code = compile(self._task_spec.stmt, "<timeit-src>", "exec")
+        return common.Measurement(*_c.device_time(lambda: exec(code, names), arete.device(device), repetitions, flush_cache,
+                                                  self._task_spec.num_threads), self._task_spec)  # fmt: skip
