@@ -32,6 +32,7 @@ namespace {
 using benchmark::Measurement;
 
 constexpr double kMebi = 1 << 20;
+constexpr double kMuchSpread = 0.25;
 
 /// One figure.
 struct Row {
@@ -57,6 +58,7 @@ class Bench {
     if (wanted("bandwidth")) bandwidth();
     if (wanted("gemm")) gemm();
     if (wanted("launch")) launch();
+    report_noise();
     if (!options_.json.empty()) write_json();
     if (!options_.html.empty()) write_html();
     return 0;
@@ -120,10 +122,10 @@ class Bench {
 
   // Where there is no GPU: the copy that a transfer would be.
   void host_copies() {
-    heading("Copies in host memory, bytes moved", kRateColumns);
     if (!cuda::is_available())
-      std::printf("  (transfers between host and GPU need a GPU: %s)\n",
+      std::printf("\nTransfers between host and GPU need a GPU: %s\n",
                   cuda::unavailable_reason().c_str());
+    heading("Copies in host memory, bytes moved", kRateColumns);
     const int64_t memory = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     for (int64_t n : transfer_sizes()) {
       if (4 * n > memory) break;
@@ -244,6 +246,15 @@ class Bench {
     one("graph of 100 adds in place", [&] { graph.replay(); });
   }
 
+  void report_noise() const {
+    const auto noisy = std::count_if(rows_.begin(), rows_.end(), [](const Row& r) {
+      return !r.time.meets_confidence(kMuchSpread);
+    });
+    if (noisy > 0)
+      std::printf("\n%d of %d rows have a spread above %.0f %%: something else used the machine.\n",
+                  int(noisy), int(rows_.size()), 100 * kMuchSpread);
+  }
+
   void write_json() const {
     nlohmann::ordered_json j;
     for (const auto& [key, value] : machine_) j["machine"][key] = value;
@@ -298,13 +309,15 @@ class Bench {
     gemm.x_label = "rows and columns";
     gemm.y_label = "TFLOP/s";
     gemm.log_y = true;
-    double best_transfer = 0, best_bandwidth = 0, best_gemm = 0;
+    double best_transfer = 0, best_bandwidth = 0, best_gemm = 0, largest = 0;
     io::ReportTable bandwidth{"Memory bandwidth", {}}, launch{"What one call costs", {}};
     for (const Row& r : rows_) {
       if (r.group == "transfers") best_transfer = std::max(best_transfer, r.rate());
       if (r.group == "gemm") best_gemm = std::max(best_gemm, r.rate());
       if (r.group == "bandwidth") {
-        best_bandwidth = std::max(best_bandwidth, r.rate());
+        // Of the largest tensors: smaller ones may fit into a cache.
+        best_bandwidth = r.size > largest ? r.rate() : std::max(best_bandwidth, r.rate());
+        largest = std::max(largest, r.size);
         bandwidth.rows.emplace_back(fmt::format("{}, {:.0f} MiB", r.name, r.size),
                                     fmt::format("{:.1f} GB/s", r.rate() / 1e9));
       }
@@ -313,7 +326,7 @@ class Bench {
     const auto figure = [&](const char* label, double rate, double unit, const char* name) {
       if (rate > 0) report.figures.emplace_back(label, fmt::format("{:.4g} {}", rate / unit, name));
     };
-    figure("fastest transfer", best_transfer, 1e9, "GB/s");
+    figure(device_.is_cuda() ? "fastest transfer" : "fastest copy", best_transfer, 1e9, "GB/s");
     figure("memory bandwidth", best_bandwidth, 1e9, "GB/s");
     figure("matrix products", best_gemm, 1e12, "TFLOP/s");
     if (!transfers.series.empty()) report.charts.push_back(std::move(transfers));

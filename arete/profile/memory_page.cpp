@@ -51,7 +51,13 @@ const std::string_view kMemoryPageTail = R"html(;
 'use strict';
 const W=1200,H=420,L=78,R=12,T=10,B=34,COLUMNS=560,TOP=9;
 const COLOURS=['#2563eb','#d9480f','#0f8a6d','#9333b8','#b7791f','#0e7fa8','#be2a5b','#5f7d2a','#7a5c45','#8b95a5'];
-const GROUPS=[['operator',4,'operators'],['scope',5,'scopes'],['place in the program',6,'places']];
+const GROUPS=[['operator',4,'operators'],['outer scope',8,'outers'],['scope',5,'scopes'],['place in the program',6,'places']];
+// The first two names of a scope.
+D.outers=[];
+{const known=new Map();D.rows.forEach(r=>{
+ const n=D.scopes[r[5]].split('/').slice(0,2).join('/');
+ if(!known.has(n)){known.set(n,D.outers.length);D.outers.push(n)}
+ r.push(known.get(n))})}
 const $=id=>document.getElementById(id);
 const bytes=n=>{const u=['B','KiB','MiB','GiB','TiB'];let i=0;n=+n;while(Math.abs(n)>=1024&&i<4){n/=1024;i++}
  return (i?n.toFixed(n<10?2:n<100?1:0):n)+' '+u[i]};
@@ -67,8 +73,8 @@ function choice(label,names){
 const device=choice('device',D.devices.length?D.devices:['none']);
 const group=choice('by',GROUPS.map(g=>g[0]));
 const scale=choice('along',['time','events']);
-// With scopes in it, the page opens on them.
-if(D.scopes.some(s=>s!==''))group.value=1;
+// With scopes in it, the page opens on them: on all of them where they can be told apart.
+if(D.scopes.some(s=>s!==''))group.value=D.scopes.length>TOP?1:2;
 let state=null;
 function build(){
  const rows=D.rows.filter(r=>r[3]===+device.value),column=GROUPS[group.value][1],names=D[GROUPS[group.value][2]];

@@ -155,6 +155,35 @@ def test_frames_of_calls_that_let_other_threads_run(history):
         assert "test_frames_of_calls_that_let_other_threads_run" in names
 
 
+def test_layers_are_scopes(history):
+    class Block(arete.nn.Module):
+        def __init__(self, fails=False):
+            super().__init__()
+            self.inner = arete.nn.Linear(32, 32)
+            self.fails = fails
+
+        def forward(self, x):
+            if self.fails:
+                raise ZeroDivisionError
+            return self.inner(x).relu()
+
+    model = arete.nn.Sequential(Block(), arete.nn.Tanh(), Block())
+    history(stacks="python")
+    with memory.name_scope("step"):
+        y = model(arete.randn(64, 32))
+        with pytest.raises(ZeroDivisionError):
+            Block(fails=True)(y)
+        z = y.exp()
+    events = json.loads(arete._C._memory.json())["events"]
+    scopes = {(e["operator"], e["scope"]) for e in events if e["action"] == "alloc"}
+    expected = {("linear", "step/Sequential/0/inner"), ("relu", "step/Sequential/0"), ("tanh", "step/Sequential/1"),
+                ("linear", "step/Sequential/2/inner"), ("relu", "step/Sequential/2"), ("exp", "step"), ("randn", "step")}  # fmt: skip
+    assert expected <= scopes and arete._C._memory.scope() == ""
+    history(None)
+    assert not arete.nn.Module._hooked
+    model(y), z
+
+
 def test_native_frames(history):
     history(stacks="all")
     x = arete.ones(1000)

@@ -5,6 +5,7 @@ import atexit
 import collections
 import contextlib
 import sys
+import threading
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _C
@@ -139,11 +140,46 @@ def list_gpu_processes(device: Any = None) -> str:
 # ---- histories
 
 
+class _LayerScopes:
+    """While histories are recorded: layers that run are scopes, named by their class and then by their parents' names for them."""
+
+    def __init__(self) -> None:
+        self._handles: tuple = ()
+        self._running = threading.local()
+
+    def begin(self) -> None:
+        from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+        if not self._handles:
+            self._handles = (register_module_forward_pre_hook(self._enter),
+                             register_module_forward_hook(self._leave, always_call=True))  # fmt: skip
+
+    def end(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = ()
+
+    def _enter(self, module: Any, args: Any) -> None:
+        stack = self._running.__dict__.setdefault("stack", [])
+        children = stack[-1]._modules.items() if stack else ()
+        _m.push_scope(next((name for name, child in children if child is module), type(module).__name__))
+        stack.append(module)
+
+    def _leave(self, module: Any, args: Any, result: Any) -> None:
+        stack = self._running.__dict__.get("stack")
+        if stack and stack[-1] is module:  # it was running when recording began otherwise
+            stack.pop()
+            _m.pop_scope()
+
+
+_layer_scopes = _LayerScopes()
+
+
 def _record_memory_history(enabled: Union[None, bool, str] = "all", context: Optional[str] = "all", stacks: str = "all",
                            max_entries: int = sys.maxsize, device: Any = None, clear_history: bool = False, **ignored: Any) -> None:  # fmt: skip
     """Records who allocates what from now on, on the CPU and on GPUs. `enabled`: "all" (each allocation and free), "state" (only
     what is live) or None (stop, and forget). `context`: call stacks of live memory ("state"), of allocations ("alloc"), of frees,
-    too ("all"), or none. `stacks`: "python" frames, or C++ ones, too ("all")."""
+    too ("all"), or none. `stacks`: "python" frames, or C++ ones, too ("all"). Layers that run are scopes by themselves."""
     enabled = {True: "all", False: None}.get(enabled, enabled) if isinstance(enabled, bool) else enabled
     if enabled not in (None, "state", "all"):
         raise ValueError(f"enabled must be None, 'state' or 'all', not {enabled!r}")
@@ -152,8 +188,10 @@ def _record_memory_history(enabled: Union[None, bool, str] = "all", context: Opt
     if stacks not in ("python", "all"):
         raise ValueError(f"stacks must be 'python' or 'all', not {stacks!r}")
     if enabled is None:
+        _layer_scopes.end()
         _m.stop()
     else:
+        _layer_scopes.begin()
         _m.record(enabled == "all", context or "none", stacks == "all", max_entries, clear_history)
 
 
