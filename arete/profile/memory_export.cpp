@@ -398,23 +398,28 @@ std::string to_json(const Snapshot& s) {
 std::string to_pickle(const Snapshot& s) { return ViewerFile(s).write(); }
 
 std::string to_html(const Snapshot& s) {
-  // One row for each allocation: when, until when, bytes, device and who.
+  // One row for each allocation: when, until when, bytes, device and who, and the events' numbers,
+  // since many happen in one microsecond.
   struct Life {
     const Entry* entry;
+    size_t begin_event;
     int64_t end = -1;
+    size_t end_event = 0;
   };
   std::vector<Life> lives;
   std::map<std::tuple<DeviceType, int8_t, uintptr_t>, size_t> open;
   const int64_t start = s.events.empty() ? 0 : s.events.front().time_us;
   int64_t last = 0;
-  for (const Entry& e : s.events) {
+  for (size_t i = 0; i < s.events.size(); ++i) {
+    const Entry& e = s.events[i];
     const std::tuple key{e.event.device.type, e.event.device.index, e.event.address};
     last = e.time_us - start;
     if (e.event.action == Action::alloc) {
       open[key] = lives.size();
-      lives.push_back({&e});
+      lives.push_back({&e, i});
     } else if (const auto it = open.find(key); e.event.action == Action::free && it != open.end()) {
       lives[it->second].end = last;
+      lives[it->second].end_event = i;
       open.erase(it);
     }
   }
@@ -424,10 +429,10 @@ std::string to_html(const Snapshot& s) {
   std::string rows = json_list(lives, [&](const Life& l) {
     const Entry& e = *l.entry;
     const std::string device = e.event.device.to_string() + (e.event.pinned ? " (pinned)" : "");
-    return fmt::format("[{},{},{},{},{},{},{},{}]", e.time_us - start, l.end, e.event.bytes,
+    return fmt::format("[{},{},{},{},{},{},{},{},{},{}]", e.time_us - start, l.end, e.event.bytes,
                        devices.of(device), operators.of(e.operator_name), scopes.of(e.scope),
                        places.of(e.stack < place_of_stack.size() ? place_of_stack[e.stack] : ""),
-                       e.stack);
+                       e.stack, l.begin_event, l.end_event);
   });
   std::string data = "{\"last\":" + std::to_string(last) +
                      ",\"dropped\":" + std::to_string(s.dropped) + ",\"rows\":" + rows +

@@ -46,12 +46,13 @@ summary{cursor:pointer}
 </main><script>
 const D=)html";
 
-// Rows are [begin, end or -1, bytes, device, operator, scope, place, stack]; times in microseconds.
+// Rows are [begin, end or -1, bytes, device, operator, scope, place, stack, number of the event at
+// its begin, at its end]; times in microseconds.
 const std::string_view kMemoryPageTail = R"html(;
 'use strict';
 const W=1200,H=420,L=78,R=12,T=10,B=34,COLUMNS=560,TOP=9;
 const COLOURS=['#2563eb','#d9480f','#0f8a6d','#9333b8','#b7791f','#0e7fa8','#be2a5b','#5f7d2a','#7a5c45','#8b95a5'];
-const GROUPS=[['operator',4,'operators'],['outer scope',8,'outers'],['scope',5,'scopes'],['place in the program',6,'places']];
+const GROUPS=[['operator',4,'operators'],['outer scope',10,'outers'],['scope',5,'scopes'],['place in the program',6,'places']];
 // The first two names of a scope.
 D.outers=[];
 {const known=new Map();D.rows.forEach(r=>{
@@ -79,9 +80,8 @@ let state=null;
 function build(){
  const rows=D.rows.filter(r=>r[3]===+device.value),column=GROUPS[group.value][1],names=D[GROUPS[group.value][2]];
  const steps=[];
- rows.forEach(r=>{steps.push([r[0],r[2],r]);if(r[1]>=0)steps.push([r[1],-r[2],r])});
- // Frees before allocations of the same microsecond, but not before their own allocation.
- steps.sort((a,b)=>a[0]-b[0]||(a[2][0]===a[0]&&a[1]<0)-(b[2][0]===b[0]&&b[1]<0)||a[1]-b[1]);
+ rows.forEach(r=>{steps.push([r[0],r[2],r,r[8]]);if(r[1]>=0)steps.push([r[1],-r[2],r,r[9]])});
+ steps.sort((a,b)=>a[3]-b[3]);
  const most=new Map(),now=new Map();let total=0,peak=0,at=0;
  steps.forEach((s,i)=>{
   const k=s[2][column];total+=s[1];now.set(k,(now.get(k)||0)+s[1]);

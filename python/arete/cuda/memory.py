@@ -180,6 +180,7 @@ def _record_memory_history(enabled: Union[None, bool, str] = "all", context: Opt
     """Records who allocates what from now on, on the CPU and on GPUs. `enabled`: "all" (each allocation and free), "state" (only
     what is live) or None (stop, and forget). `context`: call stacks of live memory ("state"), of allocations ("alloc"), of frees,
     too ("all"), or none. `stacks`: "python" frames, or C++ ones, too ("all"). Layers that run are scopes by themselves."""
+    max_entries = ignored.get("trace_alloc_max_entries", max_entries)  # its name in older programs
     enabled = {True: "all", False: None}.get(enabled, enabled) if isinstance(enabled, bool) else enabled
     if enabled not in (None, "state", "all"):
         raise ValueError(f"enabled must be None, 'state' or 'all', not {enabled!r}")
