@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import types
 
 from . import _C
 from ._C import Tensor
@@ -356,10 +358,8 @@ class disable_saved_tensors_hooks(contextlib.ContextDecorator):
         _hooks_disabled.reason = self._outer
 
 
-class graph:
-    """Names of torch.autograd.graph: nodes, and what is kept for backward."""
-
-    Node = Node
-    saved_tensors_hooks = saved_tensors_hooks
-    save_on_cpu = save_on_cpu
-    disable_saved_tensors_hooks = disable_saved_tensors_hooks
+# A module of torch's, so that it can be imported from.
+graph = types.ModuleType(__name__ + ".graph", "Nodes, and what is kept for backward.")
+for _name in (Node, saved_tensors_hooks, save_on_cpu, disable_saved_tensors_hooks):
+    setattr(graph, _name.__name__, _name)
+sys.modules[graph.__name__] = graph

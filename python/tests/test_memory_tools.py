@@ -344,6 +344,12 @@ def test_saved_tensors_hooks():
     assert calls.count("pack") >= 4 and calls.count("unpack") >= calls.count("pack")
 
 
+def test_the_module_can_be_imported_from():
+    from arete.autograd.graph import Node, saved_tensors_hooks
+
+    assert saved_tensors_hooks is graph.saved_tensors_hooks and Node is arete.autograd.Node
+
+
 def test_hooks_may_keep_anything(tmp_path):
     def pack(t):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.pt"
