@@ -10,7 +10,9 @@
 #include "arete/core/generator.h"
 #include "arete/core/layout.h"
 #include "arete/core/matmul_precision.h"
+#include "arete/core/memory_events.h"
 #include "arete/core/modes.h"
+#include "arete/core/saved_tensor_hooks.h"
 #include "arete/core/scalar.h"
 #include "arete/core/tensor.h"
 
@@ -43,6 +45,7 @@
 #include "arete/autograd/engine.h"
 #include "arete/autograd/function.h"
 #include "arete/autograd/gradcheck.h"
+#include "arete/autograd/save_on_cpu.h"
 
 // Networks.
 #include "arete/nn/activation.h"
@@ -81,6 +84,11 @@
 #include "arete/io/metrics_log.h"
 #include "arete/io/tensor_io.h"
 #include "arete/models/classifier.h"
+
+// Measuring.
+#include "arete/profile/benchmark.h"
+#include "arete/profile/memory_history.h"
+#include "arete/profile/memory_tracker.h"
 
 namespace arete::nn {
 /// PyTorch's name for the operators: nn::functional::relu(x).

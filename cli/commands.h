@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace arete::cli {
 
@@ -40,5 +41,15 @@ struct InfoOptions {
   bool check = false;  ///< start the GPU, too
 };
 int info(const InfoOptions& options);
+
+struct BenchOptions {
+  std::string device = "auto";
+  std::vector<std::string> groups;  ///< of bench_groups(); none: all
+  std::string json, html;           ///< files to write
+  bool quick = false;               ///< smaller sizes, shorter measurements
+};
+/// transfers, bandwidth, gemm, launch.
+std::vector<std::string> bench_groups();
+int bench(const BenchOptions& options);
 
 }  // namespace arete::cli

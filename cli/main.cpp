@@ -1,4 +1,4 @@
-// arete: trains, evaluates and describes.
+// arete: trains, evaluates, measures and describes.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -76,6 +76,20 @@ void add_eval(CLI::App& app, EvalOptions& o, int& code) {
   c->callback([&] { code = evaluate(o); });
 }
 
+void add_bench(CLI::App& app, BenchOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand(
+      "bench", "What this machine does: transfers, memory bandwidth, products, launch overhead");
+  c->add_option("groups", o.groups, "Only these: transfers, bandwidth, gemm, launch")
+      ->check(CLI::IsMember(bench_groups()));
+  c->add_option("--device", o.device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  c->add_option("--json", o.json, "Also write the figures to this file");
+  c->add_option("--html", o.html, "Also write a page with plots to this file");
+  c->add_flag("--quick", o.quick, "Smaller sizes, shorter measurements");
+  c->callback([&] { code = bench(o); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,6 +104,8 @@ int main(int argc, char** argv) {
   InfoOptions info_options;
   add_train(app, train_options, code);
   add_eval(app, eval_options, code);
+  BenchOptions bench_options;
+  add_bench(app, bench_options, code);
   CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
   info_command->add_flag("--json", info_options.json, "As JSON");
   info_command->add_flag("--check", info_options.check,

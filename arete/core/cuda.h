@@ -205,7 +205,13 @@ size_t max_memory_allocated(int device = -1);
 size_t memory_reserved(int device = -1);
 size_t max_memory_reserved(int device = -1);
 void reset_peak_memory_stats(int device = -1);
+/// Counts of allocations, frees, retries and errors begin at 0 again.
+void reset_accumulated_memory_stats(int device = -1);
 MemoryStats memory_stats(int device = -1);
+/// The same under the names of torch.cuda.memory_stats, sorted: "allocated_bytes.all.peak" and so
+/// on. Small and large blocks have no pools of their own here: all are in large_pool. Peaks that
+/// nobody keeps (segments, inactive memory) are the present values.
+std::vector<std::pair<std::string, int64_t>> memory_stats_by_name(int device = -1);
 /// A readable table.
 std::string memory_summary(int device = -1);
 /// Physical memory, whoever uses it. Needs a GPU.

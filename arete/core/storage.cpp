@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "arete/core/memory_events.h"
+
 namespace arete {
 
 struct Storage::Pending {
@@ -18,14 +20,22 @@ struct Storage::Pending {
 namespace {
 // Of all lists of pending copies: they are rare, and no one waits for a copy while holding it.
 std::mutex pending_mutex;
+
+// A GPU's allocator tells of its blocks itself, temporary ones too.
+void tell(MemoryEvent::Action action, const Storage& s) {
+  if (s.data() && !s.device().is_cuda())
+    notify_memory({action, s.device(), s.is_pinned(), uintptr_t(s.data()), s.bytes(), s.bytes()});
+}
 }  // namespace
 
 IntrusivePtr<Storage> Storage::create(Device device, size_t bytes, Allocator* allocator,
                                       bool pinned) {
   void* data = allocator ? allocator->allocate(bytes) : nullptr;
   try {
-    return IntrusivePtr<Storage>(
+    IntrusivePtr<Storage> s(
         new Storage(device, static_cast<std::byte*>(data), bytes, allocator, pinned));
+    tell(MemoryEvent::Action::alloc, *s);
+    return s;
   } catch (...) {
     if (allocator) allocator->deallocate(data, bytes);
     throw;
@@ -44,7 +54,11 @@ IntrusivePtr<Storage> Storage::adopt(Device device, void* data, size_t bytes,
 Storage::~Storage() {
   // The allocator of pinned memory knows of the copies by itself.
   delete pending_.load(std::memory_order_acquire);
-  if (allocator_) allocator_->deallocate(data_, bytes_);
+  if (allocator_) {
+    // Told before: from then on another thread may be given the address.
+    tell(MemoryEvent::Action::free, *this);
+    allocator_->deallocate(data_, bytes_);
+  }
   if (release_) {
     try {
       (*release_)();

@@ -225,7 +225,8 @@ Axis make_axis(double low, double high, bool logarithmic, bool whole_numbers, bo
 }
 
 bool drawable(const ReportChart& chart, const ReportSeries& s, size_t i) {
-  return std::isfinite(s.x[i]) && std::isfinite(s.y[i]) && (!chart.log_y || s.y[i] > 0);
+  return std::isfinite(s.x[i]) && std::isfinite(s.y[i]) && (!chart.log_y || s.y[i] > 0) &&
+         (!chart.log_x || s.x[i] > 0);
 }
 
 // The indices to draw: all, or the lowest and highest of each of many buckets, so that spikes stay.
@@ -378,8 +379,10 @@ std::string render_chart(const ReportChart& chart) {
   if (!(x_low <= x_high)) return out + "<p class=\"sub\">no finite values</p></section>\n";
   // Ranges beyond the doubles cannot be divided into steps.
   const double limit = std::numeric_limits<double>::max() / 8;
-  x_low = std::clamp(x_low, -limit, limit);
-  x_high = std::clamp(x_high, -limit, limit);
+  if (!chart.log_x) {
+    x_low = std::clamp(x_low, -limit, limit);
+    x_high = std::clamp(x_high, -limit, limit);
+  }
   if (!chart.log_y) {
     y_low = std::clamp(y_low, -limit, limit);
     y_high = std::clamp(y_high, -limit, limit);
@@ -391,7 +394,7 @@ std::string render_chart(const ReportChart& chart) {
            escape(chart.series[i].name) + "</span>";
   out += "</div>";
 
-  const Axis x = make_axis(x_low, x_high, false, whole_x, false);
+  const Axis x = make_axis(x_low, x_high, chart.log_x, whole_x, false);
   const Axis y = make_axis(y_low, y_high, chart.log_y, whole_y && y_high - y_low >= 4, true);
   std::string drawing, data;
   draw_axes(drawing, chart, x, y);

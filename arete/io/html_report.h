@@ -17,6 +17,7 @@ struct ReportChart {
   std::string title, x_label, y_label;
   std::vector<ReportSeries> series;
   bool log_y = false;  ///< logarithmic y axis; values that are not positive leave gaps
+  bool log_x = false;  ///< logarithmic x axis, alike
 };
 
 struct ReportTable {

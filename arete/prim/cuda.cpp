@@ -1,9 +1,13 @@
 // The functions of arete/core/cuda.h, in terms of whatever backend has registered for CUDA.
 #include "arete/core/cuda.h"
 
+#include <algorithm>
 #include <exception>
+#include <map>
+#include <mutex>
 
 #include "arete/base/error.h"
+#include "arete/core/memory_events.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/plugin_internal.h"
 
@@ -284,10 +288,106 @@ bool is_current_stream_capturing() {
 
 // ---- memory
 
+namespace {
+
+/// The counts at the last reset_accumulated_memory_stats of a device.
+struct Baseline {
+  int64_t allocations = 0, frees = 0, retries = 0, out_of_memory = 0;
+  int64_t allocated_bytes = 0, freed_bytes = 0, reserved_bytes = 0, released_bytes = 0;
+  int64_t segments = 0, freed_segments = 0;
+};
+std::mutex baseline_mutex;
+std::map<int, Baseline>& baselines() {
+  static std::map<int, Baseline> all;
+  return all;
+}
+
+/// Everything since the start.
+Baseline totals(int device, const MemoryStats& s) {
+  const MemoryTotals& t = memory_totals(device);
+  return {s.allocations,     s.frees,
+          s.retries,         s.out_of_memory,
+          t.allocated_bytes, t.allocated_bytes - int64_t(s.allocated),
+          t.reserved_bytes,  t.reserved_bytes - int64_t(s.reserved),
+          t.segments,        t.segments - s.segments};
+}
+
+Baseline baseline(int device) {
+  const std::lock_guard lock(baseline_mutex);
+  const auto it = baselines().find(device);
+  return it == baselines().end() ? Baseline{} : it->second;
+}
+
+int number_of(int device) { return device == -1 ? this_device : device; }
+
+}  // namespace
+
 MemoryStats memory_stats(int device) {
   const Backend* b = backend_if_used(device);
-  return b ? b->memory_stats() : MemoryStats{};
+  if (!b) return {};
+  MemoryStats s = b->memory_stats();
+  const Baseline base = baseline(number_of(device));
+  s.allocations -= base.allocations;
+  s.frees -= base.frees;
+  s.retries -= base.retries;
+  s.out_of_memory -= base.out_of_memory;
+  return s;
 }
+
+void reset_accumulated_memory_stats(int device) {
+  const Backend* b = backend_if_used(device);
+  if (!b) return;
+  const Baseline now = totals(number_of(device), b->memory_stats());
+  const std::lock_guard lock(baseline_mutex);
+  baselines()[number_of(device)] = now;
+}
+
+std::vector<std::pair<std::string, int64_t>> memory_stats_by_name(int device) {
+  const Backend* b = backend_if_used(device);
+  const MemoryStats s = b ? b->memory_stats() : MemoryStats{};
+  const Baseline now = b ? totals(number_of(device), s) : Baseline{};
+  const Baseline base = b ? baseline(number_of(device)) : Baseline{};
+  std::vector<std::pair<std::string, int64_t>> out;
+  const auto add = [&](const std::string& name, int64_t current, int64_t peak, int64_t allocated,
+                       int64_t freed) {
+    for (const char* pool : {"all", "large_pool", "small_pool"}) {
+      const int64_t has = pool[0] == 's' ? 0 : 1;
+      out.emplace_back(name + "." + pool + ".current", has * current);
+      out.emplace_back(name + "." + pool + ".peak", has * peak);
+      out.emplace_back(name + "." + pool + ".allocated", has * allocated);
+      out.emplace_back(name + "." + pool + ".freed", has * freed);
+    }
+  };
+  const int64_t allocations = now.allocations - base.allocations, frees = now.frees - base.frees;
+  const int64_t allocated = now.allocated_bytes - base.allocated_bytes,
+                freed = now.freed_bytes - base.freed_bytes;
+  const int64_t live = int64_t(s.allocated), active = live + int64_t(s.pending),
+                peak = int64_t(s.peak_allocated), reserved = int64_t(s.reserved);
+  add("allocation", s.blocks, s.peak_blocks, allocations, frees);
+  add("active", s.blocks, s.peak_blocks, allocations, frees);
+  add("allocated_bytes", live, peak, allocated, freed);
+  add("requested_bytes", live, peak, allocated, freed);
+  add("active_bytes", active, std::max(active, peak), allocated, freed);
+  add("reserved_bytes", reserved, int64_t(s.peak_reserved),
+      now.reserved_bytes - base.reserved_bytes, now.released_bytes - base.released_bytes);
+  const int64_t segments = now.segments - base.segments,
+                freed_segments = now.freed_segments - base.freed_segments;
+  add("segment", s.segments, s.segments, segments, freed_segments);
+  add("inactive_split", 0, 0, 0, 0);
+  add("inactive_split_bytes", reserved - active, reserved - active, 0, 0);
+  for (const char* name : {"oversize_allocations", "oversize_segments"})
+    for (const char* part : {"current", "peak", "allocated", "freed"})
+      out.emplace_back(std::string(name) + "." + part, 0);
+  out.emplace_back("max_split_size", -1);
+  out.emplace_back("num_alloc_retries", now.retries - base.retries);
+  out.emplace_back("num_ooms", now.out_of_memory - base.out_of_memory);
+  out.emplace_back("num_sync_all_streams", now.retries - base.retries);
+  out.emplace_back("num_device_alloc", segments);
+  out.emplace_back("num_device_free", freed_segments);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 size_t memory_allocated(int device) { return memory_stats(device).allocated; }
 size_t max_memory_allocated(int device) { return memory_stats(device).peak_allocated; }
 size_t memory_reserved(int device) { return memory_stats(device).reserved; }

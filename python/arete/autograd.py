@@ -1,6 +1,11 @@
 """Differentiation: backward, grad, custom functions."""
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
+import types
+
 from . import _C
 from ._C import Tensor
 from ._C import Node  # noqa: F401
@@ -408,7 +413,59 @@ def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
 Variable = Tensor
 
 
-class graph:
-    """torch.autograd.graph: saving hooks are not supported; names for what is there."""
+_hooks_disabled = threading.local()
 
-    Node = Node
+
+class _SavedTensorsHooks:
+    """A context that may be entered again and again."""
+
+    def __enter__(self):
+        reason = getattr(_hooks_disabled, "reason", None)
+        if reason is not None:
+            raise RuntimeError(reason)
+        self._enter()
+
+    def __exit__(self, *error):
+        _C._exit_saved_tensors_hooks()
+
+
+class saved_tensors_hooks(_SavedTensorsHooks):
+    """Inside, pack_hook(tensor) is called for each tensor that backward needs, and what it returns is kept instead;
+    unpack_hook(that) gives the values back when backward reads them."""
+
+    def __init__(self, pack_hook, unpack_hook):
+        self._hooks = pack_hook, unpack_hook
+
+    def _enter(self):
+        _C._enter_saved_tensors_hooks(*self._hooks)
+
+
+class save_on_cpu(_SavedTensorsHooks):
+    """Inside, what backward needs of GPU tensors is kept in host memory (`pin_memory`: without waiting for the copies)."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
+        self._pin_memory = pin_memory
+
+    def _enter(self):
+        _C._enter_save_on_cpu(self._pin_memory)
+
+
+class disable_saved_tensors_hooks(contextlib.ContextDecorator):
+    """Inside, entering hooks is a RuntimeError with this text."""
+
+    def __init__(self, error_message: str):
+        self._message = error_message
+
+    def __enter__(self):
+        self._outer = getattr(_hooks_disabled, "reason", None)
+        _hooks_disabled.reason = self._message
+
+    def __exit__(self, *error):
+        _hooks_disabled.reason = self._outer
+
+
+# A module of torch's, so that it can be imported from.
+graph = types.ModuleType(__name__ + ".graph", "Nodes, and what is kept for backward.")
+for _name in (Node, saved_tensors_hooks, save_on_cpu, disable_saved_tensors_hooks):
+    setattr(graph, _name.__name__, _name)
+sys.modules[graph.__name__] = graph

@@ -7,9 +7,12 @@ namespace arete::python {
 
 void bind_amp(nanobind::module_& m);
 void bind_autograd(nanobind::module_& m);
+void bind_benchmark(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
+void bind_memory(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);
+void bind_saved_tensor_hooks(nanobind::module_& m);
 void bind_records(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);

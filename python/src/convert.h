@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Python.h>
+#include <atomic>
 
 #include <optional>
 #include <string>
@@ -53,16 +54,32 @@ PyObject* guarded(F&& f) noexcept {
   return guarded(static_cast<PyObject*>(nullptr), std::forward<F>(f));
 }
 
+/// While a history of memory is recorded: keeps the calling thread's frames, which nobody can ask
+/// for without the GIL, until they are forgotten (memory.cpp).
+extern std::atomic<bool> remembers_frames;
+void remember_frames() noexcept;
+void forget_frames() noexcept;
+
 /// Releases the GIL while it lives.
 class WithoutGil {
  public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  WithoutGil() {
+    if (remembers_frames.load(std::memory_order_relaxed)) [[unlikely]] {
+      remember_frames();
+      remembered_ = true;
+    }
+    state_ = PyEval_SaveThread();
+  }
+  ~WithoutGil() {
+    PyEval_RestoreThread(state_);
+    if (remembered_) forget_frames();
+  }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
   PyThreadState* state_;
+  bool remembered_ = false;
 };
 /// Holds the GIL while it lives.
 class WithGil {

@@ -42,6 +42,8 @@ void bind_cuda(nb::module_& m) {
   c.def("memory_reserved", &cuda::memory_reserved, "device"_a = -1);
   c.def("max_memory_reserved", &cuda::max_memory_reserved, "device"_a = -1);
   c.def("reset_peak_memory_stats", &cuda::reset_peak_memory_stats, "device"_a = -1);
+  c.def("reset_accumulated_memory_stats", &cuda::reset_accumulated_memory_stats, "device"_a = -1);
+  c.def("memory_stats", &cuda::memory_stats_by_name, "device"_a = -1);
   c.def("memory_summary", &cuda::memory_summary, "device"_a = -1);
   c.def("empty_cache", &cuda::empty_cache);
   c.def("set_per_process_memory_fraction", &cuda::set_per_process_memory_fraction, "fraction"_a,

@@ -158,6 +158,9 @@ NB_MODULE(_C, m) {
   bind_datasets(m);
   bind_amp(m);
   bind_autograd(m);
+  bind_benchmark(m);
+  bind_memory(m);
+  bind_saved_tensor_hooks(m);
   bind_expressions(m);
   bind_optim(m);
   bind_rnn(m);

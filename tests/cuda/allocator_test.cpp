@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <random>
 #include <string>
@@ -12,6 +13,8 @@
 
 #include "allocator_model.h"
 #include "arete/base/error.h"
+#include "arete/core/memory_events.h"
+#include "arete/profile/memory_history.h"
 
 namespace arete::cuda {
 namespace {
@@ -29,6 +32,41 @@ TEST(Allocator, reuses_on_the_same_stream_without_waiting) {
   }
   c.check_stats();
   EXPECT_EQ(c.model.synchronizations, 0);
+}
+
+// What a history tells of the allocator is what the allocator holds.
+TEST(Allocator, history_replays_to_the_live_blocks) {
+  memory::HistoryOptions options;
+  options.native_frames = false;
+  memory::record_history(options);
+  Checked c(kGiB);
+  std::mt19937 random(3);
+  std::vector<Checked::Block> blocks;
+  for (int i = 0; i < 400; ++i) {
+    if (!blocks.empty() && random() % 2) {
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      c.free(blocks.back());
+      blocks.pop_back();
+    } else {
+      blocks.push_back(c.allocate(1 + random() % (4 * kMiB), random() % 2 ? kMain : kSide));
+    }
+  }
+  const memory::Snapshot s = memory::snapshot();
+  memory::stop_history();
+  std::map<uintptr_t, size_t> held, live, replayed;
+  for (const auto& b : blocks) held[uintptr_t(b.p)] = b.bytes;
+  for (const memory::Entry& e : s.live) live[e.event.address] = e.event.requested;
+  for (const memory::Entry& e : memory::replay(s)) replayed[e.event.address] = e.event.requested;
+  EXPECT_EQ(live, held);
+  EXPECT_EQ(replayed, held);
+  size_t bytes = 0;
+  for (const memory::Entry& e : s.live) {
+    bytes += e.event.bytes;
+    EXPECT_EQ(e.event.device, kCUDA);
+  }
+  EXPECT_EQ(bytes, c.allocator->stats().allocated);
+  EXPECT_GE(memory_totals(0).allocated_bytes, int64_t(bytes));
+  for (auto& b : blocks) c.free(b);
 }
 
 TEST(Allocator, joins_neighbours) {

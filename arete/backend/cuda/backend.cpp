@@ -17,7 +17,7 @@ CachingAllocator& make_allocator(DeviceContext& context) {
   context.make_current();
   set_operator_source([]() -> const char* { return modes().current_op; });
   return *new CachingAllocator(make_driver_memory_source(context.device(), context.handle()),
-                               "cuda:" + std::to_string(context.ordinal()));
+                               "cuda:" + std::to_string(context.ordinal()), context.ordinal());
 }
 
 }  // namespace

@@ -115,51 +115,8 @@ def synchronize(device=None) -> None:
 
 # ---- memory
 
-
-def memory_allocated(device=None) -> int:
-    """Bytes that tensors hold."""
-    return _c.memory_allocated(_number(device)) if is_available() else 0
-
-
-def max_memory_allocated(device=None) -> int:
-    return _c.max_memory_allocated(_number(device)) if is_available() else 0
-
-
-def memory_reserved(device=None) -> int:
-    """Bytes taken from the driver."""
-    return _c.memory_reserved(_number(device)) if is_available() else 0
-
-
-def max_memory_reserved(device=None) -> int:
-    return _c.max_memory_reserved(_number(device)) if is_available() else 0
-
-
-def reset_peak_memory_stats(device=None) -> None:
-    if is_available():
-        _c.reset_peak_memory_stats(_number(device))
-
-
-reset_max_memory_allocated = reset_peak_memory_stats
-
-
-def memory_summary(device=None, abbreviated: bool = False) -> str:
-    """A table of counters and of the largest holders."""
-    return _c.memory_summary(_number(device)) if is_available() else "no GPU: " + unavailable_reason()
-
-
-def mem_get_info(device=None) -> tuple[int, int]:
-    """Free and total bytes of a GPU."""
-    return _c.mem_get_info(_number(device))
-
-
-def empty_cache() -> None:
-    """Gives memory that no tensor holds back to the driver."""
-    if is_available():
-        _c.empty_cache()
-
-
-def set_per_process_memory_fraction(fraction: float, device=None) -> None:
-    _c.set_per_process_memory_fraction(fraction, _number(device))
+from . import memory  # noqa: E402
+from .memory import *  # noqa: E402, F403
 
 
 # ---- streams and events

@@ -11,10 +11,12 @@ _SUBMODULES = ("data", "checkpoint", "dlpack", "tensorboard", "benchmark")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "GPUMemoryTracker":
+        return importlib.import_module("arete.cuda.memory").GPUMemoryTracker
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list:
-    return sorted([*globals(), *_SUBMODULES])
+    return sorted([*globals(), *_SUBMODULES, "GPUMemoryTracker"])

@@ -12,6 +12,7 @@
 #include "arete/backend/cuda/runtime/allocator_pool.h"
 #include "arete/backend/cuda/runtime/allocator_report.h"
 #include "arete/base/error.h"
+#include "arete/core/memory_events.h"
 
 // Note [How memory grows]
 // A request that no free block of its arena fits goes through these, each only if those before did
@@ -58,8 +59,11 @@ void set_operator_source(const char* (*source)()) noexcept {
 }
 
 struct CachingAllocator::Impl {
-  Impl(std::unique_ptr<MemorySource> s, std::string name)
-      : source(std::move(s)), resources(*source), device_name(std::move(name)) {
+  Impl(std::unique_ptr<MemorySource> s, std::string name, int device_number)
+      : source(std::move(s)),
+        resources(*source),
+        device_name(std::move(name)),
+        device(DeviceType::cuda, device_number) {
     size_t free = 0, total = 0;
     source->memory_info(&free, &total);
     limit = device_total = total;
@@ -81,6 +85,10 @@ struct CachingAllocator::Impl {
   prim::MemoryStats stats() const;
   MemoryReport report() const;
 
+  void tell(MemoryEvent::Action action, uintptr_t address, size_t bytes, size_t requested,
+            CUstream stream) const {
+    notify_memory({action, device, false, address, bytes, requested, stream});
+  }
   bool capturing() const { return !routes.empty(); }
   StreamPool& pool_of(CUstream stream);
   StreamPool& find_pool(CUstream stream, uint64_t id);
@@ -126,6 +134,7 @@ struct CachingAllocator::Impl {
   std::unique_ptr<MemorySource> source;
   ArenaResources resources;
   std::string device_name;
+  Device device;
   size_t device_total = 0, limit = 0, slack_unit = 0;
 
   StreamPool* last_pool = nullptr;  // the one found last
@@ -166,6 +175,7 @@ void* CachingAllocator::Impl::allocate(size_t bytes, CUstream stream) {
   const std::lock_guard lock(mutex);
   if (bytes > kMostBytes) {  // no arithmetic with it
     ++failures;
+    tell(MemoryEvent::Action::out_of_memory, 0, bytes, bytes, stream);
     throw out_of_memory_error(report(), bytes);
   }
   const size_t size = round_up(bytes, kBlockUnit);
@@ -177,6 +187,7 @@ void* CachingAllocator::Impl::allocate(size_t bytes, CUstream stream) {
     b = take_slowly(pool, size);
     if (!b) {
       ++failures;
+      tell(MemoryEvent::Action::out_of_memory, 0, size, bytes, stream);
       throw out_of_memory_error(report(), bytes);
     }
   }
@@ -191,6 +202,8 @@ void* CachingAllocator::Impl::allocate(size_t bytes, CUstream stream) {
   allocated += size;
   if (allocated > peak_allocated) peak_allocated = allocated;
   if (allocated + pending > high_water) high_water = allocated + pending;
+  memory_totals(device.index).allocated_bytes.store(int64_t(total), std::memory_order_relaxed);
+  tell(MemoryEvent::Action::alloc, b->address, size, bytes, stream);
   return b->pointer();
 }
 
@@ -204,6 +217,7 @@ void CachingAllocator::Impl::deallocate(void* p) {
   ++frees;
   --blocks;
   allocated -= b->size;
+  tell(MemoryEvent::Action::free, b->address, b->size, b->size, s->arena->pool()->stream);
   if (b->uses.empty()) {
     s->arena->put(b);
     return;
@@ -614,8 +628,9 @@ MemoryReport CachingAllocator::Impl::report() const {
 
 // The class -------------------------------------------------------------------------------------
 
-CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name)
-    : impl_(std::make_unique<Impl>(std::move(source), std::move(device_name))) {}
+CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name,
+                                   int device)
+    : impl_(std::make_unique<Impl>(std::move(source), std::move(device_name), device)) {}
 CachingAllocator::~CachingAllocator() = default;
 
 void* CachingAllocator::allocate(size_t bytes, CUstream stream) {

@@ -60,7 +60,8 @@ class MemorySource {
 
 class CachingAllocator {
  public:
-  CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name);
+  /// `device`: the number that events of memory (core/memory_events.h) name.
+  CachingAllocator(std::unique_ptr<MemorySource> source, std::string device_name, int device = 0);
   ~CachingAllocator();
 
   /// At least 256-byte aligned. 0 bytes: null. OutOfMemoryError after releasing cached memory and

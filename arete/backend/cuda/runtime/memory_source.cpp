@@ -9,6 +9,7 @@
 #include "arete/backend/cuda/runtime/allocator.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
+#include "arete/core/memory_events.h"
 
 namespace arete::cuda {
 namespace {
@@ -54,7 +55,8 @@ bool has_memory(CUresult result, const char* what) {
 
 class DriverMemorySource final : public MemorySource {
  public:
-  DriverMemorySource(CUdevice device, CUcontext context) : context_(context) {
+  DriverMemorySource(CUdevice device, CUcontext context)
+      : context_(context), device_(DeviceType::cuda, device) {
     const char* choice = std::getenv("ARETE_CUDA_ALLOCATOR");
     if (choice && std::strcmp(choice, "plain") == 0) return;
     if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return;
@@ -82,7 +84,9 @@ class DriverMemorySource final : public MemorySource {
   void* reserve(size_t bytes) override {
     CUdeviceptr p = 0;
     const CUresult result = driver().cuMemAddressReserve(&p, bytes, granularity_, 0, 0);
-    return has_memory(result, "cuMemAddressReserve") ? pointer(p) : nullptr;
+    if (!has_memory(result, "cuMemAddressReserve")) return nullptr;
+    ++memory_totals(device_.index).segments;
+    return pointer(p);
   }
   void unreserve(void* p, size_t bytes) noexcept override {
     without_errors([&] { driver().cuMemAddressFree(address(p), bytes); });
@@ -104,12 +108,16 @@ class DriverMemorySource final : public MemorySource {
         if (!has_memory(result, "cuMemMap")) break;
         handles_.emplace(begin + mapped, handle);
       }
-      if (mapped == bytes && allow_access(begin, bytes)) return true;
+      if (mapped == bytes && allow_access(begin, bytes)) {
+        memory_totals(device_.index).reserved_bytes += int64_t(bytes);
+        tell(MemoryEvent::Action::segment_map, p, bytes);
+        return true;
+      }
     } catch (...) {
-      unmap(p, mapped);
+      unmap_pieces(p, mapped);
       throw;
     }
-    unmap(p, mapped);
+    unmap_pieces(p, mapped);
     return false;
   }
 
@@ -130,10 +138,16 @@ class DriverMemorySource final : public MemorySource {
       handles_.emplace(target + i, it->second);
       handles_.erase(it);
     }
+    tell(MemoryEvent::Action::segment_map, to, bytes);
     return true;
   }
 
   void unmap(void* p, size_t bytes) noexcept override {
+    tell(MemoryEvent::Action::segment_unmap, p, bytes);
+    unmap_pieces(p, bytes);
+  }
+
+  void unmap_pieces(void* p, size_t bytes) noexcept {
     without_errors([&] {
       const CurrentContext current(context_);
       for (size_t i = 0; i < bytes; i += granularity_) {
@@ -150,9 +164,14 @@ class DriverMemorySource final : public MemorySource {
   void* allocate(size_t bytes) override {
     const CurrentContext current(context_);
     CUdeviceptr p = 0;
-    return has_memory(driver().cuMemAlloc(&p, bytes), "cuMemAlloc") ? pointer(p) : nullptr;
+    if (!has_memory(driver().cuMemAlloc(&p, bytes), "cuMemAlloc")) return nullptr;
+    ++memory_totals(device_.index).segments;
+    memory_totals(device_.index).reserved_bytes += int64_t(bytes);
+    tell(MemoryEvent::Action::segment_alloc, pointer(p), bytes);
+    return pointer(p);
   }
   void release(void* p) noexcept override {
+    tell(MemoryEvent::Action::segment_free, p, 0);
     without_errors([&] {
       const CurrentContext current(context_);
       driver().cuMemFree(address(p));
@@ -218,11 +237,15 @@ class DriverMemorySource final : public MemorySource {
       return false;
     }
   }
+  void tell(MemoryEvent::Action action, void* p, size_t bytes) const noexcept {
+    notify_memory({action, device_, false, uintptr_t(p), bytes, bytes});
+  }
   bool allow_access(CUdeviceptr p, size_t bytes) {
     return has_memory(driver().cuMemSetAccess(p, bytes, &access_, 1), "cuMemSetAccess");
   }
 
   CUcontext context_;
+  const Device device_;
   size_t granularity_ = 0;
   CUmemAllocationProp properties_{};
   CUmemAccessDesc access_{};

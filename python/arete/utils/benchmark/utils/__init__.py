@@ -1,0 +1,1 @@
+"""The parts of arete.utils.benchmark, in the modules where torch has them."""

@@ -1,0 +1,68 @@
+// The benchmark of the program, run in this process: the groups that take no time.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "arete/base/error.h"
+#include "arete/core/cuda.h"
+#include "cli/commands.h"
+
+namespace arete::cli {
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(Bench, writes_figures_and_a_page) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "arete-bench-test";
+  std::filesystem::create_directories(folder);
+  BenchOptions o;
+  o.device = "cpu";
+  o.groups = {"transfers", "launch"};
+  o.quick = true;
+  o.json = folder / "figures.json";
+  o.html = folder / "figures.html";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(bench(o), 0);
+  const std::string printed = testing::internal::GetCapturedStdout();
+  EXPECT_NE(printed.find("host to host"), std::string::npos) << printed;
+  const auto j = nlohmann::json::parse(text_of(o.json));
+  int transfers = 0, launches = 0;
+  for (const auto& row : j["rows"]) {
+    EXPECT_GT(row["median_seconds"], 0);
+    EXPECT_GE(row["measurements"], 4);
+    if (row["group"] == "transfers") {
+      ++transfers;
+      EXPECT_NEAR(
+          row["gb_per_s"].get<double>(),
+          row["mebibytes"].get<double>() * (1 << 20) / 1e9 / row["median_seconds"].get<double>(),
+          1e-6);
+    } else {
+      ++launches;
+    }
+  }
+  EXPECT_EQ(transfers, 4);
+  EXPECT_EQ(launches, 7);
+  const std::string page = text_of(o.html);
+  EXPECT_NE(page.find("Copies in host memory"), std::string::npos);
+  EXPECT_EQ(page.find("Matrix products"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Bench, needs_the_device_it_is_asked_for) {
+  if (cuda::is_available()) GTEST_SKIP() << "there is a GPU";
+  BenchOptions o;
+  o.device = "cuda";
+  EXPECT_THROW(bench(o), DeviceError);
+}
+
+}  // namespace
+}  // namespace arete::cli
