@@ -27,11 +27,22 @@ HEAD = '''\
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
-from . import autograd as autograd, backends as backends, cuda as cuda, fft as fft, linalg as linalg, masked as masked
+from . import amp as amp, autograd as autograd, backends as backends, cpu as cpu, cuda as cuda, fft as fft, linalg as linalg, masked as masked
 from . import nn as nn, numpy as numpy, optim as optim, random as random, signal as signal, special as special
 from . import testing as testing, utils as utils, vision as vision
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from ._grad_mode import set_grad_enabled as set_grad_enabled
+from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
+from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting
+from .amp.autocast_mode import autocast as autocast, clear_autocast_cache as clear_autocast_cache
+from .amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype, get_autocast_dtype as get_autocast_dtype
+from .amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from .amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
+from .amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled, is_autocast_enabled as is_autocast_enabled
+from .amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
+from .amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from .amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled, set_autocast_dtype as set_autocast_dtype
+from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled, set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .serialization import load as load, save as save
 
 _bool = bool

@@ -256,6 +256,8 @@ GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 
 Tensor GradScaler::scale(const Tensor& outputs) {
   if (!is_enabled()) return outputs;
+  ARETE_CHECK(outputs.defined(),
+              ValueError("GradScaler", "outputs must be a Tensor or an iterable of Tensors"));
   body_->prepare(outputs.device());
   return outputs * body_->scale.to(outputs.device(), true);
 }

@@ -217,7 +217,7 @@ TensorList grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
   std::vector<Capture> captures;
   std::vector<Edge> keep_alive;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    ARETE_CHECK(inputs[i].requires_grad(),
+    ARETE_CHECK(inputs[i].defined() && inputs[i].requires_grad(),
                 AutogradError("grad", "One of the differentiated Tensors does not require grad")
                     .argument("inputs[" + std::to_string(i) + "]"));
     keep_alive.push_back(gradient_edge(inputs[i]));

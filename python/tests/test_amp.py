@@ -789,3 +789,121 @@ def test_layers_change_their_dtype_and_order(device):
     y = net(x)
     assert y.is_contiguous(memory_format=arete.channels_last)
     np.testing.assert_allclose(y.detach().cpu().numpy(), exact.detach().cpu().numpy(), atol=1e-5)
+
+
+# ---- the idioms of PyTorch's pages on automatic mixed precision, written once for both
+
+
+def networks(T, kind, number=1):
+    """Small networks with the same weights in both libraries, and data."""
+    rng = np.random.default_rng(0)
+
+    def tensor(*sizes):
+        return T.from_numpy(rng.normal(size=sizes).astype(np.float32)).to(kind)
+
+    made = []
+    for _ in range(number):
+        net = T.nn.Sequential(T.nn.Linear(8, 16), T.nn.Tanh(), T.nn.Linear(16, 2)).to(kind)
+        with T.no_grad():
+            for p in net.parameters():
+                p.copy_(tensor(*p.shape) * 0.3)
+        made.append(net)
+    return made, [(tensor(4, 8), tensor(4, 2)) for _ in range(4)]
+
+
+def typical(torch, device):
+    (net,), data = networks(torch, device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loss_fn = torch.nn.MSELoss()
+    scaler = torch.amp.GradScaler(device)
+    for input, target in data:
+        optimizer.zero_grad()
+        with torch.autocast(device_type=device, dtype=torch.float16):
+            output = net(input)
+            loss = loss_fn(output, target)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        yield loss.item()
+
+
+def clipping(torch, device):
+    (net,), data = networks(torch, device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler(device)
+    for input, target in data:
+        optimizer.zero_grad()
+        with torch.autocast(device_type=device, dtype=torch.bfloat16):
+            loss = torch.nn.functional.mse_loss(net(input), target)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(net.parameters(), max_norm=0.1)
+        scaler.step(optimizer)
+        scaler.update()
+        yield loss.item()
+
+
+def accumulation(torch, device):
+    (net,), data = networks(torch, device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler(device)
+    for i, (input, target) in enumerate(data):
+        with torch.autocast(device_type=device, dtype=torch.bfloat16):
+            loss = torch.nn.functional.mse_loss(net(input), target)
+            loss = loss / 2
+        scaler.scale(loss).backward()
+        if (i + 1) % 2 == 0:
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        yield loss.item()
+
+
+def penalty(torch, device):
+    (net,), data = networks(torch, device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler(device)
+    for input, target in data:
+        optimizer.zero_grad()
+        with torch.autocast(device_type=device, dtype=torch.bfloat16):
+            output = net(input)
+            loss = torch.nn.functional.mse_loss(output, target)
+        scaled_grad_params = torch.autograd.grad(outputs=scaler.scale(loss), inputs=net.parameters(), create_graph=True)
+        inv_scale = 1.0 / scaler.get_scale()
+        grad_params = [p * inv_scale for p in scaled_grad_params]
+        with torch.autocast(device_type=device, dtype=torch.bfloat16):
+            grad_norm = 0
+            for grad in grad_params:
+                grad_norm += grad.pow(2).sum()
+            grad_norm = grad_norm.sqrt()
+            loss = loss + grad_norm
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        yield loss.item()
+
+
+def several(torch, device):
+    (net0, net1), data = networks(torch, device, 2)
+    optimizer0, optimizer1 = torch.optim.SGD(net0.parameters(), lr=1e-3), torch.optim.SGD(net1.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler(device)
+    for input, target in data:
+        optimizer0.zero_grad()
+        optimizer1.zero_grad()
+        with torch.autocast(device_type=device, dtype=torch.bfloat16):
+            output0, output1 = net0(input), net1(input)
+            loss0 = torch.nn.functional.mse_loss(2 * output0 + 3 * output1, target)
+            loss1 = torch.nn.functional.mse_loss(3 * output0 - 5 * output1, target)
+        scaler.scale(loss0).backward(retain_graph=True)
+        scaler.scale(loss1).backward()
+        scaler.unscale_(optimizer0)
+        scaler.step(optimizer0)
+        scaler.step(optimizer1)
+        scaler.update()
+        yield loss0.item() + loss1.item()
+
+
+@on_devices
+@pytest.mark.parametrize("idiom", [typical, clipping, accumulation, penalty, several])
+def test_idioms_of_the_documentation(idiom, device):
+    np.testing.assert_allclose(list(idiom(arete, device)), list(idiom(torch, "cpu")), rtol=3e-2)

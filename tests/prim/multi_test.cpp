@@ -16,7 +16,18 @@ using prim::View;
 
 const Shape kSizes[] = {{1}, {7, 3}, {1000}, {70000}, {4, 5, 6}, {3, 40000}};
 
-TEST(MultiPointwise, AnOperandForAllElements) {
+// As many sizes of row-major tensors, and some that are dense in other orders.
+std::vector<Layout> layouts() {
+  std::vector<Layout> all(std::begin(kSizes), std::end(kSizes));
+  all.emplace_back(Shape{4, 5, 6, 7}, Shape{210, 1, 35, 5}, 0);  // channels last
+  all.emplace_back(Shape{300, 40}, Shape{1, 300}, 0);
+  return all;
+}
+
+class MultiPointwise : public ::testing::TestWithParam<bool> {};
+
+// Expanded to the tensor's sizes, or as a view of rank 0.
+TEST_P(MultiPointwise, AnOperandForAllElements) {
   for (DType t : {kFloat32, kBFloat16, kFloat64}) {
     const DType types[] = {t, kFloat32}, outs[] = {t};
     const Type params[] = {expr::compute_type(t)};
@@ -30,8 +41,9 @@ TEST(MultiPointwise, AnOperandForAllElements) {
     GuardedBuffer factor(kFloat32, Layout(Shape{1}));
     factor.set(Shape{0}, 0.75);
     std::vector<Layout> expanded;
-    for (const Shape& s : kSizes) {
-      in.emplace_back(t, Layout(s));
+    for (const Layout& l : layouts()) {
+      const Shape& s = l.sizes;
+      in.emplace_back(t, l);
       fill_values(in.back(), rng);
       expected.push_back(in.back());
       for (IndexWalk w(s); w; ++w) expected.back().set(*w, in.back().get(*w) * 0.75 + 0.5);
@@ -40,8 +52,8 @@ TEST(MultiPointwise, AnOperandForAllElements) {
     std::vector<View> inputs, outputs;
     for (size_t k = 0; k < in.size(); ++k) {
       View f = factor.view();
-      f.sizes = expanded[k].sizes;
-      f.strides = expanded[k].strides;
+      f.sizes = GetParam() ? IntList(expanded[k].sizes) : IntList();
+      f.strides = GetParam() ? IntList(expanded[k].strides) : IntList();
       inputs.push_back(in[k].view());
       inputs.push_back(f);
       outputs.push_back(in[k].view());
@@ -51,11 +63,12 @@ TEST(MultiPointwise, AnOperandForAllElements) {
         {program.get(), int64_t(in.size()), inputs, outputs, {&half, 1}});
     for (size_t k = 0; k < in.size(); ++k) {
       EXPECT_TRUE(in[k].guards_intact());
-      for (IndexWalk w(kSizes[k]); w; ++w)
+      for (IndexWalk w(in[k].layout().sizes); w; ++w)
         ASSERT_EQ(mismatch(in[k].get(*w), expected[k].get(*w), t, 2, 4), "") << k;
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(Views, MultiPointwise, ::testing::Bool());
 
 TEST(MultiReduce, OneNumberForEachTensor) {
   for (DType t : {kFloat32, kFloat16, kFloat64})

@@ -365,6 +365,21 @@ TEST(GradScaler, StateGoesIntoAnother) {
   EXPECT_EQ(b.options().growth_interval, 7);
 }
 
+// ---- orders in memory
+
+TEST(ChannelsLast, ANetworkIsLaidOutAnew) {
+  nn::Sequential net(nn::Conv2d(3, 4, 3), nn::BatchNorm2d(4));
+  net.to(test_device());
+  const Tensor x = random({2, 3, 6, 6}), exact = net(x);
+  const Tensor weight = net.parameters()[0];
+  EXPECT_TRUE(weight.is_contiguous());
+  net.to(MemoryFormat::channels_last);
+  EXPECT_EQ(to_string(weight.strides()), to_string(Shape{27, 1, 9, 3}));
+  const Tensor y = net(x.contiguous(MemoryFormat::channels_last));
+  EXPECT_EQ(y.stride(1), 1);
+  test::expect_values(y, exact.to_vector<double>(), 64);
+}
+
 // ---- master weights
 
 TEST(MasterWeights, AddUpWhatHalfPrecisionLoses) {
