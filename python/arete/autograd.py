@@ -431,7 +431,15 @@ class _SavedTensorsHooks:
 
 class saved_tensors_hooks(_SavedTensorsHooks):
     """Inside, pack_hook(tensor) is called for each tensor that backward needs, and what it returns is kept instead;
-    unpack_hook(that) gives the values back when backward reads them."""
+    unpack_hook(that) gives the values back when backward reads them.
+
+    >>> x = arete.tensor([3.0], requires_grad=True)
+    >>> with arete.autograd.graph.saved_tensors_hooks(lambda t: t.numpy().copy(), arete.from_numpy):
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([6.])
+    """
 
     def __init__(self, pack_hook, unpack_hook):
         self._hooks = pack_hook, unpack_hook
@@ -441,7 +449,13 @@ class saved_tensors_hooks(_SavedTensorsHooks):
 
 
 class save_on_cpu(_SavedTensorsHooks):
-    """Inside, what backward needs of GPU tensors is kept in host memory (`pin_memory`: without waiting for the copies)."""
+    """Inside, what backward needs of GPU tensors is kept in host memory (`pin_memory`: without waiting for the copies).
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> with arete.autograd.graph.save_on_cpu():
+    ...     y = x.exp().sum()
+    >>> y.backward()
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
         self._pin_memory = pin_memory
@@ -451,7 +465,14 @@ class save_on_cpu(_SavedTensorsHooks):
 
 
 class disable_saved_tensors_hooks(contextlib.ContextDecorator):
-    """Inside, entering hooks is a RuntimeError with this text."""
+    """Inside, entering hooks is a RuntimeError with this text.
+
+    >>> with arete.autograd.graph.disable_saved_tensors_hooks("not here"):
+    ...     with arete.autograd.graph.save_on_cpu():
+    ...         pass
+    Traceback (most recent call last):
+    RuntimeError: not here
+    """
 
     def __init__(self, error_message: str):
         self._message = error_message

@@ -18,7 +18,6 @@ MODULES = [
 
 # Without an example, and why.
 NO_EXAMPLE = {
-    "arete.autograd.graph": "a namespace",
     "arete.utils.checkpoint.noop_context_fn": "a default argument",
     # Each calls the function of the same name with an underscore, with a warning.
     **dict.fromkeys(["arete.nn.init." + name for name in (

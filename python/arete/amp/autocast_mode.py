@@ -27,7 +27,13 @@ def _known(device_type: Any) -> str:
 class autocast:
     """Inside, products, convolutions and attention on tensors of one kind of device compute in `dtype` (float16 on
     GPUs, bfloat16 on CPUs by default), what needs range or precision in float32, the rest as it comes. A context
-    manager and a decorator; regions nest, `enabled=False` makes one where nothing is cast."""
+    manager and a decorator; regions nest, `enabled=False` makes one where nothing is cast.
+
+    >>> with arete.autocast("cpu", dtype=arete.bfloat16):
+    ...     y = arete.ones(2, 2) @ arete.ones(2, 2)
+    >>> y.dtype
+    arete.bfloat16
+    """
 
     def __init__(self, device_type: str, dtype: Any = None, enabled: bool = True,
                  cache_enabled: Optional[bool] = None) -> None:  # fmt: skip
@@ -73,12 +79,19 @@ class autocast:
 
 
 def is_autocast_enabled(device_type: Any = "cuda") -> bool:
-    """Whether autocast is on for a kind of device."""
+    """Whether autocast is on for a kind of device.
+
+    >>> arete.is_autocast_enabled("cpu")
+    False
+    """
     return _C._is_autocast_enabled(_known(device_type))
 
 
 def set_autocast_enabled(device_type: Any, enabled: Optional[bool] = None) -> None:
-    """set_autocast_enabled(device_type, enabled), or set_autocast_enabled(enabled) for GPUs."""
+    """set_autocast_enabled(device_type, enabled), or set_autocast_enabled(enabled) for GPUs.
+
+    >>> arete.set_autocast_enabled("cpu", False)
+    """
     if enabled is None:
         device_type, enabled = "cuda", device_type
     kind = _known(device_type)
@@ -86,59 +99,114 @@ def set_autocast_enabled(device_type: Any, enabled: Optional[bool] = None) -> No
 
 
 def get_autocast_dtype(device_type: Any) -> Any:
-    """The dtype that autocast takes for products."""
+    """The dtype that autocast takes for products.
+
+    >>> arete.get_autocast_dtype("cpu")
+    arete.bfloat16
+    """
     return _C._autocast_dtype(_known(device_type))
 
 
 def set_autocast_dtype(device_type: Any, dtype: Any) -> None:
-    """Sets the dtype that autocast takes for products."""
+    """Sets the dtype that autocast takes for products.
+
+    >>> arete.set_autocast_dtype("cpu", arete.bfloat16)
+    """
     kind = _known(device_type)
     _C._set_autocast(kind, _C._is_autocast_enabled(kind), dtype, is_autocast_cache_enabled())
 
 
 def get_autocast_gpu_dtype() -> Any:
+    """The dtype that autocast takes for products on GPUs.
+
+    >>> arete.get_autocast_gpu_dtype()
+    arete.float16
+    """
     return get_autocast_dtype("cuda")
 
 
 def get_autocast_cpu_dtype() -> Any:
+    """The dtype that autocast takes for products on CPUs.
+
+    >>> arete.get_autocast_cpu_dtype()
+    arete.bfloat16
+    """
     return get_autocast_dtype("cpu")
 
 
 def set_autocast_gpu_dtype(dtype: Any) -> None:
+    """Sets that for GPUs.
+
+    >>> arete.set_autocast_gpu_dtype(arete.float16)
+    """
     set_autocast_dtype("cuda", dtype)
 
 
 def set_autocast_cpu_dtype(dtype: Any) -> None:
+    """Sets that for CPUs.
+
+    >>> arete.set_autocast_cpu_dtype(arete.bfloat16)
+    """
     set_autocast_dtype("cpu", dtype)
 
 
 def is_autocast_cpu_enabled() -> bool:
+    """Whether autocast is on for CPUs.
+
+    >>> arete.is_autocast_cpu_enabled()
+    False
+    """
     return is_autocast_enabled("cpu")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Switches autocast for CPUs.
+
+    >>> arete.set_autocast_cpu_enabled(False)
+    """
     set_autocast_enabled("cpu", enabled)
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of parameters are kept for the length of a region."""
+    """Whether casts of parameters are kept for the length of a region.
+
+    >>> arete.is_autocast_cache_enabled()
+    True
+    """
     return _C._autocast_cache(None)
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Whether casts of parameters are kept from now on.
+
+    >>> arete.set_autocast_cache_enabled(True)
+    """
     _C._autocast_cache(bool(enabled))
 
 
 def clear_autocast_cache() -> None:
-    """Drops the casts of parameters that are kept for the current region."""
+    """Drops the casts of parameters that are kept for the current region.
+
+    >>> arete.clear_autocast_cache()
+    """
     _C._clear_autocast_cache()
 
 
 def autocast_increment_nesting() -> int:
+    """Enters a region; gives how deep it is. autocast does it by itself.
+
+    >>> arete.autocast_increment_nesting(), arete.autocast_decrement_nesting()
+    (1, 0)
+    """
     return _C._enter_autocast_region()
 
 
 def autocast_decrement_nesting() -> int:
+    """Leaves a region; gives how deep the one around it is, whose end drops the kept casts.
+
+    >>> arete.autocast_increment_nesting(), arete.autocast_decrement_nesting()
+    (1, 0)
+    """
     return _C._leave_autocast_region()
 
 
