@@ -762,6 +762,10 @@ def test_switches():
     assert cudnn.allow_tf32
     assert not matmul.allow_tf32
     cudnn.allow_tf32 = False
+    with cudnn.flags(deterministic=True, allow_tf32=True):
+        assert arete.are_deterministic_algorithms_enabled()
+        assert cudnn.allow_tf32
+    assert not cudnn.allow_tf32
     before = cudnn.deterministic
     assert not arete.are_deterministic_algorithms_enabled()
     arete.use_deterministic_algorithms(True)

@@ -1,11 +1,16 @@
 """Switches of torch.backends that mean something here."""
 from __future__ import annotations
 
+import contextlib
+
 from .. import _C
 
 
 class _Matmul:
-    """f32 products in TF32 where the hardware has it."""
+    """f32 products in TF32 where the hardware has it. Products in half types add up in f32 in any case."""
+
+    allow_fp16_reduced_precision_reduction = False
+    allow_bf16_reduced_precision_reduction = False
 
     @property
     def allow_tf32(self) -> bool:
@@ -46,6 +51,20 @@ class _Cudnn:
     @deterministic.setter
     def deterministic(self, value: bool):
         _C._deterministic(bool(value))
+
+    @contextlib.contextmanager
+    def flags(self, enabled=None, benchmark=None, deterministic=None, allow_tf32=None):
+        """Sets what is given inside."""
+        wanted = {"enabled": enabled, "benchmark": benchmark, "deterministic": deterministic, "allow_tf32": allow_tf32}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        before = {name: getattr(self, name) for name in wanted}
+        for name, value in wanted.items():
+            setattr(self, name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
 
     @staticmethod
     def is_available() -> bool:

@@ -1,0 +1,117 @@
+// The programs of loss scaling and of the optimizers compile for GPUs. Needs NVRTC, but no GPU.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "arete/amp/grad_scaler.h"
+#include "arete/backend/cuda/codegen/multi_reduce.h"
+#include "arete/backend/cuda/codegen/pointwise.h"
+#include "arete/backend/cuda/runtime/nvrtc.h"
+#include "arete/core/modes.h"
+#include "arete/ops/creation.h"
+#include "arete/optim/adam.h"
+#include "arete/optim/adaptive.h"
+#include "arete/optim/sgd.h"
+#include "arete/prim/backend.h"
+
+namespace arete::cuda {
+namespace {
+
+// Runs everything on the CPU, and compiles what a GPU would run.
+class Watcher final : public prim::Primitives {
+ public:
+  Watcher() {
+    modes().recorder = this;
+    modes().word |= Modes::kCapture;
+  }
+  int programs = 0;
+
+  Device device() const override { return kCPU; }
+  void fill(const prim::FillArgs& a) override { cpu_.fill(a); }
+  void copy(const prim::CopyArgs& a) override { cpu_.copy(a); }
+  void iota(const prim::IotaArgs& a) override { cpu_.iota(a); }
+  void pointwise(const prim::PointwiseArgs& a) override {
+    compile(*a.program, PointwiseShape::Kind::linear, a.inputs, a.outputs);
+    cpu_.pointwise(a);
+  }
+  void multi_pointwise(const prim::MultiPointwiseArgs& a) override {
+    compile(*a.program, PointwiseShape::Kind::multi, a.inputs, a.outputs);
+    cpu_.multi_pointwise(a);
+  }
+  void multi_reduce(const prim::MultiReduceArgs& a) override {
+    compile(multi_reduce_chunks(a.monoid, *a.prologue, true));
+    cpu_.multi_reduce(a);
+  }
+  void reduce(const prim::ReduceArgs& a) override { cpu_.reduce(a); }
+  void arg_reduce(const prim::ArgReduceArgs& a) override { cpu_.arg_reduce(a); }
+  void scan(const prim::ScanArgs& a) override { cpu_.scan(a); }
+  void sort(const prim::SortArgs& a) override { cpu_.sort(a); }
+  void gather(const prim::GatherArgs& a) override { cpu_.gather(a); }
+  void scatter(const prim::ScatterArgs& a) override { cpu_.scatter(a); }
+  int64_t compact(const prim::CompactArgs& a) override { return cpu_.compact(a); }
+  void random(const prim::RandomArgs& a) override { cpu_.random(a); }
+  void gemm(const prim::GemmArgs& a) override { cpu_.gemm(a); }
+  void fft(const prim::FftArgs& a) override { cpu_.fft(a); }
+  void linalg(const prim::LinalgArgs& a) override { cpu_.linalg(a); }
+  void* scratch(size_t bytes) override { return cpu_.scratch(bytes); }
+  void release_scratch(void* p, size_t bytes) noexcept override { cpu_.release_scratch(p, bytes); }
+
+ private:
+  void compile(const expr::Program& program, PointwiseShape::Kind kind,
+               std::span<const prim::View> inputs, std::span<const prim::View> outputs) {
+    const ElementCode code = element_code(program);
+    PointwiseShape shape;
+    shape.kind = kind;
+    shape.vector = code.vector();
+    for (size_t k = 0; k < program.inputs().size(); ++k)
+      if (inputs[k].numel() == 1 && outputs[0].numel() > 1) shape.uniform |= 1u << k;
+    compile(pointwise_source(code, shape));
+  }
+  void compile(const KernelSource& source) {
+    if (!seen_.insert(source.text).second) return;
+    ++programs;
+    try {
+      EXPECT_GT(compile_to_cubin(source, 90).size(), 500u);
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+  }
+
+  ModesGuard guard_;  // ends the capture
+  prim::Backend& cpu_ = prim::backend_for(kCPU);
+  std::set<std::string> seen_;
+};
+
+template <class Optimizer, class Options>
+void run(DType dtype, const Options& options) {
+  const std::vector<Tensor> parameters{full({8}, 1.0, dtype), full({3, 4}, 1.0, dtype)};
+  for (Tensor p : parameters) {
+    p.requires_grad_();
+    p.set_grad(full(p.sizes(), 0.5, dtype));
+  }
+  Optimizer optimizer(parameters, options);
+  amp::GradScaler scaler;
+  Watcher watcher;
+  scaler.scale(parameters[0]);
+  for (int step = 0; step < 2; ++step) {
+    if (step == 1 && dtype != kFloat16) scaler.unscale_(optimizer);
+    scaler.step(optimizer);
+    scaler.update();
+  }
+  optimizer.step();
+  // At least: overflow, inverse, what is remembered (2), numbers, update, scale.
+  EXPECT_GE(watcher.programs, 7);
+}
+
+TEST(AmpPrograms, Compile) {
+  if (!nvrtc_problem().empty()) GTEST_SKIP() << nvrtc_problem();
+  for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64}) {
+    run<optim::SGD>(dtype, optim::SGDOptions{.momentum = 0.9, .master_weights = true});
+    run<optim::AdamW>(dtype, optim::AdamWOptions{.amsgrad = true, .master_weights = true});
+  }
+  run<optim::Adagrad>(kFloat32, optim::AdagradOptions{.lr_decay = 0.1});
+  run<optim::RMSprop>(kFloat32, optim::RMSpropOptions{.momentum = 0.9, .centered = true});
+}
+
+}  // namespace
+}  // namespace arete::cuda
