@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "arete/core/trace.h"
+
 namespace arete {
 
 struct Storage::Pending {
@@ -24,8 +26,11 @@ IntrusivePtr<Storage> Storage::create(Device device, size_t bytes, Allocator* al
                                       bool pinned) {
   void* data = allocator ? allocator->allocate(bytes) : nullptr;
   try {
-    return IntrusivePtr<Storage>(
+    IntrusivePtr<Storage> s(
         new Storage(device, static_cast<std::byte*>(data), bytes, allocator, pinned));
+    if (trace::Listener* l = trace::listener(); l && data && bytes) [[unlikely]]
+      l->on_memory(device, data, int64_t(bytes));
+    return s;
   } catch (...) {
     if (allocator) allocator->deallocate(data, bytes);
     throw;
@@ -44,7 +49,11 @@ IntrusivePtr<Storage> Storage::adopt(Device device, void* data, size_t bytes,
 Storage::~Storage() {
   // The allocator of pinned memory knows of the copies by itself.
   delete pending_.load(std::memory_order_acquire);
-  if (allocator_) allocator_->deallocate(data_, bytes_);
+  if (allocator_) {
+    if (trace::Listener* l = trace::listener(); l && data_ && bytes_) [[unlikely]]
+      l->on_memory(device_, data_, -int64_t(bytes_));
+    allocator_->deallocate(data_, bytes_);
+  }
   if (release_) {
     try {
       (*release_)();

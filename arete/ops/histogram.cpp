@@ -92,9 +92,7 @@ Tensor within(const Tensor& edges, const Tensor& x) {
 }
 // The interval of each element; the last one includes its end.
 Tensor place_between(const Tensor& edges, const Tensor& x) {
-  return searchsorted(edges, x, true)
-      .sub(Scalar(1))
-      .clamp(Scalar(0), Scalar(edges.numel() - 2));
+  return searchsorted(edges, x, true).sub(Scalar(1)).clamp(Scalar(0), Scalar(edges.numel() - 2));
 }
 
 // Counts of x between edges, in the dtype of x.
@@ -208,8 +206,9 @@ const OpRecord& histogramdd_op =
           const Tensor& self = c.tensor(0);
           const std::span<const Tensor> bins = c.tensors(1);
           ARETE_CHECK(self.dim() >= 2 && self.size(-1) == int64_t(bins.size()),
-                      ValueError(c.name(), "bins must be one 1-d tensor of edges for each element "
-                                           "of the last dimension of at least two")
+                      ValueError(c.name(),
+                                 "bins must be one 1-d tensor of edges for each element "
+                                 "of the last dimension of at least two")
                           .argument("bins")
                           .expected(describe(self))
                           .got(std::to_string(bins.size())));
@@ -316,8 +315,7 @@ std::tuple<Tensor, Tensor> histogram(const Tensor& self, const Tensor& bins, con
 std::tuple<Tensor, Tensor> histogram(const Tensor& self, int64_t bins, std::optional<double> min,
                                      std::optional<double> max, const Tensor& weight,
                                      bool density) {
-  const auto r =
-      ops::call_all(ops::histogram_count_op, {self, bins, min, max, weight, density});
+  const auto r = ops::call_all(ops::histogram_count_op, {self, bins, min, max, weight, density});
   return {r[0], r[1]};
 }
 Tensor histogramdd(const Tensor& self, const std::vector<Tensor>& bins, const Tensor& weight,

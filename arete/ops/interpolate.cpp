@@ -75,7 +75,8 @@ Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   return t;
 }
 
-// Filters as wide as the spacing of the outputs, as Pillow's resize has them; a = -0.5 in cubic ones.
+// Filters as wide as the spacing of the outputs, as Pillow's resize has them; a = -0.5 in cubic
+// ones.
 Taps make_wide_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   if (align) scale = out > 1 ? double(n - 1) / double(out - 1) : 0;
   const double stretch = std::max(scale, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
@@ -147,12 +148,12 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
           op,
           "align_corners option can only be set with the interpolating modes: linear | bilinear | "
           "bicubic | trilinear"));
-  ARETE_CHECK(!antialias ||
-                  (spatial == 2 && (p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic)),
-              ValueError(op,
-                         "Anti-alias option is restricted to bilinear and bicubic modes and "
-                         "requires a 4-D tensor as input")
-                  .argument("antialias"));
+  ARETE_CHECK(
+      !antialias || (spatial == 2 && (p.mode.mode == Mode::linear || p.mode.mode == Mode::cubic)),
+      ValueError(op,
+                 "Anti-alias option is restricted to bilinear and bicubic modes and "
+                 "requires a 4-D tensor as input")
+          .argument("antialias"));
   ARETE_CHECK(!(size && !factors.empty()),
               ValueError(op, "only one of size or scale_factor should be defined"));
   ARETE_CHECK(size || !factors.empty(),
@@ -214,9 +215,9 @@ bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
 // Arguments 1 and 2 of a call: size and scale_factor.
 Tensor resized(const Call& c, std::string_view mode, bool align, bool recompute,
                bool antialias = false) {
-  const Plan p = plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
-                         c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute,
-                         antialias);
+  const Plan p =
+      plan_of(c.name(), c.tensor(0), c.has(1) ? std::optional(c.ints(1)) : std::nullopt,
+              c.has(2) ? c.reals(2) : std::span<const double>(), mode, align, recompute, antialias);
   return run_plan(c.tensor(0), p, align, antialias);
 }
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,

@@ -215,8 +215,9 @@ const OpRecord& ormqr_op =
           const FullPrecision guard;
           check_reflectors("torch.ormqr", a, tau);
           ARETE_CHECK(tau.size(-1) <= a.size(-2),
-                      ValueError(c.name(), "torch.ormqr: input.shape[-2] must be greater than or "
-                                           "equal to tau.shape[-1]")
+                      ValueError(c.name(),
+                                 "torch.ormqr: input.shape[-2] must be greater than or "
+                                 "equal to tau.shape[-1]")
                           .got(describe(a) + ", " + describe(tau)));
           check_matrix(c.name(), other, "other");
           ARETE_CHECK(

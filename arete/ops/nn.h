@@ -59,8 +59,8 @@ Tensor one_hot(const Tensor& input, int64_t num_classes = -1);
 /// Resizes the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by
 /// `scale_factor` (exactly one of them). mode: "nearest", "nearest-exact", "linear" (3-d),
 /// "bilinear" and "bicubic" (4-d), "trilinear" (5-d), "area". align_corners maps the centres of
-/// corner elements onto each other; the others map the corners of the grid. antialias ("bilinear" and
-/// "bicubic" only): filters as wide as the spacing of the outputs, for making images smaller.
+/// corner elements onto each other; the others map the corners of the grid. antialias ("bilinear"
+/// and "bicubic" only): filters as wide as the spacing of the outputs, for making images smaller.
 Tensor interpolate(const Tensor& input, std::optional<Extent> size = {},
                    const std::vector<double>& scale_factor = {}, std::string_view mode = "nearest",
                    bool align_corners = false, bool antialias = false);

@@ -11,5 +11,6 @@ void bind_optim(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);
 void bind_records(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
+void bind_profiler(nanobind::module_& m);
 
 }  // namespace arete::python
