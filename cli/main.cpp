@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "arete/base/error.h"
+#include "cli/ceilings.h"
 #include "cli/commands.h"
 
 namespace {
@@ -76,6 +77,20 @@ void add_eval(CLI::App& app, EvalOptions& o, int& code) {
   c->callback([&] { code = evaluate(o); });
 }
 
+void add_bench(CLI::App& app, CeilingsOptions& o, int& code) {
+  CLI::App* c = app.add_subcommand("bench", "Measure this machine");
+  c->add_flag("--ceilings",
+              "Bandwidth, matrix products and the smallest call: what operators are "
+              "compared with")
+      ->required();
+  c->add_option("--device", o.device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  c->add_flag("--json", o.json, "As JSON");
+  c->add_flag("--again", o.again, "Measure even if the figures are known");
+  c->callback([&] { code = ceilings(o); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,6 +105,8 @@ int main(int argc, char** argv) {
   InfoOptions info_options;
   add_train(app, train_options, code);
   add_eval(app, eval_options, code);
+  CeilingsOptions ceilings_options;
+  add_bench(app, ceilings_options, code);
   CLI::App* info_command = app.add_subcommand("info", "CPU, threads, libraries and devices");
   info_command->add_flag("--json", info_options.json, "As JSON");
   info_command->add_flag("--check", info_options.check,
