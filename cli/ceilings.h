@@ -6,6 +6,7 @@
 namespace arete::cli {
 
 struct CeilingsOptions {
+  bool ceilings = false;        ///< what there is to measure
   std::string device = "auto";  ///< auto: the GPU if there is one
   bool json = false;
   bool again = false;  ///< measure even if the figures are known

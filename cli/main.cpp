@@ -79,9 +79,8 @@ void add_eval(CLI::App& app, EvalOptions& o, int& code) {
 
 void add_bench(CLI::App& app, CeilingsOptions& o, int& code) {
   CLI::App* c = app.add_subcommand("bench", "Measure this machine");
-  c->add_flag("--ceilings",
-              "Bandwidth, matrix products and the smallest call: what operators are "
-              "compared with")
+  c->add_flag("--ceilings", o.ceilings,
+              "Bandwidth, matrix products and the smallest call: what operators are compared with")
       ->required();
   c->add_option("--device", o.device, "auto, cpu or cuda")
       ->capture_default_str()

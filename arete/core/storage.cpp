@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 
 namespace arete {
 
@@ -28,7 +28,7 @@ IntrusivePtr<Storage> Storage::create(Device device, size_t bytes, Allocator* al
   try {
     IntrusivePtr<Storage> s(
         new Storage(device, static_cast<std::byte*>(data), bytes, allocator, pinned));
-    if (trace::Listener* l = trace::listener(); l && data && bytes) [[unlikely]]
+    if (tracing::Listener* l = tracing::listener(); l && data && bytes) [[unlikely]]
       l->on_memory(device, data, int64_t(bytes));
     return s;
   } catch (...) {
@@ -50,7 +50,7 @@ Storage::~Storage() {
   // The allocator of pinned memory knows of the copies by itself.
   delete pending_.load(std::memory_order_acquire);
   if (allocator_) {
-    if (trace::Listener* l = trace::listener(); l && data_ && bytes_) [[unlikely]]
+    if (tracing::Listener* l = tracing::listener(); l && data_ && bytes_) [[unlikely]]
       l->on_memory(device_, data_, -int64_t(bytes_));
     allocator_->deallocate(data_, bytes_);
   }

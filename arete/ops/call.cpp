@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "arete/core/modes.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/in_place.h"
@@ -204,7 +204,7 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
   const Call call(op, args);
   const bool observe = m.word & Modes::kObserve;
   const int64_t begin = observe ? now_ns() : 0;
-  trace::CallScope traced(op, {args.data(), args.size()}, false);
+  tracing::CallScope traced(op, {args.data(), args.size()}, false);
   Results results = run_path(call);
   traced.end({results.data(), results.size()});
   if (observe) m.observer->on_call({&op, args, {results.data(), results.size()}, begin, now_ns()});
@@ -224,7 +224,7 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
 }
 
 // Whether a mode or a profiler asks for more than the call itself.
-bool is_watched() { return modes().word != 0 || trace::listener() != nullptr; }
+bool is_watched() { return modes().word != 0 || tracing::listener() != nullptr; }
 
 }  // namespace
 
@@ -249,7 +249,7 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
   const Call call(op, args, true);
   const bool observe = modes().word & Modes::kObserve;
   const int64_t begin = observe ? now_ns() : 0;
-  trace::CallScope traced(op, {args.data(), args.size()}, true);
+  tracing::CallScope traced(op, {args.data(), args.size()}, true);
   const bool record = modes().grad_enabled && (needs_history(call) || self.requires_grad());
   check_in_place(self, op.name.c_str(), record);
   if (self.storage()->has_pending_copies()) [[unlikely]]

@@ -1,7 +1,7 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
 #include "arete/core/cuda.h"
 #include "arete/core/modes.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/reference_util.h"
@@ -49,12 +49,12 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   const auto address = [](const Tensor& t) {
     return t.storage()->data() + t.layout().offset * int64_t(t.element_size());
   };
-  using Kind = trace::HostEvent::Kind;
+  using Kind = tracing::HostEvent::Kind;
   if (src.device().is_cpu()) {
     prim::Backend& gpu = prim::backend_for(dst.device());
     const std::byte* from = view_of(src).data;
     const bool async = non_blocking && src.is_pinned();
-    const trace::HostScope traced({Kind::from_host, "to", dst.device(), bytes, !async});
+    const tracing::HostScope traced({Kind::from_host, "to", dst.device(), bytes, !async});
     if (async)
       gpu.copy_from_host_async(*src.storage(), address(dst), from, bytes);
     else
@@ -62,7 +62,7 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   } else if (dst.device().is_cpu()) {
     prim::Backend& gpu = prim::backend_for(src.device());
     const bool async = non_blocking && dst.is_pinned();
-    const trace::HostScope traced({Kind::to_host, "to", src.device(), bytes, !async});
+    const tracing::HostScope traced({Kind::to_host, "to", src.device(), bytes, !async});
     if (async) {
       gpu.copy_to_host_async(*dst.storage(), address(dst), address(src), bytes);
     } else {
@@ -70,7 +70,7 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
       gpu.copy_to_host(address(dst), address(src), bytes);
     }
   } else {
-    const trace::HostScope traced({Kind::peer, "to", dst.device(), bytes, false});
+    const tracing::HostScope traced({Kind::peer, "to", dst.device(), bytes, false});
     prim::backend_for(dst.device())
         .copy_from_peer(address(dst), prim::backend_for(src.device()), address(src), bytes);
   }

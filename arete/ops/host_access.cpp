@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "arete/core/modes.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 
 namespace arete {
@@ -63,8 +63,8 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
     }
   }
   prim::Backend& backend = prim::backend_for(t.device());
-  const trace::HostScope traced({trace::HostEvent::Kind::to_host, numel == 1 ? "item" : "read",
-                                 t.device(), size_t(numel) * bytes, true});
+  const tracing::HostScope traced({tracing::HostEvent::Kind::to_host, numel == 1 ? "item" : "read",
+                                   t.device(), size_t(numel) * bytes, true});
   const prim::View from = ops::view_of(t, l);
   if (l.is_contiguous()) {
     backend.copy_to_host(dst, from.data, size_t(numel) * bytes);
@@ -82,8 +82,8 @@ void write_from_host(const Tensor& t, const void* src) {
     std::memcpy(t.data_ptr(), src, t.nbytes());
     return;
   }
-  const trace::HostScope traced(
-      {trace::HostEvent::Kind::from_host, "tensor", t.device(), t.nbytes(), true});
+  const tracing::HostScope traced(
+      {tracing::HostEvent::Kind::from_host, "tensor", t.device(), t.nbytes(), true});
   prim::backend_for(t.device()).copy_from_host(t.data_ptr(), src, t.nbytes());
 }
 

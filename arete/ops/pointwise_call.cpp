@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "arete/core/modes.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
@@ -632,7 +632,7 @@ Results apply_program(const ProgramPtr& program, std::span<const Tensor> inputs,
   Literals literals;
   for (size_t i = 0; i < params.size(); ++i)
     literals.push_back(literal(params[i], program->params()[i]));
-  const trace::RangeScope traced(trace::RangeKind::program, std::string_view(name));
+  const tracing::RangeScope traced(tracing::RangeKind::program, std::string_view(name));
   Results outputs;
   apply(program, nullptr, nullptr, inputs, {literals.data(), literals.size()}, name, outputs);
   return outputs;

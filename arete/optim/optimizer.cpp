@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "arete/core/modes.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
@@ -107,8 +107,9 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
 }
 
 void Optimizer::step() {
-  const trace::RangeScope traced(trace::RangeKind::optimizer,
-                                 [&] { return "Optimizer.step#" + std::string(name_) + ".step"; });
+  const tracing::RangeScope traced(tracing::RangeKind::optimizer, [&] {
+    return "Optimizer.step#" + std::string(name_) + ".step";
+  });
   const NoGradGuard no_grad;
   for (size_t gi = 0; gi < groups_.size(); ++gi) {
     const ParamGroup& group = groups_[gi];

@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "arete/base/error.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/plugin_internal.h"
 
@@ -40,8 +40,8 @@ Backend* backend_if_used(int device) {
   return prim::used_backend(Device(DeviceType::cuda, device));
 }
 
-trace::HostEvent wait_of(const char* what, const Backend& b) {
-  return {trace::HostEvent::Kind::synchronize, what, b.device(), 0, true};
+tracing::HostEvent wait_of(const char* what, const Backend& b) {
+  return {tracing::HostEvent::Kind::synchronize, what, b.device(), 0, true};
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ void synchronize(int device) {
   checked(device);
   Backend* b = backend_if_used(device);
   if (!b) return;
-  const trace::HostScope traced(wait_of("synchronize", *b));
+  const tracing::HostScope traced(wait_of("synchronize", *b));
   b->synchronize();
 }
 
@@ -124,7 +124,7 @@ int Stream::priority() const noexcept { return state_->priority; }
 void* Stream::native_handle() const noexcept { return state_->handle; }
 bool Stream::query() const { return state_->backend.stream_is_done(state_->handle); }
 void Stream::synchronize() const {
-  const trace::HostScope traced(wait_of("Stream.synchronize", state_->backend));
+  const tracing::HostScope traced(wait_of("Stream.synchronize", state_->backend));
   state_->backend.synchronize_stream(state_->handle);
 }
 
@@ -202,7 +202,7 @@ bool Event::query() const {
 }
 void Event::synchronize() const {
   if (!state_->handle) return;
-  const trace::HostScope traced(wait_of("Event.synchronize", *state_->backend));
+  const tracing::HostScope traced(wait_of("Event.synchronize", *state_->backend));
   state_->backend->synchronize_event(state_->handle);
 }
 double Event::elapsed_time(const Event& end) const {

@@ -50,6 +50,8 @@ double least_seconds(Device device, double enough, const std::function<void()>& 
 }
 
 std::string device_text(Device device) {
+  ARETE_CHECK(!device.is_meta(),
+              DeviceError("ceilings", "the meta device computes nothing").got("meta"));
   if (device.is_cuda()) return cuda::get_device_properties(device.index).name;
   return cpu_name() + ", " + std::to_string(num_threads()) +
          (num_threads() == 1 ? " thread" : " threads");
@@ -128,8 +130,6 @@ std::string ceilings_file() {
 }
 
 Ceilings measure_ceilings(Device device) {
-  ARETE_CHECK(!device.is_meta(),
-              DeviceError("ceilings", "the meta device computes nothing").got("meta"));
   const NoGradGuard no_grad;
   const ModesGuard guard;
   modes().word = 0;

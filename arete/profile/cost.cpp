@@ -44,6 +44,7 @@ double operations_per_element(const ops::OpRecord& op) {
 Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
              std::span<const Tensor> results, bool in_place) noexcept try {
   Cost cost;
+  int64_t elements = 0, inputs = 0;
   // What only writes does not read the tensor that it writes to.
   const bool overwrites = in_place && (op.name == "copy" || op.name == "fill");
   for (size_t i = overwrites ? 1 : 0; i < args.size(); ++i) {
@@ -55,7 +56,6 @@ Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
       for (const Tensor& t : args[i].tensors())
         if (t.defined()) cost.bytes += bytes_under(t);
   }
-  int64_t elements = 0, inputs = 0;
   for (const Tensor& t : results) {
     if (!t.defined()) continue;
     cost.bytes += bytes_under(t);

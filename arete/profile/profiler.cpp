@@ -87,7 +87,7 @@ void Profiler::start() {
     throw;
   }
   if (schedule_ && recording_)
-    step_range_ = Recorder::get().begin_range(trace::RangeKind::user, "ProfilerStep#0", -1);
+    step_range_ = Recorder::get().begin_range(tracing::RangeKind::user, "ProfilerStep#0", -1);
 }
 
 // Note [Warm-up steps]
@@ -113,7 +113,7 @@ void Profiler::step() {
   ++step_;
   change(schedule_ ? schedule_(step_) : Action::record, false);
   if (schedule_ && recording_)
-    step_range_ = Recorder::get().begin_range(trace::RangeKind::user,
+    step_range_ = Recorder::get().begin_range(tracing::RangeKind::user,
                                               "ProfilerStep#" + std::to_string(step_), -1);
 }
 
@@ -137,21 +137,21 @@ std::shared_ptr<const Trace> Profiler::shared_trace() const {
 
 // ---- ranges
 
-RecordFunction::RecordFunction(std::string_view name) : listener_(trace::listener()) {
-  if (listener_) id_ = listener_->begin_range(trace::RangeKind::user, name, -1);
+RecordFunction::RecordFunction(std::string_view name) : listener_(tracing::listener()) {
+  if (listener_) id_ = listener_->begin_range(tracing::RangeKind::user, name, -1);
 }
 
 void RecordFunction::end() {
-  if (trace::Listener* const l = std::exchange(listener_, nullptr)) l->end_range(id_);
+  if (tracing::Listener* const l = std::exchange(listener_, nullptr)) l->end_range(id_);
 }
 
 namespace {
 
 /// Every call and range as a range of NVTX. Ranges nest on each thread, as NVTX's do.
-class NvtxListener final : public trace::Listener {
+class NvtxListener final : public tracing::Listener {
  public:
   explicit NvtxListener(bool shapes) : shapes_(shapes) {}
-  uint64_t begin_call(const ops::OpRecord& op, trace::Items<ops::Arg> args,
+  uint64_t begin_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
                       bool in_place) noexcept override {
     std::string name = op.name + (in_place ? "_" : "");
     if (shapes_) {
@@ -164,11 +164,11 @@ class NvtxListener final : public trace::Listener {
     cuda::nvtx::range_push(name.c_str());
     return 1;
   }
-  void end_call(uint64_t, const ops::OpRecord&, trace::Items<ops::Arg>,
-                trace::Items<Tensor>) noexcept override {
+  void end_call(uint64_t, const ops::OpRecord&, tracing::Items<ops::Arg>,
+                tracing::Items<Tensor>) noexcept override {
     cuda::nvtx::range_pop();
   }
-  uint64_t begin_range(trace::RangeKind, std::string_view name,
+  uint64_t begin_range(tracing::RangeKind, std::string_view name,
                        int64_t sequence) noexcept override {
     std::string text(name);
     if (sequence >= 0) text += ", seq = " + std::to_string(sequence);
@@ -176,7 +176,7 @@ class NvtxListener final : public trace::Listener {
     return 1;
   }
   void end_range(uint64_t) noexcept override { cuda::nvtx::range_pop(); }
-  uint64_t begin_host_event(const trace::HostEvent& event) noexcept override {
+  uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override {
     cuda::nvtx::range_push(event.what);
     return 1;
   }
@@ -190,13 +190,13 @@ class NvtxListener final : public trace::Listener {
 }  // namespace
 
 EmitNvtx::EmitNvtx(bool record_shapes) {
-  ARETE_CHECK(!trace::listener(),
+  ARETE_CHECK(!tracing::listener(),
               ValueError("emit_nvtx", "a profiler, or another emit_nvtx, is running already"));
   // Calls that are under way on other threads end after this object does.
   static NvtxListener plain(false), with_shapes(true);
-  trace::set_listener(record_shapes ? &with_shapes : &plain);
+  tracing::set_listener(record_shapes ? &with_shapes : &plain);
 }
-EmitNvtx::~EmitNvtx() { trace::set_listener(nullptr); }
+EmitNvtx::~EmitNvtx() { tracing::set_listener(nullptr); }
 
 // ---- files
 

@@ -94,7 +94,7 @@ class RecordFunction {
   void end();
 
  private:
-  trace::Listener* listener_;
+  tracing::Listener* listener_;
   uint64_t id_ = 0;
 };
 

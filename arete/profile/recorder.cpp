@@ -32,7 +32,7 @@ void* stream_on(Device device) {
 }
 
 template <class F>
-void for_each_argument(trace::Items<ops::Arg> args, F&& f) {
+void for_each_argument(tracing::Items<ops::Arg> args, F&& f) {
   for (size_t i = 0; i < args.size; ++i) {
     const ops::Arg& a = args.data[i];
     if (a.kind() == ops::Arg::Kind::tensor) {
@@ -45,7 +45,7 @@ void for_each_argument(trace::Items<ops::Arg> args, F&& f) {
   }
 }
 
-Device device_of(trace::Items<ops::Arg> args) {
+Device device_of(tracing::Items<ops::Arg> args) {
   Device device;
   bool found = false;
   for_each_argument(args, [&](const Tensor* t) {
@@ -79,7 +79,7 @@ struct Recorder::Raw {
   uint64_t stream = 0;
   double flops = 0;
   int64_t bytes = 0;
-  trace::HostEvent host;
+  tracing::HostEvent host;
   std::vector<std::string> stack;
   std::unique_ptr<std::pair<cuda::Event, cuda::Event>> timing;
 };
@@ -143,7 +143,7 @@ void Recorder::start(const Options& options) {
   const std::lock_guard control(control_);
   ARETE_CHECK(session_.load() == 0, ValueError("profile", "a profiler is running already")
                                         .hint("stop it first: there is one for all threads"));
-  ARETE_CHECK(!trace::listener(),
+  ARETE_CHECK(!tracing::listener(),
               ValueError("profile", "emit_nvtx is on").hint("profile outside of emit_nvtx"));
   options_ = options;
   prim::DeviceTrace* device_trace = nullptr;
@@ -169,14 +169,14 @@ void Recorder::start(const Options& options) {
   wall_begin_us_ =
       std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1);
   session_.store(++last_session_, std::memory_order_release);
-  trace::set_listener(this);
+  tracing::set_listener(this);
 }
 
 std::shared_ptr<Trace> Recorder::stop() {
   const std::lock_guard control(control_);
   auto trace = std::make_shared<Trace>();
   trace->end_ns = now_ns();
-  trace::set_listener(nullptr);
+  tracing::set_listener(nullptr);
   session_.store(0, std::memory_order_release);
   trace->begin_ns = begin_ns_;
   trace->wall_begin_us = wall_begin_us_;
@@ -317,7 +317,7 @@ void Recorder::adopt(ThreadLog& log, uint64_t session) {
   log.shapes.clear();
 }
 
-uint64_t Recorder::begin_call(const ops::OpRecord& op, trace::Items<ops::Arg> args,
+uint64_t Recorder::begin_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
                               bool in_place) noexcept {
   ThreadLog* const l = log();
   if (!l) return 0;
@@ -340,8 +340,8 @@ uint64_t Recorder::begin_call(const ops::OpRecord& op, trace::Items<ops::Arg> ar
   return begun(*l, raw);
 }
 
-void Recorder::end_call(uint64_t id, const ops::OpRecord& op, trace::Items<ops::Arg> args,
-                        trace::Items<Tensor> results) noexcept {
+void Recorder::end_call(uint64_t id, const ops::OpRecord& op, tracing::Items<ops::Arg> args,
+                        tracing::Items<Tensor> results) noexcept {
   end(id, [&](ThreadLog& l, Raw& raw) {
     raw.failed = results.size == 0 && !op.views;
     raw.view = op.view || op.views;
@@ -383,11 +383,11 @@ void Recorder::end_call(uint64_t id, const ops::OpRecord& op, trace::Items<ops::
   });
 }
 
-uint64_t Recorder::begin_range(trace::RangeKind kind, std::string_view name,
+uint64_t Recorder::begin_range(tracing::RangeKind kind, std::string_view name,
                                int64_t sequence) noexcept {
   ThreadLog* const l = log();
   if (!l) return 0;
-  using trace::RangeKind;
+  using tracing::RangeKind;
   Raw& raw = push(*l, kind == RangeKind::user       ? EventKind::user
                       : kind == RangeKind::program  ? EventKind::program
                       : kind == RangeKind::backward ? EventKind::backward
@@ -402,13 +402,13 @@ void Recorder::end_range(uint64_t id) noexcept {
   end(id, [](ThreadLog&, Raw&) {});
 }
 
-uint64_t Recorder::begin_host_event(const trace::HostEvent& event) noexcept {
+uint64_t Recorder::begin_host_event(const tracing::HostEvent& event) noexcept {
   ThreadLog* const l = log();
   if (!l) return 0;
   Raw& raw = push(*l, EventKind::host);
   raw.host = event;
   raw.device = event.device;
-  using Kind = trace::HostEvent::Kind;
+  using Kind = tracing::HostEvent::Kind;
   raw.text = event.kind == Kind::synchronize ? "Synchronize"
              : event.kind == Kind::to_host   ? "Copy to host"
              : event.kind == Kind::from_host ? "Copy from host"

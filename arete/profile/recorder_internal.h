@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/profile/profiler.h"
 
 namespace arete::profile {
@@ -17,7 +17,7 @@ namespace arete::profile {
 // (never contended but then). A recording has a number: what began in another recording, or in
 // none, is dropped when it ends. So start() and stop() may come at any moment on any thread.
 
-class Recorder final : public trace::Listener {
+class Recorder final : public tracing::Listener {
  public:
   static Recorder& get();
 
@@ -25,14 +25,14 @@ class Recorder final : public trace::Listener {
   void start(const Options& options);
   std::shared_ptr<Trace> stop();
 
-  uint64_t begin_call(const ops::OpRecord& op, trace::Items<ops::Arg> args,
+  uint64_t begin_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
                       bool in_place) noexcept override;
-  void end_call(uint64_t id, const ops::OpRecord& op, trace::Items<ops::Arg> args,
-                trace::Items<Tensor> results) noexcept override;
-  uint64_t begin_range(trace::RangeKind kind, std::string_view name,
+  void end_call(uint64_t id, const ops::OpRecord& op, tracing::Items<ops::Arg> args,
+                tracing::Items<Tensor> results) noexcept override;
+  uint64_t begin_range(tracing::RangeKind kind, std::string_view name,
                        int64_t sequence) noexcept override;
   void end_range(uint64_t id) noexcept override;
-  uint64_t begin_host_event(const trace::HostEvent& event) noexcept override;
+  uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override;
   void end_host_event(uint64_t id) noexcept override;
   void on_memory(Device device, const void* address, int64_t bytes) noexcept override;
 

@@ -101,11 +101,7 @@ std::string with_prefix(double value, const char* unit) {
   static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
   int p = 0;
   for (; value >= 999.5 && p < 5; ++p) value /= 1000;
-  return number(value >= 100  ? "%.0f "
-                : value >= 10 ? "%.1f "
-                              : "%.2g ",
-                value) +
-         kPrefixes[p] + unit;
+  return number("%.3g ", value) + kPrefixes[p] + unit;
 }
 
 constexpr const char* kStyle = R"css(
@@ -191,11 +187,11 @@ class Plot {
   }
 
   void legend() {
-    double px = kWidth - kRight - 330;
+    double px = kWidth - kRight - 352;
     for (const Regime r : {Regime::overhead, Regime::memory, Regime::compute}) {
       out_ += "<circle" + at("cx", px) + at("cy", 62) + " r=\"5\" class=\"" + name_of(r) + "\"/>\n";
       text(px + 10, 66, std::string(name_of(r)) + "-bound");
-      px += 118;
+      px += 124;
     }
   }
 

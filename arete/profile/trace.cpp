@@ -210,7 +210,7 @@ std::vector<Synchronization> Trace::synchronizations() const {
     if (e.kind != EventKind::host) continue;
     Synchronization s;
     s.what = e.host.what;
-    using Kind = trace::HostEvent::Kind;
+    using Kind = tracing::HostEvent::Kind;
     s.kind = e.host.kind == Kind::synchronize ? "wait"
              : e.host.kind == Kind::to_host   ? "to host"
              : e.host.kind == Kind::from_host ? "from host"

@@ -7,7 +7,7 @@
 
 #include "arete/core/device.h"
 #include "arete/core/dtype.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "arete/prim/device_trace.h"
 
 namespace arete::profile {
@@ -44,7 +44,7 @@ struct Event {
   int64_t child_ns = 0;                                 ///< time in inner events
   int64_t device_ns = 0, self_device_ns = 0;            ///< time of the GPU's work for it
   // Of kind host:
-  trace::HostEvent host;
+  tracing::HostEvent host;
 
   int64_t duration_ns() const { return end_ns - begin_ns; }
   int64_t self_ns() const { return duration_ns() - child_ns; }

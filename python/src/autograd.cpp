@@ -3,7 +3,7 @@
 #include "arete/autograd/function.h"
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -90,7 +90,7 @@ autograd::Context& context_of(FunctionContext& c) {
 
 void bind_autograd(nb::module_& m) {
   nb::class_<GraphNode>(m, "Node")
-      .def("name", [](const GraphNode& n) { return trace::backward_name(n.node->name()); })
+      .def("name", [](const GraphNode& n) { return tracing::backward_name(n.node->name()); })
       .def_prop_ro("next_functions",
                    [](const GraphNode& n) {
                      nb::list all;

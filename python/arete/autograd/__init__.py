@@ -306,3 +306,11 @@ class graph:
     """torch.autograd.graph: saving hooks are not supported; names for what is there."""
 
     Node = Node
+
+
+def __getattr__(name: str):
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module(__name__ + ".profiler")
+    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")

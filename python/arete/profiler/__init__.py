@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import os
+import weakref
 
 from .. import _C
 
@@ -170,11 +171,13 @@ class profile(_Results):
         self.activities = chosen
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
+        # The C++ object must not hold what may hold it: collectors of cycles do not see through it.
+        me = weakref.ref(self)
         self._profiler = _P.Profiler(
             cpu=ProfilerActivity.CPU in chosen, cuda=ProfilerActivity.CUDA in chosen, record_shapes=record_shapes,
             profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops,
-            schedule=(lambda step: int(schedule(step))) if schedule else None,
-            on_trace_ready=(lambda: on_trace_ready(self)) if on_trace_ready else None)  # fmt: skip
+            schedule=(lambda step: int(me().schedule(step))) if schedule else None,
+            on_trace_ready=(lambda: me().on_trace_ready(me())) if on_trace_ready else None)  # fmt: skip
 
     def _trace(self):
         return self._profiler.trace()

@@ -1,8 +1,8 @@
-#include "arete/core/trace.h"
+#include "arete/core/tracing.h"
 
 #include <cctype>
 
-namespace arete::trace {
+namespace arete::tracing {
 
 namespace detail {
 constinit std::atomic<Listener*> current{nullptr};
@@ -18,4 +18,4 @@ std::string backward_name(std::string node_name) {
   return node_name + "Backward0";
 }
 
-}  // namespace arete::trace
+}  // namespace arete::tracing

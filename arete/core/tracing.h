@@ -19,7 +19,7 @@ struct OpRecord;
 class Arg;
 }  // namespace ops
 
-namespace trace {
+namespace tracing {
 
 /// What a range that is no operator stands for.
 enum class RangeKind : uint8_t { user, program, backward, optimizer };
@@ -151,5 +151,5 @@ class HostScope {
 /// "MulBackward0"; "AccumulateGrad" stays.
 std::string backward_name(std::string node_name);
 
-}  // namespace trace
+}  // namespace tracing
 }  // namespace arete
