@@ -165,7 +165,8 @@ class Writer {
     // The launch itself, kept within the operator that it belongs to.
     int64_t at = a.call_begin_ns ? a.call_begin_ns : e.begin_ns;
     at = at < e.begin_ns ? e.begin_ns : at > e.end_ns ? e.end_ns : at;
-    arrow("ac2g", a.correlation, pid_, e.thread, at, a.device.index, a.stream, a.begin_ns);
+    // The kernels of a graph share one call, but an arrow's number is its own.
+    arrow("ac2g", i + 1, pid_, e.thread, at, a.device.index, a.stream, a.begin_ns);
   }
 
   void arrow(const char* name, uint64_t id, int64_t from_pid, int64_t from_tid, int64_t from,
@@ -183,9 +184,11 @@ class Writer {
     for (const Event& e : trace_.events) {
       if (e.kind != EventKind::backward) continue;
       const auto f = forward.find(e.sequence);
-      if (f != forward.end() && f->second->begin_ns < e.begin_ns)
+      if (f == forward.end()) continue;
+      if (f->second->begin_ns < e.begin_ns)
         arrow("fwdbwd", uint64_t(e.sequence), pid_, f->second->thread, f->second->begin_ns, pid_,
               e.thread, e.begin_ns);
+      forward.erase(f);  // a second pass over the same graph has no arrow
     }
   }
 

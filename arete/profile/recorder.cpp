@@ -165,6 +165,10 @@ void Recorder::start(const Options& options) {
   flags_.store((options.record_shapes ? kShapes : 0) | (options.profile_memory ? kMemory : 0) |
                    (options.with_stack ? kStack : 0) | (time_with_events ? kTimeWithEvents : 0),
                std::memory_order_relaxed);
+  memory_before_.clear();
+  if (options.profile_memory && options.cuda && cuda::is_available())
+    for (int i = 0; i < cuda::device_count(); ++i)
+      memory_before_.emplace_back(Device(DeviceType::cuda, i), int64_t(cuda::memory_allocated(i)));
   begin_ns_ = now_ns();
   wall_begin_us_ =
       std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1);
@@ -179,6 +183,7 @@ std::shared_ptr<Trace> Recorder::stop() {
   tracing::set_listener(nullptr);
   session_.store(0, std::memory_order_release);
   trace->begin_ns = begin_ns_;
+  trace->memory_before = memory_before_;
   trace->wall_begin_us = wall_begin_us_;
   trace->with_cpu = options_.cpu;
   trace->with_shapes = options_.record_shapes;

@@ -61,6 +61,7 @@ class Recorder final : public tracing::Listener {
   // Of start() and stop() alone.
   Options options_;
   std::string device_problem_;
+  std::vector<std::pair<Device, int64_t>> memory_before_;
   int64_t begin_ns_ = 0, wall_begin_us_ = 0;
 
   std::atomic<uint64_t> session_{0};  // 0: nothing records

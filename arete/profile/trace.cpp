@@ -105,6 +105,7 @@ void Trace::finish() {
   std::sort(memory.begin(), memory.end(),
             [](const MemoryChange& a, const MemoryChange& b) { return a.time_ns < b.time_ns; });
   std::map<std::pair<DeviceType, int>, int64_t> totals;
+  for (const auto& [device, bytes] : memory_before) totals[{device.type, device.index}] = bytes;
   for (MemoryChange& c : memory) {
     int64_t& total = totals[{c.device.type, c.device.index}];
     total += c.bytes;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arete/core/device.h"
@@ -122,6 +123,8 @@ class Trace {
   std::vector<prim::DeviceActivity> activities;
   std::vector<int64_t> activity_events;  ///< per activity: index of the event behind it, or -1
   std::vector<MemoryChange> memory;
+  /// What tensors held on GPUs when the recording began.
+  std::vector<std::pair<Device, int64_t>> memory_before;
   int64_t begin_ns = 0, end_ns = 0;
   int64_t wall_begin_us = 0;  ///< begin_ns as microseconds since 1970
   DeviceTimes device_times = DeviceTimes::none;

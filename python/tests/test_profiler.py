@@ -307,6 +307,15 @@ def test_record_function():
         arete.ones(2)
 
 
+def test_loading_is_a_range():
+    data = arete.utils.data.TensorDataset(arete.ones(10, 2))
+    with profile() as p:
+        for _ in arete.utils.data.DataLoader(data, batch_size=4):
+            pass
+    (row,) = [e for e in p.key_averages() if e.key.startswith("enumerate(DataLoader)#")]
+    assert row.count == 4 and row.is_user_annotation  # three batches and the end
+
+
 def test_older_names():
     with arete.autograd.profiler.profile(record_shapes=True) as p:
         arete.ones(2) + 1

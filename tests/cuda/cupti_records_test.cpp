@@ -3,6 +3,25 @@
 
 #include <gtest/gtest.h>
 
+#include "arete/backend/cuda/lib/cupti.h"
+#include "arete/base/error.h"
+#include "arete/core/cuda.h"
+
+namespace arete::cuda {
+
+// The library may be there, but without a driver it starts nothing; a profiler goes on without it.
+TEST(Cupti, WithoutAGpuItSaysSo) {
+  if (is_available()) GTEST_SKIP() << "there is a GPU";
+  EXPECT_THROW(
+      {
+        cupti_trace().start();
+        cupti_trace().stop();
+      },
+      DeviceError);
+}
+
+}  // namespace arete::cuda
+
 #if __has_include(<cupti_activity.h>)
 #include <cupti.h>
 

@@ -47,9 +47,13 @@ constexpr uint32_t kOldestVersion = 14;
 const Functions& functions() {
   static const Functions* const all = [] {
     auto* const f = new Functions;  // kept for the process
-    static const DynamicLibrary library("CUPTI, CUDA's library for profilers",
-                                        {"libcupti.so." + std::to_string(CUDA_VERSION / 1000),
-                                         "libcupti.so.13", "libcupti.so.12", "libcupti.so"});
+    std::vector<std::string> names{"libcupti.so." + std::to_string(CUDA_VERSION / 1000),
+                                   "libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+    // Toolkits keep it in a folder of its own.
+    if (const char* home = std::getenv("CUDA_HOME"); home && *home)
+      names.push_back(std::string(home) + "/extras/CUPTI/lib64/libcupti.so");
+    names.push_back("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so");
+    static const DynamicLibrary library("CUPTI, CUDA's library for profilers", std::move(names));
     if (!library.is_open()) {
       f->problem = library.problem();
       return f;
