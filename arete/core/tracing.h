@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "arete/core/device.h"
+#include "arete/core/dtype.h"
 
 namespace arete {
 
@@ -39,6 +40,14 @@ struct HostEvent {
   bool blocking = true;  ///< the host waits for it
 };
 
+/// What a range has computed and moved itself, as far as it is known.
+struct Work {
+  double flops = 0;
+  int64_t bytes = 0;
+  Device device;
+  DType dtype = kFloat32;
+};
+
 /// Arguments of a call, or its results.
 template <class T>
 struct Items {
@@ -59,7 +68,7 @@ class Listener {
   /// `sequence`: of a backward function, that of its node.
   virtual uint64_t begin_range(RangeKind kind, std::string_view name,
                                int64_t sequence) noexcept = 0;
-  virtual void end_range(uint64_t id) noexcept = 0;
+  virtual void end_range(uint64_t id, const Work& work) noexcept = 0;
   virtual uint64_t begin_host_event(const HostEvent& event) noexcept = 0;
   virtual void end_host_event(uint64_t id) noexcept = 0;
   /// A tensor's memory was taken (bytes > 0) or given back.
@@ -118,7 +127,13 @@ class RangeScope {
   }
   ~RangeScope() {
     if (listener_) [[unlikely]]
-      listener_->end_range(id_);
+      listener_->end_range(id_, work_);
+  }
+  /// Says what the range does: `work` makes it, and is called only if someone listens.
+  template <class F>
+  void set_work(F&& work) {
+    if (listener_) [[unlikely]]
+      work_ = work();
   }
   RangeScope(const RangeScope&) = delete;
   RangeScope& operator=(const RangeScope&) = delete;
@@ -126,6 +141,7 @@ class RangeScope {
  private:
   Listener* listener_;
   uint64_t id_ = 0;
+  Work work_;
 };
 
 /// Tells of a copy or a wait while it lives.

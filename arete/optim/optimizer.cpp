@@ -8,6 +8,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/work.h"
 #include "arete/optim/update_internal.h"
 #include "arete/prim/backend.h"
 
@@ -199,6 +200,8 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
     prim::Primitives& target = modes().word & Modes::kCapture
                                    ? *modes().recorder
                                    : prim::backend_for(first.param.device());
+    tracing::RangeScope traced(tracing::RangeKind::program, std::string_view("optimizer_update"));
+    traced.set_work([&] { return ops::work_of(*program, inputs, outputs, first.param.device()); });
     target.multi_pointwise({.program = program.get(),
                             .n_tensors = n_tensors,
                             .inputs = inputs,

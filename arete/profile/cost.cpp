@@ -5,16 +5,13 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "arete/ops/call.h"
+#include "arete/ops/work.h"
+
 namespace arete::profile {
 namespace {
 
-// Bytes that lie under a tensor: what expand() repeats counts once.
-int64_t bytes_under(const Tensor& t) {
-  int64_t elements = 1;
-  for (int64_t d = 0; d < t.dim(); ++d)
-    if (t.strides()[size_t(d)] != 0 || t.sizes()[size_t(d)] == 0) elements *= t.sizes()[size_t(d)];
-  return elements * int64_t(t.element_size());
-}
+int64_t bytes_of(const Tensor& t) { return ops::bytes_under(ops::view_of(t)); }
 
 // Operations of a pointwise record for one element: what its definition computes in f32.
 double operations_per_element(const ops::OpRecord& op) {
@@ -28,11 +25,7 @@ double operations_per_element(const ops::OpRecord& op) {
     const std::vector<DType> inputs(size_t(def.n_inputs), kFloat32);
     const std::vector<expr::Type> params(size_t(def.n_params), expr::Type::f32);
     const expr::ProgramPtr program = expr::trace(def.definition, inputs, params, {});
-    double n = 0;
-    for (const expr::Instruction& i : program->code())
-      n += i.op != expr::Op::input && i.op != expr::Op::param && i.op != expr::Op::constant &&
-           i.op != expr::Op::cast && i.op != expr::Op::round_to;
-    it->second = std::max(n, 1.0);
+    it->second = std::max(ops::operations_per_element(*program), 1.0);
   } catch (const std::exception&) {
     // Not for f32: bit operations and the like, one each.
   }
@@ -49,16 +42,16 @@ Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
   const bool overwrites = in_place && (op.name == "copy" || op.name == "fill");
   for (size_t i = overwrites ? 1 : 0; i < args.size(); ++i) {
     if (args[i].kind() == ops::Arg::Kind::tensor) {
-      cost.bytes += bytes_under(args[i].tensor());
+      cost.bytes += bytes_of(args[i].tensor());
       inputs = std::max(inputs, args[i].tensor().numel());
     }
     if (args[i].kind() == ops::Arg::Kind::tensors)
       for (const Tensor& t : args[i].tensors())
-        if (t.defined()) cost.bytes += bytes_under(t);
+        if (t.defined()) cost.bytes += bytes_of(t);
   }
   for (const Tensor& t : results) {
     if (!t.defined()) continue;
-    cost.bytes += bytes_under(t);
+    cost.bytes += bytes_of(t);
     elements += t.numel();
   }
   if (op.flops)

@@ -49,7 +49,7 @@ Profiler::Profiler(Options options, std::function<Action(int64_t)> schedule, Han
 Profiler::~Profiler() {
   if (!running_) return;
   try {
-    if (step_range_) Recorder::get().end_range(step_range_);
+    if (step_range_) Recorder::get().end_range(step_range_, {});
     end_recording(false);
   } catch (...) {
     // A destructor has nobody to tell.
@@ -109,7 +109,7 @@ void Profiler::change(Action to, bool end) {
 void Profiler::step() {
   ARETE_CHECK(running_, ValueError("step", "the profiler is not running")
                             .hint("call step() between start() and stop()"));
-  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0));
+  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
   ++step_;
   change(schedule_ ? schedule_(step_) : Action::record, false);
   if (schedule_ && recording_)
@@ -119,7 +119,7 @@ void Profiler::step() {
 
 void Profiler::stop() {
   if (!running_) return;
-  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0));
+  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
   running_ = false;
   change(Action::none, true);
 }
@@ -142,7 +142,7 @@ RecordFunction::RecordFunction(std::string_view name) : listener_(tracing::liste
 }
 
 void RecordFunction::end() {
-  if (tracing::Listener* const l = std::exchange(listener_, nullptr)) l->end_range(id_);
+  if (tracing::Listener* const l = std::exchange(listener_, nullptr)) l->end_range(id_, {});
 }
 
 namespace {
@@ -175,7 +175,7 @@ class NvtxListener final : public tracing::Listener {
     cuda::nvtx::range_push(text.c_str());
     return 1;
   }
-  void end_range(uint64_t) noexcept override { cuda::nvtx::range_pop(); }
+  void end_range(uint64_t, const tracing::Work&) noexcept override { cuda::nvtx::range_pop(); }
   uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override {
     cuda::nvtx::range_push(event.what);
     return 1;

@@ -403,8 +403,14 @@ uint64_t Recorder::begin_range(tracing::RangeKind kind, std::string_view name,
   return begun(*l, raw);
 }
 
-void Recorder::end_range(uint64_t id) noexcept {
-  end(id, [](ThreadLog&, Raw&) {});
+void Recorder::end_range(uint64_t id, const tracing::Work& work) noexcept {
+  end(id, [&](ThreadLog&, Raw& raw) {
+    raw.flops = work.flops;
+    raw.bytes = work.bytes;
+    raw.device = work.device;
+    raw.dtype = work.dtype;
+    if (work.device.is_cuda()) raw.stream = reinterpret_cast<uint64_t>(stream_on(work.device));
+  });
 }
 
 uint64_t Recorder::begin_host_event(const tracing::HostEvent& event) noexcept {

@@ -31,7 +31,7 @@ class Recorder final : public tracing::Listener {
                 tracing::Items<Tensor> results) noexcept override;
   uint64_t begin_range(tracing::RangeKind kind, std::string_view name,
                        int64_t sequence) noexcept override;
-  void end_range(uint64_t id) noexcept override;
+  void end_range(uint64_t id, const tracing::Work& work) noexcept override;
   uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override;
   void end_host_event(uint64_t id) noexcept override;
   void on_memory(Device device, const void* address, int64_t bytes) noexcept override;

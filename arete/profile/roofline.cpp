@@ -36,12 +36,11 @@ std::vector<OperatorRate> rates_under(const Trace& trace, const Source& ceilings
   };
   std::map<std::tuple<std::string, DType, std::string>, Sum> sums;
   for (const Event& e : trace.events) {
-    if (e.kind != EventKind::call || e.composite || e.view || e.failed || e.device.is_meta())
-      continue;
+    if (e.composite || e.view || e.failed || e.device.is_meta()) continue;
     if (e.bytes == 0 && e.flops == 0) continue;
     const bool gpu = e.device.is_cuda();
     const double seconds = double(gpu ? e.self_device_ns : e.self_ns()) / 1e9;
-    if (gpu && trace.device_times == DeviceTimes::none) continue;
+    if (seconds <= 0) continue;  // of a GPU whose times are not known
     Sum& s = sums[{e.name, e.dtype, e.device.to_string()}];
     if (s.rate.count++ == 0) {
       s.rate.name = e.name;
@@ -233,8 +232,6 @@ class Plot {
   void points() {
     double total = 0;
     for (const OperatorRate& r : rates_) total += r.seconds;
-    std::vector<Box> circles;
-    std::string labels;
     std::vector<std::tuple<double, double, double, const OperatorRate*>> placed;
     for (const OperatorRate& r : rates_) {
       if (r.intensity() <= 0 || r.flops_per_second() <= 0) continue;
@@ -249,6 +246,8 @@ class Plot {
               number("%.1f%%", r.attained * 100) + " of the roof</title></circle>\n";
     }
     // Names of the points that take most time, where there is room.
+    for (const auto& [px, py, radius, r] : placed)
+      taken_.push_back({px - 0.8 * radius, py - 0.8 * radius, 1.6 * radius, 1.6 * radius});
     int named = 0;
     for (const auto& [px, py, radius, r] : placed) {
       if (named == 16) break;

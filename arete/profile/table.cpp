@@ -97,14 +97,13 @@ Figure figure_of(std::string name) {
           "self_cuda_memory_usage, count, flops or bytes");
 }
 
-// A power of 1000 in which the smallest of the numbers still reads well, and its name.
+// A power of 1000 in which the largest of the numbers has at most six digits, and its name.
 std::pair<double, std::string> scale_of_flops(const std::vector<Average>& averages) {
   static constexpr const char* kNames[] = {"FLOPs",  "KFLOPs", "MFLOPs",
                                            "GFLOPs", "TFLOPs", "PFLOPs"};
-  double least = 0;
-  for (const Average& a : averages)
-    if (a.flops > 0) least = least == 0 ? a.flops : std::min(least, a.flops);
-  const int power = least > 0 ? std::clamp(int(std::floor(std::log10(least) / 3)), 0, 5) : 0;
+  double most = 0;
+  for (const Average& a : averages) most = std::max(most, a.flops);
+  const int power = most > 0 ? std::clamp(int(std::log10(most)) / 3 - 1, 0, 5) : 0;
   return {std::pow(1000.0, power), kNames[power]};
 }
 
@@ -142,11 +141,12 @@ std::string Trace::table(const std::vector<Average>& given, const TableOptions& 
   if (o.row_limit >= 0 && averages.size() > size_t(o.row_limit))
     averages.resize(size_t(o.row_limit));
 
-  std::vector<std::string> names, shape_texts, stack_texts;
+  std::vector<std::string> names, shape_texts, stack_texts, all_frames;
   for (const Average& a : averages) {
     names.push_back(a.key);
     shape_texts.push_back(shapes_text(a.shapes));
     stack_texts.push_back(a.stack.empty() ? "" : a.stack.front());
+    all_frames.insert(all_frames.end(), a.stack.begin(), a.stack.end());
   }
   TextTable t;
   t.add_column("Name", width_of(names, 12, o.max_name_column_width));
@@ -162,7 +162,7 @@ std::string Trace::table(const std::vector<Average>& given, const TableOptions& 
   t.add_column("# of Calls");
   if (shapes) t.add_column("Input Shapes", width_of(shape_texts, 12, o.max_shapes_column_width));
   if (stacks)
-    t.add_column("Source Location", width_of(stack_texts, 12, o.max_src_column_width), true);
+    t.add_column("Source Location", width_of(all_frames, 12, o.max_src_column_width), true);
   if (with_flops) t.add_column("Total " + flops_name);
   for (size_t i = 0; i < averages.size(); ++i) {
     const Average& a = averages[i];
