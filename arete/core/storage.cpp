@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -112,7 +113,13 @@ void Storage::wait_for_copies(bool readers_too) const {
       delete p;
     }
   };
+  const bool all_done =
+      std::all_of(copies.begin(), copies.end(), [](const auto& c) { return c->is_done(); });
   try {
+    std::optional<tracing::HostScope> traced;
+    if (!all_done && tracing::listener())
+      traced.emplace(tracing::HostEvent{tracing::HostEvent::Kind::synchronize,
+                                        "end of a non_blocking copy", device_, 0, true});
     for (const auto& c : copies) c->wait();
   } catch (...) {
     forget();

@@ -23,6 +23,7 @@
 #include "arete/optim/sgd.h"
 #include "arete/profile/profiler.h"
 #include "arete/profile/roofline.h"
+#include "cli/ceilings.h"
 
 namespace arete {
 namespace {
@@ -131,6 +132,13 @@ TEST(Profiler, TiesBackwardToForward) {
     EXPECT_LE(f[0]->end_ns, b[0]->begin_ns);
   }
   EXPECT_EQ(named(t, "AccumulateGrad").size(), 1u);
+  // What a gradient computes is known, too.
+  const auto program = named(t, "exp_backward");
+  ASSERT_EQ(program.size(), 1u);
+  EXPECT_EQ(program[0]->kind, EventKind::program);
+  EXPECT_EQ(program[0]->bytes, 4 * (1 + 12 + 12));  // the gradient of a sum is one number
+  EXPECT_GE(program[0]->flops, 12);
+  EXPECT_EQ(t.events[size_t(program[0]->parent)].name, "ExpBackward0");
 }
 
 TEST(Profiler, NamesStepsOfOptimizers) {
@@ -601,6 +609,42 @@ TEST(Ceilings, AreMeasuredOnceAndKept) {
   EXPECT_NE(to_string(first).find("GB/s"), std::string::npos);
   EXPECT_THROW(profile::ceilings(kMeta), DeviceError);
   std::filesystem::remove_all(folder);
+}
+
+TEST(Ceilings, CommandPrintsThem) {
+  const std::string folder = temporary("ceilings");
+  const ScopedVariable cache("ARETE_CACHE_DIR", folder);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(cli::ceilings({.ceilings = true, .device = "cpu"}), 0);
+  const std::string text = testing::internal::GetCapturedStdout();
+  for (const char* part : {"GB/s", "smallest call", "gemm float32", "ceilings.json"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(cli::ceilings({.ceilings = true, .device = "cpu", .json = true}), 0);
+  const auto j = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(j.at("bandwidth"), profile::ceilings(kCPU).bandwidth);
+  // A damaged file is measured and written anew.
+  std::ofstream(folder + "/ceilings.json") << "{\"half";
+  profile::ceilings(kCPU, true);
+  EXPECT_TRUE(nlohmann::json::parse(std::ifstream(folder + "/ceilings.json")).is_object());
+  std::filesystem::remove_all(folder);
+}
+
+// Memory that a copy from a device still writes to: its first reader waits.
+TEST(Profiler, SeesReadersWaitForCopies) {
+  struct Copy final : PendingCopy {
+    bool is_done() const noexcept override { return done; }
+    void wait() override { done = true; }
+    const void* queue() const noexcept override { return this; }
+    bool done = false;
+  };
+  const Tensor t = ones({4});
+  t.storage()->add_pending(std::make_shared<Copy>(), true);
+  const Trace trace = recorded({}, [&] { EXPECT_EQ(t[1].item<float>(), 1); });
+  const auto all = trace.synchronizations();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].what, "end of a non_blocking copy");
+  EXPECT_EQ(all[0].kind, "wait");
 }
 
 // A bound wide enough for machines that do other things, too; a profiler that took locks of all

@@ -296,7 +296,9 @@ class CuptiTrace final : public prim::DeviceTrace {
   static void wait_for_devices() {
     for (int i = 0; i < DeviceContext::count(); ++i) {
       if (!prim::used_backend(Device(DeviceType::cuda, i))) continue;
-      DeviceContext::get(i).make_current();
+      DeviceContext& context = DeviceContext::get(i);
+      if (context.has_captures()) continue;  // waiting would end the capture
+      context.make_current();
       driver().cuCtxSynchronize();
     }
   }
