@@ -21,6 +21,11 @@ struct Storage::Pending {
 namespace {
 // Of all lists of pending copies: they are rare, and no one waits for a copy while holding it.
 std::mutex pending_mutex;
+
+[[gnu::cold, gnu::noinline]] void tell(tracing::Listener& l, Device device, const void* data,
+                                       int64_t bytes) noexcept {
+  if (data && bytes) l.on_memory(device, data, bytes);
+}
 }  // namespace
 
 IntrusivePtr<Storage> Storage::create(Device device, size_t bytes, Allocator* allocator,
@@ -29,8 +34,8 @@ IntrusivePtr<Storage> Storage::create(Device device, size_t bytes, Allocator* al
   try {
     IntrusivePtr<Storage> s(
         new Storage(device, static_cast<std::byte*>(data), bytes, allocator, pinned));
-    if (tracing::Listener* l = tracing::listener(); l && data && bytes) [[unlikely]]
-      l->on_memory(device, data, int64_t(bytes));
+    if (tracing::Listener* l = tracing::listener()) [[unlikely]]
+      tell(*l, device, data, int64_t(bytes));
     return s;
   } catch (...) {
     if (allocator) allocator->deallocate(data, bytes);
@@ -51,8 +56,8 @@ Storage::~Storage() {
   // The allocator of pinned memory knows of the copies by itself.
   delete pending_.load(std::memory_order_acquire);
   if (allocator_) {
-    if (tracing::Listener* l = tracing::listener(); l && data_ && bytes_) [[unlikely]]
-      l->on_memory(device_, data_, -int64_t(bytes_));
+    if (tracing::Listener* l = tracing::listener()) [[unlikely]]
+      tell(*l, device_, data_, -int64_t(bytes_));
     allocator_->deallocate(data_, bytes_);
   }
   if (release_) {
