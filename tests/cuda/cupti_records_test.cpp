@@ -25,6 +25,7 @@ TEST(Cupti, WithoutAGpuItSaysSo) {
 #if __has_include(<cupti_activity.h>)
 #include <cupti.h>
 
+#if CUPTI_API_VERSION >= 18  // that of CUDA 12
 namespace arete::cuda::cupti {
 namespace {
 
@@ -79,4 +80,5 @@ TEST(Cupti, NumbersAreThoseOfItsHeader) {
 
 }  // namespace
 }  // namespace arete::cuda::cupti
+#endif
 #endif

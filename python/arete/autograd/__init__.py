@@ -11,6 +11,14 @@ def _tensors(x) -> list[Tensor]:
     return [x] if isinstance(x, Tensor) else list(x)
 
 
+def __getattr__(name: str):
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module(__name__ + ".profiler")
+    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")
+
+
 def _gradients(outputs, given):
     """One gradient for each output; ones where none is given."""
     if given is None:
@@ -306,11 +314,3 @@ class graph:
     """torch.autograd.graph: saving hooks are not supported; names for what is there."""
 
     Node = Node
-
-
-def __getattr__(name: str):
-    if name == "profiler":
-        import importlib
-
-        return importlib.import_module(__name__ + ".profiler")
-    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")

@@ -77,8 +77,8 @@ class EventList(list):
         return self._trace.table(rows, sort_by or "", row_limit, max_src_column_width, max_name_column_width,
                                  max_shapes_column_width, header or "", top_level_events_only)
 
-    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0) -> "EventList":
-        """Events of one name (and shapes, and innermost frames of the stack) added up."""
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False) -> "EventList":
+        """Events of one name (and shapes, and innermost frames of the stack) added up. Names have no overloads."""
         return EventList(self._trace.key_averages(group_by_input_shape, group_by_stack_n), self._trace)
 
     def total_average(self):
@@ -110,7 +110,7 @@ class _Results:
         trace = self._trace()
         return EventList(trace.events(), trace)
 
-    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0) -> EventList:
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False) -> EventList:
         """Events of one name (and shapes, and innermost frames of the stack) added up."""
         trace = self._trace()
         return EventList(trace.key_averages(group_by_input_shape, group_by_stack_n), trace)
