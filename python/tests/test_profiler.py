@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import doctest
 import gzip
 import json
 import re
@@ -334,6 +335,16 @@ def test_older_names():
         pass
 
 
+@pytest.mark.parametrize("module", [arete.profiler, arete.autograd.profiler])
+def test_examples_of_the_documentation(module):
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        test = doctest.DocTestParser().get_doctest(value.__doc__, {"arete": arete}, name, name, 0)
+        assert test.examples, f"{name} has no example"
+        assert doctest.DocTestRunner().run(test).failed == 0, name
+
+
 def test_misuse_is_an_error():
     p = profile()
     with pytest.raises(ValueError, match="nothing has been recorded yet"):
@@ -427,4 +438,86 @@ def test_overhead_is_bounded():
     off = least()
     with profile():
         on = least()
+    assert on < 1.5 * off + 1e-4, (on, off)
+
+
+needs_gpu = pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")
+
+
+@needs_gpu
+def test_kernels_belong_to_operators(tmp_path):
+    a = arete.randn(256, 256, device="cuda")
+    arete.mm(a, a)
+    arete.cuda.synchronize()
+    with profile(record_shapes=True, profile_memory=True) as p:
+        for _ in range(3):
+            arete.mm(a, a)
+        arete.cuda.synchronize()
+    (row,) = [e for e in p.key_averages() if e.key == "mm"]
+    assert row.count == 3 and row.device_time_total > 0
+    table = p.key_averages().table(sort_by="cuda_time_total")
+    assert "Self CUDA" in table and "Self CUDA time total" in table
+    (rate,) = [r for r in p.operator_rates() if r.name == "mm"]
+    assert rate.device == "cuda:0" and rate.seconds > 0 and rate.flops == 3 * 2 * 256**3
+    if p._trace().device_times != "CUPTI":
+        assert "between CUDA events" in table
+        return
+    assert all(e.kernels for e in p.events() if e.name == "mm")
+    p.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    kernels = [e for e in slices if e["cat"] == "kernel"]
+    assert len(kernels) >= 3
+    arrows = [e for e in events if e["cat"] == "ac2g"]
+    assert len(arrows) >= 6
+    for e in arrows:
+        assert any((s["pid"], s["tid"]) == (e["pid"], e["tid"]) and s["ts"] <= e["ts"] <= s["ts"] + s["dur"]
+                   for s in slices)  # fmt: skip
+    # The clocks of host and GPU agree: a kernel begins after its operator does.
+    operators = {e["args"]["External id"]: e for e in slices if e["cat"] == "cpu_op"}
+    for k in kernels:
+        if k["args"]["External id"] in operators:
+            assert k["ts"] >= operators[k["args"]["External id"]]["ts"] - 5
+
+
+@needs_gpu
+def test_waits_and_copies_have_source_lines():
+    x = arete.ones(1000)
+    x.cuda().sum().item()
+    with profile() as p:
+        y = x.cuda()
+        y.sum().item()
+        y.nonzero()
+        arete.cuda.synchronize()
+        y.cpu()
+    found = [(s.what, s.kind, s.bytes) for s in p.synchronizations()]
+    assert found == [("to", "from host", 4000), ("item", "to host", 4), ("nonzero", "to host", 8),
+                     ("synchronize", "wait", 0), ("to", "to host", 4000)]  # fmt: skip
+    for s in p.synchronizations():
+        assert "test_profiler.py" in s.source and s.device == "cuda:0" and s.blocking
+    assert "The host waited 5 times" in p.synchronization_table()
+
+
+@needs_gpu
+def test_overhead_on_a_gpu_is_bounded():
+    net = arete.nn.Sequential(*[arete.nn.Linear(256, 256) for _ in range(20)]).cuda()
+    optimizer = arete.optim.SGD(net.parameters(), lr=0.01)
+    x = arete.randn(64, 256, device="cuda")
+
+    def seconds():
+        best = float("inf")
+        for _ in range(20):
+            begin = time.perf_counter()
+            optimizer.zero_grad()
+            net(x).sum().backward()
+            optimizer.step()
+            arete.cuda.synchronize()
+            best = min(best, time.perf_counter() - begin)
+        return best
+
+    seconds()
+    off = seconds()
+    with profile():
+        seconds()
+        on = seconds()
     assert on < 1.5 * off + 1e-4, (on, off)

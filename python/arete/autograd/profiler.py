@@ -6,7 +6,13 @@ from ..profiler import EventList, record_function  # noqa: F401
 
 
 class profile(_profiler._Results):
-    """Records a `with` block; arete.profiler.profile does more."""
+    """Records a `with` block; arete.profiler.profile does more.
+
+    >>> with arete.autograd.profiler.profile() as p:
+    ...     x = arete.ones(2).exp()
+    >>> [e.name for e in p.function_events]
+    ['ones', 'exp']
+    """
 
     def __init__(self, enabled=True, *, use_cuda=False, use_device=None, record_shapes=False, with_flops=False,
                  profile_memory=False, with_stack=False, with_modules=False, use_kineto=False, use_cpu=True,
@@ -47,7 +53,11 @@ class profile(_profiler._Results):
 
 
 class emit_nvtx:
-    """In a `with` block operators are NVTX ranges, which Nsight Systems shows."""
+    """In a `with` block operators are NVTX ranges, which Nsight Systems shows.
+
+    >>> with arete.autograd.profiler.emit_nvtx():
+    ...     x = arete.ones(2).exp()
+    """
 
     def __init__(self, enabled=True, record_shapes=False):
         self.enabled, self.record_shapes = enabled, record_shapes

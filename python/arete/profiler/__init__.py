@@ -14,14 +14,22 @@ _P.install_stack_source(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 class ProfilerActivity(enum.Enum):
-    """What is recorded: the host, or the work of GPUs."""
+    """What is recorded: the host, or the work of GPUs.
+
+    >>> arete.profiler.ProfilerActivity.CPU in arete.profiler.supported_activities()
+    True
+    """
 
     CPU = 0
     CUDA = 1
 
 
 class ProfilerAction(enum.IntEnum):
-    """What a profiler does in a step."""
+    """What a profiler does in a step.
+
+    >>> arete.profiler.schedule(wait=1, warmup=1, active=1)(0).name
+    'NONE'
+    """
 
     NONE = 0
     WARMUP = 1
@@ -30,19 +38,32 @@ class ProfilerAction(enum.IntEnum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The activities that can be recorded here."""
+    """The activities that can be recorded here.
+
+    >>> all(a.name in ("CPU", "CUDA") for a in arete.profiler.supported_activities())
+    True
+    """
     return {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if _C._cuda.is_available() else set())
 
 
 def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0):
     """A function of the step that says what to do: after `skip_first` steps, leave out `wait`, record and forget
-    `warmup`, record and hand over `active`; over and over, or `repeat` times."""
+    `warmup`, record and hand over `active`; over and over, or `repeat` times.
+
+    >>> f = arete.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [f(step).name for step in range(5)]
+    ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+    """
     action = _P.schedule(wait, warmup, active, repeat, skip_first, bool(skip_first_wait))
     return lambda step: ProfilerAction(action(step))
 
 
 class Interval:
-    """Microseconds since the recording began."""
+    """Microseconds since the recording began.
+
+    >>> arete.profiler.Interval(2.0, 5.0).elapsed_us()
+    3.0
+    """
 
     def __init__(self, start: float, end: float):
         self.start, self.end = start, end
@@ -63,7 +84,13 @@ _P.FunctionEventAvg.cuda_time = property(lambda e: e.device_time)
 
 
 class EventList(list):
-    """Events, or averages of them, of one recording."""
+    """Events, or averages of them, of one recording.
+
+    >>> with arete.profiler.profile() as p:
+    ...     x = arete.ones(2).exp().exp()
+    >>> [(e.key, e.count) for e in p.events().key_averages()]
+    [('ones', 1), ('exp', 2)]
+    """
 
     def __init__(self, items, trace):
         super().__init__(items)
@@ -155,7 +182,16 @@ class _Results:
 class profile(_Results):
     """Records what the library does between start() and stop(), or within a `with` block, on all threads; with a
     schedule, only in the steps that it names. GPU work shows where there is a GPU. `with_stack`: Python frames of
-    each event. `with_flops`: FLOPs in tables (operator_rates() has them in any case)."""
+    each event. `with_flops`: FLOPs in tables (operator_rates() has them in any case).
+
+    >>> with arete.profiler.profile(record_shapes=True) as p:
+    ...     with arete.profiler.record_function("products"):
+    ...         x = arete.mm(arete.ones(2, 3), arete.ones(3, 4))
+    >>> [(e.name, e.input_shapes, e.flops) for e in p.events() if e.name in ("products", "mm")]
+    [('products', [], 0.0), ('mm', [[2, 3], [3, 4]], 48.0)]
+    >>> "# of Calls" in p.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
+    True
+    """
 
     def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False,
                  profile_memory=False, with_stack=False, with_flops=False, with_modules=False,
@@ -206,12 +242,29 @@ class profile(_Results):
 
 
 def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
-    """For on_trace_ready: writes each recording into a folder, as TensorBoard's profiler plug-in wants it."""
+    """For on_trace_ready: writes each recording into a folder, as TensorBoard's profiler plug-in wants it.
+
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with arete.profiler.profile(on_trace_ready=arete.profiler.tensorboard_trace_handler(folder.name, "me")):
+    ...     x = arete.ones(2) + 1
+    >>> [name.endswith(".pt.trace.json") for name in os.listdir(folder.name)]
+    [True]
+    """
     return lambda p: _P.write_tensorboard_trace(p._profiler, os.fspath(dir_name), worker_name or "", use_gzip)
 
 
 class record_function:
-    """Names a part of the program in recordings: a `with` block, or a function that it decorates."""
+    """Names a part of the program in recordings: a `with` block, or a function that it decorates.
+
+    >>> @arete.profiler.record_function("double")
+    ... def f(x):
+    ...     return x + x
+    >>> with arete.profiler.profile() as p:
+    ...     x = f(arete.ones(2))
+    >>> [(e.name, e.cpu_parent.name) for e in p.events() if e.name == "add"]
+    [('add', 'double')]
+    """
 
     def __init__(self, name: str, args: str | None = None):
         self.name, self.args = name, args
@@ -235,5 +288,9 @@ class record_function:
 
 def ceilings(device="cpu", again=False) -> dict:
     """What the machine can do at most, measured once and kept: bandwidth (bytes per second of a copy),
-    launch_overhead (seconds) and gemm (FLOP per second by dtype)."""
+    launch_overhead (seconds) and gemm (FLOP per second by dtype).
+
+    >>> sorted(arete.profiler.ceilings("cpu"))
+    ['bandwidth', 'device', 'gemm', 'launch_overhead']
+    """
     return _P.ceilings(str(device), again)
