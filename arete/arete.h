@@ -84,6 +84,10 @@
 #include "arete/io/metrics_log.h"
 #include "arete/io/tensor_io.h"
 #include "arete/models/classifier.h"
+#include "arete/profile/ceilings.h"
+#include "arete/profile/profiler.h"
+#include "arete/profile/roofline.h"
+#include "arete/profile/trace.h"
 
 // Measuring.
 #include "arete/profile/benchmark.h"

@@ -47,9 +47,14 @@ struct BenchOptions {
   std::vector<std::string> groups;  ///< of bench_groups(); none: all
   std::string json, html;           ///< files to write
   bool quick = false;               ///< smaller sizes, shorter measurements
+  bool ceilings = false;            ///< see ceilings()
+  bool again = false;               ///< ceilings: measure even if the figures are known
 };
 /// transfers, bandwidth, gemm, launch.
 std::vector<std::string> bench_groups();
 int bench(const BenchOptions& options);
+/// What the machine can do at most, which the profiler compares operators with: printed, and written
+/// to `json` if that is a name.
+int ceilings(const BenchOptions& options);
 
 }  // namespace arete::cli

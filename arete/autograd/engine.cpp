@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -96,6 +97,9 @@ class Pass {
     uint64_t needed = 0;
     for (size_t i = 0; i < node.edges.size() && i < 64; ++i)
       if (node.edges[i]) needed |= uint64_t(1) << i;
+    const tracing::RangeScope traced(
+        tracing::RangeKind::backward, [&] { return tracing::backward_name(node.name()); },
+        int64_t(node.sequence));
     TensorList results = node.backward(grads, needed);
     if (modes().word & Modes::kAnomaly) check_nan(node, grads, results);
     if (node.hooks)

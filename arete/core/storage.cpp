@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "arete/core/memory_events.h"
+#include "arete/core/tracing.h"
 
 namespace arete {
 
@@ -21,8 +23,17 @@ namespace {
 // Of all lists of pending copies: they are rare, and no one waits for a copy while holding it.
 std::mutex pending_mutex;
 
-// A GPU's allocator tells of its blocks itself, temporary ones too.
+[[gnu::cold, gnu::noinline]] void trace(tracing::Listener& l, MemoryEvent::Action action,
+                                        const Storage& s) noexcept {
+  const auto bytes = int64_t(s.bytes());
+  if (s.data() && bytes)
+    l.on_memory(s.device(), s.data(), action == MemoryEvent::Action::alloc ? bytes : -bytes);
+}
+// Tells profilers and histories of memory. For the latter a GPU's allocator speaks itself, of
+// temporary blocks too.
 void tell(MemoryEvent::Action action, const Storage& s) {
+  if (tracing::Listener* l = tracing::listener()) [[unlikely]]
+    trace(*l, action, s);
   if (s.data() && !s.device().is_cuda())
     notify_memory({action, s.device(), s.is_pinned(), uintptr_t(s.data()), s.bytes(), s.bytes()});
 }
@@ -117,7 +128,13 @@ void Storage::wait_for_copies(bool readers_too) const {
       delete p;
     }
   };
+  const bool all_done =
+      std::all_of(copies.begin(), copies.end(), [](const auto& c) { return c->is_done(); });
   try {
+    std::optional<tracing::HostScope> traced;
+    if (!all_done && tracing::listener())
+      traced.emplace(tracing::HostEvent{tracing::HostEvent::Kind::synchronize,
+                                        "end of a non_blocking copy", device_, 0, true});
     for (const auto& c : copies) c->wait();
   } catch (...) {
     forget();

@@ -85,4 +85,31 @@ std::vector<uint8_t> gunzip_prefix(std::span<const std::byte> bytes, uint64_t co
   return unpack(bytes, count, true, file_name);
 }
 
+std::vector<std::byte> gzip(std::string_view text) {
+  z_stream stream{};
+  ARETE_CHECK(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipOnly, 8,
+                           Z_DEFAULT_STRATEGY) == Z_OK,
+              OutOfMemoryError("", "no memory to pack gzip data"));
+  struct End {
+    z_stream* s;
+    ~End() { deflateEnd(s); }
+  } const end{&stream};
+  std::vector<std::byte> out;
+  std::vector<std::byte> piece(1 << 16);
+  size_t consumed = 0;
+  for (int status = Z_OK; status != Z_STREAM_END;) {
+    const size_t given = std::min<size_t>(text.size() - consumed, 1u << 30);
+    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(text.data() + consumed));
+    stream.avail_in = static_cast<uInt>(given);
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    status = deflate(&stream, consumed + given == text.size() ? Z_FINISH : Z_NO_FLUSH);
+    ARETE_ASSERT(status != Z_STREAM_ERROR);
+    consumed += given - stream.avail_in;
+    out.insert(out.end(), piece.begin(),
+               piece.begin() + std::ptrdiff_t(piece.size() - stream.avail_out));
+  }
+  return out;
+}
+
 }  // namespace arete::io

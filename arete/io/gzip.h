@@ -1,4 +1,4 @@
-// Unpacking of gzip data that may be hostile.
+// Gzip: packing, and unpacking of data that may be hostile.
 #pragma once
 
 #include <cstddef>
@@ -21,5 +21,8 @@ std::vector<uint8_t> gunzip(std::span<const std::byte> bytes, uint64_t max_bytes
 /// The first `count` unpacked bytes, fewer if there are not so many; the rest is not looked at.
 std::vector<uint8_t> gunzip_prefix(std::span<const std::byte> bytes, uint64_t count,
                                    std::string_view file_name = "gzip data");
+
+/// `text` as gzip data.
+std::vector<std::byte> gzip(std::string_view text);
 
 }  // namespace arete::io

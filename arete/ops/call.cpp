@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_internal.h"
@@ -186,7 +187,9 @@ Results call_observed(const OpRecord& op, std::span<const Arg> args) {
   const Call call(op, args);
   const bool observe = m.word & Modes::kObserve;
   const int64_t begin = observe ? now_ns() : 0;
+  tracing::CallScope traced(op, {args.data(), args.size()}, false);
   Results results = run_path(call);
+  traced.end({results.data(), results.size()});
   if (observe) m.observer->on_call({&op, args, {results.data(), results.size()}, begin, now_ns()});
   if (m.word & Modes::kInference)
     for (Tensor& t : results) t.impl()->inference = true;
@@ -214,20 +217,24 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
   return call_observed(op, args);
 }
 
+// Whether a mode or a profiler asks for more than the call itself.
+bool is_watched() { return modes().word != 0 || tracing::listener() != nullptr; }
+
 }  // namespace
 
 Results call_all(const OpRecord& op, std::span<const Arg> args) {
-  if (modes().word) [[unlikely]]
+  if (is_watched()) [[unlikely]]
     return call_special(op, args);
   return run_path(Call(op, args));
 }
 
 Tensor call(const OpRecord& op, std::span<const Arg> args) {
-  if (op.pointwise && !modes().word) [[likely]] {
+  const bool plain = !is_watched();
+  if (op.pointwise && plain) [[likely]] {
     const Call call(op, args);
     return on_device(call, [&] { return call_pointwise_one(call); });
   }
-  if (op.view && !modes().word) return make_view(Call(op, args));
+  if (op.view && plain) return make_view(Call(op, args));
   return std::move(call_all(op, args)[0]);
 }
 
@@ -238,14 +245,23 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
   const Call call(op, args, true);
   const bool observe = modes().word & Modes::kObserve;
   const int64_t begin = observe ? now_ns() : 0;
+  tracing::CallScope traced(op, {args.data(), args.size()}, true);
   const bool record = modes().grad_enabled && (needs_history(call) || self.requires_grad());
   check_in_place(self, op.name.c_str(), record);
   if (self.storage()->has_pending_copies()) [[unlikely]]
     wait_for_copies(call, self);
-  if (op.compose) return compose_in_place(self, op, args, op.compose, record);
+  const auto done = [&]() -> Tensor& {
+    traced.end({&self, 1});
+    if (observe) modes().observer->on_call({&op, call.args(), {&self, 1}, begin, now_ns()});
+    return self;
+  };
+  if (op.compose) {
+    compose_in_place(self, op, args, op.compose, record);
+    return done();
+  }
   if (op.pointwise) {
     if (!on_device(call, [&] { return call_pointwise_into(call, self, record); }))
-      return compose_in_place(self, op, args, call_pointwise, record);
+      compose_in_place(self, op, args, call_pointwise, record);
   } else {
     IntrusivePtr<OpNode> node;
     if (record) {
@@ -281,8 +297,7 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
       rebase_history(self, node);
     }
   }
-  if (observe) modes().observer->on_call({&op, call.args(), {&self, 1}, begin, now_ns()});
-  return self;
+  return done();
 }
 
 Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args) {

@@ -1,6 +1,7 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
 #include "arete/core/cuda.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/reference_util.h"
@@ -48,22 +49,28 @@ void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   const auto address = [](const Tensor& t) {
     return t.storage()->data() + t.layout().offset * int64_t(t.element_size());
   };
+  using Kind = tracing::HostEvent::Kind;
   if (src.device().is_cpu()) {
     prim::Backend& gpu = prim::backend_for(dst.device());
     const std::byte* from = view_of(src).data;
-    if (non_blocking && src.is_pinned())
+    const bool async = non_blocking && src.is_pinned();
+    const tracing::HostScope traced({Kind::from_host, "to", dst.device(), bytes, !async});
+    if (async)
       gpu.copy_from_host_async(*src.storage(), address(dst), from, bytes);
     else
       gpu.copy_from_host(address(dst), from, bytes);
   } else if (dst.device().is_cpu()) {
     prim::Backend& gpu = prim::backend_for(src.device());
-    if (non_blocking && dst.is_pinned()) {
+    const bool async = non_blocking && dst.is_pinned();
+    const tracing::HostScope traced({Kind::to_host, "to", src.device(), bytes, !async});
+    if (async) {
       gpu.copy_to_host_async(*dst.storage(), address(dst), address(src), bytes);
     } else {
       dst.storage()->writable_data();
       gpu.copy_to_host(address(dst), address(src), bytes);
     }
   } else {
+    const tracing::HostScope traced({Kind::peer, "to", dst.device(), bytes, false});
     prim::backend_for(dst.device())
         .copy_from_peer(address(dst), prim::backend_for(src.device()), address(src), bytes);
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 
 namespace arete {
@@ -62,6 +63,8 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
     }
   }
   prim::Backend& backend = prim::backend_for(t.device());
+  const tracing::HostScope traced({tracing::HostEvent::Kind::to_host, numel == 1 ? "item" : "read",
+                                   t.device(), size_t(numel) * bytes, true});
   const prim::View from = ops::view_of(t, l);
   if (l.is_contiguous()) {
     backend.copy_to_host(dst, from.data, size_t(numel) * bytes);
@@ -75,10 +78,13 @@ void read_to_host(const Tensor& t, const Layout& l, void* dst) {
 void write_from_host(const Tensor& t, const void* src) {
   ARETE_ASSERT(t.is_contiguous());
   if (t.is_meta() || t.numel() == 0) return;
-  if (t.device().is_cpu())
+  if (t.device().is_cpu()) {
     std::memcpy(t.data_ptr(), src, t.nbytes());
-  else
-    prim::backend_for(t.device()).copy_from_host(t.data_ptr(), src, t.nbytes());
+    return;
+  }
+  const tracing::HostScope traced(
+      {tracing::HostEvent::Kind::from_host, "tensor", t.device(), t.nbytes(), true});
+  prim::backend_for(t.device()).copy_from_host(t.data_ptr(), src, t.nbytes());
 }
 
 }  // namespace arete

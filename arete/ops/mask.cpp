@@ -1,5 +1,6 @@
 // Masks, and the positions of elements that are not zero.
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
@@ -267,7 +268,14 @@ Tensor flat_nonzero(const Tensor& self) {
       modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(self.device());
   const int64_t n = mask.numel();
   const prim::ScratchView found(p, kInt64, {n});
-  const int64_t count = p.compact({view_of(mask), found.view()});
+  const int64_t count = [&] {
+    // On a GPU the host waits for the number.
+    std::optional<tracing::HostScope> traced;
+    if (!self.device().is_cpu())
+      traced.emplace(tracing::HostEvent{tracing::HostEvent::Kind::to_host, "nonzero", self.device(),
+                                        sizeof(int64_t), true});
+    return p.compact({view_of(mask), found.view()});
+  }();
   const Tensor out = empty_tensor({count}, kInt64, self.device());
   prim::View part = found.view();
   const Shape length{count};

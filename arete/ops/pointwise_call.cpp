@@ -6,10 +6,12 @@
 #include <mutex>
 
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/target.h"
+#include "arete/ops/work.h"
 
 namespace arete::ops {
 
@@ -516,10 +518,22 @@ void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
   }
 }
 
+tracing::Work work_on(const expr::Program& program, std::span<const Tensor> inputs,
+                      std::span<const Tensor> outputs) {
+  SmallVector<prim::View, 4> in, out;
+  for (const Tensor& t : inputs) in.push_back(view_of(t));
+  for (const Tensor& t : outputs) out.push_back(view_of(t));
+  return work_of(program, {in.data(), in.size()}, {out.data(), out.size()},
+                 outputs.empty() ? Device() : outputs[0].device());
+}
+
 Results ProgramNode::apply_literals(const ProgramPtr& program, std::span<const Tensor> inputs,
                                     std::span<const Literal> params, const char* name) {
+  tracing::RangeScope traced(tracing::RangeKind::program,
+                             [&] { return std::string(name) + "_backward"; });
   Results outputs;
   apply(program, nullptr, nullptr, inputs, params, name, outputs);
+  traced.set_work([&] { return work_on(*program, inputs, {outputs.data(), outputs.size()}); });
   return outputs;
 }
 
@@ -631,8 +645,10 @@ Results apply_program(const ProgramPtr& program, std::span<const Tensor> inputs,
   Literals literals;
   for (size_t i = 0; i < params.size(); ++i)
     literals.push_back(literal(params[i], program->params()[i]));
+  tracing::RangeScope traced(tracing::RangeKind::program, std::string_view(name));
   Results outputs;
   apply(program, nullptr, nullptr, inputs, {literals.data(), literals.size()}, name, outputs);
+  traced.set_work([&] { return work_on(*program, inputs, {outputs.data(), outputs.size()}); });
   return outputs;
 }
 

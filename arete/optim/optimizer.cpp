@@ -4,9 +4,11 @@
 #include <unordered_map>
 
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/work.h"
 #include "arete/optim/update_internal.h"
 #include "arete/prim/backend.h"
 
@@ -130,6 +132,9 @@ bool Optimizer::keeps_master(const ParamGroup& group, const Tensor& param) const
 }
 
 void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
+  const tracing::RangeScope traced(tracing::RangeKind::optimizer, [&] {
+    return "Optimizer.step#" + std::string(name_) + ".step";
+  });
   const NoGradGuard no_grad;
   for (size_t gi = 0; gi < groups_.size(); ++gi) {
     const ParamGroup& group = groups_[gi];
@@ -326,6 +331,8 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
     prim::Primitives& target = modes().word & Modes::kCapture
                                    ? *modes().recorder
                                    : prim::backend_for(first.param.device());
+    tracing::RangeScope traced(tracing::RangeKind::program, std::string_view("optimizer_update"));
+    traced.set_work([&] { return ops::work_of(*update, inputs, outputs, first.param.device()); });
     target.multi_pointwise({.program = update.get(),
                             .n_tensors = n_tensors,
                             .inputs = inputs,

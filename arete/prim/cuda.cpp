@@ -8,6 +8,7 @@
 
 #include "arete/base/error.h"
 #include "arete/core/memory_events.h"
+#include "arete/core/tracing.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/plugin_internal.h"
 
@@ -41,6 +42,10 @@ Backend* backend_if_used(int device) {
   if (device == -1) device = this_device;
   if (device < 0 || device > 127) return nullptr;
   return prim::used_backend(Device(DeviceType::cuda, device));
+}
+
+tracing::HostEvent wait_of(const char* what, const Backend& b) {
+  return {tracing::HostEvent::Kind::synchronize, what, b.device(), 0, true};
 }
 
 }  // namespace
@@ -86,7 +91,10 @@ bool can_device_access_peer(int device, int peer) {
 
 void synchronize(int device) {
   checked(device);
-  if (Backend* b = backend_if_used(device)) b->synchronize();
+  Backend* b = backend_if_used(device);
+  if (!b) return;
+  const tracing::HostScope traced(wait_of("synchronize", *b));
+  b->synchronize();
 }
 
 // ---- streams
@@ -119,7 +127,10 @@ int Stream::device() const noexcept { return state_->backend.device().index; }
 int Stream::priority() const noexcept { return state_->priority; }
 void* Stream::native_handle() const noexcept { return state_->handle; }
 bool Stream::query() const { return state_->backend.stream_is_done(state_->handle); }
-void Stream::synchronize() const { state_->backend.synchronize_stream(state_->handle); }
+void Stream::synchronize() const {
+  const tracing::HostScope traced(wait_of("Stream.synchronize", state_->backend));
+  state_->backend.synchronize_stream(state_->handle);
+}
 
 struct Event::State {
   explicit State(bool timing_in) : timing(timing_in) {}
@@ -194,7 +205,9 @@ bool Event::query() const {
   return !state_->handle || state_->backend->event_is_done(state_->handle);
 }
 void Event::synchronize() const {
-  if (state_->handle) state_->backend->synchronize_event(state_->handle);
+  if (!state_->handle) return;
+  const tracing::HostScope traced(wait_of("Event.synchronize", *state_->backend));
+  state_->backend->synchronize_event(state_->handle);
 }
 double Event::elapsed_time(const Event& end) const {
   ARETE_CHECK(state_->timing && end.state_->timing,

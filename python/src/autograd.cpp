@@ -3,6 +3,7 @@
 #include "arete/autograd/function.h"
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -89,16 +90,7 @@ autograd::Context& context_of(FunctionContext& c) {
 
 void bind_autograd(nb::module_& m) {
   nb::class_<GraphNode>(m, "Node")
-      .def("name",
-           [](const GraphNode& n) {
-             std::string s = n.node->name();
-             if (s != "AccumulateGrad" && !s.empty()) {
-               // PyTorch's way: AddBackward0.
-               s[0] = char(std::toupper(static_cast<unsigned char>(s[0])));
-               s += "Backward0";
-             }
-             return s;
-           })
+      .def("name", [](const GraphNode& n) { return tracing::backward_name(n.node->name()); })
       .def_prop_ro("next_functions",
                    [](const GraphNode& n) {
                      nb::list all;

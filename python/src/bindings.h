@@ -16,5 +16,6 @@ void bind_saved_tensor_hooks(nanobind::module_& m);
 void bind_records(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
+void bind_profiler(nanobind::module_& m);
 
 }  // namespace arete::python

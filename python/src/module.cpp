@@ -165,4 +165,5 @@ NB_MODULE(_C, m) {
   bind_optim(m);
   bind_rnn(m);
   bind_cuda(m);
+  bind_profiler(m);
 }

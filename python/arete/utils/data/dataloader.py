@@ -231,6 +231,7 @@ class _Iterator:
             if before is not None:
                 arete.set_rng_state(before)
         self._order = itertools.chain(first, order)
+        self._span = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._iterable = loader._dataset_kind == _DatasetKind.Iterable
         self._pin = loader.pin_memory and arete.cuda.is_available()
         self._length: Optional[int] = None
@@ -246,10 +247,15 @@ class _Iterator:
     def __next__(self) -> Any:
         if self._progress.done:
             raise StopIteration
-        data = self._load()
-        while self._skip and not isinstance(data, EndOfStream):
-            self._skip -= 1
+        # A range in recordings of arete.profiler: how long the program waits for data.
+        span = arete._C._profile.RecordFunction(self._span)
+        try:
             data = self._load()
+            while self._skip and not isinstance(data, EndOfStream):
+                self._skip -= 1
+                data = self._load()
+        finally:
+            span.end()
         if isinstance(data, EndOfStream):
             self._progress.done = True
             self._finish()

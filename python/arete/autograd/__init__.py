@@ -1,15 +1,17 @@
 """Differentiation: backward, grad, custom functions."""
 from __future__ import annotations
 
+<<<<<<< HEAD:python/arete/autograd.py
 import contextlib
 import sys
 import threading
 import types
 
-from . import _C
-from ._C import Tensor
-from ._C import Node  # noqa: F401
-from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from .. import _C
+from .._C import Tensor
+from .._C import Node  # noqa: F401
+from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+>>>>>>> w_prof:python/arete/autograd/__init__.py
 
 Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name() and next_functions.
 
@@ -21,6 +23,14 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
 
 def _tensors(x) -> list[Tensor]:
     return [x] if isinstance(x, Tensor) else list(x)
+
+
+def __getattr__(name: str):
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module(__name__ + ".profiler")
+    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")
 
 
 def _gradients(outputs, given):
@@ -35,7 +45,7 @@ def _gradients(outputs, given):
         if g is None:
             if t.requires_grad and t.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            from . import ones_like
+            from .. import ones_like
 
             g = ones_like(t)
         elif g.shape != t.shape:
@@ -94,7 +104,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     unused = materialize_grads if allow_unused is None else allow_unused
     result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
     if materialize_grads:
-        from . import zeros_like
+        from .. import zeros_like
 
         result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
     return tuple(result)
@@ -216,7 +226,7 @@ class Function:
                 context.needs(places.index(i)) if i in places else False for i in range(len(args)))
             gradients = list(gradients)
             if ctx._materialize:
-                from . import zeros
+                from .. import zeros
 
                 for i, g in enumerate(gradients):
                     if g is None:
@@ -357,7 +367,7 @@ class GradcheckError(RuntimeError):
 
 def _by_parts(func, inputs):
     """func and its inputs with real tensors (..., 2) in place of complex ones."""
-    from . import view_as_complex, view_as_real
+    from .. import view_as_complex, view_as_real
 
     is_complex = [isinstance(t, Tensor) and t.is_complex() for t in inputs]
 
@@ -401,7 +411,7 @@ def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
 
     def gradients(*args):
         outs = [o for o in _tensors(func(*args)) if o.requires_grad]
-        from . import ones_like
+        from .. import ones_like
 
         weights = [ones_like(o) for o in outs]
         leaves = [a for a, t in zip(args, inputs) if any(t is c for c in checked)]

@@ -1,0 +1,323 @@
+#include "arete/backend/cuda/lib/cupti.h"
+
+#include <cuda.h>
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+
+#include "arete/backend/cuda/lib/cupti_records.h"
+#include "arete/backend/cuda/runtime/context.h"
+#include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/runtime/dynamic_library.h"
+#include "arete/base/error.h"
+#include "arete/prim/backend.h"
+
+namespace arete::cuda {
+namespace {
+
+using namespace cupti;
+
+extern "C" {
+using BufferRequested = void (*)(uint8_t** buffer, size_t* size, size_t* max_records);
+using BufferCompleted = void (*)(CUcontext, uint32_t stream, uint8_t* buffer, size_t size,
+                                 size_t valid);
+}
+
+struct Functions {
+  Result (*get_version)(uint32_t*) = nullptr;
+  Result (*get_timestamp)(uint64_t*) = nullptr;
+  Result (*get_result_string)(Result, const char**) = nullptr;
+  Result (*register_callbacks)(BufferRequested, BufferCompleted) = nullptr;
+  Result (*enable)(Kind) = nullptr;
+  Result (*disable)(Kind) = nullptr;
+  Result (*flush_all)(uint32_t) = nullptr;
+  Result (*next_record)(uint8_t*, size_t, void**) = nullptr;
+  Result (*push_id)(int32_t, uint64_t) = nullptr;
+  Result (*pop_id)(int32_t, uint64_t*) = nullptr;
+  std::string problem;
+};
+
+// The oldest interface whose records have the places declared in cupti_records.h: CUDA 11's.
+constexpr uint32_t kOldestVersion = 14;
+
+const Functions& functions() {
+  static const Functions* const all = [] {
+    auto* const f = new Functions;  // kept for the process
+    std::vector<std::string> names{"libcupti.so." + std::to_string(CUDA_VERSION / 1000),
+                                   "libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+    // Toolkits keep it in a folder of its own.
+    if (const char* home = std::getenv("CUDA_HOME"); home && *home)
+      names.push_back(std::string(home) + "/extras/CUPTI/lib64/libcupti.so");
+    names.push_back("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so");
+    static const DynamicLibrary library("CUPTI, CUDA's library for profilers", std::move(names));
+    if (!library.is_open()) {
+      f->problem = library.problem();
+      return f;
+    }
+    library.look_up(f->get_version, "cuptiGetVersion", f->problem);
+    library.look_up(f->get_timestamp, "cuptiGetTimestamp", f->problem);
+    library.look_up(f->get_result_string, "cuptiGetResultString", f->problem);
+    library.look_up(f->register_callbacks, "cuptiActivityRegisterCallbacks", f->problem);
+    library.look_up(f->enable, "cuptiActivityEnable", f->problem);
+    library.look_up(f->disable, "cuptiActivityDisable", f->problem);
+    library.look_up(f->flush_all, "cuptiActivityFlushAll", f->problem);
+    library.look_up(f->next_record, "cuptiActivityGetNextRecord", f->problem);
+    library.look_up(f->push_id, "cuptiActivityPushExternalCorrelationId", f->problem);
+    library.look_up(f->pop_id, "cuptiActivityPopExternalCorrelationId", f->problem);
+    if (!f->problem.empty()) return f;
+    uint32_t version = 0;
+    if (f->get_version(&version) != 0 || version < kOldestVersion)
+      f->problem = library.path() + " is too old: version " + std::to_string(version) +
+                   ", needed is " + std::to_string(kOldestVersion);
+    return f;
+  }();
+  return *all;
+}
+
+void check(Result r, const char* what) {
+  if (r == 0) return;
+  const char* said = nullptr;
+  functions().get_result_string(r, &said);
+  throw DeviceError("profile", std::string("CUPTI: ") + what +
+                                   " failed: " + (said ? said : std::to_string(r).c_str()))
+      .hint(
+          "another profiler may be at work, or the driver may allow profiling to the "
+          "administrator only");
+}
+
+std::string demangled(const char* name) {
+  if (!name) return "kernel";
+  int status = 0;
+  char* text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  std::string result = status == 0 && text ? text : name;
+  std::free(text);
+  return result;
+}
+
+std::string name_of_copy(const MemcpyRecord& r) {
+  static constexpr const char* kKinds[] = {"",     "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
+                                           "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"};
+  static constexpr const char* kMemory[] = {"Unknown", "Pageable", "Pinned", "Device",
+                                            "Array",   "Managed",  "Device", "Managed"};
+  const auto pick = [](const auto& names, size_t i) {
+    return std::string(i < std::size(names) ? names[i] : "Unknown");
+  };
+  return "Memcpy " + pick(kKinds, r.copy_kind) + " (" + pick(kMemory, r.source_kind) + " -> " +
+         pick(kMemory, r.target_kind) + ")";
+}
+
+/// What CUPTI has delivered. Its threads write, stop() takes.
+struct Delivered {
+  std::mutex mutex;
+  std::vector<prim::DeviceActivity> activities;
+  std::unordered_map<uint32_t, uint64_t> ranges;                      // by correlation
+  std::unordered_map<uint32_t, std::pair<uint64_t, uint64_t>> calls;  // times by correlation
+};
+Delivered& delivered() {
+  static Delivered* const d = new Delivered;  // CUPTI's threads may outlive static objects
+  return *d;
+}
+
+prim::DeviceActivity activity(prim::DeviceActivity::Kind kind, const auto& r) {
+  prim::DeviceActivity a;
+  a.kind = kind;
+  a.begin_ns = int64_t(r.start);
+  a.end_ns = int64_t(r.end);
+  a.device = Device(DeviceType::cuda, int(r.device));
+  a.context = r.context;
+  a.stream = r.stream;
+  a.correlation = r.correlation;
+  return a;
+}
+
+void take(const void* record) {
+  using prim::DeviceActivity;
+  Delivered& d = delivered();
+  switch (*static_cast<const Kind*>(record)) {
+    case kKernel:
+    case kConcurrentKernel: {
+      const auto& r = *static_cast<const KernelRecord*>(record);
+      DeviceActivity a = activity(DeviceActivity::Kind::kernel, r);
+      a.name = demangled(r.name);
+      std::copy(std::begin(r.grid), std::end(r.grid), a.grid.begin());
+      std::copy(std::begin(r.block), std::end(r.block), a.block.begin());
+      a.registers = r.registers_per_thread;
+      a.shared_bytes = r.static_shared + r.dynamic_shared;
+      d.activities.push_back(std::move(a));
+      break;
+    }
+    case kMemcpy: {
+      const auto& r = *static_cast<const MemcpyRecord*>(record);
+      DeviceActivity a = activity(DeviceActivity::Kind::copy, r);
+      a.name = name_of_copy(r);
+      a.bytes = r.bytes;
+      d.activities.push_back(std::move(a));
+      break;
+    }
+    case kMemset: {
+      const auto& r = *static_cast<const MemsetRecord*>(record);
+      DeviceActivity a = activity(DeviceActivity::Kind::set, r);
+      a.name = "Memset (Device)";
+      a.bytes = r.bytes;
+      d.activities.push_back(std::move(a));
+      break;
+    }
+    case kExternalCorrelation: {
+      const auto& r = *static_cast<const ExternalRecord*>(record);
+      if (r.external_kind == kCustomIds) d.ranges[r.correlation] = r.id;
+      break;
+    }
+    case kDriver:
+    case kRuntime: {
+      const auto& r = *static_cast<const ApiRecord*>(record);
+      d.calls.try_emplace(r.correlation, r.start, r.end);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+constexpr size_t kBufferBytes = 2 << 20;
+
+extern "C" void arete_cupti_buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
+  *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
+  *size = *buffer ? kBufferBytes : 0;
+  *max_records = 0;  // as many as fit
+}
+
+extern "C" void arete_cupti_buffer_completed(CUcontext, uint32_t, uint8_t* buffer, size_t,
+                                             size_t valid) {
+  try {
+    const std::lock_guard lock(delivered().mutex);
+    void* record = nullptr;
+    while (valid > 0 && functions().next_record(buffer, valid, &record) == 0) take(record);
+  } catch (...) {
+    // Out of memory: what is left of this buffer is lost; CUPTI cannot be told.
+  }
+  std::free(buffer);
+}
+
+constexpr Kind kKinds[] = {kExternalCorrelation, kRuntime, kDriver,
+                           kConcurrentKernel,    kMemcpy,  kMemset};
+
+/// What to add to CUPTI's clock for the steady one, at one moment of CUPTI's clock.
+struct ClockPoint {
+  int64_t at = 0, difference = 0;
+};
+
+ClockPoint compare_clocks() {
+  const auto now = [] {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  };
+  ClockPoint best;
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < 8; ++i) {
+    uint64_t there = 0;
+    const int64_t before = now();
+    check(functions().get_timestamp(&there), "cuptiGetTimestamp");
+    const int64_t after = now();
+    if (after - before >= least) continue;
+    least = after - before;
+    best = {int64_t(there), before + (after - before) / 2 - int64_t(there)};
+  }
+  return best;
+}
+
+class CuptiTrace final : public prim::DeviceTrace {
+ public:
+  std::string problem() override { return functions().problem; }
+
+  void start() override {
+    const Functions& f = functions();
+    ARETE_CHECK(f.problem.empty(), DeviceError("profile", f.problem));
+    if (!registered_) {
+      check(f.register_callbacks(arete_cupti_buffer_requested, arete_cupti_buffer_completed),
+            "cuptiActivityRegisterCallbacks");
+      registered_ = true;
+    }
+    try {
+      for (const Kind k : kKinds) check(f.enable(k), "cuptiActivityEnable");
+      begin_ = compare_clocks();
+    } catch (...) {
+      for (const Kind k : kKinds) f.disable(k);
+      throw;
+    }
+    clear();
+  }
+
+  std::vector<prim::DeviceActivity> stop() override {
+    const Functions& f = functions();
+    wait_for_devices();
+    f.flush_all(kFlushForced);
+    for (const Kind k : kKinds) f.disable(k);
+    f.flush_all(kFlushForced);
+    const ClockPoint end = compare_clocks();
+    Delivered& d = delivered();
+    std::vector<prim::DeviceActivity> all;
+    {
+      const std::lock_guard lock(d.mutex);
+      all.swap(d.activities);
+      for (prim::DeviceActivity& a : all) {
+        if (const auto r = d.ranges.find(a.correlation); r != d.ranges.end()) a.range = r->second;
+        if (const auto c = d.calls.find(a.correlation); c != d.calls.end()) {
+          a.call_begin_ns = steady(int64_t(c->second.first), end);
+          a.call_end_ns = steady(int64_t(c->second.second), end);
+        }
+        a.begin_ns = steady(a.begin_ns, end);
+        a.end_ns = steady(a.end_ns, end);
+      }
+    }
+    clear();
+    std::sort(all.begin(), all.end(),
+              [](const auto& a, const auto& b) { return a.begin_ns < b.begin_ns; });
+    return all;
+  }
+
+  void push_range(uint64_t id) noexcept override { functions().push_id(kCustomIds, id); }
+  void pop_range() noexcept override {
+    uint64_t last = 0;
+    functions().pop_id(kCustomIds, &last);
+  }
+
+ private:
+  static void clear() {
+    Delivered& d = delivered();
+    const std::lock_guard lock(d.mutex);
+    d.activities.clear();
+    d.ranges.clear();
+    d.calls.clear();
+  }
+  // What kernels recorded stays for the program's own synchronizations to raise.
+  static void wait_for_devices() {
+    for (int i = 0; i < DeviceContext::count(); ++i) {
+      if (!prim::used_backend(Device(DeviceType::cuda, i))) continue;
+      DeviceContext& context = DeviceContext::get(i);
+      if (context.has_captures()) continue;  // waiting would end the capture
+      context.make_current();
+      driver().cuCtxSynchronize();
+    }
+  }
+  // The clocks drift apart by microseconds in a second.
+  int64_t steady(int64_t t, const ClockPoint& end) const {
+    const double span = double(end.at - begin_.at);
+    const double part = span > 0 ? double(t - begin_.at) / span : 0;
+    return t + begin_.difference + int64_t(part * double(end.difference - begin_.difference));
+  }
+
+  bool registered_ = false;
+  ClockPoint begin_;
+};
+
+}  // namespace
+
+prim::DeviceTrace& cupti_trace() {
+  static CuptiTrace* const trace = new CuptiTrace;  // kept for the process
+  return *trace;
+}
+
+}  // namespace arete::cuda

@@ -1,0 +1,171 @@
+// What the library tells a profiler: calls of operators, backward functions, named ranges, memory,
+// copies between devices and waits for them, from every thread of the process. With no listener
+// each of these places costs the test of one pointer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "arete/core/device.h"
+#include "arete/core/dtype.h"
+
+namespace arete {
+
+class Tensor;
+namespace ops {
+struct OpRecord;
+class Arg;
+}  // namespace ops
+
+namespace tracing {
+
+/// What a range that is no operator stands for.
+enum class RangeKind : uint8_t { user, program, backward, optimizer };
+
+/// Bytes on their way between memories, or the host waiting for a device.
+struct HostEvent {
+  enum class Kind : uint8_t {
+    to_host,      ///< a copy from a device to the host
+    from_host,    ///< a copy from the host to a device
+    peer,         ///< a copy between devices
+    synchronize,  ///< a wait without a copy
+  };
+  Kind kind = Kind::synchronize;
+  const char* what = "";  ///< as users call it: "item", "to", "synchronize", ...; lives for good
+  Device device;          ///< the device that is not the host (of `peer`: where the bytes arrive)
+  size_t bytes = 0;
+  bool blocking = true;  ///< the host waits for it
+};
+
+/// What a range has computed and moved itself, as far as it is known.
+struct Work {
+  double flops = 0;
+  int64_t bytes = 0;
+  Device device;
+  DType dtype = kFloat32;
+};
+
+/// Arguments of a call, or its results.
+template <class T>
+struct Items {
+  const T* data = nullptr;
+  size_t size = 0;
+};
+
+/// Hears everything. Functions that begin something return a number, which those that end it are
+/// given on the same thread; a listener must live as long as the process.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual uint64_t begin_call(const ops::OpRecord& op, Items<ops::Arg> args,
+                              bool in_place) noexcept = 0;
+  /// Without results the call has failed.
+  virtual void end_call(uint64_t id, const ops::OpRecord& op, Items<ops::Arg> args,
+                        Items<Tensor> results) noexcept = 0;
+  /// `sequence`: of a backward function, that of its node.
+  virtual uint64_t begin_range(RangeKind kind, std::string_view name,
+                               int64_t sequence) noexcept = 0;
+  virtual void end_range(uint64_t id, const Work& work) noexcept = 0;
+  virtual uint64_t begin_host_event(const HostEvent& event) noexcept = 0;
+  virtual void end_host_event(uint64_t id) noexcept = 0;
+  /// A tensor's memory was taken (bytes > 0) or given back.
+  virtual void on_memory(Device device, const void* address, int64_t bytes) noexcept = 0;
+};
+
+namespace detail {
+extern constinit std::atomic<Listener*> current;
+}
+/// The listener, or null.
+inline Listener* listener() noexcept { return detail::current.load(std::memory_order_acquire); }
+/// Installs one, or none; returns the one before.
+Listener* set_listener(Listener* listener) noexcept;
+
+/// Tells of a call while it lives.
+class CallScope {
+ public:
+  CallScope(const ops::OpRecord& op, Items<ops::Arg> args, bool in_place)
+      : listener_(listener()), op_(op), args_(args) {
+    if (listener_) [[unlikely]]
+      id_ = listener_->begin_call(op, args, in_place);
+  }
+  ~CallScope() {
+    if (listener_) [[unlikely]]
+      listener_->end_call(id_, op_, args_, {});
+  }
+  /// The call went well.
+  void end(Items<Tensor> results) {
+    if (!listener_) [[likely]]
+      return;
+    listener_->end_call(id_, op_, args_, results);
+    listener_ = nullptr;
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  Listener* listener_;
+  uint64_t id_ = 0;
+  const ops::OpRecord& op_;
+  Items<ops::Arg> args_;
+};
+
+/// Tells of a range while it lives.
+class RangeScope {
+ public:
+  /// `name` is a text, or a function that makes it, which is called only if someone listens.
+  template <class Name>
+  RangeScope(RangeKind kind, const Name& name, int64_t sequence = -1) : listener_(listener()) {
+    if (!listener_) [[likely]]
+      return;
+    if constexpr (requires { name(); })
+      id_ = listener_->begin_range(kind, name(), sequence);
+    else
+      id_ = listener_->begin_range(kind, name, sequence);
+  }
+  ~RangeScope() {
+    if (listener_) [[unlikely]]
+      listener_->end_range(id_, work_);
+  }
+  /// Says what the range does: `work` makes it, and is called only if someone listens.
+  template <class F>
+  void set_work(F&& work) {
+    if (listener_) [[unlikely]]
+      work_ = work();
+  }
+  RangeScope(const RangeScope&) = delete;
+  RangeScope& operator=(const RangeScope&) = delete;
+
+ private:
+  Listener* listener_;
+  uint64_t id_ = 0;
+  Work work_;
+};
+
+/// Tells of a copy or a wait while it lives.
+class HostScope {
+ public:
+  explicit HostScope(const HostEvent& event) : listener_(listener()) {
+    if (listener_) [[unlikely]]
+      id_ = listener_->begin_host_event(event);
+  }
+  ~HostScope() {
+    if (listener_) [[unlikely]]
+      listener_->end_host_event(id_);
+  }
+  HostScope(const HostScope&) = delete;
+  HostScope& operator=(const HostScope&) = delete;
+
+ private:
+  Listener* listener_;
+  uint64_t id_ = 0;
+};
+
+/// The name under which a node of the graph runs backward, as PyTorch writes it: "mul" becomes
+/// "MulBackward0"; "AccumulateGrad" stays.
+std::string backward_name(std::string node_name);
+
+}  // namespace tracing
+}  // namespace arete

@@ -1,0 +1,68 @@
+#include "arete/profile/cost_internal.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+
+#include "arete/ops/call.h"
+#include "arete/ops/work.h"
+
+namespace arete::profile {
+namespace {
+
+int64_t bytes_of(const Tensor& t) { return ops::bytes_under(ops::view_of(t)); }
+
+// Operations of a pointwise record for one element: what its definition computes in f32.
+double operations_per_element(const ops::OpRecord& op) {
+  static std::mutex mutex;
+  static std::unordered_map<const ops::OpRecord*, double> known;
+  const std::lock_guard lock(mutex);
+  const auto [it, fresh] = known.try_emplace(&op, 1.0);
+  if (!fresh) return it->second;
+  try {
+    const ops::PointwiseDef& def = *op.pointwise;
+    const std::vector<DType> inputs(size_t(def.n_inputs), kFloat32);
+    const std::vector<expr::Type> params(size_t(def.n_params), expr::Type::f32);
+    const expr::ProgramPtr program = expr::trace(def.definition, inputs, params, {});
+    it->second = std::max(ops::operations_per_element(*program), 1.0);
+  } catch (const std::exception&) {
+    // Not for f32: bit operations and the like, one each.
+  }
+  return it->second;
+}
+
+}  // namespace
+
+Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
+             std::span<const Tensor> results, bool in_place) noexcept try {
+  Cost cost;
+  int64_t elements = 0, inputs = 0;
+  // What only writes does not read the tensor that it writes to.
+  const bool overwrites = in_place && (op.name == "copy" || op.name == "fill");
+  for (size_t i = overwrites ? 1 : 0; i < args.size(); ++i) {
+    if (args[i].kind() == ops::Arg::Kind::tensor) {
+      cost.bytes += bytes_of(args[i].tensor());
+      inputs = std::max(inputs, args[i].tensor().numel());
+    }
+    if (args[i].kind() == ops::Arg::Kind::tensors)
+      for (const Tensor& t : args[i].tensors())
+        if (t.defined()) cost.bytes += bytes_of(t);
+  }
+  for (const Tensor& t : results) {
+    if (!t.defined()) continue;
+    cost.bytes += bytes_of(t);
+    elements += t.numel();
+  }
+  if (op.flops)
+    cost.flops = op.flops(ops::Call(op, args, in_place));
+  else if (op.pointwise)
+    cost.flops = operations_per_element(op) * double(elements);
+  else if (inputs > 0 && op.name != "copy" && op.name != "fill" && op.name != "to_copy")
+    cost.flops = double(std::max(inputs, elements));  // a reduction: one for each element read
+  return cost;
+} catch (...) {
+  return {};  // a figure is not worth a failed call
+}
+
+}  // namespace arete::profile

@@ -1,0 +1,296 @@
+"""Profiling under torch.profiler's names: which operator ran when and for how long, which kernels it started, and
+what held it back. The recording itself is C++ (arete/profile/)."""
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import weakref
+
+from .. import _C
+
+_P = _C._profile
+_P.install_stack_source(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+
+
+class ProfilerActivity(enum.Enum):
+    """What is recorded: the host, or the work of GPUs.
+
+    >>> arete.profiler.ProfilerActivity.CPU in arete.profiler.supported_activities()
+    True
+    """
+
+    CPU = 0
+    CUDA = 1
+
+
+class ProfilerAction(enum.IntEnum):
+    """What a profiler does in a step.
+
+    >>> arete.profiler.schedule(wait=1, warmup=1, active=1)(0).name
+    'NONE'
+    """
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """The activities that can be recorded here.
+
+    >>> all(a.name in ("CPU", "CUDA") for a in arete.profiler.supported_activities())
+    True
+    """
+    return {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if _C._cuda.is_available() else set())
+
+
+def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0):
+    """A function of the step that says what to do: after `skip_first` steps, leave out `wait`, record and forget
+    `warmup`, record and hand over `active`; over and over, or `repeat` times.
+
+    >>> f = arete.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [f(step).name for step in range(5)]
+    ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+    """
+    action = _P.schedule(wait, warmup, active, repeat, skip_first, bool(skip_first_wait))
+    return lambda step: ProfilerAction(action(step))
+
+
+class Interval:
+    """Microseconds since the recording began.
+
+    >>> arete.profiler.Interval(2.0, 5.0).elapsed_us()
+    3.0
+    """
+
+    def __init__(self, start: float, end: float):
+        self.start, self.end = start, end
+
+    def elapsed_us(self) -> float:
+        return self.end - self.start
+
+    def __repr__(self):
+        return f"Interval(start={self.start}, end={self.end})"
+
+
+_P.FunctionEvent.time_range = property(lambda e: Interval(*e._time_range))
+for _class in (_P.FunctionEvent, _P.FunctionEventAvg):
+    # The names of before torch 2.3.
+    for _old in ("cuda_time_total", "self_cuda_time_total", "cuda_memory_usage", "self_cuda_memory_usage"):
+        setattr(_class, _old, property(lambda e, name=_old.replace("cuda", "device"): getattr(e, name)))
+_P.FunctionEventAvg.cuda_time = property(lambda e: e.device_time)
+
+
+class EventList(list):
+    """Events, or averages of them, of one recording.
+
+    >>> with arete.profiler.profile() as p:
+    ...     x = arete.ones(2).exp().exp()
+    >>> [(e.key, e.count) for e in p.events().key_averages()]
+    [('ones', 1), ('exp', 2)]
+    """
+
+    def __init__(self, items, trace):
+        super().__init__(items)
+        self._trace = trace
+
+    def table(self, sort_by=None, row_limit=100, max_src_column_width=75, max_name_column_width=55,
+              max_shapes_column_width=80, header=None, top_level_events_only=False) -> str:  # fmt: skip
+        """A readable table. `sort_by`: cpu_time_total, self_cpu_time_total, cuda_time_total, self_cuda_time_total,
+        cpu_time, cuda_time, cpu_memory_usage, self_cpu_memory_usage, cuda_memory_usage, count, flops, bytes."""
+        rows = list(self) if not self or isinstance(self[0], _P.FunctionEventAvg) else self._trace.key_averages()
+        return self._trace.table(rows, sort_by or "", row_limit, max_src_column_width, max_name_column_width,
+                                 max_shapes_column_width, header or "", top_level_events_only)
+
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False) -> "EventList":
+        """Events of one name (and shapes, and innermost frames of the stack) added up. Names have no overloads."""
+        return EventList(self._trace.key_averages(group_by_input_shape, group_by_stack_n), self._trace)
+
+    def total_average(self):
+        """All events in one."""
+        return self._trace.total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds."""
+        return sum(e.self_cpu_time_total for e in self)
+
+    def export_chrome_trace(self, path) -> None:
+        """Writes trace events as JSON."""
+        self._trace.export_chrome_trace(os.fspath(path))
+
+    def export_stacks(self, path, metric="self_cpu_time_total") -> None:
+        """Writes folded stacks for flame graphs."""
+        self._trace.export_stacks(os.fspath(path), metric)
+
+    def __str__(self):
+        return self.table()
+
+
+class _Results:
+    """What can be asked of a recording; a subclass has _trace()."""
+
+    def events(self) -> EventList:
+        """Every event, by its begin."""
+        trace = self._trace()
+        return EventList(trace.events(), trace)
+
+    def key_averages(self, group_by_input_shape=False, group_by_stack_n=0, group_by_overload_name=False) -> EventList:
+        """Events of one name (and shapes, and innermost frames of the stack) added up."""
+        trace = self._trace()
+        return EventList(trace.key_averages(group_by_input_shape, group_by_stack_n), trace)
+
+    def total_average(self):
+        """All events in one."""
+        return self._trace().total_average()
+
+    def export_chrome_trace(self, path) -> None:
+        """Writes trace events as JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open; packed where the
+        name ends in ".gz"."""
+        self._trace().export_chrome_trace(os.fspath(path))
+
+    def export_stacks(self, path, metric="self_cpu_time_total") -> None:
+        """Writes folded stacks for flame graphs; needs with_stack. `metric`: self_cpu_time_total or
+        self_cuda_time_total."""
+        self._trace().export_stacks(os.fspath(path), metric)
+
+    def synchronizations(self) -> list:
+        """Every wait of the host for a device and every transfer, in order: what, kind, device, bytes, blocking,
+        host_time (microseconds), operator, source."""
+        return self._trace().synchronizations()
+
+    def synchronization_table(self) -> str:
+        """The same as a readable table."""
+        return self._trace().synchronization_table()
+
+    def operator_rates(self) -> list:
+        """For each operator and dtype the rates it reached, and what bounds it (regime): "overhead", "memory" or
+        "compute". Measures the machine's ceilings where they are not known yet."""
+        return self._trace().rates()
+
+    def rate_table(self) -> str:
+        """The same as a readable table."""
+        return self._trace().rate_table()
+
+    def export_roofline(self, path) -> None:
+        """Draws the operators under the machine's roofs: an SVG image where `path` ends in ".svg", else HTML."""
+        self._trace().export_roofline(os.fspath(path))
+
+
+class profile(_Results):
+    """Records what the library does between start() and stop(), or within a `with` block, on all threads; with a
+    schedule, only in the steps that it names. GPU work shows where there is a GPU. `with_stack`: Python frames of
+    each event. `with_flops`: FLOPs in tables (operator_rates() has them in any case).
+
+    >>> with arete.profiler.profile(record_shapes=True) as p:
+    ...     with arete.profiler.record_function("products"):
+    ...         x = arete.mm(arete.ones(2, 3), arete.ones(3, 4))
+    >>> [(e.name, e.input_shapes, e.flops) for e in p.events() if e.name in ("products", "mm")]
+    [('products', [], 0.0), ('mm', [[2, 3], [3, 4]], 48.0)]
+    >>> "# of Calls" in p.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
+    True
+    """
+
+    def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False,
+                 profile_memory=False, with_stack=False, with_flops=False, with_modules=False,
+                 experimental_config=None, execution_trace_observer=None, acc_events=False, use_cuda=None,
+                 custom_trace_id_callback=None):  # fmt: skip
+        if acc_events or execution_trace_observer is not None or with_modules:
+            raise NotImplementedError("profile: acc_events, execution_trace_observer and with_modules")
+        chosen = set(activities) if activities is not None else supported_activities()
+        if use_cuda is not None:
+            chosen = (chosen | {ProfilerActivity.CUDA}) if use_cuda else (chosen - {ProfilerActivity.CUDA})
+        if not chosen or not all(isinstance(a, ProfilerActivity) for a in chosen):
+            raise ValueError("No valid profiler activities found")
+        self.activities = chosen
+        self.schedule = schedule
+        self.on_trace_ready = on_trace_ready
+        # The C++ object must not hold what may hold it: collectors of cycles do not see through it.
+        me = weakref.ref(self)
+        self._profiler = _P.Profiler(
+            cpu=ProfilerActivity.CPU in chosen, cuda=ProfilerActivity.CUDA in chosen, record_shapes=record_shapes,
+            profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops,
+            schedule=(lambda step: int(me().schedule(step))) if schedule else None,
+            on_trace_ready=(lambda: me().on_trace_ready(me())) if on_trace_ready else None)  # fmt: skip
+
+    def _trace(self):
+        return self._profiler.trace()
+
+    @property
+    def step_num(self) -> int:
+        """The number of the present step."""
+        return self._profiler.step_num
+
+    def start(self) -> None:
+        self._profiler.start()
+
+    def stop(self) -> None:
+        self._profiler.stop()
+
+    def step(self) -> None:
+        """The next step begins."""
+        self._profiler.step()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
+    """For on_trace_ready: writes each recording into a folder, as TensorBoard's profiler plug-in wants it.
+
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with arete.profiler.profile(on_trace_ready=arete.profiler.tensorboard_trace_handler(folder.name, "me")):
+    ...     x = arete.ones(2) + 1
+    >>> [name.endswith(".pt.trace.json") for name in os.listdir(folder.name)]
+    [True]
+    """
+    return lambda p: _P.write_tensorboard_trace(p._profiler, os.fspath(dir_name), worker_name or "", use_gzip)
+
+
+class record_function:
+    """Names a part of the program in recordings: a `with` block, or a function that it decorates.
+
+    >>> @arete.profiler.record_function("double")
+    ... def f(x):
+    ...     return x + x
+    >>> with arete.profiler.profile() as p:
+    ...     x = f(arete.ones(2))
+    >>> [(e.name, e.cpu_parent.name) for e in p.events() if e.name == "add"]
+    [('add', 'double')]
+    """
+
+    def __init__(self, name: str, args: str | None = None):
+        self.name, self.args = name, args
+        self._open: list = []
+
+    def __enter__(self):
+        self._open.append(_P.RecordFunction(self.name))
+        return self
+
+    def __exit__(self, *_):
+        self._open.pop().end()
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with record_function(self.name, self.args):
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+def ceilings(device="cpu", again=False) -> dict:
+    """What the machine can do at most, measured once and kept: bandwidth (bytes per second of a copy),
+    launch_overhead (seconds) and gemm (FLOP per second by dtype).
+
+    >>> sorted(arete.profiler.ceilings("cpu"))
+    ['bandwidth', 'device', 'gemm', 'launch_overhead']
+    """
+    return _P.ceilings(str(device), again)
