@@ -615,13 +615,14 @@ TEST(Ceilings, CommandPrintsThem) {
   const std::string folder = temporary("ceilings");
   const ScopedVariable cache("ARETE_CACHE_DIR", folder);
   testing::internal::CaptureStdout();
-  EXPECT_EQ(cli::ceilings({.ceilings = true, .device = "cpu"}), 0);
+  EXPECT_EQ(cli::ceilings({.device = "cpu", .ceilings = true}), 0);
   const std::string text = testing::internal::GetCapturedStdout();
   for (const char* part : {"GB/s", "smallest call", "gemm float32", "ceilings.json"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   testing::internal::CaptureStdout();
-  EXPECT_EQ(cli::ceilings({.ceilings = true, .device = "cpu", .json = true}), 0);
-  const auto j = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(cli::ceilings({.device = "cpu", .json = folder + "/figures", .ceilings = true}), 0);
+  testing::internal::GetCapturedStdout();
+  const auto j = nlohmann::json::parse(std::ifstream(folder + "/figures"));
   EXPECT_EQ(j.at("bandwidth"), profile::ceilings(kCPU).bandwidth);
   // A damaged file is measured and written anew.
   std::ofstream(folder + "/ceilings.json") << "{\"half";
