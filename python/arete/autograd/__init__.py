@@ -1,7 +1,6 @@
 """Differentiation: backward, grad, custom functions."""
 from __future__ import annotations
 
-<<<<<<< HEAD:python/arete/autograd.py
 import contextlib
 import sys
 import threading
@@ -11,7 +10,6 @@ from .. import _C
 from .._C import Tensor
 from .._C import Node  # noqa: F401
 from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
->>>>>>> w_prof:python/arete/autograd/__init__.py
 
 Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name() and next_functions.
 
