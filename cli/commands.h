@@ -53,8 +53,8 @@ struct BenchOptions {
 /// transfers, bandwidth, gemm, launch.
 std::vector<std::string> bench_groups();
 int bench(const BenchOptions& options);
-/// What the machine can do at most, which the profiler compares operators with: printed, and written
-/// to `json` if that is a name.
+/// What the machine can do at most, which the profiler compares operators with: printed, and
+/// written to `json` if that is a name.
 int ceilings(const BenchOptions& options);
 
 }  // namespace arete::cli

@@ -87,8 +87,9 @@ void add_bench(CLI::App& app, BenchOptions& o, int& code) {
   c->add_option("--json", o.json, "Also write the figures to this file");
   c->add_option("--html", o.html, "Also write a page with plots to this file");
   c->add_flag("--quick", o.quick, "Smaller sizes, shorter measurements");
-  c->add_flag("--ceilings", o.ceilings,
-              "Only bandwidth, matrix products and the smallest call: what operators are compared with");
+  c->add_flag(
+      "--ceilings", o.ceilings,
+      "Only bandwidth, matrix products and the smallest call: what operators are compared with");
   c->add_flag("--again", o.again, "With --ceilings: measure even if the figures are known");
   c->callback([&] { code = o.ceilings ? ceilings(o) : bench(o); });
 }

@@ -13,8 +13,8 @@ namespace arete::nn::utils {
 /// is read on the host unless error_if_nonfinite (ValueError for a norm that is NaN or infinite).
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2,
                        bool error_if_nonfinite = false);
-/// The second half of it: scales the gradients by max_norm / (total_norm + 1e-6) where that is below
-/// 1, for a norm (0-d) found otherwise.
+/// The second half of it: scales the gradients by max_norm / (total_norm + 1e-6) where that is
+/// below 1, for a norm (0-d) found otherwise.
 void clip_grads_with_norm_(const std::vector<Tensor>& parameters, double max_norm,
                            const Tensor& total_norm);
 /// The norm alone: f32, or f64 if one of the tensors is.
