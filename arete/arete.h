@@ -77,8 +77,11 @@
 
 // Data and files.
 #include "arete/data/dataset.h"
+#include "arete/data/image_folder.h"
 #include "arete/data/loader.h"
 #include "arete/data/sampler.h"
+#include "arete/data/token_dataset.h"
+#include "arete/data/transforms.h"
 #include "arete/io/event_writer.h"
 #include "arete/io/html_report.h"
 #include "arete/io/metrics_log.h"

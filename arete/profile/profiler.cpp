@@ -7,6 +7,7 @@
 
 #include "arete/base/error.h"
 #include "arete/core/cuda.h"
+#include "arete/core/memory_events.h"
 #include "arete/io/file.h"
 #include "arete/ops/record.h"
 #include "arete/profile/recorder_internal.h"
@@ -138,11 +139,14 @@ std::shared_ptr<const Trace> Profiler::shared_trace() const {
 // ---- ranges
 
 RecordFunction::RecordFunction(std::string_view name) : listener_(tracing::listener()) {
+  push_name_scope(name);
   if (listener_) id_ = listener_->begin_range(tracing::RangeKind::user, name, -1);
 }
 
 void RecordFunction::end() {
-  if (tracing::Listener* const l = std::exchange(listener_, nullptr)) l->end_range(id_, {});
+  if (!std::exchange(open_, false)) return;
+  if (listener_) listener_->end_range(id_, {});
+  pop_name_scope();
 }
 
 namespace {

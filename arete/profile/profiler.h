@@ -83,7 +83,7 @@ class Profiler {
 };
 
 /// While it lives, what its thread does belongs to a range of this name. With nvtx ranges on
-/// (emit_nvtx), it shows in the vendor's tools too.
+/// (emit_nvtx), it shows in the vendor's tools too; in histories of memory it is a scope.
 class RecordFunction {
  public:
   explicit RecordFunction(std::string_view name);
@@ -96,6 +96,7 @@ class RecordFunction {
  private:
   tracing::Listener* listener_;
   uint64_t id_ = 0;
+  bool open_ = true;
 };
 
 /// While it lives, operators, backward functions and ranges of all threads are NVTX ranges, which
