@@ -78,8 +78,13 @@ class Bench {
     spec.num_threads = num_threads();
     const benchmark::Timer t(std::move(f), spec);
     t.timeit(1);  // plans, kernels and pages of the first call
-    return options_.quick ? t.adaptive_autorange(0.2, 0.03, 0.5)
-                          : t.adaptive_autorange(0.1, 0.3, 3);
+    const Measurement m =
+        options_.quick ? t.adaptive_autorange(0.2, 0.03, 0.5) : t.adaptive_autorange(0.1, 0.3, 3);
+    // The spread in the tables needs quartiles, however slow the machine is.
+    constexpr size_t kLeastTimes = 4;
+    std::vector<double> times = m.raw_times();
+    while (times.size() < kLeastTimes) times.push_back(t.timeit(m.number_per_run()).raw_times()[0]);
+    return Measurement(m.number_per_run(), std::move(times), spec);
   }
 
   void heading(const std::string& title, const char* columns) {

@@ -662,7 +662,8 @@ def test_report_names_the_parameter(device):
     text = scaler.report(net)
     assert "1 of 3 steps skipped" in text
     assert "step 2, in the gradients of 2 of 4 parameters" in text
-    assert "'0.bias' (float32[2]" in text  # and where it is, if on a GPU
+    where = "" if device == "cpu" else " on cuda:0"
+    assert f"'0.bias' (float32[2]{where})" in text
     assert "normal at the start" in text
     assert "parameter 1" in scaler.report()
 

@@ -171,15 +171,10 @@ TEST(Autocast, CrossEntropyReadsHalfLogits) {
   EXPECT_EQ(casts.count, 0);
   const Tensor want = cross_entropy(from, target);
   EXPECT_EQ(loss.dtype(), kFloat32);
-  // A kernel that reads two-byte elements may add in another order.
-  EXPECT_NEAR(loss.item<double>(), want.item<double>(), 1e-6 * std::abs(want.item<double>()));
+  EXPECT_EQ(loss.item<double>(), want.item<double>());
   loss.backward();
   want.backward();
-  EXPECT_EQ(logits.grad().dtype(), kBFloat16);
-  const std::vector<double> got = logits.grad().to_vector<double>(),
-                            exactly = from.grad().to_vector<double>();
-  for (size_t i = 0; i < got.size(); ++i)
-    EXPECT_NEAR(got[i], exactly[i], 0.005 * std::abs(exactly[i])) << i;  // bf16 rounds to 2^-9
+  EXPECT_EQ(logits.grad().to_vector<double>(), from.grad().to(kBFloat16).to_vector<double>());
 }
 
 // ---- GradScaler
@@ -354,7 +349,7 @@ TEST(GradScaler, ReportNamesWhatOverflowedFirst) {
   const std::string text = scaler.report({{"stem.weight", first}, {"head.bias", last}});
   EXPECT_TRUE(has(text, "1 of 4 steps skipped"));
   EXPECT_TRUE(has(text, "step 2, in the gradients of 2 of 2 parameters"));
-  EXPECT_TRUE(has(text, "'head.bias' (float32[1]"));
+  EXPECT_TRUE(has(text, "'head.bias' (" + ops::describe(last) + ")"));
   EXPECT_TRUE(has(text, "normal at the start"));
   EXPECT_TRUE(has(scaler.report(), "parameter 1"));
 }
