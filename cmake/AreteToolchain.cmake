@@ -26,7 +26,8 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 if(PROJECT_IS_TOP_LEVEL)
   find_program(ARETE_CCACHE ccache)
   if(ARETE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${ARETE_CCACHE}")
+    # Without this sloppiness ccache passes files with a precompiled header by; nothing here uses __TIME__ and the like.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${ARETE_CCACHE}")
   endif()
   # Any of these links several times faster than the default; absent, the default does as well.
   find_program(ARETE_MOLD mold)
@@ -51,6 +52,10 @@ target_compile_options(arete_flags INTERFACE -Wall -Wextra -Wno-missing-field-in
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Library code of GCC 12 itself sets these off when inlined at -O2 (its bugs 105329, 105562 and 105651).
   target_compile_options(arete_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized)
+  if(ARETE_PRECOMPILE)
+    # Precompiled, the library's headers are no longer known as a system's, whose own warnings are left out.
+    target_compile_options(arete_flags INTERFACE -Wno-array-bounds -Wno-stringop-overread)
+  endif()
 endif()
 
 if(ARETE_SANITIZE)

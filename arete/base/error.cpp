@@ -6,6 +6,16 @@ Error::Error(ErrorKind kind, std::string_view op, std::string_view message)
     : kind_(kind), op_(op), message_(message) {
   rebuild();
 }
+Error::Error(const Error&) = default;
+Error::Error(Error&&) noexcept = default;
+Error& Error::operator=(const Error&) = default;
+Error& Error::operator=(Error&&) noexcept = default;
+Error::~Error() = default;
+
+void Error::set(std::string& field, std::string_view text) {
+  field.assign(text);
+  rebuild();
+}
 
 void Error::rebuild() {
   // The well-known text comes first, so that people who search for it find it.

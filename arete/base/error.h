@@ -26,6 +26,12 @@ enum class ErrorKind : uint8_t {
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string_view op, std::string_view message);
+  // Not inline: every check would carry a copy of them.
+  Error(const Error&);
+  Error(Error&&) noexcept;
+  Error& operator=(const Error&);
+  Error& operator=(Error&&) noexcept;
+  ~Error() override;
 
   ErrorKind kind() const noexcept { return kind_; }
   const std::string& op() const noexcept { return op_; }
@@ -37,6 +43,8 @@ class Error : public std::exception {
   const char* what() const noexcept override { return what_.c_str(); }
 
  protected:
+  /// Assigns one of the texts and renews the whole.
+  void set(std::string& field, std::string_view text);
   void rebuild();
   ErrorKind kind_;
   std::string op_, message_, argument_, expected_, got_, hint_, what_;
@@ -56,8 +64,7 @@ class ErrorOf : public Error {
 
  private:
   ErrorOf& set(std::string& field, std::string_view s) {
-    field.assign(s);
-    rebuild();
+    Error::set(field, s);
     return *this;
   }
 };

@@ -14,6 +14,7 @@ namespace arete {
 TensorImpl::TensorImpl(StoragePtr s, Layout l, DType t)
     : storage(std::move(s)), layout(std::move(l)), dtype(t), inference(is_inference_mode()) {}
 TensorImpl::~TensorImpl() = default;
+void TensorImpl::destroy() const noexcept { delete this; }
 
 namespace {
 

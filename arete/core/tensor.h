@@ -32,7 +32,7 @@ class TensorImpl final : public RefCounted {
  public:
   TensorImpl(StoragePtr s, Layout l, DType t);
   ~TensorImpl();
-  void destroy() const noexcept { delete this; }
+  void destroy() const noexcept;
 
   StoragePtr storage;
   Layout layout;

@@ -197,7 +197,7 @@ struct OwnedArg {
   std::string text;
   DType dtype = kFloat32;
   Device device;
-  OwnedArg() = default;
+  OwnedArg();
   OwnedArg(Tensor t);
   OwnedArg(std::vector<Tensor> t);
   OwnedArg(bool v);
@@ -212,6 +212,12 @@ struct OwnedArg {
   OwnedArg(DType v);
   OwnedArg(Device v);
   OwnedArg(std::nullopt_t) {}
+  // Not inline: they stand wherever a record lists its samples.
+  OwnedArg(const OwnedArg&);
+  OwnedArg(OwnedArg&&) noexcept;
+  OwnedArg& operator=(const OwnedArg&);
+  OwnedArg& operator=(OwnedArg&&) noexcept;
+  ~OwnedArg();
   Arg borrow() const;
 };
 
@@ -340,10 +346,7 @@ class Definer {
  public:
   explicit Definer(OpRecord& r) : r_(r) {}
   operator const OpRecord&() const { return r_; }
-  Definer& doc(std::string_view text) {
-    r_.doc = text;
-    return *this;
-  }
+  Definer& doc(std::string_view text);
   Definer& view(Layout (*f)(const Call&)) {
     r_.view = f;
     return *this;
@@ -409,26 +412,11 @@ class Definer {
     r_.flops = f;
     return *this;
   }
-  Definer& samples(std::function<std::vector<Sample>(SampleMaker&)> f) {
-    r_.samples = std::move(f);
-    return *this;
-  }
-  Definer& errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f) {
-    r_.errors = std::move(f);
-    return *this;
-  }
-  Definer& reference(Reference f) {
-    r_.reference = std::move(f);
-    return *this;
-  }
-  Definer& no_reference(std::string_view because) {
-    r_.no_reference_because = because;
-    return *this;
-  }
-  Definer& dtypes(std::vector<DType> d) {
-    r_.dtypes = std::move(d);
-    return *this;
-  }
+  Definer& samples(std::function<std::vector<Sample>(SampleMaker&)> f);
+  Definer& errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f);
+  Definer& reference(Reference f);
+  Definer& no_reference(std::string_view because);
+  Definer& dtypes(std::vector<DType> d);
   Definer& once_differentiable() {
     r_.once_differentiable = true;
     return *this;
@@ -444,14 +432,8 @@ class Definer {
   Definer& binary(expr::Value (*f)(expr::Value, expr::Value),
                   PointwiseDef::Result r = PointwiseDef::Result::promote);
   /// Override of the symbolic derivative (see PointwiseDef::gradient).
-  Definer& gradient(expr::Definition d) {
-    r_.pointwise->gradient = std::move(d);
-    return *this;
-  }
-  Definer& complex(ComplexForm f) {
-    r_.pointwise->complex = std::move(f);
-    return *this;
-  }
+  Definer& gradient(expr::Definition d);
+  Definer& complex(ComplexForm f);
   Definer& complex(Results (*f)(const Call&)) {
     r_.compose_complex = f;
     return *this;

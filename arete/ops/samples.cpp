@@ -10,6 +10,12 @@
 
 namespace arete::ops {
 
+OwnedArg::OwnedArg() = default;
+OwnedArg::OwnedArg(const OwnedArg&) = default;
+OwnedArg::OwnedArg(OwnedArg&&) noexcept = default;
+OwnedArg& OwnedArg::operator=(const OwnedArg&) = default;
+OwnedArg& OwnedArg::operator=(OwnedArg&&) noexcept = default;
+OwnedArg::~OwnedArg() = default;
 OwnedArg::OwnedArg(Tensor t)
     : kind(t.defined() ? Arg::Kind::tensor : Arg::Kind::none), tensor(std::move(t)) {}
 OwnedArg::OwnedArg(std::vector<Tensor> t) : kind(Arg::Kind::tensors), tensors(std::move(t)) {}
