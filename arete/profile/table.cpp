@@ -136,7 +136,7 @@ std::string Trace::table(const std::vector<Average>& given, const TableOptions& 
   for (const prim::DeviceActivity& a : activities)
     all_kernels += double(a.end_ns - a.begin_ns) / 1e3;
   self_device = std::max(self_device, all_kernels);
-  const bool device = device_times != DeviceTimes::none;
+  const bool device = self_device > 0;
   const auto [flops_scale, flops_name] = scale_of_flops(averages);
   if (o.row_limit >= 0 && averages.size() > size_t(o.row_limit))
     averages.resize(size_t(o.row_limit));
@@ -202,7 +202,7 @@ std::string Trace::table(const std::vector<Average>& given, const TableOptions& 
   }
   std::string footer = "Self CPU time total: " + format_time(self_cpu) + '\n';
   if (device) footer += "Self CUDA time total: " + format_time(self_device) + '\n';
-  if (device_times == DeviceTimes::events)
+  if (device && device_times == DeviceTimes::events)
     footer += "CUDA times are those between CUDA events around each operator, not of kernels: " +
               device_times_problem + '\n';
   return t.render(o.header, footer);

@@ -481,6 +481,26 @@ def test_kernels_belong_to_operators(tmp_path):
 
 
 @needs_gpu
+def test_graphs_outlive_recordings():
+    x = arete.ones(1000, device="cuda")
+    with profile():  # attaches the tracer, and detaches it
+        (x + 1).sum().item()
+        graph = arete.cuda.CUDAGraph()
+        with arete.cuda.graph(graph):
+            y = x * 2 + 1
+    for start in (1.0, 5.0):
+        x.fill_(start)
+        graph.replay()
+        assert y.tolist() == [2 * start + 1] * 1000
+    with profile() as p:
+        graph.replay()
+        arete.cuda.synchronize()
+    if p._trace().device_times == "CUPTI":
+        assert "Self CUDA time total" in p.key_averages().table()
+    assert y.tolist() == [11.0] * 1000
+
+
+@needs_gpu
 def test_waits_and_copies_have_source_lines():
     x = arete.ones(1000)
     x.cuda().sum().item()
