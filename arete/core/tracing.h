@@ -1,6 +1,6 @@
-// What the library tells a profiler: calls of operators, backward functions, named ranges, memory,
-// copies between devices and waits for them, from every thread of the process. With no listener
-// each of these places costs the test of one pointer.
+// What the library tells a profiler: calls of operators, backward functions, named ranges, copies
+// between devices and waits for them, from every thread of the process. With no listener each of
+// these places costs the test of one pointer. Of memory core/memory_events.h tells.
 #pragma once
 
 #include <atomic>
@@ -71,8 +71,6 @@ class Listener {
   virtual void end_range(uint64_t id, const Work& work) noexcept = 0;
   virtual uint64_t begin_host_event(const HostEvent& event) noexcept = 0;
   virtual void end_host_event(uint64_t id) noexcept = 0;
-  /// A tensor's memory was taken (bytes > 0) or given back.
-  virtual void on_memory(Device device, const void* address, int64_t bytes) noexcept = 0;
 };
 
 namespace detail {

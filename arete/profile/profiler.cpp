@@ -185,7 +185,6 @@ class NvtxListener final : public tracing::Listener {
     return 1;
   }
   void end_host_event(uint64_t) noexcept override { cuda::nvtx::range_pop(); }
-  void on_memory(Device, const void*, int64_t) noexcept override {}
 
  private:
   const bool shapes_;

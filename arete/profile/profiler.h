@@ -36,7 +36,7 @@ struct Options {
   bool cpu = true;              ///< events of the host
   bool cuda = true;             ///< work of GPUs, where there is one
   bool record_shapes = false;   ///< shapes and dtypes of arguments
-  bool profile_memory = false;  ///< memory of tensors, taken and given back
+  bool profile_memory = false;  ///< memory taken and given back, see MemoryEvent
   bool with_stack = false;      ///< the program's frames at each event
   bool with_flops = false;      ///< FLOPs in tables (they are known in any case)
 };
