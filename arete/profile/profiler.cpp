@@ -138,15 +138,14 @@ std::shared_ptr<const Trace> Profiler::shared_trace() const {
 
 // ---- ranges
 
-RecordFunction::RecordFunction(std::string_view name) : listener_(tracing::listener()) {
-  push_name_scope(name);
+void RecordFunction::begin(std::string_view name) {
+  if (names_memory_) push_name_scope(name);
   if (listener_) id_ = listener_->begin_range(tracing::RangeKind::user, name, -1);
 }
 
-void RecordFunction::end() {
-  if (!std::exchange(open_, false)) return;
-  if (listener_) listener_->end_range(id_, {});
-  pop_name_scope();
+void RecordFunction::finish() {
+  if (auto* const l = std::exchange(listener_, nullptr)) l->end_range(id_, {});
+  if (std::exchange(names_memory_, false)) pop_name_scope();
 }
 
 namespace {

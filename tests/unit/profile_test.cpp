@@ -227,6 +227,37 @@ TEST(Profiler, RangesMayCrossStartAndStop) {
   EXPECT_LT(named(t, "neg")[0]->parent, 0);
 }
 
+TEST(Profiler, IdleCostsNothing) {
+  EXPECT_TRUE(tracing::is_plain());
+  {
+    const RecordFunction range("range");
+    EXPECT_EQ(current_name_scope(), "") << "nobody asks for it";
+  }
+  std::atomic<int> phase = 0;
+  bool before = false, within = true, after = false;
+  std::thread other([&] {  // has no modes of its own, and must notice all the same
+    before = tracing::is_plain();
+    phase = 1;
+    while (phase != 2) std::this_thread::yield();
+    within = tracing::is_plain();
+    ones({2}).neg_();
+    phase = 3;
+    while (phase != 4) std::this_thread::yield();
+    after = tracing::is_plain();
+  });
+  while (phase != 1) std::this_thread::yield();
+  const Trace t = recorded({}, [&] {
+    phase = 2;
+    while (phase != 3) std::this_thread::yield();
+  });
+  phase = 4;
+  other.join();
+  EXPECT_TRUE(before && !within && after);
+  EXPECT_EQ(named(t, "neg_").size(), 1u);
+  const InferenceModeGuard inference;
+  EXPECT_FALSE(tracing::is_plain());
+}
+
 TEST(Profiler, CallsThatFailAreMarked) {
   const Trace t = recorded({}, [] { EXPECT_ANY_THROW(matmul(ones({2, 3}), ones({2, 3}))); });
   bool failed = false;
