@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "arete/base/error.h"
+#include "arete/base/file.h"
 #include "arete/core/cuda.h"
 #include "arete/core/memory_events.h"
-#include "arete/io/file.h"
 #include "arete/ops/record.h"
 #include "arete/profile/recorder_internal.h"
 

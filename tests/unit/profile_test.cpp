@@ -11,9 +11,9 @@
 
 #include "arete/autograd/engine.h"
 #include "arete/autograd/function.h"
+#include "arete/base/file.h"
+#include "arete/base/gzip.h"
 #include "arete/core/modes.h"
-#include "arete/io/file.h"
-#include "arete/io/gzip.h"
 #include "arete/nn/linear.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
