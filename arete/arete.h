@@ -5,6 +5,7 @@
 #include "arete/base/error.h"
 #include "arete/core/cuda.h"
 #include "arete/core/cuda_kernel.h"
+#include "arete/core/cudnn_switches.h"
 #include "arete/core/device.h"
 #include "arete/core/dtype.h"
 #include "arete/core/generator.h"

@@ -11,10 +11,10 @@
 
 #include "arete/base/cpu_name.h"
 #include "arete/base/error.h"
+#include "arete/base/file.h"
 #include "arete/base/thread_pool.h"
 #include "arete/core/cuda.h"
 #include "arete/core/matmul_precision.h"
-#include "arete/io/file.h"
 #include "arete/io/html_report.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "arete/base/file.h"
 #include "arete/core/cuda.h"
-#include "arete/io/file.h"
 #include "cli/commands.h"
 
 namespace arete::cli {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <numbers>
 
+#include "arete/base/file.h"
 #include "arete/core/modes.h"
 #include "arete/io/event_writer.h"
-#include "arete/io/file.h"
 #include "arete/io/metrics_log.h"
 #include "arete/models/classifier.h"
 #include "arete/ops/creation.h"

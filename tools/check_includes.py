@@ -28,7 +28,7 @@ ARROWS = {name: _below(name) for name in _CORE}
 ARROWS.update(
     {
         "amp": _CORE,
-        "profile": _CORE + ["io"],
+        "profile": _CORE,
         "io": _CORE,
         "nn": _CORE + ["amp", "io"],
         "optim": _CORE + ["amp", "io", "nn"],

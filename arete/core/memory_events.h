@@ -49,9 +49,13 @@ namespace detail {
 extern constinit std::atomic<int> memory_observers;
 void notify_memory(const MemoryEvent& event) noexcept;
 }  // namespace detail
+/// Whether anyone hears of memory now.
+inline bool has_memory_observers() noexcept {
+  return detail::memory_observers.load(std::memory_order_relaxed) != 0;
+}
 /// For whoever hands out memory. Without observers this is one test.
 inline void notify_memory(const MemoryEvent& event) noexcept {
-  if (detail::memory_observers.load(std::memory_order_relaxed)) [[unlikely]]
+  if (has_memory_observers()) [[unlikely]]
     detail::notify_memory(event);
 }
 

@@ -23,17 +23,8 @@ namespace {
 // Of all lists of pending copies: they are rare, and no one waits for a copy while holding it.
 std::mutex pending_mutex;
 
-[[gnu::cold, gnu::noinline]] void trace(tracing::Listener& l, MemoryEvent::Action action,
-                                        const Storage& s) noexcept {
-  const auto bytes = int64_t(s.bytes());
-  if (s.data() && bytes)
-    l.on_memory(s.device(), s.data(), action == MemoryEvent::Action::alloc ? bytes : -bytes);
-}
-// Tells profilers and histories of memory. For the latter a GPU's allocator speaks itself, of
-// temporary blocks too.
+// A GPU's allocator speaks itself, of temporary blocks too.
 void tell(MemoryEvent::Action action, const Storage& s) {
-  if (tracing::Listener* l = tracing::listener()) [[unlikely]]
-    trace(*l, action, s);
   if (s.data() && !s.device().is_cuda())
     notify_memory({action, s.device(), s.is_pinned(), uintptr_t(s.data()), s.bytes(), s.bytes()});
 }

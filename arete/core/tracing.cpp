@@ -1,15 +1,22 @@
 #include "arete/core/tracing.h"
 
 #include <cctype>
+#include <mutex>
 
 namespace arete::tracing {
 
 namespace detail {
 constinit std::atomic<Listener*> current{nullptr};
-}
+constinit std::atomic<uint32_t> plain_word{0};
+}  // namespace detail
 
 Listener* set_listener(Listener* listener) noexcept {
-  return detail::current.exchange(listener, std::memory_order_acq_rel);
+  static constexpr uint32_t kOfNoThread = ~0u;
+  static std::mutex mutex;  // of two that set one the word must be the last one's, too
+  const std::lock_guard lock(mutex);
+  Listener* const before = detail::current.exchange(listener, std::memory_order_acq_rel);
+  detail::plain_word.store(listener ? kOfNoThread : 0, std::memory_order_release);
+  return before;
 }
 
 std::string backward_name(std::string node_name) {

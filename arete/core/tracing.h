@@ -1,6 +1,7 @@
-// What the library tells a profiler: calls of operators, backward functions, named ranges, memory,
-// copies between devices and waits for them, from every thread of the process. With no listener
-// each of these places costs the test of one pointer.
+// What the library tells a profiler: calls of operators, backward functions, named ranges, copies
+// between devices and waits for them, from every thread of the process. With no listener each of
+// these places costs the test of one pointer, and a call nothing: see is_plain. Of memory
+// core/memory_events.h tells.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "arete/core/device.h"
 #include "arete/core/dtype.h"
+#include "arete/core/modes.h"
 
 namespace arete {
 
@@ -71,17 +73,24 @@ class Listener {
   virtual void end_range(uint64_t id, const Work& work) noexcept = 0;
   virtual uint64_t begin_host_event(const HostEvent& event) noexcept = 0;
   virtual void end_host_event(uint64_t id) noexcept = 0;
-  /// A tensor's memory was taken (bytes > 0) or given back.
-  virtual void on_memory(Device device, const void* address, int64_t bytes) noexcept = 0;
 };
 
 namespace detail {
 extern constinit std::atomic<Listener*> current;
-}
+extern constinit std::atomic<uint32_t> plain_word;
+}  // namespace detail
 /// The listener, or null.
 inline Listener* listener() noexcept { return detail::current.load(std::memory_order_acquire); }
 /// Installs one, or none; returns the one before.
 Listener* set_listener(Listener* listener) noexcept;
+
+/// Whether calls of this thread may take the short way: no mode is on and nobody listens. A call
+/// compares its thread's word with a word of the process, which is 0 as that of a thread without
+/// modes is, and becomes one that no thread ever has while there is a listener: one comparison asks
+/// for both.
+inline bool is_plain() noexcept {
+  return modes().word == detail::plain_word.load(std::memory_order_relaxed);
+}
 
 /// Tells of a call while it lives.
 class CallScope {

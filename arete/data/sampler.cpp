@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "arete/base/error.h"
-#include "arete/prim/philox.h"
+#include "arete/data/numbers_internal.h"
 
 namespace arete::data {
 
@@ -17,37 +17,11 @@ void check_count(const char* who, int64_t n) {
       ValueError(who, "the number of examples must not be negative").got(std::to_string(n)));
 }
 
-// A stream of numbers for one epoch: the epoch takes the upper half of the counter.
-class Numbers {
- public:
-  Numbers(uint64_t seed, int64_t epoch) : seed_(seed), block_(uint64_t(epoch) << 32) {}
-  uint64_t bits64() {
-    if (at_ == 4) refill();
-    const uint64_t low = lanes_.lane[at_], high = lanes_.lane[at_ + 1];
-    at_ += 2;
-    return high << 32 | low;
-  }
-  // Unbiased in [0, n): draws that fall in the incomplete last multiple of n are repeated.
-  int64_t below(int64_t n) {
-    const uint64_t limit = UINT64_MAX - UINT64_MAX % uint64_t(n);
-    uint64_t x = bits64();
-    while (x >= limit) x = bits64();
-    return int64_t(x % uint64_t(n));
-  }
-  double unit() { return double(bits64() >> 11) * 0x1p-53; }
-
- private:
-  void refill() {
-    lanes_ = prim::philox_block(seed_, block_++);
-    at_ = 0;
-  }
-  uint64_t seed_, block_;
-  prim::PhiloxBlock lanes_{};
-  int at_ = 4;
-};
+// The numbers of one epoch: it takes the upper half of the counter.
+Numbers numbers_of(uint64_t seed, int64_t epoch) { return {seed, uint64_t(epoch) << 32}; }
 
 void shuffle(std::vector<int64_t>& v, uint64_t seed, int64_t epoch) {
-  Numbers numbers(seed, epoch);
+  Numbers numbers = numbers_of(seed, epoch);
   for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[size_t(numbers.below(int64_t(i)))]);
 }
 
@@ -84,7 +58,7 @@ std::vector<int64_t> RandomSampler::order(int64_t epoch) const {
     v.resize(static_cast<size_t>(samples_));
     return v;
   }
-  Numbers numbers(seed_, epoch);
+  Numbers numbers = numbers_of(seed_, epoch);
   std::vector<int64_t> v;
   for (int64_t i = 0; i < samples_; ++i) v.push_back(numbers.below(n_));
   return v;
@@ -113,7 +87,7 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_
 }
 
 std::vector<int64_t> WeightedRandomSampler::order(int64_t epoch) const {
-  Numbers numbers(seed_, epoch);
+  Numbers numbers = numbers_of(seed_, epoch);
   std::vector<int64_t> v;
   for (int64_t i = 0; i < samples_; ++i) {
     const double x = numbers.unit() * cumulative_.back();

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "arete/base/file.h"
 #include "arete/data/dataset.h"
-#include "arete/io/file.h"
 
 namespace arete::data {
 

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/data/numbers_internal.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/resample_filter.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/philox.h"
 
 namespace arete::data::transforms {
 
@@ -40,16 +41,10 @@ void check_range(const char* name, const char* argument, std::array<double, 2> r
 }
 
 // Uniform in [0, 1).
-double draw(Generator& g) {
-  const Generator::State s = g.reserve(1);
-  const prim::PhiloxBlock lanes = prim::philox_block(s.seed, s.offset);
-  return double((uint64_t(lanes.lane[0]) << 32 | lanes.lane[1]) >> 11) * 0x1p-53;
-}
+double draw(Generator& g) { return Numbers(g).unit(); }
 double draw(Generator& g, double low, double high) { return low + (high - low) * draw(g); }
 // Uniform in [0, n].
-int64_t draw_up_to(Generator& g, int64_t n) {
-  return std::min(int64_t(draw(g) * double(n + 1)), n);
-}
+int64_t draw_up_to(Generator& g, int64_t n) { return Numbers(g).below(n + 1); }
 
 // A new picture with memory in the order (H, W, C), seen as (C, H, W).
 Tensor new_picture(int64_t channels, int64_t height, int64_t width, DType dtype) {
@@ -66,31 +61,16 @@ Tensor crop(const Tensor& t, const Box& b) {
   return t.narrow(1, b.top, b.height).narrow(2, b.left, b.width);
 }
 
-// For each of `out` positions over `n` elements: where its filter begins, and its weights.
+// interpolate's filter with antialias for `out` positions over `n` elements, in f32.
 struct Filter {
   std::vector<int64_t> begin;
   std::vector<float> weights;  // `taps` for each position
   int64_t taps;
 };
-// A triangle as wide as the spacing of the outputs, at least two elements; as interpolate's with
-// antialias.
 Filter make_filter(int64_t n, int64_t out) {
-  const double scale = double(n) / double(out), support = std::max(scale, 1.0);
-  Filter f{{}, {}, int64_t(std::ceil(support)) * 2 + 1};
-  f.weights.resize(size_t(out * f.taps));
-  for (int64_t i = 0; i < out; ++i) {
-    const double center = scale * (double(i) + 0.5);
-    const int64_t begin = std::max<int64_t>(int64_t(center - support + 0.5), 0);
-    const int64_t end = std::min(int64_t(center + support + 0.5), n);
-    float* w = f.weights.data() + i * f.taps;
-    double sum = 0;
-    for (int64_t k = begin; k < end; ++k)
-      sum += std::max(0.0, 1 - std::fabs(double(k) - center + 0.5) / support);
-    for (int64_t k = begin; k < end; ++k)
-      w[k - begin] = float(std::max(0.0, 1 - std::fabs(double(k) - center + 0.5) / support) / sum);
-    f.begin.push_back(begin);
-  }
-  return f;
+  ops::ResampleFilter f =
+      ops::make_resample_filter(ops::FilterShape::triangle, n, out, double(n) / double(out));
+  return {std::move(f.begin), {f.weights.begin(), f.weights.end()}, f.taps};
 }
 
 uint8_t to_pixel(float v, uint8_t) { return uint8_t(std::clamp(v + 0.5f, 0.0f, 255.0f)); }

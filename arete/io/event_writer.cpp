@@ -7,9 +7,9 @@
 #include <cerrno>
 
 #include "arete/base/error.h"
+#include "arete/base/file.h"
 #include "arete/io/checked.h"
 #include "arete/io/crc32c.h"
-#include "arete/io/file.h"
 #include "arete/io/protobuf_writer.h"
 
 namespace arete::io {

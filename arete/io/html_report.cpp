@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "arete/base/error.h"
-#include "arete/io/file.h"
-#include "arete/io/text.h"
+#include "arete/base/file.h"
+#include "arete/base/text.h"
 
 namespace arete::io {
 namespace {

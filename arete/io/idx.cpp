@@ -5,10 +5,10 @@
 #include <cstddef>
 
 #include "arete/base/error.h"
+#include "arete/base/file.h"
+#include "arete/base/gzip.h"
+#include "arete/base/text.h"
 #include "arete/io/dtype_code.h"
-#include "arete/io/file.h"
-#include "arete/io/gzip.h"
-#include "arete/io/text.h"
 
 namespace arete::io {
 namespace {

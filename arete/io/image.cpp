@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "arete/io/file.h"
+#include "arete/base/file.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"

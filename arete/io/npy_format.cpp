@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "arete/base/error.h"
+#include "arete/base/text.h"
 #include "arete/io/checked.h"
 #include "arete/io/dtype_code.h"
-#include "arete/io/text.h"
 
 namespace arete::io {
 namespace {

@@ -6,9 +6,9 @@
 #include <unordered_set>
 
 #include "arete/base/error.h"
+#include "arete/base/text.h"
 #include "arete/io/checked.h"
 #include "arete/io/dtype_code.h"
-#include "arete/io/text.h"
 
 namespace arete::io {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
+#include "arete/base/file.h"
 #include "arete/core/modes.h"
 #include "arete/io/dtype_code.h"
-#include "arete/io/file.h"
 #include "arete/io/npy_format.h"
 #include "arete/io/safetensors_format.h"
 #include "arete/io/zip.h"

@@ -8,9 +8,9 @@
 #include <unordered_set>
 
 #include "arete/base/error.h"
+#include "arete/base/file.h"
+#include "arete/base/text.h"
 #include "arete/io/checked.h"
-#include "arete/io/file.h"
-#include "arete/io/text.h"
 
 namespace arete::io {
 namespace {

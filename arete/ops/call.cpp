@@ -217,47 +217,16 @@ Results call_special(const OpRecord& op, std::span<const Arg> args) {
   return call_observed(op, args);
 }
 
-// Whether a mode or a profiler asks for more than the call itself.
-bool is_watched() { return modes().word != 0 || tracing::listener() != nullptr; }
-
-}  // namespace
-
-Results call_all(const OpRecord& op, std::span<const Arg> args) {
-  if (is_watched()) [[unlikely]]
-    return call_special(op, args);
-  return run_path(Call(op, args));
-}
-
-Tensor call(const OpRecord& op, std::span<const Arg> args) {
-  const bool plain = !is_watched();
-  if (op.pointwise && plain) [[likely]] {
-    const Call call(op, args);
-    return on_device(call, [&] { return call_pointwise_one(call); });
-  }
-  if (op.view && plain) return make_view(Call(op, args));
-  return std::move(call_all(op, args)[0]);
-}
-
-Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
-  ARETE_CHECK(op.has_in_place, NotImplementedError(op.name, op.name + " has no in-place form"));
-  std::optional<WithoutAutocast> exact;
-  if (modes().word & Modes::kAutocast) exact.emplace();
+// The work of call_in_place.
+void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
   const Call call(op, args, true);
-  const bool observe = modes().word & Modes::kObserve;
-  const int64_t begin = observe ? now_ns() : 0;
-  tracing::CallScope traced(op, {args.data(), args.size()}, true);
   const bool record = modes().grad_enabled && (needs_history(call) || self.requires_grad());
   check_in_place(self, op.name.c_str(), record);
   if (self.storage()->has_pending_copies()) [[unlikely]]
     wait_for_copies(call, self);
-  const auto done = [&]() -> Tensor& {
-    traced.end({&self, 1});
-    if (observe) modes().observer->on_call({&op, call.args(), {&self, 1}, begin, now_ns()});
-    return self;
-  };
   if (op.compose) {
     compose_in_place(self, op, args, op.compose, record);
-    return done();
+    return;
   }
   if (op.pointwise) {
     if (!on_device(call, [&] { return call_pointwise_into(call, self, record); }))
@@ -297,7 +266,43 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
       rebase_history(self, node);
     }
   }
-  return done();
+}
+
+Tensor& call_in_place_watched(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
+  std::optional<WithoutAutocast> exact;
+  if (modes().word & Modes::kAutocast) exact.emplace();
+  const bool observe = modes().word & Modes::kObserve;
+  const int64_t begin = observe ? now_ns() : 0;
+  tracing::CallScope traced(op, {args.data(), args.size()}, true);
+  run_in_place(self, op, args);
+  traced.end({&self, 1});
+  if (observe) modes().observer->on_call({&op, args, {&self, 1}, begin, now_ns()});
+  return self;
+}
+
+}  // namespace
+
+Results call_all(const OpRecord& op, std::span<const Arg> args) {
+  if (!tracing::is_plain()) [[unlikely]]
+    return call_special(op, args);
+  return run_path(Call(op, args));
+}
+
+Tensor call(const OpRecord& op, std::span<const Arg> args) {
+  if (!tracing::is_plain()) [[unlikely]]
+    return std::move(call_special(op, args)[0]);
+  const Call call(op, args);
+  if (op.pointwise) return on_device(call, [&] { return call_pointwise_one(call); });
+  if (op.view) return make_view(call);
+  return std::move(run_path(call)[0]);
+}
+
+Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
+  ARETE_CHECK(op.has_in_place, NotImplementedError(op.name, op.name + " has no in-place form"));
+  if (!tracing::is_plain()) [[unlikely]]
+    return call_in_place_watched(self, op, args);
+  run_in_place(self, op, args);
+  return self;
 }
 
 Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args) {

@@ -10,6 +10,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/reference_util.h"
+#include "arete/ops/resample_filter.h"
 
 namespace arete {
 namespace ops {
@@ -42,12 +43,6 @@ struct Taps {
   std::vector<std::vector<double>> weight;
 };
 
-double cubic_weight(double t, double a = -0.75) {
-  t = std::fabs(t);
-  if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
-  return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
-}
-
 // `scale`: input elements per output element.
 Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   Taps t;
@@ -69,37 +64,26 @@ Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
     for (int k = 0; k < taps; ++k) {
       const double distance = x - double(base + k);
       t.index[size_t(k)].push_back(std::clamp<int64_t>(base + k, 0, n - 1));
-      t.weight[size_t(k)].push_back(mode == Mode::cubic ? cubic_weight(distance)
+      t.weight[size_t(k)].push_back(mode == Mode::cubic ? cubic_weight(distance, -0.75)
                                                         : 1 - std::fabs(distance));
     }
   }
   return t;
 }
 
-// Filters as wide as the spacing of the outputs, as Pillow's resize has them; a = -0.5 in cubic
-// ones.
+// The same for antialias.
 Taps make_wide_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
   if (align) scale = out > 1 ? double(n - 1) / double(out - 1) : 0;
-  const double stretch = std::max(scale, 1.0), support = (mode == Mode::cubic ? 2 : 1) * stretch;
-  const auto taps = size_t(std::ceil(support)) * 2 + 1;
+  const ResampleFilter f = make_resample_filter(
+      mode == Mode::cubic ? FilterShape::cubic : FilterShape::triangle, n, out, scale);
+  const auto taps = size_t(f.taps);
   Taps t{std::vector(taps, std::vector<int64_t>(size_t(out))),
          std::vector(taps, std::vector<double>(size_t(out)))};
-  for (size_t i = 0; i < size_t(out); ++i) {
-    const double center = scale * (double(i) + 0.5);
-    const int64_t begin = std::max<int64_t>(int64_t(center - support + 0.5), 0);
-    const int64_t end = std::min(int64_t(center + support + 0.5), n);
-    double sum = 0;
+  for (size_t i = 0; i < size_t(out); ++i)
     for (size_t k = 0; k < taps; ++k) {
-      const int64_t from = begin + int64_t(k);
-      t.index[k][i] = std::min(from, n - 1);
-      if (from >= end) continue;
-      const double distance = (double(from) - center + 0.5) / stretch;
-      t.weight[k][i] = mode == Mode::cubic ? cubic_weight(distance, -0.5)
-                                           : std::max(0.0, 1 - std::fabs(distance));
-      sum += t.weight[k][i];
+      t.index[k][i] = std::min(f.begin[i] + int64_t(k), n - 1);
+      t.weight[k][i] = f.weights[i * taps + k];
     }
-    for (std::vector<double>& w : t.weight) w[i] /= sum;
-  }
   return t;
 }
 

@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "arete/base/cpu_name.h"
+#include "arete/base/file.h"
 #include "arete/base/thread_pool.h"
 #include "arete/core/cuda.h"
 #include "arete/core/matmul_precision.h"
 #include "arete/core/modes.h"
-#include "arete/io/file.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"

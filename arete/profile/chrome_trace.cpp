@@ -12,10 +12,10 @@
 #include <set>
 
 #include "arete/base/cpu_name.h"
+#include "arete/base/file.h"
+#include "arete/base/gzip.h"
+#include "arete/base/text.h"
 #include "arete/core/cuda.h"
-#include "arete/io/file.h"
-#include "arete/io/gzip.h"
-#include "arete/io/text.h"
 #include "arete/profile/trace.h"
 
 namespace arete::profile {

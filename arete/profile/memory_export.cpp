@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "arete/base/error.h"
-#include "arete/io/file.h"
-#include "arete/io/text.h"
+#include "arete/base/file.h"
+#include "arete/base/text.h"
 #include "arete/profile/memory_history.h"
 #include "arete/profile/memory_page_internal.h"
 

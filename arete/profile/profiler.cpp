@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "arete/base/error.h"
+#include "arete/base/file.h"
 #include "arete/core/cuda.h"
 #include "arete/core/memory_events.h"
-#include "arete/io/file.h"
 #include "arete/ops/record.h"
 #include "arete/profile/recorder_internal.h"
 
@@ -138,15 +138,14 @@ std::shared_ptr<const Trace> Profiler::shared_trace() const {
 
 // ---- ranges
 
-RecordFunction::RecordFunction(std::string_view name) : listener_(tracing::listener()) {
-  push_name_scope(name);
+void RecordFunction::begin(std::string_view name) {
+  if (names_memory_) push_name_scope(name);
   if (listener_) id_ = listener_->begin_range(tracing::RangeKind::user, name, -1);
 }
 
-void RecordFunction::end() {
-  if (!std::exchange(open_, false)) return;
-  if (listener_) listener_->end_range(id_, {});
-  pop_name_scope();
+void RecordFunction::finish() {
+  if (auto* const l = std::exchange(listener_, nullptr)) l->end_range(id_, {});
+  if (std::exchange(names_memory_, false)) pop_name_scope();
 }
 
 namespace {
@@ -185,7 +184,6 @@ class NvtxListener final : public tracing::Listener {
     return 1;
   }
   void end_host_event(uint64_t) noexcept override { cuda::nvtx::range_pop(); }
-  void on_memory(Device, const void*, int64_t) noexcept override {}
 
  private:
   const bool shapes_;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "arete/core/memory_events.h"
+#include "arete/core/tracing.h"
 #include "arete/profile/trace.h"
 
 namespace arete::profile {
@@ -36,7 +38,7 @@ struct Options {
   bool cpu = true;              ///< events of the host
   bool cuda = true;             ///< work of GPUs, where there is one
   bool record_shapes = false;   ///< shapes and dtypes of arguments
-  bool profile_memory = false;  ///< memory of tensors, taken and given back
+  bool profile_memory = false;  ///< memory taken and given back, see MemoryEvent
   bool with_stack = false;      ///< the program's frames at each event
   bool with_flops = false;      ///< FLOPs in tables (they are known in any case)
 };
@@ -83,20 +85,31 @@ class Profiler {
 };
 
 /// While it lives, what its thread does belongs to a range of this name. With nvtx ranges on
-/// (emit_nvtx), it shows in the vendor's tools too; in histories of memory it is a scope.
+/// (emit_nvtx), it shows in the vendor's tools too; in histories of memory that are being recorded
+/// when it begins it is a scope. With none of these on it costs two tests.
 class RecordFunction {
  public:
-  explicit RecordFunction(std::string_view name);
+  explicit RecordFunction(std::string_view name)
+      : listener_(tracing::listener()), names_memory_(has_memory_observers()) {
+    if (listener_ || names_memory_) [[unlikely]]
+      begin(name);
+  }
   ~RecordFunction() { end(); }
   RecordFunction(const RecordFunction&) = delete;
   RecordFunction& operator=(const RecordFunction&) = delete;
   /// Ends it early.
-  void end();
+  void end() {
+    if (listener_ || names_memory_) [[unlikely]]
+      finish();
+  }
 
  private:
-  tracing::Listener* listener_;
+  void begin(std::string_view name);
+  void finish();
+
+  tracing::Listener* listener_;  // null after the end
+  bool names_memory_;            // false after the end
   uint64_t id_ = 0;
-  bool open_ = true;
 };
 
 /// While it lives, operators, backward functions and ranges of all threads are NVTX ranges, which

@@ -162,8 +162,8 @@ void Recorder::start(const Options& options) {
   }
   device_trace_.store(device_trace, std::memory_order_relaxed);
   const bool time_with_events = options.cuda && !device_trace && cuda::is_available();
-  flags_.store((options.record_shapes ? kShapes : 0) | (options.profile_memory ? kMemory : 0) |
-                   (options.with_stack ? kStack : 0) | (time_with_events ? kTimeWithEvents : 0),
+  flags_.store((options.record_shapes ? kShapes : 0) | (options.with_stack ? kStack : 0) |
+                   (time_with_events ? kTimeWithEvents : 0),
                std::memory_order_relaxed);
   memory_before_.clear();
   if (options.profile_memory && options.cuda && cuda::is_available())
@@ -173,6 +173,7 @@ void Recorder::start(const Options& options) {
   wall_begin_us_ =
       std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1);
   session_.store(++last_session_, std::memory_order_release);
+  if (options.profile_memory) add_memory_observer(this);
   tracing::set_listener(this);
 }
 
@@ -181,6 +182,7 @@ std::shared_ptr<Trace> Recorder::stop() {
   auto trace = std::make_shared<Trace>();
   trace->end_ns = now_ns();
   tracing::set_listener(nullptr);
+  if (options_.profile_memory) remove_memory_observer(this);
   session_.store(0, std::memory_order_release);
   trace->begin_ns = begin_ns_;
   trace->memory_before = memory_before_;
@@ -432,8 +434,9 @@ void Recorder::end_host_event(uint64_t id) noexcept {
   end(id, [](ThreadLog&, Raw&) {});
 }
 
-void Recorder::on_memory(Device device, const void* address, int64_t bytes) noexcept {
-  if (!wants(kMemory)) return;
+void Recorder::on_memory(const MemoryEvent& e) noexcept {
+  const bool taken = e.action == MemoryEvent::Action::alloc;
+  if ((!taken && e.action != MemoryEvent::Action::free) || e.bytes == 0) return;
   ThreadLog* const l = log();
   if (!l) return;
   const int64_t at = now_ns();
@@ -442,8 +445,9 @@ void Recorder::on_memory(Device device, const void* address, int64_t bytes) noex
   if (!session) return;
   adopt(*l, session);
   const bool inside = !l->stack.empty() && l->stack.back().session == session;
+  const auto bytes = int64_t(e.bytes);
   l->memory.push_back(
-      {at, device, reinterpret_cast<uint64_t>(address), bytes, inside ? l->stack.back().id : 0});
+      {at, e.device, e.address, taken ? bytes : -bytes, inside ? l->stack.back().id : 0});
 }
 
 }  // namespace arete::profile

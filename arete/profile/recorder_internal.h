@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "arete/core/memory_events.h"
 #include "arete/core/tracing.h"
 #include "arete/profile/profiler.h"
 
@@ -17,7 +18,7 @@ namespace arete::profile {
 // (never contended but then). A recording has a number: what began in another recording, or in
 // none, is dropped when it ends. So start() and stop() may come at any moment on any thread.
 
-class Recorder final : public tracing::Listener {
+class Recorder final : public tracing::Listener, public MemoryObserver {
  public:
   static Recorder& get();
 
@@ -34,7 +35,7 @@ class Recorder final : public tracing::Listener {
   void end_range(uint64_t id, const tracing::Work& work) noexcept override;
   uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override;
   void end_host_event(uint64_t id) noexcept override;
-  void on_memory(Device device, const void* address, int64_t bytes) noexcept override;
+  void on_memory(const MemoryEvent& event) noexcept override;
 
  private:
   struct Raw;
@@ -55,7 +56,7 @@ class Recorder final : public tracing::Listener {
   void collect(Trace& trace, ThreadLog& log);
 
   // What threads ask for, as bits.
-  static constexpr uint32_t kShapes = 1, kMemory = 2, kStack = 4, kTimeWithEvents = 8;
+  static constexpr uint32_t kShapes = 1, kStack = 2, kTimeWithEvents = 4;
   std::atomic<uint32_t> flags_{0};
   std::atomic<prim::DeviceTrace*> device_trace_{nullptr};
   // Of start() and stop() alone.

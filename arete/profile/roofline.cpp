@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "arete/base/error.h"
-#include "arete/io/file.h"
+#include "arete/base/file.h"
 #include "arete/profile/text_table_internal.h"
 
 namespace arete::profile {

@@ -2,6 +2,7 @@
 #include "arete/core/cuda.h"
 
 #include "arete/core/cuda_kernel.h"
+#include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
 #include "bindings.h"
 #include "caster.h"
@@ -203,6 +204,18 @@ void bind_cuda(nb::module_& m) {
   m.def("_matmul_precision", [](std::optional<std::string> p) {
     if (p) set_float32_matmul_precision(*p);
     return std::string(get_float32_matmul_precision());
+  });
+  m.def("_cudnn_enabled", [](std::optional<bool> on) {
+    if (on) cuda::set_cudnn_enabled(*on);
+    return cuda::cudnn_enabled();
+  });
+  m.def("_cudnn_benchmark", [](std::optional<bool> on) {
+    if (on) cuda::set_cudnn_benchmark(*on);
+    return cuda::cudnn_benchmark();
+  });
+  m.def("_cudnn_benchmark_limit", [](std::optional<int> engines) {
+    if (engines) cuda::set_cudnn_benchmark_limit(*engines);
+    return cuda::cudnn_benchmark_limit();
   });
   m.def("_convolution_tf32", [](std::optional<bool> on) {
     if (on) set_float32_convolution_tf32(*on);

@@ -775,8 +775,15 @@ def test_switches():
     cudnn.deterministic = True
     assert cudnn.deterministic
     cudnn.deterministic = before
-    assert cudnn.enabled in (True, False)
-    assert cudnn.benchmark in (True, False)
+    # The switches are those that the C++ library reads.
+    assert cudnn.enabled and cudnn.benchmark and cudnn.benchmark_limit == 10
+    with cudnn.flags(enabled=False, benchmark=False, benchmark_limit=3):
+        assert not arete._C._cudnn_enabled(None) and not arete._C._cudnn_benchmark(None)
+        assert arete._C._cudnn_benchmark_limit(None) == 3
+        assert not cudnn.enabled and not cudnn.benchmark and cudnn.benchmark_limit == 3
+    assert cudnn.enabled and cudnn.benchmark and cudnn.benchmark_limit == 10
+    with pytest.raises(ValueError):
+        cudnn.benchmark_limit = -1
 
 
 @on_devices

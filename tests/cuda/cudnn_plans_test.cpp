@@ -35,9 +35,9 @@ TEST_P(DescribedDevice, HasPreciseEnginesThatNeedNoCompiler) {
     for (Order order : {Order::channels_first, Order::channels_last})
       for (ConvolutionPass pass : {ConvolutionPass::forward, ConvolutionPass::data_gradient,
                                    ConvolutionPass::weight_gradient})
-        for (uint8_t deterministic : {0, 1}) {
+        for (bool deterministic : {false, true}) {
           ConvolutionKey key = network_key(dtype, pass, order);
-          key.deterministic = deterministic;
+          if (deterministic) key.choice = EngineChoice::deterministic;
           key.has_bias = pass == ConvolutionPass::forward;
           const auto plan = make_convolution_plan(key, target, 4);
           ASSERT_FALSE(plan->plans.empty()) << key.to_string() << ": " << refusals().last;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "arete/base/error.h"
-#include "arete/io/gzip.h"
+#include "arete/base/gzip.h"
 #include "arete/io/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

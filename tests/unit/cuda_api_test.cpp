@@ -39,6 +39,42 @@ std::vector<float> count(int64_t n, float start = 0) {
 
 // ---- everywhere
 
+TEST(CudnnSwitches, AreSetAndReadAnywhere) {
+  EXPECT_TRUE(cuda::cudnn_enabled() && cuda::cudnn_benchmark());
+  cuda::set_cudnn_enabled(false);
+  EXPECT_FALSE(cuda::cudnn_enabled());
+  EXPECT_TRUE(cuda::cudnn_benchmark());
+  cuda::set_cudnn_benchmark(false);
+  EXPECT_FALSE(cuda::cudnn_benchmark());
+  cuda::set_cudnn_enabled(true);
+  cuda::set_cudnn_benchmark(true);
+  cuda::set_cudnn_benchmark_limit(0);
+  EXPECT_EQ(cuda::cudnn_benchmark_limit(), 0);
+  EXPECT_ERROR(cuda::set_cudnn_benchmark_limit(-1), "must not be negative");
+  EXPECT_EQ(cuda::cudnn_benchmark_limit(), 0);
+  cuda::set_cudnn_benchmark_limit(10);
+}
+
+TEST(CudnnSwitches, ConvolutionsAgree) {
+  NEEDS_GPU();
+  manual_seed(3);
+  const Tensor x = randn({8, 16, 40, 40}), w = randn({32, 16, 3, 3});  // 1.1e8 products: not timed
+  const Tensor large = randn({64, 16, 40, 40});                        // 9e8, 1.8e9 operations
+  for (const Tensor& in : {x, large}) {
+    const Tensor want = conv2d(in, w);
+    const double bound = 1e-4 * want.abs().max().item<double>();
+    for (bool enabled : {true, false})
+      for (bool benchmark : {true, false}) {
+        cuda::set_cudnn_enabled(enabled);
+        cuda::set_cudnn_benchmark(benchmark);
+        const Tensor got = conv2d(in.to(kCUDA), w.to(kCUDA)).to(kCPU);
+        EXPECT_LE((got - want).abs().max().item<double>(), bound) << enabled << benchmark;
+      }
+  }
+  cuda::set_cudnn_enabled(true);
+  cuda::set_cudnn_benchmark(true);
+}
+
 TEST(CudaApi, AvailabilityAndReasonAgree) {
   EXPECT_EQ(cuda::is_available(), cuda::unavailable_reason().empty());
   EXPECT_EQ(cuda::is_available(), cuda::device_count() > 0);

@@ -1,4 +1,4 @@
-#include "arete/io/file.h"
+#include "arete/base/file.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "arete/io/text.h"
+#include "arete/base/text.h"
 #include "io_test_support.h"
 
 namespace arete::io {

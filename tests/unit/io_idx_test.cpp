@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "arete/io/gzip.h"
+#include "arete/base/gzip.h"
 #include "io_test_support.h"
 
 namespace arete::io {

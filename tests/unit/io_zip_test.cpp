@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "arete/io/file.h"
+#include "arete/base/file.h"
 #include "io_test_support.h"
 
 namespace arete::io {

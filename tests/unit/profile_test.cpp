@@ -11,9 +11,9 @@
 
 #include "arete/autograd/engine.h"
 #include "arete/autograd/function.h"
+#include "arete/base/file.h"
+#include "arete/base/gzip.h"
 #include "arete/core/modes.h"
-#include "arete/io/file.h"
-#include "arete/io/gzip.h"
 #include "arete/nn/linear.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/matmul.h"
@@ -225,6 +225,37 @@ TEST(Profiler, RangesMayCrossStartAndStop) {
   EXPECT_EQ(named(t, "outer").size(), 1u);
   EXPECT_EQ(named(t, "inner").size(), 1u);
   EXPECT_LT(named(t, "neg")[0]->parent, 0);
+}
+
+TEST(Profiler, IdleCostsNothing) {
+  EXPECT_TRUE(tracing::is_plain());
+  {
+    const RecordFunction range("range");
+    EXPECT_EQ(current_name_scope(), "") << "nobody asks for it";
+  }
+  std::atomic<int> phase = 0;
+  bool before = false, within = true, after = false;
+  std::thread other([&] {  // has no modes of its own, and must notice all the same
+    before = tracing::is_plain();
+    phase = 1;
+    while (phase != 2) std::this_thread::yield();
+    within = tracing::is_plain();
+    ones({2}).neg_();
+    phase = 3;
+    while (phase != 4) std::this_thread::yield();
+    after = tracing::is_plain();
+  });
+  while (phase != 1) std::this_thread::yield();
+  const Trace t = recorded({}, [&] {
+    phase = 2;
+    while (phase != 3) std::this_thread::yield();
+  });
+  phase = 4;
+  other.join();
+  EXPECT_TRUE(before && !within && after);
+  EXPECT_EQ(named(t, "neg_").size(), 1u);
+  const InferenceModeGuard inference;
+  EXPECT_FALSE(tracing::is_plain());
 }
 
 TEST(Profiler, CallsThatFailAreMarked) {

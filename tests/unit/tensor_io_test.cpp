@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "arete/io/file.h"
+#include "arete/base/file.h"
 #include "arete/io/npy_format.h"
 #include "arete/io/safetensors_format.h"
 #include "arete/io/zip.h"

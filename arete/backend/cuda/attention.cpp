@@ -8,6 +8,7 @@
 #include "arete/backend/cuda/lib/cudnn_attention.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
+#include "arete/core/cudnn_switches.h"
 #include "arete/core/modes.h"
 
 namespace arete::cuda {
@@ -174,7 +175,7 @@ void run(CudaBackend& backend, const std::shared_ptr<AttentionPlan>& plan, const
 }  // namespace
 
 void CudaBackend::attention(const AttentionArgs& args) {
-  if (!is_eligible(args, limits())) return Primitives::attention(args);
+  if (!cudnn_enabled() || !is_eligible(args, limits())) return Primitives::attention(args);
   check_args(args);
   if (!cudnn::problem().empty()) {
     cudnn::note_refusal(cudnn::problem());

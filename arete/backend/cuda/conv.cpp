@@ -8,6 +8,7 @@
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
+#include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
 #include "arete/core/modes.h"
 #include "arete/expr/value.h"
@@ -18,13 +19,13 @@ namespace {
 using cudnn::ConvolutionKey;
 using cudnn::ConvolutionPass;
 using cudnn::ConvolutionPlan;
+using cudnn::EngineChoice;
 using cudnn::Order;
 using prim::ConvArgs;
 using prim::LayoutView;
 using prim::View;
 using Pass = ConvArgs::Pass;
 
-constexpr size_t kRivals = 10;
 // cuDNN's kernels read 16 bytes at a time.
 constexpr uintptr_t kAlignment = 16;
 
@@ -73,6 +74,16 @@ ConvolutionPass pass_of(Pass pass) {
   ARETE_BUG("unknown pass of a convolution");
 }
 
+// Several engines are compared when the work is met first if it takes some 20 us, well above what a
+// launch costs. Not in deterministic mode: which one is fastest may differ from run to run, and so
+// may their roundings.
+EngineChoice choice_for(const ConvolutionKey& key) {
+  if (modes().deterministic) return EngineChoice::deterministic;
+  const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
+  const bool worth_it = key.flops() >= (on_tensor_cores ? 1e10 : 1e9);
+  return worth_it && cudnn_benchmark() ? EngineChoice::fastest : EngineChoice::first;
+}
+
 ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
   ConvolutionKey key;
   // One spatial dimension becomes the second of two.
@@ -96,17 +107,16 @@ ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
   key.order = order;
   key.has_bias = c.pass == Pass::forward && c.bias.data;
   key.allow_tf32 = c.x.dtype == kFloat32 && float32_convolution_tf32();
-  key.deterministic = modes().deterministic;
   key.device = int8_t(device);
+  key.choice = choice_for(key);
   return key;
 }
 
-// Whether several engines are compared when the work is met first: if it takes some 20 us, well
-// above what a launch costs. Not in deterministic mode: which one is fastest may differ from run to
-// run, and so may their roundings.
-bool is_worth_measuring(const ConvolutionKey& key) {
-  const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
-  return key.flops() >= (on_tensor_cores ? 1e10 : 1e9) && !key.deterministic;
+// How many engines take part in the choice.
+size_t rivals(const ConvolutionKey& key) {
+  if (key.choice != EngineChoice::fastest) return 1;
+  const int limit = cudnn_benchmark_limit();
+  return limit > 0 ? size_t(limit) : std::numeric_limits<size_t>::max();
 }
 
 class Event {
@@ -203,8 +213,7 @@ bool convolve(CudaBackend& backend, const ConvArgs& c, CUstream stream) {
   const Order order = choose_order(c);
   const ConvolutionKey key = key_of(c, order, device);
   const std::shared_ptr<ConvolutionPlan> plan = cudnn::convolution_plans().get(key, [&] {
-    return cudnn::make_convolution_plan(key, {.handle = handle, .device_json = {}},
-                                        is_worth_measuring(key) ? kRivals : 1);
+    return cudnn::make_convolution_plan(key, {.handle = handle, .device_json = {}}, rivals(key));
   });
   const std::lock_guard lock(plan->mutex);
   if (plan->plans.empty()) return false;
@@ -296,8 +305,8 @@ void sum_bias_gradient(CudaBackend& backend, const ConvArgs& c) {
 void CudaBackend::conv(const ConvArgs& args) {
   check_args(args);
   if (direct_conv(*this, args)) return;
-  if (!cudnn::data_type(args.x.dtype) || args.x.numel() == 0 || args.y.numel() == 0 ||
-      args.w.numel() == 0)
+  if (!cudnn_enabled() || !cudnn::data_type(args.x.dtype) || args.x.numel() == 0 ||
+      args.y.numel() == 0 || args.w.numel() == 0)
     return Primitives::conv(args);
   if (!cudnn::problem().empty()) {
     cudnn::note_refusal(cudnn::problem());

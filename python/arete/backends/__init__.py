@@ -30,10 +30,35 @@ class _Cuda:
 
 
 class _Cudnn:
-    """Algorithms are always measured, once per shape, so that `benchmark` changes nothing."""
+    """What convolutions and attention on GPUs may use."""
 
-    enabled = True
-    benchmark = True
+    @property
+    def enabled(self) -> bool:
+        """Whether they may use cuDNN; else the library's own kernels compute them, which is slower."""
+        return _C._cudnn_enabled(None)
+
+    @enabled.setter
+    def enabled(self, value: bool):
+        _C._cudnn_enabled(bool(value))
+
+    @property
+    def benchmark(self) -> bool:
+        """Whether cuDNN's algorithms are timed once for each shape and the fastest is kept (True at the start, other than
+        in torch), or the first in the opinion of its heuristics is taken."""
+        return _C._cudnn_benchmark(None)
+
+    @benchmark.setter
+    def benchmark(self, value: bool):
+        _C._cudnn_benchmark(bool(value))
+
+    @property
+    def benchmark_limit(self) -> int:
+        """How many algorithms are timed at most; 0 stands for all."""
+        return _C._cudnn_benchmark_limit(None)
+
+    @benchmark_limit.setter
+    def benchmark_limit(self, value: int):
+        _C._cudnn_benchmark_limit(int(value))
 
     @property
     def allow_tf32(self) -> bool:
@@ -53,9 +78,10 @@ class _Cudnn:
         _C._deterministic(bool(value))
 
     @contextlib.contextmanager
-    def flags(self, enabled=None, benchmark=None, deterministic=None, allow_tf32=None):
+    def flags(self, enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None):
         """Sets what is given inside."""
-        wanted = {"enabled": enabled, "benchmark": benchmark, "deterministic": deterministic, "allow_tf32": allow_tf32}
+        wanted = {"enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit,
+                  "deterministic": deterministic, "allow_tf32": allow_tf32}
         wanted = {name: value for name, value in wanted.items() if value is not None}
         before = {name: getattr(self, name) for name in wanted}
         for name, value in wanted.items():

@@ -88,7 +88,8 @@ void add_plans(std::vector<Plan>& plans, const ConvolutionKey& key, const Target
     if (mode == CUDNN_HEUR_MODE_FALLBACK && plans.size() >= 2) break;
     for (Candidate& c : graph->candidates(mode, &why)) {
       if (plans.size() >= limit) return;
-      if (!is_precise(c.notes, key, limit > 1) || (key.deterministic && c.notes.nondeterministic)) {
+      if (!is_precise(c.notes, key, limit > 1) ||
+          (key.choice == EngineChoice::deterministic && c.notes.nondeterministic)) {
         why = "engine " + std::to_string(c.engine) + " (" + c.notes.to_string() +
               ") does not keep to what is asked";
         continue;
@@ -128,6 +129,7 @@ double ConvolutionKey::flops() const {
 std::string ConvolutionKey::to_string() const {
   constexpr const char* kPasses[] = {"convolution", "data gradient of a convolution",
                                      "weight gradient of a convolution"};
+  constexpr const char* kChoices[] = {"", ", measured", ", deterministic"};
   const auto window = [&](const std::array<int64_t, 3>& a) {
     return arete::to_string(IntList(a.data(), spatial));
   };
@@ -137,7 +139,7 @@ std::string ConvolutionKey::to_string() const {
          ", dilation " + window(dilation) +
          (order == Order::channels_last ? ", channels last" : ", channels first") +
          (has_bias ? ", with bias" : "") + (allow_tf32 ? ", tf32 allowed" : "") +
-         (deterministic ? ", deterministic" : "") + ", cuda:" + std::to_string(device);
+         kChoices[int(choice)] + ", cuda:" + std::to_string(device);
 }
 
 std::unique_ptr<ConvolutionPlan> make_convolution_plan(const ConvolutionKey& key,

@@ -14,6 +14,9 @@ namespace arete::cuda::cudnn {
 
 /// How dense tensors (batch, channels, *space) and weights lie in memory.
 enum class Order : uint8_t { channels_first, channels_last };
+/// Which of the engines that cuDNN offers is used: the first in the opinion of its heuristics, the
+/// fastest of several that were timed, or the first that sums in the same order every time.
+enum class EngineChoice : uint8_t { first, fastest, deterministic };
 /// Strides of a dense tensor.
 Shape dense_strides(IntList sizes, Order order);
 
@@ -27,8 +30,8 @@ struct ConvolutionKey {
   Order order = Order::channels_first;  // of x, w and y
   uint8_t spatial = 2;
   uint8_t has_bias = 0;
-  uint8_t allow_tf32 = 0;     // f32 only
-  uint8_t deterministic = 0;  // leave out engines that are not
+  uint8_t allow_tf32 = 0;  // f32 only
+  EngineChoice choice = EngineChoice::first;
   int8_t device = 0;
 
   /// Multiplications and additions.

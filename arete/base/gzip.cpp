@@ -1,4 +1,4 @@
-#include "arete/io/gzip.h"
+#include "arete/base/gzip.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "arete/io/text.h"
+#include "arete/base/text.h"
 
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "arete/io/file.h"
+#include "arete/base/file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "arete/io/text.h"
+#include "arete/base/text.h"
 
 namespace arete::io {
 namespace {

@@ -1,0 +1,41 @@
+// What programs say of cuDNN. Without a GPU the switches can be set and read all the same.
+#pragma once
+
+#include <atomic>
+
+namespace arete::cuda {
+
+namespace detail {
+extern constinit std::atomic<bool> cudnn_enabled, cudnn_benchmark;
+extern constinit std::atomic<int> cudnn_benchmark_limit;
+}  // namespace detail
+
+/// Whether convolutions and attention may use cuDNN; at start true. Otherwise the library's own
+/// kernels and products of matrices compute them, which is slower and takes more memory.
+inline bool cudnn_enabled() noexcept {
+  return detail::cudnn_enabled.load(std::memory_order_relaxed);
+}
+inline void set_cudnn_enabled(bool enabled) noexcept {
+  detail::cudnn_enabled.store(enabled, std::memory_order_relaxed);
+}
+
+/// Whether the engines that cuDNN offers for a convolution are timed when its sizes are met first,
+/// and the fastest is kept; at start true. Otherwise the one is taken that cuDNN's heuristics put
+/// first. Small convolutions and deterministic mode always take that one: times differ from run to
+/// run. What was timed is remembered while the switch is off.
+inline bool cudnn_benchmark() noexcept {
+  return detail::cudnn_benchmark.load(std::memory_order_relaxed);
+}
+inline void set_cudnn_benchmark(bool on) noexcept {
+  detail::cudnn_benchmark.store(on, std::memory_order_relaxed);
+}
+
+/// How many engines are timed at most, 10 at start; 0 stands for all. For sizes that are met from
+/// now on.
+inline int cudnn_benchmark_limit() noexcept {
+  return detail::cudnn_benchmark_limit.load(std::memory_order_relaxed);
+}
+/// ValueError for a negative number.
+void set_cudnn_benchmark_limit(int engines);
+
+}  // namespace arete::cuda
