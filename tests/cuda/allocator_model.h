@@ -54,23 +54,49 @@ class DeviceModel {
     for (auto& [name, s] : streams) s.done = s.submitted;
   }
 
+  /// Calls f(begin, end) for the physical memory behind addresses, which are pages with numbers.
+  template <class F>
+  void each_physical(uintptr_t p, size_t size, F f) const {
+    if (plain) return f(p, p + size);
+    uintptr_t begin = 0, end = 0;
+    for (const uintptr_t last = p + size; p < last;) {
+      const uintptr_t next = std::min(last, (p / kChunk + 1) * kChunk);
+      const uintptr_t at = mapped.at(p / kChunk) * kChunk + p % kChunk;
+      if (at != end) {
+        if (begin != end) f(begin, end);
+        begin = at;
+      }
+      end = at + (next - p);
+      p = next;
+    }
+    f(begin, end);
+  }
+  static bool overlaps(const std::map<uintptr_t, uintptr_t>& blocks, uintptr_t begin,
+                       uintptr_t end) {
+    auto next = blocks.lower_bound(begin);
+    return (next != blocks.end() && next->first < end) ||
+           (next != blocks.begin() && std::prev(next)->second > begin);
+  }
   /// The allocator handed out a block for `stream`.
   void allocated(uintptr_t p, size_t size, CUstream stream, uint64_t pool) {
     ASSERT_EQ(p % 256, 0u);
-    auto next = live.lower_bound(p);
-    ASSERT_TRUE(next == live.end() || next->first >= p + size) << "blocks overlap";
-    ASSERT_TRUE(next == live.begin() || std::prev(next)->second <= p) << "blocks overlap";
+    ASSERT_FALSE(overlaps(live, p, p + size)) << "blocks overlap";
     auto range = std::prev(ranges.upper_bound(p));
     ASSERT_LE(p + size, range->first + range->second.bytes);
     if (!plain) {
       for (uintptr_t c = p / kChunk; c <= (p + size - 1) / kChunk; ++c)
         ASSERT_TRUE(mapped.contains(c)) << "no memory behind a block";
     }
-    // What used the memory before must have finished, or be on the same stream.
-    each_freed(p, p + size, [&](const Work& w) {
-      ASSERT_TRUE(w.stream == stream || is_done(w)) << "reused while another stream uses it";
+    each_physical(p, size, [&](uintptr_t begin, uintptr_t end) {
+      ASSERT_FALSE(overlaps(live_memory, begin, end)) << "blocks share memory";
+      // What used the memory before must have finished, or be on the same stream.
+      each_freed(freed_memory, begin, end, [&](const Work& w) {
+        ASSERT_TRUE(w.stream == stream || is_done(w)) << "reused while another stream uses it";
+      });
+      cut_freed(freed_memory, begin, end);
+      live_memory.emplace(begin, end);
     });
-    cut_freed(p, p + size);
+    cut_freed(freed_ranges, p, p + size);
     if (pool != range->second.pool) {
       // Only a range that served nobody before may become one of a private pool.
       ASSERT_EQ(range->second.pool, 0u) << "memory of a private pool used elsewhere";
@@ -86,6 +112,10 @@ class DeviceModel {
     ASSERT_TRUE(it != live.end());
     Freed f{it->second, {{stream, streams[stream].submitted}}};
     for (CUstream s : uses) f.work.push_back({s, streams[s].submitted});
+    each_physical(p, it->second - p, [&](uintptr_t begin, uintptr_t end) {
+      freed_memory.emplace(begin, Freed{end, f.work});
+      live_memory.erase(begin);
+    });
     freed_ranges.emplace(p, std::move(f));
     live.erase(it);
   }
@@ -93,26 +123,27 @@ class DeviceModel {
     for (auto& [base, r] : ranges)
       if (r.pool == pool) r.released = true;
   }
-  /// Mapped chunks that no live block uses, outside of private pools.
-  size_t unused_chunks() {
-    std::unordered_set<uintptr_t> used;
-    for (auto [p, end] : live)
-      for (uintptr_t c = p / kChunk; c <= (end - 1) / kChunk; ++c) used.insert(c);
-    size_t n = 0;
-    for (uintptr_t c : mapped) {
+  /// Pages that no live block uses, outside of private pools.
+  size_t unused_pages() {
+    std::unordered_set<uintptr_t> unused;
+    for (auto [c, page] : mapped) {
       const Range& r = std::prev(ranges.upper_bound(c * kChunk))->second;
-      n += !used.contains(c) && (r.pool == 0 || r.released);
+      if (r.pool == 0 || r.released) unused.insert(page);
     }
-    return n;
+    for (auto [p, end] : live_memory)
+      for (uintptr_t page = p / kChunk; page <= (end - 1) / kChunk; ++page) unused.erase(page);
+    return unused.size();
   }
+  /// Memory that was freed, by addresses or by physical memory.
+  using FreedMap = std::map<uintptr_t, Freed>;
   template <class F>
-  void each_freed(uintptr_t begin, uintptr_t end, F f) {
+  static void each_freed(const FreedMap& freed_ranges, uintptr_t begin, uintptr_t end, F f) {
     auto it = freed_ranges.upper_bound(begin);
     if (it != freed_ranges.begin() && std::prev(it)->second.end > begin) --it;
     for (; it != freed_ranges.end() && it->first < end; ++it)
       for (const Work& w : it->second.work) f(w);
   }
-  void cut_freed(uintptr_t begin, uintptr_t end) {
+  static void cut_freed(FreedMap& freed_ranges, uintptr_t begin, uintptr_t end) {
     auto it = freed_ranges.upper_bound(begin);
     if (it != freed_ranges.begin() && std::prev(it)->second.end > begin) --it;
     while (it != freed_ranges.end() && it->first < end) {
@@ -123,38 +154,37 @@ class DeviceModel {
       if (first < begin) freed_ranges.emplace(first, Freed{begin, std::move(f.work)});
     }
   }
-  /// Memory got another address; what used it at the old one matters at both.
-  void moved(uintptr_t from, uintptr_t to, size_t bytes) {
-    check_not_live(from, from + bytes);
+  /// Memory got one more address.
+  void aliased(uintptr_t from, uintptr_t to, size_t bytes) {
     for (size_t i = 0; i < bytes / kChunk; ++i) {
-      ASSERT_EQ(mapped.erase(from / kChunk + i), 1u) << "moved what was not there";
-      ASSERT_TRUE(ghosts.insert(from / kChunk + i).second);
-      ASSERT_FALSE(ghosts.contains(to / kChunk + i)) << "mapped twice";
-      ASSERT_TRUE(mapped.insert(to / kChunk + i).second) << "mapped twice";
+      const auto page = mapped.find(from / kChunk + i);
+      ASSERT_NE(page, mapped.end()) << "no memory there";
+      const uintptr_t number = page->second;
+      ASSERT_TRUE(mapped.emplace(to / kChunk + i, number).second) << "mapped twice";
+      ++addresses[number];
     }
-    auto it = freed_ranges.upper_bound(from);
-    if (it != freed_ranges.begin() && std::prev(it)->second.end > from) --it;
-    std::vector<std::pair<uintptr_t, Freed>> copies;
-    for (; it != freed_ranges.end() && it->first < from + bytes; ++it)
-      copies.push_back(
-          {std::max(it->first, from) - from + to,
-           Freed{std::min(it->second.end, from + bytes) - from + to, it->second.work}});
-    cut_freed(to, to + bytes);
-    for (auto& [p, f] : copies) freed_ranges.emplace(p, std::move(f));
   }
-  void check_not_live(uintptr_t begin, uintptr_t end) {
-    auto next = live.lower_bound(begin);
-    ASSERT_TRUE(next == live.end() || next->first >= end) << "taken from a live block";
-    ASSERT_TRUE(next == live.begin() || std::prev(next)->second <= begin)
-        << "taken from a live block";
-  }
+  /// The addresses are not used any more: what was done at others does not matter.
   void check_unused(uintptr_t begin, uintptr_t end) {
-    check_not_live(begin, end);
-    each_freed(begin, end,
+    ASSERT_FALSE(overlaps(live, begin, end)) << "taken from a live block";
+    each_freed(freed_ranges, begin, end,
                [&](const Work& w) { ASSERT_TRUE(is_done(w)) << "unmapped while in use"; });
     const Range& r = std::prev(ranges.upper_bound(begin))->second;
     ASSERT_TRUE(r.pool == 0 || r.released || closing) << "memory of a private pool was unmapped";
-    cut_freed(begin, end);
+    cut_freed(freed_ranges, begin, end);
+  }
+  void unmapped(uintptr_t chunk) {
+    const auto it = mapped.find(chunk);
+    ASSERT_NE(it, mapped.end()) << "was not mapped";
+    const uintptr_t page = it->second;
+    mapped.erase(it);
+    if (--addresses.at(page)) return;
+    addresses.erase(page);
+    if (!closing) {
+      ASSERT_FALSE(overlaps(live_memory, page * kChunk, (page + 1) * kChunk)) << "is in use";
+    }
+    cut_freed(freed_memory, page * kChunk, (page + 1) * kChunk);
+    used -= kChunk;
   }
 
   const size_t capacity;
@@ -162,17 +192,19 @@ class DeviceModel {
   size_t used = 0, held_by_others = 0;
   int capturing = 0;     // graphs being captured: no waiting, no events
   bool closing = false;  // the allocator is being destroyed
-  int64_t synchronizations = 0, events = 0, moves = 0;
-  bool fail_events = false, fail_moves = false;
+  int64_t synchronizations = 0, events = 0, aliases = 0;
+  int64_t mappings = 0;  // times that memory was mapped or unmapped at any address
+  size_t aliased_bytes = 0;
+  bool fail_events = false, fail_aliases = false;
   uintptr_t next_address = uintptr_t(1) << 40;
-  uintptr_t next_event = 1;
-  std::map<uintptr_t, uintptr_t> live;
-  std::map<uintptr_t, Freed> freed_ranges;
+  uintptr_t next_event = 1, next_page = 1;
+  std::map<uintptr_t, uintptr_t> live, live_memory;  // by addresses, and by physical memory
+  FreedMap freed_ranges, freed_memory;               // likewise
   std::map<uintptr_t, Range> ranges;
   std::set<uintptr_t> touched;
   std::set<CUstream> destroyed;
-  std::unordered_set<uintptr_t> mapped;  // chunks
-  std::unordered_set<uintptr_t> ghosts;  // chunks whose memory has another address now
+  std::unordered_map<uintptr_t, uintptr_t> mapped;  // pages of chunks
+  std::unordered_map<uintptr_t, int> addresses;     // how many a page has
   std::unordered_map<CUstream, Stream> streams;
   std::unordered_map<uintptr_t, Work> open_events;
 };
@@ -190,7 +222,7 @@ class ModelSource final : public MemorySource {
   void unreserve(void* p, size_t bytes) noexcept override {
     EXPECT_EQ(m.ranges.at(uintptr_t(p)).bytes, bytes);
     for (uintptr_t c = uintptr_t(p) / kChunk; c < (uintptr_t(p) + bytes) / kChunk; ++c)
-      if (m.mapped.contains(c) || m.ghosts.contains(c)) {
+      if (m.mapped.contains(c)) {
         ADD_FAILURE() << "still mapped";
         break;
       }
@@ -203,30 +235,35 @@ class ModelSource final : public MemorySource {
     if (bytes > m.capacity - m.used - m.held_by_others) return false;
     const auto range = std::prev(m.ranges.upper_bound(uintptr_t(p)));
     EXPECT_LE(uintptr_t(p) + bytes, range->first + range->second.bytes);
-    for (uintptr_t c = uintptr_t(p) / kChunk; c < (uintptr_t(p) + bytes) / kChunk; ++c)
-      EXPECT_TRUE(!m.ghosts.contains(c) && m.mapped.insert(c).second) << "mapped twice";
+    for (uintptr_t c = uintptr_t(p) / kChunk; c < (uintptr_t(p) + bytes) / kChunk; ++c) {
+      EXPECT_TRUE(m.mapped.emplace(c, m.next_page).second) << "mapped twice";
+      m.addresses[m.next_page++] = 1;
+    }
+    ++m.mappings;
     m.used += bytes;
     return true;
   }
-  bool move(void* from, void* to, size_t bytes) override {
-    ++m.moves;
-    EXPECT_EQ(m.capturing, 0) << "memory moved during a capture";
+  bool alias(void* from, void* to, size_t bytes) override {
+    EXPECT_EQ(m.capturing, 0) << "memory mapped during a capture";
     EXPECT_EQ(uintptr_t(from) % kChunk, 0u);
     EXPECT_EQ(uintptr_t(to) % kChunk, 0u);
     EXPECT_EQ(bytes % kChunk, 0u);
-    if (m.fail_moves) return false;
-    m.moved(uintptr_t(from), uintptr_t(to), bytes);
+    const auto range = std::prev(m.ranges.upper_bound(uintptr_t(to)));
+    EXPECT_LE(uintptr_t(to) + bytes, range->first + range->second.bytes);
+    if (m.fail_aliases) return false;
+    ++m.aliases;
+    ++m.mappings;
+    m.aliased_bytes += bytes;
+    m.aliased(uintptr_t(from), uintptr_t(to), bytes);
     return true;
   }
   void unmap(void* p, size_t bytes) noexcept override {
     EXPECT_EQ(uintptr_t(p) % kChunk, 0u);
     EXPECT_EQ(bytes % kChunk, 0u);
+    ++m.mappings;
     m.check_unused(uintptr_t(p), uintptr_t(p) + bytes);
-    for (uintptr_t c = uintptr_t(p) / kChunk; c < (uintptr_t(p) + bytes) / kChunk; ++c) {
-      if (m.ghosts.erase(c)) continue;
-      EXPECT_EQ(m.mapped.erase(c), 1u) << "was not mapped";
-      m.used -= kChunk;
-    }
+    for (uintptr_t c = uintptr_t(p) / kChunk; c < (uintptr_t(p) + bytes) / kChunk; ++c)
+      m.unmapped(c);
   }
   void* allocate(size_t bytes) override {
     EXPECT_TRUE(m.plain);
@@ -292,6 +329,7 @@ class Checked {
   ~Checked() {
     model.closing = true;
     model.live.clear();
+    model.live_memory.clear();
     allocator.reset();
     EXPECT_EQ(model.used, 0u);
     EXPECT_TRUE(model.ranges.empty());

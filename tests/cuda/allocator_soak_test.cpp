@@ -31,7 +31,7 @@ class Soak {
     c.check_stats();
     EXPECT_EQ(c.allocator->stats().pending, 0u);
     EXPECT_GT(out_of_memory_, 0);
-    EXPECT_TRUE(plain_ || c.model.moves > 100);
+    EXPECT_TRUE(plain_ || c.model.aliases > 100);
   }
 
  private:
@@ -52,7 +52,7 @@ class Soak {
       ++out_of_memory_;
       if (capturing_ < 0 && !plain_) {
         // All that could be had was tried.
-        EXPECT_EQ(c.model.unused_chunks(), 0u);
+        EXPECT_EQ(c.model.unused_pages(), 0u);
         EXPECT_LT(c.model.capacity - c.model.used, (bytes + kChunk - 1) / kChunk * kChunk);
       }
       for (size_t n = live_.size() / 3; n-- > 0;) free_one(below(live_.size()));
@@ -186,6 +186,17 @@ struct Training {
       gradients.clear();
     }
   }
+  /// Steps of these batch sizes in turn. After some repetitions nothing is mapped or unmapped.
+  void repeat(int steps, const std::vector<size_t>& batches, const char* name) {
+    const int settled = 20 * int(batches.size());
+    int64_t mappings = 0;
+    for (int i = 0; i < steps; ++i) {
+      if (i == settled) mappings = c.model.mappings;
+      step(batches[size_t(i) % batches.size()]);
+    }
+    EXPECT_GT(steps, settled);
+    EXPECT_EQ(c.model.mappings, mappings) << name;
+  }
   /// Checks the ratio of reserved memory to the peak of what was in use.
   void finish(const char* name) {
     const prim::MemoryStats s = c.allocator->stats();
@@ -211,17 +222,23 @@ TEST(AllocatorFragmentation, alternating_batch_sizes) {
   }
   // At batch 256 these are exactly 1 MiB, where the arenas for small and large blocks part.
   std::vector<size_t> edge(400, 4096), edge_parameters(400, 100 * kKiB);
+  // The last block is larger than everything that the layers keep.
+  std::vector<size_t> logits(24, 2 * kMiB), logits_parameters(24, 8 * kMiB);
+  logits.push_back(60 * kMiB);
+  logits_parameters.push_back(64 * kMiB);
   for (const bool keep : {false, true}) {
     const auto run = [&](const char* name, const std::vector<size_t>& widths,
                          const std::vector<size_t>& parameters, size_t n) {
       Training t(widths, parameters, keep);
-      for (int i = 0; i < 100; ++i) t.step(n + size_t(i % 2));
-      t.finish((std::string(name) + (keep ? ", gradients kept" : "")).c_str());
+      const std::string title = std::string(name) + (keep ? ", gradients kept" : "");
+      t.repeat(100, {n, n + 1}, title.c_str());
+      t.finish(title.c_str());
     };
     run("equal layers", equal, equal_parameters, 32);
     run("convolutional", convolutional, convolutional_parameters, 32);
     run("mixed", mixed, mixed_parameters, 17);
     run("at the edge of small", edge, edge_parameters, 256);
+    run("logits", logits, logits_parameters, 32);
   }
 }
 
@@ -237,6 +254,99 @@ TEST(AllocatorFragmentation, random_batch_sizes) {
     for (int i = 0; i < 200; ++i) t.step(16 + random() % 48);
     t.finish("random batch sizes");
   }
+}
+
+TEST(AllocatorFragmentation, any_network_settles) {
+  std::mt19937 random(7);
+  for (int network = 0; network < 60; ++network) {
+    std::vector<size_t> widths, parameters;
+    const size_t layers = 5 + random() % 40, widest = (size_t(64) << random() % 7) * kKiB;
+    for (size_t i = 0; i < layers; ++i) {
+      const size_t large = random() % 8 == 0 ? 1 + random() % 16 : 1;
+      widths.push_back((random() % widest + 1000) * large);
+      parameters.push_back(random() % (16 * kMiB) + 100);
+    }
+    const size_t n = 8 + random() % 56;
+    std::vector<size_t> batches;
+    for (size_t i = 1 + random() % 4; i-- > 0;) batches.push_back(n + random() % n);
+    Training t(widths, parameters, random() % 2);
+    const std::string name = "network " + std::to_string(network);
+    t.repeat(120, batches, name.c_str());
+    // In less memory a few chunks are a larger part.
+    if (t.c.peak_allocated > 512 * kMiB) t.finish(name.c_str());
+  }
+}
+
+/// A language model of 124 million parameters: 12 layers, and scores over 50304 words in single and
+/// half precision, each larger than all else in a layer.
+TEST(AllocatorFragmentation, language_model) {
+  constexpr size_t kTokens = 16 * 1024, kWidth = 768, kWords = 50304;
+  constexpr size_t kHidden = kTokens * kWidth * 2, kScores = kTokens * kWords * 4;
+  constexpr size_t kLayerParameters = 12 * kWidth * kWidth, kTable = kWords * kWidth;
+  Checked c(64 * kGiB);
+  const auto get = [&](size_t bytes) { return c.allocate(bytes, kMain); };
+  std::vector<Checked::Block> state;
+  for (int k = 0; k < 3; ++k) {  // parameters and moments
+    for (int i = 0; i < 12; ++i) state.push_back(get(4 * kLayerParameters));
+    state.push_back(get(4 * kTable));
+  }
+  uint64_t submitted_before = 0;
+  const auto step = [&] {
+    DeviceModel::Stream& stream = c.model.streams[kMain];
+    stream.done = submitted_before;
+    submitted_before = stream.submitted;
+    std::vector<Checked::Block> saved, gradients;
+    for (int i = 0; i < 12; ++i) {
+      const auto weights = get(2 * kLayerParameters);  // in half precision
+      for (size_t n : {1, 3, 1, 1, 1, 4, 4, 1}) {
+        const auto product = get(n * kHidden);
+        saved.push_back(get(n * kHidden));
+        c.free(product);
+        saved.push_back(get(kTokens * 4));
+      }
+      saved.push_back(weights);
+    }
+    const auto half_table = get(2 * kTable), half_scores = get(kScores / 2);
+    const auto scores = get(kScores);
+    c.free(half_scores);
+    const auto logarithms = get(kScores);
+    c.free(scores);
+    const auto of_scores = get(kScores);
+    c.free(logarithms);
+    const auto half_of_scores = get(kScores / 2);
+    c.free(of_scores);
+    auto gradient = get(kHidden);
+    const auto half_of_table = get(2 * kTable);
+    gradients.push_back(get(4 * kTable));
+    c.free(half_of_table);
+    c.free(half_of_scores);
+    c.free(half_table);
+    for (int i = 0; i < 12; ++i) {
+      c.free(saved.back());  // the weights
+      saved.pop_back();
+      for (size_t n : {1, 4, 4, 1, 1, 1, 3, 1}) {
+        const auto of_input = get(n * kHidden);
+        c.free(gradient);
+        gradient = of_input;
+        for (int k = 0; k < 2; ++k) {
+          c.free(saved.back());
+          saved.pop_back();
+        }
+      }
+      gradients.push_back(get(4 * kLayerParameters));
+    }
+    c.free(gradient);
+    for (const auto& g : gradients) c.free(g);
+  };
+  int64_t mappings = 0;
+  for (int i = 0; i < 20; ++i) {
+    if (i == 3) mappings = c.model.mappings;
+    step();
+  }
+  EXPECT_EQ(c.model.mappings, mappings);
+  const prim::MemoryStats s = c.allocator->stats();
+  EXPECT_LE(double(s.peak_reserved), 1.05 * double(s.peak_allocated));
+  EXPECT_EQ(c.model.synchronizations, 0);
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST(Allocator, counts_and_resets_peaks) {
   c.free(b);
 }
 
-TEST(Allocator, moves_memory_when_the_device_is_full) {
+TEST(Allocator, gathers_memory_when_the_device_is_full) {
   // Live blocks of 1 in 4 chunks leave holes everywhere; only the addresses are in the way.
   Checked c(512 * kMiB);
   std::vector<Checked::Block> keep, drop;
@@ -181,23 +181,76 @@ TEST(Allocator, moves_memory_when_the_device_is_full) {
   EXPECT_EQ(c.allocator->stats().out_of_memory, 0);
 }
 
-TEST(Allocator, moves_memory_from_next_to_the_hole) {
-  Checked c(56 * kMiB);
+/// A full device of eight blocks of 8 MiB, of which the second, fourth and sixth are free.
+std::vector<Checked::Block> fill_in_pieces(Checked& c) {
   std::vector<Checked::Block> b;
-  for (size_t bytes : {8, 16, 8, 8, 8, 8}) b.push_back(c.allocate(bytes * kMiB, kMain));
-  c.free(b[1]);
-  c.allocator->empty_cache();
-  c.model.held_by_others = 16 * kMiB;
-  c.free(b[2]);
-  c.free(b[4]);
-  EXPECT_EQ(c.allocate(16 * kMiB, kMain).p, b[1].p);
-  EXPECT_EQ(c.model.synchronizations, 1);
-  EXPECT_EQ(c.model.used, 40 * kMiB);
+  for (int i = 0; i < 8; ++i) b.push_back(c.allocate(8 * kMiB, kMain));
+  for (int i : {5, 3, 1}) {
+    c.free(b[size_t(i)]);
+    b.erase(b.begin() + i);
+  }
+  return b;
 }
 
-TEST(Allocator, waits_where_memory_cannot_be_moved) {
+TEST(Allocator, finds_windows_again) {
+  Checked c(64 * kMiB);
+  const auto kept = fill_in_pieces(c);
+  const auto a = c.allocate(19 * kMiB, kMain);
+  const int64_t mappings = c.model.mappings;
+  EXPECT_EQ(mappings, 8 + 3);
+  // The end of the last chunk is free at home, where it belongs to the two chunks after it.
+  const auto rest = c.allocate(5 * kMiB, kMain);
+  EXPECT_EQ(c.allocator->stats().allocated, 64 * kMiB);
+  c.free(rest);
+  c.free(a);
+  // The same window for the same and for smaller requests.
+  for (const size_t bytes : {19 * kMiB, 18 * kMiB + 1, 8 * kMiB + 512}) {
+    const auto again = c.allocate(bytes, kMain);
+    EXPECT_EQ(again.p, a.p);
+    c.free(again);
+  }
+  EXPECT_EQ(c.allocate(8 * kMiB, kMain).p, a.p - (a.p - kept[0].p) + 8 * kMiB);
+  EXPECT_EQ(c.model.mappings, mappings);
+  // One of its pieces is in use now, so that this needs one of its own.
+  EXPECT_NE(c.allocate(10 * kMiB, kMain).p, a.p);
+  EXPECT_GT(c.model.mappings, mappings);
+  EXPECT_EQ(c.model.synchronizations, 0);
+  EXPECT_NE(c.allocator->summary().find("58.00 MiB"), std::string::npos);
+  c.check_stats();
+}
+
+TEST(Allocator, waits_for_other_streams_before_it_reuses_a_window) {
+  Checked c(64 * kMiB);
+  fill_in_pieces(c);
+  auto a = c.allocate(20 * kMiB, kMain);
+  c.use(a, 17 * kMiB, kSide);
+  c.free(a);
+  EXPECT_EQ(c.allocator->stats().pending, 20 * kMiB);
+  c.model.finish(kSide);
+  EXPECT_EQ(c.allocate(20 * kMiB, kMain).p, a.p);
+  EXPECT_EQ(c.model.synchronizations, 0);
+  c.check_stats();
+}
+
+TEST(Allocator, gives_memory_of_windows_back) {
+  Checked c(64 * kMiB);
+  fill_in_pieces(c);
+  c.free(c.allocate(24 * kMiB, kMain));
+  const auto a = c.allocate(10 * kMiB, kMain);
+  c.allocator->empty_cache();  // the window loses what its block does not need
+  EXPECT_EQ(c.model.used, 50 * kMiB);
+  c.free(a);
+  const int64_t mappings = c.model.mappings;
+  EXPECT_EQ(c.allocate(10 * kMiB, kMain).p, a.p);
+  EXPECT_EQ(c.model.mappings, mappings);
+  EXPECT_NE(c.allocate(12 * kMiB, kMain).p, a.p);
+  EXPECT_GT(c.model.mappings, mappings);
+  c.check_stats();
+}
+
+TEST(Allocator, waits_where_memory_cannot_be_gathered) {
   Checked c(32 * kMiB);
-  c.model.fail_moves = true;
+  c.model.fail_aliases = true;
   std::vector<Checked::Block> b;
   for (int i = 0; i < 4; ++i) b.push_back(c.allocate(8 * kMiB, kMain));
   c.free(b[0]);
@@ -386,7 +439,7 @@ class QuietSource final : public MemorySource {
   }
   void unreserve(void*, size_t) noexcept override {}
   bool map(void*, size_t) override { return true; }
-  bool move(void*, void*, size_t) override { return true; }
+  bool alias(void*, void*, size_t) override { return true; }
   void unmap(void*, size_t) noexcept override {}
   void* allocate(size_t) override { return nullptr; }
   void release(void*) noexcept override {}

@@ -18,18 +18,18 @@
 // A request that no free block of its arena fits goes through these, each only if those before did
 // not help:
 //  1. Blocks that waited for other streams and are free by now.
-//  2. New physical memory, if the reserved bytes stay within a small part of the most that was ever
+//  2. A window that was made before (Note [Windows]) and whose memory is free.
+//  3. New physical memory, if the reserved bytes stay within a small part of the most that was ever
 //     in use at once (soft_limit). So the first steps of a training program grow without waiting.
-//  3. Beyond that, memory is there but in pieces. The other arena of the pool may have one that
-//     fits. Else whole free chunks of the pool are moved to where they make a large enough piece:
-//     their memory gets a second address there, which needs no waiting, since what comes next runs
-//     after everything that used the old one; the old address goes later (Note [Epochs]). What
-//     other pools have free is unmapped first, which needs waiting for the device. Both cost time,
-//     so that a program that needs either again and again is allowed to grow instead, and so is one
-//     that asks for a large part of all it uses at once (prefers_growth).
-//  4. When the driver has no more, or the limit of set_memory_fraction is reached: cached memory
+//  4. Beyond that, memory is there but in pieces. The other arena of the pool may have one that
+//     fits. Else a window over free chunks of the pool is made, after as much growth as these are
+//     too few by. It needs no waiting, since what comes next runs after everything that used the
+//     memory at home. What other pools have free is unmapped first, which needs waiting for the
+//     device. Both cost time, so that a program that needs either again and again is allowed to
+//     grow instead.
+//  5. When the driver has no more, or the limit of set_memory_fraction is reached: cached memory
 //     anywhere is given back, first as much as is needed, then all of it.
-//  5. OutOfMemoryError.
+//  6. OutOfMemoryError.
 // Memory that kernels may still use is never unmapped. During a capture nothing may be waited for
 // or asked, so that only pools of destroyed streams, which are idle, give memory then.
 
@@ -38,9 +38,9 @@ namespace {
 
 constexpr size_t kMostBytes = size_t(1) << 47;
 constexpr int kMostWaits = 64;
-// Of the bytes handed out, one in so many may be moved: remapping runs at some 130 GB/s, kernels at
-// ten times that.
-constexpr size_t kMoveShare = 1024;
+// Of the bytes handed out, one in so many may be put into new windows: mapping runs at some
+// 130 GB/s, kernels at ten times that.
+constexpr size_t kGatherShare = 1024;
 // Allocations between looks at events, while blocks wait for other streams or memory is fragmented.
 constexpr unsigned kPollInterval = 64;
 constexpr int64_t kFragmentedFor = 50000;  // allocations after the soft limit was met
@@ -94,15 +94,11 @@ struct CachingAllocator::Impl {
   StreamPool& find_pool(CUstream stream, uint64_t id);
   Block* take_slowly(StreamPool& pool, size_t size);
   Block* grow(StreamPool& pool, size_t size, bool tight);
-  Block* grow_by_moving(StreamPool& pool, size_t size, size_t most);
+  Block* gather(StreamPool& pool, size_t size, size_t most);
   size_t soft_limit(size_t size) const;
-  bool may_move(size_t bytes) const {
-    return !prefers_growth(bytes) && moved + bytes <= 4 * high_water + total / kMoveShare;
-  }
-  // Gathering a large piece takes as long as many kernels, while growing by it once leaves room
-  // that every later step finds.
-  bool prefers_growth(size_t bytes) const {
-    return bytes > high_water / 16 && resources.mapped + bytes <= high_water + high_water / 4;
+  // A program that repeats itself makes its windows once; some need several of most of the memory.
+  bool may_gather(size_t bytes) const {
+    return gathered + bytes <= 4 * high_water + total / kGatherShare;
   }
   bool may_wait();
   bool free_elsewhere(const StreamPool& pool) const;
@@ -114,7 +110,13 @@ struct CachingAllocator::Impl {
   size_t poll();
   void finish(Block* b) {
     pending -= b->size;
-    b->segment->arena->put(b);
+    put(b);
+  }
+  void put(Block* b) {
+    if (b->segment->window) [[unlikely]]
+      b->segment->arena->pool()->windows.put(b);
+    else
+      b->segment->arena->put(b);
   }
 
   struct Route {
@@ -149,7 +151,7 @@ struct CachingAllocator::Impl {
   unsigned ticks = 0;
 
   size_t allocated = 0, peak_allocated = 0, pending = 0;
-  size_t total = 0, moved = 0;  // ever handed out; ever moved
+  size_t total = 0, gathered = 0;  // ever handed out; ever put into windows
   int64_t allocations = 0, frees = 0, blocks = 0, peak_blocks = 0, retries = 0, failures = 0;
   size_t high_water = 0;  // of allocated + pending, since the start or the last empty_cache
   size_t wait_high_water = 0;
@@ -219,7 +221,7 @@ void CachingAllocator::Impl::deallocate(void* p) {
   allocated -= b->size;
   tell(MemoryEvent::Action::free, b->address, b->size, b->size, s->arena->pool()->stream);
   if (b->uses.empty()) {
-    s->arena->put(b);
+    put(b);
     return;
   }
   b->state = Block::State::pending;
@@ -261,6 +263,7 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
   Arena &arena = pool.arena(size), &other = pool.other_arena(size);
   if (poll())
     if (Block* b = arena.take(size)) return b;
+  if (Block* b = pool.windows.take(size)) return b;
 
   if (resources.granularity && !capturing()) {
     pool.poll_marks(*source);
@@ -268,10 +271,9 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
     const size_t most = soft_limit(size);
     if (resources.mapped + growth.bytes > most) {
       if (Block* b = other.take(size)) return b;
-      if (may_move(growth.bytes)) {
+      if (may_gather(size)) {
         fragmented_until = allocations + kFragmentedFor;
-        if (Block* b = grow_by_moving(pool, size, most)) return b;
-        if (Block* b = grow_by_moving(pool, size, resources.mapped)) return b;
+        if (Block* b = gather(pool, size, most)) return b;
         if (free_elsewhere(pool) && may_wait()) {
           growth = arena.plan(size, false);
           // More than is needed now, so that the next few requests need not wait again.
@@ -286,7 +288,7 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
 
   if (Block* b = other.take(size)) return b;
   if (resources.granularity && !capturing())
-    if (Block* b = grow_by_moving(pool, size, resources.mapped)) return b;
+    if (Block* b = gather(pool, size, limit)) return b;
   ++retries;
   for (const bool all : {false, true}) {
     const Arena::Growth growth = arena.plan(size, true);
@@ -308,33 +310,24 @@ Block* CachingAllocator::Impl::grow(StreamPool& pool, size_t size, bool tight) {
   return b;
 }
 
-/// Grows with memory moved from elsewhere in the pool, as much as the limit makes necessary.
-Block* CachingAllocator::Impl::grow_by_moving(StreamPool& pool, size_t size, size_t most) {
-  Arena& arena = pool.arena(size);
+/// A block in a new window, after growth as far as the pool has too few free chunks, but not beyond
+/// `most` reserved bytes.
+Block* CachingAllocator::Impl::gather(StreamPool& pool, size_t size, size_t most) {
+  if (size <= resources.granularity) return nullptr;  // it needs no more than one chunk
   most = std::min(most, limit);
-  const Arena::Growth growth = arena.plan(size, false);
-  const size_t fresh =
-      most > resources.mapped ? round_down(most - resources.mapped, slack_unit) : 0;
-  if (growth.bytes <= fresh) return nullptr;
-  const size_t from_elsewhere = growth.bytes - fresh;
-  std::vector<Arena::Donor> donors;
-  size_t found = 0;
-  for (Arena* a : {&pool.small, &pool.large})
-    a->for_each_trimmable([&](Block* b, size_t n) {
-      if (b->address < growth.end && growth.begin < b->end()) return;
-      donors.push_back({a, b, n});
-      found += n;
-    });
-  if (found < from_elsewhere) return nullptr;
-  // Taken from the back: small pieces first, since large ones are more likely to be used as they
-  // are.
-  std::sort(donors.begin(), donors.end(), [](const Arena::Donor& a, const Arena::Donor& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.block->address > b.block->address;
-  });
-  ++moves;
-  moved += from_elsewhere;
-  if (!arena.grow(size, growth, std::move(donors), from_elsewhere)) return nullptr;
-  return arena.take(size);
+  const size_t found = pool.windows.free_bytes();
+  if (found < size) {
+    const Arena::Growth growth = pool.large.plan_new(size - found);
+    if (resources.mapped + growth.bytes > most || !pool.large.grow(growth.bytes, growth))
+      return nullptr;
+    if (Block* b = pool.large.take(size)) return b;
+  }
+  Block* b = pool.windows.make(size);
+  if (b) {
+    ++moves;
+    gathered += size;
+  }
+  return b;
 }
 
 /// The most to reserve before pieces are gathered.
@@ -596,22 +589,24 @@ MemoryReport CachingAllocator::Impl::report() const {
                   : p->ownerless ? "of a destroyed stream"
                                  : "stream " + std::to_string(streams);
       line.name += a->kind() == Arena::Kind::small ? ", small" : ", large";
-      for (const auto& s : a->segments())
-        for (const Block* b = s->first; b; b = b->after) {
-          if (b->state == Block::State::free) {
-            line.cached += b->size;
-            line.largest_free = std::max(line.largest_free, b->size);
-          } else if (b->state == Block::State::pending) {
-            line.pending += b->size;
-          } else if (b->state == Block::State::live) {
-            line.allocated += b->size;
-            ++line.blocks;
-            const char* name = b->operator_name ? b->operator_name : "(no operator)";
-            MemoryReport::Holder& h = holders[name];
-            h.bytes += b->size;
-            ++h.blocks;
-          }
+      const auto count = [&](const Block* b) {
+        if (b->state == Block::State::free) {
+          line.cached += b->size;
+          line.largest_free = std::max(line.largest_free, b->size);
+        } else if (b->state == Block::State::pending) {
+          line.pending += b->size;
+        } else if (b->state == Block::State::live) {
+          line.allocated += b->size;
+          ++line.blocks;
+          const char* name = b->operator_name ? b->operator_name : "(no operator)";
+          MemoryReport::Holder& h = holders[name];
+          h.bytes += b->size;
+          ++h.blocks;
         }
+      };
+      for (const auto& s : a->segments())
+        for (const Block* b = s->first; b; b = b->after) count(b);
+      if (a == &p->large) p->windows.for_each_block(count);
       if (p->is_private()) r.private_cached += line.cached;
       r.pools.push_back(std::move(line));
     }

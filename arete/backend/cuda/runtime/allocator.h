@@ -6,8 +6,9 @@
 //    they had reached when it was freed.
 //  - Freed memory of any sizes joins with its neighbours: one pool of a stream is one range of
 //    virtual addresses which physical memory is mapped into as it grows (VMM expandable segments).
-//    Where only scattered free pieces are left, their memory is put together behind new addresses
-//    (live blocks never move), so that reserved memory stays close to the most ever in use.
+//    Where only scattered free pieces are left, their memory is put together behind other addresses
+//    as well, so that reserved memory stays close to the most ever in use. A program that repeats
+//    itself finds these addresses again: soon neither is memory mapped nor does any grow.
 //    Where the driver has no VMM, or with ARETE_CUDA_ALLOCATOR=plain, segments come from
 //    cuMemAlloc.
 //  - Private pools (for CUDA graphs) keep their addresses until the pool is released.
@@ -38,10 +39,11 @@ class MemorySource {
   virtual void unreserve(void* address, size_t bytes) noexcept = 0;
   /// Puts new physical memory behind addresses, all of it or none.
   virtual bool map(void* address, size_t bytes) = 0;
-  /// The memory behind `from` is put behind `to` as well, and belongs there from now on: `from`
-  /// stays valid, for kernels that were submitted before, until it is unmapped. False: not done.
-  virtual bool move(void* from, void* to, size_t bytes) = 0;
-  /// Any whole chunks of what was mapped, together or apart.
+  /// The memory behind `from` is put behind `to` as well. What one kernel writes at either address
+  /// the next one reads at both. False: not done.
+  virtual bool alias(void* from, void* to, size_t bytes) = 0;
+  /// Any whole chunks of what was mapped, together or apart. Memory is given back when it has no
+  /// address any more.
   virtual void unmap(void* address, size_t bytes) noexcept = 0;
   /// Plain segments, aligned to 512 bytes.
   virtual void* allocate(size_t bytes) = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arete/backend/cuda/runtime/allocator_pool.h"
+
 namespace arete::cuda {
 namespace {
 
@@ -27,8 +29,22 @@ Block* ArenaResources::find_live(const Segment* segment, uintptr_t address) cons
   return b && address < b->end() ? b : nullptr;
 }
 
+Block* ArenaResources::find_free(const Segment* segment, uintptr_t address) const {
+  // Nothing but blocks that are not live lies between the last live one and the address.
+  const ptrdiff_t i = segment->live.find_down((address - segment->base) / kBlockUnit);
+  Block* b = i < 0 ? segment->first : live.find(segment->base + size_t(i) * kBlockUnit);
+  while (b && b->end() <= address) b = b->after;
+  return b && b->state == Block::State::free ? b : nullptr;
+}
+
+void ArenaResources::add_segment(Segment* s) {
+  segments.insert(
+      std::upper_bound(segments.begin(), segments.end(), s,
+                       [](const Segment* a, const Segment* b) { return a->base < b->base; }),
+      s);
+}
+
 Arena::~Arena() {
-  release_ghosts(~uint64_t(0));
   while (!segments_.empty()) {
     Segment* s = segments_.back().get();
     if (resources_.granularity) {
@@ -113,10 +129,7 @@ void Arena::join_holes(Block* b) {
 Segment* Arena::add_segment(void* base, size_t bytes) {
   segments_.push_back(std::make_unique<Segment>(uintptr_t(base), bytes, this));
   Segment* s = segments_.back().get();
-  auto& all = resources_.segments;
-  all.insert(std::upper_bound(all.begin(), all.end(), s,
-                              [](const Segment* a, const Segment* b) { return a->base < b->base; }),
-             s);
+  resources_.add_segment(s);
   s->first = resources_.records.make(s, s->base, bytes);
   s->first->before = s->first->after = nullptr;
   return s;
@@ -135,7 +148,7 @@ void Arena::remove_segment(Segment* s) {
     if (b->state == Block::State::hole) remove_hole(b);
     resources_.records.recycle(b);
   }
-  std::erase(resources_.segments, s);
+  resources_.remove_segment(s);
   std::erase_if(segments_, [&](const auto& p) { return p.get() == s; });
 }
 
@@ -175,7 +188,18 @@ Arena::Growth Arena::plan(size_t size, bool tight) const {
   return best;
 }
 
-bool Arena::grow(size_t size, const Growth& growth, std::vector<Donor> donors, size_t moved) {
+Arena::Growth Arena::plan_new(size_t bytes) const {
+  Growth best;
+  best.bytes = round_up(bytes, resources_.granularity);
+  for (Block* hole = holes_; hole; hole = hole->right)
+    if (hole->size >= best.bytes && (!best.first || hole->address < best.begin))
+      best.first = hole, best.begin = hole->address;
+  best.end = best.begin + best.bytes;
+  if (!best.first) best.segment_bytes = std::max(resources_.range_bytes, best.bytes);
+  return best;
+}
+
+bool Arena::grow(size_t size, const Growth& growth) {
   const size_t chunk = resources_.granularity;
   Block* b = growth.first;
   if (!b) {
@@ -195,42 +219,14 @@ bool Arena::grow(size_t size, const Growth& growth, std::vector<Donor> donors, s
   for (;;) {
     if (b->state == Block::State::hole) {
       const size_t n = std::min(b->size, round_up(size - (b->address - begin), chunk));
-      // Piece by piece, so that every piece belongs to a block should the next one fail.
-      size_t piece = n;
-      if (moved) piece = std::min({n, round_up(moved, chunk), donors.back().bytes});
-      if (moved) {
-        Donor& d = donors.back();
-        const uintptr_t from = round_down(d.block->end(), chunk) - piece;
-        if (!resources_.source.move(reinterpret_cast<void*>(from), b->pointer(), piece))
-          return false;
-        Block* ghost = d.arena->split_off(d.block, from, from + piece);
-        ghost->state = Block::State::ghost;
-        ghost->freed_at = d.arena->epoch_;
-        d.arena->ghosts_.push_back(ghost);
-        resources_.subtract_mapped(ghost->segment, piece);
-        moved -= std::min(moved, piece);
-        if ((d.bytes -= piece) == 0) donors.pop_back();
-        if (donors.empty()) moved = 0;
-      } else if (!resources_.source.map(b->pointer(), piece)) {
-        return false;
-      }
-      resources_.add_mapped(b->segment, piece);
+      if (!resources_.source.map(b->pointer(), n)) return false;
+      resources_.add_mapped(b->segment, n);
       remove_hole(b);
-      if (b->size > piece) cut(b, piece, Block::State::hole);
+      if (b->size > n) cut(b, n, Block::State::hole);
       b = put(b);  // joined with what came before
     }
     if (b->end() - begin >= size) return true;
     b = b->after;
-  }
-}
-
-void Arena::release_ghosts(uint64_t until_epoch) {
-  while (!ghosts_.empty() && ghosts_.front()->freed_at <= until_epoch) {
-    Block* b = ghosts_.front();
-    ghosts_.pop_front();
-    resources_.source.unmap(b->pointer(), b->size);
-    become(b, Block::State::hole);
-    join_holes(b);
   }
 }
 
@@ -252,7 +248,8 @@ size_t Arena::trim(Block* b, size_t most) {
   const uintptr_t end = round_down(b->end(), chunk);
   const size_t n = std::min(end - round_up(b->address, chunk), round_up(most, chunk));
   const uintptr_t begin = end - n;
-  Block* hole = split_off(b, begin, end);
+  Block* hole = lend(b, begin, end);
+  pool_->windows.forget(begin, end);
   resources_.source.unmap(hole->pointer(), n);
   resources_.subtract_mapped(hole->segment, n);
   become(hole, Block::State::hole);
@@ -260,13 +257,16 @@ size_t Arena::trim(Block* b, size_t most) {
   return n;
 }
 
-Block* Arena::split_off(Block* b, uintptr_t begin, uintptr_t end) {
+Block* Arena::lend(Block* b, uintptr_t begin, uintptr_t end) {
   free_.remove(b);
   if (b->end() > end) cut(b, end - b->address, Block::State::free);
-  if (b->address == begin) return b;
-  Block* part = cut(b, begin - b->address, Block::State::ghost);
-  free_.insert(b);
-  return part;
+  if (b->address != begin) {
+    Block* rest = b;
+    b = cut(b, begin - b->address, Block::State::lent);
+    free_.insert(rest);
+  }
+  b->state = Block::State::lent;
+  return b;
 }
 
 size_t Arena::trim_all() {
@@ -286,7 +286,9 @@ size_t Arena::mapped() const {
 bool Arena::has_blocks() const {
   for (const auto& s : segments_)
     for (const Block* b = s->first; b; b = b->after)
-      if (b->state == Block::State::live || b->state == Block::State::pending) return true;
+      if (b->state == Block::State::live || b->state == Block::State::lent ||
+          b->state == Block::State::pending)
+        return true;
   return false;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -16,6 +15,7 @@ namespace arete::cuda {
 
 class Arena;
 struct StreamPool;
+struct Window;
 
 /// One range of addresses, covered by blocks.
 struct Segment {
@@ -26,9 +26,10 @@ struct Segment {
   uintptr_t base;
   size_t bytes;
   Arena* arena;
-  size_t mapped = 0;       // bytes with physical memory
-  Block* first = nullptr;  // its blocks, by address
-  IndexSet live;           // where live blocks begin, in units of kBlockUnit
+  size_t mapped = 0;         // bytes with physical memory
+  Block* first = nullptr;    // its blocks, by address
+  IndexSet live;             // where live blocks begin, in units of kBlockUnit
+  Window* window = nullptr;  // if it is the addresses of one
 };
 
 /// What all arenas of an allocator share.
@@ -41,6 +42,10 @@ class ArenaResources {
   Segment* find_segment(uintptr_t address) const;
   /// The live block with this address, `segment` being the one that has it; null if none.
   Block* find_live(const Segment* segment, uintptr_t address) const;
+  /// The same for free blocks.
+  Block* find_free(const Segment* segment, uintptr_t address) const;
+  void add_segment(Segment* s);
+  void remove_segment(const Segment* s) { std::erase(segments, s); }
 
   void add_mapped(Segment* s, size_t bytes) {
     s->mapped += bytes;
@@ -98,19 +103,13 @@ class Arena {
   };
   /// `tight`: no more than needed (a plain segment may be larger otherwise).
   Growth plan(size_t size, bool tight) const;
-  /// A free block whose memory may be moved, and its arena.
-  struct Donor {
-    Arena* arena;
-    Block* block;
-    size_t bytes;  // of whole chunks
-  };
-  /// After it take() succeeds. Up to `moved` bytes are moved from the donors, which must be free
-  /// for the same stream and not be part of the growth; the others are new. False if memory is
-  /// exhausted; what was mapped until then is free.
-  bool grow(size_t size, const Growth& growth, std::vector<Donor> donors = {}, size_t moved = 0);
-  /// Unmaps the old addresses of moved memory, if that happened in this epoch or before, which the
-  /// device must have finished.
-  void release_ghosts(uint64_t until_epoch);
+  /// Where so many bytes of new memory could go, in one piece.
+  Growth plan_new(size_t bytes) const;
+  /// After it take() succeeds. False if memory is exhausted; what was mapped until then is free.
+  bool grow(size_t size, const Growth& growth);
+
+  /// Makes part of a free block a block of its own, of state lent; put() ends that.
+  Block* lend(Block* b, uintptr_t begin, uintptr_t end);
 
   /// Calls f(block, bytes) for free blocks with physical memory that trim() could give back.
   template <class F>
@@ -128,7 +127,7 @@ class Arena {
   size_t trim_all();
 
   size_t mapped() const;
-  bool has_blocks() const;  // live or pending ones
+  bool has_blocks() const;  // live, lent or pending ones
   const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
 
  private:
@@ -142,8 +141,6 @@ class Arena {
   void remove_hole(Block* b);
   Segment* add_segment(void* base, size_t bytes);
   void remove_segment(Segment* s);
-  /// Puts chunks of free block `b` aside, as a block of their own that is not free.
-  Block* split_off(Block* b, uintptr_t begin, uintptr_t end);
 
   ArenaResources& resources_;
   StreamPool* pool_;
@@ -151,7 +148,6 @@ class Arena {
   uint64_t epoch_ = 1;
   FreeBlocks free_;
   Block* holes_ = nullptr;  // linked by left and right
-  std::deque<Block*> ghosts_;
   std::vector<std::unique_ptr<Segment>> segments_;
 };
 

@@ -29,7 +29,7 @@ struct Block {
     free,     // may be handed out; both neighbours are of another kind
     live,     // handed out
     pending,  // given back, but perhaps still used on other streams
-    ghost,    // its memory was moved elsewhere, but running kernels may still use its addresses
+    lent,     // handed out at other addresses (Note [Windows])
   };
 
   uintptr_t address = 0;
@@ -39,7 +39,7 @@ struct Block {
   Block *left = nullptr, *right = nullptr;    // places in FreeBlocks, or in the list of holes
   const char* operator_name = nullptr;        // live: what asked for it
   std::vector<CUstream> uses;                 // live: streams other than the pool's
-  uint64_t freed_at = 0;                      // free, ghost: the arena's epoch when it became so
+  uint64_t freed_at = 0;                      // free: the arena's epoch when it became so
   uint32_t waiting = 0;                       // pending: events not done
   State state = State::hole;
 

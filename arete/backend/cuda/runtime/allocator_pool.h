@@ -1,5 +1,5 @@
-// The memory of one stream in the caching allocator: its arenas, and what is known about how far
-// the stream has come.
+// The memory of one stream in the caching allocator: its arenas and windows, and what is known
+// about how far the stream has come.
 #pragma once
 
 #include <cuda.h>
@@ -9,14 +9,14 @@
 #include <deque>
 
 #include "arete/backend/cuda/runtime/allocator_arena.h"
+#include "arete/backend/cuda/runtime/allocator_windows.h"
 
 // Note [Epochs]
 // A freed block may still be used by kernels that its stream was given before. Every pool counts
-// epochs; a free block remembers the one in which it (or the last part of it) was freed, and an old
-// address the one in which its memory moved away. When an
-// epoch ends, an event is recorded on the stream; once it is done, nothing uses blocks freed in
-// that epoch or earlier. Epochs end every few allocations, but only while memory is
-// fragmented, since nobody asks otherwise.
+// epochs; a free block remembers the one in which it (or the last part of it) was freed, and a
+// window the one in which it was last used. When an epoch ends, an event is recorded on the stream;
+// once it is done, nothing uses blocks freed in that epoch or earlier. Epochs end every few
+// allocations, but only while memory is fragmented, since nobody asks otherwise.
 
 namespace arete::cuda {
 
@@ -31,13 +31,15 @@ struct StreamPool {
       : stream(stream),
         id(id),
         small(resources, this, Arena::Kind::small),
-        large(resources, this, Arena::Kind::large) {}
+        large(resources, this, Arena::Kind::large),
+        windows(resources, &small, &large) {}
 
   CUstream stream;
   uint64_t id;             // 0: not private
   bool ownerless = false;  // the stream is gone, and nothing of it is running
   bool released = false;   // was private; its blocks are freed one after the other
   Arena small, large;
+  Windows windows;  // over memory of both
 
   // Note [Epochs]
   struct Mark {
@@ -51,6 +53,7 @@ struct StreamPool {
     ++epoch;
     small.set_epoch(epoch);
     large.set_epoch(epoch);
+    windows.set_epoch(epoch);
   }
   void end_epoch(MemorySource& source) {
     if (marks.size() >= kMostMarks) return;
@@ -63,8 +66,7 @@ struct StreamPool {
       source.discard(marks.front().event);
       marks.pop_front();
     }
-    small.release_ghosts(done_epoch);
-    large.release_ghosts(done_epoch);
+    windows.release_dropped(done_epoch);
   }
   /// Its stream has been waited for.
   void all_done(MemorySource& source) {
@@ -72,8 +74,7 @@ struct StreamPool {
     marks.clear();
     done_epoch = epoch;
     next_epoch();
-    small.release_ghosts(done_epoch);
-    large.release_ghosts(done_epoch);
+    windows.release_dropped(done_epoch);
   }
 
   /// Graphs use even its free memory.

@@ -108,7 +108,7 @@ std::string format_summary(const MemoryReport& r) {
            std::to_string(m.segments));
   add_line(s, "allocations", std::to_string(m.allocations));
   add_line(s, "frees", std::to_string(m.frees));
-  add_line(s, "moves of cached memory", std::to_string(r.moves));
+  add_line(s, "gatherings of cached memory", std::to_string(r.moves));
   add_line(s, "retries after emptying the cache", std::to_string(m.retries));
   add_line(s, "out-of-memory errors", std::to_string(m.out_of_memory));
   char line[256];

@@ -121,7 +121,7 @@ class DriverMemorySource final : public MemorySource {
     return false;
   }
 
-  bool move(void* from, void* to, size_t bytes) override {
+  bool alias(void* from, void* to, size_t bytes) override {
     const CurrentContext current(context_);
     const CUdeviceptr source = address(from), target = address(to);
     const Driver& d = driver();
@@ -132,11 +132,6 @@ class DriverMemorySource final : public MemorySource {
     if (mapped < bytes || d.cuMemSetAccess(target, bytes, &access_, 1) != CUDA_SUCCESS) {
       for (size_t i = 0; i < mapped; i += granularity_) d.cuMemUnmap(target + i, granularity_);
       return false;
-    }
-    for (size_t i = 0; i < bytes; i += granularity_) {
-      const auto it = handles_.find(source + i);
-      handles_.emplace(target + i, it->second);
-      handles_.erase(it);
     }
     tell(MemoryEvent::Action::segment_map, to, bytes);
     return true;
@@ -152,7 +147,7 @@ class DriverMemorySource final : public MemorySource {
       const CurrentContext current(context_);
       for (size_t i = 0; i < bytes; i += granularity_) {
         driver().cuMemUnmap(address(p) + i, granularity_);
-        // An old address of memory that was moved has no handle any more.
+        // The handle belongs to the first address.
         const auto it = handles_.find(address(p) + i);
         if (it == handles_.end()) continue;
         driver().cuMemRelease(it->second);
@@ -250,7 +245,7 @@ class DriverMemorySource final : public MemorySource {
   CUmemAllocationProp properties_{};
   CUmemAccessDesc access_{};
   // The allocator's lock guards these.
-  std::unordered_map<CUdeviceptr, CUmemGenericAllocationHandle> handles_;  // by address of chunk
+  std::unordered_map<CUdeviceptr, CUmemGenericAllocationHandle> handles_;  // by first address
   std::vector<CUevent> events_;                                            // to be used again
 };
 
