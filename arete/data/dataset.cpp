@@ -6,6 +6,7 @@
 #include "arete/core/modes.h"
 #include "arete/data/sampler.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/pinned.h"
 #include "arete/ops/shape.h"
 
 namespace arete::data {
@@ -17,13 +18,61 @@ void check_index(int64_t index, int64_t size) {
                                              " is out of range for a data set of " +
                                              std::to_string(size) + " examples"));
 }
+
+// Rows of a picture (C, H, W) with any strides to memory in this order.
+template <class T>
+void copy_planes(const T* from, const Layout& layout, T* to) {
+  const int64_t channels = layout.sizes[0], height = layout.sizes[1], width = layout.sizes[2];
+  const int64_t step = layout.strides[2], plane = height * width;
+  if (channels == 3 && layout.strides[0] == 1 && step == 3) {  // as decoders leave it
+    T *red = to, *green = to + plane, *blue = to + 2 * plane;
+    for (int64_t y = 0; y < height; ++y) {
+      const T* p = from + y * layout.strides[1];
+      for (int64_t x = 0; x < width; ++x, p += 3) {
+        *red++ = p[0];
+        *green++ = p[1];
+        *blue++ = p[2];
+      }
+    }
+    return;
+  }
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t y = 0; y < height; ++y) {
+      const T* p = from + c * layout.strides[0] + y * layout.strides[1];
+      for (int64_t x = 0; x < width; ++x) *to++ = p[x * step];
+    }
+}
+
+// The values of `from` to `to`, without gaps and in order.
+void copy_values(const Tensor& from, std::byte* to) {
+  const size_t bytes = from.nbytes();
+  if (bytes == 0) return;
+  if (!from.is_contiguous() && from.dim() == 3 && from.dtype() == kUInt8)
+    return copy_planes(from.data<uint8_t>(), from.layout(), reinterpret_cast<uint8_t*>(to));
+  const Tensor dense = from.contiguous();
+  std::memcpy(to, dense.data_ptr(), bytes);
+}
+
+// Values in host memory that no gradient is wanted of.
+bool is_plain(const Example& e) {
+  return std::all_of(e.begin(), e.end(), [](const Tensor& t) {
+    return t.defined() && t.device().is_cpu() && !(t.requires_grad() && is_grad_enabled());
+  });
+}
+
+// `e` can be a row of `batch`.
+bool fits(const Example& e, const Batch& batch) {
+  return e.size() == batch.size() && is_plain(e) &&
+         std::equal(e.begin(), e.end(), batch.begin(), [](const Tensor& t, const Tensor& rows) {
+           const auto sizes = rows.sizes();
+           return t.dtype() == rows.dtype() && t.dim() + 1 == rows.dim() &&
+                  std::equal(sizes.begin() + 1, sizes.end(), t.sizes().begin());
+         });
+}
 }  // namespace
 
 Batch Dataset::get_batch(IntList indices) const {
-  std::vector<Example> examples;
-  examples.reserve(indices.size());
-  for (int64_t i : indices) examples.push_back(get(i));
-  return collate(examples);
+  return collate(int64_t(indices.size()), [&](int64_t i) { return get(indices[size_t(i)]); });
 }
 
 Batch collate(const std::vector<Example>& examples) {
@@ -50,6 +99,39 @@ Batch collate(const std::vector<Example>& examples) {
     }
     batch.push_back(stack(column));
   }
+  return batch;
+}
+
+Batch collate(int64_t n, const std::function<Example(int64_t)>& make, bool pinned) {
+  Batch batch;
+  std::vector<Example> apart;  // all examples, once one is no row of `batch`
+  for (int64_t i = 0; i < n; ++i) {
+    Example e = make(i);
+    if (i == 0 && is_plain(e)) {
+      for (const Tensor& t : e) {
+        Shape sizes{n};
+        for (int64_t size : t.sizes()) sizes.push_back(size);
+        batch.push_back(pinned ? empty_pinned(sizes, t.dtype())
+                               : empty(sizes, TensorOptions(t.dtype())));
+      }
+    }
+    if (apart.empty() && fits(e, batch)) {
+      for (size_t k = 0; k < e.size(); ++k)
+        copy_values(e[k], static_cast<std::byte*>(batch[k].data_ptr()) + size_t(i) * e[k].nbytes());
+      continue;
+    }
+    if (apart.empty())
+      for (int64_t before = 0; before < i; ++before) {
+        apart.emplace_back();
+        for (const Tensor& rows : batch) apart.back().push_back(rows.select(0, before));
+      }
+    apart.push_back(std::move(e));
+  }
+  if (n > 0 && apart.empty()) return batch;
+  batch = collate(apart);
+  if (pinned)
+    for (Tensor& t : batch)
+      if (t.device().is_cpu()) t = t.pin_memory();
   return batch;
 }
 

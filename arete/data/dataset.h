@@ -40,6 +40,11 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 /// Stacks examples tensor by tensor. ValueError if their numbers of tensors or sizes differ.
 Batch collate(const std::vector<Example>& examples);
 
+/// make(0) to make(n - 1), called in this order, stacked as above; each goes to its place as soon
+/// as it is made, so that a batch of pictures is copied once and while it is in the cache.
+/// `pinned`: to page-locked memory, for which there must be a GPU.
+Batch collate(int64_t n, const std::function<Example(int64_t)>& make, bool pinned = false);
+
 /// Rows of tensors with equal first sizes (ValueError otherwise).
 class TensorDataset final : public Dataset {
  public:

@@ -80,17 +80,19 @@ struct DataLoader::Impl {
     const int64_t last = std::min<int64_t>(first + options.batch_size, int64_t(order.size()));
     const IntList indices(order.data() + first, size_t(last - first));
     if (!options.transform && !options.collate_fn) return dataset->get_batch(indices);
-    std::vector<Example> examples;
-    for (int64_t i : indices) {
+    const auto example = [&](int64_t k) {
+      const int64_t i = indices[size_t(k)];
       Example e = dataset->get(i);
-      if (options.transform) {
-        Generator g(options.seed ^ (uint64_t(position.epoch) << 40) ^
-                    uint64_t(i) * 0x9e3779b97f4a7c15u);
-        e = options.transform(std::move(e), g);
-      }
-      examples.push_back(std::move(e));
-    }
-    return options.collate_fn ? options.collate_fn(examples) : collate(examples);
+      if (!options.transform) return e;
+      Generator g(options.seed ^ (uint64_t(position.epoch) << 40) ^
+                  uint64_t(i) * 0x9e3779b97f4a7c15u);
+      return options.transform(std::move(e), g);
+    };
+    const auto n = int64_t(indices.size());
+    if (!options.collate_fn) return collate(n, example, pins());
+    std::vector<Example> examples;
+    for (int64_t k = 0; k < n; ++k) examples.push_back(example(k));
+    return options.collate_fn(examples);
   }
 
   void work() {
@@ -211,7 +213,9 @@ struct DataLoader::Impl {
     if (options.num_workers == 0) {
       // After an error the position is still that of the batch which could not be made.
       running = false;
+      const double t = seconds();
       batch = make(position.batch);
+      stats.consumer_wait += seconds() - t;
       running = true;
       ++position.batch;
       return true;

@@ -42,7 +42,7 @@ struct LoaderState {
 
 /// Who waited for whom during the last epoch, in seconds.
 struct LoaderStats {
-  double consumer_wait = 0;  ///< the training loop waited for a batch
+  double consumer_wait = 0;  ///< the training loop waited for a batch, or made it without workers
   double worker_wait = 0;    ///< workers waited because enough batches were ready
 };
 

@@ -179,6 +179,31 @@ Tensor with_pixels(const Tensor& t, F&& f) {
 
 float luma(const float* v) { return 0.299f * v[0] + 0.587f * v[1] + 0.114f * v[2]; }
 
+// Moves the hue by `shift` sixths of the circle. Value (the largest) and chroma (largest less
+// smallest) stay, and with them the saturation.
+void shift_hue(float* v, float shift) {
+  const float value = std::max({v[0], v[1], v[2]}), chroma = value - std::min({v[0], v[1], v[2]});
+  if (chroma <= 0) return;  // grey has no hue
+  float hue;                // in sixths, red at 0
+  if (value == v[0])
+    hue = (v[1] - v[2]) / chroma;
+  else if (value == v[1])
+    hue = 2 + (v[2] - v[0]) / chroma;
+  else
+    hue = 4 + (v[0] - v[1]) / chroma;
+  for (int c = 0; c < 3; ++c) {
+    // A channel is full within a sixth of its own colour and none within a sixth of the opposite
+    // one; `k` is the distance from where it is full for the last time, going up.
+    float k = hue + shift + float(5 - 2 * c);
+    k -= 6 * std::floor(k / 6);
+    v[c] = value - chroma * std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
+  }
+}
+Tensor with_hue(const Tensor& t, double shift) {
+  if (t.size(0) < 3) return t;
+  return with_pixels(t, [s = float(6 * shift)](float* v) { shift_hue(v, s); });
+}
+
 }  // namespace
 
 Transform compose(std::vector<Transform> parts) {
@@ -260,9 +285,23 @@ Transform random_vertical_flip(double p) {
                     [=](const Tensor& t, Generator& g) { return draw(g) < p ? t.flip({1}) : t; });
 }
 
-Transform color_jitter(double brightness, double contrast, double saturation) {
+Tensor adjust_hue(const Tensor& picture, double shift) {
+  ARETE_CHECK(shift >= -0.5 && shift <= 0.5,
+              ValueError("adjust_hue", "hue_factor is not in [-0.5, 0.5]")
+                  .argument("hue_factor")
+                  .got(std::to_string(shift)));
+  Generator unused;
+  return on_picture("adjust_hue", [shift](const Tensor& t, Generator&) {
+    return with_hue(t, shift);
+  })({picture}, unused)[0];
+}
+
+Transform color_jitter(double brightness, double contrast, double saturation, double hue) {
   ARETE_CHECK(brightness >= 0 && contrast >= 0 && saturation >= 0,
               ValueError("color_jitter", "factors must not be negative"));
+  ARETE_CHECK(hue >= 0 && hue <= 0.5, ValueError("color_jitter", "hue must be in [0, 0.5]")
+                                          .argument("hue")
+                                          .got(std::to_string(hue)));
   return on_picture("color_jitter", [=](const Tensor& t, Generator& g) {
     const auto factor = [&](double x) { return float(draw(g, std::max(0.0, 1 - x), 1 + x)); };
     const float light = factor(brightness), spread = factor(contrast), colour = factor(saturation);
@@ -276,11 +315,13 @@ Transform color_jitter(double brightness, double contrast, double saturation) {
       sum += rgb ? luma(v) : v[0];
     });
     const auto mean = float(sum / double(std::max<int64_t>(t.size(1) * t.size(2), 1)));
+    const float turn = hue > 0 ? float(6 * draw(g, -hue, hue)) : 0;
     return with_pixels(lit, [&](float* v) {
       for (int64_t c = 0; c < n; ++c) v[c] = limit(mean + (v[c] - mean) * spread);
       if (!rgb) return;
       const float y = luma(v);
       for (int64_t c = 0; c < n; ++c) v[c] = limit(y + (v[c] - y) * colour);
+      if (turn != 0) shift_hue(v, turn);
     });
   });
 }

@@ -33,8 +33,12 @@ Transform random_resized_crop(int64_t height, int64_t width,
 Transform random_horizontal_flip(double p = 0.5);
 Transform random_vertical_flip(double p = 0.5);
 /// Brightness, contrast and saturation times random factors from [max(0, 1 - x), 1 + x], in this
-/// order.
-Transform color_jitter(double brightness, double contrast = 0, double saturation = 0);
+/// order, then the hue moved by a random part from [-hue, hue] of the circle; hue in [0, 0.5].
+Transform color_jitter(double brightness, double contrast = 0, double saturation = 0,
+                       double hue = 0);
+/// The picture with its hue moved by a part of the circle of colours (hue, saturation, value):
+/// `shift` in [-0.5, 0.5]. One of fewer than three channels stays.
+Tensor adjust_hue(const Tensor& picture, double shift);
 /// All channels become the luma (ITU-R BT.601) with probability p.
 Transform random_grayscale(double p = 0.1);
 /// A random rectangle of scale[0] to scale[1] of the area becomes zero, with probability p.

@@ -4,6 +4,7 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/pinned.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/target.h"
 #include "arete/prim/backend.h"
@@ -239,12 +240,15 @@ Tensor to_copy(const Tensor& self, DType t, Device d, MemoryFormat f, bool non_b
   return call(to_copy_op, {self, t, d, int64_t(f), non_blocking});
 }
 
+Tensor pinned_tensor(Layout layout, DType t, size_t bytes) {
+  return Tensor{
+      IntrusivePtr<TensorImpl>(new TensorImpl(pinned_storage(bytes), std::move(layout), t))};
+}
+
 Tensor make_pinned(const Tensor& self) {
-  const StoragePtr memory = pinned_storage(self.nbytes());
   const std::optional<Shape> strides = strides_for(self, MemoryFormat::preserve);
-  Layout layout = strides ? Layout(self.sizes(), *strides) : Layout(self.sizes());
-  const Tensor out{
-      IntrusivePtr<TensorImpl>(new TensorImpl(memory, std::move(layout), self.dtype()))};
+  const Tensor out = pinned_tensor(strides ? Layout(self.sizes(), *strides) : Layout(self.sizes()),
+                                   self.dtype(), self.nbytes());
   if (self.numel() > 0) prim::backend_for(kCPU).copy({view_of(out), view_of(self)});
   return out;
 }
@@ -258,6 +262,11 @@ Tensor Tensor::to(Device d, DType t, bool non_blocking, bool copy) const {
   if (!copy && d == device() && t == dtype()) return *this;
   return ops::to_copy(*this, t, d, MemoryFormat::preserve, non_blocking);
 }
+Tensor empty_pinned(IntList sizes, DType dtype) {
+  const Layout layout(sizes);
+  return ops::pinned_tensor(layout, dtype, size_t(layout.numel()) * size_of(dtype));
+}
+
 Tensor Tensor::pin_memory() const {
   ARETE_CHECK(device().is_cpu(),
               DeviceError("pin_memory", "cannot pin '" + ops::describe(*this) +

@@ -1,4 +1,5 @@
 // Pictures and tokens for arete.vision and arete.utils.data.
+#include "arete/base/thread_pool.h"
 #include "arete/data/image_folder.h"
 #include "arete/data/token_dataset.h"
 #include "arete/data/transforms.h"
@@ -48,6 +49,23 @@ std::vector<Tensor> example(const D& dataset, int64_t i) {
   return dataset.get(i < 0 ? i + dataset.size() : i);
 }
 
+// The pictures of a batch, each changed by the transforms one after the other, stacked. All random
+// numbers come from one generator, in the order in which single calls would draw them.
+Tensor pictures(const data::ImageFolder& files, const std::vector<int64_t>& indices,
+                const std::vector<const PictureTransform*>& transforms, nb::handle generator,
+                bool pinned) {
+  Generator* const g = to_generator(generator.ptr());
+  if (!g) throw nb::type_error("the third argument must be a Generator");
+  const WithoutGil free;
+  const SerialRegion serial;  // the batch is one worker's share of the work
+  const auto picture = [&](int64_t k) {
+    data::Example e{example(files, indices[size_t(k)])[0]};
+    for (const PictureTransform* t : transforms) e = t->f(std::move(e), *g);
+    return e;
+  };
+  return data::collate(int64_t(indices.size()), picture, pinned)[0];
+}
+
 void bind_transforms(nb::module_& m) {
   namespace t = data::transforms;
   nb::class_<PictureTransform>(m, "_Transform").def("__call__", &PictureTransform::operator());
@@ -70,8 +88,10 @@ void bind_transforms(nb::module_& m) {
         [](double p) { return PictureTransform{t::random_horizontal_flip(p)}; });
   m.def("_random_vertical_flip",
         [](double p) { return PictureTransform{t::random_vertical_flip(p)}; });
-  m.def("_color_jitter",
-        [](double b, double c, double s) { return PictureTransform{t::color_jitter(b, c, s)}; });
+  m.def("_color_jitter", [](double brightness, double contrast, double saturation, double hue) {
+    return PictureTransform{t::color_jitter(brightness, contrast, saturation, hue)};
+  });
+  m.def("_adjust_hue", &t::adjust_hue, nb::call_guard<nb::gil_scoped_release>());
   m.def("_random_grayscale", [](double p) { return PictureTransform{t::random_grayscale(p)}; });
   m.def("_random_erasing", [](double p, Range scale, Range ratio) {
     return PictureTransform{t::random_erasing(p, scale, ratio)};
@@ -111,6 +131,7 @@ void bind_datasets(nb::module_& m) {
           "root"_a, "mode"_a = "rgb", "at_least"_a = 0, "extensions"_a = nb::none())
       .def("__len__", &data::ImageFolder::size)
       .def("get", &example<data::ImageFolder>, nb::call_guard<nb::gil_scoped_release>())
+      .def("get_batch", &pictures)
       .def_prop_ro("classes", &data::ImageFolder::classes)
       .def_prop_ro("samples", &data::ImageFolder::samples);
   nb::class_<data::TokenDataset>(m, "_TokenDataset")
@@ -121,8 +142,9 @@ void bind_datasets(nb::module_& m) {
       .def("get", &example<data::TokenDataset>, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "get_batch",
-          [](const data::TokenDataset& d, const std::vector<int64_t>& indices) {
-            return std::vector<Tensor>(d.get_batch(IntList(indices.data(), indices.size())));
+          [](const data::TokenDataset& d, std::vector<int64_t> indices) {
+            for (int64_t& i : indices) i += i < 0 ? d.size() : 0;
+            return std::vector<Tensor>(d.get_batch(indices));
           },
           nb::call_guard<nb::gil_scoped_release>());
   bind_transforms(m);

@@ -321,3 +321,24 @@ def test_resume_dataset_with_state():
     other = DataLoader(Stateful(10), 2)
     other.load_state_dict(loader.state_dict())
     assert values(other) == [b.tolist() for b in it] == [[5, 6], [7, 8], [9, 10]]
+
+
+def test_stats_say_who_waited():
+    slow = DataLoader(Slow(12, 0.01), batch_size=2, num_workers=2, persistent_workers=True)
+    assert slow.stats() == (0, 0)
+    for _ in slow:
+        pass
+    assert 0.02 < slow.stats().consumer_wait and slow.stats().worker_wait < slow.stats().consumer_wait
+    time.sleep(0.3)  # between epochs nobody waits
+    for _ in slow:
+        pass
+    assert slow.stats().worker_wait < 0.4  # 0.6 if the pause counted
+    del slow
+    fast = DataLoader(list(range(12)), batch_size=1, num_workers=2, prefetch_factor=1)
+    for _ in fast:
+        time.sleep(0.02)
+    assert fast.stats().worker_wait > max(0.1, fast.stats().consumer_wait)
+    alone = DataLoader(Slow(4, 0.01), batch_size=2)
+    for _ in alone:
+        pass
+    assert alone.stats().consumer_wait >= 0.08 and alone.stats().worker_wait == 0

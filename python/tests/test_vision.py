@@ -1,10 +1,13 @@
 """Pictures: files, folders, augmentation, in a DataLoader; and tokens."""
+import colorsys
+
 import numpy as np
 import pytest
 
 import arete
 from arete import vision
-from arete.utils.data import DataLoader, DevicePrefetcher, TensorDataset, TokenDataset
+from arete.utils.data import DataLoader, Dataset, DevicePrefetcher, Subset, TensorDataset, TokenDataset
+from arete.utils.data.dataset import rows_of
 from arete.vision import transforms as T
 
 
@@ -165,3 +168,132 @@ def test_prefetcher(device, workers):
     assert seen == 2
     with pytest.raises(ValueError, match="ahead must be positive"):
         DevicePrefetcher(loader, device, ahead=0)
+
+
+def write_pictures(root, count, h=12, w=14):
+    for i in range(count):
+        path = root / "abc"[i % 3] / f"{i:03d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        vision.io.write_jpeg(picture(3, h, w, i), str(path))
+
+
+class ItemByItem(Dataset):
+    """The same items, of which nothing is known."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+    def __len__(self):
+        return len(self.data)
+
+
+def batches(data, workers, size=5):
+    arete.manual_seed(7)
+    g = arete.Generator().manual_seed(5)
+    return list(DataLoader(data, batch_size=size, shuffle=True, num_workers=workers, generator=g)), arete.rand(3).tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+@pytest.mark.parametrize("make", [
+    lambda: None, lambda: T.RandomCrop(8), lambda: T.Compose([T.RandomCrop((8, 9), padding=2), T.RandomHorizontalFlip()]),
+    lambda: T.Compose([T.RandomVerticalFlip(), T.Compose([T.ColorJitter(0.2, 0.2, 0.2, 0.2), T.RandomErasing(), T.ToTensor()])]),
+    lambda: T.Compose([T.RandomResizedCrop(6), T.RandomGrayscale(0.5), T.Normalize([0.5], [0.2])])])  # fmt: skip
+def test_whole_batches_are_those_of_items(tmp_path, workers, make):
+    write_pictures(tmp_path, 18)
+    data = vision.datasets.ImageFolder(tmp_path, make())
+    for made, want in [(data, ItemByItem(data)), (Subset(data, list(range(17, -1, -2))), ItemByItem(Subset(data, list(range(17, -1, -2)))))]:
+        assert rows_of(made, [0, -1]) is not None and rows_of(want, [0, -1]) is None
+        (a, after), (b, after_items) = batches(made, workers), batches(want, workers)
+        assert after == after_items and len(a) == len(b) == -(-len(made) // 5)
+        for (x, y), (s, t) in zip(a, b):
+            assert x.dtype is s.dtype and x.stride() == s.stride() and y.dtype is t.dtype is arete.int64
+            assert x.numpy().tobytes() == s.numpy().tobytes() and y.tolist() == t.tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_errors_in_whole_batches_are_those_of_items(tmp_path, workers):
+    write_pictures(tmp_path, 18)
+    data = vision.datasets.ImageFolder(tmp_path, T.RandomHorizontalFlip())
+    damaged = tmp_path / "b/007.jpg"
+    damaged.write_bytes(damaged.read_bytes()[:300])
+
+    def error(data, kind):
+        with pytest.raises(kind) as e:
+            list(DataLoader(data, batch_size=4, num_workers=workers))
+        return str(e.value)
+
+    assert str(damaged) in error(data, OSError) and error(data, OSError) == error(ItemByItem(data), OSError)
+    vision.io.write_jpeg(picture(3, 12, 13), str(damaged))
+    for text in error(data, ValueError), error(ItemByItem(data), ValueError):
+        assert text.startswith("stack expects each tensor to be equal size") and "[3, 12, 13]" in text
+    with pytest.raises(IndexError, match="index 18 is out of range"):
+        rows_of(data, [0, 18])
+    data = vision.datasets.ImageFolder(tmp_path, T.RandomCrop(13))
+    assert error(data, ValueError) == error(ItemByItem(data), ValueError)
+
+
+def test_what_is_not_made_at_once(tmp_path):
+    write_pictures(tmp_path, 3)
+
+    class Crop(T.RandomCrop):
+        def __call__(self, img):
+            return super().__call__(img) // 2
+
+    class Reversed(vision.datasets.ImageFolder):
+        def __getitem__(self, index):
+            return super().__getitem__(len(self) - 1 - index)
+
+    class Named(vision.datasets.ImageFolder):
+        pass
+
+    make = vision.datasets.ImageFolder
+    for data in (make(tmp_path, Crop(8)), make(tmp_path, T.Compose([T.ToTensor(), T.Lambda(lambda x: x)])),
+                 make(tmp_path, target_transform=lambda y: y + 1), Reversed(tmp_path)):
+        assert rows_of(data, [0]) is None
+        (x, y), = DataLoader(data, batch_size=3)
+        assert x.tolist() == [data[i][0].tolist() for i in range(3)] or isinstance(data.transform, Crop)
+        assert y.tolist() == [data[i][1] for i in range(3)]
+    assert rows_of(Named(tmp_path), [0]) is not None
+    data = make(tmp_path)
+    data.targets[1] = 9
+    assert rows_of(data, [1])[1].tolist() == [data[1][1]] == [9]
+
+
+def test_tokens_are_made_at_once(tmp_path):
+    np.arange(100, 131).astype(np.uint16).tofile(tmp_path / "t.bin")
+    data = TokenDataset(tmp_path / "t.bin", 8)
+    for made, want in zip(rows_of(data, [2, -3]), zip(data[2], data[0])):
+        assert made.tolist() == [t.tolist() for t in want] and made.dtype is arete.int64
+    with pytest.raises(IndexError):
+        rows_of(data, [3])
+
+
+def test_hue_is_that_of_colorsys():
+    F = T.functional
+    x = arete.rand(3, 5, 6)
+    x[:, 0] = arete.tensor([[1.0, 0, 0, 1, 0, 0.5], [0, 1.0, 0, 1, 0, 0.5], [0, 0, 1.0, 0, 0, 0.5]])
+    for shift in (-0.5, -0.2, 0.0, 0.1, 0.5):
+        want = np.empty((3, 5, 6))
+        for i in np.ndindex(5, 6):
+            h, s, v = colorsys.rgb_to_hsv(*x.numpy()[(slice(None), *i)].tolist())
+            want[(slice(None), *i)] = colorsys.hsv_to_rgb((h + shift) % 1, s, v)
+        np.testing.assert_allclose(F.adjust_hue(x, shift).numpy(), want, atol=1e-6)
+        b = (x * 255).round().to(arete.uint8)
+        whole = F.adjust_hue(b.float() / 255, shift) * 255
+        assert (F.adjust_hue(b, shift).float() - whole).abs().max() <= 0.5 + 1e-4
+    assert (F.adjust_hue(b, 0) == b).all() and (F.adjust_hue(b[:1], 0.3) == b[:1]).all()
+    with pytest.raises(ValueError, match=r"hue_factor is not in \[-0.5, 0.5\]"):
+        F.adjust_hue(x, 0.6)
+    with pytest.raises(ValueError, match=r"hue must be in \[0, 0.5\]"):
+        T.ColorJitter(hue=0.6)
+    arete.manual_seed(1)
+    seen = set()
+    for _ in range(20):
+        y = T.ColorJitter(hue=0.25)(x)
+        arete.testing.assert_close(y.amax(0), x.amax(0), rtol=1e-6, atol=1e-6)  # value and saturation stay
+        arete.testing.assert_close(y.amin(0), x.amin(0), rtol=1e-6, atol=1e-6)
+        seen.add(round(colorsys.rgb_to_hsv(*y[:, 0, 0].tolist())[0], 4))  # of what was red
+    assert len(seen) == 20 and all(h <= 0.25 or h >= 0.75 for h in seen) and min(seen) < 0.25 and max(seen) > 0.75

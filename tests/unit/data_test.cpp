@@ -141,6 +141,72 @@ TEST(Dataset, CollateStacksAndChecks) {
 
 // ---- samplers
 
+TEST(Dataset, CollateOfMadeExamplesIsCollate) {
+  const Tensor rows = arange(2 * 5 * 7 * 3, kUInt8).view({2, 5, 7, 3}).permute({0, 3, 1, 2});
+  const std::vector<std::function<Example(int64_t)>> makers = {
+      [&](int64_t i) {
+        return Example{rows.select(0, i % 2), tensor(i)};
+      },  // as decoded
+      [&](int64_t i) { return Example{rows.select(0, i % 2).narrow(1, 1, 3).narrow(2, 2, 4)}; },
+      [&](int64_t i) {
+        return Example{rows.select(0, i % 2).flip({2}), rows.select(0, 0)};
+      },
+      [&](int64_t i) { return Example{rows.select(0, i % 2).transpose(1, 2)}; },
+      [&](int64_t i) { return Example{rows.select(0, i % 2).to(kFloat32)}; },
+      [&](int64_t i) {
+        return Example{i == 2 ? tensor(0.5) : tensor(i)};
+      },  // another dtype later on
+      [&](int64_t) {
+        return Example{zeros({0, 3})};
+      },
+      [&](int64_t) { return Example{}; },
+  };
+  for (const auto& make : makers) {
+    std::vector<Example> all;
+    for (int64_t i = 0; i < 5; ++i) all.push_back(make(i));
+    int64_t calls = 0;
+    const Batch got = collate(5, [&](int64_t i) {
+      EXPECT_EQ(i, calls++);
+      return make(i);
+    });
+    const Batch want = collate(all);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t k = 0; k < want.size(); ++k) {
+      EXPECT_EQ(got[k].dtype(), want[k].dtype());
+      EXPECT_TRUE(got[k].is_contiguous());
+      EXPECT_TRUE(equal(got[k], want[k]));
+    }
+  }
+  const auto text = [](const auto& f) -> std::string {
+    try {
+      f();
+    } catch (const ValueError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const auto grown = [](int64_t i) { return Example{zeros({i / 2})}; };
+  const std::string said = text([&] { collate(3, grown); });
+  EXPECT_EQ(said, text([&] { collate({grown(0), grown(1), grown(2)}); }));
+  EXPECT_NE(said.find("equal size"), std::string::npos) << said;
+  EXPECT_EQ(text([&] { collate(0, grown); }), text([] { collate(std::vector<Example>{}); }));
+  // What cannot be made comes before what does not fit.
+  EXPECT_EQ(text([&] {
+              collate(4, [&](int64_t i) -> Example {
+                if (i == 3) throw ValueError("", "broken");
+                return grown(i);
+              });
+            }),
+            "broken");
+}
+
+TEST(Dataset, CollateOfMadeExamplesKeepsGradients) {
+  const Tensor x = ones({2}).requires_grad_();
+  Batch b = collate(3, [&](int64_t) { return Example{x * 2}; });
+  b[0].sum().backward();
+  EXPECT_TRUE(equal(x.grad(), full({2}, Scalar(6))));
+}
+
 TEST(Sampler, PermutationIsOneAndDependsOnSeedAndEpoch) {
   for (const int64_t n : {0, 1, 2, 100}) EXPECT_EQ(sorted(permutation(n, 3, 4)), iota_vector(n));
   const auto p = permutation(100, 1, 0);

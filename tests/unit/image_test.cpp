@@ -231,6 +231,36 @@ TEST(Transforms, FlipsColoursAndErasing) {
   EXPECT_EQ(largest_gap(t, before), 0);  // nothing works in place
 }
 
+TEST(Transforms, HueMovesOnTheCircleOfColours) {
+  const auto pixel = [](std::vector<float> v) { return tensor(v).view({3, 1, 1}); };
+  const double third = 1.0 / 3;
+  const std::vector<float> red{1, 0, 0}, green{0, 1, 0}, blue{0, 0, 1}, cyan{0, 1, 1};
+  const std::vector<float> dull{0.5f, 0.25f, 0.25f}, dull_cyan{0.25f, 0.5f, 0.5f};
+  const auto gap = [&](const std::vector<float>& from, double shift, const std::vector<float>& to) {
+    return transforms::adjust_hue(pixel(from), shift).sub(pixel(to)).abs().max().item<double>();
+  };
+  EXPECT_LT(gap(red, third, green), 1e-6);
+  EXPECT_LT(gap(green, third, blue), 1e-6);
+  EXPECT_LT(gap(red, -third, blue), 1e-6);
+  EXPECT_LT(gap(red, 0.5, cyan), 1e-6);
+  EXPECT_LT(gap(red, -0.5, cyan), 1e-6);
+  EXPECT_LT(gap(dull, 0.5, dull_cyan), 1e-6);
+  const Tensor bytes = smooth(4, 5, 6), before = bytes.clone();
+  EXPECT_EQ(largest_gap(transforms::adjust_hue(bytes, 0), bytes), 0);
+  const Tensor moved = transforms::adjust_hue(bytes, 0.4);
+  EXPECT_GT(largest_gap(moved, bytes), 0);
+  EXPECT_EQ(largest_gap(moved[3], bytes[3]), 0);  // not the transparency
+  EXPECT_EQ(largest_gap(bytes, before), 0);
+  EXPECT_EQ(largest_gap(transforms::adjust_hue(bytes.narrow(0, 0, 1), 0.4), bytes.narrow(0, 0, 1)),
+            0);
+  expect_error(ErrorKind::value, {"hue_factor", "0.6"},
+               [&] { transforms::adjust_hue(bytes, 0.6); });
+  expect_error(ErrorKind::value, {"hue must be in"},
+               [] { transforms::color_jitter(0, 0, 0, 0.6); });
+  expect_error(ErrorKind::value, {"begin with a picture"},
+               [] { transforms::adjust_hue(zeros({2}), 0.1); });
+}
+
 TEST(Transforms, NormalizeAndFloat) {
   const Tensor t = smooth(3, 4, 5);
   const Tensor x = picture_of(transforms::to_float(), t);

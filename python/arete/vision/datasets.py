@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import Any, Callable, Optional
 
 from .. import _C
-from ..utils.data import Dataset
+from ..utils.data import Dataset, default_collate
+from .transforms import _generator, _natives
 
 __all__ = ["ImageFolder"]
 
@@ -13,7 +14,9 @@ class ImageFolder(Dataset):
     """root/class/**/picture.jpg: items are (picture, label), the picture uint8 (3, H, W), the label the class's place in the
     sorted list of folders.
 
-    `transform` and `target_transform` change them. `at_least`: see arete.vision.io.decode_image. OSError if there are no class
+    `transform` and `target_transform` change them. A DataLoader with the default collation makes whole batches in one call of C++,
+    with the same results, if `transform` is one of arete.vision.transforms or a Compose of them and there is no
+    `target_transform`. `at_least`: see arete.vision.io.decode_image. OSError if there are no class
     folders, a class without pictures, or (when asked for) a damaged file.
 
     >>> data = arete.vision.datasets.ImageFolder("photos", transform=arete.vision.transforms.Resize(64))  # doctest: +SKIP
@@ -41,6 +44,13 @@ class ImageFolder(Dataset):
         if self.target_transform is not None:
             label = self.target_transform(label)
         return picture, label
+
+    def _rows(self, indices: list, pin: bool) -> Optional[list]:
+        transforms = [] if self.transform is None else _natives(self.transform)
+        if transforms is None or self.target_transform is not None:
+            return None
+        pictures = self._files.get_batch(indices, transforms, _generator(), pin)
+        return [pictures, default_collate([self.targets[i] for i in indices])]
 
     def __repr__(self) -> str:
         return f"Dataset ImageFolder\n    Number of datapoints: {len(self)}\n    Root location: {self.root}"

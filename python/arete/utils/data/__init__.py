@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ._utils.collate import collate, default_collate, default_convert
 from ._utils.worker import WorkerInfo, get_worker_info
-from .dataloader import DataLoader, _DatasetKind
+from .dataloader import DataLoader, LoaderStats, _DatasetKind
 from .dataset import (ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset,
                       TokenDataset, random_split)
 from .prefetch import DevicePrefetcher
@@ -19,7 +19,7 @@ from .sampler import (BatchSampler, RandomSampler, Sampler, SequentialSampler, S
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DevicePrefetcher", "DistributedSampler", "IterableDataset",
-    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "LoaderStats", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
     "TokenDataset", "WeightedRandomSampler", "WorkerInfo", "_DatasetKind", "collate", "default_collate", "default_convert",
     "get_worker_info", "random_split",
 ]

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import itertools
 import queue
+import time
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 import arete
 import arete.random  # gives generators get_state and set_state
@@ -15,9 +16,23 @@ from ._utils.worker import EndOfStream, Failure, Fetcher, WorkerPool, get_worker
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
 
-__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+__all__ = ["DataLoader", "LoaderStats", "default_collate", "default_convert", "get_worker_info"]
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class LoaderStats(NamedTuple):
+    """Who waited for whom during a DataLoader's latest epoch, in seconds.
+
+    `consumer_wait`: the loop waited for batches (without workers, made them); `worker_wait`: the workers, all together, waited
+    because enough batches were ready.
+
+    >>> arete.utils.data.LoaderStats(consumer_wait=0.5, worker_wait=0.0).consumer_wait
+    0.5
+    """
+
+    consumer_wait: float
+    worker_wait: float
 
 
 class _DatasetKind:
@@ -100,6 +115,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
         self._pool: Optional[WorkerPool] = None
+        self._times = _Times(num_workers)
         self._progress: Optional[_Progress] = None
         self._resume: Optional[dict] = None
         self._ready = True
@@ -144,6 +160,17 @@ class DataLoader:
             return n
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
+    def stats(self) -> LoaderStats:
+        """Who waited for whom since the latest loop over this loader began.
+
+        >>> loader = arete.utils.data.DataLoader(range(8), batch_size=4, num_workers=1)
+        >>> for batch in loader:
+        ...     pass
+        >>> loader.stats().consumer_wait > 0
+        True
+        """
+        return LoaderStats(self._times.consumer_wait, sum(self._times.worker_waits))
+
     def state_dict(self) -> Dict[str, Any]:
         """Where the latest loop over this loader is, as a dict of plain values and tensors. Batches that workers have loaded ahead
         do not count."""
@@ -177,6 +204,14 @@ class DataLoader:
             if hasattr(owner, "set_epoch") and hasattr(owner, "epoch"):
                 return owner
         return None
+
+
+class _Times:
+    """Seconds of waiting in an epoch. Outlives the iterator; each thread adds to a number of its own."""
+
+    def __init__(self, num_workers: int) -> None:
+        self.consumer_wait = 0.0
+        self.worker_waits = [0.0] * num_workers
 
 
 class _Progress:
@@ -213,6 +248,7 @@ class _Iterator:
                 before = arete.get_rng_state()
                 arete.set_rng_state(resume["rng"])
         skip = resume["batches"] or 0 if resume is not None else 0
+        self._times = loader._times = _Times(loader.num_workers)
         try:
             self._progress = loader._progress = _Progress(loader)
             self._progress.batches = skip
@@ -249,6 +285,7 @@ class _Iterator:
             raise StopIteration
         # A range in recordings of arete.profiler: how long the program waits for data.
         span = arete._C._profile.RecordFunction(self._span)
+        start = time.perf_counter()
         try:
             data = self._load()
             while self._skip and not isinstance(data, EndOfStream):
@@ -256,6 +293,7 @@ class _Iterator:
                 data = self._load()
         finally:
             span.end()
+            self._times.consumer_wait += time.perf_counter() - start
         if isinstance(data, EndOfStream):
             self._progress.done = True
             self._finish()
@@ -309,7 +347,7 @@ class _ThreadedIterator(_Iterator):
             # When its owner is gone, so is the pool; the threads hold neither loader nor iterator.
             weakref.finalize(loader if self._persistent else self, pool.close).atexit = False
         self._pool = pool
-        self._epoch = pool.start_epoch(self._seed)
+        self._epoch = pool.start_epoch(self._seed, self._times.worker_waits)
         self._active = [True] * pool.num_workers
         self._worker = 0           # whose turn it is
         self._sent = 0             # number of the next task

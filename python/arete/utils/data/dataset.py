@@ -78,6 +78,19 @@ class TensorDataset(Dataset):
     def __getitem__(self, index: Any) -> tuple:
         return tuple(t[index] for t in self.tensors)
 
+    def _rows(self, indices: list, pin: bool) -> list:
+        n = len(self)
+        for i in indices:
+            if not -n <= i < n:
+                raise IndexError(f"index {i} of a dataset of {n} items")
+        where: dict = {}
+        rows = []
+        for t in self.tensors:
+            if t.device not in where:
+                where[t.device] = arete.tensor(indices, dtype=arete.int64, device=t.device)
+            rows.append(t[where[t.device]])
+        return rows
+
     def __len__(self) -> int:
         return self.tensors[0].size(0)
 
@@ -232,29 +245,21 @@ def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generat
     return [Subset(dataset, order[end - size:end]) for end, size in zip(ends, sizes)]
 
 
-def rows_of(dataset: Any, indices: list) -> Optional[list]:
-    """The default collation of `[dataset[i] for i in indices]` by one indexing per tensor, where that is possible, else None.
+def rows_of(dataset: Any, indices: list, pin: bool = False) -> Optional[list]:
+    """The default collation of `[dataset[i] for i in indices]` made at once, where the dataset can do that, else None.
 
-    It is for a TensorDataset, also through Subsets, that does not define its items anew.
+    It can if it has `_rows(indices, pin)`, also through Subsets, and the class that defines it is the one that defines the items:
+    a class derived from it may define them anew. With `pin` what is new may be made in page-locked memory.
     """
     while type(dataset) is Subset:
         indices = [dataset.indices[i] for i in indices]
         dataset = dataset.dataset
-    if getattr(type(dataset), "__getitem__", None) is not TensorDataset.__getitem__ or hasattr(dataset, "__getitems__"):
+    if not hasattr(type(dataset), "_rows") or hasattr(dataset, "__getitems__"):
         return None
-    if not indices or any(type(i) is not int for i in indices):
+    owner = next(c for c in type(dataset).__mro__ if "__getitem__" in c.__dict__)
+    if "_rows" not in owner.__dict__ or not indices or any(type(i) is not int for i in indices):
         return None
-    n = len(dataset)
-    for i in indices:
-        if not -n <= i < n:
-            raise IndexError(f"index {i} of a dataset of {n} items")
-    where: dict = {}
-    rows = []
-    for t in dataset.tensors:
-        if t.device not in where:
-            where[t.device] = arete.tensor(indices, dtype=arete.int64, device=t.device)
-        rows.append(t[where[t.device]])
-    return rows
+    return dataset._rows(indices, pin)
 
 
 class TokenDataset(Dataset):
@@ -280,3 +285,6 @@ class TokenDataset(Dataset):
 
     def __getitem__(self, index: int):
         return tuple(self._file.get(index))
+
+    def _rows(self, indices: list, pin: bool) -> list:
+        return self._file.get_batch(indices)

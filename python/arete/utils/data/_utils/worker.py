@@ -7,6 +7,7 @@ import queue
 import random
 import sys
 import threading
+import time
 import weakref
 from typing import Any, Callable, Iterator, List, Optional
 
@@ -95,7 +96,7 @@ class Fetcher:
         if not self.auto_collation:
             return self.collate_fn(self.dataset[indices])
         if self.collate_fn is default_collate:
-            batch = datasets.rows_of(self.dataset, indices)
+            batch = datasets.rows_of(self.dataset, indices, self.pin)
             if batch is not None:
                 return batch
         if callable(getattr(self.dataset, "__getitems__", None)):
@@ -156,6 +157,8 @@ class WorkerPool:
         self.num_workers = num_workers
         self.epoch = 0
         self.seed = seed
+        self.started = 0.0
+        self.waits = [0.0] * num_workers
         self.closed = False
         self.results: "queue.SimpleQueue" = queue.SimpleQueue()
         self.tasks: List["queue.SimpleQueue"] = [queue.SimpleQueue() for _ in range(num_workers)]
@@ -165,8 +168,11 @@ class WorkerPool:
         for thread in self.threads:
             thread.start()
 
-    def start_epoch(self, seed: int) -> int:
+    def start_epoch(self, seed: int, waits: List[float]) -> int:
+        """Workers add to `waits` how long they wait for tasks of the epoch, each to a place of its own."""
         self.seed = seed
+        self.waits = waits
+        self.started = time.perf_counter()
         self.epoch += 1
         return self.epoch
 
@@ -198,12 +204,14 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
         broken = error
     epoch, fetcher = 0, None
     while True:
+        start = time.perf_counter()
         task = pool.tasks[worker].get()
         if task is None or pool.closed:
             return
         task_epoch, number, indices = task
         if task_epoch != pool.epoch:
             continue
+        pool.waits[worker] += max(0.0, time.perf_counter() - max(start, pool.started))  # not the time between epochs
         data: Any
         try:
             if broken is not None:

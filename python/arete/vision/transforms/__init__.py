@@ -4,15 +4,15 @@ Random ones draw from the generator of the DataLoader's worker that runs them, e
 same pictures."""
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Union
+from typing import Callable, List, Optional, Sequence, Union
 
-from .. import _C
-from .._C import Tensor
-from ..utils.data import get_worker_info
+from ... import _C
+from ..._C import Tensor
+from ...utils.data import get_worker_info
+from . import functional as functional
 
 __all__ = ["CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "Lambda", "Normalize", "RandomCrop", "RandomErasing",
-           "RandomGrayscale", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor"]  # fmt: skip
-
+           "RandomGrayscale", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor", "functional"]  # fmt: skip
 
 
 def _generator():
@@ -60,6 +60,17 @@ class Compose:
 
     def __repr__(self) -> str:
         return "Compose(\n" + "".join(f"    {t!r}\n" for t in self.transforms) + ")"
+
+
+def _natives(transform: Callable) -> Optional[list]:
+    """The C++ transforms that `transform` stands for, one after the other; None if there is anything else in it."""
+    call = getattr(type(transform), "__call__", None)
+    if call is _Native.__call__:
+        return [transform._native]  # type: ignore[attr-defined]
+    if call is not Compose.__call__:
+        return None
+    parts = [_natives(t) for t in transform.transforms]  # type: ignore[attr-defined]
+    return None if None in parts else [native for part in parts for native in part]  # type: ignore[union-attr]
 
 
 class Lambda:
@@ -153,15 +164,16 @@ class RandomVerticalFlip(_Native):
 
 
 class ColorJitter(_Native):
-    """Random factors from [1 - x, 1 + x] on brightness, contrast and saturation. There is no `hue`.
+    """Random factors from [1 - x, 1 + x] on brightness, contrast and saturation, and a random shift from [-hue, hue] of the hue
+    (see functional.adjust_hue), in this order.
 
     >>> arete.vision.transforms.ColorJitter(brightness=0.5)(arete.ones(3, 2, 2)).shape
     arete.Size([3, 2, 2])
     """
 
-    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0) -> None:
-        super().__init__(_C._color_jitter(brightness, contrast, saturation),
-                         f"ColorJitter(brightness={brightness}, contrast={contrast}, saturation={saturation})")
+    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0) -> None:
+        super().__init__(_C._color_jitter(brightness, contrast, saturation, hue),
+                         f"ColorJitter(brightness={brightness}, contrast={contrast}, saturation={saturation}, hue={hue})")
 
 
 class RandomGrayscale(_Native):
