@@ -297,3 +297,13 @@ def test_hue_is_that_of_colorsys():
         arete.testing.assert_close(y.amin(0), x.amin(0), rtol=1e-6, atol=1e-6)
         seen.add(round(colorsys.rgb_to_hsv(*y[:, 0, 0].tolist())[0], 4))  # of what was red
     assert len(seen) == 20 and all(h <= 0.25 or h >= 0.75 for h in seen) and min(seen) < 0.25 and max(seen) > 0.75
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")
+def test_whole_batches_are_made_in_pinned_memory(tmp_path):
+    write_pictures(tmp_path, 12)
+    data = vision.datasets.ImageFolder(tmp_path, T.CenterCrop(8))
+    assert rows_of(data, [0, 1], True)[0].is_pinned() and not rows_of(data, [0, 1])[0].is_pinned()
+    for (x, y), (s, t) in zip(DataLoader(data, batch_size=5, num_workers=2, pin_memory=True), DataLoader(ItemByItem(data), batch_size=5)):
+        assert x.is_pinned() and y.is_pinned() and (x == s).all() and (y == t).all()
+        assert (x.cuda(non_blocking=True).cpu() == s).all()
