@@ -282,7 +282,7 @@ class NAdam(_Fused):
     >>> w.square().sum().backward()
     >>> optimizer.step()
     >>> w.detach()
-    tensor([0.7311])
+    tensor([0.7359])
     """
 
     _kind = "NAdam"

@@ -23,7 +23,7 @@ class LBFGS(_Fused):
     >>> optimizer.step(closure).item()
     29.0
     >>> w.detach()
-    tensor([3., 3.])
+    tensor([3.0000, 3.0000])
     """
 
     _kind = "LBFGS"
