@@ -71,9 +71,13 @@
 #include "arete/amp/autocast.h"
 #include "arete/amp/grad_scaler.h"
 #include "arete/optim/adam.h"
+#include "arete/optim/adam_relatives.h"
 #include "arete/optim/adaptive.h"
+#include "arete/optim/asgd.h"
+#include "arete/optim/lbfgs.h"
 #include "arete/optim/lr_scheduler.h"
 #include "arete/optim/optimizer.h"
+#include "arete/optim/rprop.h"
 #include "arete/optim/sgd.h"
 
 // Data and files.

@@ -7,14 +7,6 @@ namespace arete::optim {
 
 using expr::Value;
 
-namespace {
-// The gradient to descend on, with weight decay added.
-Value effective_gradient(const Operands& v, bool maximize, bool with_decay, Value decay) {
-  const Value g = maximize ? -v.grad : v.grad;
-  return with_decay ? g + decay * v.param : g;
-}
-}  // namespace
-
 Settings settings_of(const RMSpropOptions& o) {
   check_not_negative("RMSprop", {{"learning rate", o.lr},
                                  {"epsilon", o.eps},

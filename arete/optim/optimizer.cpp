@@ -55,8 +55,12 @@ void ParamGroup::set(std::string_view name, double value, bool add) {
 
 // ---- the optimizer
 
-Optimizer::Optimizer(const char* name, std::vector<std::string_view> state_names)
-    : name_(name), state_names_(std::move(state_names)), programs_(std::make_unique<Programs>()) {}
+Optimizer::Optimizer(const char* name, std::vector<std::string_view> state_names,
+                     std::vector<std::string_view> number_names)
+    : name_(name),
+      state_names_(std::move(state_names)),
+      number_names_(std::move(number_names)),
+      programs_(std::make_unique<Programs>()) {}
 Optimizer::~Optimizer() = default;
 
 void Optimizer::add_group(std::vector<Tensor> params, const Settings& settings) {
@@ -112,7 +116,9 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
 void Optimizer::step() { step_all({}, {}); }
 
 void Optimizer::step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) {
-  step_all(found_inf, inverse_scale);
+  if (number_names_.empty() || !found_inf.defined()) return step_all(found_inf, inverse_scale);
+  // Numbers of the state go on only where the update takes place, which the host must know.
+  if (found_inf.item<double>() == 0) step_all({}, inverse_scale);
 }
 
 std::vector<Tensor> Optimizer::scaled_parameters() const {
@@ -154,6 +160,8 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
                       .expected(ops::describe(p)));
       Slot& slot = slots_[gi][pi];
       slot.state.resize(state_names_.size());
+      for (size_t n = slot.numbers.size(); n < number_names_.size(); ++n)
+        slot.numbers.push_back(initial_number(group, n));
       const bool masters = keeps_master(group, p);
       if (masters && !slot.master.defined()) slot.master = p.detach().to(kFloat32);
       if (!masters) slot.master = Tensor();
@@ -166,7 +174,7 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       const auto fits = [&](const Batch& b) {
         const Batch::Item& first = b.items_.front();
         return b.step == slot.step + 1 && b.fresh == fresh && b.masters_ == masters &&
-               first.slot->skipped.impl() == slot.skipped.impl() &&
+               b.numbers == slot.numbers && first.slot->skipped.impl() == slot.skipped.impl() &&
                first.param.dtype() == p.dtype() && first.grad.dtype() == grad.dtype() &&
                first.param.device() == p.device();
       };
@@ -176,6 +184,7 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
         batch = batches.end() - 1;
         batch->step = slot.step + 1;
         batch->fresh = fresh;
+        batch->numbers = slot.numbers;
         batch->used_ = used;
         batch->masters_ = masters;
         if (found_inf.defined()) batch->found_inf_ = found_inf.to(p.device(), true);
@@ -185,7 +194,10 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       }
       batch->items_.push_back({p, grad, &slot});
     }
-    for (Batch& batch : batches) update(group, batch);
+    for (Batch& batch : batches) {
+      update(group, batch);
+      for (const Batch::Item& item : batch.items_) item.slot->numbers = batch.numbers;
+    }
   }
 }
 
@@ -365,6 +377,8 @@ State Optimizer::state_dict() const {
       if (slot.step == 0) continue;
       const double skipped = slot.skipped.defined() ? slot.skipped.item<double>() : 0;
       result.numbers[prefix + "step"] = double(slot.step) - skipped;
+      for (size_t n = 0; n < number_names_.size(); ++n)
+        result.numbers[prefix + std::string(number_names_[n])] = slot.numbers[n];
       if (slot.master.defined()) result.tensors[prefix + kMaster] = slot.master.detach();
       for (size_t s = 0; s < slot.state.size(); ++s)
         if (slot.state[s].defined())
@@ -408,6 +422,11 @@ void Optimizer::load_state_dict(const State& state) {
       if (!step) continue;
       Slot& slot = slots[gi][pi];
       slot.step = int64_t(*step);
+      for (std::string_view n : number_names_) {
+        const std::optional<double> number = take(key + std::string(n));
+        if (!number) problems += " " + key + std::string(n) + " is missing.";
+        slot.numbers.push_back(number.value_or(0));
+      }
       slot.state.resize(state_names_.size());
       for (size_t s = 0; s < state_names_.size(); ++s) {
         const std::string name = key + std::string(state_names_[s]);

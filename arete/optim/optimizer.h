@@ -71,11 +71,12 @@ class Optimizer : public amp::Scalable {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update from the gradients that are there; parameters without one are left alone.
-  void step();
+  virtual void step();
   /// Calls `closure` (with history), which computes the loss and its gradients, then updates.
-  Tensor step(const std::function<Tensor()>& closure);
+  virtual Tensor step(const std::function<Tensor()>& closure);
   /// The same for amp::GradScaler: the gradients are divided on the way, and where found_inf is not
-  /// 0 nothing changes, all in the one pass; no one waits for the device.
+  /// 0 nothing changes, all in the one pass; no one waits for the device, unless the optimizer
+  /// keeps numbers on the host that depend on it (NAdam, ASGD).
   void step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) override;
   std::vector<Tensor> scaled_parameters() const override;
   bool may_unscale_half() const override;
@@ -92,13 +93,15 @@ class Optimizer : public amp::Scalable {
   /// number, the others are tensors; master_param is the f32 copy),
   /// "param_groups.<index>.<setting>" and "param_groups.<index>.params" (how many). Tensors share
   /// memory with the optimizer's state.
-  State state_dict() const;
+  virtual State state_dict() const;
   /// Copies the state; tensors take dtype and device of their parameter. One ValueError names what
   /// does not fit (number of groups or parameters, shapes, unknown names); nothing is changed then.
-  void load_state_dict(const State& state);
+  virtual void load_state_dict(const State& state);
 
  protected:
-  Optimizer(const char* name, std::vector<std::string_view> state_names);
+  /// The names of each parameter's state: tensors of its shape, and numbers.
+  Optimizer(const char* name, std::vector<std::string_view> state_names,
+            std::vector<std::string_view> number_names = {});
   /// Adds parameters with settings; ValueError for an empty list, non-leaves, or parameters that
   /// are in a group already.
   void add_group(std::vector<Tensor> params, const Settings& settings);
@@ -111,6 +114,8 @@ class Optimizer : public amp::Scalable {
   virtual bool uses_state(const ParamGroup&, size_t) const { return true; }
   /// Initial value of a state slot.
   virtual double initial_state(const ParamGroup&, size_t) const { return 0; }
+  /// The same of a number of the state.
+  virtual double initial_number(const ParamGroup&, size_t) const { return 0; }
 
  private:
   struct Slot {                 // of one parameter
@@ -118,6 +123,7 @@ class Optimizer : public amp::Scalable {
     Tensor skipped;             // 0-d, f64: how many those were; undefined if there are none
     Tensor master;              // the parameter in f32, with master_weights
     std::vector<Tensor> state;  // one per name; undefined until used
+    std::vector<double> numbers;
   };
   struct Programs;
 
@@ -125,7 +131,7 @@ class Optimizer : public amp::Scalable {
   void step_all(const Tensor& found_inf, const Tensor& inverse_scale);
 
   const char* name_;
-  std::vector<std::string_view> state_names_;
+  std::vector<std::string_view> state_names_, number_names_;
   std::vector<ParamGroup> groups_;
   std::vector<std::vector<Slot>> slots_;  // [group][parameter]
   std::unique_ptr<Programs> programs_;
@@ -142,8 +148,9 @@ class TypedOptimizer : public Optimizer {
 
  protected:
   TypedOptimizer(const char* name, std::vector<std::string_view> state_names,
-                 std::vector<Group<Options>> groups)
-      : Optimizer(name, std::move(state_names)) {
+                 std::vector<Group<Options>> groups,
+                 std::vector<std::string_view> number_names = {})
+      : Optimizer(name, std::move(state_names), std::move(number_names)) {
     for (Group<Options>& g : groups) add_param_group(std::move(g.params), g.options);
   }
 };

@@ -16,6 +16,12 @@ struct Operands {
   std::span<const expr::Value> state;  // those in use, in the order of state_names
   std::span<const expr::Value> numbers;
 };
+/// The gradient to descend on, with weight decay added.
+inline expr::Value effective_gradient(const Operands& v, bool maximize, bool with_decay,
+                                      expr::Value decay) {
+  const expr::Value g = maximize ? -v.grad : v.grad;
+  return with_decay ? g + decay * v.param : g;
+}
 /// The new parameter and the new state, in order.
 using Rule = std::function<std::vector<expr::Value>(const Operands&)>;
 
@@ -38,6 +44,8 @@ class Optimizer::Batch {
   int64_t step = 1;
   /// The state was made just now.
   bool fresh = true;
+  /// Those of the state, which are the same for the whole batch. update() puts the new ones here.
+  std::vector<double> numbers;
 
   /// Runs `rule` over all tensors of the batch. `variant` tells the rule's structural choices
   /// apart: rules of one optimizer with equal variants must be the same. `numbers` are run-time

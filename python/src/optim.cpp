@@ -1,7 +1,11 @@
 // The optimizers; arete/optim/__init__.py gives them torch's faces.
 #include "arete/nn/utils.h"
 #include "arete/optim/adam.h"
+#include "arete/optim/adam_relatives.h"
 #include "arete/optim/adaptive.h"
+#include "arete/optim/asgd.h"
+#include "arete/optim/lbfgs.h"
+#include "arete/optim/rprop.h"
 #include "arete/optim/sgd.h"
 #include "bindings.h"
 #include "caster.h"
@@ -23,6 +27,10 @@ class Reader {
   ~Reader() = default;
   Reader& operator()(const char* name, double& to) {
     if (const auto it = numbers_.find(name); it != numbers_.end()) to = it->second;
+    return *this;
+  }
+  Reader& operator()(const char* name, int64_t& to) {
+    if (const auto it = numbers_.find(name); it != numbers_.end()) to = int64_t(it->second);
     return *this;
   }
   Reader& operator()(const char* name, bool& to) {
@@ -70,6 +78,47 @@ optim::AdadeltaOptions read(const Numbers& n, optim::AdadeltaOptions o) {
                                                                                     o.maximize);
   return o;
 }
+optim::NAdamOptions read(const Numbers& n, optim::NAdamOptions o) {
+  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("eps", o.eps)(
+      "weight_decay", o.weight_decay)("momentum_decay", o.momentum_decay)(
+      "decoupled_weight_decay", o.decoupled_weight_decay)("maximize", o.maximize);
+  return o;
+}
+optim::RAdamOptions read(const Numbers& n, optim::RAdamOptions o) {
+  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("eps", o.eps)(
+      "weight_decay", o.weight_decay)("decoupled_weight_decay", o.decoupled_weight_decay)(
+      "maximize", o.maximize);
+  return o;
+}
+optim::AdamaxOptions read(const Numbers& n, optim::AdamaxOptions o) {
+  Reader{n}("lr", o.lr)("beta1", o.betas.beta1)("beta2", o.betas.beta2)("eps", o.eps)(
+      "weight_decay", o.weight_decay)("maximize", o.maximize);
+  return o;
+}
+optim::RpropOptions read(const Numbers& n, optim::RpropOptions o) {
+  Reader{n}("lr", o.lr)("eta_minus", o.eta_minus)("eta_plus", o.eta_plus)("step_min", o.step_min)(
+      "step_max", o.step_max)("maximize", o.maximize);
+  return o;
+}
+optim::ASGDOptions read(const Numbers& n, optim::ASGDOptions o) {
+  Reader{n}("lr", o.lr)("lambd", o.lambd)("alpha", o.alpha)("t0", o.t0)(
+      "weight_decay", o.weight_decay)("maximize", o.maximize);
+  return o;
+}
+optim::LBFGSOptions read(const Numbers& n, optim::LBFGSOptions o) {
+  Reader{n}("lr", o.lr)("max_iter", o.max_iter)("max_eval", o.max_eval)(
+      "tolerance_grad", o.tolerance_grad)("tolerance_change", o.tolerance_change)(
+      "history_size", o.history_size)("strong_wolfe", o.strong_wolfe);
+  return o;
+}
+
+std::unique_ptr<optim::Optimizer> make_lbfgs(const Groups& groups) {
+  ARETE_CHECK(groups.size() == 1,
+              ValueError("LBFGS", "LBFGS doesn't support per-parameter options (parameter groups)")
+                  .got(std::to_string(groups.size()) + " groups"));
+  return std::make_unique<optim::LBFGS>(groups[0].first,
+                                        read(groups[0].second, optim::LBFGSOptions{}));
+}
 
 template <class O, class Options>
 std::unique_ptr<optim::Optimizer> make(const Groups& groups) {
@@ -86,6 +135,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& kind, const 
   if (kind == "RMSprop") return make<optim::RMSprop, optim::RMSpropOptions>(groups);
   if (kind == "Adagrad") return make<optim::Adagrad, optim::AdagradOptions>(groups);
   if (kind == "Adadelta") return make<optim::Adadelta, optim::AdadeltaOptions>(groups);
+  if (kind == "NAdam") return make<optim::NAdam, optim::NAdamOptions>(groups);
+  if (kind == "RAdam") return make<optim::RAdam, optim::RAdamOptions>(groups);
+  if (kind == "Adamax") return make<optim::Adamax, optim::AdamaxOptions>(groups);
+  if (kind == "Rprop") return make<optim::Rprop, optim::RpropOptions>(groups);
+  if (kind == "ASGD") return make<optim::ASGD, optim::ASGDOptions>(groups);
+  if (kind == "LBFGS") return make_lbfgs(groups);
   throw ValueError("optim", "there is no optimizer called " + kind);
 }
 
@@ -101,6 +156,10 @@ void bind_optim(nb::module_& m) {
            [](optim::Optimizer& o) {
              const WithoutGil free;
              o.step();
+           })
+      .def("step_with",
+           [](optim::Optimizer& o, const nb::callable& closure) {
+             return o.step([&] { return nb::cast<Tensor>(closure()); });
            })
       .def(
           "step_scaled",

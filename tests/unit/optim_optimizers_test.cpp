@@ -184,6 +184,214 @@ TEST(OptimAdadelta, NeedsNoRate) {
   });
 }
 
+TEST(OptimNAdam, AllVariants) {
+  for (bool decoupled : {false, true})
+    for (double decay : {0.0, 0.1})
+      for (bool maximize : {false, true}) {
+        std::vector<Tensor> params = make_params();
+        optim::NAdam opt(params, {.lr = 0.05,
+                                  .betas = {0.8, 0.95},
+                                  .eps = 1e-6,
+                                  .weight_decay = decay,
+                                  .momentum_decay = 0.3,
+                                  .decoupled_weight_decay = decoupled,
+                                  .maximize = maximize});
+        State m(8), v(8), product(8, 1.0);
+        compare(opt, params, [&](int t, size_t i, double& p, double g) {
+          if (maximize) g = -g;
+          if (decoupled)
+            p -= 0.05 * decay * p;
+          else
+            g += decay * p;
+          const double now = 0.8 * (1 - 0.5 * std::pow(0.96, 0.3 * t)),
+                       next = 0.8 * (1 - 0.5 * std::pow(0.96, 0.3 * (t + 1)));
+          product[i] *= now;
+          m[i] = 0.8 * m[i] + 0.2 * g;
+          v[i] = 0.95 * v[i] + 0.05 * g * g;
+          const double ahead =
+              next * m[i] / (1 - product[i] * next) + (1 - now) * g / (1 - product[i]);
+          p -= 0.05 * ahead / (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-6);
+        });
+        EXPECT_EQ(opt.state_dict().numbers.at("state.1.mu_product"), product[7]);
+      }
+}
+
+TEST(OptimRAdam, AllVariants) {
+  for (bool decoupled : {false, true})
+    for (double decay : {0.0, 0.1})
+      for (bool maximize : {false, true}) {
+        std::vector<Tensor> params = make_params();
+        optim::RAdam opt(params, {.lr = 0.05,
+                                  .betas = {0.8, 0.95},
+                                  .eps = 1e-6,
+                                  .weight_decay = decay,
+                                  .decoupled_weight_decay = decoupled,
+                                  .maximize = maximize});
+        State m(8), v(8);
+        int rectified = 0;
+        compare(opt, params, [&](int t, size_t i, double& p, double g) {
+          if (maximize) g = -g;
+          if (decoupled)
+            p -= 0.05 * decay * p;
+          else
+            g += decay * p;
+          m[i] = 0.8 * m[i] + 0.2 * g;
+          v[i] = 0.95 * v[i] + 0.05 * g * g;
+          const double b = std::pow(0.95, t), end = 2 / 0.05 - 1, rho = end - 2 * t * b / (1 - b);
+          double step = m[i] / (1 - std::pow(0.8, t));
+          if (rho > 5) {
+            ++rectified;
+            step *= std::sqrt((rho - 4) * (rho - 2) * end / ((end - 4) * (end - 2) * rho)) *
+                    std::sqrt(1 - b) / (std::sqrt(v[i]) + 1e-6);
+          }
+          p -= 0.05 * step;
+        });
+        EXPECT_TRUE(0 < rectified && rectified < kSteps * 8) << "both kinds of steps";
+      }
+}
+
+TEST(OptimAdamax, AllVariants) {
+  for (double decay : {0.0, 0.1})
+    for (bool maximize : {false, true}) {
+      std::vector<Tensor> params = make_params();
+      optim::Adamax opt(params, {.lr = 0.05,
+                                 .betas = {0.8, 0.95},
+                                 .eps = 1e-6,
+                                 .weight_decay = decay,
+                                 .maximize = maximize});
+      State m(8), u(8);
+      compare(opt, params, [&](int t, size_t i, double& p, double g) {
+        if (maximize) g = -g;
+        g += decay * p;
+        m[i] = 0.8 * m[i] + 0.2 * g;
+        u[i] = std::max(0.95 * u[i], std::fabs(g) + 1e-6);
+        p -= 0.05 / (1 - std::pow(0.8, t)) * m[i] / u[i];
+      });
+    }
+}
+
+TEST(OptimRprop, StepSizesFollowTheSigns) {
+  for (bool maximize : {false, true}) {
+    std::vector<Tensor> params = make_params();
+    optim::Rprop opt(params, {.lr = 0.05,
+                              .eta_minus = 0.4,
+                              .eta_plus = 1.5,
+                              .step_min = 0.01,
+                              .step_max = 0.2,
+                              .maximize = maximize});
+    State last(8), size(8, 0.05);
+    int grown = 0, turned = 0;
+    compare(opt, params, [&](int, size_t i, double& p, double g) {
+      if (maximize) g = -g;
+      if (g * last[i] > 0) size[i] *= 1.5, ++grown;
+      if (g * last[i] < 0) size[i] *= 0.4, g = 0, ++turned;
+      size[i] = std::min(std::max(size[i], 0.01), 0.2);
+      p -= g > 0 ? size[i] : g < 0 ? -size[i] : 0;
+      last[i] = g;
+    });
+    EXPECT_TRUE(grown > 0 && turned > 0);
+  }
+}
+
+TEST(OptimASGD, Averages) {
+  for (double decay : {0.0, 0.1})
+    for (bool maximize : {false, true}) {
+      std::vector<Tensor> params = make_params();
+      optim::ASGD opt(params, {.lr = 0.05,
+                               .lambd = 0.2,
+                               .alpha = 0.6,
+                               .t0 = 4,
+                               .weight_decay = decay,
+                               .maximize = maximize});
+      State eta(8, 0.05), mu(8, 1.0), average(8);
+      compare(opt, params, [&](int t, size_t i, double& p, double g) {
+        if (maximize) g = -g;
+        g += decay * p;
+        p = p - 0.2 * eta[i] * p - eta[i] * g;
+        average[i] += mu[i] * (p - average[i]);
+        eta[i] = 0.05 / std::pow(1 + 0.2 * 0.05 * t, 0.6);
+        mu[i] = 1 / std::max(1.0, double(t - 4));
+      });
+      const optim::State state = opt.state_dict();
+      EXPECT_DOUBLE_EQ(state.numbers.at("state.0.mu"), mu[0]);
+      expect_values(state.tensors.at("state.1.ax"), {average[6], average[7]},
+                    kSteps * kSteps * 100);
+    }
+}
+
+// The numbers of the state go on from where they were, too, and under a scaler they count the
+// updates that took place.
+TEST(Optimizer, NumbersOfTheState) {
+  const auto grads_of = [](const Tensor& p, int step) {
+    return (p * 0.3).sin() + double(step) * 0.1;
+  };
+  const auto run = [&](auto make) {
+    Tensor whole = linspace(-1, 1, 5, kFloat64).requires_grad_(), half = whole.detach().clone();
+    half.requires_grad_();
+    auto one = make(whole);
+    auto two = make(half);
+    for (int step = 0; step < 8; ++step) {
+      const NoGradGuard no_grad;
+      whole.set_grad(grads_of(whole, step));
+      one->step();
+      half.set_grad(grads_of(half, step) * 1024.0);
+      if (step % 3 == 1) {
+        const optim::State before = two->state_dict();
+        const std::vector<double> values = half.to_vector<double>();
+        two->step_scaled(ones({}), full({}, 1.0 / 1024));
+        EXPECT_EQ(half.to_vector<double>(), values);
+        EXPECT_EQ(two->state_dict().numbers, before.numbers);
+      }
+      two->step_scaled(zeros({}), full({}, 1.0 / 1024));
+      if (step == 4) {
+        optim::State saved = two->state_dict();
+        saved.numbers = optim::numbers_from_text(optim::numbers_to_text(saved.numbers));
+        two = make(half);
+        two->load_state_dict(saved);
+        saved.numbers.erase(std::find_if(saved.numbers.begin(), saved.numbers.end(), [](auto& n) {
+          return n.first == "state.0.mu" || n.first == "state.0.mu_product";
+        }));
+        EXPECT_TRUE(has(error_of([&] { two->load_state_dict(saved); }), "is missing"));
+      }
+      EXPECT_EQ(half.to_vector<double>(), whole.to_vector<double>()) << step;
+    }
+    EXPECT_EQ(two->state_dict().numbers, one->state_dict().numbers);
+  };
+  run([](const Tensor& p) {
+    return std::make_unique<optim::NAdam>(std::vector{p}, optim::NAdamOptions{.lr = 0.1});
+  });
+  run([](const Tensor& p) {
+    return std::make_unique<optim::ASGD>(std::vector{p}, optim::ASGDOptions{.lr = 0.1, .t0 = 3});
+  });
+}
+
+// Least squares, from the same start.
+TEST(Optimizer, TheyConverge) {
+  const auto loss_after = [](auto make, int steps) {
+    manual_seed(4);
+    const Tensor x = randn({32, 3}, kFloat64), y = matmul(x, tensor({1.0, -2.0, 0.5}, kFloat64));
+    Tensor w = zeros({3}, kFloat64).requires_grad_();
+    auto opt = make(w);
+    const auto loss = [&] { return mse_loss(matmul(x, w), y); };
+    for (int i = 0; i < steps; ++i)
+      opt.step([&] {
+        opt.zero_grad();
+        const Tensor l = loss();
+        l.backward();
+        return l;
+      });
+    return loss().template item<double>();
+  };
+  using P = Tensor;
+  EXPECT_LT(loss_after([](P w) { return optim::NAdam({w}, {.lr = 0.1}); }, 300), 1e-6);
+  EXPECT_LT(loss_after([](P w) { return optim::RAdam({w}, {.lr = 0.1}); }, 400), 1e-6);
+  EXPECT_LT(loss_after([](P w) { return optim::Adamax({w}, {.lr = 0.1}); }, 400), 1e-6);
+  EXPECT_LT(loss_after([](P w) { return optim::Rprop({w}); }, 100), 1e-6);
+  EXPECT_LT(loss_after([](P w) { return optim::ASGD({w}, {.lr = 0.3}); }, 300), 1e-6);
+  EXPECT_LT(loss_after([](P w) { return optim::Adadelta({w}); }, 6000), 1e-2);
+  EXPECT_LT(loss_after([](P w) { return optim::LBFGS({w}); }, 3), 1e-9);
+}
+
 TEST(Optimizer, GoesOnFromItsState) {
   std::vector<Tensor> params = make_params();
   optim::Adam opt(params, {.lr = 0.05, .amsgrad = true});
@@ -312,6 +520,8 @@ TEST(Optimizer, MistakesAreNamed) {
   EXPECT_TRUE(has(error_of([&] { optim::SGD({p}, {.lr = -1}); }), "Invalid learning rate"));
   EXPECT_TRUE(has(error_of([&] { optim::SGD({p}, {.nesterov = true}); }), "Nesterov"));
   EXPECT_TRUE(has(error_of([&] { optim::Adam({p}, {.betas = {1.0, 0.9}}); }), "Invalid beta1"));
+  EXPECT_TRUE(has(error_of([&] { optim::NAdam({p}, {.momentum_decay = -1}); }), "momentum_decay"));
+  EXPECT_TRUE(has(error_of([&] { optim::Rprop({p}, {.eta_plus = 0.9}); }), "Invalid eta values"));
 }
 
 }  // namespace

@@ -644,6 +644,8 @@ TEST(Ceilings, AreMeasuredOnceAndKept) {
 
 TEST(Ceilings, CommandPrintsThem) {
   const std::string folder = temporary("ceilings");
+  // An earlier measurement of this process is not written anew.
+  std::filesystem::create_directories(folder);
   const ScopedVariable cache("ARETE_CACHE_DIR", folder);
   testing::internal::CaptureStdout();
   EXPECT_EQ(cli::ceilings({.device = "cpu", .ceilings = true}), 0);

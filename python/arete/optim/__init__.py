@@ -1,9 +1,9 @@
-"""Optimizers. SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta and Lion are the C++ ones: one pass over memory for all
-parameters of a group. Optimizer is the base for those written in Python."""
+"""Optimizers. Those here are the C++ ones: one pass over memory for all parameters of a group. Optimizer is the base for those written in Python."""
 from __future__ import annotations
 
 from .optimizer import Optimizer  # noqa: F401
-from .fused import SGD, Adadelta, Adagrad, Adam, AdamW, Lion, RMSprop  # noqa: F401
+from .fused import ASGD, SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lion, NAdam, RAdam, RMSprop, Rprop  # noqa: F401
+from .lbfgs import LBFGS  # noqa: F401
 
 
 def __getattr__(name: str):

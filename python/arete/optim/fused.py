@@ -17,6 +17,8 @@ class _Fused(Optimizer):
     _kind = ""
     _shows_step = True  # whether torch's state has a "step"
     _settings: tuple[str, ...] = ()
+    _numbers_of_state: tuple[str, ...] = ()  # those that the C++ optimizer keeps as numbers
+    _pairs = {"betas": ("beta1", "beta2"), "etas": ("eta_minus", "eta_plus"), "step_sizes": ("step_min", "step_max")}
 
     def __init__(self, params, defaults: dict):
         self._impl = None
@@ -26,9 +28,8 @@ class _Fused(Optimizer):
     def _read(self, group: dict) -> dict[str, float]:
         settings = {}
         for name in self._settings:
-            if name == "betas":
-                b1, b2 = group["betas"]
-                settings["beta1"], settings["beta2"] = float(b1), float(b2)
+            if name in self._pairs:
+                settings.update(zip(self._pairs[name], map(float, group[name])))
             elif name in group:
                 settings[name] = float(group[name])
         return settings
@@ -77,6 +78,8 @@ class _Fused(Optimizer):
                 if value == 0 or not self._shows_step:
                     continue
                 value = _C.tensor(float(value), dtype=_C.float32)
+            elif name in self._numbers_of_state:
+                value = _C.tensor(value, dtype=_C.float64)
             state.setdefault(params[int(number)], {})[name] = value
         return state
 
@@ -95,7 +98,7 @@ class _Fused(Optimizer):
                 numbers[f"state.{place[id(p)]}.step"] = 1.0  # not the first one any more
             for name, value in values.items():
                 key = f"state.{place[id(p)]}.{name}"
-                if name == "step":
+                if name == "step" or name in self._numbers_of_state:
                     numbers[key] = float(value)
                 elif isinstance(value, Tensor):
                     fresh[key] = value
@@ -269,3 +272,110 @@ class Adadelta(_Fused):
                  maximize=False, differentiable=False):  # fmt: skip
         super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
                                       capturable=capturable, foreach=foreach, differentiable=differentiable))  # fmt: skip
+
+
+class NAdam(_Fused):
+    """Adam with Nesterov's momentum (Dozat 2016).
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.NAdam([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7359])
+    """
+
+    _kind = "NAdam"
+    _settings = ("lr", "betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay", "maximize")
+    _numbers_of_state = ("mu_product",)
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
+                 decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False,
+                 differentiable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                                      momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+                                      maximize=maximize, foreach=foreach, capturable=capturable,
+                                      differentiable=differentiable))  # fmt: skip
+
+
+class RAdam(_Fused):
+    """Rectified Adam (Liu et al. 2020): the second moment counts as far as enough gradients were seen.
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.RAdam([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.5000])
+    """
+
+    _kind = "RAdam"
+    _settings = ("lr", "betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
+                 foreach=None, maximize=False, capturable=False, differentiable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
+                                      foreach=foreach, capturable=capturable,
+                                      decoupled_weight_decay=decoupled_weight_decay,
+                                      differentiable=differentiable))  # fmt: skip
+
+
+class Adamax(_Fused):
+    """Adam by the largest gradient instead of the mean square (Kingma and Ba 2015).
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.Adamax([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7500])
+    """
+
+    _kind = "Adamax"
+    _settings = ("lr", "betas", "eps", "weight_decay", "maximize")
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
+                 differentiable=False, capturable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, capturable=capturable))  # fmt: skip
+
+
+class Rprop(_Fused):
+    """Steps that follow the signs of the gradient (Riedmiller and Braun 1993), for gradients of the whole data.
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.Rprop([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7500])
+    """
+
+    _kind = "Rprop"
+    _settings = ("lr", "etas", "step_sizes", "maximize")
+
+    def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None,
+                 maximize=False, differentiable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
+                                      differentiable=differentiable, capturable=capturable))  # fmt: skip
+
+
+class ASGD(_Fused):
+    """Averaged stochastic gradient descent (Polyak and Juditsky 1992); the average is state[parameter]["ax"].
+
+    >>> w = arete.tensor([1.0], requires_grad=True)
+    >>> optimizer = arete.optim.ASGD([w], lr=0.25)
+    >>> w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.5000])
+    """
+
+    _kind = "ASGD"
+    _settings = ("lr", "lambd", "alpha", "t0", "weight_decay", "maximize")
+    _numbers_of_state = ("eta", "mu")
+
+    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
+                 differentiable=False, capturable=False):  # fmt: skip
+        super().__init__(params, dict(lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, capturable=capturable))  # fmt: skip
