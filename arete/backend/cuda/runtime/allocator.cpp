@@ -284,6 +284,8 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
           make_room(room, &growth, true);
           if (Block* b = arena.take(size)) return b;
         }
+        // Ends of chunks are free, which windows cannot have: growth by as much as is missing.
+        if (Block* b = gather(pool, size, limit)) return b;
       }
     }
   }
