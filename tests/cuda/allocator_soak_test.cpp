@@ -256,6 +256,22 @@ TEST(AllocatorFragmentation, random_batch_sizes) {
   }
 }
 
+/// Five batch sizes, and blocks of very different sizes: each kind of step needs most of the memory
+/// in other pieces.
+TEST(AllocatorFragmentation, few_large_blocks) {
+  std::vector<size_t> widths, parameters;
+  for (size_t k : {497,  18861, 1469, 69,   1526, 5131, 876,  2615, 3645, 44400, 521,  32356, 2794,
+                   3333, 1836,  823,  3975, 1579, 2495, 3544, 3118, 3193, 2441,  2445, 905}) {
+    widths.push_back(k * kKiB);
+    parameters.push_back(7 * kMiB);
+  }
+  for (const bool keep : {false, true}) {
+    Training t(widths, parameters, keep);
+    t.repeat(150, {42, 39, 40, 35, 44}, "few large blocks");
+    t.finish("few large blocks");
+  }
+}
+
 TEST(AllocatorFragmentation, any_network_settles) {
   std::mt19937 random(7);
   for (int network = 0; network < 60; ++network) {

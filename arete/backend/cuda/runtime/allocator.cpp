@@ -41,6 +41,8 @@ constexpr int kMostWaits = 64;
 // Of the bytes handed out, one in so many may be put into new windows: mapping runs at some
 // 130 GB/s, kernels at ten times that.
 constexpr size_t kGatherShare = 1024;
+// So many times the most that was in use may be put into windows before that counts.
+constexpr size_t kGatherAtOnce = 16;
 // Allocations between looks at events, while blocks wait for other streams or memory is fragmented.
 constexpr unsigned kPollInterval = 64;
 constexpr int64_t kFragmentedFor = 50000;  // allocations after the soft limit was met
@@ -96,9 +98,10 @@ struct CachingAllocator::Impl {
   Block* grow(StreamPool& pool, size_t size, bool tight);
   Block* gather(StreamPool& pool, size_t size, size_t most);
   size_t soft_limit(size_t size) const;
-  // A program that repeats itself makes its windows once; some need several of most of the memory.
+  // A program that repeats itself makes its windows once, at worst of most of the memory for every
+  // kind of step.
   bool may_gather(size_t bytes) const {
-    return gathered + bytes <= 4 * high_water + total / kGatherShare;
+    return gathered + bytes <= kGatherAtOnce * high_water + total / kGatherShare;
   }
   bool may_wait();
   bool free_elsewhere(const StreamPool& pool) const;
@@ -281,6 +284,8 @@ Block* CachingAllocator::Impl::take_slowly(StreamPool& pool, size_t size) {
           make_room(room, &growth, true);
           if (Block* b = arena.take(size)) return b;
         }
+        // Ends of chunks are free, which windows cannot have: growth by as much as is missing.
+        if (Block* b = gather(pool, size, limit)) return b;
       }
     }
   }

@@ -7,7 +7,7 @@ namespace arete::cuda {
 namespace {
 
 // Windows are dropped from so many on, or when they have so many times the memory there is.
-constexpr size_t kMostWindows = 256, kMostShare = 8;
+constexpr size_t kMostWindows = 256, kMostShare = 16;
 
 }  // namespace
 
