@@ -167,8 +167,8 @@ def set_default_dtype(d) -> None:
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
-         "testing", "utils", "serialization", "amp", "profiler", "signal", "vision")  # fmt: skip
+_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
+         "testing", "utils", "serialization", "amp", "profiler", "signal", "vision", "xpu")  # fmt: skip
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",

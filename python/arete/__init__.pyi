@@ -2,9 +2,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
-from . import amp as amp, autograd as autograd, backends as backends, cpu as cpu, cuda as cuda, fft as fft, linalg as linalg, masked as masked
+from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, cpu as cpu, cuda as cuda, fft as fft
+from . import linalg as linalg, masked as masked
 from . import nn as nn, numpy as numpy, optim as optim, profiler as profiler, random as random, signal as signal, special as special
-from . import testing as testing, utils as utils, vision as vision
+from . import testing as testing, utils as utils, vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from ._grad_mode import set_grad_enabled as set_grad_enabled
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting

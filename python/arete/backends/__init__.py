@@ -2,8 +2,17 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import types
 
 from .. import _C
+
+
+def _is_tf32(precision: str) -> bool:
+    """What a name of a precision says of TF32."""
+    if precision not in ("none", "ieee", "tf32"):
+        raise ValueError(f"fp32_precision must be 'ieee' or 'tf32', not {precision!r}")
+    return precision == "tf32"
 
 
 class _Matmul:
@@ -20,6 +29,26 @@ class _Matmul:
     def allow_tf32(self, value: bool):
         _C._matmul_precision("high" if value else "highest")
 
+    @property
+    def fp32_precision(self) -> str:
+        """The same as "tf32" or "ieee"."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str):
+        self.allow_tf32 = _is_tf32(precision)
+
+
+class _Convolutions:
+    @property
+    def fp32_precision(self) -> str:
+        """cudnn.allow_tf32 as "tf32" or "ieee"."""
+        return "tf32" if _C._convolution_tf32(None) else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str):
+        _C._convolution_tf32(_is_tf32(precision))
+
 
 class _Cuda:
     matmul = _Matmul()
@@ -29,8 +58,22 @@ class _Cuda:
         return True
 
 
-class _Cudnn:
+class _Mps:
+    """GPUs of another maker: there are none here."""
+
+    @staticmethod
+    def is_available() -> bool:
+        return False
+
+    @staticmethod
+    def is_built() -> bool:
+        return False
+
+
+class _Cudnn(_Convolutions):
     """What convolutions and attention on GPUs may use."""
+
+    conv = _Convolutions()
 
     @property
     def enabled(self) -> bool:
@@ -105,5 +148,18 @@ class _Cudnn:
         return None
 
 
+class _Backends(types.ModuleType):
+    @property
+    def fp32_precision(self) -> str:
+        """That of products; setting it sets that of convolutions, too."""
+        return cuda.matmul.fp32_precision
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str):
+        cuda.matmul.fp32_precision = cudnn.fp32_precision = precision
+
+
 cuda = _Cuda()
 cudnn = _Cudnn()
+mps = _Mps()
+sys.modules[__name__].__class__ = _Backends

@@ -260,9 +260,11 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False):
         self._graph = _c.Graph()
+        self._pool = None
 
     def capture_begin(self, pool=None, capture_error_mode: str = "global"):
-        self._capture = _c.Capture(self._graph, pool)
+        self._pool = _c.GraphPool() if pool is None else pool
+        self._capture = _c.Capture(self._graph, self._pool)
 
     def capture_end(self):
         self._capture.end()
@@ -272,6 +274,13 @@ class CUDAGraph:
 
     def reset(self):
         self._graph.reset()
+        self._pool = None
+
+    def pool(self):
+        """The memory it was recorded with, for graphs that never run at the same time."""
+        if self._pool is None:
+            raise RuntimeError("CUDAGraph.pool(): nothing has been recorded yet")
+        return self._pool
 
 
 def graph_pool_handle():
