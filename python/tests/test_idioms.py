@@ -812,7 +812,7 @@ def test_pinned_memory_is_timed(torch, device):
 def test_pinned_memory_copies_beside_computing(torch, device):
     x = torch.randn(1 << 20)
     pinned = x.pin_memory()
-    assert pinned.is_pinned() and pinned.data_ptr() != x.data_ptr() and pinned.pin_memory() is pinned
+    assert pinned.is_pinned() and pinned.data_ptr() != x.data_ptr() and pinned.pin_memory().data_ptr() == pinned.data_ptr()
     there = pinned.to(device, non_blocking=True)  # what follows on the stream sees it
     result = there * 2
     assert same(values([result]), values([x * 2]))
@@ -1082,3 +1082,64 @@ def test_benchmark_kept_and_compared_later(torch, device, tmp_path, capsys):
     benchmark.Compare(found).print()
     printed = capsys.readouterr().out
     assert "branch A" in printed and "branch B" in printed
+
+
+@anywhere
+def test_benchmark_of_random_sizes(torch, device):
+    benchmark = torch.utils.benchmark
+    fuzzer = benchmark.Fuzzer(
+        parameters=[benchmark.FuzzedParameter(f"k{i}", minval=1, maxval=1000, distribution="loguniform") for i in range(2)],
+        tensors=[benchmark.FuzzedTensor("x", size=("k0", "k1"), min_elements=128, max_elements=10_000, probability_contiguous=0.6,
+                                        cuda=device == "cuda")],
+        seed=0)  # fmt: skip
+    results, layouts = [], set()
+    for tensors, properties, params in fuzzer.take(10):
+        x = tensors["x"]
+        assert x.shape == (params["k0"], params["k1"]) and 128 <= x.numel() == properties["x"]["numel"] <= 10_000
+        assert x.is_contiguous() == properties["x"]["is_contiguous"] and x.device.type == device
+        layouts.add(x.is_contiguous())
+        sub_label = f"{params['k0']:<6} x {params['k1']:<4} {'' if properties['x']['is_contiguous'] else '(discontiguous)'}"
+        timer = benchmark.Timer("x.sum()", globals=tensors, label="sum", sub_label=sub_label, description="all")
+        results.append(timer.blocked_autorange(min_run_time=0.001))
+    assert layouts == {True, False} and "(discontiguous)" in str(benchmark.Compare(results))
+    assert [p for _, _, p in fuzzer.take(3)] == [p for _, _, p in fuzzer.take(3)] and 0 <= fuzzer.rejection_rate < 1
+
+
+def test_benchmark_of_random_layouts():  # PyTorch 2.11 refuses probabilities that add up to 1
+    benchmark = arete.utils.benchmark
+    fuzzer = benchmark.Fuzzer(
+        parameters=[
+            [benchmark.FuzzedParameter("n", 2, 8, "uniform"),
+             benchmark.FuzzedParameter("m", distribution={benchmark.ParameterAlias("n"): 0.5, 1: 0.5})],
+            benchmark.FuzzedParameter("dims", distribution={2: 0.4, 3: 0.6}),
+            benchmark.FuzzedParameter("step", distribution={1: 0.5, 2: 0.5}),
+        ],
+        tensors=[benchmark.FuzzedTensor(name, ("n", "m", 3), ("step", 1, 1), dim_parameter="dims", dtype=arete.int32) for name in "xy"],
+        constraints=[lambda params: params["n"] != 5], seed=3)  # fmt: skip
+    seen = collections.Counter()
+    for tensors, properties, params in fuzzer.take(60):
+        expected = (params["n"], params["m"], 3)[: params["dims"]]
+        assert params["n"] != 5 and params["m"] in (1, params["n"])
+        for name, x in tensors.items():
+            order = properties[name]["order"]
+            assert x.shape == expected and x.dtype is arete.int32
+            # In its own order in memory the strides fall.
+            strides = [x.stride(d) for d in order]
+            assert strides == sorted(strides, reverse=True)
+            seen[params["m"] == 1, params["dims"], params["step"], x.is_contiguous()] += 1
+    assert len(seen) > 8
+
+
+def test_wrong_ranges_of_random_sizes_are_errors():
+    benchmark = arete.utils.benchmark
+    for arguments in ({"distribution": "normal"}, {"distribution": {}}, {"distribution": {1: -1.0}}, {"minval": 0, "maxval": 4, "distribution": "loguniform"},
+                      {"minval": 4, "maxval": 1, "distribution": "uniform"}, {"distribution": {1: 0.2}, "strict": True}):  # fmt: skip
+        with pytest.raises(ValueError, match="FuzzedParameter 'k'"):
+            benchmark.FuzzedParameter("k", **arguments)
+    with pytest.raises(ValueError, match="steps"):
+        benchmark.FuzzedTensor("x", ("k",), (1, 2))
+    with pytest.raises(ValueError, match="names must differ"):
+        benchmark.Fuzzer([benchmark.FuzzedParameter("x", 1, 2, "uniform")], [benchmark.FuzzedTensor("x", (2,))])
+    narrow = benchmark.Fuzzer([benchmark.FuzzedParameter("k", 1, 2, "uniform")], [benchmark.FuzzedTensor("x", ("k",), min_elements=3)])
+    with pytest.raises(RuntimeError, match="too narrow"):
+        next(narrow.take(1))

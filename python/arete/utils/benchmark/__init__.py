@@ -13,4 +13,5 @@ from .utils.common import (  # noqa: F401
     unit_to_english,
 )
 from .utils.compare import Compare  # noqa: F401
+from .utils.fuzzer import FuzzedParameter, FuzzedTensor, Fuzzer, ParameterAlias  # noqa: F401
 from .utils.timer import Language, Timer, timer  # noqa: F401
