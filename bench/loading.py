@@ -148,7 +148,7 @@ def measure(name, root, options):
         stats = loader.stats()
         row.update(training_waited=fed.consumer_wait, batches_waited=fed.loader_wait, workers_waited=stats.worker_wait)
         print(f"       in an epoch of {len(loader)} batches: training waited {fed.consumer_wait:.3f} s for batches on the device; "
-              f"batches on the device waited {fed.loader_wait:.3f} s,\n       the prefetcher {stats.consumer_wait:.3f} s for workers, "
+              f"batches on the device waited {fed.loader_wait:.3f} s,\n       the loop {stats.consumer_wait:.3f} s for workers, "
               f"and the {options.workers} workers together {stats.worker_wait:.3f} s for room")
     return row
 
@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--pictures", type=int, default=20000)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, default=max(1, min(len(os.sched_getaffinity(0)) - 1, 8)))
     parser.add_argument("--steps", type=int, default=150, help="of each loop in a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--resident", type=int, default=16, help="batches that lie on the device")

@@ -1,9 +1,18 @@
 // Pictures and tokens for arete.vision and arete.utils.data.
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+
 #include "arete/base/thread_pool.h"
+#include "arete/core/cuda.h"
 #include "arete/data/image_folder.h"
 #include "arete/data/token_dataset.h"
 #include "arete/data/transforms.h"
+#include "arete/data/worker_pool.h"
 #include "arete/io/image.h"
+#include "arete/ops/creation.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -44,6 +53,15 @@ struct PictureTransform {
   }
 };
 
+// A data set of the library that Python and makers of batches share.
+template <class D>
+struct Shared {
+  std::shared_ptr<const D> data;
+  const D* operator->() const { return data.get(); }
+};
+using Folder = Shared<data::ImageFolder>;
+using Tokens = Shared<data::TokenDataset>;
+
 template <class D>
 std::vector<Tensor> example(const D& dataset, int64_t i) {
   return dataset.get(i < 0 ? i + dataset.size() : i);
@@ -51,28 +69,205 @@ std::vector<Tensor> example(const D& dataset, int64_t i) {
 
 // The pictures of a batch, each changed by the transforms one after the other, stacked. All random
 // numbers come from one generator, in the order in which single calls would draw them.
-Tensor pictures(const data::ImageFolder& files, const std::vector<int64_t>& indices,
-                const std::vector<const PictureTransform*>& transforms, nb::handle generator,
-                bool pinned) {
-  Generator* const g = to_generator(generator.ptr());
-  if (!g) throw nb::type_error("the third argument must be a Generator");
-  const WithoutGil free;
+Tensor pictures(const data::ImageFolder& files, IntList indices,
+                const std::vector<data::Transform>& transforms, Generator& generator, bool pinned) {
   const SerialRegion serial;  // the batch is one worker's share of the work
   const auto picture = [&](int64_t k) {
     data::Example e{example(files, indices[size_t(k)])[0]};
-    for (const PictureTransform* t : transforms) e = t->f(std::move(e), *g);
+    for (const data::Transform& f : transforms) e = f(std::move(e), generator);
     return e;
   };
   return data::collate(int64_t(indices.size()), picture, pinned)[0];
 }
 
+std::vector<data::Transform> functions(const std::vector<const PictureTransform*>& transforms) {
+  std::vector<data::Transform> all;
+  for (const PictureTransform* t : transforms) all.push_back(t->f);
+  return all;
+}
+
+data::Batch tokens(const data::TokenDataset& file, IntList indices) {
+  std::vector<int64_t> from_front(indices.begin(), indices.end());
+  for (int64_t& i : from_front) i += i < 0 ? file.size() : 0;
+  return file.get_batch(from_front);
+}
+
+// What a loader's own threads make batches with. Nothing in it belongs to Python: they never wait
+// for the interpreter's lock.
+struct Maker {
+  data::BatchMaker make;
+};
+
+data::Batch finished(data::Batch batch, bool pinned) {
+  if (pinned)
+    for (Tensor& t : batch) t = t.pin_memory();
+  return batch;
+}
+
+// None if there are labels that are no plain integers.
+std::optional<Maker> picture_maker(const Folder& files,
+                                   const std::vector<const PictureTransform*>& transforms,
+                                   nb::list labels, bool pinned) {
+  std::vector<int64_t> numbers(labels.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    PyObject* const label = PyList_GET_ITEM(labels.ptr(), Py_ssize_t(i));
+    int overflow = 0;
+    if (PyLong_CheckExact(label)) numbers[i] = PyLong_AsLongLongAndOverflow(label, &overflow);
+    if (!PyLong_CheckExact(label) || overflow) return std::nullopt;
+  }
+  return Maker{[files = files.data, all = functions(transforms), numbers = std::move(numbers),
+                pinned](IntList indices, Generator& g) {
+    Tensor rows = pictures(*files, indices, all, g, pinned);
+    std::vector<int64_t> chosen;
+    chosen.reserve(indices.size());
+    for (int64_t i : indices) {
+      if (i < 0) i += int64_t(numbers.size());
+      if (i < 0 || i >= int64_t(numbers.size())) throw nb::index_error("list index out of range");
+      chosen.push_back(numbers[size_t(i)]);
+    }
+    data::Batch batch = finished({tensor(chosen)}, pinned);
+    batch.insert(batch.begin(), std::move(rows));
+    return batch;
+  }};
+}
+
+Maker row_maker(std::vector<Tensor> tensors, int64_t size, bool pinned) {
+  return Maker{[tensors = std::move(tensors), size, pinned](IntList indices, Generator&) {
+    for (const int64_t i : indices)
+      if (i < -size || i >= size)
+        throw nb::index_error(
+            ("index " + std::to_string(i) + " of a dataset of " + std::to_string(size) + " items")
+                .c_str());
+    const Tensor rows = tensor(std::vector<int64_t>(indices.begin(), indices.end()));
+    data::Batch batch;
+    for (const Tensor& t : tensors) batch.push_back(t.index({rows}));
+    return finished(std::move(batch), pinned);
+  }};
+}
+
+// Seconds that the workers waited in one epoch; outlives the pool.
+struct Waited {
+  std::shared_ptr<const std::atomic<double>> seconds;
+};
+
+// The indices of a batch; nothing if they are no list or tuple of integers.
+std::optional<std::vector<int64_t>> plain_indices(nb::handle batch) {
+  PyObject* const o = batch.ptr();
+  if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return std::nullopt;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  if (n == 0) return std::nullopt;
+  std::vector<int64_t> indices(static_cast<size_t>(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const index = PySequence_Fast_GET_ITEM(o, i);
+    if (is_tensor(index) && tensor_of(index).dim() > 0) return std::nullopt;
+    if (!to_int(index, indices[size_t(i)])) return std::nullopt;
+  }
+  return indices;
+}
+
+// Waits like a queue of Python's: what signals have to say is heard. The number of a batch that is
+// ready; -1 after `timeout` seconds (0: never) without any batch, -2 if the epoch is over.
+int64_t wait_for(const data::WorkerPool& pool, int64_t epoch, int64_t number, double timeout) {
+  using State = data::WorkerPool::State;
+  State state = pool.wait(epoch, number, 0);  // mostly it is there: the lock need not change hands
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  double last = now();
+  int64_t seen = pool.finished();
+  while (state == State::pending) {
+    const double left = timeout > 0 ? last + timeout - now() : 1;
+    if (left <= 0) return -1;
+    {
+      const WithoutGil free;
+      state = pool.wait(epoch, number, std::min(left, 0.1));
+    }
+    if (state == State::pending && PyErr_CheckSignals() != 0) nb::raise_python_error();
+    if (const int64_t count = pool.finished(); count != seen) {
+      seen = count;
+      last = now();
+    }
+  }
+  return state == State::ready ? number : -2;
+}
+
+void bind_workers(nb::module_& m) {
+  nb::class_<Maker>(m, "_BatchMaker");
+  m.def("_row_maker", &row_maker);
+  nb::class_<Waited>(m, "_Waited").def("__call__", [](const Waited& w) {
+    return w.seconds->load();
+  });
+  nb::class_<data::WorkerPool>(m, "_WorkerPool")
+      .def(nb::init<int>())
+      .def("start", [](data::WorkerPool& p, const Maker& maker,
+                       uint64_t seed) { return p.start(maker.make, seed); })
+      .def("waited", [](const data::WorkerPool& p) { return Waited{p.waited()}; })
+      .def("submit",
+           [](data::WorkerPool& p, int worker, int64_t number, nb::handle batch) {
+             auto indices = plain_indices(batch);
+             if (indices) p.submit(worker, number, std::move(*indices));
+             return indices.has_value();
+           })
+      .def("wait", &wait_for)
+      .def("is_ready",
+           [](const data::WorkerPool& p, int64_t epoch, int64_t number) {
+             return p.wait(epoch, number, 0) != data::WorkerPool::State::pending;
+           })
+      .def("take",
+           [](data::WorkerPool& p, int64_t number) { return std::vector<Tensor>(p.take(number)); })
+      .def("close", &data::WorkerPool::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+// Copies to a device on a stream of their own, each behind an event that is used again.
+class CopyAhead {
+ public:
+  explicit CopyAhead(Device device) : device_(device) {
+    if (device.is_cuda()) stream_.emplace(0, device.index);
+  }
+
+  // The tensors on the device, and the number of the event that says when they are there.
+  std::pair<std::vector<Tensor>, int> copy(std::vector<Tensor> tensors) {
+    if (!stream_) {
+      for (Tensor& t : tensors) t = t.to(device_, true);
+      return {std::move(tensors), -1};
+    }
+    for (Tensor& t : tensors)
+      if (t.device().is_cpu()) t = t.pin_memory();  // what is pinned stays as it is
+    const cuda::StreamGuard guard(*stream_);
+    for (Tensor& t : tensors) t = t.to(device_, true);
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      events_.emplace_back();
+      free_.push_back(int(events_.size()) - 1);
+    }
+    const int event = free_.back();
+    free_.pop_back();
+    events_[size_t(event)].record(*stream_);
+    return {std::move(tensors), event};
+  }
+
+  // Has the calling thread's stream wait for a copy. The event may be recorded anew from then on.
+  void await(int event) {
+    if (event < 0) return;
+    const std::lock_guard lock(mutex_);
+    cuda::current_stream(device_.index).wait_event(events_[size_t(event)]);
+    free_.push_back(event);
+  }
+
+ private:
+  Device device_;
+  std::optional<cuda::Stream> stream_;
+  std::mutex mutex_;  // a prefetcher's thread copies while the loop awaits
+  std::deque<cuda::Event> events_;
+  std::vector<int> free_;
+};
+
 void bind_transforms(nb::module_& m) {
   namespace t = data::transforms;
   nb::class_<PictureTransform>(m, "_Transform").def("__call__", &PictureTransform::operator());
   m.def("_compose", [](const std::vector<const PictureTransform*>& parts) {
-    std::vector<data::Transform> all;
-    for (const PictureTransform* p : parts) all.push_back(p->f);
-    return PictureTransform{t::compose(std::move(all))};
+    return PictureTransform{t::compose(functions(parts))};
   });
   m.def("_resize", [](int64_t h, int64_t w) { return PictureTransform{t::resize(h, w)}; });
   m.def("_resize_shorter", [](int64_t n) { return PictureTransform{t::resize_shorter(n)}; });
@@ -119,35 +314,61 @@ void bind_datasets(nb::module_& m) {
   m.def("_encode_png", [](const Tensor& t) { return to_bytes(io::encode_png(t)); });
   m.def("_encode_jpeg",
         [](const Tensor& t, int quality) { return to_bytes(io::encode_jpeg(t, quality)); });
-  nb::class_<data::ImageFolder>(m, "_ImageFolder")
+  nb::class_<Folder>(m, "_ImageFolder")
       .def(
           "__init__",
-          [](data::ImageFolder* self, const std::string& root, const std::string& mode,
-             int64_t at_least, std::optional<std::vector<std::string>> extensions) {
+          [](Folder* self, const std::string& root, const std::string& mode, int64_t at_least,
+             std::optional<std::vector<std::string>> extensions) {
             data::ImageFolderOptions o{.decode = decode_options(mode, at_least)};
             if (extensions) o.extensions = std::move(*extensions);
-            new (self) data::ImageFolder(root, std::move(o));
+            new (self) Folder{std::make_shared<data::ImageFolder>(root, std::move(o))};
           },
           "root"_a, "mode"_a = "rgb", "at_least"_a = 0, "extensions"_a = nb::none())
-      .def("__len__", &data::ImageFolder::size)
-      .def("get", &example<data::ImageFolder>, nb::call_guard<nb::gil_scoped_release>())
-      .def("get_batch", &pictures)
-      .def_prop_ro("classes", &data::ImageFolder::classes)
-      .def_prop_ro("samples", &data::ImageFolder::samples);
-  nb::class_<data::TokenDataset>(m, "_TokenDataset")
-      .def(nb::init<const std::string&, int64_t, int, int64_t>(), "path"_a, "length"_a,
-           "bytes_per_token"_a = 2, "stride"_a = 0)
-      .def("__len__", &data::TokenDataset::size)
-      .def("tokens", &data::TokenDataset::tokens)
-      .def("get", &example<data::TokenDataset>, nb::call_guard<nb::gil_scoped_release>())
+      .def("__len__", [](const Folder& f) { return f->size(); })
+      .def(
+          "get", [](const Folder& f, int64_t i) { return example(*f.data, i); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("get_batch",
+           [](const Folder& f, const std::vector<int64_t>& indices,
+              const std::vector<const PictureTransform*>& transforms, nb::handle generator,
+              bool pinned) {
+             Generator* const g = to_generator(generator.ptr());
+             if (!g) throw nb::type_error("the third argument must be a Generator");
+             const WithoutGil free;
+             return pictures(*f.data, indices, functions(transforms), *g, pinned);
+           })
+      .def("maker", &picture_maker)
+      .def_prop_ro("classes", [](const Folder& f) { return f->classes(); })
+      .def_prop_ro("samples", [](const Folder& f) { return f->samples(); });
+  nb::class_<Tokens>(m, "_TokenDataset")
+      .def(
+          "__init__",
+          [](Tokens* self, const std::string& path, int64_t length, int bytes, int64_t stride) {
+            new (self) Tokens{std::make_shared<data::TokenDataset>(path, length, bytes, stride)};
+          },
+          "path"_a, "length"_a, "bytes_per_token"_a = 2, "stride"_a = 0)
+      .def("__len__", [](const Tokens& t) { return t->size(); })
+      .def("tokens", [](const Tokens& t) { return t->tokens(); })
+      .def(
+          "get", [](const Tokens& t, int64_t i) { return example(*t.data, i); },
+          nb::call_guard<nb::gil_scoped_release>())
       .def(
           "get_batch",
-          [](const data::TokenDataset& d, std::vector<int64_t> indices) {
-            for (int64_t& i : indices) i += i < 0 ? d.size() : 0;
-            return std::vector<Tensor>(d.get_batch(indices));
+          [](const Tokens& t, const std::vector<int64_t>& indices) {
+            return std::vector<Tensor>(tokens(*t.data, indices));
           },
-          nb::call_guard<nb::gil_scoped_release>());
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("maker", [](const Tokens& t, bool pinned) {
+        return Maker{[file = t.data, pinned](IntList indices, Generator&) {
+          return finished(tokens(*file, indices), pinned);
+        }};
+      });
+  nb::class_<CopyAhead>(m, "_CopyAhead")
+      .def(nb::init<Device>())
+      .def("copy", &CopyAhead::copy, nb::call_guard<nb::gil_scoped_release>())
+      .def("wait", &CopyAhead::await);
   bind_transforms(m);
+  bind_workers(m);
 }
 
 }  // namespace arete::python

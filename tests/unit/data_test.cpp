@@ -18,6 +18,7 @@
 #include "arete/data/dataset.h"
 #include "arete/data/loader.h"
 #include "arete/data/sampler.h"
+#include "arete/data/worker_pool.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
@@ -447,6 +448,72 @@ TEST(DataLoader, OwnCollateAndSampler) {
                                   }});
   EXPECT_EQ(loader.size(), 1);
   for (const Batch& b : loader) EXPECT_EQ(b[0].item<int64_t>(), 3);
+}
+
+// A batch of one tensor: a draw of the worker's generator, then the indices.
+Batch drawn(IntList indices, Generator& g) {
+  if (indices[0] < 0) throw std::runtime_error("negative");
+  std::vector<int64_t> values{int64_t(g.reserve(1).seed)};
+  values.insert(values.end(), indices.begin(), indices.end());
+  return {tensor(values)};
+}
+
+TEST(WorkerPool, WorkersDoTheirTasksWithTheirGenerators) {
+  WorkerPool pool(2);
+  for (const uint64_t seed : {100, 300}) {
+    const int64_t epoch = pool.start(drawn, seed);
+    for (int64_t i = 0; i < 6; ++i) pool.submit(int(i % 2), i, {i});
+    for (int64_t i = 5; i >= 0; --i) {
+      int64_t number = i;
+      ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+      EXPECT_EQ(pool.take(i)[0].to_vector<int64_t>(),
+                (std::vector<int64_t>{int64_t(seed) + i % 2, i}));
+    }
+    EXPECT_EQ(pool.finished(), 6);
+  }
+}
+
+TEST(WorkerPool, ErrorsBelongToTheirBatch) {
+  WorkerPool pool(1);
+  const int64_t epoch = pool.start(drawn, 0);
+  pool.submit(0, 0, {-1});
+  pool.submit(0, 1, {1});
+  int64_t number = 0;
+  ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  EXPECT_THROW(pool.take(0), std::runtime_error);
+  number = WorkerPool::any;
+  ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(pool.take(1)[0].size(0), 2);
+  expect_error(ErrorKind::value, {"the batch is not there"}, [&] { pool.take(1); });
+  number = WorkerPool::any;
+  EXPECT_EQ(pool.wait(epoch, number, 0.01), WorkerPool::State::pending);
+}
+
+TEST(WorkerPool, AnEpochThatIsOverLeavesNothing) {
+  std::atomic<bool> go = false;
+  WorkerPool pool(1);
+  const int64_t first = pool.start(
+      [&](IntList, Generator&) -> Batch {
+        while (!go) std::this_thread::yield();
+        return {tensor(1.0)};
+      },
+      0);
+  pool.submit(0, 0, {0});
+  pool.submit(0, 1, {0});
+  const auto waited = pool.waited();
+  const int64_t second = pool.start(drawn, 0);
+  pool.submit(0, 1, {7});
+  go = true;
+  int64_t number = WorkerPool::any;
+  EXPECT_EQ(pool.wait(first, number, 60), WorkerPool::State::gone);
+  ASSERT_EQ(pool.wait(second, number, 60), WorkerPool::State::ready);
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(pool.take(1)[0].to_vector<int64_t>(), (std::vector<int64_t>{0, 7}));
+  EXPECT_NE(pool.waited(), waited);
+  pool.submit(0, 2, {3});
+  pool.close();
+  EXPECT_EQ(pool.wait(second, number, 60), WorkerPool::State::gone);
 }
 
 TEST(DataLoader, RefusesWrongOptions) {

@@ -52,5 +52,11 @@ class ImageFolder(Dataset):
         pictures = self._files.get_batch(indices, transforms, _generator(), pin)
         return [pictures, default_collate([self.targets[i] for i in indices])]
 
+    def _maker(self, pin: bool) -> Optional[Any]:
+        transforms = [] if self.transform is None else _natives(self.transform)
+        if transforms is None or self.target_transform is not None or type(self.targets) is not list:
+            return None
+        return self._files.maker(transforms, self.targets, pin)
+
     def __repr__(self) -> str:
         return f"Dataset ImageFolder\n    Number of datapoints: {len(self)}\n    Root location: {self.root}"

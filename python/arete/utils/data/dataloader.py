@@ -6,14 +6,14 @@ import queue
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
 
 import arete
 import arete.random  # gives generators get_state and set_state
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.worker import EndOfStream, Failure, Fetcher, WorkerPool, get_worker_info  # noqa: F401
-from .dataset import Dataset, IterableDataset
+from ._utils.worker import EndOfStream, Failure, Fetcher, NativePool, WorkerPool, get_worker_info  # noqa: F401
+from .dataset import Dataset, IterableDataset, maker_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
 
 __all__ = ["DataLoader", "LoaderStats", "default_collate", "default_convert", "get_worker_info"]
@@ -51,9 +51,11 @@ class DataLoader:
     """Iterating gives the batches of one epoch, in an order that depends on the sampler and its generator only.
 
     `num_workers` threads (0: the loop itself) load `prefetch_factor` batches each ahead of the loop; batch i is made by worker
-    i % num_workers. Loading is then worth its while where it waits for files or works outside of the interpreter's lock, as
-    arete's and NumPy's functions, image decoders and zlib do. Each worker has a shallow copy of the dataset, and
-    `get_worker_info()` tells it who it is. An exception in a worker is raised in the loop with the worker's traceback.
+    i % num_workers. Where the library makes whole batches by itself (a TokenDataset, a TensorDataset on the CPU, or a
+    vision.datasets.ImageFolder with the library's transforms; the default collation, no `worker_init_fn`) they are threads of C++,
+    which leave the interpreter's lock to the loop. Elsewhere workers are worth their while where loading waits for files or works
+    outside of that lock, as arete's and NumPy's functions, image decoders and zlib do. Each worker has a shallow copy of the
+    dataset, and `get_worker_info()` tells it who it is. An exception in a worker is raised in the loop with the worker's traceback.
 
     `state_dict()` in the middle of an epoch and `load_state_dict()` on a loader with the same arguments go on with the
     next batch, in the same order.
@@ -114,7 +116,7 @@ class DataLoader:
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
-        self._pool: Optional[WorkerPool] = None
+        self._pool: Union[WorkerPool, NativePool, None] = None
         self._times = _Times(num_workers)
         self._progress: Optional[_Progress] = None
         self._resume: Optional[dict] = None
@@ -149,7 +151,23 @@ class DataLoader:
         return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator:
-        return _ThreadedIterator(self) if self.num_workers else _DirectIterator(self)
+        if not self.num_workers:
+            return _DirectIterator(self)
+        made = self._native_maker()
+        return _ThreadedIterator(self) if made is None else _NativeIterator(self, *made)
+
+    @property
+    def _pins(self) -> bool:
+        return self.pin_memory and arete.cuda.is_available()
+
+    def _native_maker(self) -> Optional[tuple]:
+        """maker_of() the dataset, if workers need nothing of Python for its batches."""
+        pool = self._pool
+        if self.worker_init_fn is not None or self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
+            return None
+        if self.collate_fn is not default_collate or (isinstance(pool, WorkerPool) and not pool.closed):
+            return None
+        return maker_of(pool.dataset if isinstance(pool, NativePool) and not pool.closed else self.dataset, self._pins)
 
     def __len__(self) -> int:
         """Number of batches of an epoch. TypeError where the dataset or the sampler does not know its length."""
@@ -169,7 +187,7 @@ class DataLoader:
         >>> loader.stats().consumer_wait > 0
         True
         """
-        return LoaderStats(self._times.consumer_wait, sum(self._times.worker_waits))
+        return LoaderStats(self._times.consumer_wait, self._times.worker_wait())
 
     def state_dict(self) -> Dict[str, Any]:
         """Where the latest loop over this loader is, as a dict of plain values and tensors. Batches that workers have loaded ahead
@@ -212,6 +230,10 @@ class _Times:
     def __init__(self, num_workers: int) -> None:
         self.consumer_wait = 0.0
         self.worker_waits = [0.0] * num_workers
+        self.native: Optional[Callable[[], float]] = None  # the sum, of threads that are not Python's
+
+    def worker_wait(self) -> float:
+        return sum(self.worker_waits) if self.native is None else self.native()
 
 
 class _Progress:
@@ -269,7 +291,7 @@ class _Iterator:
         self._order = itertools.chain(first, order)
         self._span = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._iterable = loader._dataset_kind == _DatasetKind.Iterable
-        self._pin = loader.pin_memory and arete.cuda.is_available()
+        self._pin = loader._pins
         self._length: Optional[int] = None
         if self._iterable:
             try:
@@ -307,6 +329,10 @@ class _Iterator:
     def _load(self) -> Any:
         raise NotImplementedError
 
+    def _is_ready(self) -> bool:
+        """False if the next batch, or the end, had to be waited for."""
+        return False
+
     def _finish(self) -> None:
         pass
 
@@ -330,32 +356,54 @@ class _DirectIterator(_Iterator):
         return EndOfStream()
 
 
-class _ThreadedIterator(_Iterator):
-    """Lets the workers load ahead, and gives what they loaded in order."""
+_GONE = ("the workers of this loop are gone: its loader was shut down, or with persistent_workers=True a second loop over it was "
+         "begun")  # fmt: skip
+
+
+class _WorkersIterator(_Iterator):
+    """Lets workers load ahead, and gives what they loaded in order. Derived classes say how tasks go to workers and come back."""
+
+    _pool: Any
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         self._timeout = loader.timeout or None
         self._in_order = loader.in_order
         self._persistent = loader.persistent_workers
-        pool = loader._pool
-        if pool is None or pool.closed:
-            pool = WorkerPool(loader.num_workers, loader.dataset, _fetcher_maker(loader, self._iterable, self._pin),
-                              loader.worker_init_fn, self._seed)
-            if self._persistent:
-                loader._pool = pool
-            # When its owner is gone, so is the pool; the threads hold neither loader nor iterator.
-            weakref.finalize(loader if self._persistent else self, pool.close).atexit = False
-        self._pool = pool
-        self._epoch = pool.start_epoch(self._seed, self._times.worker_waits)
-        self._active = [True] * pool.num_workers
+        self._active = [True] * loader.num_workers
         self._worker = 0           # whose turn it is
         self._sent = 0             # number of the next task
         self._next = 0             # number of the next result
         self._owner: Dict[int, int] = {}
-        self._waiting: Dict[int, Any] = {}
-        for _ in range(pool.num_workers * loader.prefetch_factor):  # type: ignore[operator]
+        self._waiting: Dict[int, Any] = {}  # results that have been received
+        self._open(loader)
+        for _ in range(loader.num_workers * loader.prefetch_factor):  # type: ignore[operator]
             self._send()
+
+    def _open(self, loader: DataLoader) -> None:
+        """Begins the epoch."""
+        raise NotImplementedError
+
+    def _submit(self, indices: Any) -> None:
+        """Gives task `self._sent` to the worker whose turn it is."""
+        raise NotImplementedError
+
+    def _result(self, number: Optional[int]) -> Any:
+        """The number of a result and the result, waiting for it; None stands for the first that comes."""
+        raise NotImplementedError
+
+    def _own(self, loader: DataLoader, kind: type, *args: Any) -> Any:
+        """The loader's pool, or a new one."""
+        pool: Any = loader._pool
+        if pool is not None and type(pool) is not kind:
+            pool.close()
+        if pool is None or pool.closed:
+            pool = kind(loader.num_workers, loader.dataset, *args)
+            if self._persistent:
+                loader._pool = pool
+            # When its owner is gone, so is the pool; the threads hold neither loader nor iterator.
+            weakref.finalize(loader if self._persistent else self, pool.close).atexit = False
+        return pool
 
     def _send(self) -> None:
         """Gives the next task to the next worker whose stream has not ended."""
@@ -368,39 +416,21 @@ class _ThreadedIterator(_Iterator):
             return
         for indices in self._order:
             self._owner[self._sent] = self._worker
-            self._pool.tasks[self._worker].put((self._epoch, self._sent, indices))
+            self._submit(indices)
             self._sent += 1
             self._worker = (self._worker + 1) % n
             return
-
-    def _receive(self) -> None:
-        """Waits for one result of this epoch."""
-        while True:
-            if self._pool.closed or self._pool.epoch != self._epoch:
-                raise RuntimeError("the workers of this loop are gone: its loader was shut down, or with persistent_workers=True "
-                                   "a second loop over it was begun")
-            try:
-                epoch, number, data = self._pool.results.get(timeout=self._timeout)
-            except queue.Empty:
-                raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from None
-            if epoch == self._epoch:
-                self._waiting[number] = data
-                return
 
     def _take(self) -> Any:
         """The result whose turn it is and its worker, or None if there are no more."""
         if not self._owner:
             return None
+        number: Optional[int] = None
         if self._in_order:
             number = self._next
             self._next += 1
-            while number not in self._waiting:
-                self._receive()
-        else:
-            if not self._waiting:
-                self._receive()
-            number = next(iter(self._waiting))
-        return self._waiting.pop(number), self._owner.pop(number)
+        number, data = self._result(number)
+        return data, self._owner.pop(number)
 
     def _load(self) -> Any:
         while True:
@@ -417,6 +447,105 @@ class _ThreadedIterator(_Iterator):
                 data.reraise(f"in DataLoader worker thread {worker}")
             return data
 
+    def _late(self) -> Exception:
+        return RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+
     def _finish(self) -> None:
         if not self._persistent:
             self._pool.close()
+
+
+class _ThreadedIterator(_WorkersIterator):
+    """With threads of Python."""
+
+    def _open(self, loader: DataLoader) -> None:
+        self._pool = self._own(loader, WorkerPool, _fetcher_maker(loader, self._iterable, self._pin), loader.worker_init_fn, self._seed)
+        self._epoch = self._pool.start_epoch(self._seed, self._times.worker_waits)
+
+    def _submit(self, indices: Any) -> None:
+        self._pool.tasks[self._worker].put((self._epoch, self._sent, indices, self._seed))
+
+    def _receive(self, wait: bool = True) -> None:
+        """Waits for one result of this epoch. Without `wait` queue.Empty if there is none."""
+        while True:
+            if self._pool.closed or self._pool.epoch != self._epoch:
+                raise RuntimeError(_GONE)
+            epoch, number, data = self._pool.results.get(wait, self._timeout)
+            if epoch == self._epoch:
+                self._waiting[number] = data
+                return
+
+    def _result(self, number: Optional[int]) -> Any:
+        try:
+            while (number not in self._waiting) if number is not None else not self._waiting:
+                self._receive()
+        except queue.Empty:
+            raise self._late() from None
+        if number is None:
+            number = next(iter(self._waiting))
+        return number, self._waiting.pop(number)
+
+    def _is_ready(self) -> bool:
+        if self._skip:
+            return False
+        try:
+            while self._owner:
+                if self._waiting and (not self._in_order or self._next in self._waiting):
+                    number = self._next if self._in_order else next(iter(self._waiting))
+                    return not isinstance(self._waiting[number], EndOfStream)  # after which another worker's turn comes
+                self._receive(False)
+        except queue.Empty:
+            return False
+        except RuntimeError:
+            pass  # the next batch is an error
+        return True
+
+
+class _NativeIterator(_WorkersIterator):
+    """With threads of C++, for whole batches."""
+
+    def __init__(self, loader: DataLoader, maker: Any, maps: list) -> None:
+        self._maker, self._maps = maker, maps
+        super().__init__(loader)
+
+    def _open(self, loader: DataLoader) -> None:
+        self._pool = self._own(loader, NativePool)
+        self._threads = self._pool.threads
+        self._epoch = self._threads.start(self._maker, self._seed)
+        self._times.native = self._threads.waited()
+        # For what a sampler may give instead of a list of integers: the loop makes it by itself, with the same result or error.
+        self._fetcher = _fetcher_maker(loader, False, self._pin)(self._pool.dataset)
+
+    def _submit(self, indices: Any) -> None:
+        chosen = indices
+        try:
+            if self._maps and type(indices) in (list, tuple):
+                for m in self._maps:
+                    chosen = [m[i] for i in chosen]
+            if self._threads.submit(self._worker, self._sent, chosen):
+                return
+        except Exception:
+            pass  # it is raised again here:
+        try:
+            self._waiting[self._sent] = self._fetcher.fetch(indices)
+        except Exception as error:
+            self._waiting[self._sent] = Failure(error)
+
+    def _result(self, number: Optional[int]) -> Any:
+        if self._waiting:
+            if number is None:
+                number = next(iter(self._waiting))
+            if number in self._waiting:
+                return number, self._waiting.pop(number)
+        got = self._threads.wait(self._epoch, -1 if number is None else number, self._timeout or 0.0)
+        if got < 0:
+            raise self._late() if got == -1 else RuntimeError(_GONE)
+        try:
+            return got, self._threads.take(got)
+        except Exception as error:
+            return got, Failure(error)
+
+    def _is_ready(self) -> bool:
+        if not self._owner or (self._waiting if not self._in_order else self._next in self._waiting):
+            return True
+        return self._threads.is_ready(self._epoch, self._next if self._in_order else -1)

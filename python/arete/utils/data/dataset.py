@@ -91,6 +91,11 @@ class TensorDataset(Dataset):
             rows.append(t[where[t.device]])
         return rows
 
+    def _maker(self, pin: bool) -> Optional[Any]:
+        if any(type(t) is not arete.Tensor or t.device.type != "cpu" or t.requires_grad for t in self.tensors):
+            return None
+        return _C._row_maker(list(self.tensors), len(self), pin)
+
     def __len__(self) -> int:
         return self.tensors[0].size(0)
 
@@ -245,21 +250,45 @@ def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generat
     return [Subset(dataset, order[end - size:end]) for end, size in zip(ends, sizes)]
 
 
-def rows_of(dataset: Any, indices: list, pin: bool = False) -> Optional[list]:
-    """The default collation of `[dataset[i] for i in indices]` made at once, where the dataset can do that, else None.
+def _whole(dataset: Any) -> Optional[tuple]:
+    """The dataset that makes batches of `dataset` at once and the indices of the Subsets on the way to it, outermost first; None
+    if they are made of items.
 
-    It can if it has `_rows(indices, pin)`, also through Subsets, and the class that defines it is the one that defines the items:
-    a class derived from it may define them anew. With `pin` what is new may be made in page-locked memory.
+    It has `_rows(indices, pin)`, and the class that defines it is the one that defines the items: a class derived from it may define
+    them anew.
     """
+    maps = []
     while type(dataset) is Subset:
-        indices = [dataset.indices[i] for i in indices]
+        maps.append(dataset.indices)
         dataset = dataset.dataset
     if not hasattr(type(dataset), "_rows") or hasattr(dataset, "__getitems__"):
         return None
     owner = next(c for c in type(dataset).__mro__ if "__getitem__" in c.__dict__)
-    if "_rows" not in owner.__dict__ or not indices or any(type(i) is not int for i in indices):
+    return (dataset, maps) if "_rows" in owner.__dict__ else None
+
+
+def rows_of(dataset: Any, indices: list, pin: bool = False) -> Optional[list]:
+    """The default collation of `[dataset[i] for i in indices]` made at once, where the dataset can do that (also through Subsets),
+    else None. With `pin` what is new may be made in page-locked memory.
+    """
+    whole = _whole(dataset)
+    if whole is None:
+        return None
+    dataset, maps = whole
+    for chosen in maps:
+        indices = [chosen[i] for i in indices]
+    if not indices or any(type(i) is not int for i in indices):
         return None
     return dataset._rows(indices, pin)
+
+
+def maker_of(dataset: Any, pin: bool) -> Optional[tuple]:
+    """What threads without Python make such batches with (a C++ function of indices and a generator, and the indices of Subsets as
+    above), or None. It stands for the dataset as it is now; with `pin` batches come in page-locked memory.
+    """
+    whole = _whole(dataset)
+    maker = whole[0]._maker(pin) if whole is not None else None
+    return None if maker is None else (maker, whole[1])  # type: ignore[index]
 
 
 class TokenDataset(Dataset):
@@ -288,3 +317,6 @@ class TokenDataset(Dataset):
 
     def _rows(self, indices: list, pin: bool) -> list:
         return self._file.get_batch(indices)
+
+    def _maker(self, pin: bool) -> Any:
+        return self._file.maker(pin)

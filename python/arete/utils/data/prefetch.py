@@ -4,27 +4,63 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, List
 
 import arete
 
 from ._utils.pin_memory import pin_memory
+from .dataloader import DataLoader
 
 __all__ = ["DevicePrefetcher"]
 
 
-def _moved(data: Any, device: Any) -> Any:
-    """`data` with its tensors on the device."""
+def _tensors(data: Any, found: List[Any]) -> List[Any]:
+    """The tensors of a batch, in order."""
     if isinstance(data, arete.Tensor):
-        return data.to(device, non_blocking=True)
+        found.append(data)
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            _tensors(value, found)
+    elif isinstance(data, (tuple, list)):
+        for value in data:
+            _tensors(value, found)
+    return found
+
+
+def _with(data: Any, tensors: Iterator[Any]) -> Any:
+    """`data` with other tensors."""
+    if isinstance(data, arete.Tensor):
+        return next(tensors)
     if isinstance(data, Mapping):
-        return {key: _moved(value, device) for key, value in data.items()}
+        return {key: _with(value, tensors) for key, value in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(_moved(value, device) for value in data))
+        return type(data)(*(_with(value, tensors) for value in data))
     if isinstance(data, (tuple, list)):
-        return type(data)(_moved(value, device) for value in data)
+        return type(data)(_with(value, tensors) for value in data)
     return data
+
+
+class _Copies:
+    """Starts copies of batches on a stream of its own."""
+
+    def __init__(self, device: Any) -> None:
+        self.native = arete._C._CopyAhead(device)
+        self.pins = device.type == "cuda"
+
+    def start(self, batch: Any) -> tuple:
+        """The batch on the device, and a number for `wait`."""
+        if type(batch) is list and all(type(t) is arete.Tensor for t in batch):
+            return self.native.copy(batch)
+        if self.pins:
+            batch = pin_memory(batch)  # also what is no tensor but can be pinned
+        moved, event = self.native.copy(_tensors(batch, []))
+        return _with(batch, iter(moved)), event
+
+    def wait(self, event: int) -> None:
+        """What the calling thread gives the device from now on comes after the copy."""
+        self.native.wait(event)
 
 
 class _End:
@@ -33,10 +69,16 @@ class _End:
     def __init__(self, error: Any = None) -> None:
         self.error = error
 
+    def leave(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
 
 class DevicePrefetcher:
-    """Iterating gives the loader's batches on `device`; up to `ahead` of them are fetched and copied by a thread, on a stream of
-    its own, while the loop works.
+    """Iterating gives the loader's batches on `device`. Up to `ahead` of them are copied on a stream of its own while the loop works:
+    those of a DataLoader with workers by the loop itself, as soon as they are ready, before it gets a batch; those of other loaders are
+    fetched by a thread.
 
     After an epoch `consumer_wait` is how many seconds the loop waited for batches (make loading faster), and `loader_wait` how
     long batches were ready before the loop wanted them.
@@ -59,22 +101,61 @@ class DevicePrefetcher:
         return len(self.loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
+        own_workers = isinstance(self.loader, DataLoader) and self.loader.num_workers > 0
+        return self._from_workers() if own_workers else self._from_thread()
+
+    def _from_workers(self) -> Iterator[Any]:
+        self.consumer_wait = self.loader_wait = 0.0
+        clock = time.perf_counter
+        start = clock()
+        copies = _Copies(self.device)
+        source: Any = iter(self.loader)
+        batches: deque = deque()  # their copies have been started; at the end an _End
+
+        def fetch() -> None:
+            try:
+                batches.append(copies.start(next(source)))
+            except StopIteration:
+                batches.append((_End(), -1))
+            except BaseException as error:  # noqa: BLE001: raised when its turn comes
+                batches.append((_End(error), -1))
+
+        while True:
+            if not batches:
+                fetch()
+            batch, event = batches.popleft()
+            if type(batch) is _End:
+                self.consumer_wait += clock() - start
+                batch.leave()
+                return
+            copies.wait(event)
+            while len(batches) < self.ahead and not (batches and type(batches[-1][0]) is _End) and source._is_ready():
+                fetch()
+            ready = len(batches) > 0
+            given = clock()
+            self.consumer_wait += given - start
+            yield batch
+            batch = None  # the loop alone decides how long it lives
+            start = clock()
+            if ready:
+                self.loader_wait += start - given
+
+    def _from_thread(self) -> Iterator[Any]:
         batches: queue.Queue = queue.Queue(self.ahead)
         stop = threading.Event()
         self.consumer_wait = self.loader_wait = 0.0
-        thread = threading.Thread(target=self._fetch, args=(batches, stop), daemon=True)
+        copies = _Copies(self.device)
+        thread = threading.Thread(target=self._fetch, args=(batches, stop, copies), daemon=True)
         thread.start()
         try:
             while True:
                 start = time.perf_counter()
                 batch, event = batches.get()
                 self.consumer_wait += time.perf_counter() - start
-                if isinstance(batch, _End):
-                    if batch.error is not None:
-                        raise batch.error
+                if type(batch) is _End:
+                    batch.leave()
                     return
-                if event is not None:
-                    arete.cuda.current_stream(self.device).wait_event(event)
+                copies.wait(event)
                 yield batch
         finally:
             stop.set()
@@ -84,24 +165,16 @@ class DevicePrefetcher:
                 except queue.Empty:
                     thread.join(0.01)
 
-    def _fetch(self, batches: queue.Queue, stop: threading.Event) -> None:
+    def _fetch(self, batches: queue.Queue, stop: threading.Event, copies: _Copies) -> None:
         end = _End()
         try:
-            stream = arete.cuda.Stream(self.device) if self.device.type == "cuda" else None
             for batch in self.loader:
                 if stop.is_set():
                     return
-                event = None
-                if stream is not None:
-                    batch = pin_memory(batch)  # what is pinned stays as it is
-                    with arete.cuda.stream(stream):
-                        batch = _moved(batch, self.device)
-                        event = stream.record_event()
-                else:
-                    batch = _moved(batch, self.device)
+                entry = copies.start(batch)
                 start = time.perf_counter()
-                batches.put((batch, event))
+                batches.put(entry)
                 self.loader_wait += time.perf_counter() - start
         except BaseException as error:  # noqa: BLE001: raised where the loop is
             end.error = error
-        batches.put((end, None))
+        batches.put((end, -1))

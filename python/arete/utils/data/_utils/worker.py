@@ -138,7 +138,7 @@ def worker_copy(dataset: Any) -> Any:
     return clone
 
 
-_open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
+_open_pools: "weakref.WeakSet" = weakref.WeakSet()
 
 
 @atexit.register
@@ -208,7 +208,7 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
         task = pool.tasks[worker].get()
         if task is None or pool.closed:
             return
-        task_epoch, number, indices = task
+        task_epoch, number, indices, seed = task  # the epoch's seed: pool.seed may be that of a later one by now
         if task_epoch != pool.epoch:
             continue
         pool.waits[worker] += max(0.0, time.perf_counter() - max(start, pool.started))  # not the time between epochs
@@ -219,9 +219,10 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
                 error, broken = broken, RuntimeError("worker_init_fn has failed in this worker")
                 raise error
             if task_epoch != epoch:
+                first = epoch == 0  # begun with this seed, and with what init_fn drew
                 epoch, fetcher = task_epoch, None
-                if info.seed != pool.seed + worker:
-                    info.reseed(pool.seed + worker)
+                if not first or info.seed != seed + worker:
+                    info.reseed(seed + worker)
                     if own_generator is not None:
                         own_generator(info.generator)
                 fetcher = make_fetcher(info.dataset)
@@ -230,3 +231,19 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
             data = Failure(error)
         pool.results.put((task_epoch, number, data))
         data = task = error = None  # type: ignore[assignment]
+
+
+class NativePool:
+    """The same with threads of C++ that never take the interpreter's lock, for datasets of which the library makes whole batches
+    by itself. It ends like the other one."""
+
+    def __init__(self, num_workers: int, dataset: Any) -> None:
+        self.num_workers = num_workers
+        self.dataset = worker_copy(dataset)
+        self.threads = arete._C._WorkerPool(num_workers)
+        self.closed = False
+        _open_pools.add(self)
+
+    def close(self) -> None:
+        self.closed = True
+        self.threads.close()

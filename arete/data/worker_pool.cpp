@@ -1,0 +1,197 @@
+#include "arete/data/worker_pool.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "arete/base/thread_pool.h"
+
+namespace arete::data {
+
+using Clock = std::chrono::steady_clock;
+
+// What the threads see; they keep it alive should they outlive the pool.
+struct WorkerPool::Shared {
+  struct Task {
+    int64_t number;
+    std::vector<int64_t> indices;
+  };
+  struct Worker {
+    Generator generator;
+    int64_t epoch = 0;
+    std::deque<Task> tasks;
+    std::condition_variable wake;
+    std::thread thread;
+  };
+  struct Result {
+    Batch batch;
+    std::exception_ptr error;
+  };
+
+  std::mutex mutex;
+  std::condition_variable arrived, ended;
+  std::deque<Worker> workers;
+  std::map<int64_t, Result> results;
+  std::deque<int64_t> arrivals;  // numbers of results as they came; some may be taken already
+  std::shared_ptr<const BatchMaker> maker;
+  std::shared_ptr<std::atomic<double>> waited = std::make_shared<std::atomic<double>>(0.0);
+  Clock::time_point started;
+  int64_t epoch = 0, finished = 0;
+  uint64_t seed = 0;
+  int running = 0;
+  bool closed = false;
+
+  void work(size_t number);
+};
+
+void WorkerPool::Shared::work(size_t number) {
+  const SerialRegion serial;
+  Worker& me = workers[number];
+  std::unique_lock lock(mutex);
+  while (true) {
+    const auto begin = Clock::now();
+    me.wake.wait(lock, [&] { return closed || !me.tasks.empty(); });
+    if (closed) break;
+    // The time between epochs does not count.
+    const std::chrono::duration<double> idle = Clock::now() - std::max(begin, started);
+    if (idle.count() > 0) waited->fetch_add(idle.count());
+    if (me.epoch != epoch) {
+      me.epoch = epoch;
+      me.generator.manual_seed(seed + number);
+    }
+    Task task = std::move(me.tasks.front());
+    me.tasks.pop_front();
+    Result result;
+    {
+      const std::shared_ptr<const BatchMaker> make = maker;
+      lock.unlock();
+      try {
+        result.batch = (*make)(task.indices, me.generator);
+      } catch (...) {
+        result.error = std::current_exception();
+      }
+    }
+    lock.lock();
+    if (me.epoch == epoch && !closed) {
+      results.emplace(task.number, std::move(result));
+      arrivals.push_back(task.number);
+      ++finished;
+      arrived.notify_all();
+    } else {
+      lock.unlock();
+      result = {};
+      lock.lock();
+    }
+  }
+  --running;
+  ended.notify_all();
+}
+
+WorkerPool::WorkerPool(int workers) : shared_(std::make_shared<Shared>()) {
+  for (int i = 0; i < workers; ++i) shared_->workers.emplace_back();
+  try {
+    for (size_t i = 0; i < shared_->workers.size(); ++i) {
+      shared_->workers[i].thread = std::thread([shared = shared_, i] { shared->work(i); });
+      const std::lock_guard lock(shared_->mutex);
+      ++shared_->running;
+    }
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+WorkerPool::~WorkerPool() { close(); }
+
+int64_t WorkerPool::start(BatchMaker maker, uint64_t seed) {
+  Shared& s = *shared_;
+  std::map<int64_t, Shared::Result> old;  // freed without the lock
+  auto shared_maker = std::make_shared<const BatchMaker>(std::move(maker));
+  const std::lock_guard lock(s.mutex);
+  for (Shared::Worker& w : s.workers) w.tasks.clear();
+  old.swap(s.results);
+  s.arrivals.clear();
+  s.maker.swap(shared_maker);
+  s.waited = std::make_shared<std::atomic<double>>(0.0);
+  s.started = Clock::now();
+  s.seed = seed;
+  s.finished = 0;
+  return ++s.epoch;
+}
+
+void WorkerPool::submit(int worker, int64_t number, std::vector<int64_t> indices) {
+  Shared& s = *shared_;
+  const std::lock_guard lock(s.mutex);
+  Shared::Worker& w = s.workers.at(size_t(worker));
+  w.tasks.push_back({number, std::move(indices)});
+  w.wake.notify_one();
+}
+
+WorkerPool::State WorkerPool::wait(int64_t epoch, int64_t& number, double seconds) const {
+  Shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  const auto is_there = [&] {
+    if (number != any) return s.results.contains(number);
+    while (!s.arrivals.empty() && !s.results.contains(s.arrivals.front())) s.arrivals.pop_front();
+    return !s.arrivals.empty();
+  };
+  const auto is_gone = [&] { return s.closed || s.epoch != epoch; };
+  if (seconds > 0 && !is_gone() && !is_there())
+    s.arrived.wait_for(lock, std::chrono::duration<double>(seconds),
+                       [&] { return is_gone() || is_there(); });
+  if (is_gone()) return State::gone;
+  if (!is_there()) return State::pending;
+  if (number == any) number = s.arrivals.front();
+  return State::ready;
+}
+
+Batch WorkerPool::take(int64_t number) {
+  Shared::Result result;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    auto node = shared_->results.extract(number);
+    ARETE_CHECK(!node.empty(), ValueError("WorkerPool::take", "the batch is not there")
+                                   .got("batch " + std::to_string(number)));
+    result = std::move(node.mapped());
+    while (!shared_->arrivals.empty() && !shared_->results.contains(shared_->arrivals.front()))
+      shared_->arrivals.pop_front();
+  }
+  if (result.error) std::rethrow_exception(result.error);
+  return std::move(result.batch);
+}
+
+int64_t WorkerPool::finished() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->finished;
+}
+
+std::shared_ptr<const std::atomic<double>> WorkerPool::waited() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->waited;
+}
+
+void WorkerPool::close() {
+  Shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  if (s.closed) return;
+  s.closed = true;
+  for (Shared::Worker& w : s.workers) w.wake.notify_all();
+  s.arrived.notify_all();
+  const bool all = s.ended.wait_for(lock, std::chrono::seconds(5), [&] { return s.running == 0; });
+  std::map<int64_t, Shared::Result> old;
+  old.swap(s.results);
+  lock.unlock();
+  for (Shared::Worker& w : s.workers) {
+    if (!w.thread.joinable()) continue;
+    if (all)
+      w.thread.join();
+    else
+      w.thread.detach();
+  }
+}
+
+}  // namespace arete::data

@@ -1,0 +1,63 @@
+// Threads that make numbered batches ahead of the one who takes them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "arete/core/generator.h"
+#include "arete/data/dataset.h"
+
+namespace arete::data {
+
+/// Makes a batch of the examples `indices`; the generator is the worker's own. Called by several
+/// threads at once.
+using BatchMaker = std::function<Batch(IntList indices, Generator& generator)>;
+
+/// Threads, each with a queue of tasks and a generator of its own. Who submits a task says which
+/// worker is to do it, so that random numbers do not depend on who is free (DataLoader, whose
+/// numbers depend on the example alone, has its workers take what comes next instead). Workers run
+/// tensor loops inline, the cores belong to the training thread. The functions may be called from
+/// any thread.
+class WorkerPool {
+ public:
+  explicit WorkerPool(int workers);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  /// Forgets all tasks and results and begins an epoch, whose number it returns (1, 2, ...). With
+  /// its first task of the epoch worker w seeds its generator with `seed` + w.
+  int64_t start(BatchMaker maker, uint64_t seed);
+  /// Puts batch `number` at the end of a worker's queue.
+  void submit(int worker, int64_t number, std::vector<int64_t> indices);
+
+  enum class State {
+    ready,    ///< the batch can be taken
+    pending,  ///< not yet
+    gone      ///< the epoch is not the present one, or the pool is closed
+  };
+  static constexpr int64_t any = -1;
+  /// Waits until batch `number` is there, or any one: then `number` becomes that one's. `pending`
+  /// after so many seconds; with 0 it never waits.
+  State wait(int64_t epoch, int64_t& number, double seconds) const;
+  /// A batch for which wait() said `ready`; throws what its making threw.
+  Batch take(int64_t number);
+  /// How many batches of the epoch have been finished.
+  int64_t finished() const;
+  /// Seconds that the workers together have waited for tasks of the epoch, from its start to their
+  /// latest task. Stays when another epoch begins.
+  std::shared_ptr<const std::atomic<double>> waited() const;
+
+  /// Ends the threads. Waits for what they are doing just now, but not longer than a few seconds:
+  /// what hangs in a file system is left to itself.
+  void close();
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace arete::data
