@@ -275,7 +275,7 @@ def test_amp_old_names_with_one_switch(torch, device):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch says that the names are old
-        scaler = torch.cuda.amp.GradScaler(enabled=use_amp)
+        scaler = torch.cuda.amp.GradScaler(init_scale=1024.0, enabled=use_amp)
         with torch.cuda.amp.autocast(enabled=use_amp):
             out = net(x)
             loss = torch.nn.functional.mse_loss(out, y)
@@ -284,7 +284,7 @@ def test_amp_old_names_with_one_switch(torch, device):
     scaler.step(optimizer)
     scaler.update()
     assert out.dtype is (torch.float16 if use_amp else torch.float32)
-    assert scaler.is_enabled() == use_amp and scaler.get_scale() == (65536 if use_amp else 1)
+    assert scaler.is_enabled() == use_amp and scaler.get_scale() == (1024 if use_amp else 1)
     assert not same(before, values(net.parameters()))
 
 
@@ -587,7 +587,7 @@ def test_cuda_counters_of_memory(torch, device):
     gc.collect()
     torch.cuda.empty_cache()
     start = torch.cuda.memory_allocated()
-    if device == "cuda":
+    if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     x = torch.empty(1 << 20, device=device)
     y = torch.empty(1 << 20, device=device)
@@ -900,7 +900,8 @@ def test_profiler_time_by_operator(torch, device):
     with profile(activities=_activities(torch), record_shapes=True) as prof:
         with record_function("model_inference"):
             net(x)
-    rows = {plain(row.key): row for row in prof.key_averages()}
+    # On a GPU PyTorch has a second row for the range, of the time between its first and its last kernel.
+    rows = {plain(row.key): row for row in prof.key_averages() if row.cpu_time_total > 0}
     assert rows["conv2d"].count == 2 and rows["model_inference"].count == 1
     assert rows["model_inference"].cpu_time_total >= rows["conv2d"].cpu_time_total > 0
     table = prof.key_averages().table(sort_by="cpu_time_total", row_limit=10)
@@ -962,7 +963,8 @@ def test_profiler_some_steps_of_a_long_run(torch, device, tmp_path):
 
     def handler(p):
         done.append(p.step_num)
-        assert "ProfilerStep" in p.key_averages().table(sort_by="self_" + device + "_time_total", row_limit=10)
+        assert "Self CPU time total" in p.key_averages().table(sort_by="self_" + device + "_time_total", row_limit=10)
+        assert any(row.key.startswith("ProfilerStep") and row.cpu_time_total > 0 for row in p.key_averages())
         p.export_chrome_trace(str(tmp_path / f"trace_{p.step_num}.json"))
 
     with torch.profiler.profile(activities=_activities(torch), on_trace_ready=handler,
