@@ -53,6 +53,16 @@ std::vector<Tensor> make_params() {
 }
 using State = std::vector<double>;
 
+// The gradient that moments are made of; weight decay is part of it, or is taken off `p` here.
+double decayed(double& p, double g, double lr, double decay, bool decoupled, bool maximize) {
+  if (maximize) g = -g;
+  if (decoupled)
+    p *= 1 - lr * decay;
+  else
+    g += decay * p;
+  return g;
+}
+
 TEST(OptimSGD, AllVariants) {
   for (double momentum : {0.0, 0.9})
     for (double dampening : {0.0, 0.4})
@@ -103,11 +113,7 @@ TEST(OptimAdam, AllVariants) {
                                                                            .maximize = maximize});
           State m(8), v(8), top(8);
           compare(*opt, params, [&](int t, size_t i, double& p, double g) {
-            if (maximize) g = -g;
-            if (decoupled)
-              p *= 1 - 0.05 * decay;
-            else
-              g += decay * p;
+            g = decayed(p, g, 0.05, decay, decoupled, maximize);
             m[i] = 0.8 * m[i] + 0.2 * g;
             v[i] = 0.95 * v[i] + 0.05 * g * g;
             top[i] = std::max(top[i], v[i]);
@@ -198,11 +204,7 @@ TEST(OptimNAdam, AllVariants) {
                                   .maximize = maximize});
         State m(8), v(8), product(8, 1.0);
         compare(opt, params, [&](int t, size_t i, double& p, double g) {
-          if (maximize) g = -g;
-          if (decoupled)
-            p -= 0.05 * decay * p;
-          else
-            g += decay * p;
+          g = decayed(p, g, 0.05, decay, decoupled, maximize);
           const double now = 0.8 * (1 - 0.5 * std::pow(0.96, 0.3 * t)),
                        next = 0.8 * (1 - 0.5 * std::pow(0.96, 0.3 * (t + 1)));
           product[i] *= now;
@@ -230,11 +232,7 @@ TEST(OptimRAdam, AllVariants) {
         State m(8), v(8);
         int rectified = 0;
         compare(opt, params, [&](int t, size_t i, double& p, double g) {
-          if (maximize) g = -g;
-          if (decoupled)
-            p -= 0.05 * decay * p;
-          else
-            g += decay * p;
+          g = decayed(p, g, 0.05, decay, decoupled, maximize);
           m[i] = 0.8 * m[i] + 0.2 * g;
           v[i] = 0.95 * v[i] + 0.05 * g * g;
           const double b = std::pow(0.95, t), end = 2 / 0.05 - 1, rho = end - 2 * t * b / (1 - b);
