@@ -1,0 +1,30 @@
+"""Functions of torch's that are no single record: other defaults, lists of arguments, several results.
+
+Names given here replace records of the same name; those of METHODS become methods of Tensor, too.
+"""
+import math as _math
+import types as _types
+
+from ._methods import METHODS
+from .creation import as_tensor, asarray, clone, detach, fill
+from .elements import gradient, index_put, nonzero, where
+from .layers import grid_sampler, grid_sampler_2d, grid_sampler_3d, native_layer_norm
+from .matrices import chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
+from .questions import (
+    allclose, can_cast, equal, is_complex, is_floating_point, is_nonzero, is_storage, is_tensor, numel, result_type,
+)
+from .shapes import (
+    atleast_1d, atleast_2d, atleast_3d, block_diag, broadcast_shapes, broadcast_tensors, cartesian_prod, einsum,
+    meshgrid, resize_, resize_as_,
+)
+from .statistics import (
+    bucketize, histogram, histogramdd, nanquantile, norm, quantile, searchsorted, std, std_mean, unique,
+    unique_consecutive, var, var_mean,
+)
+
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
+
+# In which file one stands is nobody's business: they are this package's, and can be pickled as such.
+for _function in (*vars().values(), *METHODS.values()):
+    if isinstance(_function, _types.FunctionType):
+        _function.__module__ = __name__

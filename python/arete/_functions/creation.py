@@ -1,0 +1,84 @@
+"""Tensors from data, and copies."""
+from __future__ import annotations
+
+from .. import _C
+from .._C import Tensor
+from ._methods import METHODS
+
+
+def as_tensor(data, dtype=None, device=None):
+    """`data` itself if it is a fitting tensor, a tensor over its memory if it is a fitting array, else a copy.
+
+    >>> x = arete.ones(2)
+    >>> arete.as_tensor(x) is x
+    True
+    >>> arete.as_tensor([1, 2], dtype=arete.float32)
+    tensor([1., 2.])
+    """
+    if isinstance(data, Tensor):
+        return data.to(device or data.device, dtype or data.dtype)
+    if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
+        from .._tensor import from_numpy
+
+        t = from_numpy(data)
+        return t.to(device or "cpu", dtype or t.dtype)
+    return _C.tensor(data, dtype=dtype, device=device)
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """As as_tensor; also takes objects with DLPack. `copy` True asks for a copy.
+
+    >>> arete.asarray([1.0, 2.0], requires_grad=True)
+    tensor([1., 2.], requires_grad=True)
+    """
+    if isinstance(obj, Tensor) or not hasattr(obj, "__dlpack__") or type(obj).__module__ == "numpy":
+        t = as_tensor(obj, dtype, device)
+    else:
+        from .._tensor import from_dlpack
+
+        t = from_dlpack(obj)
+        t = t.to(device or t.device, dtype or t.dtype)
+    t = t.clone() if copy else t
+    t = t.detach()
+    return t.requires_grad_() if requires_grad else t
+
+
+def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor of `data` with this one's dtype and device.
+
+    >>> arete.ones(1, dtype=arete.float64).new_tensor([1, 2])
+    tensor([1., 2.], dtype=arete.float64)
+    """
+    return _C.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+METHODS["new_tensor"] = _new_tensor
+
+
+def fill(input: Tensor, value):
+    """A copy with all elements set.
+
+    >>> arete.fill(arete.tensor([1, 2]), 7)
+    tensor([7, 7])
+    """
+    return input.clone().fill_(value)
+
+
+def detach(input: Tensor):
+    """The same memory without history.
+
+    >>> arete.detach(arete.ones(2, requires_grad=True)).requires_grad
+    False
+    """
+    return input.detach()
+
+
+def clone(input: Tensor, *, memory_format=None):
+    """A copy, with history.
+
+    >>> x = arete.tensor([1, 2])
+    >>> y = arete.clone(x).add_(1)
+    >>> x, y
+    (tensor([1, 2]), tensor([2, 3]))
+    """
+    return input.clone(memory_format=memory_format)

@@ -1,0 +1,155 @@
+"""Elements one by one: bounds, choice, writing at indices, differences."""
+from __future__ import annotations
+
+import builtins
+
+from .. import _C, _ops
+from .._C import Tensor
+from ._methods import METHODS, also_method
+
+# ---- bounds and choice
+
+
+def _clamp_(self, min=None, max=None):
+    """clamp(), written into this tensor; bounds are numbers or tensors, at least one of them.
+
+    >>> arete.tensor([1, 5, 9]).clamp_(2, 6)
+    tensor([2, 5, 6])
+    """
+    if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None:
+        return self.copy_(self.clamp(min, max))
+    return _clamp_in_place(self, min, max)
+
+
+_clamp_in_place = _C.Operator("clamp_", [("clamp_point", None)], True)
+METHODS["clamp_"] = _clamp_
+METHODS["clip_"] = _clamp_
+
+_where = _C.Operator("where", [("where", "where(Tensor condition, Tensor input, Tensor other)")])
+
+
+def where(condition, input=None, other=None, *, out=None):
+    """`input` where the condition holds, `other` elsewhere; alone: the positions where it holds.
+
+    Condition, input and other (tensors or numbers) are broadcast; dtypes are promoted.
+
+    >>> arete.where(arete.tensor([True, False, True]), arete.tensor([1, 2, 3]), 0)
+    tensor([1, 0, 3])
+    >>> arete.where(arete.tensor([True, False, True]))
+    (tensor([0, 2]),)
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    return _where(condition, input, other, out=out)
+
+
+def _where_method(self, condition, other):
+    """This tensor where the condition holds, `other` elsewhere.
+
+    >>> arete.tensor([1, 2]).where(arete.tensor([True, False]), 0)
+    tensor([1, 0])
+    """
+    return _where(condition, self, other)
+
+
+METHODS["where"] = _where_method
+
+
+@also_method
+def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
+    """The positions of elements that are not zero: (n, rank), or a tuple of vectors.
+
+    >>> arete.nonzero(arete.tensor([[0, 5], [7, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    >>> arete.nonzero(arete.tensor([[0, 5], [7, 0]]), as_tuple=True)
+    (tensor([0, 1]), tensor([1, 0]))
+    """
+    positions = _ops.nonzero(input)
+    if as_tuple:
+        if input.dim() == 0:
+            return (_ops.nonzero(input.reshape(1))[:, 0],)
+        return positions.unbind(1)
+    return out.copy_(positions) if out is not None else positions
+
+
+# ---- writing
+
+
+def _index_put_(self, indices, values, accumulate=False):
+    """self[indices] = values, or += with accumulate, in place.
+
+    >>> arete.zeros(3).index_put_((arete.tensor([0, 2]),), arete.tensor(5.0))
+    tensor([5., 0., 5.])
+    """
+    if accumulate:
+        result = _index_add_by_put(self, indices, values)
+        return self.copy_(result)
+    self[tuple(slice(None) if i is None else i for i in indices)] = values
+    return self
+
+
+def _index_add_by_put(self, indices, values):
+    # Through flat positions, so that repeated ones add up.
+    positions = _C.Operator("arange", [("arange", None)])(0, self.numel(), device=self.device).reshape(self.shape)
+    chosen = positions[tuple(slice(None) if i is None else i for i in indices)]
+    flat = _ops.index_add(self.reshape(-1), 0, chosen.reshape(-1), values.expand(chosen.shape).reshape(-1))
+    return flat.reshape(self.shape)
+
+
+METHODS["index_put_"] = _index_put_
+
+
+@also_method
+def index_put(input, indices, values, accumulate=False):
+    """A copy with `values` written (or added) at `indices`.
+
+    >>> arete.index_put(arete.zeros(3), (arete.tensor([0, 0, 2]),), arete.tensor([1.0, 2.0, 5.0]), accumulate=True)
+    tensor([3., 0., 5.])
+    """
+    return _index_put_(input.clone(), indices, values, accumulate)
+
+
+METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
+METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
+
+
+# ---- derivatives
+
+
+@also_method
+def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
+    """Derivatives along dimensions; `spacing` is a step, or for each dimension a step or its coordinates.
+
+    A tuple with a tensor like the input for each dimension. edge_order is 1 or 2.
+
+    >>> arete.gradient(arete.tensor([1.0, 4.0, 9.0, 16.0]))
+    (tensor([3., 4., 6., 7.]),)
+    >>> arete.gradient(arete.tensor([1.0, 4.0, 9.0]), spacing=2.0)
+    (tensor([1.5000, 2.0000, 2.5000]),)
+    >>> arete.gradient(arete.tensor([1.0]))
+    Traceback (most recent call last):
+    arete.ArgumentError: torch.gradient expected each dimension size to be at least edge_order+1...
+    """
+    if isinstance(dim, int):
+        dim = [dim]
+    if isinstance(spacing, Tensor):
+        spacing = [spacing]
+    if not isinstance(spacing, (list, tuple)):
+        return tuple(_ops.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order))
+    real = input.dtype if input.is_floating_point() else None
+    steps = [s if isinstance(s, Tensor) else _C.tensor(builtins.float(s), dtype=real, device=input.device)
+             for s in spacing]
+    return tuple(_ops.gradient_coordinates(input, spacing=steps, dim=dim, edge_order=edge_order))
+
+
+def _polygamma(self, n: int):
+    """The n-th derivative of the digamma function.
+
+    >>> arete.tensor([1.0]).polygamma(1)
+    tensor([1.6449])
+    """
+    return _ops.polygamma(n, self)
+
+
+METHODS["polygamma"] = _polygamma

@@ -1,0 +1,126 @@
+"""What a thing is, whether two are equal, and which dtype comes of some."""
+from __future__ import annotations
+
+import builtins
+
+from .. import _C, _ops
+from .._C import Tensor, dtype as _dtype
+from ._methods import METHODS, also_method
+
+
+def is_tensor(obj) -> bool:
+    """Whether `obj` is a Tensor.
+
+    >>> arete.is_tensor(arete.ones(2)), arete.is_tensor([1.0])
+    (True, False)
+    """
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating one.
+
+    >>> arete.is_floating_point(arete.ones(2)), arete.is_floating_point(arete.tensor([1]))
+    (True, False)
+    """
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex.
+
+    >>> arete.is_complex(arete.tensor([1j]))
+    True
+    """
+    return input.is_complex()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero.
+
+    >>> arete.is_nonzero(arete.tensor([0.5]))
+    True
+    >>> arete.is_nonzero(arete.ones(2))
+    Traceback (most recent call last):
+    RuntimeError: Boolean value of Tensor with more than one value is ambiguous
+    """
+    return builtins.bool(input)
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements.
+
+    >>> arete.numel(arete.ones(2, 3))
+    6
+    """
+    return input.numel()
+
+
+def is_storage(obj) -> bool:
+    """False: storages are not shown as objects.
+
+    >>> arete.is_storage(arete.ones(2))
+    False
+    """
+    return False
+
+
+def _truth(name, doc):
+    """A record whose 0-d result is a Python bool."""
+
+    def function(*args, **kwargs):
+        return builtins.bool(operator(*args, **kwargs))
+
+    operator = getattr(_ops, name)
+    function.__name__ = name
+    function.__doc__ = doc
+    METHODS[name] = function
+    return function
+
+
+_same_elements = _truth("equal", "")
+allclose = _truth("allclose", """allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False)
+
+    Whether |input - other| <= atol + rtol * |other| everywhere, as a bool; shapes are broadcast.
+
+    >>> arete.allclose(arete.tensor([1.0, 2.0]), arete.tensor([1.0, 2.000001]))
+    True
+    >>> arete.allclose(arete.tensor([arete.nan]), arete.tensor([arete.nan]), equal_nan=True)
+    True
+    """)
+
+
+@also_method
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements.
+
+    >>> arete.equal(arete.tensor([1, 2]), arete.tensor([1, 2]))
+    True
+    >>> arete.equal(arete.tensor([1, 2]), arete.tensor([[1, 2]]))
+    False
+    """
+    return input.shape == other.shape and _same_elements(input, other)
+
+
+def result_type(tensor1, tensor2):
+    """The dtype that arithmetic of these gives.
+
+    >>> arete.result_type(arete.tensor([1, 2]), 1.5)
+    arete.float32
+    """
+    tensors = [t for t in (tensor1, tensor2) if isinstance(t, Tensor)]
+    numbers = [t for t in (tensor1, tensor2) if not isinstance(t, Tensor)]
+    return _C._result_type(tensors, numbers)
+
+
+def can_cast(from_: _dtype, to: _dtype) -> bool:
+    """Whether promotion allows the conversion: complex > float > integer > bool.
+
+    >>> arete.can_cast(arete.int32, arete.float32), arete.can_cast(arete.float32, arete.int32)
+    (True, False)
+    """
+
+    def category(t):
+        return 3 if t.is_complex else 2 if t.is_floating_point else 0 if t is _C.bool else 1
+
+    return category(from_) <= category(to) and not (from_.is_signed and not to.is_signed and category(to) == 1)
