@@ -6,6 +6,7 @@ import pickle
 import threading
 
 import pytest
+from device_helpers import on_devices
 
 import arete
 from arete.autograd import graph
@@ -13,7 +14,6 @@ from arete.cuda import memory
 from arete.utils.checkpoint import checkpoint, checkpoint_sequential
 
 torch = pytest.importorskip("torch")
-DEVICES = ["cpu", *(["cuda"] if arete.cuda.is_available() else [])]
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def addresses(tensors):
     return {t.data_ptr(): t.nbytes for t in tensors}
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 def test_history_replays_to_the_live_set(history, device):
     history(stacks="python")
     model, kept = work(device)
@@ -125,7 +125,7 @@ def test_history_replays_to_the_live_set(history, device):
     assert not [e for e in json.loads(arete._C._memory.json())["live"] if e["addr"] in held and e["device"].startswith(device)]
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 def test_events_say_who_and_where(history, device):
     history(context="all", stacks="python")
     x = arete.ones(1000, device=device)
@@ -284,7 +284,7 @@ def test_files(history, tmp_path):
 # ---- trackers
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 def test_tracker(device):
     unit = 1 << 20
     with arete.cuda.GPUMemoryTracker(device) as outer:
@@ -431,7 +431,7 @@ def test_what_hooks_keep_is_freed():
     assert Kept.alive == 0
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_devices
 @pytest.mark.parametrize("pin_memory", [False, True])
 def test_save_on_cpu(device, pin_memory):
     x = arete.randn(64, 64, device=device, requires_grad=True)
