@@ -17,10 +17,13 @@ import sys
 import warnings
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import SampleInput
 
 import arete
+
+# These imports forbid setting the flags of torch.backends in this process, which programs in other tests do.
+with torch.backends.__allow_nonbracketed_mutation():
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo.core import SampleInput
 
 warnings.filterwarnings("ignore")
 
