@@ -95,9 +95,9 @@ TEST(Ceilings, AreMeasuredOnceAndKept) {
 }
 
 TEST(Ceilings, CommandPrintsThem) {
+  // There from the start: an earlier measurement of this process is not written anew.
   const test::TempDir scratch;
   const std::string& folder = scratch.path();
-  // An earlier measurement of this process is not written anew.
   const ScopedVariable cache("ARETE_CACHE_DIR", folder);
   testing::internal::CaptureStdout();
   EXPECT_EQ(cli::ceilings({.device = "cpu", .ceilings = true}), 0);
