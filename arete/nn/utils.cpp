@@ -1,8 +1,7 @@
 #include "arete/nn/utils.h"
 
+#include <algorithm>
 #include <cmath>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "arete/core/modes.h"
@@ -29,36 +28,49 @@ prim::Primitives& target_of(const Tensor& t) {
   return modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
 }
 
-// By device and dtype: each batch is one launch.
-std::map<std::tuple<int, int, int>, std::vector<Tensor>> batched(
-    const std::vector<Tensor>& tensors) {
-  std::map<std::tuple<int, int, int>, std::vector<Tensor>> batches;
-  for (const Tensor& t : tensors)
-    batches[{int(t.device().type), t.device().index, int(t.dtype())}].push_back(t);
+// Tensors of one device and dtype: one launch.
+using Batch = std::vector<const Tensor*>;
+std::vector<Batch> batched(const std::vector<Tensor>& tensors) {
+  std::vector<Batch> batches;
+  for (const Tensor& t : tensors) {
+    const auto fits = [&](const Batch& b) {
+      return b[0]->device() == t.device() && b[0]->dtype() == t.dtype();
+    };
+    auto b = std::ranges::find_if(batches, fits);
+    if (b == batches.end()) {
+      b = batches.insert(b, Batch());
+      b->reserve(tensors.size());
+    }
+    b->push_back(&t);
+  }
   return batches;
 }
 
-// Rewrites all tensors in place with one program: element -> body(element, extra input if
-// `factor` is defined, number).
+// Rewrites all tensors in place with one program: element -> body(element, `factor` if it is
+// defined, number); the number has the type of what is before it.
 using Body = expr::Value (*)(std::span<const expr::Value>);
 void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body, double number) {
-  for (const auto& [key, batch] : batched(tensors)) {
-    const DType dtype = batch[0].dtype();
-    const expr::Type type = expr::compute_type(dtype);
+  for (const Batch& batch : batched(tensors)) {
+    const DType dtype = batch[0]->dtype();
     std::vector<DType> types{dtype};
     Tensor local;
     if (factor.defined()) {
-      local = factor.to(batch[0].device());
+      local = factor.to(batch[0]->device());
       types.push_back(local.dtype());
     }
-    const expr::Type params[] = {type};
+    const expr::Type params[] = {expr::compute_type(types.back())};
     const DType outs[] = {dtype};
     const expr::ProgramPtr program = expr::trace(
         [&](std::span<const expr::Value> v) -> std::vector<expr::Value> { return {body(v)}; },
         types, params, outs);
     std::vector<prim::View> inputs, outputs;
     int64_t n = 0;
-    for (const Tensor& t : batch) {
+    inputs.reserve(batch.size() * types.size());
+    outputs.reserve(batch.size());
+    // From the last to the first: whoever read them just before, in their order, has left the last
+    // ones in the device's cache.
+    for (size_t k = batch.size(); k-- > 0;) {
+      const Tensor& t = *batch[k];
       t.storage()->bump_version();
       if (t.numel() == 0 || t.is_meta()) continue;
       ++n;
@@ -68,11 +80,11 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
     }
     if (n == 0) continue;
     const expr::Literal literal{.f = number};
-    target_of(batch[0]).multi_pointwise({.program = program.get(),
-                                         .n_tensors = n,
-                                         .inputs = inputs,
-                                         .outputs = outputs,
-                                         .params = {&literal, 1}});
+    target_of(*batch[0]).multi_pointwise({.program = program.get(),
+                                          .n_tensors = n,
+                                          .inputs = inputs,
+                                          .outputs = outputs,
+                                          .params = {&literal, 1}});
   }
 }
 
@@ -94,8 +106,8 @@ Norm norm_of(double order) {
 }
 
 // One number for each tensor of one device and dtype.
-Tensor partial_norms(const std::vector<Tensor>& tensors, const Norm& norm, double order) {
-  const DType dtype = tensors[0].dtype(), work = dtype == kFloat64 ? kFloat64 : kFloat32;
+Tensor partial_norms(const Batch& tensors, const Norm& norm, double order) {
+  const DType dtype = tensors[0]->dtype(), work = dtype == kFloat64 ? kFloat64 : kFloat32;
   const expr::Type type = expr::compute_type(work);
   const DType types[] = {dtype}, outs[] = {work};
   const expr::Type params[] = {type};
@@ -105,15 +117,16 @@ Tensor partial_norms(const std::vector<Tensor>& tensors, const Norm& norm, doubl
       },
       types, params, outs);
   std::vector<prim::View> inputs;
-  for (const Tensor& t : tensors)
+  inputs.reserve(tensors.size());
+  for (const Tensor* t : tensors)
     // An empty tensor has no largest element; it adds nothing to a sum either.
-    if (t.numel() > 0) inputs.push_back(ops::view_of(t));
+    if (t->numel() > 0) inputs.push_back(ops::view_of(*t));
   const Tensor result =
-      ops::empty_tensor({std::max<int64_t>(int64_t(inputs.size()), 1)}, work, tensors[0].device());
-  if (tensors[0].is_meta()) return result;
+      ops::empty_tensor({std::max<int64_t>(int64_t(inputs.size()), 1)}, work, tensors[0]->device());
+  if (tensors[0]->is_meta()) return result;
   if (inputs.empty()) return Tensor(result).zero_();
   const expr::Literal literal{.f = order};
-  target_of(tensors[0])
+  target_of(*tensors[0])
       .multi_reduce({.monoid = norm.monoid,
                      .prologue = program.get(),
                      .inputs = inputs,
@@ -124,10 +137,13 @@ Tensor partial_norms(const std::vector<Tensor>& tensors, const Norm& norm, doubl
 
 void scale_to_norm(const std::vector<Tensor>& grads, double max_norm, const Tensor& total) {
   if (grads.empty()) return;
-  const Tensor factor = div(Scalar(max_norm), total + 1e-6).clamp({}, 1.0);
   rewrite(
-      grads, factor,
-      [](std::span<const expr::Value> v) { return v[0] * expr::cast(v[1], v[0].type()); }, 0);
+      grads, total,
+      [](std::span<const expr::Value> v) {
+        const expr::Value factor = min(v[2] / (v[1] + 1e-6), 1.0);
+        return v[0] * expr::cast(factor, v[0].type());
+      },
+      max_norm);
 }
 
 }  // namespace
@@ -139,7 +155,7 @@ Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
   std::vector<Tensor> parts;
   DType widest = kFloat32;
   const Norm norm = norm_of(norm_type);
-  for (const auto& [key, batch] : batched(tensors)) {
+  for (const Batch& batch : batched(tensors)) {
     parts.push_back(partial_norms(batch, norm, norm_type));
     if (parts.back().dtype() == kFloat64) widest = kFloat64;
   }

@@ -39,7 +39,7 @@ class Watcher final : public prim::Primitives {
     cpu_.multi_pointwise(a);
   }
   void multi_reduce(const prim::MultiReduceArgs& a) override {
-    compile(multi_reduce_chunks(a.monoid, *a.prologue, true));
+    compile(multi_reduce_chunks(a.monoid, *a.prologue, true, kMultiReduceTensors));
     cpu_.multi_reduce(a);
   }
   void reduce(const prim::ReduceArgs& a) override { cpu_.reduce(a); }

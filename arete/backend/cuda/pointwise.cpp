@@ -2,11 +2,8 @@
 #include "arete/backend/cuda/pointwise_launch.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
-#include "arete/backend/cuda/runtime/driver.h"
-#include "arete/backend/cuda/runtime/nvrtc.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
@@ -135,19 +132,6 @@ uint32_t uniform_inputs(const prim::MultiPointwiseArgs& args) {
     if (!one) uniform &= ~(1u << i % n_in);
   }
   return uniform;
-}
-
-// Kernels may have more than 4 KB of arguments.
-bool has_long_arguments() {
-  static const bool result = [] {
-    const auto at_least_12_1 = [](const std::string& version) {
-      int major = 0, minor = 0;
-      return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
-             (major > 12 || (major == 12 && minor >= 1));
-    };
-    return at_least_12_1(driver_version()) && at_least_12_1(nvrtc_version());
-  }();
-  return result;
 }
 
 }  // namespace

@@ -62,9 +62,13 @@ PhaseRange range_of(const FusedSpec& spec, int phase) {
 FusedWriter::FusedWriter(const FusedSpec& spec, const FusedVariant& variant)
     : spec_(spec), v_(variant), range_(range_of(spec, variant.phase)) {
   inputs_.resize(size_t(spec.n_inputs));
+  output_dtypes_.resize(size_t(spec.n_outputs), kFloat32);
   for (const FusedStage& stage : spec.stages) {
     for (size_t k = 0; k < stage.inputs.size(); ++k)
       if (stage.inputs[k] >= 0) inputs_[size_t(stage.inputs[k])].dtype = stage.program->inputs()[k];
+    if (stage.kind == Kind::store)
+      for (size_t k = 0; k < stage.program->outputs().size(); ++k)
+        output_dtypes_[size_t(stage.first_output) + k] = stage.program->outputs()[k].dtype;
     first_row_.push_back(int(row_dtypes_.size()));
     if (stage.kind == Kind::reduce || stage.kind == Kind::row)
       for (const auto& o : stage.program->outputs()) row_dtypes_.push_back(o.dtype);
@@ -94,6 +98,7 @@ KernelSource FusedWriter::write() {
         break;
     }
   }
+  if (v_.ahead) take_next_row(2);
   // The next row uses the same shared memory.
   if (uses_shared_) line(2, "if (first + i64(gridDim.x) * kRows < a.rows) __syncthreads();");
   line(1, "}");
@@ -132,7 +137,9 @@ void FusedWriter::line(int depth, const std::string& s) {
   text_ += std::string(size_t(2 * depth), ' ') + s + "\n";
 }
 std::string FusedWriter::base(int operand) const { return "p" + number(operand); }
-std::string FusedWriter::at(int operand) const { return base(operand) + " + at" + number(operand); }
+std::string FusedWriter::at(int operand) const {
+  return base(operand) + " + at" + number(operand) + " + from" + number(operand);
+}
 std::string FusedWriter::stride(int operand, int dim) const {
   return "a.operands[" + number(operand) + "].strides[" + number(dim) + "]";
 }
@@ -159,6 +166,14 @@ std::string FusedWriter::elements_type(int i) const {
 int FusedWriter::width(int i) const { return has(v_.single, i) ? 1 : v_.vector; }
 int FusedWriter::chunk_bytes(int i) const {
   return width(i) * int(size_of(inputs_[size_t(i)].dtype));
+}
+// Bytes from one chunk of an operand to the next where that is known: neighbouring chunks of
+// several elements have no gap between them. Else 0.
+int64_t FusedWriter::chunk_step(int operand) const {
+  if (v_.vector == 1 || v_.bundles) return 0;
+  const int i = operand - spec_.n_outputs;
+  if (i < 0) return v_.vector * int64_t(size_of(output_dtypes_[size_t(operand)]));
+  return has(v_.single, i) ? 0 : chunk_bytes(i);
 }
 std::string FusedWriter::load(int i, int elements, const std::string& address) const {
   return "load_elements<" + storage(i) + ", " + number(elements) + ", " +
@@ -218,11 +233,12 @@ void FusedWriter::open_kernel() {
            "];\n};\n";
 
   // Threads of a multiprocessor, which bounds the registers of one. Two rows in registers, or one
-  // of doubles, with what is computed from them, need more than 64.
+  // of doubles, with what is computed from them, need more than 64; 32 elements a few more.
   int words = 0;
   for (int i = 0; i < spec_.n_inputs; ++i)
     if (is_register_cached(i)) words += size_of(inputs_[size_t(i)].dtype) == 8 ? 2 : 1;
-  const int resident = words > 1 ? 640 : 1024;
+  const bool many = block <= 128 && v_.vector * v_.count >= 32;
+  const int resident = words > 1 ? 640 : many ? 896 : 1024;
   text_ += "extern \"C\" __global__ void __launch_bounds__(" + number(block) + ", " +
            number(v_.columns ? v_.resident_blocks() : std::clamp(resident / block, 1, 16)) + ")\n" +
            name() + "(const __grid_constant__ Arguments a) {\n";
@@ -233,14 +249,21 @@ void FusedWriter::open_kernel() {
               : "const int t = int(threadIdx.x) % kThreads, r = int(threadIdx.x) / kThreads;");
   declare_shared();
   if (v_.columns) declare_columns();
+  if (v_.ahead) {
+    declare_row_data(1, "");
+    line(1, "if (i64(blockIdx.x) * kRows < a.rows) {");
+    line(2, "const i64 first = i64(blockIdx.x) * kRows;");
+    line(2, "const i64 row = first + r < a.rows ? first + r : a.rows - 1;");
+    addresses(2);
+    load_row_data(2, "");
+    line(1, "}");
+  }
   line(1, "for (i64 first = i64(blockIdx.x) * kRows; first < a.rows;");
   line(1, "     first += i64(gridDim.x) * kRows) {");
   // Threads without a row work on the last one, and store nothing.
   line(2, "const bool live = first + r < a.rows;");
   line(2, "const i64 row = live ? first + r : a.rows - 1;");
-  for (int k = 0; k < operands; ++k)
-    line(2, "u8* " + base(k) + " = a.operands[" + number(k) + "].data;");
-  outer_offsets();
+  addresses(2);
   if (v_.resident) {
     if (!v_.exact) line(2, "const Index end = Index(a.chunks);");
   } else if (v_.phase < 0) {
@@ -250,21 +273,55 @@ void FusedWriter::open_kernel() {
     line(2, "const Index begin = Index(from < a.chunks ? from : a.chunks);");
     line(2, "const Index end = Index(a.chunks - begin < a.span ? a.chunks : begin + a.span);");
   }
+  if (v_.ahead) {
+    declare_row_data(2, "next_");
+    line(2, "{");
+    line(3, "const i64 ahead = first + i64(gridDim.x) * kRows + r;");
+    line(3, "const i64 row = ahead < a.rows ? ahead : a.rows - 1;");
+    addresses(3);
+    load_row_data(3, "next_");
+    line(2, "}");
+    return;
+  }
+  declare_row_data(2, "");
+  load_row_data(2, "");
+}
+
+// The operands' addresses of `row`.
+void FusedWriter::addresses(int depth) {
+  for (int k = 0; k < spec_.n_outputs + spec_.n_inputs; ++k)
+    line(depth, "u8* " + base(k) + " = a.operands[" + number(k) + "].data;");
+  outer_offsets(depth);
+}
+
+// What is kept of a row: its uniform inputs and, in registers, its cached ones.
+void FusedWriter::declare_row_data(int depth, const std::string& prefix) {
+  for (int i = 0; i < spec_.n_inputs; ++i) {
+    if (has(v_.uniform, i))
+      line(depth, std::string(compute_name(expr::compute_type(inputs_[size_t(i)].dtype))) + " " +
+                      prefix + uniform(i) + (v_.bundles ? "[kVector];" : ";"));
+    if (is_register_cached(i))
+      line(depth, elements_type(i) + " " + prefix + "x" + number(i) + "[kCount];");
+  }
+}
+void FusedWriter::load_row_data(int depth, const std::string& prefix) {
   for (int i = 0; i < spec_.n_inputs; ++i) {
     if (!has(v_.uniform, i)) continue;
-    const std::string type = compute_name(expr::compute_type(inputs_[size_t(i)].dtype)),
-                      value = " = to_compute(" + load(i, 1, row_address(operand_of_input(i))) +
-                              ".v[0]);";
-    if (!v_.bundles) {
-      line(2, "const " + type + " " + uniform(i) + value);
-      continue;
-    }
-    line(2, type + " " + uniform(i) + "[kVector];");
-    open_rows(2);
-    line(3, uniform(i) + "[j]" + value);
-    close_rows(2);
+    open_rows(depth);
+    line(depth, prefix + uniform(i) + of_row() + " = to_compute(" +
+                    load(i, 1, row_address(operand_of_input(i))) + ".v[0]);");
+    close_rows(depth);
   }
-  if (v_.resident) load_resident();
+  if (v_.resident) load_resident(depth, prefix);
+}
+void FusedWriter::take_next_row(int depth) {
+  for (int i = 0; i < spec_.n_inputs; ++i) {
+    if (has(v_.uniform, i)) line(depth, uniform(i) + " = next_" + uniform(i) + ";");
+    if (!is_register_cached(i)) continue;
+    line(depth, "#pragma unroll");
+    line(depth,
+         "for (int k = 0; k < kCount; ++k) x" + number(i) + "[k] = next_x" + number(i) + "[k];");
+  }
 }
 
 void FusedWriter::declare_shared() {
@@ -292,19 +349,20 @@ void FusedWriter::declare_shared() {
 }
 
 // Moves the operands' addresses to the row.
-void FusedWriter::outer_offsets() {
+void FusedWriter::outer_offsets(int depth) {
   const int rank = v_.outer_rank, operands = spec_.n_outputs + spec_.n_inputs;
   if (rank == 0) return;
-  line(2, "{");
-  line(3, "Count rest = Count(row);");
+  line(depth, "{");
+  line(depth + 1, "Count rest = Count(row);");
   for (int d = 0; d < rank; ++d) {
     const int dim = v_.inner_rank + d;
     const std::string i = "i" + number(d), size = "Count(a.sizes[" + number(dim) + "])";
-    line(3, "const i64 " + i + " = i64(rest" + (d + 1 < rank ? " % " + size : "") + ");");
-    if (d + 1 < rank) line(3, "rest /= " + size + ";");
-    for (int k = 0; k < operands; ++k) line(3, base(k) + " += " + i + " * " + stride(k, dim) + ";");
+    line(depth + 1, "const i64 " + i + " = i64(rest" + (d + 1 < rank ? " % " + size : "") + ");");
+    if (d + 1 < rank) line(depth + 1, "rest /= " + size + ";");
+    for (int k = 0; k < operands; ++k)
+      line(depth + 1, base(k) + " += " + i + " * " + stride(k, dim) + ";");
   }
-  line(2, "}");
+  line(depth, "}");
 }
 
 // ---- stages over rows
@@ -432,7 +490,7 @@ Hash128 fused_key(const FusedSpec& spec, const FusedVariant& v, int device) {
                   uint64_t(v.wide) << 3 | uint64_t(v.inner_rank) << 4 |
                   uint64_t(v.outer_rank) << 10 | uint64_t(v.partial) << 16 |
                   uint64_t(v.phase + 1) << 17 | uint64_t(v.bundles) << 30 |
-                  uint64_t(v.columns) << 31 | uint64_t(device) << 32);
+                  uint64_t(v.columns) << 31 | uint64_t(v.ahead) << 29 | uint64_t(device) << 32);
   words.push_back(uint64_t(v.threads) | uint64_t(v.rows) << 16 | uint64_t(v.vector) << 32 |
                   uint64_t(v.count) << 48);
   words.push_back(uint64_t(v.uniform) | uint64_t(v.single) << 32);

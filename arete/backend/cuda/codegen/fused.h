@@ -29,10 +29,14 @@ namespace arete::cuda {
 // Few and long rows are divided among blocks (`phase` >= 0): a launch for each reduce stage, and
 // one for what comes after the last. A block leaves its partial results in memory; the blocks of
 // the next launches combine these first, all in the same order, and compute the row values anew.
+// Every second launch walks its part of the rows backwards: what the launch before read last is
+// still in the device's cache.
 // Reductions over rows (reduce_columns) take part where rows are resident in the mapping `rows`: a
 // block works on one row after another and its threads combine what they meet in their columns in
 // registers; every block leaves its results in memory, and a second launch combines those of all
-// blocks, always in the same order. Elsewhere these stages are reductions of their own.
+// blocks, always in the same order. As few blocks are at work there, one of 16-bit elements loads
+// its next row before it computes the one at hand (`ahead`). Elsewhere these stages are reductions
+// of their own.
 
 /// What a fused kernel is specialised on.
 struct FusedVariant {
@@ -42,6 +46,7 @@ struct FusedVariant {
   bool wide = false;     ///< 64-bit positions within a row and numbers of rows
   bool partial = false;  ///< streamed: shared memory holds some chunks of `cached` only
   bool columns = false;  ///< with the reduce_columns stages
+  bool ahead = false;    ///< columns: a block loads its next row before it works on one
   bool bundles = false;  ///< columns, streamed: chunks lie across rows
   int phase = -1;        ///< -1: all stages in one launch
   int threads = 1, rows = 1, vector = 1, count = 1;

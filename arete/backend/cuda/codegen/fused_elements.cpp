@@ -32,10 +32,18 @@ void FusedWriter::inner_offsets(const std::vector<int>& operands, int depth) {
     if (d + 1 < rank) line(depth, "rest /= " + size + ";");
   }
   for (int k : operands) {
-    std::string sum = rank == 1 ? "c * Index(" + stride(k, 0) + ")" : "";
-    for (int d = 0; d < rank && rank > 1; ++d)
-      sum += (d ? " + i" : "i") + number(d) + " * Index(" + stride(k, d) + ")";
+    const int64_t chunk = chunk_step(k);
+    if (chunk > 0 && rank == 1 && v_.resident && v_.exact) {
+      // A pointer of the thread and constants: else each chunk's address is computed anew.
+      line(depth, "const i64 at" + number(k) + " = i64(t) * " + number(chunk) + ";");
+      line(depth, "const int from" + number(k) + " = k * (kThreads * " + number(chunk) + ");");
+      continue;
+    }
+    const std::string step = chunk > 0 ? number(chunk) : "Index(" + stride(k, 0) + ")";
+    std::string sum = (rank == 1 ? "c * " : "i0 * ") + step;
+    for (int d = 1; d < rank; ++d) sum += " + i" + number(d) + " * Index(" + stride(k, d) + ")";
     line(depth, "const Index at" + number(k) + " = " + sum + ";");
+    line(depth, "constexpr int from" + number(k) + " = 0;");
   }
 }
 
@@ -85,21 +93,20 @@ const char* resident_chunk(bool exact) {
 }
 }  // namespace
 
-void FusedWriter::load_resident() {
+void FusedWriter::load_resident(int depth, const std::string& prefix) {
   std::vector<int> operands;
-  for (int i = 0; i < spec_.n_inputs; ++i) {
-    if (!has(v_.cached, i)) continue;
-    operands.push_back(operand_of_input(i));
-    line(2, elements_type(i) + " x" + number(i) + "[kCount];");
-  }
+  for (int i = 0; i < spec_.n_inputs; ++i)
+    if (has(v_.cached, i)) operands.push_back(operand_of_input(i));
   if (operands.empty()) return;
-  line(2, "#pragma unroll");
-  line(2, "for (int k = 0; k < kCount; ++k) {");
-  line(3, resident_chunk(v_.exact));
-  inner_offsets(operands, 3);
+  line(depth, "#pragma unroll");
+  line(depth, "for (int k = 0; k < kCount; ++k) {");
+  if (!v_.exact) line(depth + 1, "const Index end = Index(a.chunks);");
+  line(depth + 1, resident_chunk(v_.exact));
+  inner_offsets(operands, depth + 1);
   for (int k : operands)
-    line(3, "x" + number(k - spec_.n_outputs) + "[k] = " + load_chunk(k - spec_.n_outputs) + ";");
-  line(2, "}");
+    line(depth + 1, prefix + "x" + number(k - spec_.n_outputs) +
+                        "[k] = " + load_chunk(k - spec_.n_outputs) + ";");
+  line(depth, "}");
 }
 
 void FusedWriter::walk_resident(const FusedStage& stage, int depth, const Body& body) {
@@ -176,6 +183,8 @@ void FusedWriter::stream(const FusedStage& stage, const std::string& first, cons
   const std::vector<int> inputs = element_inputs(stage);
   const int pipeline = shared ? pipeline_depth(stage) : 0;
   const bool spans = bool(body.before_span);
+  const bool backwards = v_.phase > 0 && v_.phase % 2 == 1;
+  const std::string flip = backwards ? first + " + " + last + " - 1 - " : "";
   line(depth, "{");
   if (spans) {
     line(depth + 1, "constexpr Index kSpan = 64 * kCount * kThreads;");
@@ -205,7 +214,8 @@ void FusedWriter::stream(const FusedStage& stage, const std::string& first, cons
   if (!operands.empty()) {
     line(d, "#pragma unroll");
     line(d, "for (int k = 0; k < kCount; ++k) {");
-    line(d + 1, "const Index next = position + k * kThreads, c = next < stop ? next : stop - 1;");
+    line(d + 1, "const Index next = position + k * kThreads;");
+    line(d + 1, "const Index c = " + flip + "(next < stop ? next : stop - 1);");
     inner_offsets(operands, d + 1);
     for (int i : inputs)
       if (direct(i)) line(d + 1, "x" + number(i) + "[k] = " + load_chunk(i) + ";");
@@ -214,8 +224,9 @@ void FusedWriter::stream(const FusedStage& stage, const std::string& first, cons
   if (pipeline > 0) line(d, "copy_wait<" + number(pipeline - 1) + ">();");
   line(d, "#pragma unroll");
   line(d, "for (int k = 0; k < kCount; ++k) {");
-  line(d + 1, "const Index c = position + k * kThreads;");
-  line(d + 1, "if (c < stop) {");
+  line(d + 1, "const Index place = position + k * kThreads;");
+  line(d + 1, "if (place < stop) {");
+  line(d + 2, "const Index c = " + flip + "place;");
   std::vector<std::string> sources;
   for (int i : inputs) {
     sources.push_back("x" + number(i) + (direct(i) ? "[k]" : ""));
@@ -382,13 +393,13 @@ void FusedWriter::combine_partials(size_t s) {
   declare_totals(stage, wanted);
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!wanted(k)) continue;
-    line(3, "for (i64 split = t; split < a.splits; split += kThreads) {");
-    open_rows(4);
-    line(4, total(k) + of_row() + " = " + m[k] + "::combine(" + total(k) + of_row() +
-                ", to_compute(*reinterpret_cast<const " + memory_text(outputs[k].dtype) + "*>(" +
-                cell(result_number(s) + int(k), "split") + ")));");
-    close_rows(4);
-    line(3, "}");
+    open_rows(3);
+    line(3, total(k) + of_row() + " = combine_loads<" + m[k] + ", 8>(" + total(k) + of_row() +
+                ", t, a.splits, kThreads, [&](i64 split) {");
+    line(4, "return to_compute(*reinterpret_cast<const " + memory_text(outputs[k].dtype) + "*>(" +
+                cell(result_number(s) + int(k), "split") + "));");
+    line(3, "});");
+    close_rows(3);
   }
   across_threads(s, false);
   open_rows(3);

@@ -67,6 +67,7 @@ class Planner {
     p.grid = unsigned(std::min<int64_t>(ceil_div(row_groups(), p.variant.rows), INT32_MAX));
     if (!columns_.empty()) {
       p.variant.columns = true;
+      p.variant.ahead = loads_ahead();
       p.grid = std::min(p.grid, unsigned(limits_.multiprocessors * p.variant.resident_blocks()));
       p.columns = size_t(elements_);
       p.partials = columns_.size() * p.grid * p.columns * 8;
@@ -236,6 +237,13 @@ class Planner {
     return true;
   }
 
+  // Whether threads have the registers for the data of two rows: those of 16-bit elements.
+  bool loads_ahead() const {
+    for (size_t i = 0; i < args_.inputs.size(); ++i)
+      if ((plan_.variant.cached >> i & 1) && size_of(args_.inputs[i].dtype) > 2) return false;
+    return true;
+  }
+
   // Registers that one element of the row takes; doubles are computed with more of them.
   int registers_per_element() const {
     int n = 0;
@@ -258,7 +266,7 @@ class Planner {
     const bool columns = v.mapping == Mapping::columns;
     // Two inputs, with what is computed from them, take more registers than large blocks have.
     const int limit = columns ? 32 : columns_.empty() && registers_per_element() > 1 ? 512 : 1024;
-    const int usual = std::min(most, 8);
+    const int usual = std::min(most, v.vector >= 4 ? 4 : 8);
     int threads = 1;
     while (threads < limit &&
            ceil_div(chunks, threads) > (!columns && threads < 32 ? std::min(usual, 2) : usual))
@@ -345,10 +353,11 @@ class Planner {
     if (has_row_stores_)
       for (size_t i = 0; i < args_.inputs.size(); ++i)
         if ((v.written >> i & 1) && ((v.uniform >> i & 1) || !(read_ >> i & 1))) return false;
-    const int threads = columns ? 16 : 512;
+    const int threads = columns ? v.bundles ? 32 : 16 : 512;
     const int64_t most = std::clamp<int64_t>(chunks / (int64_t(threads) * v.count), 1, 65535);
-    // Every block combines the partial results of all splits: with bundles those of many rows.
-    const int64_t blocks = (v.bundles ? 2 : 4) * int64_t(limits_.multiprocessors);
+    // Every block combines the partial results of all splits: with bundles, whose blocks have 1024
+    // threads, those of many rows.
+    const int64_t blocks = (v.bundles ? 1 : 4) * int64_t(limits_.multiprocessors);
     const int64_t splits = std::clamp<int64_t>(blocks / groups, 1, most);
     if (splits == 1) return false;
     v.threads = threads;

@@ -40,7 +40,11 @@ class FusedWriter {
   void find_needed_rows();
   void open_kernel();
   void declare_shared();
-  void outer_offsets();
+  void outer_offsets(int depth);
+  void addresses(int depth);
+  void declare_row_data(int depth, const std::string& prefix);
+  void load_row_data(int depth, const std::string& prefix);
+  void take_next_row(int depth);
   void row(size_t s);
   void store_row(size_t s);
   void declare_rows(size_t s);
@@ -50,7 +54,7 @@ class FusedWriter {
   std::string rounded(const std::string& value, DType t) const;
 
   // fused_elements.cpp: stages over elements
-  void load_resident();
+  void load_resident(int depth, const std::string& prefix);
   void reduce(size_t s);
   void combine_partials(size_t s);
   void store(size_t s);
@@ -95,6 +99,7 @@ class FusedWriter {
   int operand_of_input(int i) const { return spec_.n_outputs + i; }
   int width(int i) const;
   int chunk_bytes(int i) const;
+  int64_t chunk_step(int operand) const;
   bool is_register_cached(int i) const;
   bool is_shared_cached(int i) const;
   bool is_fresh(int i) const;  // cached in shared memory, but not there yet
@@ -104,6 +109,7 @@ class FusedWriter {
   const FusedVariant& v_;
   const PhaseRange range_;
   std::vector<Input> inputs_;
+  std::vector<DType> output_dtypes_;
   std::vector<int> first_row_;  // of each stage: the number of its first row value
   std::vector<DType> row_dtypes_;
   std::vector<bool> needed_;  // of each row value: does this launch read it?

@@ -6,7 +6,7 @@
 namespace arete::cuda {
 namespace {
 
-std::string common() {
+std::string common(int tensors) {
   return "#include \"math.cuh\"\n#include \"monoid.cuh\"\n#include \"block.cuh\"\n"
          "union Slot { f64 f; i64 i; };\n"
          "struct Slots { Slot s[" +
@@ -14,13 +14,13 @@ std::string common() {
          "]; };\n"
          "struct MultiReduceTable {\n"
          "  const void* data[" +
-         std::to_string(kMultiReduceTensors) +
+         std::to_string(tensors) +
          "];\n"
          "  i64 numel[" +
-         std::to_string(kMultiReduceTensors) +
+         std::to_string(tensors) +
          "];\n"
          "  u32 first[" +
-         std::to_string(kMultiReduceTensors + 1) +
+         std::to_string(tensors + 1) +
          "];  // chunk of each tensor\n"
          "  u32 tensors;\n"
          "};\n"
@@ -34,7 +34,7 @@ std::string common() {
 }  // namespace
 
 KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prologue,
-                                 bool vectorized) {
+                                 bool vectorized, int tensors) {
   const DType in = prologue.inputs()[0], out = prologue.outputs()[0].dtype;
   const expr::Type work = expr::compute_type(out);
   const std::string element = storage_name(in);
@@ -47,7 +47,7 @@ KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prolo
   const std::vector<std::string> value =
       emit_values(body, prologue, {&input, 1}, params, "v", "  ");
 
-  std::string t = common();
+  std::string t = common(tensors);
   t += "typedef " + monoid_name(monoid, work) + " M;\n";
   t += "DEVICE M::type term(" + element + " x, const Slots& p) {\n" + body + "  return op_cast<" +
        compute_name(work) + ">(" + value[0] + ");\n}\n";
@@ -101,18 +101,17 @@ KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prolo
   return {"multi_reduce_chunks", t};
 }
 
-KernelSource multi_reduce_finish(prim::Monoid monoid, expr::Type type, DType out) {
-  std::string t = common();
+KernelSource multi_reduce_finish(prim::Monoid monoid, expr::Type type, DType out, int tensors) {
+  std::string t = common(tensors);
   t += "typedef " + monoid_name(monoid, type) + " M;\n";
   t += "extern \"C\" __global__ void __launch_bounds__(kThreads)\n"
        "multi_reduce_finish(const __grid_constant__ MultiReduceTable table, const " +
        std::string(storage_name(out)) + "* partials, " + storage_name(out) +
        "* out) {\n"
        "  __shared__ M::type shared[kThreads / 32];\n"
-       "  M::type r = M::identity();\n"
-       "  for (u32 i = table.first[blockIdx.x] + threadIdx.x; i < table.first[blockIdx.x + 1];\n"
-       "       i += kThreads)\n"
-       "    r = M::combine(r, to_compute(partials[i]));\n"
+       "  M::type r = combine_loads<M, 8>(\n"
+       "      M::identity(), table.first[blockIdx.x] + threadIdx.x, table.first[blockIdx.x + 1],\n"
+       "      kThreads, [&](i64 i) { return to_compute(partials[i]); });\n"
        "  r = block_reduce<M, kThreads>(r, shared, int(threadIdx.x));\n"
        "  if (threadIdx.x == 0) out[blockIdx.x] = from_compute<" +
        std::string(storage_name(out)) +
@@ -134,13 +133,15 @@ std::vector<KernelSource> multi_reduce_samples() {
     const expr::ProgramPtr power = expr::trace(
         [](std::span<const Value> v) { return std::vector{expr::pow(expr::abs(v[0]), v[1])}; },
         inputs, params, outputs);
-    for (bool vectorized : {false, true}) {
-      sources.push_back(multi_reduce_chunks(prim::Monoid::sum, *square, vectorized));
-      sources.push_back(multi_reduce_chunks(prim::Monoid::max, *power, vectorized));
+    for (int tensors : {kMultiReduceTensors, kMultiReduceLong}) {
+      for (bool vectorized : {false, true}) {
+        sources.push_back(multi_reduce_chunks(prim::Monoid::sum, *square, vectorized, tensors));
+        sources.push_back(multi_reduce_chunks(prim::Monoid::max, *power, vectorized, tensors));
+      }
+      if (in == kFloat64 || in == kFloat32)
+        for (prim::Monoid m : {prim::Monoid::sum, prim::Monoid::max, prim::Monoid::min})
+          sources.push_back(multi_reduce_finish(m, type, out, tensors));
     }
-    if (in == kFloat64 || in == kFloat32)
-      for (prim::Monoid m : {prim::Monoid::sum, prim::Monoid::max, prim::Monoid::min})
-        sources.push_back(multi_reduce_finish(m, type, out));
   }
   return sources;
 }

@@ -137,9 +137,8 @@ DEVICE void total_of_blocks(const u8* partials, i64 blocks, i64 columns, u8* out
   const int lane = int(threadIdx.x) % 32, part = int(threadIdx.x) / 32;
   const i64 column = i64(blockIdx.x) * 32 + lane;
   const T* from = reinterpret_cast<const T*>(partials) + (column < columns ? column : 0);
-  T total = M::identity();
-#pragma unroll 8
-  for (i64 b = part; b < blocks; b += 32) total = M::combine(total, from[b * columns]);
+  T total = combine_loads<M, 16>(M::identity(), part, blocks, 32,
+                                 [&](i64 b) { return from[b * columns]; });
   total = column_reduce<M, 32, 32>(total, reinterpret_cast<T*>(shared), lane, part);
   if (part == 0 && column < columns) reinterpret_cast<Out*>(out)[column] = from_compute<Out>(total);
 }

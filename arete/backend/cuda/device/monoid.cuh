@@ -108,3 +108,18 @@ struct Any {
   DEVICE T identity() { return T(0); }
   DEVICE T combine(T a, T b) { return a | b; }
 };
+
+/// `total` combined with load(first), load(first + step) and so on, before `end`, in this order.
+/// kAtOnce loads are under way together: one after the other each would wait for the memory.
+template <class M, int kAtOnce, class T, class Load>
+DEVICE T combine_loads(T total, i64 first, i64 end, i64 step, Load load) {
+  for (; first < end; first += kAtOnce * step) {
+    T v[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      v[i] = first + i * step < end ? load(first + i * step) : M::identity();
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) total = M::combine(total, v[i]);
+  }
+  return total;
+}

@@ -1,6 +1,7 @@
 #include "arete/backend/cuda/runtime/kernel.h"
 
 #include <chrono>
+#include <cstdio>
 #include <future>
 #include <mutex>
 #include <unordered_map>
@@ -128,6 +129,18 @@ const Kernel& find_kernel(DeviceContext& device, const KernelSource& source) {
 KernelStatistics kernel_statistics() {
   const std::lock_guard lock(statistics_mutex);
   return statistics;
+}
+
+bool has_long_arguments() {
+  static const bool result = [] {
+    const auto at_least_12_1 = [](const std::string& version) {
+      int major = 0, minor = 0;
+      return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
+             (major > 12 || (major == 12 && minor >= 1));
+    };
+    return at_least_12_1(driver_version()) && at_least_12_1(nvrtc_version());
+  }();
+  return result;
 }
 
 void launch_raw(DeviceContext& device, const Kernel& kernel, Dim3 grid, Dim3 block, size_t shared,

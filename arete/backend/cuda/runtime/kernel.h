@@ -41,6 +41,9 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
+/// Whether kernels may have 32764 bytes of arguments, not 4096: from CUDA 12.1 on.
+bool has_long_arguments();
+
 /// Launches with `arguments` pointing to each of the kernel's arguments. Raises `shared` beyond
 /// 48 KB as needed. DeviceError naming kernel, operator, grid and stream if the launch fails; with
 /// CUDA_LAUNCH_BLOCKING=1 it also waits, so that what a kernel does wrong is reported here.
