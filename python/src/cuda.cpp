@@ -221,6 +221,9 @@ void bind_cuda(nb::module_& m) {
     if (on) set_float32_convolution_tf32(*on);
     return float32_convolution_tf32();
   });
+  // As it was set; none: it follows products.
+  m.def("_convolution_tf32_setting", &float32_convolution_tf32_setting);
+  m.def("_set_convolution_tf32_setting", &set_float32_convolution_tf32, "allowed"_a.none());
 }
 
 }  // namespace arete::python
