@@ -130,11 +130,12 @@ void bind_cuda(nb::module_& m) {
   nb::class_<Capture>(c, "Capture")
       .def(
           "__init__",
-          [](Capture* p, cuda::Graph& g, std::optional<cuda::GraphPool> pool) {
-            new (p) Capture{g, pool ? std::make_unique<cuda::GraphCapture>(g, *pool)
-                                    : std::make_unique<cuda::GraphCapture>(g)};
+          [](Capture* p, cuda::Graph& g, const cuda::GraphPool& pool,
+             const std::optional<cuda::Stream>& s) {
+            new (p) Capture{g, s ? std::make_unique<cuda::GraphCapture>(g, pool, *s)
+                                 : std::make_unique<cuda::GraphCapture>(g, pool)};
           },
-          "graph"_a, "pool"_a = nb::none(), nb::keep_alive<1, 2>())
+          "graph"_a, "pool"_a, "stream"_a = nb::none(), nb::keep_alive<1, 2>())
       .def("end",
            [](Capture& p) {
              p.open->end();
