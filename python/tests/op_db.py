@@ -23,6 +23,8 @@ from torch.testing._internal.opinfo.core import SampleInput
 import arete
 
 warnings.filterwarnings("ignore")
+# The import forbids torch.backends.cudnn.allow_tf32 = ... in the whole process, which programs in other tests say.
+torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
 DTYPES = {getattr(torch, n): getattr(arete, n) for n in (
     "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64",
