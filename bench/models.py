@@ -86,6 +86,76 @@ def gpt2(lib, words=50304, layers=12, width=768, heads=12, context=1024):
     return GPT()
 
 
+def mlp_step(lib, device):
+    """A training step of the 784-256-10 network at batch 64."""
+    nn, F = lib.nn, lib.nn.functional
+    x = lib.randn(64, 784, device=device)
+    y = lib.randint(0, 10, (64,), device=device)
+    net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)).to(device)
+    optimizer = lib.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def autocast(lib, device, dtype):
+    """Autocast to `dtype`, a name; with "float32" none."""
+    half = dtype != "float32"
+    return lib.autocast(device, dtype=getattr(lib, dtype) if half else lib.bfloat16, enabled=half)
+
+
+def image_step(lib, device, depth, batch, size, dtype):
+    """A training step of a ResNet on pictures, under autocast to `dtype`; gives the loss."""
+    F, last = lib.nn.functional, lib.channels_last
+    x = lib.randn(batch, 3, size, size, device=device).to(memory_format=last)
+    y = lib.randint(0, 1000, (batch,), device=device)
+    net = resnet(lib, depth).to(device).to(memory_format=last)
+    optimizer = lib.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=True)
+    scaler = lib.amp.GradScaler(device, init_scale=1024.0, enabled=dtype == "float16")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with autocast(lib, device, dtype):
+            loss = F.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return step
+
+
+def gpt2_step(lib, device, batch, length, dtype="bfloat16", words=50304, **sizes):
+    """A training step of GPT-2 (of other `sizes`, if they are given) under autocast to `dtype`; gives the loss."""
+    x, y = (lib.randint(0, min(words, 50257), (batch, length), device=device) for _ in range(2))
+    net = gpt2(lib, words, **sizes).to(device)
+    optimizer = lib.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with autocast(lib, device, dtype):
+            loss = net(x, y)
+        loss.backward()
+        lib.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def prepare(lib, device):
+    """The switches that a program in a hurry sets, and a fixed seed."""
+    if device == "cuda":
+        lib.set_float32_matmul_precision("high")
+        lib.backends.cudnn.allow_tf32 = True
+        lib.backends.cudnn.benchmark = True
+    lib.manual_seed(0)
+
+
 class Bench:
     def __init__(self, lib, device, steps):
         self.lib, self.device, self.steps = lib, device, steps
@@ -127,58 +197,17 @@ class Bench:
         print(f"{name:6s} {key:32s} {amount / middle:12.1f} {unit:6s} {middle * 1e3:10.3f} ms {peak:8.2f} GiB", flush=True)
 
     def mlp(self):
-        lib, nn, F = self.lib, self.lib.nn, self.lib.nn.functional
-        x = lib.randn(64, 784, device=self.device)
-        y = lib.randint(0, 10, (64,), device=self.device)
-        net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)).to(self.device)
-        optimizer = lib.optim.Adam(net.parameters(), lr=1e-3, fused=True)
-
-        def step():
-            optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(net(x), y).backward()
-            optimizer.step()
-
-        self.measure("mlp_784_256_10_b64", "step/s", 1, step, pipelined=True)
+        self.measure("mlp_784_256_10_b64", "step/s", 1, mlp_step(self.lib, self.device), pipelined=True)
 
     def images(self, depth, batch, size, dtype):
-        lib, F = self.lib, self.lib.nn.functional
-        kind = getattr(lib, dtype)
-        last = lib.channels_last
-        x = lib.randn(batch, 3, size, size, device=self.device).to(memory_format=last)
-        y = lib.randint(0, 1000, (batch,), device=self.device)
-        net = resnet(lib, depth).to(self.device).to(memory_format=last)
-        optimizer = lib.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=True)
-        scaler = lib.amp.GradScaler(self.device, init_scale=1024.0, enabled=dtype == "float16")
-
-        def step():
-            optimizer.zero_grad(set_to_none=True)
-            with lib.autocast(self.device, dtype=kind):
-                loss = F.cross_entropy(net(x), y)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            return loss
-
+        step = image_step(self.lib, self.device, depth, batch, size, dtype)
         self.measure(f"resnet{depth}_{size}_{dtype}_b{batch}", "img/s", batch, step)
-        assert bool(lib.isfinite(step().float()))
+        assert bool(self.lib.isfinite(step().float()))
 
     def gpt2(self, batch, length):
-        lib = self.lib
-        x, y = (lib.randint(0, 50257, (batch, length), device=self.device) for _ in range(2))
-        net = gpt2(lib).to(self.device)
-        optimizer = lib.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-
-        def step():
-            optimizer.zero_grad(set_to_none=True)
-            with lib.autocast(self.device, dtype=lib.bfloat16):
-                loss = net(x, y)
-            loss.backward()
-            lib.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-            optimizer.step()
-            return loss
-
+        step = gpt2_step(self.lib, self.device, batch, length)
         self.measure(f"gpt2_124m_bfloat16_b{batch}_s{length}", "tok/s", batch * length, step)
-        assert bool(lib.isfinite(step().float()))
+        assert bool(self.lib.isfinite(step().float()))
 
     def run(self, models):
         if "mlp" in models:
@@ -202,11 +231,7 @@ def main():
     rows = {}
     for name in options.lib.split(","):
         lib = importlib.import_module(name)
-        if options.device == "cuda":
-            lib.set_float32_matmul_precision("high")
-            lib.backends.cudnn.allow_tf32 = True
-            lib.backends.cudnn.benchmark = True
-        lib.manual_seed(0)
+        prepare(lib, options.device)
         bench = Bench(lib, options.device, options.steps)
         bench.run(options.models.split(","))
         rows[name] = bench.rows

@@ -109,6 +109,7 @@ class Pass {
       deliver(node.edges[i], validate(node, i, std::move(results[i])));
     }
     if (!keep_) node.release_saved();
+    grads.clear();  // within the range, so that recordings see where the memory goes
   }
 
   Tensor validate(const Node& node, size_t i, Tensor g) const {

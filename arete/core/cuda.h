@@ -173,10 +173,16 @@ class Graph {
 /// While it lives, the calling thread's work on the current device is recorded into a graph instead
 /// of run. Reading values on the host is an error then, which leaves the capture intact. An
 /// exception that leaves the scope discards what was recorded.
+///
+/// It records on a stream of its own, or on one that is given, which is the current one meanwhile:
+/// neither a default stream, which all threads use, nor one that is being captured (DeviceError).
+/// The stream waits for the one that was current before.
 class GraphCapture {
  public:
   explicit GraphCapture(Graph& graph);
   GraphCapture(Graph& graph, GraphPool pool);
+  GraphCapture(Graph& graph, const Stream& stream);
+  GraphCapture(Graph& graph, GraphPool pool, const Stream& stream);
   /// Ends the capture where it has not been ended; errors show as a graph that is not ready.
   ~GraphCapture();
   /// Ends the capture and makes the graph ready; DeviceError if what was recorded is no graph.
@@ -185,7 +191,6 @@ class GraphCapture {
   GraphCapture& operator=(const GraphCapture&) = delete;
 
  private:
-  void begin();
   Graph& graph_;
   GraphPool pool_;
   Stream stream_;

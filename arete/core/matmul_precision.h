@@ -32,6 +32,12 @@ inline bool float32_convolution_tf32() noexcept {
   const int8_t set = detail::float32_convolution_tf32.load(std::memory_order_relaxed);
   return set < 0 ? float32_matmul_precision() != MatmulPrecision::highest : set != 0;
 }
+/// The same, or nothing if it was not set.
+inline std::optional<bool> float32_convolution_tf32_setting() noexcept {
+  const int8_t set = detail::float32_convolution_tf32.load(std::memory_order_relaxed);
+  return set < 0 ? std::nullopt : std::optional(set != 0);
+}
+/// Nothing: it follows products again.
 inline void set_float32_convolution_tf32(std::optional<bool> allowed) noexcept {
   detail::float32_convolution_tf32.store(allowed ? int8_t(*allowed) : int8_t(-1),
                                          std::memory_order_relaxed);

@@ -19,38 +19,41 @@ void check_index(int64_t index, int64_t size) {
                                              std::to_string(size) + " examples"));
 }
 
-// Rows of a picture (C, H, W) with any strides to memory in this order.
-template <class T>
-void copy_planes(const T* from, const Layout& layout, T* to) {
-  const int64_t channels = layout.sizes[0], height = layout.sizes[1], width = layout.sizes[2];
-  const int64_t step = layout.strides[2], plane = height * width;
-  if (channels == 3 && layout.strides[0] == 1 && step == 3) {  // as decoders leave it
-    T *red = to, *green = to + plane, *blue = to + 2 * plane;
-    for (int64_t y = 0; y < height; ++y) {
-      const T* p = from + y * layout.strides[1];
-      for (int64_t x = 0; x < width; ++x, p += 3) {
-        *red++ = p[0];
-        *green++ = p[1];
-        *blue++ = p[2];
-      }
-    }
-    return;
-  }
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t y = 0; y < height; ++y) {
-      const T* p = from + c * layout.strides[0] + y * layout.strides[1];
-      for (int64_t x = 0; x < width; ++x) *to++ = p[x * step];
-    }
+bool is_interleaved(const Tensor& t) {
+  const Layout& l = t.layout();
+  return t.dtype() == kUInt8 && t.dim() == 3 && l.sizes[0] == 3 && l.strides[0] == 1 &&
+         l.strides[2] == 3;
 }
 
-// The values of `from` to `to`, without gaps and in order.
-void copy_values(const Tensor& from, std::byte* to) {
+// A picture (3, H, W) as decoders leave it, cropped or not, to planes.
+void copy_interleaved(const Tensor& from, uint8_t* to) {
+  const Layout& layout = from.layout();
+  const int64_t height = layout.sizes[1], width = layout.sizes[2], plane = height * width;
+  const auto* const first = from.data<uint8_t>();
+  uint8_t *red = to, *green = to + plane, *blue = to + 2 * plane;
+  for (int64_t y = 0; y < height; ++y) {
+    const uint8_t* p = first + y * layout.strides[1];
+    for (int64_t x = 0; x < width; ++x, p += 3) {
+      *red++ = p[0];
+      *green++ = p[1];
+      *blue++ = p[2];
+    }
+  }
+}
+
+// The values of `from` to row `i` of `batch`. copy_ does all of it; what most data sets give has
+// shorter ways: a batch of 64 pictures of 3 x 64 x 64 bytes takes (microseconds, one core of a 2.3
+// GHz Xeon) 300 instead of 460 from decoded pictures, 24 instead of 39 from contiguous ones.
+void copy_values(const Tensor& from, const Tensor& batch, int64_t i) {
   const size_t bytes = from.nbytes();
+  std::byte* const to = static_cast<std::byte*>(batch.data_ptr()) + size_t(i) * bytes;
   if (bytes == 0) return;
-  if (!from.is_contiguous() && from.dim() == 3 && from.dtype() == kUInt8)
-    return copy_planes(from.data<uint8_t>(), from.layout(), reinterpret_cast<uint8_t*>(to));
-  const Tensor dense = from.contiguous();
-  std::memcpy(to, dense.data_ptr(), bytes);
+  if (from.is_contiguous())
+    std::memcpy(to, from.data_ptr(), bytes);
+  else if (is_interleaved(from))
+    copy_interleaved(from, reinterpret_cast<uint8_t*>(to));
+  else
+    batch.select(0, i).copy_(from);
 }
 
 // Values in host memory that no gradient is wanted of.
@@ -116,8 +119,7 @@ Batch collate(int64_t n, const std::function<Example(int64_t)>& make, bool pinne
       }
     }
     if (apart.empty() && fits(e, batch)) {
-      for (size_t k = 0; k < e.size(); ++k)
-        copy_values(e[k], static_cast<std::byte*>(batch[k].data_ptr()) + size_t(i) * e[k].nbytes());
+      for (size_t k = 0; k < e.size(); ++k) copy_values(e[k], batch[k], i);
       continue;
     }
     if (apart.empty())

@@ -251,22 +251,33 @@ void Graph::replay() const {
   state_->backend.launch_graph(state_->handle, state_->backend.current_stream());
 }
 
+// A stream of its own, so that no other thread's work on the current one gets into the graph.
 GraphCapture::GraphCapture(Graph& graph) : GraphCapture(graph, GraphPool()) {}
 GraphCapture::GraphCapture(Graph& graph, GraphPool pool)
+    : GraphCapture(graph, pool, Stream(0, pool.device())) {}
+GraphCapture::GraphCapture(Graph& graph, const Stream& stream)
+    : GraphCapture(graph, GraphPool(stream.device()), stream) {}
+GraphCapture::GraphCapture(Graph& graph, GraphPool pool, const Stream& stream)
     : graph_(graph),
       pool_(std::move(pool)),
-      stream_(0, pool_.device()),
+      stream_(stream),
       exceptions_(std::uncaught_exceptions()) {
-  begin();
-}
-
-void GraphCapture::begin() {
   Backend& b = pool_.state_->backend;
+  ARETE_CHECK(stream_.device() == pool_.device(),
+              DeviceError("GraphCapture", "the stream and the pool are on different devices")
+                  .expected("a stream of " + b.device().to_string())
+                  .got("one of cuda:" + std::to_string(stream_.device())));
+  ARETE_CHECK(!(stream_ == default_stream(pool_.device())),
+              DeviceError("GraphCapture", "CUDA graphs must be captured on a non-default stream")
+                  .hint("capture on a cuda::Stream, or leave the stream out"));
+  const Stream before = current_stream(pool_.device());
+  guard_ = std::make_unique<StreamGuard>(before);
   ARETE_CHECK(!b.is_capturing(),
               DeviceError("GraphCapture", "the current stream is already being captured"));
-  // A stream of its own, so that no other thread's work on the current one gets into the graph.
-  stream_.wait_stream(current_stream(pool_.device()));
-  guard_ = std::make_unique<StreamGuard>(stream_);
+  set_stream(stream_);
+  ARETE_CHECK(!b.is_capturing(),
+              DeviceError("GraphCapture", "the stream is already being captured"));
+  stream_.wait_stream(before);
   graph_.reset();
   b.begin_capture(stream_.native_handle(), pool_.state_->id);
 }

@@ -397,7 +397,7 @@ std::string to_json(const Snapshot& s) {
 
 std::string to_pickle(const Snapshot& s) { return ViewerFile(s).write(); }
 
-std::string to_html(const Snapshot& s) {
+std::string to_html(const Snapshot& s, std::string_view word) {
   // One row for each allocation: when, until when, bytes, device and who, and the events' numbers,
   // since many happen in one microsecond.
   struct Life {
@@ -434,7 +434,7 @@ std::string to_html(const Snapshot& s) {
                        places.of(e.stack < place_of_stack.size() ? place_of_stack[e.stack] : ""),
                        e.stack, l.begin_event, l.end_event);
   });
-  std::string data = "{\"last\":" + std::to_string(last) +
+  std::string data = "{\"last\":" + std::to_string(last) + ",\"scope\":" + io::json_string(word) +
                      ",\"dropped\":" + std::to_string(s.dropped) + ",\"rows\":" + rows +
                      ",\"devices\":" + devices.json() + ",\"operators\":" + operators.json() +
                      ",\"scopes\":" + scopes.json() + ",\"places\":" + places.json() +

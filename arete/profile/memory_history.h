@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arete/core/memory_events.h"
@@ -67,8 +68,9 @@ std::string to_json(const Snapshot& snapshot);
 /// Host memory follows the GPUs as one more device.
 std::string to_pickle(const Snapshot& snapshot);
 /// A page that needs no network: memory over time by operator, scope or place in the program, and
-/// what was live at any moment.
-std::string to_html(const Snapshot& snapshot);
+/// what was live at any moment. `scopes`: what the page calls Entry::scope; with another word than
+/// "scope" it shows no places in the program.
+std::string to_html(const Snapshot& snapshot, std::string_view scopes = "scope");
 /// Writes the snapshot of now, all or nothing; the name's end says how: .json, .html, .pickle.
 /// IoError when that is not possible.
 void dump_snapshot(const std::string& path);

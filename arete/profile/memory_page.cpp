@@ -52,7 +52,9 @@ const std::string_view kMemoryPageTail = R"html(;
 'use strict';
 const W=1200,H=420,L=78,R=12,T=10,B=34,COLUMNS=560,TOP=9;
 const COLOURS=['#2563eb','#d9480f','#0f8a6d','#9333b8','#b7791f','#0e7fa8','#be2a5b','#5f7d2a','#7a5c45','#8b95a5'];
-const GROUPS=[['operator',4,'operators'],['outer scope',10,'outers'],['scope',5,'scopes'],['place in the program',6,'places']];
+const PLAIN=D.scope==='scope';
+const GROUPS=PLAIN?[['operator',4,'operators'],['outer scope',10,'outers'],['scope',5,'scopes'],['place in the program',6,'places']]:
+ [['operator',4,'operators'],[D.scope,5,'scopes']];
 // The first two names of a scope.
 D.outers=[];
 {const known=new Map();D.rows.forEach(r=>{
@@ -75,7 +77,7 @@ const device=choice('device',D.devices.length?D.devices:['none']);
 const group=choice('by',GROUPS.map(g=>g[0]));
 const scale=choice('along',['time','events']);
 // With scopes in it, the page opens on them: on all of them where they can be told apart.
-if(D.scopes.some(s=>s!==''))group.value=D.scopes.length>TOP?1:2;
+if(D.scopes.some(s=>s!==''))group.value=!PLAIN||D.scopes.length>TOP?1:2;
 let state=null;
 function build(){
  const rows=D.rows.filter(r=>r[3]===+device.value),column=GROUPS[group.value][1],names=D[GROUPS[group.value][2]];
@@ -142,7 +144,7 @@ function show(index,fraction){
   if(k===TOP){v=total;s.labels.slice(0,TOP).forEach(l=>v-=by.get(l)||0)}
   e.append(i,n+' ',html('span',bytes(v)));return e}));
  const table=$('live');table.replaceChildren();
- const head=html('tr');['bytes','operator','scope','place in the program','since','until'].forEach((n,i)=>
+ const head=html('tr');['bytes','operator',D.scope,PLAIN?'place in the program':'','since','until'].forEach((n,i)=>
   head.append(html('th',n,i===0||i>3?'n':'')));table.append(head);
  [...live].sort((a,b)=>b[2]-a[2]).slice(0,60).forEach(r=>{
   const tr=html('tr');

@@ -130,11 +130,12 @@ void bind_cuda(nb::module_& m) {
   nb::class_<Capture>(c, "Capture")
       .def(
           "__init__",
-          [](Capture* p, cuda::Graph& g, std::optional<cuda::GraphPool> pool) {
-            new (p) Capture{g, pool ? std::make_unique<cuda::GraphCapture>(g, *pool)
-                                    : std::make_unique<cuda::GraphCapture>(g)};
+          [](Capture* p, cuda::Graph& g, const cuda::GraphPool& pool,
+             const std::optional<cuda::Stream>& s) {
+            new (p) Capture{g, s ? std::make_unique<cuda::GraphCapture>(g, pool, *s)
+                                 : std::make_unique<cuda::GraphCapture>(g, pool)};
           },
-          "graph"_a, "pool"_a = nb::none(), nb::keep_alive<1, 2>())
+          "graph"_a, "pool"_a, "stream"_a = nb::none(), nb::keep_alive<1, 2>())
       .def("end",
            [](Capture& p) {
              p.open->end();
@@ -221,6 +222,9 @@ void bind_cuda(nb::module_& m) {
     if (on) set_float32_convolution_tf32(*on);
     return float32_convolution_tf32();
   });
+  // As it was set; none: it follows products.
+  m.def("_convolution_tf32_setting", &float32_convolution_tf32_setting);
+  m.def("_set_convolution_tf32_setting", &set_float32_convolution_tf32, "allowed"_a.none());
 }
 
 }  // namespace arete::python

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "arete/profile/ceilings.h"
+#include "arete/profile/memory_timeline.h"
 #include "arete/profile/roofline.h"
 #include "bindings.h"
 #include "caster.h"
@@ -234,6 +235,12 @@ void bind_profiler(nb::module_& m) {
             export_roofline(t, path);
           },
           "path"_a)
+      .def(
+          "export_memory_timeline",
+          [](const Trace& t, const std::string& path, const std::string& device) {
+            export_memory_timeline(t, path, Device(device));
+          },
+          "path"_a, "device"_a)
       .def_prop_ro("device_times", [](const Trace& t) {
         return std::string(t.device_times == DeviceTimes::traced   ? "CUPTI"
                            : t.device_times == DeviceTimes::events ? "CUDA events"

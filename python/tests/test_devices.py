@@ -276,6 +276,35 @@ def test_streams_and_graphs():
     assert out.tolist() == [7.0] * 8
 
 
+def test_graphs_on_a_given_stream():
+    source = arete.zeros(8, device="cuda")
+    s, side, graph = arete.cuda.Stream(), arete.cuda.Stream(), arete.cuda.CUDAGraph()
+    with arete.cuda.graph(graph, stream=s, capture_error_mode="thread_local"):
+        assert arete.cuda.current_stream() == s and arete.cuda.is_current_stream_capturing()
+        out = source * 2
+        side.wait_stream(s)
+        with arete.cuda.stream(side):
+            out.add_(1)
+        s.wait_stream(side)
+    assert arete.cuda.current_stream() == arete.cuda.default_stream() and not arete.cuda.is_current_stream_capturing()
+    source.fill_(3)
+    graph.replay()
+    assert out.tolist() == [7.0] * 8
+    with pytest.raises(RuntimeError, match="CUDA graphs must be captured on a non-default stream"):
+        with arete.cuda.graph(arete.cuda.CUDAGraph(), stream=arete.cuda.default_stream()):
+            raise AssertionError("not reached")
+    # By hand: the current stream, where it can be captured.
+    by_hand = arete.cuda.CUDAGraph()
+    s.wait_stream(arete.cuda.current_stream())
+    with arete.cuda.stream(s):
+        by_hand.capture_begin(pool=graph.pool(), capture_error_mode="relaxed")
+        assert arete.cuda.current_stream() == s
+        out.mul_(2)
+        by_hand.capture_end()
+    by_hand.replay()
+    assert out.tolist() == [14.0] * 8
+
+
 def test_graphed_callables():
     arete.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).cuda()

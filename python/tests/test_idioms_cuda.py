@@ -125,6 +125,9 @@ def test_cuda_precision_by_its_newest_names(torch, device):
     assert products.fp32_precision == "ieee" and convolutions.fp32_precision == "tf32"
     assert (a @ a - exact).abs().max() / exact.abs().mean() < 1e-4
     products.fp32_precision, convolutions.fp32_precision = before
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, fp32_precision="tf32"):
+        assert torch.backends.cudnn.fp32_precision == "tf32" and torch.backends.cudnn.conv.fp32_precision == "tf32"
+    assert (products.fp32_precision, convolutions.fp32_precision) == before
 
 
 @anywhere

@@ -27,6 +27,28 @@ def test_switches():
         assert arete.are_deterministic_algorithms_enabled()
         assert cudnn.allow_tf32
     assert not cudnn.allow_tf32
+    for precision, inside in (("tf32", True), ("ieee", False)):
+        for allowed in (None, True, False):
+            cudnn.allow_tf32 = not inside
+            with cudnn.flags(allow_tf32=allowed, fp32_precision=precision):
+                assert cudnn.allow_tf32 is inside and cudnn.conv.fp32_precision == cudnn.fp32_precision == precision
+            assert cudnn.allow_tf32 is not inside
+    with cudnn.flags(allow_tf32=True, fp32_precision="none"):
+        assert cudnn.allow_tf32
+    with cudnn.flags(False, False, 5, True, False, "tf32"):  # in PyTorch's order
+        assert cudnn.benchmark_limit == 5 and cudnn.deterministic and cudnn.allow_tf32 and not cudnn.enabled
+    with pytest.raises(ValueError, match="'half'"):
+        with cudnn.flags(enabled=False, fp32_precision="half"):
+            raise AssertionError("not reached")
+    assert cudnn.enabled
+    # What was never set follows products again, afterwards too.
+    cudnn.conv.fp32_precision = "none"
+    with cudnn.flags(fp32_precision="tf32"):
+        assert cudnn.allow_tf32 and not matmul.allow_tf32
+    assert not cudnn.allow_tf32
+    matmul.allow_tf32 = True
+    assert cudnn.allow_tf32
+    matmul.allow_tf32 = False
     before = cudnn.deterministic
     assert not arete.are_deterministic_algorithms_enabled()
     arete.use_deterministic_algorithms(True)

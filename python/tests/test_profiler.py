@@ -145,6 +145,77 @@ def test_memory_of_operators():
     assert y.shape == (1000,)
 
 
+CATEGORIES = ("PARAMETER", "OPTIMIZER_STATE", "INPUT", "TEMPORARY", "ACTIVATION", "GRADIENT", "AUTOGRAD_DETAIL", "unknown")
+
+
+def memory_timeline(t, folder):
+    """Two steps of one program; the plain, the packed and the raw file, and the bytes of all parameters."""
+    t.manual_seed(0)
+    net = t.nn.Sequential(t.nn.Linear(200, 300), t.nn.Tanh(), t.nn.Linear(300, 300), t.nn.ReLU(), t.nn.Linear(300, 10))
+    optimizer = t.optim.Adam(net.parameters(), lr=1e-3)
+    x, y = t.randn(64, 200), t.randint(0, 10, (64,))
+    with t.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True) as p:
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            loss = t.nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+    texts = []
+    for name in ("m.json", "m.json.gz", "m.raw.json.gz"):
+        p.export_memory_timeline(str(folder / name), device="cpu")
+        data = (folder / name).read_bytes()
+        texts.append(json.loads(gzip.decompress(data) if name.endswith("gz") else data))
+    return *texts, 4 * sum(q.numel() for q in net.parameters())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_memory_timeline_has_torchs_form(tmp_path):
+    results = []
+    for t in (torch, arete):
+        plain, packed, raw, parameters = memory_timeline(t, tmp_path)
+        assert plain == packed
+        times, sizes = plain
+        assert len(times) == len(sizes) and times == sorted(times) and abs(times[0] / 1e6 - time.time()) < 100
+        assert all(len(row) == 1 + len(CATEGORIES) and row[0] == 0 and min(row) >= 0 for row in sizes)
+        # The raw file tells the same in single changes.
+        held, before = collections.Counter(), -1
+        for ns, action, size, category in raw:
+            assert (action == 1) == (ns == -1) and (size < 0 or action in (1, 2, 3)) and category in range(8)
+            assert ns >= before
+            before = ns
+            held[category] += size
+        assert [held[i] for i in range(8)] == sizes[-1][1:]
+        results.append({name: max(row[i] for row in sizes) for i, name in enumerate(CATEGORIES, 1)})
+        assert results[-1]["GRADIENT"] == parameters
+    theirs, ours = results
+    assert ours["AUTOGRAD_DETAIL"] == theirs["AUTOGRAD_DETAIL"]
+    assert 0 <= theirs["OPTIMIZER_STATE"] - ours["OPTIMIZER_STATE"] <= 6 * 4  # where the number of steps is a tensor, too
+    # Theirs has the results of operators that ours runs as one.
+    assert 0.5 * theirs["ACTIVATION"] < ours["ACTIVATION"] <= theirs["ACTIVATION"]
+    assert ours["PARAMETER"] == ours["INPUT"] == 0
+
+
+def test_memory_timeline_as_a_page(tmp_path):
+    with profile(profile_memory=True) as p:
+        x = arete.ones(1000, requires_grad=True)
+        (x * x).sum().backward()
+    p.export_memory_timeline(tmp_path / "m.html", "cpu")
+    page = (tmp_path / "m.html").read_text()
+    assert page.startswith("<!doctype html>") and page.count("</script>") == 1 and "default-src 'none'" in page
+    data = json.loads(page[page.index("const D=") + len("const D=") : page.index(";\n'use strict'")])
+    assert data["scope"] == "category" and data["devices"] == ["cpu"] and data["last"] > 0
+    rows = {(data["operators"][r[4]], data["scopes"][r[5]], r[2]) for r in data["rows"]}
+    assert {("mul", "ACTIVATION", 4000), ("ones", "unknown", 4000)} <= rows
+    assert any(category == "GRADIENT" and size == 4000 for _, category, size in rows)
+    p.export_memory_timeline(tmp_path / "m.json")  # the device can be left out
+    with pytest.raises(ValueError, match="a name that ends in .html, .json, .json.gz or .raw.json.gz"):
+        p.export_memory_timeline(tmp_path / "m.svg", "cpu")
+    with profile() as p:
+        arete.ones(2)
+    with pytest.raises(ValueError, match="the recording has no memory.*profile_memory=True"):
+        p.export_memory_timeline(tmp_path / "none.json", "cpu")
+
+
 @pytest.mark.parametrize("arguments", [
     dict(wait=1, warmup=1, active=2), dict(wait=0, warmup=1, active=1, repeat=2),
     dict(wait=2, warmup=1, active=3, repeat=2, skip_first=3),

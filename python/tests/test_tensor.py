@@ -320,3 +320,13 @@ def test_memory_is_flat():
         y = (x + 1).view(4, 4)[0]
     del y
     assert resident() - before < 2 << 20
+
+
+def test_graphs_check_their_arguments():
+    graph = torch.cuda.CUDAGraph()  # without a GPU, too
+    with pytest.raises(ValueError, match="Unknown capture error mode.*got 'strict'"):
+        torch.cuda.graph(graph, capture_error_mode="strict")
+    with pytest.raises(TypeError, match="stream must be an arete.cuda.Stream, not int"):
+        torch.cuda.graph(graph, stream=7)
+    for mode in ("global", "thread_local", "relaxed"):
+        torch.cuda.graph(graph, capture_error_mode=mode)

@@ -459,6 +459,57 @@ TEST(CudaGpu, GraphsShareAPoolAndKeepConstants) {
   EXPECT_EQ(b[99].item<float>(), 200);
 }
 
+TEST(CudaGpu, CapturesOnAGivenStream) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  const cuda::Stream s, other;
+  const cuda::GraphPool pool;
+  const Tensor x = ones({100}, o);
+  cuda::Graph first, second;
+  Tensor a, b;
+  {
+    cuda::GraphCapture capture(first, pool, s);
+    EXPECT_TRUE(cuda::current_stream() == s);
+    EXPECT_TRUE(cuda::is_current_stream_capturing());
+    a = x * 2;
+    other.wait_stream(s);  // as users of the stream do: `other` joins the capture
+    {
+      const cuda::StreamGuard guard(other);
+      EXPECT_TRUE(cuda::is_current_stream_capturing());
+      b = a + 1;
+    }
+    s.wait_stream(other);
+    cuda::Graph third;
+    EXPECT_ERROR(cuda::GraphCapture(third, pool, cuda::Stream()), "already being captured");
+    {
+      const cuda::StreamGuard guard(cuda::default_stream());
+      EXPECT_ERROR(cuda::GraphCapture(third, pool, s), "already being captured");
+      EXPECT_TRUE(cuda::current_stream() == cuda::default_stream());
+    }
+    EXPECT_TRUE(cuda::current_stream() == s);
+    capture.end();
+  }
+  EXPECT_TRUE(cuda::current_stream() == cuda::default_stream());
+  EXPECT_FALSE(cuda::is_current_stream_capturing());
+  {
+    const cuda::StreamGuard guard(s);  // it is the current one already
+    cuda::GraphCapture capture(second, s);
+    b.add_(a);
+    capture.end();
+    EXPECT_TRUE(cuda::current_stream() == s);
+  }
+  first.replay();
+  second.replay();
+  EXPECT_EQ(b[99].item<float>(), 5);
+  // The stream is as good as it was.
+  const cuda::StreamGuard guard(s);
+  EXPECT_EQ((x + 3)[99].item<float>(), 4);
+  cuda::Graph none;
+  EXPECT_ERROR(cuda::GraphCapture(none, cuda::default_stream()),
+               "CUDA graphs must be captured on a non-default stream");
+  EXPECT_FALSE(none.is_ready());
+}
+
 TEST(CudaGpu, AnErrorDuringACaptureDiscardsIt) {
   NEEDS_GPU();
   const TensorOptions o(kFloat32, kCUDA);

@@ -153,6 +153,9 @@ TEST(Dataset, CollateOfMadeExamplesIsCollate) {
         return Example{rows.select(0, i % 2).flip({2}), rows.select(0, 0)};
       },
       [&](int64_t i) { return Example{rows.select(0, i % 2).transpose(1, 2)}; },
+      [&](int64_t i) {
+        return Example{rows.select(0, i % 2).contiguous().narrow(1, 1, 3).narrow(2, 2, 4)};
+      },
       [&](int64_t i) { return Example{rows.select(0, i % 2).to(kFloat32)}; },
       [&](int64_t i) {
         return Example{i == 2 ? tensor(0.5) : tensor(i)};

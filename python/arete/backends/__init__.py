@@ -8,11 +8,11 @@ import types
 from .. import _C
 
 
-def _is_tf32(precision: str) -> bool:
-    """What a name of a precision says of TF32."""
+def _is_tf32(precision: str):
+    """What a name of a precision says of TF32; None: nothing."""
     if precision not in ("none", "ieee", "tf32"):
-        raise ValueError(f"fp32_precision must be 'ieee' or 'tf32', not {precision!r}")
-    return precision == "tf32"
+        raise ValueError(f"fp32_precision must be 'ieee', 'tf32' or 'none', not {precision!r}")
+    return None if precision == "none" else precision == "tf32"
 
 
 class _Matmul:
@@ -36,18 +36,18 @@ class _Matmul:
 
     @fp32_precision.setter
     def fp32_precision(self, precision: str):
-        self.allow_tf32 = _is_tf32(precision)
+        self.allow_tf32 = bool(_is_tf32(precision))
 
 
 class _Convolutions:
     @property
     def fp32_precision(self) -> str:
-        """cudnn.allow_tf32 as "tf32" or "ieee"."""
+        """cudnn.allow_tf32 as "tf32" or "ieee"; set to "none" it follows that of products again."""
         return "tf32" if _C._convolution_tf32(None) else "ieee"
 
     @fp32_precision.setter
     def fp32_precision(self, precision: str):
-        _C._convolution_tf32(_is_tf32(precision))
+        _C._set_convolution_tf32_setting(_is_tf32(precision))
 
 
 class _Cuda:
@@ -121,19 +121,26 @@ class _Cudnn(_Convolutions):
         _C._deterministic(bool(value))
 
     @contextlib.contextmanager
-    def flags(self, enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None):
-        """Sets what is given inside."""
-        wanted = {"enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit,
-                  "deterministic": deterministic, "allow_tf32": allow_tf32}
+    def flags(self, enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
+        """Sets what is given inside. `fp32_precision`: "ieee" or "tf32" decides over `allow_tf32`, its older name; "none" leaves
+        the decision to it."""
+        if fp32_precision is not None and _is_tf32(fp32_precision) is not None:
+            allow_tf32 = _is_tf32(fp32_precision)
+        wanted = {"enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit, "deterministic": deterministic}
         wanted = {name: value for name, value in wanted.items() if value is not None}
         before = {name: getattr(self, name) for name in wanted}
-        for name, value in wanted.items():
-            setattr(self, name, value)
+        tf32_before = _C._convolution_tf32_setting()
         try:
+            for name, value in wanted.items():
+                setattr(self, name, value)
+            if allow_tf32 is not None:
+                self.allow_tf32 = allow_tf32
             yield
         finally:
             for name, value in before.items():
                 setattr(self, name, value)
+            if allow_tf32 is not None:
+                _C._set_convolution_tf32_setting(tf32_before)
 
     @staticmethod
     def is_available() -> bool:

@@ -263,8 +263,15 @@ class CUDAGraph:
         self._pool = None
 
     def capture_begin(self, pool=None, capture_error_mode: str = "global"):
-        self._pool = _c.GraphPool() if pool is None else pool
-        self._capture = _c.Capture(self._graph, self._pool)
+        """Records what the current stream is given until capture_end(); where that is the default stream, which a graph
+        cannot record, a stream of its own becomes the current one. For `capture_error_mode` see graph."""
+        now = current_stream()
+        self._begin(pool, None if now == default_stream() else now, capture_error_mode)
+
+    def _begin(self, pool, stream, mode):
+        _check_capture_error_mode(mode)
+        self._pool = _c.GraphPool(-1 if stream is None else stream.device_index) if pool is None else pool
+        self._capture = _c.Capture(self._graph, self._pool, None if stream is None else stream._stream)
 
     def capture_end(self):
         self._capture.end()
@@ -288,14 +295,25 @@ def graph_pool_handle():
     return _c.GraphPool()
 
 
+def _check_capture_error_mode(mode):
+    if mode not in ("global", "thread_local", "relaxed"):
+        raise ValueError(f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {mode!r}")
+
+
 class graph:
-    """Records what runs inside."""
+    """Records what runs inside: on `stream`, which is the current one meanwhile, or on a stream of its own.
+
+    What would wait is refused by the library's own checks, whatever other threads do; so the driver records in its relaxed mode
+    with each `capture_error_mode` ("global", "thread_local" or "relaxed"), and calls that other code makes are not refused."""
 
     def __init__(self, cuda_graph: CUDAGraph, pool=None, stream=None, capture_error_mode: str = "global"):
-        self._graph, self._pool = cuda_graph, pool
+        _check_capture_error_mode(capture_error_mode)
+        if not (stream is None or isinstance(stream, Stream)):
+            raise TypeError(f"graph: stream must be an arete.cuda.Stream, not {type(stream).__name__}")
+        self._graph, self._pool, self._stream, self._mode = cuda_graph, pool, stream, capture_error_mode
 
     def __enter__(self):
-        self._graph.capture_begin(self._pool)
+        self._graph._begin(self._pool, self._stream, self._mode)
 
     def __exit__(self, kind, *error):
         if kind is None:

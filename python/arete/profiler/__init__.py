@@ -156,6 +156,18 @@ class _Results:
         self_cuda_time_total."""
         self._trace().export_stacks(os.fspath(path), metric)
 
+    def export_memory_timeline(self, path, device=None) -> None:
+        """Writes how much memory was held for what, at each moment; needs profile_memory. `device`: the first GPU if there
+        is one, else the CPU.
+
+        The name's end says how: ".html" is a page that needs no network; ".json" and ".json.gz" hold [times, sizes], times in
+        microseconds and with each the bytes of PyTorch's categories (0, PARAMETER, OPTIMIZER_STATE, INPUT, TEMPORARY,
+        ACTIVATION, GRADIENT, AUTOGRAD_DETAIL, unknown); ".raw.json.gz" holds each change as [time in nanoseconds, action,
+        bytes, category]. Categories are told by who took the memory and how long it was held. PARAMETER and INPUT are not
+        told: what was there before the recording, or was made by operators without gradients, is unknown."""
+        device = device or ("cuda:0" if _C._cuda.is_available() else "cpu")
+        self._trace().export_memory_timeline(os.fspath(path), str(device))
+
     def synchronizations(self) -> list:
         """Every wait of the host for a device and every transfer, in order: what, kind, device, bytes, blocking,
         host_time (microseconds), operator, source."""

@@ -260,8 +260,8 @@ class CuptiTrace final : public prim::DeviceTrace {
     for (const Kind k : kKinds) f.disable(k);
     f.flush_all(kFlushForced);
     const ClockPoint end = compare_clocks();
-    // Attached, CUPTI slows every launch down (a small training step by 13 to 40 %), recording or
-    // not.
+    // Attached, CUPTI slows every launch down, recording or not: a small training step by up to a
+    // fifth.
     if (f.finalize) f.finalize();
     Delivered& d = delivered();
     std::vector<prim::DeviceActivity> all;

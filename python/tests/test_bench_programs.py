@@ -1,0 +1,42 @@
+"""bench/profiler_cost.py with both libraries, on steps so small and few that its figures mean nothing but are all there."""
+import importlib.util
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCH = pathlib.Path(__file__).parents[2] / "bench"
+
+
+@pytest.mark.parametrize("name", ["arete", "torch"])
+def test_profiler_cost(name, tmp_path):
+    pytest.importorskip(name)
+    file = tmp_path / "cost.json"
+    done = subprocess.run([sys.executable, str(BENCH / "profiler_cost.py"), "--lib", name, "--device", "cpu", "--models", "mlp", "--rounds",
+                           "2", "--seconds", "0.01", "--json", str(file)], capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())[name]
+    event = rows.pop("event")
+    assert event["inside_us"] > event["outside_us"] > 0 and event["event_us"] == event["inside_us"] - event["outside_us"]
+    (rows,) = rows.values()
+    assert rows.pop("steps") >= 1
+    assert list(rows) == ["before", "plain", "default", "shapes+memory+flops", "CPU only"]
+    for key, row in rows.items():
+        assert f"{row['done_ms']:.3f} ms" in done.stdout
+        assert all(math.isfinite(v) and v > 0 for v in row.values()), key
+        base = rows["before" if key in ("before", "plain") else "plain"]
+        assert row["ratio"] == pytest.approx(row["done_ms"] / base["done_ms"])
+
+
+def test_ratios_are_those_of_medians(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    spec = importlib.util.spec_from_file_location("profiler_cost", BENCH / "profiler_cost.py")
+    cost = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cost)
+    # One slow window of each kind, and a machine that has become half as fast since the first ones.
+    rows = cost.summary([(0.01, 0.005)] * 3, [(0.02, 0.01), (0.5, 0.4), (0.02, 0.01)], {"x": [(0.03, 0.01), (0.03, 0.01), (9.0, 9.0)]})
+    assert rows["x"] == {"done_ms": 30.0, "enqueued_ms": 10.0, "ratio": 1.5, "enqueued_ratio": 1.0}
+    assert rows["plain"]["ratio"] == rows["plain"]["enqueued_ratio"] == 2.0 and rows["before"]["ratio"] == 1.0
