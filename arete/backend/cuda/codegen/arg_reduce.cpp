@@ -20,10 +20,9 @@ KernelSource arg_reduce_source(const ArgReduceKernel& kernel, const ReducePlan& 
   t += reduce_struct_head(plan, {kernel.combine ? partial : stored}, 0);
   t += "  typedef " + (kernel.combine ? "CombineFold<" + fold + ">" : fold) + " Fold;\n";
   t += "  static const int kFlush = 0;\n";
-  const std::string element = loaded_element(plan, 0);
   t += "  template <int V> DEVICE " + (kernel.combine ? partial : value) +
        " value(const Loaded<V>& l, int v, const Arguments&) {\n    return " +
-       (kernel.combine ? element : "to_compute(" + element + ")") + ";\n  }\n";
+       (kernel.combine ? loaded_element(plan, 0) : computed_element(plan, 0)) + ";\n  }\n";
   t += "  DEVICE void store(Fold::Partial r, char* const* p, const Arguments&) {\n";
   t += "    *reinterpret_cast<i64*>(p[0]) = r.position;\n";
   if (kernel.values)

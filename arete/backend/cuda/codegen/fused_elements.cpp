@@ -72,8 +72,8 @@ void FusedWriter::compute(const FusedStage& stage, int depth,
       expressions.push_back(uniform(i) + of_row());
     } else {
       const size_t k = size_t(std::ranges::find(inputs, i) - inputs.begin());
-      expressions.push_back("to_compute(" + sources[k] + ".v[" + (has(v_.single, i) ? "0" : "j") +
-                            "])");
+      expressions.push_back("element_of(" + sources[k] + ", " + (has(v_.single, i) ? "0" : "j") +
+                            ")");
     }
   }
   body.inside(values(*stage.program, expressions, depth + 1), depth + 1);

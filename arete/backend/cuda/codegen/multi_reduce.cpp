@@ -42,15 +42,15 @@ KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prolo
   std::vector<std::string> params;
   for (size_t k = 0; k < prologue.params().size(); ++k)
     params.push_back(param_expression("p.s", k, prologue.params()[k]));
-  const std::string input = "to_compute(x)";
+  const std::string input = "x";
   std::string body;
   const std::vector<std::string> value =
       emit_values(body, prologue, {&input, 1}, params, "v", "  ");
 
   std::string t = common(tensors);
   t += "typedef " + monoid_name(monoid, work) + " M;\n";
-  t += "DEVICE M::type term(" + element + " x, const Slots& p) {\n" + body + "  return op_cast<" +
-       compute_name(work) + ">(" + value[0] + ");\n}\n";
+  t += "DEVICE M::type term(compute_of<" + element + "> x, const Slots& p) {\n" + body +
+       "  return op_cast<" + compute_name(work) + ">(" + value[0] + ");\n}\n";
   t += "static constexpr int kWidth = " + std::to_string(width) + ";\n";
   t += "extern \"C\" __global__ void __launch_bounds__(kThreads)\n"
        "multi_reduce_chunks(const __grid_constant__ MultiReduceTable table,\n"
@@ -83,15 +83,17 @@ KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prolo
        "#pragma unroll\n"
        "    for (int k = 0; k < 4; ++k)\n"
        "#pragma unroll\n"
-       "      for (int e = 0; e < kWidth; ++e) sums[k] = M::combine(sums[k], term(v[k].v[e], p));\n"
+       "      for (int e = 0; e < kWidth; ++e) sums[k] = M::combine(sums[k], term(element_of(v[k], "
+       "e), p));\n"
        "  }\n"
        "  for (; i < vectors; i += kThreads) {\n"
        "    const V v = wide[i];\n"
        "#pragma unroll\n"
-       "    for (int e = 0; e < kWidth; ++e) sums[0] = M::combine(sums[0], term(v.v[e], p));\n"
+       "    for (int e = 0; e < kWidth; ++e) sums[0] = M::combine(sums[0], term(element_of(v, e), "
+       "p));\n"
        "  }\n"
        "  for (int j = vectors * kWidth + threadIdx.x; j < n; j += kThreads)\n"
-       "    sums[1] = M::combine(sums[1], term(data[j], p));\n"
+       "    sums[1] = M::combine(sums[1], term(to_compute(data[j]), p));\n"
        "  M::type r = M::combine(M::combine(sums[0], sums[1]), M::combine(sums[2], sums[3]));\n"
        "  r = block_reduce<M, kThreads>(r, shared, int(threadIdx.x));\n"
        "  if (threadIdx.x == 0) partials[blockIdx.x] = from_compute<" +

@@ -111,8 +111,10 @@ std::string element_signature(const ElementCode& code) {
   const auto add = [&](const std::string& a) { text += (text.empty() ? "" : ", ") + a; };
   for (int k = 0; k < code.n_params; ++k) add("ParamSlot q" + number(k));
   for (int k = 0; k < code.n_outputs; ++k) add(code.storage[size_t(k)] + "& y" + number(k));
-  for (int k = code.n_outputs; k < code.operands(); ++k)
-    add(code.storage[size_t(k)] + " x" + number(k - code.n_outputs));
+  for (int k = code.n_outputs; k < code.operands(); ++k) {
+    const std::string type = code.storage[size_t(k)];
+    add((code.computes ? "compute_of<" + type + ">" : type) + " x" + number(k - code.n_outputs));
+  }
   return "void element(" + text + ")";
 }
 
@@ -138,6 +140,7 @@ int ElementCode::vector() const { return 16 / *std::max_element(bytes.begin(), b
 ElementCode element_code(const expr::Program& program) {
   ElementCode code;
   code.name = "pointwise" + operations(program);
+  code.computes = true;
   code.n_outputs = int(program.outputs().size());
   code.n_params = int(program.params().size());
   code.weight = 0;
@@ -156,12 +159,7 @@ ElementCode element_code(const expr::Program& program) {
 
   std::string body;
   std::vector<std::string> inputs, params;
-  for (size_t k = 0; k < program.inputs().size(); ++k) {
-    const std::string name = "i" + number(int64_t(k));
-    body += std::string("  const ") + compute_name(expr::compute_type(program.inputs()[k])) + " " +
-            name + " = to_compute(x" + number(int64_t(k)) + ");\n";
-    inputs.push_back(name);
-  }
+  for (size_t k = 0; k < program.inputs().size(); ++k) inputs.push_back("x" + number(int64_t(k)));
   for (size_t k = 0; k < program.params().size(); ++k) {
     const Type t = program.params()[k];
     const std::string name = "p" + number(int64_t(k)), slot = "q" + number(int64_t(k));
@@ -326,6 +324,11 @@ class Writer {
     line(indent, "}");
   }
 
+  // A stored element as `element` takes it.
+  std::string input(const std::string& stored) const {
+    return code_.computes ? "to_compute(" + stored + ")" : stored;
+  }
+
   // Computes the vector r<k> of each output from s<k>[u] and uniform(k).
   template <class Uniform>
   void compute(int indent, Uniform uniform) {
@@ -334,7 +337,9 @@ class Writer {
     line(indent, "for (int e = 0; e < " + number(shape_.vector) + "; ++e)");
     line(indent + 1, "element(" + call_arguments(code_, [&](int k) {
                        if (is_output(k)) return "r" + number(k) + ".v[e]";
-                       return is_uniform(k) ? uniform(k) : "s" + number(k) + "[u].v[e]";
+                       if (is_uniform(k)) return input(uniform(k));
+                       const std::string pack = "s" + number(k) + "[u]";
+                       return code_.computes ? "element_of(" + pack + ", e)" : pack + ".v[e]";
                      }) + ");");
   }
 
@@ -371,7 +376,7 @@ class Writer {
     for (int k = 0; k < code_.n_outputs; ++k) line(indent, type(k) + " r" + number(k) + ";");
     line(indent, "element(" + call_arguments(code_, [&](int k) {
                    if (is_output(k)) return "r" + number(k);
-                   return is_uniform(k) ? "c" + number(k) : "d" + number(k) + "[" + at + "]";
+                   return input(is_uniform(k) ? "c" + number(k) : "d" + number(k) + "[" + at + "]");
                  }) + ");");
     for (int k = 0; k < code_.n_outputs; ++k)
       line(indent, "d" + number(k) + "[" + at + "] = r" + number(k) + ";");

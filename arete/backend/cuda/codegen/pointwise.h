@@ -17,6 +17,7 @@ struct ElementCode {
   std::vector<std::string> storage;  // the element type of each operand, in the device's names
   std::vector<int> bytes;            // and its size
   int n_outputs = 0, n_params = 0;
+  bool computes = false;  // `element` takes its inputs as compute types, not as they are stored
   int weight = 1;  // about how many machine instructions one element takes in the kernel's text
 
   int operands() const { return int(storage.size()); }

@@ -47,6 +47,11 @@ std::string loaded_element(const ReducePlan& plan, size_t k) {
   const bool uniform = plan.uniform >> (size_t(plan.n_outputs) + k) & 1;
   return "l.x" + std::to_string(k) + (uniform ? "" : ".v[v]");
 }
+std::string computed_element(const ReducePlan& plan, size_t k) {
+  const bool uniform = plan.uniform >> (size_t(plan.n_outputs) + k) & 1;
+  const std::string name = "l.x" + std::to_string(k);
+  return uniform ? "to_compute(" + name + ")" : "element_of(" + name + ", v)";
+}
 
 std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::string>& inputs,
                                size_t n_params) {
@@ -105,8 +110,7 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
   t += std::string("  template <int V> DEVICE ") + compute_name(value) +
        " value(const Loaded<V>& l, int v, const Arguments& a) {\n";
   std::vector<std::string> elements, params;
-  for (size_t k = 0; k < stored.size(); ++k)
-    elements.push_back("to_compute(" + loaded_element(plan, k) + ")");
+  for (size_t k = 0; k < stored.size(); ++k) elements.push_back(computed_element(plan, k));
   std::string result = elements[0];
   if (kernel.prologue) {
     for (size_t k = 0; k < before; ++k)

@@ -45,6 +45,8 @@ std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::st
                                size_t n_params);
 /// The expression of element `v` of input k, in Loaded<V> `l`.
 std::string loaded_element(const ReducePlan& plan, size_t k);
+/// The same as the compute type.
+std::string computed_element(const ReducePlan& plan, size_t k);
 /// The kernel function around struct `Reduction`, with its name.
 std::string reduce_entry(const ReducePlan& plan, const std::string& name);
 

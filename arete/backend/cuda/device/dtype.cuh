@@ -206,3 +206,18 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Vec {
   T v[N];
 };
+
+/// Number j of neighbouring elements as the compute type.
+template <template <class, int> class Group, class T, int N>
+DEVICE compute_of<T> element_of(const Group<T, N>& group, int j) {
+  return to_compute(group.v[j]);
+}
+// The upper of two in a word is the word without the lower: one instruction where getting at its
+// own 16 bits takes a second.
+template <template <class, int> class Group, int N>
+DEVICE f32 element_of(const Group<bf16, N>& group, int j) {
+  if (N % 2 != 0) return to_compute(group.v[j]);
+  u32 word;
+  memcpy(&word, &group.v[j & ~1], 4);
+  return __uint_as_float(j & 1 ? word & 0xffff0000u : word << 16);
+}
