@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--pictures", type=int, default=20000)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=max(1, min(len(os.sched_getaffinity(0)) - 1, 8)))
+    parser.add_argument("--workers", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2), help="the training loop and a reserve keep two processors")
     parser.add_argument("--steps", type=int, default=150, help="of each loop in a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--resident", type=int, default=16, help="batches that lie on the device")

@@ -1,3 +1,5 @@
+// On another device: ARETE_TEST_DEVICE=cuda.
+#include "tests/support/test_device.h"
 #include "tests/unit/nn_test_support.h"
 
 namespace arete {
@@ -40,6 +42,32 @@ TEST(NnUtils, ClipsTheJointNorm) {
   params[0].set_grad(tensor({NAN, 1.0}));
   EXPECT_TRUE(has(error_of([&] { nn::utils::clip_grad_norm_(params, 1, 2, true); }), "non-finite"));
   expect_values(params[1].grad(), {12, 0});
+}
+
+// As many as one launch of a GPU takes with short arguments, with long ones, and more.
+TEST(NnUtils, ClipsManyTensorsOfSeveralDTypes) {
+  for (const int count : {1, 120, 121, 1601}) {
+    std::vector<Tensor> params;
+    std::vector<std::vector<double>> grads;
+    double squares = 0;
+    for (int i = 0; i < count; ++i) {
+      const DType t = i % 50 == 7 ? kFloat64 : i % 3 == 2 ? kBFloat16 : kFloat32;
+      std::vector<double> values(size_t(i % 5 == 4 ? 0 : i == 60 ? 70000 : 1 + i % 11));
+      for (size_t k = 0; k < values.size(); ++k) values[k] = double((i + int(k)) % 7 - 3);
+      for (const double v : values) squares += v * v;
+      Tensor p = zeros({int64_t(values.size())}, {t, test::test_device()});
+      p.requires_grad_();
+      p.set_grad(tensor(values).to(test::test_device(), t));
+      params.push_back(p);
+      grads.push_back(std::move(values));
+    }
+    const double norm = std::sqrt(squares), most = 0.4 * norm;
+    EXPECT_NEAR(nn::utils::clip_grad_norm_(params, most).item<double>(), norm, 1e-5 * norm);
+    for (size_t i = 0; i < params.size(); ++i) {
+      for (double& v : grads[i]) v *= most / (norm + 1e-6);
+      expect_values(params[i].grad(), grads[i], 8);
+    }
+  }
 }
 
 TEST(NnUtils, ClipsValues) {
