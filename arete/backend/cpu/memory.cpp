@@ -39,8 +39,10 @@ size_t rounded(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// Under AddressSanitizer nothing is kept, so that it sees every use after a free.
-#if defined(__SANITIZE_ADDRESS__)
+// Under sanitizers nothing is kept: so AddressSanitizer sees every use after a free, and
+// ThreadSanitizer forgets what threads of libraries, whose locks it cannot see, did to a block
+// before.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kKeep = false;
 #else
 constexpr bool kKeep = true;
