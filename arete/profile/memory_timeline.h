@@ -9,9 +9,8 @@
 //   optimizer_state   taken by an optimizer's step, held when it has ended
 //   activation        taken by a call that autograd remembers, held when it has ended
 //   temporary         given back before the call, or the optimizer's step, that took it has ended
-//   unknown           all else: taken before the recording began (parameters, as a rule), outside
-//   of
-//                     operators, or by operators that autograd does not remember (inputs)
+//   unknown           all else: taken before the recording began (parameters, as a rule), or
+//                     outside of operators, or by those that autograd does not remember (inputs)
 // A backward pass is a row of backward functions of one thread which no optimizer's step and no
 // call that autograd remembers interrupts.
 #pragma once
