@@ -335,10 +335,6 @@ class ViewerFile {
   std::vector<std::optional<uint32_t>> kept_;
 };
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 /// The line of the user's program in a stack: the innermost Python frame outside of this package,
 /// else the innermost C++ function outside of this library.
 std::string place_of(const std::vector<Frame>& stack) {
@@ -459,8 +455,8 @@ std::string to_html(const Snapshot& s, std::string_view word) {
 void dump_snapshot(const std::string& path) { dump_snapshot(path, snapshot()); }
 
 void dump_snapshot(const std::string& path, const Snapshot& s) {
-  const bool html = ends_with(path, ".html"), json = ends_with(path, ".json");
-  ARETE_CHECK(html || json || ends_with(path, ".pickle") || ends_with(path, ".pkl"),
+  const bool html = path.ends_with(".html"), json = path.ends_with(".json");
+  ARETE_CHECK(html || json || path.ends_with(".pickle") || path.ends_with(".pkl"),
               ValueError("dump_snapshot", "the name of the file does not say what to write")
                   .argument("path")
                   .expected("a name that ends in .json, .html, .pickle or .pkl")

@@ -14,10 +14,6 @@
 namespace arete::profile {
 namespace {
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 /// Tells categories. See Note [Categories of memory].
 class Judge {
  public:
@@ -212,9 +208,9 @@ std::vector<MemoryLife> memory_lives(const Trace& trace) {
 }
 
 void export_memory_timeline(const Trace& trace, const std::string& path, Device device) {
-  const bool html = ends_with(path, ".html"), raw = ends_with(path, ".raw.json.gz");
-  const bool packed = ends_with(path, ".json.gz");
-  ARETE_CHECK(html || packed || ends_with(path, ".json"),
+  const bool html = path.ends_with(".html"), raw = path.ends_with(".raw.json.gz");
+  const bool packed = path.ends_with(".json.gz");
+  ARETE_CHECK(html || packed || path.ends_with(".json"),
               ValueError("export_memory_timeline", "the file's name does not say what to write")
                   .argument("path")
                   .expected("a name that ends in .html, .json, .json.gz or .raw.json.gz")
