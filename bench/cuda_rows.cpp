@@ -1,10 +1,8 @@
 // Rows of one operator (and the small training step) on one GPU, under the peers' keys.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
 #include "arete/base/error.h"
 #include "arete/core/matmul_precision.h"
@@ -31,6 +29,7 @@
 #include "arete/ops/sort.h"
 #include "arete/optim/adam.h"
 #include "bench/row.h"
+#include "bench/start.h"
 
 namespace arete::bench {
 namespace {
@@ -39,13 +38,6 @@ using Prepare = std::function<std::function<void()>()>;
 
 TensorOptions gpu(DType t = kFloat32) { return TensorOptions(t, kCUDA); }
 std::string suffix(DType t) { return t == kFloat32 ? "f32" : t == kBFloat16 ? "bf16" : "f16"; }
-
-std::string own_path() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-  ARETE_CHECK(n > 0, IoError("arete-bench", "/proc/self/exe cannot be read"));
-  return std::string(path, size_t(n));
-}
 
 template <class F>
 std::function<void()> dropping(F f) {
@@ -435,24 +427,10 @@ void add_training(Rows& rows) {
   row.repetitions = 7;
 }
 
-void add_start(Rows& rows) {
-  Row& row = rows.add("start/first_cuda_result", Unit::ms, 0, at_most(600), [] {
-    return [] {
-      const std::string command = "exec '" + own_path() + "' --first-result >/dev/null";
-      ARETE_CHECK(std::system(command.c_str()) == 0,
-                  IoError("arete-bench", "the program could not be started again"));
-    };
-  });
-  row.timing = Timing::wall;
-  row.repetitions = 5;
-  row.has_peer = false;
-}
-
 }  // namespace
 
 std::vector<Row> cuda_rows() {
   Rows rows;
-  add_start(rows);
   add_overhead(rows);
   for (DType t : {kFloat32, kBFloat16}) add_bandwidth(rows, t);
   for (DType t : {kFloat32, kBFloat16}) add_rows_of_rows(rows, t);
@@ -464,7 +442,9 @@ std::vector<Row> cuda_rows() {
   add_transfers(rows);
   add_arrays(rows);
   add_training(rows);
-  return rows.take();
+  std::vector<Row> all = start_rows();
+  for (Row& row : rows.take()) all.push_back(std::move(row));
+  return all;
 }
 
 }  // namespace arete::bench

@@ -13,12 +13,10 @@
 #include "arete/base/thread_pool.h"
 #include "arete/core/cuda.h"
 #include "arete/core/generator.h"
-#include "arete/ops/creation.h"
-#include "arete/ops/pointwise.h"
-#include "arete/ops/reduce.h"
 #include "bench/machine.h"
 #include "bench/peer.h"
 #include "bench/row.h"
+#include "bench/start.h"
 
 namespace {
 
@@ -26,9 +24,9 @@ using namespace arete;
 using namespace arete::bench;
 
 struct Options {
-  std::string device = "cpu", filter, json;
+  std::string device = "cpu", filter, json, first;
   int threads = 0, reps = 0;
-  bool no_peer = false, list = false, first_result = false;
+  bool no_peer = false, list = false;
 };
 
 /// A row with its figures.
@@ -253,13 +251,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000000));
   app.add_flag("--no-peer", o.no_peer, "Do not run PyTorch");
   app.add_flag("--list", o.list, "Print the rows' names and stop");
-  // What the row of the time to the first result runs.
-  app.add_flag("--first-result", o.first_result)->group("");
+  app.add_option("--first", o.first)->group("");  // what the rows of a start run
   try {
     app.parse(argc, argv);
-    if (o.first_result) {
-      const Tensor x = ones({3}, TensorOptions(kFloat32, kCUDA));
-      std::printf("%g\n", (x + x).sum().item<double>());
+    if (!o.first.empty()) {
+      do_first(o.first);
       return 0;
     }
     return run(o);

@@ -1,11 +1,8 @@
 // Rows of whole training steps: forward, cross entropy, backward, Adam.
+#include "arete/models/classifier.h"
 #include "arete/nn/activation.h"
 #include "arete/nn/container.h"
-#include "arete/nn/conv.h"
 #include "arete/nn/linear.h"
-#include "arete/nn/norm.h"
-#include "arete/nn/pooling.h"
-#include "arete/nn/reshape.h"
 #include "arete/nn/transformer.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/random.h"
@@ -62,10 +59,7 @@ std::vector<Row> training_rows() {
   const double cnn_flops =
       2.0 * 64 * (2 * 28 * 28 * 9 * 1 * 32 + 3 * 14 * 14 * 9 * 32 * 64 + 3 * 3136 * 10);
   rows.push_back(training_row("cnn_fmnist_b64", Unit::images_per_s, 64, cnn_flops, 1.3, [] {
-    nn::Sequential net(nn::Conv2d(1, 32, 3, {.padding = 1}), nn::BatchNorm2d(32), nn::ReLU(),
-                       nn::MaxPool2d(2), nn::Conv2d(32, 64, 3, {.padding = 1}), nn::BatchNorm2d(64),
-                       nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(3136, 10));
-    return training_step(net, randn({64, 1, 28, 28}), randint(10, {64}));
+    return training_step(models::cnn(), randn({64, 1, 28, 28}), randint(10, {64}));
   }));
   const double tokens = 16 * 128;
   const double weights = 4 * 256 * 256 + 2 * 256 * 1024, scores = 2 * 128 * 256;
