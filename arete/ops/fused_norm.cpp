@@ -234,6 +234,13 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
 // ---- backward: grad, input, weight, bias, mean, rstd, output (where a residual was added), shape,
 // dims, weight_shape, center, eps, relu ----
 
+// Those of weight or bias, so that their gradients need not be seen differently.
+Shape gradient_sizes(const Call& call) {
+  for (size_t i : {2, 3})
+    if (call.has(i)) return Shape(call.tensor(i).sizes());
+  return {0};
+}
+
 void backward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(1);
   const Device device = common_device(call);
@@ -242,7 +249,7 @@ void backward_infer(const Call& call, OutputSpecs& out) {
   if (!x.is_contiguous() && x.layout().is_dense()) strides = Shape(x.strides());
   out.push_back({Shape(x.sizes()), x.dtype(), device, strides});
   // Without weight and bias, or a residual, there is nothing to give.
-  const Shape sizes = call.has(2) || call.has(3) ? Shape(call.ints(9)) : Shape{0};
+  const Shape sizes = gradient_sizes(call);
   out.push_back({sizes, w, device, {}});
   out.push_back({sizes, w, device, {}});
   if (call.has(6))
@@ -274,16 +281,8 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
   const expr::Literal param = real_literal(1 / elements_per_row(s));
   const bool rows = affine && one_row_per_weight(s);
   const bool columns = affine && !rows && weight_is_a_row(s, o);
-  std::optional<ScratchView> row_dw, row_db;
-  Shape row_sizes;
   SmallVector<View, 4> outputs{sdx.ordered(o)};
   if (with_residual) outputs.push_back(sdr.emplace(p, out[3], s.shape, true).ordered(o));
-  if (rows) {
-    row_sizes = Shape(space);
-    for (size_t d = size_t(o.outer); d < row_sizes.size(); ++d) row_sizes[d] = 1;
-    outputs.push_back(row_dw.emplace(p, work, row_sizes));
-    outputs.push_back(row_db.emplace(p, work, row_sizes));
-  }
   // The gradients of weight and bias broadcast to the space, in its order.
   Shape full_weight(s.shape.size() - s.weight_shape.size(), 1);
   full_weight.append(s.weight_shape.begin(), s.weight_shape.end());
@@ -291,7 +290,7 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
   for (int k = 0; affine && k < 2; ++k) {
     sums[k] = permute(Layout(full_weight), o.dims);
     sums[k].offset = out[size_t(k) + 1].storage_offset();
-    if (columns) outputs.push_back(view_of(out[size_t(k) + 1], sums[k]));
+    if (rows || columns) outputs.push_back(view_of(out[size_t(k) + 1], sums[k]));
   }
   if (x.numel() > 0 || columns)
     p.fused({&norm_backward_spec({x.dtype(), w.defined(), b.defined(), with_residual,
@@ -307,18 +306,7 @@ void backward_lower(const Call& call, std::span<const Tensor> out, prim::Primiti
              {&param, 1}});
   sdx.finish();
   if (sdr) sdr->finish();
-  if (!affine || columns) return;
-  if (rows && x.numel() > 0) {  // both are row-major over the channels
-    for (const auto& [from, to] : {std::pair{&*row_dw, &out[1]}, {&*row_db, &out[2]}}) {
-      View v = from->view();
-      const Layout flat(IntList{to->numel()}),
-          flat_to(IntList{to->numel()}, IntList{1}, to->storage_offset());
-      v.sizes = flat.sizes;
-      v.strides = flat.strides;
-      p.copy({view_of(*to, flat_to), v});
-    }
-    return;
-  }
+  if (!affine || columns || (rows && x.numel() > 0)) return;
   // Column sums over everything that shares a weight.
   uint32_t reduced = 0;
   for (size_t d = 0; d < o.dims.size(); ++d)
@@ -434,8 +422,11 @@ TensorList grad_of(const GradCall& g, bool with_residual) {
                                         with_residual ? g.output(0) : Tensor(), s);
   TensorList out(with_residual ? 4 : 3);
   if (g.needs(0)) out[0] = r[0];
-  if (has_w && g.needs(1)) out[1] = r[1].reshape(g.input_sizes(1));
-  if (has_b && g.needs(2)) out[2] = r[2].to(g.input_dtype(2)).reshape(g.input_sizes(2));
+  if (has_w && g.needs(1)) out[1] = r[1];
+  if (has_b && g.needs(2)) {
+    out[2] = r[2].to(g.input_dtype(2));
+    if (Shape(out[2].sizes()) != Shape(g.input_sizes(2))) out[2] = out[2].reshape(g.input_sizes(2));
+  }
   if (with_residual && g.needs(3)) out[3] = r[3];
   return out;
 }
@@ -551,7 +542,7 @@ std::vector<Tensor> backward_reference(const Call& c) {
     dw.clear();
     db.clear();
   }
-  const Shape sizes = dw.empty() ? Shape{0} : s.weight_shape;
+  const Shape sizes = gradient_sizes(c);
   return {from_values(dx, xt.sizes()), from_values(dw, sizes), from_values(db, sizes),
           c.has(6) ? from_values(g, xt.sizes()) : from_values({}, Shape{0})};
 }

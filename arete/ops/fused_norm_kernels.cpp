@@ -129,7 +129,8 @@ const prim::FusedSpec& norm_backward_spec(const NormKernel& k, DType g, WeightSu
     std::vector<DType> outputs{k.x};
     if (k.has_residual) outputs.push_back(k.x);
     const int weights = int(outputs.size());
-    if (weight_sums != WeightSums::none) outputs.insert(outputs.end(), {work, work});
+    const DType sums_dtype = !rows ? work : k.has_weight ? k.weight : k.x;
+    if (weight_sums != WeightSums::none) outputs.insert(outputs.end(), {sums_dtype, sums_dtype});
     FusedBuilder b(inputs, outputs, {work_type(k.x)});
     // s1 = sum(g w), s2 = sum(g w xhat); with `rows` w is one number for the row, applied after.
     const FusedBuilder::Body unweighted = [](Values v) {

@@ -65,22 +65,67 @@ void check_channels(const char* op, int64_t channels, const Tensor& t, const cha
                   .argument(name));
 }
 
-// running = (1 - momentum) * running + momentum * new, for mean and unbiased variance. `mean` and
-// `rstd` have one element for each channel.
-void update_running(const Tensor& running_mean, const Tensor& running_var, const Tensor& mean,
-                    const Tensor& var, double momentum, double count) {
-  if (running_mean.defined()) {
-    Tensor r = running_mean;
-    r.lerp_(mean.to(r.dtype()), Scalar(momentum));
-  }
-  if (running_var.defined()) {
-    Tensor r = running_var;
-    r.lerp_(var.mul(Scalar(count / (count - 1))).to(r.dtype()), Scalar(momentum));
-  }
-}
+// running + momentum * (new - running), where the new variance is the unbiased one of n elements:
+// `scale` is n / (n - 1). Two forms as in lerp.
+const OpRecord& move_variance_op =
+    define(
+        "move_variance(Tensor running_var, Tensor rstd, Scalar momentum, Scalar eps, Scalar scale) "
+        "-> Tensor")
+        .doc("running_var moved towards the variance that 1 / deviation was computed from.")
+        .surface(Surface::internal)
+        .pointwise([] {
+          PointwiseDef d;
+          d.n_inputs = 2;
+          d.n_params = 3;
+          d.definition = [](std::span<const expr::Value> v) {
+            const expr::Value var = 1.0 / square(v[1]) - v[3];
+            const expr::Value end = where(var < 0.0, 0.0, var) * v[4];  // NaN stays
+            const expr::Value gap = end - v[0];
+            return std::vector{where(abs(v[2]) < 0.5, v[0] + v[2] * gap, end - gap * (1.0 - v[2]))};
+          };
+          return d;
+        }())
+        .in_place()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {
+              {{m.make({3}, 0.5, 2), m.make({3}, 0.5, 2), Scalar(0.1), Scalar(1e-3), Scalar(1.5)}},
+              {{m.make({3}, 0.5, 2), m.make({3}, 0.5, 2), Scalar(1.0), Scalar(0.0), Scalar(1.0)},
+               "nothing of the old one"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const auto number = [&](size_t i) { return c.scalar(i).to_double(); };
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            const double old = at(c.tensor(0), i), rstd = at(c.tensor(1), i);
+            const double var = std::max(1 / (rstd * rstd) - number(3), 0.0) * number(4);
+            return (1 - number(2)) * old + number(2) * var;
+          })};
+        });
 
 Tensor variance_from(const Tensor& rstd, double eps) {
   return rstd.mul(rstd).reciprocal().sub(Scalar(eps)).clamp(Scalar(0));
+}
+
+// Moves running statistics, those that there are, towards those of `count` elements for each
+// channel, by instance towards the mean over the instances.
+void update_running(Tensor running_mean, Tensor running_var, const Tensor& mean, const Tensor& rstd,
+                    bool by_instance, double momentum, double eps, double count) {
+  const NoGradGuard no_grad;
+  const double unbiased = count / (count - 1);
+  const auto row = [&](const Tensor& t, const Tensor& like) {
+    const Tensor r = by_instance ? t.mean(IntList{0}, true) : t;
+    return r.view({like.numel()});
+  };
+  if (running_mean.defined())
+    running_mean.lerp_(row(mean, running_mean).to(running_mean.dtype()), Scalar(momentum));
+  if (!running_var.defined()) return;
+  if (by_instance)
+    running_var.lerp_(
+        row(variance_from(rstd, eps).mul(Scalar(unbiased)), running_var).to(running_var.dtype()),
+        Scalar(momentum));
+  else
+    call_in_place(
+        running_var, move_variance_op,
+        {running_var, row(rstd, running_var), Scalar(momentum), Scalar(eps), Scalar(unbiased)});
 }
 
 // x * (weight / deviation) + (bias - mean * weight / deviation): one multiplication and addition.
@@ -144,16 +189,8 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
   s.eps = eps;
   s.relu = rectified;
   const auto [y, mean, rstd] = fused_norm(x, weight, bias, s, residual);
-  if ((running_mean.defined() || running_var.defined()) && x.numel() > 0) {
-    const NoGradGuard no_grad;
-    Tensor var = variance_from(rstd, eps), m = mean;
-    if (by_instance) {
-      m = m.mean(IntList{0}, true);
-      var = var.mean(IntList{0}, true);
-    }
-    update_running(running_mean, running_var, m.view({channels}), var.view({channels}), momentum,
-                   count);
-  }
+  if (x.numel() > 0)
+    update_running(running_mean, running_var, mean, rstd, by_instance, momentum, eps, count);
   return y;
 }
 
