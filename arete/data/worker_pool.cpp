@@ -45,8 +45,55 @@ struct WorkerPool::Shared {
   int running = 0;
   bool closed = false;
 
+  // What makers share: the calls of one for_each(), which lies on its worker's stack.
+  struct Job {
+    const std::function<void(int64_t)>& f;
+    const int64_t calls;
+    int64_t begun = 0, ended = 0, failed = INT64_MAX;  // failed: the first call that threw
+    std::exception_ptr error;
+  };
+  std::mutex job_mutex;
+  std::condition_variable job_ended;
+  std::map<std::pair<int64_t, int64_t>, Job*> jobs;  // with calls to begin, by epoch and batch
+
   void work(size_t number);
+  void for_each(std::pair<int64_t, int64_t> batch, int64_t n,
+                const std::function<void(int64_t)>& f);
 };
+
+void WorkerPool::Shared::for_each(std::pair<int64_t, int64_t> batch, int64_t n,
+                                  const std::function<void(int64_t)>& f) {
+  if (n <= 0) return;
+  Job mine{f, n};
+  std::unique_lock lock(job_mutex);
+  jobs.emplace(batch, &mine);
+  while (mine.ended < mine.calls) {
+    // Of later batches nothing is taken: that would keep this one waiting.
+    if (jobs.empty() || jobs.begin()->first > batch) {
+      job_ended.wait(lock);
+      continue;
+    }
+    const auto first = jobs.begin();
+    Job& job = *first->second;
+    const int64_t call = job.begun++;
+    if (job.begun == job.calls) jobs.erase(first);
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job.f(call);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && call < job.failed) {
+      job.failed = call;
+      job.error = std::move(error);
+    }
+    // From here on the job may be gone.
+    if (++job.ended == job.calls && &job != &mine) job_ended.notify_all();
+  }
+  if (mine.error) std::rethrow_exception(mine.error);
+}
 
 void WorkerPool::Shared::work(size_t number) {
   const SerialRegion serial;
@@ -69,8 +116,10 @@ void WorkerPool::Shared::work(size_t number) {
     {
       const std::shared_ptr<const BatchMaker> make = maker;
       lock.unlock();
+      const std::pair batch{me.epoch, task.number};
       try {
-        result.batch = (*make)(task.indices, me.generator);
+        result.batch = (*make)(task.indices, me.generator,
+                               [&](int64_t n, const auto& f) { for_each(batch, n, f); });
       } catch (...) {
         result.error = std::current_exception();
       }

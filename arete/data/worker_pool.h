@@ -12,15 +12,22 @@
 
 namespace arete::data {
 
-/// Makes a batch of the examples `indices`; the generator is the worker's own. Called by several
-/// threads at once.
-using BatchMaker = std::function<Batch(IntList indices, Generator& generator)>;
+/// Calls f(0), ..., f(n - 1), in any order and from several threads, and returns when all have
+/// returned. If some threw, what the first of them threw is thrown.
+using ForEach = std::function<void(int64_t n, const std::function<void(int64_t)>& f)>;
+
+/// Makes a batch of the examples `indices`; the generator is the worker's own. What needs no random
+/// numbers may be shared with other workers by `for_each`. Called by several threads at once.
+using BatchMaker =
+    std::function<Batch(IntList indices, Generator& generator, const ForEach& for_each)>;
 
 /// Threads, each with a queue of tasks and a generator of its own. Who submits a task says which
 /// worker is to do it, so that random numbers do not depend on who is free (DataLoader, whose
-/// numbers depend on the example alone, has its workers take what comes next instead). Workers run
-/// tensor loops inline, the cores belong to the training thread. The functions may be called from
-/// any thread.
+/// numbers depend on the example alone, has its workers take what comes next instead). In a maker's
+/// for_each() they help each other, the batch with the lowest number first: when an epoch begins,
+/// its first batch is there long before a single worker could have made it. Workers run tensor
+/// loops inline, the cores belong to the training thread. The functions may be called from any
+/// thread.
 class WorkerPool {
  public:
   explicit WorkerPool(int workers);

@@ -1,4 +1,6 @@
 // Pictures and tokens for arete.vision and arete.utils.data.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -68,16 +70,28 @@ std::vector<Tensor> example(const D& dataset, int64_t i) {
 }
 
 // The pictures of a batch, each changed by the transforms one after the other, stacked. All random
-// numbers come from one generator, in the order in which single calls would draw them.
+// numbers come from one generator, in the order in which single calls would draw them; decoding,
+// most of the work, needs none and is shared.
 Tensor pictures(const data::ImageFolder& files, IntList indices,
-                const std::vector<data::Transform>& transforms, Generator& generator, bool pinned) {
+                const std::vector<data::Transform>& transforms, Generator& generator, bool pinned,
+                const data::ForEach& for_each) {
   const SerialRegion serial;  // the batch is one worker's share of the work
+  // Few enough at a time that large pictures neither fill memory nor leave the cache.
+  constexpr int64_t kTogether = 32;
+  std::array<Tensor, kTogether> decoded;
   const auto picture = [&](int64_t k) {
-    data::Example e{example(files, indices[size_t(k)])[0]};
+    if (k % kTogether == 0)
+      for_each(std::min(kTogether, int64_t(indices.size()) - k),
+               [&](int64_t j) { decoded[size_t(j)] = example(files, indices[size_t(k + j)])[0]; });
+    data::Example e{std::move(decoded[size_t(k % kTogether)])};
     for (const data::Transform& f : transforms) e = f(std::move(e), generator);
     return e;
   };
   return data::collate(int64_t(indices.size()), picture, pinned)[0];
+}
+
+void one_by_one(int64_t n, const std::function<void(int64_t)>& f) {
+  for (int64_t i = 0; i < n; ++i) f(i);
 }
 
 std::vector<data::Transform> functions(const std::vector<const PictureTransform*>& transforms) {
@@ -116,8 +130,8 @@ std::optional<Maker> picture_maker(const Folder& files,
     if (!PyLong_CheckExact(label) || overflow) return std::nullopt;
   }
   return Maker{[files = files.data, all = functions(transforms), numbers = std::move(numbers),
-                pinned](IntList indices, Generator& g) {
-    Tensor rows = pictures(*files, indices, all, g, pinned);
+                pinned](IntList indices, Generator& g, const data::ForEach& for_each) {
+    Tensor rows = pictures(*files, indices, all, g, pinned, for_each);
     std::vector<int64_t> chosen;
     chosen.reserve(indices.size());
     for (int64_t i : indices) {
@@ -132,7 +146,8 @@ std::optional<Maker> picture_maker(const Folder& files,
 }
 
 Maker row_maker(std::vector<Tensor> tensors, int64_t size, bool pinned) {
-  return Maker{[tensors = std::move(tensors), size, pinned](IntList indices, Generator&) {
+  return Maker{[tensors = std::move(tensors), size, pinned](IntList indices, Generator&,
+                                                            const data::ForEach&) {
     for (const int64_t i : indices)
       if (i < -size || i >= size)
         throw nb::index_error(
@@ -335,7 +350,7 @@ void bind_datasets(nb::module_& m) {
              Generator* const g = to_generator(generator.ptr());
              if (!g) throw nb::type_error("the third argument must be a Generator");
              const WithoutGil free;
-             return pictures(*f.data, indices, functions(transforms), *g, pinned);
+             return pictures(*f.data, indices, functions(transforms), *g, pinned, one_by_one);
            })
       .def("maker", &picture_maker)
       .def_prop_ro("classes", [](const Folder& f) { return f->classes(); })
@@ -359,7 +374,7 @@ void bind_datasets(nb::module_& m) {
           },
           nb::call_guard<nb::gil_scoped_release>())
       .def("maker", [](const Tokens& t, bool pinned) {
-        return Maker{[file = t.data, pinned](IntList indices, Generator&) {
+        return Maker{[file = t.data, pinned](IntList indices, Generator&, const data::ForEach&) {
           return finished(tokens(*file, indices), pinned);
         }};
       });

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -454,7 +455,7 @@ TEST(DataLoader, OwnCollateAndSampler) {
 }
 
 // A batch of one tensor: a draw of the worker's generator, then the indices.
-Batch drawn(IntList indices, Generator& g) {
+Batch drawn(IntList indices, Generator& g, const ForEach&) {
   if (indices[0] < 0) throw std::runtime_error("negative");
   std::vector<int64_t> values{int64_t(g.reserve(1).seed)};
   values.insert(values.end(), indices.begin(), indices.end());
@@ -497,7 +498,7 @@ TEST(WorkerPool, AnEpochThatIsOverLeavesNothing) {
   std::atomic<bool> go = false;
   WorkerPool pool(1);
   const int64_t first = pool.start(
-      [&](IntList, Generator&) -> Batch {
+      [&](IntList, Generator&, const ForEach&) -> Batch {
         while (!go) std::this_thread::yield();
         return {tensor(1.0)};
       },
@@ -517,6 +518,70 @@ TEST(WorkerPool, AnEpochThatIsOverLeavesNothing) {
   pool.submit(0, 2, {3});
   pool.close();
   EXPECT_EQ(pool.wait(second, number, 60), WorkerPool::State::gone);
+}
+
+Batch take_when_ready(WorkerPool& pool, int64_t epoch, int64_t number) {
+  EXPECT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  return pool.take(number);
+}
+
+TEST(WorkerPool, WorkersHelpTheFirstBatch) {
+  WorkerPool pool(3);
+  std::atomic<int> within = 0;
+  std::atomic<bool> shared = false;
+  const auto meet = [&](int64_t) {  // returns when three threads are in it
+    shared = true;
+    ++within;
+    while (within < 3) std::this_thread::yield();
+  };
+  std::mutex mutex;
+  std::vector<int64_t> order;  // of the batches that calls belong to
+  const int64_t epoch = pool.start(
+      [&](IntList indices, Generator&, const ForEach& for_each) -> Batch {
+        if (indices[0] == 0) {
+          for_each(3, meet);
+        } else {
+          while (!shared) std::this_thread::yield();
+          for_each(2, [&](int64_t) {
+            const std::lock_guard lock(mutex);
+            order.push_back(within);
+          });
+        }
+        return {tensor(indices[0])};
+      },
+      0);
+  for (const int i : {2, 1, 0}) pool.submit(i, i, {i});
+  for (const int i : {0, 1, 2}) EXPECT_EQ(take_when_ready(pool, epoch, i)[0].item<int64_t>(), i);
+  EXPECT_EQ(order, (std::vector<int64_t>{3, 3, 3, 3}));  // none before the first batch's calls
+}
+
+TEST(WorkerPool, EachCallIsMadeOnceAndTheFirstErrorIsThrown) {
+  WorkerPool pool(4);
+  const int64_t epoch = pool.start(
+      [](IntList indices, Generator&, const ForEach& for_each) -> Batch {
+        std::vector<int64_t> calls(100, 0);
+        for_each(0, [](int64_t) { FAIL(); });
+        for_each(100, [&](int64_t i) {
+          ++calls[size_t(i)];
+          if (indices[0] % 2 == 1 && i % 30 == 7) throw std::runtime_error(std::to_string(i));
+        });
+        return {tensor(calls)};
+      },
+      0);
+  for (int i = 0; i < 40; ++i) pool.submit(i % 4, i, {i});
+  for (int i = 0; i < 40; ++i) {
+    if (i % 2 == 0) {
+      EXPECT_EQ(take_when_ready(pool, epoch, i)[0].to_vector<int64_t>(),
+                std::vector<int64_t>(100, 1));
+      continue;
+    }
+    try {
+      take_when_ready(pool, epoch, i);
+      FAIL() << i;
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "7");
+    }
+  }
 }
 
 TEST(DataLoader, RefusesWrongOptions) {
