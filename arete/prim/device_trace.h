@@ -20,7 +20,7 @@ struct DeviceActivity {
   uint32_t context = 0, stream = 0;
   uint32_t correlation = 0;  ///< the vendor's number of the call that started it
   uint64_t range = 0;        ///< what push_range() was given when that call was made; 0: nothing
-  int64_t call_begin_ns = 0, call_end_ns = 0;  ///< that call on the host; 0: not known
+  int64_t call_ns = 0;       ///< when that call began on the host; 0: not known
   std::array<int32_t, 3> grid{}, block{};
   int32_t registers = 0, shared_bytes = 0;
   uint64_t bytes = 0;  ///< of copies and sets

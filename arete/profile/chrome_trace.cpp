@@ -163,7 +163,7 @@ class Writer {
     if (source < 0 || !trace_.with_cpu) return;
     const Event& e = trace_.events[size_t(source)];
     // The launch itself, kept within the operator that it belongs to.
-    int64_t at = a.call_begin_ns ? a.call_begin_ns : e.begin_ns;
+    int64_t at = a.call_ns ? a.call_ns : e.begin_ns;
     at = at < e.begin_ns ? e.begin_ns : at > e.end_ns ? e.end_ns : at;
     // The kernels of a graph share one call, but an arrow's number is its own.
     arrow("ac2g", i + 1, pid_, e.thread, at, a.device.index, a.stream, a.begin_ns);

@@ -47,6 +47,9 @@ TEST(Cupti, RecordsLieAsInItsHeader) {
   ARETE_SAME_PLACE(KernelRecord, dynamic_shared, Kernel, dynamicSharedMemory);
   ARETE_SAME_PLACE(KernelRecord, correlation, Kernel, correlationId);
   ARETE_SAME_PLACE(KernelRecord, name, Kernel, name);
+  using Call = CUpti_CallbackData;
+  ARETE_SAME_PLACE(CallbackData, site, Call, callbackSite);
+  ARETE_SAME_PLACE(CallbackData, correlation, Call, correlationId);
   using Copy = CUpti_ActivityMemcpy5;
   ARETE_SAME_PLACE(MemcpyRecord, copy_kind, Copy, copyKind);
   ARETE_SAME_PLACE(MemcpyRecord, bytes, Copy, bytes);
@@ -75,6 +78,8 @@ TEST(Cupti, NumbersAreThoseOfItsHeader) {
   EXPECT_EQ(kConcurrentKernel, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   EXPECT_EQ(kExternalCorrelation, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
   EXPECT_EQ(kCustomIds, CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0);
+  EXPECT_EQ(kDriverCalls, CUPTI_CB_DOMAIN_DRIVER_API);
+  EXPECT_EQ(kCallBegins, CUPTI_API_ENTER);
   EXPECT_EQ(kFlushForced, uint32_t(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
 }
 

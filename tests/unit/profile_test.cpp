@@ -447,7 +447,7 @@ TEST(Profiler, WorkOfDevicesBelongsToOperators) {
     a.stream = 7;
     a.begin_ns = begin;
     a.end_ns = end;
-    a.call_begin_ns = call;
+    a.call_ns = call;
     t.activities.push_back(a);
   };
   work("gemm_kernel", 12, 1, 10000, 30000, 4000);

@@ -4,9 +4,11 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "arete/backend/cuda/lib/cupti_records.h"
@@ -25,6 +27,7 @@ extern "C" {
 using BufferRequested = void (*)(uint8_t** buffer, size_t* size, size_t* max_records);
 using BufferCompleted = void (*)(CUcontext, uint32_t stream, uint8_t* buffer, size_t size,
                                  size_t valid);
+using Callback = void (*)(void* own, int32_t domain, uint32_t call, const void* data);
 }
 
 struct Functions {
@@ -38,6 +41,10 @@ struct Functions {
   Result (*next_record)(uint8_t*, size_t, void**) = nullptr;
   Result (*push_id)(int32_t, uint64_t) = nullptr;
   Result (*pop_id)(int32_t, uint64_t*) = nullptr;
+  Result (*subscribe)(void** subscriber, Callback, void* own) = nullptr;
+  Result (*unsubscribe)(void* subscriber) = nullptr;
+  Result (*enable_callback)(uint32_t on, void* subscriber, int32_t domain, uint32_t call) = nullptr;
+  Result (*get_callback_name)(int32_t domain, uint32_t call, const char** name) = nullptr;
   Result (*finalize)() = nullptr;  // null where detaching is not safe
   std::string problem;
 };
@@ -71,6 +78,10 @@ const Functions& functions() {
     library.look_up(f->next_record, "cuptiActivityGetNextRecord", f->problem);
     library.look_up(f->push_id, "cuptiActivityPushExternalCorrelationId", f->problem);
     library.look_up(f->pop_id, "cuptiActivityPopExternalCorrelationId", f->problem);
+    library.look_up(f->subscribe, "cuptiSubscribe", f->problem);
+    library.look_up(f->unsubscribe, "cuptiUnsubscribe", f->problem);
+    library.look_up(f->enable_callback, "cuptiEnableCallback", f->problem);
+    library.look_up(f->get_callback_name, "cuptiGetCallbackName", f->problem);
     if (!f->problem.empty()) return f;
     uint32_t version = 0;
     if (f->get_version(&version) != 0 || version < kOldestVersion)
@@ -115,12 +126,21 @@ std::string name_of_copy(const MemcpyRecord& r) {
          pick(kMemory, r.target_kind) + ")";
 }
 
-/// What CUPTI has delivered. Its threads write, stop() takes.
+int64_t steady_now() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+/// A call that gave work to a device.
+struct DriverCall {
+  uint64_t range = 0;
+  int64_t begin = 0;
+};
+
+/// What CUPTI has delivered. Its threads, and those that make calls, write; stop() takes.
 struct Delivered {
   std::mutex mutex;
   std::vector<prim::DeviceActivity> activities;
-  std::unordered_map<uint32_t, uint64_t> ranges;                      // by correlation
-  std::unordered_map<uint32_t, std::pair<uint64_t, uint64_t>> calls;  // times by correlation
+  std::unordered_map<uint32_t, DriverCall> calls;  // by correlation
 };
 Delivered& delivered() {
   static Delivered* const d = new Delivered;  // CUPTI's threads may outlive static objects
@@ -173,13 +193,14 @@ void take(const void* record) {
     }
     case kExternalCorrelation: {
       const auto& r = *static_cast<const ExternalRecord*>(record);
-      if (r.external_kind == kCustomIds) d.ranges[r.correlation] = r.id;
+      if (r.external_kind == kCustomIds) d.calls[r.correlation].range = r.id;
       break;
     }
     case kDriver:
     case kRuntime: {
       const auto& r = *static_cast<const ApiRecord*>(record);
-      d.calls.try_emplace(r.correlation, r.start, r.end);
+      int64_t& begin = d.calls[r.correlation].begin;
+      if (begin == 0) begin = int64_t(r.start);
       break;
     }
     default:
@@ -207,8 +228,50 @@ extern "C" void arete_cupti_buffer_completed(CUcontext, uint32_t, uint8_t* buffe
   std::free(buffer);
 }
 
-constexpr Kind kKinds[] = {kExternalCorrelation, kRuntime, kDriver,
-                           kConcurrentKernel,    kMemcpy,  kMemset};
+// Note [Which operator a kernel belongs to]
+// A callback at the beginning of each call that gives work to a device notes the call's number,
+// which the work's record has as well, beside the range that the thread is in. CUPTI's own way,
+// external numbers, comes with records of all calls, of which CUDA's libraries make many for each
+// kernel. A process has one subscriber to callbacks: beside another tool's it is CUPTI's own way.
+constexpr Kind kWork[] = {kConcurrentKernel, kMemcpy, kMemset};
+constexpr Kind kCalls[] = {kExternalCorrelation, kRuntime, kDriver};  // without callbacks
+
+std::vector<uint64_t>& thread_ranges() {
+  thread_local std::vector<uint64_t> ranges;  // that this thread is in
+  return ranges;
+}
+
+extern "C" void arete_cupti_call(void*, int32_t, uint32_t, const void* data) {
+  const auto& call = *static_cast<const CallbackData*>(data);
+  const std::vector<uint64_t>& ranges = thread_ranges();
+  if (call.site != kCallBegins || ranges.empty()) return;
+  try {
+    Delivered& d = delivered();
+    const std::lock_guard lock(d.mutex);
+    d.calls.try_emplace(call.correlation, DriverCall{ranges.back(), steady_now()});
+  } catch (...) {
+    // Out of memory: the work belongs to nothing.
+  }
+}
+
+/// The numbers of the driver's calls that give work to a device. They are asked for by name: each
+/// version of CUDA adds some.
+const std::vector<uint32_t>& work_calls() {
+  static const std::vector<uint32_t> numbers = [] {
+    constexpr uint32_t kLast = 4095;  // CUDA 13 has 806
+    std::vector<uint32_t> found;
+    for (uint32_t i = 1; i <= kLast; ++i) {
+      const char* name = nullptr;
+      if (functions().get_callback_name(kDriverCalls, i, &name) != 0 || !name) continue;
+      const std::string_view n = name;
+      for (const char* begin : {"cuLaunchKernel", "cuLaunchCooperative", "cuLaunchGrid",
+                                "cuGraphLaunch", "cuMemcpy", "cuMemset"})
+        if (n.starts_with(begin)) found.push_back(i);
+    }
+    return found;
+  }();
+  return numbers;
+}
 
 /// What to add to CUPTI's clock for the steady one, at one moment of CUPTI's clock.
 struct ClockPoint {
@@ -216,16 +279,13 @@ struct ClockPoint {
 };
 
 ClockPoint compare_clocks() {
-  const auto now = [] {
-    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-  };
   ClockPoint best;
   int64_t least = INT64_MAX;
   for (int i = 0; i < 8; ++i) {
     uint64_t there = 0;
-    const int64_t before = now();
+    const int64_t before = steady_now();
     check(functions().get_timestamp(&there), "cuptiGetTimestamp");
-    const int64_t after = now();
+    const int64_t after = steady_now();
     if (after - before >= least) continue;
     least = after - before;
     best = {int64_t(there), before + (after - before) / 2 - int64_t(there)};
@@ -243,21 +303,24 @@ class CuptiTrace final : public prim::DeviceTrace {
     // Each time: another profiler of the process may have put its own in their place.
     check(f.register_callbacks(arete_cupti_buffer_requested, arete_cupti_buffer_completed),
           "cuptiActivityRegisterCallbacks");
+    clear();
     try {
-      for (const Kind k : kKinds) check(f.enable(k), "cuptiActivityEnable");
+      for (const Kind k : kWork) check(f.enable(k), "cuptiActivityEnable");
+      if (!subscribe())
+        for (const Kind k : kCalls) check(f.enable(k), "cuptiActivityEnable");
       begin_ = compare_clocks();
     } catch (...) {
-      for (const Kind k : kKinds) f.disable(k);
+      disable();
       throw;
     }
-    clear();
   }
 
   std::vector<prim::DeviceActivity> stop() override {
     const Functions& f = functions();
     wait_for_devices();
     f.flush_all(kFlushForced);
-    for (const Kind k : kKinds) f.disable(k);
+    const bool by_callbacks = subscriber_ != nullptr;
+    disable();
     f.flush_all(kFlushForced);
     const ClockPoint end = compare_clocks();
     // Attached, CUPTI slows every launch down, recording or not: a small training step by up to a
@@ -269,10 +332,10 @@ class CuptiTrace final : public prim::DeviceTrace {
       const std::lock_guard lock(d.mutex);
       all.swap(d.activities);
       for (prim::DeviceActivity& a : all) {
-        if (const auto r = d.ranges.find(a.correlation); r != d.ranges.end()) a.range = r->second;
         if (const auto c = d.calls.find(a.correlation); c != d.calls.end()) {
-          a.call_begin_ns = steady(int64_t(c->second.first), end);
-          a.call_end_ns = steady(int64_t(c->second.second), end);
+          a.range = c->second.range;
+          const int64_t begin = c->second.begin;
+          a.call_ns = by_callbacks || !begin ? begin : steady(begin, end);
         }
         a.begin_ns = steady(a.begin_ns, end);
         a.end_ns = steady(a.end_ns, end);
@@ -284,18 +347,38 @@ class CuptiTrace final : public prim::DeviceTrace {
     return all;
   }
 
-  void push_range(uint64_t id) noexcept override { functions().push_id(kCustomIds, id); }
+  void push_range(uint64_t id) noexcept override {
+    thread_ranges().push_back(id);
+    if (!subscriber_) functions().push_id(kCustomIds, id);
+  }
   void pop_range() noexcept override {
+    thread_ranges().pop_back();
     uint64_t last = 0;
-    functions().pop_id(kCustomIds, &last);
+    if (!subscriber_) functions().pop_id(kCustomIds, &last);
   }
 
  private:
+  /// Has callbacks called. False if another tool of the process has them.
+  bool subscribe() {
+    const Functions& f = functions();
+    void* subscriber = nullptr;
+    if (f.subscribe(&subscriber, arete_cupti_call, nullptr) != 0) return false;
+    subscriber_ = subscriber;
+    for (const uint32_t call : work_calls())
+      check(f.enable_callback(1, subscriber, kDriverCalls, call), "cuptiEnableCallback");
+    return true;
+  }
+  void disable() {
+    const Functions& f = functions();
+    for (const Kind k : kWork) f.disable(k);
+    if (void* const subscriber = subscriber_.exchange(nullptr))
+      return void(f.unsubscribe(subscriber));
+    for (const Kind k : kCalls) f.disable(k);
+  }
   static void clear() {
     Delivered& d = delivered();
     const std::lock_guard lock(d.mutex);
     d.activities.clear();
-    d.ranges.clear();
     d.calls.clear();
   }
   // What kernels recorded stays for the program's own synchronizations to raise.
@@ -316,6 +399,7 @@ class CuptiTrace final : public prim::DeviceTrace {
   }
 
   ClockPoint begin_;
+  std::atomic<void*> subscriber_ = nullptr;  // of callbacks; null without them
 };
 
 }  // namespace

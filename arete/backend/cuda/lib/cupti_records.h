@@ -15,6 +15,21 @@ inline constexpr Kind kMemcpy = 1, kMemset = 2, kKernel = 3, kDriver = 4, kRunti
                       kConcurrentKernel = 10, kExternalCorrelation = 39;
 inline constexpr int32_t kCustomIds = 3;  // a kind of external ids that nobody else uses
 inline constexpr uint32_t kFlushForced = 1;
+inline constexpr int32_t kDriverCalls = 1;  // a domain of callbacks
+inline constexpr int32_t kCallBegins = 0;   // a site of callbacks
+
+/// What a callback is told about a call.
+struct CallbackData {
+  int32_t site;
+  const char* function;
+  const void* parameters;
+  void* result;
+  const char* symbol;
+  void* context;
+  uint32_t context_number;
+  uint64_t* correlation_data;
+  uint32_t correlation;
+};
 
 struct KernelRecord {
   Kind kind;
