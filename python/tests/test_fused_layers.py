@@ -108,3 +108,21 @@ def test_scaled_mm():
         arete._scaled_mm(x, w.t(), arete.ones(3), b)
     with pytest.raises(TypeError, match="expected two float8 matrices"):
         arete._scaled_mm(x.float(), w.t(), a, b)
+
+
+@pytest.mark.parametrize("dtype", [arete.float32, arete.bfloat16])
+def test_training_batch_norm_copies_nothing(dtype):
+    """Running statistics take an operator each, and gradients are written where parameters keep them."""
+    norm = nn.BatchNorm2d(3)
+    x = arete.randn(4, 3, 5, 5).to(dtype)
+    norm(x).sum().backward()
+    for p in norm.parameters():
+        p.grad = None
+    with arete.profiler.profile(activities=[arete.profiler.ProfilerActivity.CPU]) as p:
+        y = norm(x)
+        y.backward(arete.ones_like(x))
+    calls = [e.name for e in p.events()]
+    for name in ("fused_norm", "lerp_", "move_variance_", "fused_norm_backward"):
+        assert calls.count(name) == 1, calls
+    assert not {"to_copy", "clone", "copy_", "mul", "reciprocal"} & set(calls), calls
+    assert norm.weight.grad.shape == (3,) and norm.weight.grad.dtype == arete.float32
