@@ -3,9 +3,9 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <string>
 
 #include "arete/base/error.h"
+#include "arete/base/file.h"
 
 namespace arete::io {
 namespace {
@@ -110,6 +110,15 @@ std::vector<std::byte> gzip(std::string_view text) {
                piece.begin() + std::ptrdiff_t(piece.size() - stream.avail_out));
   }
   return out;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  if (path.ends_with(".gz"))
+    file.write(gzip(text));
+  else
+    file.write(text);
+  file.commit();
 }
 
 }  // namespace arete::io

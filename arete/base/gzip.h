@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,5 +25,8 @@ std::vector<uint8_t> gunzip_prefix(std::span<const std::byte> bytes, uint64_t co
 
 /// `text` as gzip data.
 std::vector<std::byte> gzip(std::string_view text);
+
+/// Writes `text` to a file, all or nothing (AtomicFile), as gzip data if the name ends in .gz.
+void write_text(const std::string& path, std::string_view text);
 
 }  // namespace arete::io

@@ -213,22 +213,12 @@ class Writer {
   bool first_ = true;
 };
 
-bool is_packed(const std::string& path) {
-  return path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0;
-}
-
 }  // namespace
 
 std::string Trace::chrome_trace() const { return Writer(*this, begin_ns).run(); }
 
 void Trace::export_chrome_trace(const std::string& path) const {
-  const std::string text = chrome_trace();
-  io::AtomicFile file(path);
-  if (is_packed(path))
-    file.write(io::gzip(text));
-  else
-    file.write(text);
-  file.commit();
+  io::write_text(path, chrome_trace());
 }
 
 void Trace::export_stacks(const std::string& path, const std::string& metric) const {

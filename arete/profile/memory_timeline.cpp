@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "arete/base/error.h"
-#include "arete/base/file.h"
 #include "arete/base/gzip.h"
 #include "arete/base/text.h"
 
@@ -209,8 +208,7 @@ std::vector<MemoryLife> memory_lives(const Trace& trace) {
 
 void export_memory_timeline(const Trace& trace, const std::string& path, Device device) {
   const bool html = path.ends_with(".html"), raw = path.ends_with(".raw.json.gz");
-  const bool packed = path.ends_with(".json.gz");
-  ARETE_CHECK(html || packed || path.ends_with(".json"),
+  ARETE_CHECK(html || path.ends_with(".json.gz") || path.ends_with(".json"),
               ValueError("export_memory_timeline", "the file's name does not say what to write")
                   .argument("path")
                   .expected("a name that ends in .html, .json, .json.gz or .raw.json.gz")
@@ -221,12 +219,7 @@ void export_memory_timeline(const Trace& trace, const std::string& path, Device 
   const std::string text = html  ? page(trace, steps, to_1970_ns)
                            : raw ? raw_json(steps, to_1970_ns)
                                  : sizes_json(steps, to_1970_ns);
-  io::AtomicFile file(path);
-  if (packed)
-    file.write(io::gzip(text));
-  else
-    file.write(text);
-  file.commit();
+  io::write_text(path, text);
 }
 
 }  // namespace arete::profile

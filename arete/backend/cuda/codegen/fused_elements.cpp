@@ -183,7 +183,7 @@ void FusedWriter::stream(const FusedStage& stage, const std::string& first, cons
   const std::vector<int> inputs = element_inputs(stage);
   const int pipeline = shared ? pipeline_depth(stage) : 0;
   const bool spans = bool(body.before_span);
-  const bool backwards = v_.phase > 0 && v_.phase % 2 == 1;
+  const bool backwards = v_.phase % 2 == 1;
   const std::string flip = backwards ? first + " + " + last + " - 1 - " : "";
   line(depth, "{");
   if (spans) {
