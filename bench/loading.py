@@ -24,20 +24,27 @@ from models import resnet
 CLASSES = 10
 
 
-def write_pictures(root, count, side):
-    """Smooth random pictures: a coarse random one made larger, so that the files are as long as those of photographs."""
+def write_pictures(root, count, side, different=20000):
+    """Smooth random pictures: a coarse random one made larger, so that the files are as long as those of photographs. After
+    `different` of them come further names of the same files."""
     import arete
     from arete.vision import io
 
     arete.manual_seed(0)
     for c in range(CLASSES):
         (root / f"class{c}").mkdir(parents=True)
-    for first in range(0, count, 500):
+
+    def path(i):
+        return str(root / f"class{i % CLASSES}" / f"{i:06d}.jpg")
+
+    for first in range(0, min(count, different), 500):
         n = min(500, count - first)
         coarse = arete.rand(n, 3, side // 8, side // 8) * 255
         pictures = arete.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic").clamp(0, 255)
         for i, picture in enumerate((pictures + 6 * arete.randn(n, 3, side, side)).clamp(0, 255).to(arete.uint8), first):
-            io.write_jpeg(picture, str(root / f"class{i % CLASSES}" / f"{i:06d}.jpg"), quality=85)
+            io.write_jpeg(picture, path(i), quality=85)
+    for i in range(different, count):
+        os.link(path(i % different), path(i))
 
 
 class Copied:
@@ -157,15 +164,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lib", default="arete")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--pictures", type=int, default=20000)
+    parser.add_argument("--pictures", type=int, help="by default as many as Tiny ImageNet has, 100000; 2000 on a CPU")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2), help="the training loop and a reserve keep two processors")
     parser.add_argument("--steps", type=int, default=150, help="of each loop in a round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--resident", type=int, default=16, help="batches that lie on the device")
     parser.add_argument("--json")
     options = parser.parse_args()
+    options.pictures = options.pictures or (2000 if options.device == "cpu" else 100000)
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         write_pictures(root, options.pictures, options.size + 8)

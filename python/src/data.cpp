@@ -165,9 +165,15 @@ struct Waited {
   std::shared_ptr<const std::atomic<double>> seconds;
 };
 
-// The indices of a batch; nothing if they are no list or tuple of integers.
+// The indices of a batch; nothing if they are no list, tuple or tensor of integers.
 std::optional<std::vector<int64_t>> plain_indices(nb::handle batch) {
   PyObject* const o = batch.ptr();
+  if (is_tensor(o)) {
+    const Tensor& t = tensor_of(o);
+    if (t.dim() != 1 || t.numel() == 0 || t.dtype() != kInt64 || !t.device().is_cpu())
+      return std::nullopt;
+    return t.to_vector<int64_t>();
+  }
   if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return std::nullopt;
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
   if (n == 0) return std::nullopt;

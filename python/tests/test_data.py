@@ -179,6 +179,26 @@ def test_samplers(name):
         assert list(mine) != a
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("kind", ["shuffled", "in order", "with a generator", "drawn", "own"])
+def test_batches_of_indices_as_tensors_are_the_same(kind, drop_last):
+    """What threads of C++ are given instead of lists: the same indices, the same random numbers."""
+
+    class Own(ours.RandomSampler):
+        def __iter__(self):
+            return iter([5, 3, 1])
+
+    sampler = {"shuffled": lambda: ours.RandomSampler(range(10)), "in order": lambda: ours.SequentialSampler(range(10)),
+               "with a generator": lambda: ours.RandomSampler(range(10), generator=arete.Generator()),
+               "drawn": lambda: ours.RandomSampler(range(10), replacement=True, num_samples=7),
+               "own": lambda: Own(range(10))}[kind]  # fmt: skip
+    seen = []
+    for give in (list, lambda batches: [list(map(int, b)) for b in batches._tensors()]):
+        arete.manual_seed(3)
+        seen.append((give(ours.BatchSampler(sampler(), 4, drop_last)), arete.rand(1).item()))
+    assert seen[0] == seen[1]
+
+
 def test_sampler_errors():
     for build in (lambda: ours.RandomSampler(range(3), num_samples=0), lambda: ours.BatchSampler([1], 0, False),
                   lambda: ours.WeightedRandomSampler([1.0], 0), lambda: ours.DistributedSampler(range(3), 2, 2),

@@ -275,7 +275,7 @@ class _Iterator:
             self._progress = loader._progress = _Progress(loader)
             self._progress.batches = skip
             self._seed = random_seed(loader.generator)
-            order = iter(loader._index_sampler)
+            order = self._batches(loader)
             self._skip = 0
             if loader._dataset_kind == _DatasetKind.Map:
                 for _ in itertools.islice(order, skip):
@@ -325,6 +325,10 @@ class _Iterator:
             warnings.warn(f"the IterableDataset gives more batches than the {self._length} of its length; with workers each of "
                           "them has to give its own share (get_worker_info())", stacklevel=2)
         return data
+
+    def _batches(self, loader: DataLoader) -> Iterator:
+        """The indices of each batch."""
+        return iter(loader._index_sampler)
 
     def _load(self) -> Any:
         raise NotImplementedError
@@ -515,6 +519,10 @@ class _NativeIterator(_WorkersIterator):
         self._times.native = self._threads.waited()
         # For what a sampler may give instead of a list of integers: the loop makes it by itself, with the same result or error.
         self._fetcher = _fetcher_maker(loader, False, self._pin)(self._pool.dataset)
+
+    def _batches(self, loader: DataLoader) -> Iterator:
+        sampler = loader._index_sampler
+        return sampler._tensors() if type(sampler) is BatchSampler and not self._maps else iter(sampler)
 
     def _submit(self, indices: Any) -> None:
         chosen = indices

@@ -53,6 +53,10 @@ class SequentialSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self.data_source)))
 
+    def _whole(self) -> Any:
+        """All indices of an epoch as a tensor, or None. Draws what iterating draws."""
+        return arete.arange(len(self.data_source))
+
     def __len__(self) -> int:
         return len(self.data_source)
 
@@ -82,12 +86,16 @@ class RandomSampler(Sampler[int]):
         """How many indices an epoch has."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
+    def _whole(self) -> Any:
+        """All indices of an epoch as a tensor, or None. Draws what iterating draws; from a generator of its own that is more than
+        the indices."""
+        if self.replacement or self._num_samples is not None or self.generator is not None:
+            return None
+        return arete.randperm(len(self.data_source), generator=_new_generator())
+
     def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
-        generator = self.generator
-        if generator is None:
-            generator = arete.Generator()
-            generator.manual_seed(random_seed())
+        generator = self.generator or _new_generator()
         if self.replacement:
             for begin in range(0, self.num_samples, 32):
                 count = min(32, self.num_samples - begin)
@@ -173,9 +181,25 @@ class BatchSampler(Sampler[List[int]]):
                 return
             yield batch
 
+    def _tensors(self) -> Iterator[Any]:
+        """The batches as tensors where that is cheaper, else as `__iter__` gives them."""
+        plain = type(self) is BatchSampler and type(self.sampler) in (SequentialSampler, RandomSampler)
+        whole = self.sampler._whole() if plain else None  # type: ignore[attr-defined]
+        if whole is None:
+            yield from self
+            return
+        for begin in range(0, len(self) * self.batch_size, self.batch_size):
+            yield whole[begin:begin + self.batch_size]
+
     def __len__(self) -> int:
         n = len(self.sampler)  # type: ignore[arg-type]
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+def _new_generator() -> Any:
+    generator = arete.Generator()
+    generator.manual_seed(random_seed())
+    return generator
 
 
 def random_seed(generator: Optional[Any] = None) -> int:
