@@ -15,6 +15,7 @@
 #include "arete/data/worker_pool.h"
 #include "arete/io/image.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/random.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -213,7 +214,18 @@ int64_t wait_for(const data::WorkerPool& pool, int64_t epoch, int64_t number, do
   return state == State::ready ? number : -2;
 }
 
+// randperm() in the calling thread alone: when an epoch begins the workers of the last one may
+// still have the processors.
+Tensor permutation(int64_t n, nb::handle generator) {
+  Generator* const g = to_generator(generator.ptr());
+  if (!g) throw nb::type_error("the second argument must be a Generator");
+  const WithoutGil free;
+  const SerialRegion serial;
+  return randperm(n, {}, g);
+}
+
 void bind_workers(nb::module_& m) {
+  m.def("_permutation", &permutation);
   nb::class_<Maker>(m, "_BatchMaker");
   m.def("_row_maker", &row_maker);
   nb::class_<Waited>(m, "_Waited").def("__call__", [](const Waited& w) {

@@ -1,4 +1,4 @@
-"""bench/profiler_cost.py with both libraries, on steps so small and few that its figures mean nothing but are all there."""
+"""Programs of bench/ on steps so small and few that their figures mean nothing but are all there."""
 import importlib.util
 import json
 import math
@@ -52,3 +52,15 @@ def test_ratios_are_those_of_medians(cost):
     rows = cost.summary([(0.01, 0.005)] * 3, [(0.02, 0.01), (0.5, 0.4), (0.02, 0.01)], {"x": [(0.03, 0.01), (0.03, 0.01), (9.0, 9.0)]})
     assert rows["x"] == {"done_ms": 30.0, "enqueued_ms": 10.0, "ratio": 1.5, "enqueued_ratio": 1.0}
     assert rows["plain"]["ratio"] == rows["plain"]["enqueued_ratio"] == 2.0 and rows["before"]["ratio"] == 1.0
+
+
+def test_loading(tmp_path):
+    file = tmp_path / "loading.json"
+    done = subprocess.run([sys.executable, str(BENCH / "loading.py"), "--device", "cpu", "--pictures", "48", "--batch", "8", "--size", "32",
+                           "--steps", "2", "--rounds", "1", "--resident", "1", "--workers", "1", "--json", str(file)],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    row = json.loads(file.read_text())["arete"]
+    assert row["ratio"] == row["loaded"] / row["resident"] and row["workers"] == 1
+    assert all(math.isfinite(v) and v >= 0 for v in row.values()) and row["loader_alone"] > 0
+    assert f"ratio {row['ratio']:.3f}" in done.stdout and "in an epoch of 6 batches" in done.stdout

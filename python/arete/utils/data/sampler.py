@@ -5,6 +5,7 @@ import itertools
 from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Sized, TypeVar
 
 import arete
+from ... import _C
 
 __all__ = ["Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler"]
 
@@ -91,7 +92,7 @@ class RandomSampler(Sampler[int]):
         the indices."""
         if self.replacement or self._num_samples is not None or self.generator is not None:
             return None
-        return arete.randperm(len(self.data_source), generator=_new_generator())
+        return _C._permutation(len(self.data_source), _new_generator())
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
@@ -103,9 +104,9 @@ class RandomSampler(Sampler[int]):
             return
         whole, rest = divmod(self.num_samples, n) if n else (0, 0)
         for _ in range(whole):
-            yield from arete.randperm(n, generator=generator).tolist()
+            yield from _C._permutation(n, generator).tolist()
         if n:
-            yield from arete.randperm(n, generator=generator).tolist()[:rest]
+            yield from _C._permutation(n, generator).tolist()[:rest]
 
     def __len__(self) -> int:
         return self.num_samples
