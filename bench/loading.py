@@ -167,7 +167,8 @@ def main():
     parser.add_argument("--pictures", type=int, help="by default as many as Tiny ImageNet has, 100000; 2000 on a CPU")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2), help="the training loop and a reserve keep two processors")
+    parser.add_argument("--workers", type=int, default=max(1, min(10, len(os.sched_getaffinity(0)) - 2)),
+                        help="by default 10 or fewer: the training loop and a reserve keep two processors")
     parser.add_argument("--steps", type=int, default=150, help="of each loop in a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--resident", type=int, default=16, help="batches that lie on the device")
