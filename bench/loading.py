@@ -164,17 +164,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lib", default="arete")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--pictures", type=int, help="by default as many as Tiny ImageNet has, 100000; 2000 on a CPU")
+    parser.add_argument("--pictures", type=int, help="by default as many as Tiny ImageNet has, 100000; 1000 on a CPU")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=max(1, min(10, len(os.sched_getaffinity(0)) - 2)),
                         help="by default 10 or fewer: the training loop and a reserve keep two processors")
-    parser.add_argument("--steps", type=int, default=150, help="of each loop in a round")
+    parser.add_argument("--steps", type=int, help="of each loop in a round: by default 150, on a CPU 2")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--resident", type=int, default=16, help="batches that lie on the device")
     parser.add_argument("--json")
     options = parser.parse_args()
-    options.pictures = options.pictures or (2000 if options.device == "cpu" else 100000)
+    on_cpu = options.device == "cpu"
+    options.pictures = (1000 if on_cpu else 100000) if options.pictures is None else options.pictures
+    options.steps = (2 if on_cpu else 150) if options.steps is None else options.steps
+    if options.pictures < options.batch or options.workers < 0 or min(options.batch, options.steps, options.rounds, options.resident) < 1:
+        parser.error("there must be at least one batch of pictures, and one step, round and resident batch, and no less than 0 workers")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         write_pictures(root, options.pictures, options.size + 8)

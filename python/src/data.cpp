@@ -218,7 +218,7 @@ int64_t wait_for(const data::WorkerPool& pool, int64_t epoch, int64_t number, do
 // still have the processors.
 Tensor permutation(int64_t n, nb::handle generator) {
   Generator* const g = to_generator(generator.ptr());
-  if (!g) throw nb::type_error("the second argument must be a Generator");
+  if (!g) throw nb::type_error("generator must be a Generator");
   const WithoutGil free;
   const SerialRegion serial;
   return randperm(n, {}, g);
