@@ -37,8 +37,9 @@ def write_pictures(root, count, side, different=20000):
     def path(i):
         return str(root / f"class{i % CLASSES}" / f"{i:06d}.jpg")
 
-    for first in range(0, min(count, different), 500):
-        n = min(500, count - first)
+    different = min(count, different)
+    for first in range(0, different, 500):
+        n = min(500, different - first)
         coarse = arete.rand(n, 3, side // 8, side // 8) * 255
         pictures = arete.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic").clamp(0, 255)
         for i, picture in enumerate((pictures + 6 * arete.randn(n, 3, side, side)).clamp(0, 255).to(arete.uint8), first):

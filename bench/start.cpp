@@ -35,7 +35,9 @@ void run_first(const std::string& what, const std::string& cache = "") {
 /// An empty folder, gone at the end.
 class EmptyFolder {
  public:
-  EmptyFolder() : path_((std::filesystem::temp_directory_path() / "arete-bench-XXXXXX").string()) {
+  EmptyFolder() {
+    // mkdtemp() puts a name that is free in place of the last letters.
+    path_ = (std::filesystem::temp_directory_path() / "arete-bench-XXXXXX").string();
     if (!mkdtemp(path_.data())) throw io::system_error("make", path_, errno);
   }
   ~EmptyFolder() {
@@ -55,7 +57,7 @@ void first_result() {
   std::printf("%g\n", (x + x).sum().item<double>());
 }
 
-// All kernels that `arete train fashion-mnist --model cnn` runs.
+// What `arete train fashion-mnist --model cnn` does in its first step and for its first test batch.
 void first_training_step() {
   nn::Sequential net = models::cnn();
   net.to(kCUDA);

@@ -8,6 +8,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/fused_norm.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/pointwise_family.h"
 #include "arete/ops/reference_util.h"
 
 namespace arete {
@@ -66,7 +67,7 @@ void check_channels(const char* op, int64_t channels, const Tensor& t, const cha
 }
 
 // running + momentum * (new - running), where the new variance is the unbiased one of n elements:
-// `scale` is n / (n - 1). Two forms as in lerp.
+// `scale` is n / (n - 1).
 const OpRecord& move_variance_op =
     define(
         "move_variance(Tensor running_var, Tensor rstd, Scalar momentum, Scalar eps, Scalar scale) "
@@ -80,8 +81,7 @@ const OpRecord& move_variance_op =
           d.definition = [](std::span<const expr::Value> v) {
             const expr::Value var = 1.0 / square(v[1]) - v[3];
             const expr::Value end = where(var < 0.0, 0.0, var) * v[4];  // NaN stays
-            const expr::Value gap = end - v[0];
-            return std::vector{where(abs(v[2]) < 0.5, v[0] + v[2] * gap, end - gap * (1.0 - v[2]))};
+            return std::vector{lerp(v[0], end, v[2])};
           };
           return d;
         }())

@@ -35,6 +35,13 @@ Reference reference2(F f) {
   };
 }
 
+/// start + weight * (end - start) within a program. Two forms, so that weight 1 gives `end` exactly
+/// and the result moves monotonically.
+inline expr::Value lerp(expr::Value start, expr::Value end, expr::Value weight) {
+  const expr::Value gap = end - start;
+  return where(abs(weight) < 0.5, start + weight * gap, end - gap * (1.0 - weight));
+}
+
 /// Samples of one tensor with values in [low, high): usual, strided, 0-d, empty.
 std::function<std::vector<Sample>(SampleMaker&)> unary_samples(double low, double high);
 

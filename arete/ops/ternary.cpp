@@ -67,14 +67,11 @@ const OpRecord& addcdiv_op =
         .reference(
             reference3([](double a, double b, double c, double v) { return a + v * b / c; }));
 
-// Two forms, so that weight 1 gives `end` exactly and the result moves monotonically.
 const OpRecord& lerp_op =
     define("lerp(Tensor self, Tensor end, Tensor weight) -> Tensor")
         .doc("self + weight * (end - self).")
-        .pointwise(ternary([](std::span<const Value> v) {
-          const Value gap = v[1] - v[0];
-          return std::vector{where(abs(v[2]) < 0.5, v[0] + v[2] * gap, v[1] - gap * (1.0 - v[2]))};
-        }))
+        .pointwise(
+            ternary([](std::span<const Value> v) { return std::vector{lerp(v[0], v[1], v[2])}; }))
         .complex(of_complex([](Complex a, Complex b, Complex w) { return a + w * (b - a); }))
         .in_place()
         .samples([](SampleMaker& m) {

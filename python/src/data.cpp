@@ -216,16 +216,16 @@ int64_t wait_for(const data::WorkerPool& pool, int64_t epoch, int64_t number, do
 
 // randperm() in the calling thread alone: when an epoch begins the workers of the last one may
 // still have the processors.
-Tensor permutation(int64_t n, nb::handle generator) {
-  Generator* const g = to_generator(generator.ptr());
-  if (!g) throw nb::type_error("generator must be a Generator");
+Tensor serial_randperm(int64_t n, nb::handle generator) {
+  Generator* const g = generator.is_none() ? nullptr : to_generator(generator.ptr());
+  if (!g && !generator.is_none()) throw nb::type_error("generator must be a Generator");
   const WithoutGil free;
   const SerialRegion serial;
   return randperm(n, {}, g);
 }
 
 void bind_workers(nb::module_& m) {
-  m.def("_permutation", &permutation);
+  m.def("_serial_randperm", &serial_randperm, "n"_a, "generator"_a.none());
   nb::class_<Maker>(m, "_BatchMaker");
   m.def("_row_maker", &row_maker);
   nb::class_<Waited>(m, "_Waited").def("__call__", [](const Waited& w) {

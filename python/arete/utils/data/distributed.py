@@ -49,7 +49,7 @@ class DistributedSampler(Sampler[int]):
         if self.shuffle:
             generator = arete.Generator()
             generator.manual_seed(self.seed + self.epoch)
-            order = arete._C._permutation(n, generator).tolist()
+            order = arete._C._serial_randperm(n, generator).tolist()
         else:
             order = list(range(n))
         if self.total_size > n > 0:

@@ -92,7 +92,7 @@ class RandomSampler(Sampler[int]):
         the indices."""
         if self.replacement or self._num_samples is not None or self.generator is not None:
             return None
-        return _C._permutation(len(self.data_source), _new_generator())
+        return _C._serial_randperm(len(self.data_source), _new_generator())
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
@@ -104,9 +104,9 @@ class RandomSampler(Sampler[int]):
             return
         whole, rest = divmod(self.num_samples, n) if n else (0, 0)
         for _ in range(whole):
-            yield from _C._permutation(n, generator).tolist()
+            yield from _C._serial_randperm(n, generator).tolist()
         if n:
-            yield from _C._permutation(n, generator).tolist()[:rest]
+            yield from _C._serial_randperm(n, generator).tolist()[:rest]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -124,7 +124,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in arete.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in _C._serial_randperm(len(self.indices), self.generator).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class BatchSampler(Sampler[List[int]]):
 
     def _tensors(self) -> Iterator[Any]:
         """The batches as tensors where that is cheaper, else as `__iter__` gives them."""
-        plain = type(self) is BatchSampler and type(self.sampler) in (SequentialSampler, RandomSampler)
+        plain = type(self.sampler) in (SequentialSampler, RandomSampler)
         whole = self.sampler._whole() if plain else None  # type: ignore[attr-defined]
         if whole is None:
             yield from self

@@ -1,0 +1,151 @@
+// Threads that make numbered batches.
+#include "arete/data/worker_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "arete/base/error.h"
+#include "arete/ops/creation.h"
+#include "io_test_support.h"
+
+namespace arete::data {
+namespace {
+
+using test::expect_error;
+
+// A batch of one tensor: a draw of the worker's generator, then the indices.
+Batch drawn(IntList indices, Generator& g, const ForEach&) {
+  if (indices[0] < 0) throw std::runtime_error("negative");
+  std::vector<int64_t> values{int64_t(g.reserve(1).seed)};
+  values.insert(values.end(), indices.begin(), indices.end());
+  return {tensor(values)};
+}
+
+TEST(WorkerPool, WorkersDoTheirTasksWithTheirGenerators) {
+  WorkerPool pool(2);
+  for (const uint64_t seed : {100, 300}) {
+    const int64_t epoch = pool.start(drawn, seed);
+    for (int64_t i = 0; i < 6; ++i) pool.submit(int(i % 2), i, {i});
+    for (int64_t i = 5; i >= 0; --i) {
+      int64_t number = i;
+      ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+      EXPECT_EQ(pool.take(i)[0].to_vector<int64_t>(),
+                (std::vector<int64_t>{int64_t(seed) + i % 2, i}));
+    }
+    EXPECT_EQ(pool.finished(), 6);
+  }
+}
+
+TEST(WorkerPool, ErrorsBelongToTheirBatch) {
+  WorkerPool pool(1);
+  const int64_t epoch = pool.start(drawn, 0);
+  pool.submit(0, 0, {-1});
+  pool.submit(0, 1, {1});
+  int64_t number = 0;
+  ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  EXPECT_THROW(pool.take(0), std::runtime_error);
+  number = WorkerPool::any;
+  ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(pool.take(1)[0].size(0), 2);
+  expect_error(ErrorKind::value, {"the batch is not there"}, [&] { pool.take(1); });
+  number = WorkerPool::any;
+  EXPECT_EQ(pool.wait(epoch, number, 0.01), WorkerPool::State::pending);
+}
+
+TEST(WorkerPool, AnEpochThatIsOverLeavesNothing) {
+  std::atomic<bool> go = false;
+  WorkerPool pool(1);
+  const int64_t first = pool.start(
+      [&](IntList, Generator&, const ForEach&) -> Batch {
+        while (!go) std::this_thread::yield();
+        return {tensor(1.0)};
+      },
+      0);
+  pool.submit(0, 0, {0});
+  pool.submit(0, 1, {0});
+  const auto waited = pool.waited();
+  const int64_t second = pool.start(drawn, 0);
+  pool.submit(0, 1, {7});
+  go = true;
+  int64_t number = WorkerPool::any;
+  EXPECT_EQ(pool.wait(first, number, 60), WorkerPool::State::gone);
+  ASSERT_EQ(pool.wait(second, number, 60), WorkerPool::State::ready);
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(pool.take(1)[0].to_vector<int64_t>(), (std::vector<int64_t>{0, 7}));
+  EXPECT_NE(pool.waited(), waited);
+  pool.submit(0, 2, {3});
+  pool.close();
+  EXPECT_EQ(pool.wait(second, number, 60), WorkerPool::State::gone);
+}
+
+Batch take_when_ready(WorkerPool& pool, int64_t epoch, int64_t number) {
+  EXPECT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  return pool.take(number);
+}
+
+TEST(WorkerPool, WorkersHelpTheFirstBatch) {
+  WorkerPool pool(3);
+  std::atomic<int> within = 0;
+  std::atomic<bool> shared = false;
+  const auto meet = [&](int64_t) {  // returns when three threads are in it
+    shared = true;
+    ++within;
+    while (within < 3) std::this_thread::yield();
+  };
+  std::mutex mutex;
+  std::vector<int64_t> order;  // of the batches that calls belong to
+  const int64_t epoch = pool.start(
+      [&](IntList indices, Generator&, const ForEach& for_each) -> Batch {
+        if (indices[0] == 0) {
+          for_each(3, meet);
+        } else {
+          while (!shared) std::this_thread::yield();
+          for_each(2, [&](int64_t) {
+            const std::lock_guard lock(mutex);
+            order.push_back(within);
+          });
+        }
+        return {tensor(indices[0])};
+      },
+      0);
+  for (const int i : {2, 1, 0}) pool.submit(i, i, {i});
+  for (const int i : {0, 1, 2}) EXPECT_EQ(take_when_ready(pool, epoch, i)[0].item<int64_t>(), i);
+  EXPECT_EQ(order, (std::vector<int64_t>{3, 3, 3, 3}));  // none before the first batch's calls
+}
+
+TEST(WorkerPool, EachCallIsMadeOnceAndTheFirstErrorIsThrown) {
+  WorkerPool pool(4);
+  const int64_t epoch = pool.start(
+      [](IntList indices, Generator&, const ForEach& for_each) -> Batch {
+        std::vector<int64_t> calls(100, 0);
+        for_each(0, [](int64_t) { FAIL(); });
+        for_each(100, [&](int64_t i) {
+          ++calls[size_t(i)];
+          if (indices[0] % 2 == 1 && i % 30 == 7) throw std::runtime_error(std::to_string(i));
+        });
+        return {tensor(calls)};
+      },
+      0);
+  for (int i = 0; i < 40; ++i) pool.submit(i % 4, i, {i});
+  for (int i = 0; i < 40; ++i) {
+    if (i % 2 == 0) {
+      EXPECT_EQ(take_when_ready(pool, epoch, i)[0].to_vector<int64_t>(),
+                std::vector<int64_t>(100, 1));
+      continue;
+    }
+    try {
+      take_when_ready(pool, epoch, i);
+      FAIL() << i;
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "7");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace arete::data
