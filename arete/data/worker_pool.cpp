@@ -1,5 +1,6 @@
 #include "arete/data/worker_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +15,13 @@ namespace arete::data {
 
 using Clock = std::chrono::steady_clock;
 
+// Note [Waking workers]
+// To wake a thread costs who wakes it some 20 us, and the one who takes batches is a training loop.
+// A worker without a task therefore looks for one every millisecond by itself, so often, before it
+// sleeps; while plenty of batches are ready nobody wakes it.
+constexpr std::chrono::milliseconds kLook(1);
+constexpr int kLooks = 50;
+
 // What the threads see; they keep it alive should they outlive the pool.
 struct WorkerPool::Shared {
   struct Task {
@@ -25,6 +33,7 @@ struct WorkerPool::Shared {
     int64_t epoch = 0;
     std::deque<Task> tasks;
     std::condition_variable wake;
+    bool sleeps = false;  // does not look for tasks
     std::thread thread;
   };
   struct Result {
@@ -42,6 +51,10 @@ struct WorkerPool::Shared {
   Clock::time_point started;
   int64_t epoch = 0, finished = 0;
   uint64_t seed = 0;
+  // Of submit_all(): indices, how many a batch has, and the next batch to be sent.
+  std::vector<int64_t> order;
+  int64_t order_size = 1, order_next = 0;
+  size_t plenty = SIZE_MAX;  // so many results need no more in a hurry
   int running = 0;
   bool closed = false;
 
@@ -57,9 +70,28 @@ struct WorkerPool::Shared {
   std::map<std::pair<int64_t, int64_t>, Job*> jobs;  // with calls to begin, by epoch and batch
 
   void work(size_t number);
+  void send(size_t worker, Task task);
+  bool send_next();
   void for_each(std::pair<int64_t, int64_t> batch, int64_t n,
                 const std::function<void(int64_t)>& f);
 };
+
+void WorkerPool::Shared::send(size_t worker, Task task) {
+  Worker& w = workers.at(worker);
+  w.tasks.push_back(std::move(task));
+  if (w.sleeps || results.size() < plenty) w.wake.notify_one();
+}
+
+/// False at the end of the order.
+bool WorkerPool::Shared::send_next() {
+  const int64_t begin = order_next * order_size, n = int64_t(order.size());
+  if (begin >= n) return false;
+  const auto first = order.begin() + begin;
+  send(size_t(order_next) % workers.size(),
+       {order_next, std::vector(first, first + std::min(order_size, n - begin))});
+  ++order_next;
+  return true;
+}
 
 void WorkerPool::Shared::for_each(std::pair<int64_t, int64_t> batch, int64_t n,
                                   const std::function<void(int64_t)>& f) {
@@ -101,7 +133,14 @@ void WorkerPool::Shared::work(size_t number) {
   std::unique_lock lock(mutex);
   while (true) {
     const auto begin = Clock::now();
-    me.wake.wait(lock, [&] { return closed || !me.tasks.empty(); });
+    for (int looks = 0; !closed && me.tasks.empty(); ++looks) {
+      me.sleeps = looks >= kLooks;
+      if (me.sleeps)
+        me.wake.wait(lock);
+      else
+        me.wake.wait_for(lock, kLook);
+    }
+    me.sleeps = false;
     if (closed) break;
     // The time between epochs does not count.
     const std::chrono::duration<double> idle = Clock::now() - std::max(begin, started);
@@ -159,11 +198,14 @@ WorkerPool::~WorkerPool() { close(); }
 int64_t WorkerPool::start(BatchMaker maker, uint64_t seed) {
   Shared& s = *shared_;
   std::map<int64_t, Shared::Result> old;  // freed without the lock
+  std::vector<int64_t> old_order;
   auto shared_maker = std::make_shared<const BatchMaker>(std::move(maker));
   const std::lock_guard lock(s.mutex);
   for (Shared::Worker& w : s.workers) w.tasks.clear();
   old.swap(s.results);
   s.arrivals.clear();
+  old_order.swap(s.order);
+  s.plenty = SIZE_MAX;
   s.maker.swap(shared_maker);
   s.waited = std::make_shared<std::atomic<double>>(0.0);
   s.started = Clock::now();
@@ -175,9 +217,20 @@ int64_t WorkerPool::start(BatchMaker maker, uint64_t seed) {
 void WorkerPool::submit(int worker, int64_t number, std::vector<int64_t> indices) {
   Shared& s = *shared_;
   const std::lock_guard lock(s.mutex);
-  Shared::Worker& w = s.workers.at(size_t(worker));
-  w.tasks.push_back({number, std::move(indices)});
-  w.wake.notify_one();
+  s.send(size_t(worker), {number, std::move(indices)});
+}
+
+void WorkerPool::submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead) {
+  ARETE_CHECK(size > 0 && ahead > 0,
+              ValueError("WorkerPool::submit_all", "size and ahead must be positive")
+                  .got(std::to_string(size) + " and " + std::to_string(ahead)));
+  Shared& s = *shared_;
+  const std::lock_guard lock(s.mutex);
+  s.order.swap(order);
+  s.order_size = size;
+  s.order_next = 0;
+  s.plenty = size_t(ahead + 1) / 2;
+  for (int64_t i = 0; i < ahead && s.send_next();) ++i;
 }
 
 WorkerPool::State WorkerPool::wait(int64_t epoch, int64_t& number, double seconds) const {
@@ -208,6 +261,7 @@ Batch WorkerPool::take(int64_t number) {
     result = std::move(node.mapped());
     while (!shared_->arrivals.empty() && !shared_->results.contains(shared_->arrivals.front()))
       shared_->arrivals.pop_front();
+    shared_->send_next();
   }
   if (result.error) std::rethrow_exception(result.error);
   return std::move(result.batch);

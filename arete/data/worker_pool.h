@@ -40,6 +40,10 @@ class WorkerPool {
   int64_t start(BatchMaker maker, uint64_t seed);
   /// Puts batch `number` at the end of a worker's queue.
   void submit(int worker, int64_t number, std::vector<int64_t> indices);
+  /// An epoch's batches at once, instead of submit(): the first `size` indices of `order` are batch
+  /// 0, and so on; the last one may be shorter. Worker n makes the batches n, n + workers, .... At
+  /// most `ahead` of them are under way or waiting to be taken.
+  void submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead);
 
   enum class State {
     ready,    ///< the batch can be taken

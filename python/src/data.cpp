@@ -242,6 +242,10 @@ void bind_workers(nb::module_& m) {
              if (indices) p.submit(worker, number, std::move(*indices));
              return indices.has_value();
            })
+      .def("submit_all",
+           [](data::WorkerPool& p, const Tensor& order, int64_t size, int64_t ahead) {
+             p.submit_all(order.to_vector<int64_t>(), size, ahead);
+           })
       .def("wait", &wait_for)
       .def("is_ready",
            [](const data::WorkerPool& p, int64_t epoch, int64_t number) {

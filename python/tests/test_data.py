@@ -193,7 +193,13 @@ def test_batches_of_indices_as_tensors_are_the_same(kind, drop_last):
                "drawn": lambda: ours.RandomSampler(range(10), replacement=True, num_samples=7),
                "own": lambda: Own(range(10))}[kind]  # fmt: skip
     seen = []
-    for give in (list, lambda batches: [list(map(int, b)) for b in batches._tensors()]):
+
+    def whole(batches):
+        order = batches._whole()
+        assert (order is None) == (kind not in ("shuffled", "in order"))
+        return list(batches) if order is None else [b.tolist() for b in order.split(4)]
+
+    for give in (list, whole):
         arete.manual_seed(3)
         seen.append((give(ours.BatchSampler(sampler(), 4, drop_last)), arete.rand(1).item()))
     assert seen[0] == seen[1]

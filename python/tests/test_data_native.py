@@ -232,9 +232,37 @@ def test_prefetcher_takes_ready_batches_in_the_loop(root, kind):
         assert threading.active_count() <= alive + 2  # the workers of Python, and nobody else
         time.sleep(0.02 if i else 0.5)
         if i == 1:
-            assert loader.state_dict()["batches"] == 5  # two given, three ahead
+            assert loader.state_dict()["batches"] == 2  # the three ahead do not count
     assert got == want and len(got) == 12
     assert fetched.loader_wait > 0.05 and fetched.consumer_wait > 0
+
+
+@pytest.mark.parametrize("kind", ["native", "threads", "none"])
+def test_a_prefetched_epoch_resumes_behind_what_the_loop_got(root, kind):
+    def make():
+        loader = DataLoader(DATASETS["tensors"](root), 2, shuffle=True, num_workers=0 if kind == "none" else 2)
+        if kind == "threads":
+            loader._native_maker = lambda: None
+        return loader
+
+    loader, state, got = make(), None, []
+    for i, batch in enumerate(DevicePrefetcher(loader, "cpu", ahead=3)):
+        got += plain([batch])
+        if i == 3:
+            time.sleep(0.3)  # the next ones are fetched
+            state = loader.state_dict()
+    assert state["batches"] == 4 and len(got) == 10 and loader.state_dict()["batches"] is None
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert plain(DevicePrefetcher(resumed, "cpu")) == got[4:]
+
+
+def test_whole_epochs_without_order(root):
+    loader = DataLoader(DATASETS["tensors"](root), 3, shuffle=True, num_workers=2, in_order=False)
+    walk = iter(loader)
+    assert isinstance(walk._owner, loaders._Turns)
+    rows = [row for x, _ in walk for row in x.tolist()]
+    assert sorted(rows) == sorted(loader.dataset[i][0].tolist() for i in range(20))
 
 
 def test_prefetcher_waits_for_one_batch_only():

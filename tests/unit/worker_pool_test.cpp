@@ -40,6 +40,33 @@ TEST(WorkerPool, WorkersDoTheirTasksWithTheirGenerators) {
   }
 }
 
+TEST(WorkerPool, AWholeEpochIsMadeAsFarAheadAsAsked) {
+  WorkerPool pool(2);
+  const int64_t left_early = pool.start(drawn, 0);
+  pool.submit_all({7, 8, 9}, 1, 1);
+  const int64_t epoch = pool.start(drawn, 50);
+  EXPECT_GT(epoch, left_early);
+  pool.submit_all({1, 2, -3, 4, 5, 6, 7}, 2, 3);
+  const std::vector<std::vector<int64_t>> want{{50, 1, 2}, {}, {50, 5, 6}, {51, 7}};
+  int64_t number = 2;
+  ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+  number = 3;
+  EXPECT_EQ(pool.wait(epoch, number, 0.05), WorkerPool::State::pending);  // three are waiting
+  for (int64_t i = 0; i < 4; ++i) {
+    number = i;
+    ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+    if (i == 1)
+      EXPECT_THROW(pool.take(i), std::runtime_error);
+    else
+      EXPECT_EQ(pool.take(i)[0].to_vector<int64_t>(), want[size_t(i)]);
+  }
+  number = WorkerPool::any;
+  EXPECT_EQ(pool.wait(epoch, number, 0.05), WorkerPool::State::pending);
+  EXPECT_EQ(pool.finished(), 4);
+  expect_error(ErrorKind::value, {"must be positive", "0 and 1"},
+               [&] { pool.submit_all({1}, 0, 1); });
+}
+
 TEST(WorkerPool, ErrorsBelongToTheirBatch) {
   WorkerPool pool(1);
   const int64_t epoch = pool.start(drawn, 0);

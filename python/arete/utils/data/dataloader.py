@@ -194,7 +194,7 @@ class DataLoader:
         do not count."""
         if self._resume is not None:
             return dict(self._resume)
-        if self._progress is not None and not self._progress.done:
+        if self._progress is not None and not self._progress.is_over():
             return self._progress.state(self)
         return {"version": 1, "batches": None, "rng": None, "generators": [g.get_state() for g in self._generators()],
                 "epoch": None, "dataset": None}
@@ -237,7 +237,9 @@ class _Times:
 
 
 class _Progress:
-    """How far a loop is, and the random states from which its order can be made again. Outlives the iterator."""
+    """How far a loop is, and the random states from which its order can be made again. Outlives the iterator.
+
+    `given` is None, or how many batches the loop has got from one that takes them ahead of it (a DevicePrefetcher)."""
 
     def __init__(self, loader: DataLoader) -> None:
         self.rng = arete.get_rng_state()
@@ -245,13 +247,17 @@ class _Progress:
         sampler = loader._epoch_sampler()
         self.epoch = None if sampler is None else sampler.epoch
         self.batches = 0
+        self.given: Optional[int] = None
         self.done = False
 
+    def is_over(self) -> bool:
+        return self.done and self.given is None
+
     def state(self, loader: DataLoader) -> dict:
-        inner = None
-        if not loader.num_workers and loader._dataset_kind == _DatasetKind.Iterable and hasattr(loader.dataset, "state_dict"):
+        inner, ahead = None, self.given is not None
+        if not ahead and not loader.num_workers and loader._dataset_kind == _DatasetKind.Iterable and hasattr(loader.dataset, "state_dict"):
             inner = loader.dataset.state_dict()
-        return {"version": 1, "batches": self.batches, "rng": self.rng, "generators": self.generators, "epoch": self.epoch,
+        return {"version": 1, "batches": self.given if ahead else self.batches, "rng": self.rng, "generators": self.generators, "epoch": self.epoch,
                 "dataset": inner}
 
 
@@ -378,7 +384,7 @@ class _WorkersIterator(_Iterator):
         self._worker = 0           # whose turn it is
         self._sent = 0             # number of the next task
         self._next = 0             # number of the next result
-        self._owner: Dict[int, int] = {}
+        self._owner: Any = {}      # which worker makes a task whose result has not been taken
         self._waiting: Dict[int, Any] = {}  # results that have been received
         self._open(loader)
         for _ in range(loader.num_workers * loader.prefetch_factor):  # type: ignore[operator]
@@ -505,6 +511,21 @@ class _ThreadedIterator(_WorkersIterator):
         return True
 
 
+class _Turns:
+    """Which worker makes which batch where each has its turn: like a dict of the batches that have not been taken."""
+
+    def __init__(self, batches: int, workers: int) -> None:
+        self.left = batches
+        self.workers = workers
+
+    def __len__(self) -> int:
+        return self.left
+
+    def pop(self, number: int) -> int:
+        self.left -= 1
+        return number % self.workers
+
+
 class _NativeIterator(_WorkersIterator):
     """With threads of C++, for whole batches."""
 
@@ -519,10 +540,18 @@ class _NativeIterator(_WorkersIterator):
         self._times.native = self._threads.waited()
         # For what a sampler may give instead of a list of integers: the loop makes it by itself, with the same result or error.
         self._fetcher = _fetcher_maker(loader, False, self._pin)(self._pool.dataset)
+        if self._whole is not None:
+            size, n = loader.batch_sampler.batch_size, self._pool.num_workers  # type: ignore[union-attr]
+            rest = self._whole[self._progress.batches * size:]
+            self._threads.submit_all(rest, size, n * loader.prefetch_factor)  # type: ignore[operator]
+            self._owner = _Turns(-(-len(rest) // size), n)
+            self._whole = None
 
     def _batches(self, loader: DataLoader) -> Iterator:
         sampler = loader._index_sampler
-        return sampler._tensors() if type(sampler) is BatchSampler and not self._maps else iter(sampler)
+        # Where it can be, the order is given to the threads at once, and there is nothing to send from batch to batch.
+        self._whole = sampler._whole() if isinstance(sampler, BatchSampler) and not self._maps else None
+        return iter(sampler) if self._whole is None else iter(())
 
     def _submit(self, indices: Any) -> None:
         chosen = indices

@@ -110,6 +110,8 @@ class DevicePrefetcher:
         start = clock()
         copies = _Copies(self.device)
         source: Any = iter(self.loader)
+        progress = source._progress
+        progress.given = progress.batches
         batches: deque = deque()  # their copies have been started; at the end an _End
 
         def fetch() -> None:
@@ -126,9 +128,11 @@ class DevicePrefetcher:
             batch, event = batches.popleft()
             if type(batch) is _End:
                 self.consumer_wait += clock() - start
+                progress.given = None
                 batch.leave()
                 return
             copies.wait(event)
+            progress.given += 1
             while len(batches) < self.ahead and not (batches and type(batches[-1][0]) is _End) and source._is_ready():
                 fetch()
             ready = len(batches) > 0
@@ -145,7 +149,11 @@ class DevicePrefetcher:
         stop = threading.Event()
         self.consumer_wait = self.loader_wait = 0.0
         copies = _Copies(self.device)
-        thread = threading.Thread(target=self._fetch, args=(batches, stop, copies), daemon=True)
+        source = iter(self.loader)
+        progress = source._progress if isinstance(self.loader, DataLoader) else None  # type: ignore[attr-defined]
+        if progress is not None:
+            progress.given = progress.batches
+        thread = threading.Thread(target=self._fetch, args=(source, batches, stop, copies), daemon=True)
         thread.start()
         try:
             while True:
@@ -153,9 +161,13 @@ class DevicePrefetcher:
                 batch, event = batches.get()
                 self.consumer_wait += time.perf_counter() - start
                 if type(batch) is _End:
+                    if progress is not None:
+                        progress.given = None
                     batch.leave()
                     return
                 copies.wait(event)
+                if progress is not None:
+                    progress.given += 1
                 yield batch
         finally:
             stop.set()
@@ -165,10 +177,10 @@ class DevicePrefetcher:
                 except queue.Empty:
                     thread.join(0.01)
 
-    def _fetch(self, batches: queue.Queue, stop: threading.Event, copies: _Copies) -> None:
+    def _fetch(self, source: Iterator, batches: queue.Queue, stop: threading.Event, copies: _Copies) -> None:
         end = _End()
         try:
-            for batch in self.loader:
+            for batch in source:
                 if stop.is_set():
                     return
                 entry = copies.start(batch)

@@ -182,15 +182,12 @@ class BatchSampler(Sampler[List[int]]):
                 return
             yield batch
 
-    def _tensors(self) -> Iterator[Any]:
-        """The batches as tensors where that is cheaper, else as `__iter__` gives them."""
-        plain = type(self.sampler) in (SequentialSampler, RandomSampler)
-        whole = self.sampler._whole() if plain else None  # type: ignore[attr-defined]
-        if whole is None:
-            yield from self
-            return
-        for begin in range(0, len(self) * self.batch_size, self.batch_size):
-            yield whole[begin:begin + self.batch_size]
+    def _whole(self) -> Any:
+        """The indices of all batches, one after the other, as a tensor, or None. Draws what iterating draws."""
+        if type(self) is not BatchSampler or type(self.sampler) not in (SequentialSampler, RandomSampler):
+            return None
+        whole = self.sampler._whole()  # type: ignore[attr-defined]
+        return whole if whole is None else whole[:len(self) * self.batch_size]
 
     def __len__(self) -> int:
         n = len(self.sampler)  # type: ignore[arg-type]
