@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -130,17 +131,25 @@ int64_t steady_now() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-/// A call that gave work to a device.
+/// What is known of a call that gave work to a device; 0 stands for nothing.
 struct DriverCall {
+  uint32_t correlation = 0;
   uint64_t range = 0;
   int64_t begin = 0;
 };
 
-/// What CUPTI has delivered. Its threads, and those that make calls, write; stop() takes.
+/// What one of CUPTI's buffers held.
+struct Records {
+  std::vector<prim::DeviceActivity> activities;
+  std::vector<DriverCall> calls;
+};
+
+/// CUPTI's threads, and those that make calls, write; stop() takes. Every launch waits for the
+/// mutex: nobody reads a buffer while holding it.
 struct Delivered {
   std::mutex mutex;
-  std::vector<prim::DeviceActivity> activities;
-  std::unordered_map<uint32_t, DriverCall> calls;  // by correlation
+  std::vector<Records> buffers;
+  std::vector<DriverCall> calls;  // of callbacks
 };
 Delivered& delivered() {
   static Delivered* const d = new Delivered;  // CUPTI's threads may outlive static objects
@@ -159,9 +168,8 @@ prim::DeviceActivity activity(prim::DeviceActivity::Kind kind, const auto& r) {
   return a;
 }
 
-void take(const void* record) {
+void take(const void* record, Records& to) {
   using prim::DeviceActivity;
-  Delivered& d = delivered();
   switch (*static_cast<const Kind*>(record)) {
     case kKernel:
     case kConcurrentKernel: {
@@ -172,7 +180,7 @@ void take(const void* record) {
       std::copy(std::begin(r.block), std::end(r.block), a.block.begin());
       a.registers = r.registers_per_thread;
       a.shared_bytes = r.static_shared + r.dynamic_shared;
-      d.activities.push_back(std::move(a));
+      to.activities.push_back(std::move(a));
       break;
     }
     case kMemcpy: {
@@ -180,7 +188,7 @@ void take(const void* record) {
       DeviceActivity a = activity(DeviceActivity::Kind::copy, r);
       a.name = name_of_copy(r);
       a.bytes = r.bytes;
-      d.activities.push_back(std::move(a));
+      to.activities.push_back(std::move(a));
       break;
     }
     case kMemset: {
@@ -188,19 +196,18 @@ void take(const void* record) {
       DeviceActivity a = activity(DeviceActivity::Kind::set, r);
       a.name = "Memset (Device)";
       a.bytes = r.bytes;
-      d.activities.push_back(std::move(a));
+      to.activities.push_back(std::move(a));
       break;
     }
     case kExternalCorrelation: {
       const auto& r = *static_cast<const ExternalRecord*>(record);
-      if (r.external_kind == kCustomIds) d.calls[r.correlation].range = r.id;
+      if (r.external_kind == kCustomIds) to.calls.push_back({r.correlation, r.id, 0});
       break;
     }
     case kDriver:
     case kRuntime: {
       const auto& r = *static_cast<const ApiRecord*>(record);
-      int64_t& begin = d.calls[r.correlation].begin;
-      if (begin == 0) begin = int64_t(r.start);
+      to.calls.push_back({r.correlation, 0, int64_t(r.start)});
       break;
     }
     default:
@@ -219,9 +226,12 @@ extern "C" void arete_cupti_buffer_requested(uint8_t** buffer, size_t* size, siz
 extern "C" void arete_cupti_buffer_completed(CUcontext, uint32_t, uint8_t* buffer, size_t,
                                              size_t valid) {
   try {
-    const std::lock_guard lock(delivered().mutex);
+    Records records;
     void* record = nullptr;
-    while (valid > 0 && functions().next_record(buffer, valid, &record) == 0) take(record);
+    while (valid > 0 && functions().next_record(buffer, valid, &record) == 0) take(record, records);
+    Delivered& d = delivered();
+    const std::lock_guard lock(d.mutex);
+    d.buffers.push_back(std::move(records));
   } catch (...) {
     // Out of memory: what is left of this buffer is lost; CUPTI cannot be told.
   }
@@ -248,7 +258,7 @@ extern "C" void arete_cupti_call(void*, int32_t, uint32_t, const void* data) {
   try {
     Delivered& d = delivered();
     const std::lock_guard lock(d.mutex);
-    d.calls.try_emplace(call.correlation, DriverCall{ranges.back(), steady_now()});
+    d.calls.push_back({call.correlation, ranges.back(), steady_now()});
   } catch (...) {
     // Out of memory: the work belongs to nothing.
   }
@@ -303,7 +313,7 @@ class CuptiTrace final : public prim::DeviceTrace {
     // Each time: another profiler of the process may have put its own in their place.
     check(f.register_callbacks(arete_cupti_buffer_requested, arete_cupti_buffer_completed),
           "cuptiActivityRegisterCallbacks");
-    clear();
+    emptied();  // of what an earlier recording left
     try {
       for (const Kind k : kWork) check(f.enable(k), "cuptiActivityEnable");
       if (!subscribe())
@@ -326,22 +336,7 @@ class CuptiTrace final : public prim::DeviceTrace {
     // Attached, CUPTI slows every launch down, recording or not: a small training step by up to a
     // fifth.
     if (f.finalize) f.finalize();
-    Delivered& d = delivered();
-    std::vector<prim::DeviceActivity> all;
-    {
-      const std::lock_guard lock(d.mutex);
-      all.swap(d.activities);
-      for (prim::DeviceActivity& a : all) {
-        if (const auto c = d.calls.find(a.correlation); c != d.calls.end()) {
-          a.range = c->second.range;
-          const int64_t begin = c->second.begin;
-          a.call_ns = by_callbacks || !begin ? begin : steady(begin, end);
-        }
-        a.begin_ns = steady(a.begin_ns, end);
-        a.end_ns = steady(a.end_ns, end);
-      }
-    }
-    clear();
+    std::vector<prim::DeviceActivity> all = taken(by_callbacks, end);
     std::sort(all.begin(), all.end(),
               [](const auto& a, const auto& b) { return a.begin_ns < b.begin_ns; });
     return all;
@@ -375,11 +370,40 @@ class CuptiTrace final : public prim::DeviceTrace {
       return void(f.unsubscribe(subscriber));
     for (const Kind k : kCalls) f.disable(k);
   }
-  static void clear() {
+  static Records emptied() {
     Delivered& d = delivered();
-    const std::lock_guard lock(d.mutex);
-    d.activities.clear();
-    d.calls.clear();
+    std::vector<Records> buffers;
+    Records all;
+    {
+      const std::lock_guard lock(d.mutex);
+      buffers.swap(d.buffers);
+      all.calls.swap(d.calls);
+    }
+    for (Records& r : buffers) {
+      std::move(r.activities.begin(), r.activities.end(), std::back_inserter(all.activities));
+      all.calls.insert(all.calls.end(), r.calls.begin(), r.calls.end());
+    }
+    return all;
+  }
+  /// What has been delivered, in times of the steady clock and with the calls it came from.
+  std::vector<prim::DeviceActivity> taken(bool by_callbacks, const ClockPoint& end) const {
+    Records all = emptied();
+    std::unordered_map<uint32_t, DriverCall> calls;  // by correlation
+    for (const DriverCall& c : all.calls) {
+      DriverCall& known = calls[c.correlation];
+      if (!known.range) known.range = c.range;
+      if (!known.begin) known.begin = c.begin;
+    }
+    for (prim::DeviceActivity& a : all.activities) {
+      if (const auto c = calls.find(a.correlation); c != calls.end()) {
+        a.range = c->second.range;
+        const int64_t begin = c->second.begin;
+        a.call_ns = by_callbacks || !begin ? begin : steady(begin, end);
+      }
+      a.begin_ns = steady(a.begin_ns, end);
+      a.end_ns = steady(a.end_ns, end);
+    }
+    return std::move(all.activities);
   }
   // What kernels recorded stays for the program's own synchronizations to raise.
   static void wait_for_devices() {
