@@ -143,19 +143,21 @@ double elements_per_row(const NormSpec& s) {
   return n;
 }
 
-// A contiguous tensor of the statistics' (or weight's) sizes, ordered and expanded to rank.
+// A tensor of the statistics' sizes, ordered; or one that `seen` gives these sizes.
 struct SeenStat {
-  SeenStat(const Tensor& t, const Order& o)
-      : layout(permute(t.layout(), o.dims)), value(view_of(t, layout)) {}
+  SeenStat(const Tensor& t, const Order& o) : SeenStat(t, t.layout(), o) {}
+  SeenStat(const Tensor& t, const Layout& seen, const Order& o)
+      : layout(permute(seen, o.dims)), value(view_of(t, layout)) {}
   Layout layout;
   View value;
 };
 
 DType dtype_or_f32(const Tensor& t) { return t.defined() ? t.dtype() : kFloat32; }
 
-// ---- forward: input, weight, bias[, residual], shape, dims, weight_shape, center, eps, relu ----
+// ---- forward: input, weight, bias[, residual], running_mean, running_var, shape, dims,
+// weight_shape, center, eps, relu, momentum ----
 
-bool has_residual_argument(const Call& c) { return c.size() == 10; }
+bool has_residual_argument(const Call& c) { return c.size() == 13; }
 
 void forward_infer(const Call& call, OutputSpecs& out) {
   const Tensor& x = call.tensor(0);
@@ -163,7 +165,8 @@ void forward_infer(const Call& call, OutputSpecs& out) {
               TypeError(call.name(), "normalization is not implemented for '" +
                                          std::string(name_of(x.dtype())) + "'"));
   const bool with_residual = has_residual_argument(call);
-  const NormSpec s = spec_of(call, with_residual ? 4 : 3);
+  const size_t running = with_residual ? 4 : 3;
+  const NormSpec s = spec_of(call, running + 2);
   if (with_residual) {
     const Tensor& r = call.tensor(3);
     ARETE_CHECK(Shape(r.sizes()) == Shape(x.sizes()) && r.dtype() == x.dtype(),
@@ -182,6 +185,17 @@ void forward_infer(const Call& call, OutputSpecs& out) {
                 ValueError(call.name(), "weight and bias must have one element for each position")
                     .expected(to_string(s.weight_shape))
                     .got(describe(call.tensor(i))));
+  ARETE_CHECK(call.has(running) == call.has(running + 1),
+              ValueError(call.name(), "running_mean and running_var belong together"));
+  for (size_t i = running; i < running + 2; ++i)
+    ARETE_CHECK(!call.has(i) || (call.tensor(i).dim() == 1 && s.center &&
+                                 call.tensor(i).numel() == numel_of(stat_sizes(s)) &&
+                                 is_floating(call.tensor(i).dtype()) &&
+                                 work_dtype(call.tensor(i).dtype()) == work_dtype(x.dtype()) &&
+                                 call.tensor(i).dtype() == call.tensor(running).dtype()),
+                ValueError(call.name(), "running statistics must be like the input's")
+                    .expected(to_string(stat_sizes(s)))
+                    .got(call.has(i) ? describe(call.tensor(i)) : ""));
   const Device device = common_device(call);
   std::optional<Shape> strides;
   if (!x.is_contiguous() && x.layout().is_dense()) strides = Shape(x.strides());
@@ -195,19 +209,23 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
   const Tensor w = call.has(1) ? simple(call.tensor(1)) : Tensor(),
                b = call.has(2) ? simple(call.tensor(2)) : Tensor();
   const bool with_residual = has_residual_argument(call);
-  const NormSpec s = spec_of(call, with_residual ? 4 : 3);
+  const size_t running = with_residual ? 4 : 3;
+  const bool tracks = call.has(running);
+  const NormSpec s = spec_of(call, running + 2);
   if (numel_of(stat_sizes(s)) == 0) return;
   const Order o = rows_first(s);
   Seen sx(p, x, s.shape, false), sy(p, out[0], s.shape, true);
   std::optional<Seen> sr;
-  SmallVector<View, 7> inputs{sx.ordered(o)};
+  SmallVector<View, 9> inputs{sx.ordered(o)};
   std::optional<SeenWeight> sw, sb;
   if (w.defined()) inputs.push_back(sw.emplace(w, s, o).value);
   if (b.defined()) inputs.push_back(sb.emplace(b, s, o).value);
   if (with_residual) inputs.push_back(sr.emplace(p, call.tensor(3), s.shape, false).ordered(o));
   const SeenStat mean(out[1], o), rstd(out[2], o);
-  const View outputs[3] = {sy.ordered(o), mean.value, rstd.value};
-  const expr::Literal params[2] = {real_literal(1 / elements_per_row(s)), real_literal(s.eps)};
+  SmallVector<View, 5> outputs{sy.ordered(o), mean.value, rstd.value};
+  const double n = elements_per_row(s);
+  const expr::Literal params[4] = {real_literal(1 / n), real_literal(s.eps),
+                                   real_literal(call.real(running + 8)), real_literal(n / (n - 1))};
   const IntList space = inputs[0].sizes;
   // Note [Statistics in one pass]
   const bool one_pass = s.center && elements_per_row(s) >= double(kOnePass);
@@ -220,14 +238,24 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
     v.sizes = one_of_row;
     inputs.push_back(v);
   }
-  const NormKernel kernel{x.dtype(),       w.defined(),     b.defined(), with_residual,
-                          dtype_or_f32(w), dtype_or_f32(b), s.center,    s.relu};
+  std::optional<SeenStat> statistics[2];
+  for (size_t i = 0; tracks && i < 2; ++i) {
+    const Tensor& t = call.tensor(running + i);
+    statistics[i].emplace(t, *view(t.layout(), stat_sizes(s)), o);
+    inputs.push_back(statistics[i]->value);
+    outputs.push_back(statistics[i]->value);
+  }
+  const NormKernel kernel{x.dtype(),       w.defined(),
+                          b.defined(),     with_residual,
+                          dtype_or_f32(w), dtype_or_f32(b),
+                          s.center,        s.relu,
+                          tracks,          tracks ? call.tensor(running).dtype() : kFloat32};
   p.fused({&norm_forward_spec(kernel, one_pass),
            space,
            o.outer,
            {inputs.data(), inputs.size()},
-           outputs,
-           params});
+           {outputs.data(), outputs.size()},
+           {params, tracks ? size_t(4) : size_t(2)}});
   sy.finish();
 }
 
@@ -415,12 +443,12 @@ TensorList backward_grad(const GradCall& call) {
 }
 
 TensorList grad_of(const GradCall& g, bool with_residual) {
-  const NormSpec s = spec_of(g, with_residual ? 4 : 3);
+  const NormSpec s = spec_of(g, with_residual ? 6 : 5);
   const bool has_w = g.has_input(1), has_b = g.has_input(2);
   const Results r = fused_norm_backward(g.grad(), g.input(0), has_w ? g.input(1) : Tensor(),
                                         has_b ? g.input(2) : Tensor(), g.output(1), g.output(2),
                                         with_residual ? g.output(0) : Tensor(), s);
-  TensorList out(with_residual ? 4 : 3);
+  TensorList out(with_residual ? 6 : 5);
   if (g.needs(0)) out[0] = r[0];
   if (has_w && g.needs(1)) out[1] = r[1];
   if (has_b && g.needs(2)) {
@@ -433,9 +461,10 @@ TensorList grad_of(const GradCall& g, bool with_residual) {
 
 using L = std::initializer_list<int64_t>;
 
+// Without running statistics.
 std::vector<Sample> norm_samples(SampleMaker& m) {
   const double eps = 1e-3;
-  return {
+  std::vector<Sample> all{
       {{m.make({3, 4}), m.make({4}), m.make({4}), L{3, 4}, L{1}, L{4}, true, eps, false},
        "layer norm"},
       {{m.make_strided({3, 4}), std::nullopt, std::nullopt, L{3, 4}, L{1}, L{4}, true, eps, false}},
@@ -457,6 +486,11 @@ std::vector<Sample> norm_samples(SampleMaker& m) {
       {{m.make_strided({3, 2, 2}), std::nullopt, std::nullopt, L{3, 2, 2}, L{0, 2}, L{2, 1}, true,
         eps, true},
        "batch norm with relu"}};
+  for (Sample& s : all) {
+    s.args.insert(s.args.begin() + 3, 2, OwnedArg());
+    s.args.push_back(OwnedArg(0.0));
+  }
+  return all;
 }
 
 // The same with a residual.
@@ -470,7 +504,7 @@ std::vector<Sample> residual_samples(SampleMaker& m) {
 std::vector<Tensor> norm_reference(const Call& c) {
   const Tensor& x = c.tensor(0);
   const bool with_residual = has_residual_argument(c);
-  const NormSpec s = spec_of(c, with_residual ? 4 : 3);
+  const NormSpec s = spec_of(c, with_residual ? 6 : 5);
   const Shape rows = stat_sizes(s);
   const std::vector<double> residual =
       with_residual ? values_of(c.tensor(3)) : std::vector<double>();
@@ -548,13 +582,22 @@ std::vector<Tensor> backward_reference(const Call& c) {
 }
 
 std::vector<ErrorSample> norm_errors(SampleMaker& m, bool with_residual) {
-  std::vector<ErrorSample> all{
-      {{m.make({3, 4}), m.make({3}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, false},
-       ErrorKind::value,
-       "weight and bias must have one element for each position"},
-      {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, true},
-       ErrorKind::value,
-       "relu needs statistics for each weight"}};
+  std::vector<ErrorSample> all{{{m.make({3, 4}), m.make({3}), std::nullopt, std::nullopt,
+                                 std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, false, 0.0},
+                                ErrorKind::value,
+                                "weight and bias must have one element for each position"},
+                               {{m.make({3, 4}), m.make({4}), std::nullopt, std::nullopt,
+                                 std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, true, 0.0},
+                                ErrorKind::value,
+                                "relu needs statistics for each weight"},
+                               {{m.make({3, 4}), std::nullopt, std::nullopt, m.make({4}),
+                                 std::nullopt, L{3, 4}, L{0}, L{4}, true, 1e-5, false, 0.1},
+                                ErrorKind::value,
+                                "running_mean and running_var belong together"},
+                               {{m.make({3, 4}), std::nullopt, std::nullopt, m.make({4}),
+                                 m.make({3}), L{3, 4}, L{0}, L{4}, true, 1e-5, false, 0.1},
+                                ErrorKind::value,
+                                "running statistics must be like the input's"}};
   for (ErrorSample& e : all)
     if (with_residual) e.args.insert(e.args.begin() + 3, OwnedArg(m.make({3, 4})));
   return all;
@@ -562,9 +605,12 @@ std::vector<ErrorSample> norm_errors(SampleMaker& m, bool with_residual) {
 
 const OpRecord& fused_norm_op =
     define(
-        "fused_norm(Tensor input, Tensor? weight, Tensor? bias, int[] shape, int[] dims, int[] "
-        "weight_shape, bool center, float eps, bool relu) -> (Tensor, Tensor, Tensor)")
-        .doc("Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation.")
+        "fused_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "
+        "running_var, int[] shape, int[] dims, int[] weight_shape, bool center, float eps, bool "
+        "relu, float momentum) -> (Tensor, Tensor, Tensor)")
+        .doc(
+            "Normalization over `dims` of the input seen as `shape`; also mean and 1 / deviation. "
+            "Moves running statistics.")
         .surface(Surface::internal)
         .infer(forward_infer)
         .lower(forward_lower)
@@ -577,9 +623,9 @@ const OpRecord& fused_norm_op =
 // Its relu's derivative needs the output, which fused_norm must not keep.
 const OpRecord& fused_norm_residual_op =
     define(
-        "fused_norm_residual(Tensor input, Tensor? weight, Tensor? bias, Tensor residual, int[] "
-        "shape, int[] dims, int[] weight_shape, bool center, float eps, bool relu) -> (Tensor, "
-        "Tensor, Tensor)")
+        "fused_norm_residual(Tensor input, Tensor? weight, Tensor? bias, Tensor residual, Tensor? "
+        "running_mean, Tensor? running_var, int[] shape, int[] dims, int[] weight_shape, bool "
+        "center, float eps, bool relu, float momentum) -> (Tensor, Tensor, Tensor)")
         .doc("fused_norm with a tensor added to the result, before the relu.")
         .surface(Surface::internal)
         .infer(forward_infer)
@@ -618,7 +664,7 @@ const OpRecord& fused_norm_backward_op =
                                         r[1].detach(),
                                         r[2].detach()};
               all.push_back(with_residual ? OwnedArg(r[0].detach()) : OwnedArg());
-              all.insert(all.end(), s.args.begin() + (with_residual ? 4 : 3), s.args.end());
+              all.insert(all.end(), s.args.begin() + (with_residual ? 6 : 5), s.args.end() - 1);
               out.push_back({std::move(all), s.note});
             }
           return out;
@@ -636,13 +682,17 @@ Results fused_norm_backward(const Tensor& g, const Tensor& x, const Tensor& w, c
 
 std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
                                               const Tensor& bias, const NormSpec& s,
-                                              const Tensor& residual) {
-  Results r =
-      residual.defined()
-          ? call_all(fused_norm_residual_op, {input, weight, bias, residual, s.shape, s.dims,
-                                              s.weight_shape, s.center, s.eps, s.relu})
-          : call_all(fused_norm_op, {input, weight, bias, s.shape, s.dims, s.weight_shape, s.center,
-                                     s.eps, s.relu});
+                                              const Tensor& residual,
+                                              const RunningStatistics& running) {
+  Results r = residual.defined()
+                  ? call_all(fused_norm_residual_op,
+                             {input, weight, bias, residual, running.mean, running.var, s.shape,
+                              s.dims, s.weight_shape, s.center, s.eps, s.relu, running.momentum})
+                  : call_all(fused_norm_op,
+                             {input, weight, bias, running.mean, running.var, s.shape, s.dims,
+                              s.weight_shape, s.center, s.eps, s.relu, running.momentum});
+  for (const Tensor* t : {&running.mean, &running.var})
+    if (t->defined()) t->storage()->bump_version();
   return {r[0], r[1], r[2]};
 }
 

@@ -24,11 +24,19 @@ struct NormSpec {
   bool relu = false;
 };
 
+/// Statistics of all inputs so far, one element for each row of statistics: they move towards mean
+/// and unbiased variance of the present input, by `momentum` of the difference.
+struct RunningStatistics {
+  Tensor mean, var;  ///< both or neither; of a dtype in which fused_norm works with the input's
+  double momentum = 0;
+};
+
 /// The normalized input, and mean and reciprocal standard deviation (f32 or f64, of `shape` with
 /// `dims` of size 1; without gradient).
 /// `residual` (optional, of input's sizes and dtype) is added before the relu.
 std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
                                               const Tensor& bias, const NormSpec& spec,
-                                              const Tensor& residual = {});
+                                              const Tensor& residual = {},
+                                              const RunningStatistics& running = {});
 
 }  // namespace arete::ops

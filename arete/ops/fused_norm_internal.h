@@ -15,10 +15,14 @@ struct NormKernel {
   bool has_weight = false, has_bias = false, has_residual = false;
   DType weight = kFloat32, bias = kFloat32;
   bool center = true, relu = false;
+  bool tracks = false;  ///< running statistics, forward only
+  DType running = kFloat32;
 };
 
 /// Inputs: x [, weight] [, bias] [, residual] [, with one_pass: three elements of each row, of
-/// which the pivot is taken]; outputs: y, mean, rstd. Parameters: 1 / (elements of a row), eps.
+/// which the pivot is taken] [, running mean and variance]; outputs: y, mean, rstd [, running mean
+/// and variance]. Parameters: 1 / (elements of a row), eps [, momentum, n / (n - 1) of the n
+/// elements of a row].
 const prim::FusedSpec& norm_forward_spec(const NormKernel& kernel, bool one_pass);
 
 /// Where the gradients of weight and bias come from.

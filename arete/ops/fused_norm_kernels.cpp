@@ -4,6 +4,7 @@
 #include "arete/base/error.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm_internal.h"
+#include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
 namespace {
@@ -23,27 +24,36 @@ using prim::Monoid;
 Value middle(Value a, Value b, Value c) { return max(min(a, b), min(max(a, b), c)); }
 
 struct Statistics {
-  int mean, rstd;  // row values
+  int mean, rstd;    // row values
+  int variance = 0;  // another, if asked for
 };
-Statistics two_pass(FusedBuilder& b) {
+Statistics two_pass(FusedBuilder& b, bool with_variance) {
   const int sum = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{v[0]}; });
   const int mean = b.row({sum}, [](Values v) { return std::vector{v[0] * v[1]}; });
   const int squares =
       b.reduce(Monoid::sum, {0, mean}, [](Values v) { return std::vector{square(v[0] - v[1])}; });
+  if (with_variance) {
+    const int rstd = b.row({squares}, [](Values v) {
+      return std::vector{rsqrt(v[0] * v[1] + v[2]), v[0] * v[1]};
+    });
+    return {mean, rstd, rstd - 1};
+  }
   return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; })};
 }
-Statistics one_pass_from(FusedBuilder& b, int pivots) {
+Statistics one_pass_from(FusedBuilder& b, int pivots, bool with_variance) {
   const int pivot = b.row({pivots, pivots + 1, pivots + 2},
                           [](Values v) { return std::vector{middle(v[0], v[1], v[2])}; });
   const int sums = b.reduce(Monoid::sum, {0, pivot}, [](Values v) {
     const Value d = v[0] - v[1];
     return std::vector{d, square(d)};
   });
-  const int mean = b.row({pivot, sums, sums - 1}, [](Values v) {
-    const Value d = v[1] * v[3];
-    return std::vector{v[0] + d, rsqrt(max(v[2] * v[3] - square(d), 0.0) + v[4])};
+  const int mean = b.row({pivot, sums, sums - 1}, [with_variance](Values v) {
+    const Value d = v[1] * v[3], variance = max(v[2] * v[3] - square(d), 0.0);
+    std::vector<Value> rows{v[0] + d, rsqrt(variance + v[4])};
+    if (with_variance) rows.push_back(variance);
+    return rows;
   });
-  return {mean, mean - 1};
+  return {mean, mean - 1, mean - 2};
 }
 Statistics uncentered(FusedBuilder& b) {
   const int squares =
@@ -54,7 +64,7 @@ Statistics uncentered(FusedBuilder& b) {
 
 uint64_t key_of(const NormKernel& k, std::initializer_list<int> more) {
   uint64_t key = pack_key({int(k.x), int(k.weight), int(k.bias), k.has_weight, k.has_bias,
-                           k.has_residual, k.center, k.relu});
+                           k.has_residual, k.center, k.relu, k.tracks, int(k.running)});
   for (int m : more) key = key << 5 | uint64_t(m);
   return key;
 }
@@ -71,10 +81,18 @@ const prim::FusedSpec& norm_forward_spec(const NormKernel& k, bool one_pass) {
     if (k.has_residual) inputs.push_back(k.x);
     const int operands = int(inputs.size());
     if (one_pass) inputs.insert(inputs.end(), {k.x, k.x, k.x});
-    FusedBuilder b(inputs, {k.x, work, work}, {work_type(k.x), work_type(k.x)});
+    const int running = int(inputs.size());
+    std::vector<DType> outputs{k.x, work, work};
+    std::vector<expr::Type> params(2, work_type(k.x));
+    if (k.tracks) {
+      inputs.insert(inputs.end(), {k.running, k.running});
+      outputs.insert(outputs.end(), {k.running, k.running});
+      params.insert(params.end(), {work_type(k.x), work_type(k.x)});
+    }
+    FusedBuilder b(inputs, outputs, params);
     const Statistics s = !k.center  ? uncentered(b)
-                         : one_pass ? one_pass_from(b, operands)
-                                    : two_pass(b);
+                         : one_pass ? one_pass_from(b, operands, k.tracks)
+                                    : two_pass(b, k.tracks);
     std::vector<int> reads{0, s.mean, s.rstd};
     for (int i = 1; i < operands; ++i) reads.push_back(i);
     b.store(reads, 0, 1, [k](Values v) {
@@ -86,6 +104,10 @@ const prim::FusedSpec& norm_forward_spec(const NormKernel& k, bool one_pass) {
       return std::vector{k.relu ? where(y < 0.0, 0.0, y) : y};  // NaN stays
     });
     b.store_row({s.mean, s.rstd}, 1, 2, [](Values v) { return std::vector{v[0], v[1]}; });
+    if (k.tracks)
+      b.store_row({running, s.mean, running + 1, s.variance}, 3, 2, [](Values v) {
+        return std::vector{lerp(v[0], v[1], v[6]), lerp(v[2], v[3] * v[7], v[6])};
+      });
     return b.finish();
   });
 }

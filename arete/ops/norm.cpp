@@ -6,9 +6,9 @@
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/pointwise_family.h"
 #include "arete/ops/reference_util.h"
 
 namespace arete {
@@ -66,66 +66,30 @@ void check_channels(const char* op, int64_t channels, const Tensor& t, const cha
                   .argument(name));
 }
 
-// running + momentum * (new - running), where the new variance is the unbiased one of n elements:
-// `scale` is n / (n - 1).
-const OpRecord& move_variance_op =
-    define(
-        "move_variance(Tensor running_var, Tensor rstd, Scalar momentum, Scalar eps, Scalar scale) "
-        "-> Tensor")
-        .doc("running_var moved towards the variance that 1 / deviation was computed from.")
-        .surface(Surface::internal)
-        .pointwise([] {
-          PointwiseDef d;
-          d.n_inputs = 2;
-          d.n_params = 3;
-          d.definition = [](std::span<const expr::Value> v) {
-            const expr::Value var = 1.0 / square(v[1]) - v[3];
-            const expr::Value end = where(var < 0.0, 0.0, var) * v[4];  // NaN stays
-            return std::vector{lerp(v[0], end, v[2])};
-          };
-          return d;
-        }())
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({3}, 0.5, 2), m.make({3}, 0.5, 2), Scalar(0.1), Scalar(1e-3), Scalar(1.5)}},
-              {{m.make({3}, 0.5, 2), m.make({3}, 0.5, 2), Scalar(1.0), Scalar(0.0), Scalar(1.0)},
-               "nothing of the old one"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const auto number = [&](size_t i) { return c.scalar(i).to_double(); };
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            const double old = at(c.tensor(0), i), rstd = at(c.tensor(1), i);
-            const double var = std::max(1 / (rstd * rstd) - number(3), 0.0) * number(4);
-            return (1 - number(2)) * old + number(2) * var;
-          })};
-        });
-
 Tensor variance_from(const Tensor& rstd, double eps) {
   return rstd.mul(rstd).reciprocal().sub(Scalar(eps)).clamp(Scalar(0));
 }
 
 // Moves running statistics, those that there are, towards those of `count` elements for each
 // channel, by instance towards the mean over the instances.
-void update_running(Tensor running_mean, Tensor running_var, const Tensor& mean, const Tensor& rstd,
-                    bool by_instance, double momentum, double eps, double count) {
+void update_running(const RunningStatistics& running, const Tensor& mean, const Tensor& rstd,
+                    bool by_instance, double eps, double count) {
   const NoGradGuard no_grad;
-  const double unbiased = count / (count - 1);
-  const auto row = [&](const Tensor& t, const Tensor& like) {
-    const Tensor r = by_instance ? t.mean(IntList{0}, true) : t;
-    return r.view({like.numel()});
+  const auto move = [&](Tensor t, const Tensor& values) {
+    const Tensor towards = by_instance ? values.mean(IntList{0}, true) : values;
+    t.lerp_(towards.view(t.sizes()).to(t.dtype()), Scalar(running.momentum));
   };
-  if (running_mean.defined())
-    running_mean.lerp_(row(mean, running_mean).to(running_mean.dtype()), Scalar(momentum));
-  if (!running_var.defined()) return;
-  if (by_instance)
-    running_var.lerp_(
-        row(variance_from(rstd, eps).mul(Scalar(unbiased)), running_var).to(running_var.dtype()),
-        Scalar(momentum));
-  else
-    call_in_place(
-        running_var, move_variance_op,
-        {running_var, row(rstd, running_var), Scalar(momentum), Scalar(eps), Scalar(unbiased)});
+  if (running.mean.defined()) move(running.mean, mean);
+  if (running.var.defined())
+    move(running.var, variance_from(rstd, eps).mul(Scalar(count / (count - 1))));
+}
+
+// Whether a norm's kernel can move them.
+bool moves_with_norm(const RunningStatistics& r, const Tensor& x) {
+  return r.mean.defined() && r.var.defined() && r.mean.dim() == 1 && r.var.dim() == 1 &&
+         r.mean.is_contiguous() && r.var.is_contiguous() && r.mean.dtype() == r.var.dtype() &&
+         is_floating(r.mean.dtype()) && work_dtype(r.mean.dtype()) == work_dtype(x.dtype()) &&
+         r.mean.device() == x.device() && r.var.device() == x.device();
 }
 
 // x * (weight / deviation) + (bias - mean * weight / deviation): one multiplication and addition.
@@ -149,7 +113,8 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
   const Tensor running_mean = optional_tensor(c, 1), running_var = optional_tensor(c, 2);
   const Tensor weight = optional_tensor(c, 3), bias = optional_tensor(c, 4);
   const Tensor residual = rectified ? optional_tensor(c, 8) : Tensor();
-  const double momentum = c.real(6), eps = c.real(7);
+  const RunningStatistics running{running_mean, running_var, c.real(6)};
+  const double eps = c.real(7);
   ARETE_CHECK(
       !residual.defined() ||
           (Shape(residual.sizes()) == Shape(x.sizes()) && residual.dtype() == x.dtype()),
@@ -188,9 +153,10 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
   s.weight_shape = {channels, 1};
   s.eps = eps;
   s.relu = rectified;
-  const auto [y, mean, rstd] = fused_norm(x, weight, bias, s, residual);
-  if (x.numel() > 0)
-    update_running(running_mean, running_var, mean, rstd, by_instance, momentum, eps, count);
+  const bool together = !by_instance && x.numel() > 0 && moves_with_norm(running, x);
+  const auto [y, mean, rstd] =
+      fused_norm(x, weight, bias, s, residual, together ? running : RunningStatistics());
+  if (!together && x.numel() > 0) update_running(running, mean, rstd, by_instance, eps, count);
   return y;
 }
 

@@ -2,9 +2,10 @@
 import copy
 
 import pytest
+from device_helpers import on_devices
 
 import arete
-from arete import nn
+from arete import _ops, nn
 
 
 def _history(y):
@@ -112,7 +113,7 @@ def test_scaled_mm():
 
 @pytest.mark.parametrize("dtype", [arete.float32, arete.bfloat16])
 def test_training_batch_norm_copies_nothing(dtype):
-    """Running statistics take an operator each, and gradients are written where parameters keep them."""
+    """The norm's kernel moves running statistics, and gradients are written where parameters keep them."""
     norm = nn.BatchNorm2d(3)
     x = arete.randn(4, 3, 5, 5).to(dtype)
     norm(x).sum().backward()
@@ -122,7 +123,62 @@ def test_training_batch_norm_copies_nothing(dtype):
         y = norm(x)
         y.backward(arete.ones_like(x))
     calls = [e.name for e in p.events()]
-    for name in ("fused_norm", "lerp_", "move_variance_", "fused_norm_backward"):
+    for name in ("fused_norm", "fused_norm_backward"):
         assert calls.count(name) == 1, calls
-    assert not {"to_copy", "clone", "copy_", "mul", "reciprocal"} & set(calls), calls
+    assert not {"to_copy", "clone", "copy_", "mul", "reciprocal", "lerp_"} & set(calls), calls
     assert norm.weight.grad.shape == (3,) and norm.weight.grad.dtype == arete.float32
+
+
+@on_devices
+@pytest.mark.parametrize("dtype, running", [(arete.float32, arete.float32), (arete.float64, arete.float64), (arete.float16, arete.float32),
+                                            (arete.float16, arete.float16), (arete.bfloat16, arete.float32),
+                                            (arete.float32, arete.float64)])
+@pytest.mark.parametrize("kind", ["plain", "channels_last", "relu", "residual", "strided statistics"])
+def test_batch_norm_moves_running_statistics(device, dtype, running, kind):
+    for shape in ((64, 3), (4, 5, 7, 7), (2, 3, 80, 80), (1, 600, 8, 8)):
+        check_running_statistics(device, dtype, running, kind, shape)
+
+
+def check_running_statistics(device, dtype, running, kind, shape):
+    arete.manual_seed(0)
+    channels = shape[1]
+    x = (arete.randn(*shape, dtype=arete.float64) * 2 + arete.arange(channels).view(1, -1, *[1] * (len(shape) - 2))).to(device, dtype)
+    if kind == "channels_last" and x.dim() == 4:
+        x = x.to(memory_format=arete.channels_last)
+    mean, var = arete.randn(channels, device=device).to(running), (arete.rand(channels, device=device) + 0.5).to(running)
+    if kind == "strided statistics":
+        mean, var = (arete.stack([t, t], 1)[:, 0] for t in (mean, var))
+    dims = [d for d in range(x.dim()) if d != 1]
+    want_mean, want_var = (0.7 * old.double() + 0.3 * new
+                           for old, new in ((mean, x.double().mean(dims)), (var, x.double().var(dims, correction=1))))
+    weight, bias = arete.rand(channels, device=device), arete.randn(channels, device=device)
+    before, version = arete.nn.functional.batch_norm(x, None, None, weight.to(dtype), bias.to(dtype), True), mean._version
+    if kind in ("relu", "residual"):
+        residual = arete.randn(*shape).to(device, dtype) if kind == "residual" else None
+        y = _ops.batch_norm_relu(x, mean, var, weight.to(dtype), bias.to(dtype), True, 0.3, 1e-5, residual)
+        before = (before + residual if kind == "residual" else before).relu()
+    else:
+        y = arete.nn.functional.batch_norm(x, mean, var, weight.to(dtype), bias.to(dtype), True, 0.3, 1e-5)
+    rough = running == arete.float16
+    assert arete.allclose(mean.double(), want_mean, rtol=2e-3 if rough else 1e-5, atol=2e-3 if rough else 1e-5)
+    assert arete.allclose(var.double(), want_var, rtol=2e-3 if rough else 1e-5, atol=2e-3 if rough else 1e-5)
+    assert mean._version > version
+    assert arete.allclose(y.double(), before.double(), rtol=2e-2, atol=2e-2 if dtype != arete.float64 else 1e-9)
+
+
+@on_devices
+def test_running_statistics_take_what_there_is(device):
+    x = arete.tensor([[1.0, float("nan")], [3.0, 0.0]], device=device)
+    mean, var = arete.zeros(2, device=device), arete.ones(2, device=device)
+    nn.functional.batch_norm(x, mean, var, training=True, momentum=0.5)
+    assert mean[0] == 1 and var[0] == 1.5 and mean[1].isnan() and var[1].isnan()
+    alone = arete.ones(2, device=device)
+    nn.functional.batch_norm(x, None, alone, training=True, momentum=0.5)
+    assert abs(alone[0].item() - 1.5) < 1e-5 and alone[1].isnan()
+    nn.functional.batch_norm(x[:0], mean, var, training=True)
+    assert mean[0] == 1 and var[0] == 1.5
+    wanted = arete.ones(2, device=device, requires_grad=True)
+    y = (wanted * mean).sum()  # which keeps mean
+    nn.functional.batch_norm(x, mean, var, training=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
