@@ -85,6 +85,9 @@ class Planner {
     for (const FusedStage& s : args_.spec->stages) {
       if (s.kind == Kind::store_row) has_row_stores_ = true;
       if (s.kind == Kind::reduce_columns && columns_.empty()) continue;
+      if (s.kind != Kind::store_row)
+        for (int i : s.inputs)
+          if (i >= 0) needed_ |= 1u << i;
       if (s.kind == Kind::store)
         for (size_t k = 0; k < s.program->outputs().size(); ++k)
           stored_ |= 1u << (s.first_output + int(k));
@@ -349,10 +352,12 @@ class Planner {
       return false;
     // One launch is quicker for a row that is not so long, unless most of the GPU would be idle.
     if (elements_ < 4 * is_long && 2 * groups >= limits_.multiprocessors) return false;
-    // Other blocks may still need a row's input when one block stores a row's output.
+    // Other blocks may still need a row's input when one block stores a row's output; but not one
+    // that nothing except storing rows reads.
     if (has_row_stores_)
       for (size_t i = 0; i < args_.inputs.size(); ++i)
-        if ((v.written >> i & 1) && ((v.uniform >> i & 1) || !(read_ >> i & 1))) return false;
+        if ((v.written & needed_) >> i & 1 && ((v.uniform >> i & 1) || !(read_ >> i & 1)))
+          return false;
     const int threads = columns ? v.bundles ? 32 : 16 : 512;
     const int64_t most = std::clamp<int64_t>(chunks / (int64_t(threads) * v.count), 1, 65535);
     // Every block combines the partial results of all splits: with bundles, whose blocks have 1024
@@ -410,6 +415,7 @@ class Planner {
   int inner_ = 1;
   int64_t rows_ = 1, elements_ = 1, span_ = 0, held_ = 0;
   uint32_t read_ = 0, read_twice_ = 0, stored_ = 0;
+  uint32_t needed_ = 0;  // inputs that other stages than store_row read
   bool has_row_stores_ = false;
   std::array<int64_t, LoopNest::kMaxOperands> cache_{};  // where inputs are in shared memory
   FusedPlan plan_;
