@@ -7,6 +7,7 @@ namespace arete::python {
 
 void bind_amp(nanobind::module_& m);
 void bind_autograd(nanobind::module_& m);
+void bind_batch_feed(nanobind::module_& m);
 void bind_benchmark(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);

@@ -2,13 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <deque>
 #include <memory>
-#include <mutex>
 
 #include "arete/base/thread_pool.h"
-#include "arete/core/cuda.h"
 #include "arete/data/image_folder.h"
 #include "arete/data/token_dataset.h"
 #include "arete/data/transforms.h"
@@ -16,6 +12,7 @@
 #include "arete/io/image.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/random.h"
+#include "batch_feed.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -187,33 +184,6 @@ std::optional<std::vector<int64_t>> plain_indices(nb::handle batch) {
   return indices;
 }
 
-// Waits like a queue of Python's: what signals have to say is heard. The number of a batch that is
-// ready; -1 after `timeout` seconds (0: never) without any batch, -2 if the epoch is over.
-int64_t wait_for(const data::WorkerPool& pool, int64_t epoch, int64_t number, double timeout) {
-  using State = data::WorkerPool::State;
-  State state = pool.wait(epoch, number, 0);  // mostly it is there: the lock need not change hands
-  const auto now = [] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  };
-  double last = now();
-  int64_t seen = pool.finished();
-  while (state == State::pending) {
-    const double left = timeout > 0 ? last + timeout - now() : 1;
-    if (left <= 0) return -1;
-    {
-      const WithoutGil free;
-      state = pool.wait(epoch, number, std::min(left, 0.1));
-    }
-    if (state == State::pending && PyErr_CheckSignals() != 0) nb::raise_python_error();
-    if (const int64_t count = pool.finished(); count != seen) {
-      seen = count;
-      last = now();
-    }
-  }
-  return state == State::ready ? number : -2;
-}
-
 // randperm() in the calling thread alone: when an epoch begins the workers of the last one may
 // still have the processors.
 Tensor serial_randperm(int64_t n, nb::handle generator) {
@@ -255,50 +225,6 @@ void bind_workers(nb::module_& m) {
            [](data::WorkerPool& p, int64_t number) { return std::vector<Tensor>(p.take(number)); })
       .def("close", &data::WorkerPool::close, nb::call_guard<nb::gil_scoped_release>());
 }
-
-// Copies to a device on a stream of their own, each behind an event that is used again.
-class CopyAhead {
- public:
-  explicit CopyAhead(Device device) : device_(device) {
-    if (device.is_cuda()) stream_.emplace(0, device.index);
-  }
-
-  // The tensors on the device, and the number of the event that says when they are there.
-  std::pair<std::vector<Tensor>, int> copy(std::vector<Tensor> tensors) {
-    if (!stream_) {
-      for (Tensor& t : tensors) t = t.to(device_, true);
-      return {std::move(tensors), -1};
-    }
-    for (Tensor& t : tensors)
-      if (t.device().is_cpu()) t = t.pin_memory();  // what is pinned stays as it is
-    const cuda::StreamGuard guard(*stream_);
-    for (Tensor& t : tensors) t = t.to(device_, true);
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
-      events_.emplace_back();
-      free_.push_back(int(events_.size()) - 1);
-    }
-    const int event = free_.back();
-    free_.pop_back();
-    events_[size_t(event)].record(*stream_);
-    return {std::move(tensors), event};
-  }
-
-  // Has the calling thread's stream wait for a copy. The event may be recorded anew from then on.
-  void await(int event) {
-    if (event < 0) return;
-    const std::lock_guard lock(mutex_);
-    cuda::current_stream(device_.index).wait_event(events_[size_t(event)]);
-    free_.push_back(event);
-  }
-
- private:
-  Device device_;
-  std::optional<cuda::Stream> stream_;
-  std::mutex mutex_;  // a prefetcher's thread copies while the loop awaits
-  std::deque<cuda::Event> events_;
-  std::vector<int> free_;
-};
 
 void bind_transforms(nb::module_& m) {
   namespace t = data::transforms;
@@ -400,12 +326,9 @@ void bind_datasets(nb::module_& m) {
           return finished(tokens(*file, indices), pinned);
         }};
       });
-  nb::class_<CopyAhead>(m, "_CopyAhead")
-      .def(nb::init<Device>())
-      .def("copy", &CopyAhead::copy, nb::call_guard<nb::gil_scoped_release>())
-      .def("wait", &CopyAhead::await);
   bind_transforms(m);
   bind_workers(m);
+  bind_batch_feed(m);
 }
 
 }  // namespace arete::python

@@ -257,6 +257,51 @@ def test_a_prefetched_epoch_resumes_behind_what_the_loop_got(root, kind):
     assert plain(DevicePrefetcher(resumed, "cpu")) == got[4:]
 
 
+def test_a_feed_takes_the_loops_place(root):
+    """One native call for each batch where the threads have the whole order, with what separate steps give."""
+    def walk(apart, **options):
+        arete.manual_seed(1)
+        loader = DataLoader(DATASETS["pictures"](root), 2, shuffle=True, num_workers=2, **options)
+        made = []
+        if apart:
+            loaders._NativeIterator._feed, own = lambda *_: None, loaders._NativeIterator._feed
+        try:
+            fetched = DevicePrefetcher(loader, "cpu")
+            for _ in range(2):
+                made += plain(fetched)
+                assert fetched.consumer_wait > 0 and loader.stats().consumer_wait > 0
+                assert loader.state_dict()["batches"] is None
+        finally:
+            if apart:
+                loaders._NativeIterator._feed = own
+        assert (loader._times.feed is None) == apart
+        return made
+
+    assert walk(False) == walk(True) and walk(False, persistent_workers=True, timeout=60) == walk(True)
+
+
+def test_a_feed_that_is_left_or_overtaken(root):
+    loader = DataLoader(DATASETS["tensors"](root), 2, num_workers=2, persistent_workers=True)
+    fetched = DevicePrefetcher(loader, "cpu", ahead=3)
+    first = iter(fetched)
+    assert next(first)[0][0, 0].item() == 0 and loader.state_dict()["batches"] == 1
+    assert len(list(fetched)) == 10
+    with pytest.raises(RuntimeError, match="the workers of this loop are gone"):
+        for _ in first:  # those that were copied ahead are given
+            pass
+    assert len(list(fetched)) == 10
+    with arete.profiler.profile(activities=[arete.profiler.ProfilerActivity.CPU]) as p:
+        assert len(list(fetched)) == 10
+    assert sum(e.name.startswith("enumerate(DataLoader)#") for e in p.events()) == 10
+    closed = iter(fetched)
+    del first, closed
+    gc.collect()
+    slow = DataLoader(DATASETS["tensors"](root), 20, num_workers=1, timeout=1e-9)
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 1e-09 seconds"):
+        for _ in range(50):
+            list(DevicePrefetcher(slow, "cpu"))
+
+
 def test_whole_epochs_without_order(root):
     loader = DataLoader(DATASETS["tensors"](root), 3, shuffle=True, num_workers=2, in_order=False)
     walk = iter(loader)

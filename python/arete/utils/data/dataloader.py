@@ -187,7 +187,7 @@ class DataLoader:
         >>> loader.stats().consumer_wait > 0
         True
         """
-        return LoaderStats(self._times.consumer_wait, self._times.worker_wait())
+        return LoaderStats(self._times.loop_wait(), self._times.worker_wait())
 
     def state_dict(self) -> Dict[str, Any]:
         """Where the latest loop over this loader is, as a dict of plain values and tensors. Batches that workers have loaded ahead
@@ -229,8 +229,12 @@ class _Times:
 
     def __init__(self, num_workers: int) -> None:
         self.consumer_wait = 0.0
+        self.feed: Any = None  # of a feed that waits in the loop's place
         self.worker_waits = [0.0] * num_workers
         self.native: Optional[Callable[[], float]] = None  # the sum, of threads that are not Python's
+
+    def loop_wait(self) -> float:
+        return self.consumer_wait + (0.0 if self.feed is None else self.feed.worker_wait)
 
     def worker_wait(self) -> float:
         return sum(self.worker_waits) if self.native is None else self.native()
@@ -546,6 +550,31 @@ class _NativeIterator(_WorkersIterator):
             self._threads.submit_all(rest, size, n * loader.prefetch_factor)  # type: ignore[operator]
             self._owner = _Turns(-(-len(rest) // size), n)
             self._whole = None
+
+    def _feed(self, copies: Any, ahead: int) -> Any:
+        """What gives the rest of the epoch on a device (see Note [Feeding a loop]); None unless the threads have its whole order."""
+        if not isinstance(self._owner, _Turns) or not self._in_order:
+            return None
+        end = self._next + len(self._owner)
+        feed = arete._C._BatchFeed(self._threads, self._epoch, self._next, end, copies, ahead, self._timeout or 0.0)
+        self._times.feed = feed.waits
+        return feed
+
+    def _fed(self, feed: Any) -> Any:
+        """The feed's next batch, or None at the end, after which this iterator is at its end, too."""
+        try:
+            batch = feed.next()
+        except Exception as error:
+            Failure(error).reraise(f"in DataLoader worker thread {self._next % self._pool.num_workers}")
+        if type(batch) is list:
+            self._next += 1
+            self._progress.given += 1
+            return batch
+        if batch:
+            raise self._late() if batch == -1 else RuntimeError(_GONE)
+        self._progress.given, self._progress.done = None, True
+        self._finish()
+        return None
 
     def _batches(self, loader: DataLoader) -> Iterator:
         sampler = loader._index_sampler

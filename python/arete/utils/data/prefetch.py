@@ -1,6 +1,7 @@
 """Batches on their way to a device."""
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any, Iterable, Iterator, List
 import arete
 
 from ._utils.pin_memory import pin_memory
-from .dataloader import DataLoader
+from .dataloader import DataLoader, _NativeIterator
 
 __all__ = ["DevicePrefetcher"]
 
@@ -75,6 +76,13 @@ class _End:
             raise error
 
 
+class _Waits:
+    """Seconds of waiting in an epoch."""
+
+    def __init__(self) -> None:
+        self.consumer_wait = self.loader_wait = 0.0
+
+
 class DevicePrefetcher:
     """Iterating gives the loader's batches on `device`. Up to `ahead` of them are copied on a stream of its own while the loop works:
     those of a DataLoader with workers by the loop itself, as soon as they are ready, before it gets a batch; those of other loaders are
@@ -95,7 +103,15 @@ class DevicePrefetcher:
         self.loader = loader
         self.device = arete.device(device)
         self.ahead = ahead
-        self.consumer_wait = self.loader_wait = 0.0
+        self._waits: Any = _Waits()
+
+    @property
+    def consumer_wait(self) -> float:
+        return self._waits.consumer_wait
+
+    @property
+    def loader_wait(self) -> float:
+        return self._waits.loader_wait
 
     def __len__(self) -> int:
         return len(self.loader)  # type: ignore[arg-type]
@@ -105,13 +121,20 @@ class DevicePrefetcher:
         return self._from_workers() if own_workers else self._from_thread()
 
     def _from_workers(self) -> Iterator[Any]:
-        self.consumer_wait = self.loader_wait = 0.0
-        clock = time.perf_counter
-        start = clock()
         copies = _Copies(self.device)
         source: Any = iter(self.loader)
+        source._progress.given = source._progress.batches
+        feed = source._feed(copies.native, self.ahead) if isinstance(source, _NativeIterator) else None
+        if feed is None:
+            return self._ahead(source, copies)
+        self._waits = feed.waits
+        return iter(functools.partial(source._fed, feed), None)
+
+    def _ahead(self, source: Any, copies: _Copies) -> Iterator[Any]:
+        waits = self._waits = _Waits()
+        clock = time.perf_counter
+        start = clock()
         progress = source._progress
-        progress.given = progress.batches
         batches: deque = deque()  # their copies have been started; at the end an _End
 
         def fetch() -> None:
@@ -127,7 +150,7 @@ class DevicePrefetcher:
                 fetch()
             batch, event = batches.popleft()
             if type(batch) is _End:
-                self.consumer_wait += clock() - start
+                waits.consumer_wait += clock() - start
                 progress.given = None
                 batch.leave()
                 return
@@ -137,29 +160,29 @@ class DevicePrefetcher:
                 fetch()
             ready = len(batches) > 0
             given = clock()
-            self.consumer_wait += given - start
+            waits.consumer_wait += given - start
             yield batch
             batch = None  # the loop alone decides how long it lives
             start = clock()
             if ready:
-                self.loader_wait += start - given
+                waits.loader_wait += start - given
 
     def _from_thread(self) -> Iterator[Any]:
         batches: queue.Queue = queue.Queue(self.ahead)
         stop = threading.Event()
-        self.consumer_wait = self.loader_wait = 0.0
+        waits = self._waits = _Waits()
         copies = _Copies(self.device)
         source = iter(self.loader)
         progress = source._progress if isinstance(self.loader, DataLoader) else None  # type: ignore[attr-defined]
         if progress is not None:
             progress.given = progress.batches
-        thread = threading.Thread(target=self._fetch, args=(source, batches, stop, copies), daemon=True)
+        thread = threading.Thread(target=self._fetch, args=(source, batches, stop, copies, waits), daemon=True)
         thread.start()
         try:
             while True:
                 start = time.perf_counter()
                 batch, event = batches.get()
-                self.consumer_wait += time.perf_counter() - start
+                waits.consumer_wait += time.perf_counter() - start
                 if type(batch) is _End:
                     if progress is not None:
                         progress.given = None
@@ -177,7 +200,7 @@ class DevicePrefetcher:
                 except queue.Empty:
                     thread.join(0.01)
 
-    def _fetch(self, source: Iterator, batches: queue.Queue, stop: threading.Event, copies: _Copies) -> None:
+    def _fetch(self, source: Iterator, batches: queue.Queue, stop: threading.Event, copies: _Copies, waits: _Waits) -> None:
         end = _End()
         try:
             for batch in source:
@@ -186,7 +209,7 @@ class DevicePrefetcher:
                 entry = copies.start(batch)
                 start = time.perf_counter()
                 batches.put(entry)
-                self.loader_wait += time.perf_counter() - start
+                waits.loader_wait += time.perf_counter() - start
         except BaseException as error:  # noqa: BLE001: raised where the loop is
             end.error = error
         batches.put((end, -1))
