@@ -1,10 +1,12 @@
 // Tensor::to_string: the rules by which PyTorch users know their numbers. Elements are aligned in
-// columns with 4 digits; one format is chosen for all of them, from those that will be shown.
+// columns; one format is chosen for all of them, from those that will be shown.
+#include "arete/core/print.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,15 +16,13 @@
 namespace arete {
 namespace {
 
-constexpr int64_t kThreshold = 1000;  // more elements than this are summarised
-constexpr int64_t kEdge = 3;          // elements shown at each end of a summarised dimension
-constexpr int kLineWidth = 80;
 constexpr std::string_view kPrefix = "tensor(";
 
 // The elements that are shown, row-major, as doubles (floats), integers (the rest) or pairs.
 struct Shown {
+  PrintOptions options;
   Shape sizes;               // of what is shown
-  std::vector<bool> elided;  // per dimension: "..." stands after the first kEdge
+  std::vector<bool> elided;  // per dimension: "..." stands after the first edge_items
   std::vector<double> real, imag;
   std::vector<int64_t> whole;
 };
@@ -31,30 +31,21 @@ std::string pad_left(std::string s, size_t width) {
   return s.size() >= width ? s : std::string(width - s.size(), ' ') + s;
 }
 
-std::string fixed_or_special(double v, const char* format) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-  return fmt::format(fmt::runtime(format), v);
-}
-
 // The one format of all floating numbers of a tensor.
 class FloatFormat {
  public:
-  explicit FloatFormat(const std::vector<double>& values) {
+  FloatFormat(const std::vector<double>& values, const PrintOptions& options)
+      : precision_(options.precision) {
     double least = INFINITY, most = 0;
-    bool whole = true;
     for (double v : values) {
       if (!std::isfinite(v) || v == 0) continue;
       least = std::min(least, std::abs(v));
       most = std::max(most, std::abs(v));
-      whole = whole && v == std::ceil(v);
+      whole_ = whole_ && v == std::ceil(v);
     }
     if (most == 0) return;
-    const bool wide = most / least > 1000.0 || most > 1.0e8;
-    if (wide || (!whole && least < 1.0e-4))
-      format_ = "{:.4e}";
-    else if (!whole)
-      format_ = "{:.4f}";
+    const bool wide = most / least > 1000.0 || most > 1.0e8 || least < 1.0e-4;
+    scientific_ = options.scientific.value_or(wide);
     for (double v : values)
       if (std::isfinite(v) && v != 0) width_ = std::max(width_, text(v).size());
   }
@@ -63,12 +54,13 @@ class FloatFormat {
 
  private:
   std::string text(double v) const {
-    std::string s = fixed_or_special(v, format_);
-    if (std::isfinite(v) && !std::strcmp(format_, kWhole)) s += '.';
-    return s;
+    if (std::isnan(v)) return "nan";
+    if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+    if (scientific_) return fmt::format("{:.{}e}", v, precision_);
+    return whole_ ? fmt::format("{:.0f}.", v) : fmt::format("{:.{}f}", v, precision_);
   }
-  static constexpr const char* kWhole = "{:.0f}";
-  const char* format_ = kWhole;
+  int precision_;
+  bool whole_ = true, scientific_ = false;
   size_t width_ = 1;
 };
 
@@ -76,7 +68,10 @@ class FloatFormat {
 class Elements {
  public:
   Elements(const Shown& shown, DType dtype)
-      : shown_(shown), dtype_(dtype), real_(shown.real), imag_(shown.imag) {
+      : shown_(shown),
+        dtype_(dtype),
+        real_(shown.real, shown.options),
+        imag_(shown.imag, shown.options) {
     for (int64_t v : shown.whole) integer_width_ = std::max(integer_width_, text_of(v).size());
     if (is_complex(dtype))
       width_ = real_.width() + imag_.width() + 1;
@@ -122,15 +117,17 @@ void store_piece(Shown& shown, DType dtype, const std::byte* data, size_t from, 
 }
 
 // Reads what will be shown and nothing else: of a summarised tensor, the corners.
-Shown read_shown(const Tensor& t) {
+Shown read_shown(const Tensor& t, const PrintOptions& options) {
   const int rank = int(t.dim());
-  const bool summarise = t.numel() > kThreshold;
   Shown shown;
+  shown.options = options;
+  const bool summarise = t.numel() > options.threshold;
+  const int64_t edge = options.edge_items;
   uint32_t pieces = 1;
   for (int64_t size : t.sizes()) {
-    const bool cut = summarise && size > 2 * kEdge;
+    const bool cut = summarise && (size - 1) / 2 >= edge;
     shown.elided.push_back(cut);
-    shown.sizes.push_back(cut ? 2 * kEdge : size);
+    shown.sizes.push_back(cut ? 2 * edge : size);
     if (cut) pieces *= 2;
   }
   const size_t n = size_t(numel_of(shown.sizes));
@@ -149,8 +146,8 @@ Shown read_shown(const Tensor& t) {
       if (!shown.elided[d]) continue;
       const bool upper = bits & 1;
       bits >>= 1;
-      from = narrow(from, d, upper ? from.sizes[d] - kEdge : 0, kEdge);
-      if (upper) first += size_t(kEdge * strides[d]);
+      from = narrow(from, d, upper ? from.sizes[d] - edge : 0, edge);
+      if (upper) first += size_t(edge * strides[d]);
     }
     const size_t count = size_t(from.numel());
     host.resize(count * size_of(dtype));
@@ -171,11 +168,12 @@ Shown read_shown(const Tensor& t) {
 
 std::string row_text(const Shown& shown, const Elements& text, size_t first, size_t indent) {
   const size_t n = size_t(shown.sizes.back());
-  const size_t room = indent < kLineWidth ? kLineWidth - indent : 0;
+  const size_t columns = size_t(shown.options.line_width);
+  const size_t room = indent < columns ? columns - indent : 0;
   const size_t per_line = std::max<size_t>(room / (text.width() + 2), 1);
   std::vector<std::string> cells;
   for (size_t i = 0; i < n; ++i) {
-    if (shown.elided.back() && i == kEdge) cells.push_back(" ...");
+    if (shown.elided.back() && int64_t(i) == shown.options.edge_items) cells.push_back(" ...");
     cells.push_back(text(first + i));
   }
   std::string s = "[";
@@ -198,16 +196,16 @@ std::string block_text(const Shown& shown, const Elements& text, int dim, size_t
   std::string s = "[";
   for (size_t i = 0; i < size_t(shown.sizes[dim]); ++i) {
     if (i) s += between;
-    if (shown.elided[dim] && i == kEdge) s += "..." + between;
+    if (shown.elided[dim] && int64_t(i) == shown.options.edge_items) s += "..." + between;
     s += block_text(shown, text, dim + 1, first + i * stride, indent + 1);
   }
   return s + "]";
 }
 
-std::string values_text(const Tensor& t, size_t indent) {
+std::string values_text(const Tensor& t, size_t indent, const PrintOptions& options) {
   if (t.is_meta()) return "...";
   if (t.numel() == 0) return "[]";
-  const Shown shown = read_shown(t);
+  const Shown shown = read_shown(t, options);
   return block_text(shown, Elements(shown, t.dtype()), 0, 0, indent);
 }
 
@@ -220,10 +218,34 @@ std::string tuple_text(IntList sizes) {
   return s;
 }
 
+std::mutex g_options_mutex;
+PrintOptions g_options;
+
 }  // namespace
+
+PrintOptions print_options() {
+  const std::lock_guard lock(g_options_mutex);
+  return g_options;
+}
+
+void set_print_options(const PrintOptions& options) {
+  const auto at_least = [](const char* name, int64_t value, int64_t least) {
+    ARETE_CHECK(value >= least, ValueError("set_printoptions", "the value is too small")
+                                    .argument(name)
+                                    .expected(fmt::format("at least {}", least))
+                                    .got(std::to_string(value)));
+  };
+  at_least("precision", options.precision, 0);
+  at_least("threshold", options.threshold, 0);
+  at_least("edgeitems", options.edge_items, 1);
+  at_least("linewidth", options.line_width, 1);
+  const std::lock_guard lock(g_options_mutex);
+  g_options = options;
+}
 
 std::string Tensor::to_string() const {
   if (!defined()) return "tensor(undefined)";
+  const PrintOptions options = print_options();
   const DType floating = default_dtype();
   const bool complex_default = dtype() == (floating == kFloat64 ? kComplex128 : kComplex64);
   bool show_dtype = dtype() != floating;
@@ -243,11 +265,11 @@ std::string Tensor::to_string() const {
   else if (requires_grad())
     suffixes.push_back("requires_grad=True");
 
-  std::string s = std::string(kPrefix) + values_text(*this, kPrefix.size());
+  std::string s = std::string(kPrefix) + values_text(*this, kPrefix.size(), options);
   const size_t newline = s.rfind('\n');
   size_t line = newline == std::string::npos ? s.size() + 2 : s.size() - newline + 1;
   for (const std::string& suffix : suffixes) {
-    if (line + suffix.size() + 2 > size_t(kLineWidth)) {
+    if (line + suffix.size() + 2 > size_t(options.line_width)) {
       s += ",\n" + std::string(kPrefix.size(), ' ') + suffix;
       line = kPrefix.size() + suffix.size();
     } else {

@@ -39,6 +39,7 @@ from ._C import (  # noqa: F401
     is_inference_mode_enabled,
     promote_types,
     set_num_threads,
+    set_printoptions,
     tensor,
     uint8,
 )

@@ -1,8 +1,12 @@
 // The extension arete._C: Tensor, operators, and what stands behind arete's Python files.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "arete/base/thread_pool.h"
 #include "arete/core/modes.h"
+#include "arete/core/print.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "bindings.h"
@@ -117,6 +121,51 @@ False
     if (on) modes().deterministic = *on;
     return modes().deterministic;
   });
+  m.def(
+      "set_printoptions",
+      [](std::optional<int> precision, std::optional<double> threshold,
+         std::optional<int64_t> edgeitems, std::optional<int> linewidth,
+         const std::optional<std::string>& profile, std::optional<bool> sci_mode) {
+        constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+        PrintOptions options = print_options();
+        if (profile) {
+          options = {};
+          if (*profile == "short") {
+            options.precision = options.edge_items = 2;
+          } else if (*profile == "full") {
+            options.threshold = kAll;
+          } else if (*profile != "default") {
+            throw ValueError("set_printoptions", "there is no such profile")
+                .argument("profile")
+                .expected("'default', 'short' or 'full'")
+                .got("'" + *profile + "'");
+          }
+        }
+        if (precision) options.precision = *precision;
+        // As a float, because "all" is infinity.
+        if (threshold)
+          options.threshold = *threshold < 0x1p62 ? int64_t(std::max(*threshold, -1.0)) : kAll;
+        if (edgeitems) options.edge_items = *edgeitems;
+        if (linewidth) options.line_width = *linewidth;
+        options.scientific = sci_mode;
+        set_print_options(options);
+      },
+      "precision"_a = nb::none(), "threshold"_a = nb::none(), "edgeitems"_a = nb::none(),
+      "linewidth"_a = nb::none(), "profile"_a = nb::none(), "sci_mode"_a = nb::none(),
+      R"(Sets how tensors are printed.
+
+`precision` digits behind the point; of tensors with more than `threshold` elements only `edgeitems` at each end of a dimension;
+lines of `linewidth` columns; `sci_mode`: always (True) or never (False) as 1.0000e-05, and by the values if it is not given.
+`profile` "default", "short" or "full" (all elements) is where the others start from, what is set already if it is not given.
+
+>>> arete.set_printoptions(precision=2)
+>>> arete.tensor([1.12345])
+tensor([1.12])
+>>> arete.set_printoptions(profile="default")
+>>> arete.tensor([1.12345])
+tensor([1.1235])
+)");
+  m.def("_line_width", [] { return print_options().line_width; });
   m.def(
       "get_num_threads", [] { return num_threads(); }, R"(How many threads an operator uses.
 

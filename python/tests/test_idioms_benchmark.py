@@ -3,6 +3,7 @@ import collections
 import contextlib
 import itertools
 import pickle
+import shutil
 import timeit
 
 import pytest
@@ -136,6 +137,40 @@ def test_benchmark_of_random_layouts():  # PyTorch 2.11 refuses probabilities th
             assert strides == sorted(strides, reverse=True)
             seen[params["m"] == 1, params["dims"], params["step"], x.is_contiguous()] += 1
     assert len(seen) > 8
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="Valgrind is not installed")
+def test_benchmark_instruction_counts(capsys):  # not with PyTorch, whose import takes a minute and more there
+    torch = arete
+    setup = """\
+        def dot_v0(a, b):
+            return a.mul(b).sum(-1)
+
+        def dot_v1(a, b):
+            return (a + 0).mul(b).sum(-1)
+
+        x = torch.randn(2, 2)"""
+    t0 = torch.utils.benchmark.Timer(stmt="dot_v0(x, x)", setup=setup)
+    t1 = torch.utils.benchmark.Timer(stmt="dot_v1(x, x)", setup=setup)
+    stats_v0 = t0.collect_callgrind()
+    stats_v1 = t1.collect_callgrind()
+    print(stats_v0)
+    stats_v0 = stats_v0.as_standardized()
+    stats_v1 = stats_v1.as_standardized()
+    delta = stats_v1.delta(stats_v0)
+    for before, after in (("arete::ops::", ""), ("(anonymous namespace)::", "")):
+        delta = delta.transform(lambda line, before=before, after=after: line.replace(before, after))
+    assert 0 < delta.sum() < stats_v0.counts() and delta.sum() == stats_v1.counts() - stats_v0.counts()
+    assert 0 < delta.denoise().sum() == stats_v1.counts(denoise=True) - stats_v0.counts(denoise=True)
+    (apart,) = [c for c, function in delta if function.endswith(":call_pointwise(arete::ops::Call const&)".replace("arete::ops::", ""))]
+    assert apart % 100 == 0 < apart  # one operator more in each of 100 runs
+    torch.set_printoptions(linewidth=160)
+    print(delta)
+    torch.set_printoptions(profile="default")
+    printed = capsys.readouterr().out
+    for line in ("Noisy symbols removed", "Instructions:", "Baseline:", "100 runs per measurement, 1 thread", f"Total: {delta.sum()}"):
+        assert line in printed
+    assert 80 < max(map(len, printed.splitlines())) <= 160
 
 
 def test_wrong_ranges_of_random_sizes_are_errors():

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "arete/core/modes.h"
+#include "arete/core/print.h"
 #include "arete/core/tensor.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
@@ -180,6 +181,50 @@ TEST(Print, LongSuffixesGoToTheNextLine) {
   EXPECT_EQ(full({9}, 0.5, kFloat64).to_string(),
             "tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000],\n"
             "       dtype=arete.float64)");
+}
+
+class PrintWith : public ::testing::Test {
+ public:
+  ~PrintWith() override { set_print_options({}); }
+};
+
+TEST_F(PrintWith, Precision) {
+  set_print_options({.precision = 2});
+  EXPECT_EQ(tensor({1.0, 3.14159, kNan}).to_string(), "tensor([1.00, 3.14,  nan])");
+  EXPECT_EQ(tensor({1e-5}).to_string(), "tensor([1.00e-05])");
+  EXPECT_EQ(tensor({1.0, 2.0}).to_string(), "tensor([1., 2.])");
+}
+
+TEST_F(PrintWith, ScientificOrNot) {
+  set_print_options({.scientific = true});
+  EXPECT_EQ(tensor({1.0, 0.0}).to_string(), "tensor([1.0000e+00, 0.0000e+00])");
+  set_print_options({.precision = 6, .scientific = false});
+  EXPECT_EQ(tensor({1e-5, 10.5}).to_string(), "tensor([ 0.000010, 10.500000])");
+}
+
+TEST_F(PrintWith, CornersOfLargeTensors) {
+  set_print_options({.threshold = 5, .edge_items = 2});
+  EXPECT_EQ(arange(10).to_string(), "tensor([0, 1,  ..., 8, 9])");
+  EXPECT_EQ(arange(5).to_string(), "tensor([0, 1, 2, 3, 4])");
+  EXPECT_EQ(arange(8).reshape({2, 4}).to_string(), "tensor([[0, 1, 2, 3],\n        [4, 5, 6, 7]])");
+  set_print_options({.threshold = 0, .edge_items = 1});
+  EXPECT_EQ(arange(3).to_string(), "tensor([0,  ..., 2])");
+  set_print_options({.threshold = 0, .edge_items = std::numeric_limits<int64_t>::max()});
+  EXPECT_EQ(arange(3).to_string(), "tensor([0, 1, 2])");
+}
+
+TEST_F(PrintWith, Columns) {
+  set_print_options({.line_width = 20});
+  EXPECT_EQ(arange(6).to_string(), "tensor([0, 1, 2, 3,\n        4, 5])");
+  set_print_options({.line_width = 1});
+  EXPECT_EQ(arange(2).to_string(), "tensor([0,\n        1])");
+}
+
+TEST_F(PrintWith, WrongOptionsChangeNothing) {
+  for (const PrintOptions& wrong : {PrintOptions{.precision = -1}, PrintOptions{.threshold = -1},
+                                    PrintOptions{.edge_items = 0}, PrintOptions{.line_width = 0}})
+    EXPECT_THROW(set_print_options(wrong), ValueError);
+  EXPECT_EQ(print_options().precision, 4);
 }
 
 TEST(Print, Undefined) { EXPECT_EQ(Tensor().to_string(), "tensor(undefined)"); }

@@ -15,3 +15,9 @@ from .utils.common import (  # noqa: F401
 from .utils.compare import Compare  # noqa: F401
 from .utils.fuzzer import FuzzedParameter, FuzzedTensor, Fuzzer, ParameterAlias  # noqa: F401
 from .utils.timer import Language, Timer, timer  # noqa: F401
+from .utils.valgrind_wrapper.timer_interface import (  # noqa: F401
+    CallgrindStats,
+    CopyIfCallgrind,
+    FunctionCount,
+    FunctionCounts,
+)

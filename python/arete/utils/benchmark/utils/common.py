@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import arete
@@ -55,6 +56,11 @@ def unit_to_english(u: str) -> str:
 def trim_sigfig(x: float, n: int) -> float:
     """`x` rounded to `n` significant figures."""
     return _c.trim_sigfig(x, n)
+
+
+def dedented(code: str) -> str:
+    """Code as people write it between triple quotes, without the indentation and the empty line before it."""
+    return textwrap.dedent(code).removeprefix("\n").rstrip()
 
 
 def ordered_unique(elements: Iterable[Any]) -> List[Any]:

@@ -1,0 +1,22 @@
+// How tensors are written as text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace arete {
+
+struct PrintOptions {
+  int precision = 4;               ///< digits behind the point
+  int64_t threshold = 1000;        ///< tensors with more elements are shown by their corners
+  int64_t edge_items = 3;          ///< elements shown at each end of a dimension then
+  int line_width = 80;             ///< columns
+  std::optional<bool> scientific;  ///< always or never 1.0000e-05; without it, by the values
+};
+
+/// The options of all threads.
+PrintOptions print_options();
+/// ValueError for a precision or threshold below 0, or edge items or columns below 1.
+void set_print_options(const PrintOptions& options);
+
+}  // namespace arete

@@ -1,0 +1,1 @@
+"""Instruction counts by Valgrind."""
