@@ -3,12 +3,15 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "arete/core/cuda.h"
 #include "arete/profile/profiler.h"
@@ -47,47 +50,78 @@ class CopyAhead {
       if (t.device().is_cpu()) t = t.pin_memory();  // what is pinned stays as it is
     const cuda::StreamGuard guard(*stream_);
     for (Tensor& t : tensors) t = t.to(device_, true);
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
-      events_.emplace_back();
-      free_.push_back(int(events_.size()) - 1);
-    }
-    const int event = free_.back();
-    free_.pop_back();
-    events_[size_t(event)].record(*stream_);
-    return {std::move(tensors), event};
+    const int number = free_event();
+    cuda::Event& event = at(number);
+    event.record(*stream_);
+    return {std::move(tensors), number};
   }
 
   // Has the calling thread's stream wait for a copy. The event may be recorded anew from then on.
   void await(int event) {
     if (event < 0) return;
+    cuda::current_stream(device_.index).wait_event(at(event));
     const std::lock_guard lock(mutex_);
-    cuda::current_stream(device_.index).wait_event(events_[size_t(event)]);
     free_.push_back(event);
   }
 
  private:
+  int free_event() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      events_.emplace_back();
+      return int(events_.size()) - 1;
+    }
+    const int event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+  cuda::Event& at(int event) {
+    const std::lock_guard lock(mutex_);
+    return events_[size_t(event)];
+  }
+
   Device device_;
   std::optional<cuda::Stream> stream_;
-  std::mutex mutex_;  // a prefetcher's thread copies while the loop awaits
-  std::deque<cuda::Event> events_;
+  std::mutex mutex_;                // a prefetcher's thread copies while the loop awaits
+  std::deque<cuda::Event> events_;  // which stay where they are
   std::vector<int> free_;
 };
 
+// Waits like a queue of Python's: what signals have to say is heard. `done(seconds)` waits so long
+// for what is wanted. False after `timeout` seconds (0: never) in which the pool made nothing.
+template <class Done>
+bool wait_until(const data::WorkerPool& pool, double timeout, Done done) {
+  if (done(0)) return true;  // mostly it is there: the interpreter's lock need not change hands
+  double last = now();
+  for (int64_t seen = pool.finished();;) {
+    const double left = timeout > 0 ? last + timeout - now() : 1;
+    if (left <= 0) return false;
+    {
+      const WithoutGil free;
+      if (done(std::min(left, 0.1))) return true;
+    }
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+    if (const int64_t count = pool.finished(); count != seen) {
+      seen = count;
+      last = now();
+    }
+  }
+}
+
 // Seconds of waiting in an epoch. Outlives the feed.
 struct FeedWaits {
-  double consumer = 0;  // the loop, for batches on the device
-  double loader = 0;    // batches on the device, for the loop
-  double worker = 0;    // the feed, for workers
+  std::atomic<double> consumer = 0;  // the loop, for batches on the device
+  std::atomic<double> loader = 0;    // batches on the device, for the loop
+  std::atomic<double> worker = 0;    // the feed, for workers
 };
 
 // Note [Feeding a loop]
-// Code that runs once in a training step is cold, and a dozen cold functions of Python are dearer
-// than what they do. So what a DevicePrefetcher does for each batch of a loader's own threads is
-// one call here.
+// Code that runs once in a training step is cold: a dozen functions of Python and a few calls of
+// the driver cost a host-bound step 5 %. So a thread without the interpreter's lock takes the
+// batches of a loader's own threads and starts their copies, and the loop takes what is there in
+// one call. As in Note [Waking workers], the loop wakes the thread only where it must.
 
-// The batches of an epoch in order, on a device; the copies of up to `ahead` later ones that are
-// ready are started before a batch is given.
+// The batches of an epoch in order, on a device, up to `ahead` of them before they are asked for.
 class BatchFeed {
  public:
   // Batches `first` to `end` - 1 of the pool's epoch.
@@ -96,103 +130,147 @@ class BatchFeed {
       : pool_(pool),
         copies_(copies),
         epoch_(epoch),
-        next_(first),
+        first_(first),
         end_(end),
         ahead_(size_t(ahead)),
-        timeout_(timeout) {}
+        timeout_(timeout),
+        thread_([this] { work(); }) {}
+  ~BatchFeed() { close(); }
+
+  // Ends the thread.
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    room_.notify_one();
+    const WithoutGil free;
+    if (thread_.joinable()) thread_.join();
+  }
 
   // A list of tensors, or 0 after the last one; -1 and -2 are wait_for's. Throws what making the
   // batch threw.
   nb::object next() {
+    const profile::RecordFunction span("enumerate(DataLoader)#BatchFeed.next");
     const double asked = now();
-    if (was_ready_) waits_->loader += asked - given_;
-    was_ready_ = false;
-    if (batches_.empty()) {
-      if (next_ == end_) return nb::int_(0);
-      const int64_t got = fetch(timeout_);
-      if (got < 0) return nb::int_(got);
-    }
-    Ready batch = std::move(batches_.front());
+    Ready batch;
+    std::unique_lock lock(mutex_, std::defer_lock);
+    const auto arrives = [&](double seconds) {
+      lock.lock();
+      const auto is_there = [&] { return !batches_.empty() || ended_; };
+      if (seconds > 0 && !is_there())
+        arrived_.wait_for(lock, std::chrono::duration<double>(seconds), is_there);
+      const bool there = is_there();
+      if (!there) lock.unlock();
+      return there;
+    };
+    if (!wait_until(pool_, timeout_, arrives)) return nb::int_(-1);
+    if (batches_.empty()) return nb::int_(gone_ ? -2 : 0);
+    batch = std::move(batches_.front());
     batches_.pop_front();
+    const bool wake = batches_.empty() || sleeps_;
+    lock.unlock();
+    if (wake) room_.notify_one();
     if (batch.error) std::rethrow_exception(batch.error);
     copies_.await(batch.event);
-    while (batches_.size() < ahead_ && next_ < end_ &&
-           !(batches_.size() && batches_.back().error) && is_ready() && fetch(0) >= 0) {
-    }
-    was_ready_ = !batches_.empty();
-    given_ = now();
-    waits_->consumer += given_ - asked;
+    const double given = now();
+    if (batch.since < asked) waits_->loader += asked - std::max(batch.since, given_);
+    waits_->consumer += given - asked;
+    given_ = given;
     return nb::cast(std::move(batch.tensors));
   }
 
   std::shared_ptr<FeedWaits> waits() const { return waits_; }
 
  private:
-  bool is_ready() const {
-    int64_t number = next_;
-    return pool_.wait(epoch_, number, 0) != data::WorkerPool::State::pending;
-  }
-
   struct Ready {
     std::vector<Tensor> tensors;
     int event = -1;
+    double since = 0;
     std::exception_ptr error;
   };
 
-  // Starts the copy of the next batch. What wait_for() says.
-  int64_t fetch(double timeout) {
-    const profile::RecordFunction span("enumerate(DataLoader)#BatchFeed.next");
-    const double begin = now();
-    const int64_t got = wait_for(pool_, epoch_, next_, timeout);
-    waits_->worker += now() - begin;
-    if (got < 0) return got;
-    ++next_;
-    const WithoutGil free;
-    Ready ready;
-    try {
-      CopyAhead::Copied copied = copies_.copy(pool_.take(got));
-      ready.tensors = std::move(copied.tensors);
-      ready.event = copied.event;
-    } catch (...) {
-      ready.error = std::current_exception();
+  void work() {
+    for (int64_t number = first_; number < end_ && !stop_; ++number) {
+      Ready ready;
+      if (!wait_for_room()) break;
+      if (!wait_for_batch(number)) break;
+      try {
+        CopyAhead::Copied copied = copies_.copy(pool_.take(number));
+        ready.tensors = std::move(copied.tensors);
+        ready.event = copied.event;
+      } catch (...) {
+        ready.error = std::current_exception();
+      }
+      ready.since = now();
+      const bool failed = bool(ready.error);
+      {
+        const std::lock_guard lock(mutex_);
+        batches_.push_back(std::move(ready));
+      }
+      arrived_.notify_one();
+      if (failed) break;
     }
-    batches_.push_back(std::move(ready));
-    return got;
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    arrived_.notify_one();
+  }
+
+  // False if there will be none.
+  bool wait_for_room() {
+    std::unique_lock lock(mutex_);
+    for (int looks = 0; !stop_ && batches_.size() >= ahead_; ++looks) {
+      sleeps_ = looks >= 50;
+      if (sleeps_)
+        room_.wait(lock);
+      else
+        room_.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    sleeps_ = false;
+    return !stop_;
+  }
+
+  bool wait_for_batch(int64_t number) {
+    using State = data::WorkerPool::State;
+    const double begin = now();
+    State state = State::pending;
+    while (state == State::pending && !stop_) state = pool_.wait(epoch_, number, 0.01);
+    waits_->worker += now() - begin;
+    if (state == State::gone) {
+      const std::lock_guard lock(mutex_);
+      gone_ = true;
+    }
+    return state == State::ready;
   }
 
   data::WorkerPool& pool_;
   CopyAhead& copies_;
-  const int64_t epoch_;
-  int64_t next_;
-  const int64_t end_;
+  const int64_t epoch_, first_, end_;
   const size_t ahead_;
   const double timeout_;
-  std::deque<Ready> batches_;
   const std::shared_ptr<FeedWaits> waits_ = std::make_shared<FeedWaits>();
-  double given_ = 0;
-  bool was_ready_ = false;
+  double given_ = 0;  // when the loop got the last one
+
+  std::mutex mutex_;
+  std::condition_variable arrived_, room_;
+  std::deque<Ready> batches_;
+  std::atomic<bool> stop_ = false;
+  bool sleeps_ = false, ended_ = false, gone_ = false;
+  std::thread thread_;
 };
 
 }  // namespace
 
 int64_t wait_for(const data::WorkerPool& pool, int64_t epoch, int64_t number, double timeout) {
   using State = data::WorkerPool::State;
-  State state = pool.wait(epoch, number, 0);  // mostly it is there: the lock need not change hands
-  double last = now();
-  int64_t seen = pool.finished();
-  while (state == State::pending) {
-    const double left = timeout > 0 ? last + timeout - now() : 1;
-    if (left <= 0) return -1;
-    {
-      const WithoutGil free;
-      state = pool.wait(epoch, number, std::min(left, 0.1));
-    }
-    if (state == State::pending && PyErr_CheckSignals() != 0) nb::raise_python_error();
-    if (const int64_t count = pool.finished(); count != seen) {
-      seen = count;
-      last = now();
-    }
-  }
+  State state = State::pending;
+  const auto done = [&](double seconds) {
+    state = pool.wait(epoch, number, seconds);
+    return state != State::pending;
+  };
+  if (!wait_until(pool, timeout, done)) return -1;
   return state == State::ready ? number : -2;
 }
 
@@ -210,13 +288,14 @@ void bind_batch_feed(nb::module_& m) {
            })
       .def("wait", &CopyAhead::await);
   nb::class_<FeedWaits>(m, "_FeedWaits")
-      .def_ro("consumer_wait", &FeedWaits::consumer)
-      .def_ro("loader_wait", &FeedWaits::loader)
-      .def_ro("worker_wait", &FeedWaits::worker);
-  nb::class_<BatchFeed>(m, "_BatchFeed")
+      .def_prop_ro("consumer_wait", [](const FeedWaits& w) { return w.consumer.load(); })
+      .def_prop_ro("loader_wait", [](const FeedWaits& w) { return w.loader.load(); })
+      .def_prop_ro("worker_wait", [](const FeedWaits& w) { return w.worker.load(); });
+  nb::class_<BatchFeed>(m, "_BatchFeed", nb::is_weak_referenceable())
       .def(nb::init<data::WorkerPool&, int64_t, int64_t, int64_t, CopyAhead&, int, double>(),
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 6>())
       .def("next", &BatchFeed::next)
+      .def("close", &BatchFeed::close)
       .def_prop_ro("waits", &BatchFeed::waits);
 }
 

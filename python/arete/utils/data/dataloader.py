@@ -12,7 +12,7 @@ import arete
 import arete.random  # gives generators get_state and set_state
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.worker import EndOfStream, Failure, Fetcher, NativePool, WorkerPool, get_worker_info  # noqa: F401
+from ._utils.worker import EndOfStream, Failure, Fetcher, NativePool, WorkerPool, _open_pools, get_worker_info  # noqa: F401
 from .dataset import Dataset, IterableDataset, maker_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, random_seed
 
@@ -558,6 +558,7 @@ class _NativeIterator(_WorkersIterator):
         end = self._next + len(self._owner)
         feed = arete._C._BatchFeed(self._threads, self._epoch, self._next, end, copies, ahead, self._timeout or 0.0)
         self._times.feed = feed.waits
+        _open_pools.add(feed)
         return feed
 
     def _fed(self, feed: Any) -> Any:

@@ -85,8 +85,7 @@ class _Waits:
 
 class DevicePrefetcher:
     """Iterating gives the loader's batches on `device`. Up to `ahead` of them are copied on a stream of its own while the loop works:
-    those of a DataLoader with workers by the loop itself, as soon as they are ready, before it gets a batch; those of other loaders are
-    fetched by a thread.
+    by a thread, or, of a DataLoader whose workers are Python's, by the loop itself, as soon as they are ready, before it gets a batch.
 
     After an epoch `consumer_wait` is how many seconds the loop waited for batches (make loading faster), and `loader_wait` how
     long batches were ready before the loop wanted them.
