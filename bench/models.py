@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Whole training steps beside PyTorch in one run: the same model code under both libraries.
 
-    python bench/models.py [--lib arete,torch] [--models mlp,resnet18,resnet50,gpt2] [--device cuda] [--json FILE] [--steps N]
+    python bench/models.py [--lib arete,torch] [--models mlp,resnet18,resnet50,gpt2] [--device cuda] [--json FILE] [--steps N] [--rates]
 
-Prints examples a second (medians over steps, timed by events on a GPU) and the peak of allocated memory."""
+Prints examples a second (medians over steps, timed by events on a GPU) and the peak of allocated memory. With --rates, of Arete also the
+TFLOP/s and GB/s of each operator within three recorded steps."""
 from __future__ import annotations
 
 import argparse
@@ -157,8 +158,9 @@ def prepare(lib, device):
 
 
 class Bench:
-    def __init__(self, lib, device, steps):
+    def __init__(self, lib, device, steps, rates=False):
         self.lib, self.device, self.steps = lib, device, steps
+        self.rates = rates and lib.__name__ == "arete"
         self.rows = {}
 
     def _wait(self):
@@ -195,6 +197,12 @@ class Bench:
         self.rows[key] = {"rate": amount / middle, "unit": unit, "ms": middle * 1e3, "peak_gib": peak}
         name = lib.__name__
         print(f"{name:6s} {key:32s} {amount / middle:12.1f} {unit:6s} {middle * 1e3:10.3f} ms {peak:8.2f} GiB", flush=True)
+        if self.rates:
+            with lib.profiler.profile() as p:
+                for _ in range(3):
+                    step()
+                self._wait()
+            print(p.rate_table(), flush=True)
 
     def mlp(self):
         self.measure("mlp_784_256_10_b64", "step/s", 1, mlp_step(self.lib, self.device), pipelined=True)
@@ -227,12 +235,13 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--json")
+    parser.add_argument("--rates", action="store_true")
     options = parser.parse_args()
     rows = {}
     for name in options.lib.split(","):
         lib = importlib.import_module(name)
         prepare(lib, options.device)
-        bench = Bench(lib, options.device, options.steps)
+        bench = Bench(lib, options.device, options.steps, options.rates)
         bench.run(options.models.split(","))
         rows[name] = bench.rows
         if options.device == "cuda":

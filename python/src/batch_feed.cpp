@@ -153,24 +153,28 @@ class BatchFeed {
   nb::object next() {
     const profile::RecordFunction span("enumerate(DataLoader)#BatchFeed.next");
     const double asked = now();
-    Ready batch;
-    std::unique_lock lock(mutex_, std::defer_lock);
+    std::optional<Ready> got;
+    int64_t code = 0;
+    bool wake = false;
+    // Lets the mutex go before the interpreter's lock is taken again.
     const auto arrives = [&](double seconds) {
-      lock.lock();
+      std::unique_lock lock(mutex_);
       const auto is_there = [&] { return !batches_.empty() || ended_; };
       if (seconds > 0 && !is_there())
         arrived_.wait_for(lock, std::chrono::duration<double>(seconds), is_there);
-      const bool there = is_there();
-      if (!there) lock.unlock();
-      return there;
+      if (batches_.empty()) {
+        code = gone_ ? -2 : 0;
+        return ended_;
+      }
+      got = std::move(batches_.front());
+      batches_.pop_front();
+      wake = batches_.empty() || sleeps_;
+      return true;
     };
     if (!wait_until(pool_, timeout_, arrives)) return nb::int_(-1);
-    if (batches_.empty()) return nb::int_(gone_ ? -2 : 0);
-    batch = std::move(batches_.front());
-    batches_.pop_front();
-    const bool wake = batches_.empty() || sleeps_;
-    lock.unlock();
+    if (!got) return nb::int_(code);
     if (wake) room_.notify_one();
+    Ready& batch = *got;
     if (batch.error) std::rethrow_exception(batch.error);
     copies_.await(batch.event);
     const double given = now();

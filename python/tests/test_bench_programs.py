@@ -31,6 +31,16 @@ def test_profiler_cost(name, tmp_path):
         assert row["ratio"] == pytest.approx(row["done_ms"] / base["done_ms"])
 
 
+def test_models(tmp_path):
+    file = tmp_path / "models.json"
+    done = subprocess.run([sys.executable, str(BENCH / "models.py"), "--lib", "arete", "--models", "mlp", "--device", "cpu", "--steps", "2",
+                           "--rates", "--json", str(file)], capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    row = json.loads(file.read_text())["arete"]["mlp_784_256_10_b64"]
+    assert row["rate"] == pytest.approx(1e3 / row["ms"]) and f"{row['rate']:.1f} step/s" in done.stdout
+    assert "GB/s" in done.stdout and any(line.split()[:2] == ["linear", "float32"] for line in done.stdout.splitlines())
+
+
 @pytest.fixture
 def cost(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
