@@ -5,8 +5,10 @@
 
 Writes JPEG pictures of (size + 8) x (size + 8) into ten class folders of a temporary folder, then trains ResNet-18 (channels_last, f16
 autocast and GradScaler on a GPU, fused SGD) on resident batches and on those of an ImageFolder with random crops and flips through a
-DataLoader; both give bytes, which the device normalises. Prints pictures a second of both, alternating, their ratio, and who waited for
-whom. All files have been read once before the clock starts."""
+DataLoader; both give bytes, which the device normalises. Prints pictures a second of both (medians of rounds), their ratio, and who
+waited for whom. The speed of a host may change by a quarter within seconds: rounds of both loops take turns, each round from files is
+compared with the resident ones before and after it, and the ratio is the median of these. All files have been read once before the
+clock starts."""
 from __future__ import annotations
 
 import argparse
@@ -114,6 +116,11 @@ def forever(batches):
         yield from batches
 
 
+def ratios_of(resident, loaded):
+    """Of each loaded round to the mean of the resident ones around it."""
+    return [b / ((before + after) / 2) for before, b, after in zip(resident, loaded, resident[1:])]
+
+
 def measure(name, root, options):
     lib = importlib.import_module(name)
     datasets, transforms, on_device = modules_of(name)
@@ -140,15 +147,17 @@ def measure(name, root, options):
     alone = count / (time.perf_counter() - start)
     # Epochs go on from round to round. What was loaded beside the resident steps is used up before the clock starts.
     batches, rates = forever(fed), {"resident": [], "loaded": []}
+    rates["resident"].append(training.rate(forever(resident), options.steps))
     for _ in range(options.rounds):
-        rates["resident"].append(training.rate(forever(resident), options.steps))
         training.rate(batches, 2 * options.workers + 4)
         rates["loaded"].append(training.rate(batches, options.steps))
+        rates["resident"].append(training.rate(forever(resident), options.steps))
     batches.close()
-    a, b = (statistics.median(rates[key]) for key in ("resident", "loaded"))
-    row = {"resident": a, "loaded": b, "ratio": b / a, "loader_alone": alone, "workers": options.workers}
-    print(f"{name:6s} loader alone {alone:10.0f} img/s   resident {a:10.0f} img/s   from files {b:10.0f} img/s   ratio {b / a:.3f}",
-          flush=True)
+    ratios = ratios_of(**rates)
+    a, b, ratio = (statistics.median(values) for values in (rates["resident"], rates["loaded"], ratios))
+    row = {"resident": a, "loaded": b, "ratio": ratio, "ratios": ratios, "loader_alone": alone, "workers": options.workers}
+    print(f"{name:6s} loader alone {alone:10.0f} img/s   resident {a:10.0f} img/s   from files {b:10.0f} img/s   ratio {ratio:.3f} "
+          f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
     if name == "arete":
         for x, y in fed:  # a whole epoch, so that the figures are complete
             training.step(x, y)
@@ -170,14 +179,14 @@ def main():
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=max(1, min(10, len(os.sched_getaffinity(0)) - 2)),
                         help="by default 10 or fewer: the training loop and a reserve keep two processors")
-    parser.add_argument("--steps", type=int, help="of each loop in a round: by default 150, on a CPU 2")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="of each loop in a round: by default 100, on a CPU 2")
+    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--resident", type=int, default=16, help="batches that lie on the device")
     parser.add_argument("--json")
     options = parser.parse_args()
     on_cpu = options.device == "cpu"
     options.pictures = (1000 if on_cpu else 100000) if options.pictures is None else options.pictures
-    options.steps = (2 if on_cpu else 150) if options.steps is None else options.steps
+    options.steps = (2 if on_cpu else 100) if options.steps is None else options.steps
     if options.pictures < options.batch or options.workers < 0 or min(options.batch, options.steps, options.rounds, options.resident) < 1:
         parser.error("there must be at least one batch of pictures, and one step, round and resident batch, and no less than 0 workers")
     with tempfile.TemporaryDirectory() as folder:

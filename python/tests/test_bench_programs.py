@@ -41,13 +41,23 @@ def test_models(tmp_path):
     assert "GB/s" in done.stdout and any(line.split()[:2] == ["linear", "float32"] for line in done.stdout.splitlines())
 
 
-@pytest.fixture
-def cost(monkeypatch):
+def program(monkeypatch, name):
     monkeypatch.syspath_prepend(str(BENCH))
-    spec = importlib.util.spec_from_file_location("profiler_cost", BENCH / "profiler_cost.py")
+    spec = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_loading_is_compared_with_its_time(monkeypatch):
+    # A machine that becomes half as fast meanwhile, and batches from files that cost a tenth.
+    ratios_of = program(monkeypatch, "loading").ratios_of
+    assert ratios_of([100, 100, 50, 50], [90, 67.5, 45]) == pytest.approx([0.9] * 3)
+
+
+@pytest.fixture
+def cost(monkeypatch):
+    return program(monkeypatch, "profiler_cost")
 
 
 @pytest.mark.parametrize("name", ["arete", "torch"])
@@ -67,10 +77,11 @@ def test_ratios_are_those_of_medians(cost):
 def test_loading(tmp_path):
     file = tmp_path / "loading.json"
     done = subprocess.run([sys.executable, str(BENCH / "loading.py"), "--device", "cpu", "--pictures", "48", "--batch", "8", "--size", "32",
-                           "--steps", "2", "--rounds", "1", "--resident", "1", "--workers", "1", "--json", str(file)],
+                           "--steps", "2", "--rounds", "2", "--resident", "1", "--workers", "1", "--json", str(file)],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     row = json.loads(file.read_text())["arete"]
-    assert row["ratio"] == row["loaded"] / row["resident"] and row["workers"] == 1
+    ratios = row.pop("ratios")
+    assert len(ratios) == 2 and row["ratio"] == pytest.approx(sum(ratios) / 2) and row["workers"] == 1
     assert all(math.isfinite(v) and v >= 0 for v in row.values()) and row["loader_alone"] > 0
     assert f"ratio {row['ratio']:.3f}" in done.stdout and "in an epoch of 6 batches" in done.stdout
