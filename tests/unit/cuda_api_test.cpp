@@ -40,7 +40,10 @@ std::vector<float> count(int64_t n, float start = 0) {
 // ---- everywhere
 
 TEST(CudnnSwitches, AreSetAndReadAnywhere) {
-  EXPECT_TRUE(cuda::cudnn_enabled() && cuda::cudnn_benchmark());
+  EXPECT_TRUE(cuda::cudnn_enabled() && cuda::cudnn_benchmark() && !cuda::cudnn_deterministic());
+  cuda::set_cudnn_deterministic(true);
+  EXPECT_TRUE(cuda::cudnn_deterministic() && !modes().deterministic);
+  cuda::set_cudnn_deterministic(false);
   cuda::set_cudnn_enabled(false);
   EXPECT_FALSE(cuda::cudnn_enabled());
   EXPECT_TRUE(cuda::cudnn_benchmark());
