@@ -28,8 +28,7 @@ DType autocast_dtype(Device device) { return state_of(device).dtype; }
 void set_autocast_dtype(Device device, DType dtype) {
   ops::AutocastState::OfDevice& s = state_of(device);
   ARETE_CHECK(dtype == kFloat16 || dtype == kBFloat16,
-              TypeError("autocast",
-                        "autocast only supports bfloat16 and float16 currently")
+              TypeError("autocast", "autocast only supports bfloat16 and float16 currently")
                   .got(std::string(name_of(dtype))));
   s.dtype = dtype;
 }

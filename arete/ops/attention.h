@@ -4,8 +4,8 @@
 namespace arete {
 
 /// Under PyTorch's names. There is one kernel that does not store the scores, cuDNN's on GPUs, for
-/// half types, no mask, no dropout; it may be taken while any of the first three is true. `math` are
-/// two products around a softmax, which can do everything. CPUs have nothing else and take it
+/// half types, no mask, no dropout; it may be taken while any of the first three is true. `math`
+/// are two products around a softmax, which can do everything. CPUs have nothing else and take it
 /// whichever of the four is true.
 struct AttentionBackends {
   bool flash = true, mem_efficient = true, cudnn = true, math = true;

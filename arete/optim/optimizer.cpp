@@ -210,7 +210,8 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       const auto fits = [&](const Batch& b) {
         const Batch::Item& first = b.items_.front();
         return b.step == slot.step + 1 && b.fresh == fresh && b.masters_ == masters &&
-               b.compares_ == compares && b.numbers == slot.numbers && first.slot->skipped.impl() == slot.skipped.impl() &&
+               b.compares_ == compares && b.numbers == slot.numbers &&
+               first.slot->skipped.impl() == slot.skipped.impl() &&
                first.param.dtype() == p.dtype() && first.grad.dtype() == grad.dtype() &&
                first.param.device() == p.device();
       };
@@ -264,8 +265,7 @@ std::vector<Tensor> Optimizer::Batch::numbers_on_device(std::initializer_list<do
     const auto body = [&](std::span<const Value> v) {
       const Value found = v[1] != 0.0, t = v[3] - v[0];
       const Value inverse = expr::cast(v[2], expr::Type::f64);
-      std::vector<Value> out{v[0] + where(found, 1.0, v[0] * 0.0),
-                             where(found, -inverse, inverse)};
+      std::vector<Value> out{v[0] + where(found, 1.0, v[0] * 0.0), where(found, -inverse, inverse)};
       if (by_step.device)
         for (const Value& n : by_step.device(t, v.subspan(4))) out.push_back(n);
       for (size_t i = 1; i < out.size(); ++i) out[i] = expr::cast(out[i], type);

@@ -268,8 +268,8 @@ _deterministic_warn_only = False
 
 
 def use_deterministic_algorithms(mode: _builtins.bool, *, warn_only: _builtins.bool = False) -> None:
-    """Only algorithms that give the same bits each time. There is one for every operator, so nothing is refused and `warn_only`
-    is only remembered. backends.cudnn.deterministic is a switch of its own.
+    """Only algorithms that give the same bits each time. No operator is refused for it, so `warn_only` is only remembered.
+    backends.cudnn.deterministic is a switch of its own.
 
     >>> arete.use_deterministic_algorithms(True)
     >>> arete.are_deterministic_algorithms_enabled()

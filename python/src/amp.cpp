@@ -81,8 +81,8 @@ void bind_amp(nb::module_& m) {
       .def("update_to", [](amp::GradScaler& s, const Tensor& scale) { s.update(scale); })
       .def("is_ready", [](const amp::GradScaler& s,
                           const amp::Scalable& o) { return !s.found_inf(o).defined(); })
-      .def("found_inf", [](const amp::GradScaler& s,
-                           const amp::Scalable& o) { return s.found_inf(o); })
+      .def("found_inf",
+           [](const amp::GradScaler& s, const amp::Scalable& o) { return s.found_inf(o); })
       .def("is_enabled", &amp::GradScaler::is_enabled)
       .def("get_scale", &amp::GradScaler::get_scale)
       .def("scale_tensor", &amp::GradScaler::scale_tensor)
