@@ -147,9 +147,10 @@ bool Optimizer::may_unscale_half() const {
 // more digits, and so a write to a few elements, or to a neighbour in the same storage, costs the
 // rest nothing. Comparing takes reading the parameter, which the update does not need to do
 // otherwise: it is done only if the storage is not the one, or not in the version, that the last
-// step left. A recorded graph cannot ask for versions when it is replayed, so it always compares.
-// A loaded state has seen no step: it compares, too, and in whatever order a program loads the
-// parameters and the optimizer's state, a master is used where the parameter is its rounding.
+// step left. A recorded graph cannot ask for versions when it is replayed, so it always compares;
+// so do updates that may be left out, which read the parameter anyway, and stay one batch. A loaded
+// state has seen no step: it compares, too, and in whatever order a program loads the parameters
+// and the optimizer's state, a master is used where the parameter is its rounding.
 
 bool Optimizer::keeps_master(const ParamGroup& group, const Tensor& param) const {
   return size_of(param.dtype()) < 4 && group.has("master_weights") && group.flag("master_weights");
@@ -160,7 +161,7 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
     return "Optimizer.step#" + std::string(name_) + ".step";
   });
   const NoGradGuard no_grad;
-  std::optional<bool> recorded;  // whether this step becomes part of a graph
+  std::optional<bool> recorded;  // whether what GPUs do becomes part of a graph
   std::vector<std::pair<const Tensor*, Slot*>> mastered;
   for (size_t gi = 0; gi < groups_.size(); ++gi) {
     const ParamGroup& group = groups_[gi];
@@ -187,13 +188,14 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       const bool masters = keeps_master(group, p);
       bool compares = false;
       if (masters) {
-        if (!recorded)
-          recorded = modes().word & Modes::kCapture ||
-                     (p.device().is_cuda() && cuda::is_current_stream_capturing());
+        if (p.device().is_cuda() && !recorded) recorded = cuda::is_current_stream_capturing();
+        const bool replayed = modes().word & Modes::kCapture || (p.device().is_cuda() && *recorded);
+        const bool reads_it =
+            found_inf.defined() || inverse_scale.defined() || slot.skipped.defined();
         const bool same_memory = slot.left.defined() && slot.left.storage() == p.storage() &&
                                  slot.left.layout() == p.layout();
         if (slot.master.defined())
-          compares = *recorded || !same_memory || slot.left_version != p.version();
+          compares = replayed || reads_it || !same_memory || slot.left_version != p.version();
         else
           slot.master = p.detach().to(kFloat32);
         if (!same_memory) slot.left = p.detach();

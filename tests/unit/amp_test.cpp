@@ -450,6 +450,23 @@ TEST(MasterWeights, WhatIsWrittenToAParameterCounts) {
   EXPECT_EQ(step(), (std::vector<double>{49, 49}));
 }
 
+TEST(MasterWeights, WritesToSomeParametersUnderAScaler) {
+  Tensor p = parameter({0, 0}, kFloat16), q = parameter({0}, kFloat16);
+  optim::Adam adam({p, q}, {.lr = 1, .master_weights = true});
+  amp::GradScaler scaler({.init_scale = 2});
+  scaler.scale(p);
+  for (int step = 0; step < 6; ++step) {
+    set_gradient(p, {2, step == 4 ? INFINITY : 2});
+    set_gradient(q, {2});
+    if (step % 2 == 0) q.detach().fill_(100 * step);
+    scaler.step(adam);
+    scaler.update(2);
+  }
+  // Equal gradients: each step that takes place goes down by lr.
+  EXPECT_EQ(p.to_vector<double>(), (std::vector<double>{-5, -5}));
+  EXPECT_EQ(q.item<double>(), 399);
+}
+
 TEST(MasterWeights, AStateWithoutThemStartsFromTheParameters) {
   Tensor p = parameter({1, 2}, kBFloat16);
   optim::Adam plain({p}), masters({p}, {.master_weights = true});

@@ -58,6 +58,25 @@ TEST(CudnnSwitches, AreSetAndReadAnywhere) {
   cuda::set_cudnn_benchmark_limit(10);
 }
 
+TEST(AttentionBackends, AreAskedByEachCall) {
+  const Tensor q = randn({1, 2, 4, 8});
+  const auto run = [&] { return scaled_dot_product_attention(q, q, q); };
+  const Tensor exact = run();
+  set_attention_backends({.flash = false, .mem_efficient = false, .cudnn = false});
+  EXPECT_TRUE(attention_backends().math && !attention_backends().fused());
+  EXPECT_TRUE(equal(run(), exact));
+  set_attention_backends({.flash = false, .mem_efficient = false, .cudnn = false, .math = false});
+  EXPECT_ERROR(run(), "No viable backend for scaled_dot_product_attention was found");
+  set_attention_backends({.math = false});
+  EXPECT_TRUE(equal(run(), exact));  // CPUs have one way only
+  if (cuda::is_available()) {
+    const Tensor there = q.to(kCUDA);  // cuDNN's is for half types
+    EXPECT_ERROR(scaled_dot_product_attention(there, there, there), "No available kernel");
+  }
+  set_attention_backends({});
+  EXPECT_TRUE(attention_backends().fused() && attention_backends().math);
+}
+
 TEST(CudnnSwitches, ConvolutionsAgree) {
   NEEDS_GPU();
   manual_seed(3);
