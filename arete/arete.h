@@ -20,6 +20,7 @@
 // Operators.
 #include "arete/ops/activation.h"
 #include "arete/ops/aliases.h"
+#include "arete/ops/attention.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/conv.h"
 #include "arete/ops/creation.h"

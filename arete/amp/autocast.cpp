@@ -1,6 +1,10 @@
 #include "arete/amp/autocast.h"
 
+#include <cstdio>
+#include <mutex>
+
 #include "arete/base/error.h"
+#include "arete/core/cuda.h"
 #include "arete/ops/autocast.h"
 
 namespace arete::amp {
@@ -24,8 +28,7 @@ DType autocast_dtype(Device device) { return state_of(device).dtype; }
 void set_autocast_dtype(Device device, DType dtype) {
   ops::AutocastState::OfDevice& s = state_of(device);
   ARETE_CHECK(dtype == kFloat16 || dtype == kBFloat16,
-              TypeError("autocast",
-                        "autocast only supports dtype of torch.bfloat16, torch.float16 currently")
+              TypeError("autocast", "autocast only supports bfloat16 and float16 currently")
                   .got(std::string(name_of(dtype))));
   s.dtype = dtype;
 }
@@ -47,6 +50,14 @@ Autocast::Autocast(Device device, std::optional<DType> dtype, bool enabled,
       cache_before_(is_autocast_cache_enabled()),
       dtype_before_(autocast_dtype(device)) {
   if (dtype) set_autocast_dtype(device, *dtype);
+  if (enabled && device.is_cuda() && !cuda::is_available()) {
+    enabled = false;
+    static std::once_flag said;
+    std::call_once(said, [] {
+      std::fprintf(stderr, "arete: autocast for GPUs is disabled: %s\n",
+                   cuda::unavailable_reason().c_str());
+    });
+  }
   set_autocast_enabled(device, enabled);
   if (cache_enabled) set_autocast_cache_enabled(*cache_enabled);
   enter_autocast_region();

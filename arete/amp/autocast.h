@@ -14,6 +14,7 @@ namespace arete::amp {
 /// in f32, everything else in the dtypes that arrive. The classes are those of PyTorch, for GPUs
 /// and CPUs each (Note [Classes of autocast] in ops/autocast.h). Parameters stay in f32; casts of
 /// them are made once for the outermost region, and gradients flow through them.
+/// Where there is no GPU, a region for GPUs is one with enabled = false, and stderr says so once.
 /// Regions nest; one with enabled = false is computed as if there were none. Of this thread only.
 ///   {
 ///     const amp::Autocast region(kCUDA, kBFloat16);

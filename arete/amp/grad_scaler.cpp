@@ -293,7 +293,7 @@ void GradScaler::step(Scalable& optimizer) {
   const OwnArithmetic own;
   Tensor inverse;
   if (p.stage == Stage::ready) {
-    p.found_inf = body_->check(optimizer, {}, true);
+    p.found_inf = body_->check(optimizer, {}, optimizer.may_step_half());
     inverse = body_->inverse();
   }
   ARETE_CHECK(p.found_inf.defined(),

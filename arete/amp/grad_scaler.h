@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,10 +21,13 @@ class Scalable {
   /// All parameters, in order.
   virtual std::vector<Tensor> scaled_parameters() const = 0;
   /// One update from gradients that are still multiplied by 1 / inverse_scale (undefined: they are
-  /// not); none where found_inf is not 0. Both are f32, 0-d. Does not wait for a device to say so.
+  /// not), which it unscales in place; none where found_inf is not 0. Both are f32, 0-d. Does not
+  /// wait for a device to say so.
   virtual void step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) = 0;
   /// Whether gradients in f16 may be unscaled in place: where small ones are lost by it.
   virtual bool may_unscale_half() const { return false; }
+  /// The same of step() without unscale_(): where the update reads them before they are rounded.
+  virtual bool may_step_half() const { return may_unscale_half(); }
 };
 
 struct GradScalerOptions {
@@ -63,7 +67,8 @@ class GradScaler {
   std::vector<Tensor> scale(const std::vector<Tensor>& outputs);
   /// Divides the optimizer's gradients by the scale, in place. Once between two updates.
   void unscale_(Scalable& optimizer);
-  /// Looks for infinities and NaNs unless unscale_() did, and has the optimizer step.
+  /// Looks for infinities and NaNs unless unscale_() did, and has the optimizer step. The gradients
+  /// are unscaled after it in any case.
   void step(Scalable& optimizer);
   /// Moves the scale by what the steps since the last call found, or sets it.
   void update(std::optional<double> new_scale = {});
@@ -93,6 +98,11 @@ class GradScaler {
   /// happened and which of them backward met first. `names` gives parameters their names. Waits for
   /// the device; until it is called the knowledge stays there.
   std::string report(const std::vector<std::pair<std::string, Tensor>>& names = {}) const;
+  /// The same with what nn::Module::named_parameters() gives, or any other range of such pairs.
+  template <std::ranges::input_range Names>
+  std::string report(const Names& names) const {
+    return report(std::vector<std::pair<std::string, Tensor>>(names.begin(), names.end()));
+  }
 
  private:
   struct Body;

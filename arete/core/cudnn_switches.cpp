@@ -6,7 +6,8 @@
 
 namespace arete::cuda {
 
-constinit std::atomic<bool> detail::cudnn_enabled{true}, detail::cudnn_benchmark{true};
+constinit std::atomic<bool> detail::cudnn_enabled{true}, detail::cudnn_benchmark{true},
+    detail::cudnn_deterministic{false};
 constinit std::atomic<int> detail::cudnn_benchmark_limit{10};
 
 void set_cudnn_benchmark_limit(int engines) {

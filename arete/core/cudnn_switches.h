@@ -6,7 +6,7 @@
 namespace arete::cuda {
 
 namespace detail {
-extern constinit std::atomic<bool> cudnn_enabled, cudnn_benchmark;
+extern constinit std::atomic<bool> cudnn_enabled, cudnn_benchmark, cudnn_deterministic;
 extern constinit std::atomic<int> cudnn_benchmark_limit;
 }  // namespace detail
 
@@ -28,6 +28,15 @@ inline bool cudnn_benchmark() noexcept {
 }
 inline void set_cudnn_benchmark(bool on) noexcept {
   detail::cudnn_benchmark.store(on, std::memory_order_relaxed);
+}
+
+/// Whether cuDNN may only use engines that give the same bits each time; at start false. Apart from
+/// the deterministic mode of all operators, which says the same to cuDNN: either is enough.
+inline bool cudnn_deterministic() noexcept {
+  return detail::cudnn_deterministic.load(std::memory_order_relaxed);
+}
+inline void set_cudnn_deterministic(bool on) noexcept {
+  detail::cudnn_deterministic.store(on, std::memory_order_relaxed);
 }
 
 /// How many engines are timed at most, 10 at start; 0 stands for all. For sizes that are met from

@@ -1,4 +1,7 @@
 // scaled_dot_product_attention (declared in nn.h): two products around a masked softmax.
+#include "arete/ops/attention.h"
+
+#include <atomic>
 #include <cmath>
 
 #include "arete/ops/autocast.h"
@@ -11,6 +14,21 @@
 #include "arete/ops/softmax.h"
 
 namespace arete {
+
+namespace {
+constinit std::atomic<unsigned> allowed_backends{0b1111};
+}
+
+AttentionBackends attention_backends() noexcept {
+  const unsigned b = allowed_backends.load(std::memory_order_relaxed);
+  return {(b & 1) != 0, (b & 2) != 0, (b & 4) != 0, (b & 8) != 0};
+}
+void set_attention_backends(const AttentionBackends& b) noexcept {
+  allowed_backends.store(unsigned(b.flash) | unsigned(b.mem_efficient) << 1 |
+                             unsigned(b.cudnn) << 2 | unsigned(b.math) << 3,
+                         std::memory_order_relaxed);
+}
+
 namespace ops {
 namespace {
 
@@ -202,8 +220,19 @@ Tensor attention(const Call& c) {
     }
   }
   const double scale = c.has(6) ? c.real(6) : 1 / std::sqrt(double(q.size(-1)));
-  if (!mask.defined() && c.real(4) == 0 && runs_fused(q, k, v))
+  const AttentionBackends allowed = attention_backends();
+  ARETE_CHECK(allowed.fused() || allowed.math,
+              DeviceError(op,
+                          "No viable backend for scaled_dot_product_attention was found. This is "
+                          "likely due to turning off both the math kernel and the fused kernels."));
+  if (allowed.fused() && !mask.defined() && c.real(4) == 0 && runs_fused(q, k, v))
     return call_all(fused_attention_op, {q, k, v, scale, causal})[0];
+  ARETE_CHECK(allowed.math || !q.device().is_cuda(),
+              DeviceError(op, "No available kernel. Aborting execution.")
+                  .got(describe(q))
+                  .expected("float16 or bfloat16 in four dimensions, as many heads in query as in "
+                            "key, no mask, no dropout")
+                  .hint("the math backend, which is turned off, can do it"));
   if (causal) mask = causal_mask(q.size(-2), k.size(-2), q.device());
   const Tensor scores = matmul_scaled(q, k.mT(), scale);
   if (mask.defined() && mask.dtype() != kBool && is_floating(mask.dtype()))

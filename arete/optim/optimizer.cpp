@@ -1,8 +1,10 @@
 #include "arete/optim/optimizer.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
+#include "arete/core/cuda.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
@@ -118,7 +120,12 @@ void Optimizer::step() { step_all({}, {}); }
 void Optimizer::step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) {
   if (number_names_.empty() || !found_inf.defined()) return step_all(found_inf, inverse_scale);
   // Numbers of the state go on only where the update takes place, which the host must know.
-  if (found_inf.item<double>() == 0) step_all({}, inverse_scale);
+  if (found_inf.item<double>() == 0) return step_all({}, inverse_scale);
+  if (!inverse_scale.defined()) return;
+  const NoGradGuard no_grad;
+  for (const Tensor& p : scaled_parameters())
+    if (const Tensor grad = p.grad(); grad.defined())
+      grad.detach().mul_(inverse_scale.to(grad.device(), true));
 }
 
 std::vector<Tensor> Optimizer::scaled_parameters() const {
@@ -133,6 +140,18 @@ bool Optimizer::may_unscale_half() const {
   });
 }
 
+// Note [Masters of parameters that others write]
+// Between two steps a program may write to a parameter: load_state_dict of a module, an average, a
+// clip, x.data = y. A parameter is its master, rounded; so where it is not, somebody wrote, and
+// there the update begins at the parameter. Elements that are equal keep their master, which has
+// more digits, and so a write to a few elements, or to a neighbour in the same storage, costs the
+// rest nothing. Comparing takes reading the parameter, which the update does not need to do
+// otherwise: it is done only if the storage is not the one, or not in the version, that the last
+// step left. A recorded graph cannot ask for versions when it is replayed, so it always compares;
+// so do updates that may be left out, which read the parameter anyway, and stay one batch. A loaded
+// state has seen no step: it compares, too, and in whatever order a program loads the parameters
+// and the optimizer's state, a master is used where the parameter is its rounding.
+
 bool Optimizer::keeps_master(const ParamGroup& group, const Tensor& param) const {
   return size_of(param.dtype()) < 4 && group.has("master_weights") && group.flag("master_weights");
 }
@@ -142,6 +161,8 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
     return "Optimizer.step#" + std::string(name_) + ".step";
   });
   const NoGradGuard no_grad;
+  std::optional<bool> recorded;  // whether what GPUs do becomes part of a graph
+  std::vector<std::pair<const Tensor*, Slot*>> mastered;
   for (size_t gi = 0; gi < groups_.size(); ++gi) {
     const ParamGroup& group = groups_[gi];
     std::vector<size_t> used;
@@ -152,8 +173,10 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
     std::vector<Batch> batches;
     for (size_t pi = 0; pi < group.params.size(); ++pi) {
       const Tensor& p = group.params[pi];
-      const Tensor grad = p.grad();
+      Tensor grad = p.grad();
       if (!grad.defined()) continue;
+      if (inverse_scale.defined() && !grad.layout().is_dense())  // elements may share memory
+        p.set_grad(grad = grad.clone());
       ARETE_CHECK(std::ranges::equal(grad.sizes(), p.sizes()) && grad.device() == p.device(),
                   ValueError(name_, "a gradient must have its parameter's shape and device")
                       .got(ops::describe(grad))
@@ -163,8 +186,23 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       for (size_t n = slot.numbers.size(); n < number_names_.size(); ++n)
         slot.numbers.push_back(initial_number(group, n));
       const bool masters = keeps_master(group, p);
-      if (masters && !slot.master.defined()) slot.master = p.detach().to(kFloat32);
-      if (!masters) slot.master = Tensor();
+      bool compares = false;
+      if (masters) {
+        if (p.device().is_cuda() && !recorded) recorded = cuda::is_current_stream_capturing();
+        const bool replayed = modes().word & Modes::kCapture || (p.device().is_cuda() && *recorded);
+        const bool reads_it =
+            found_inf.defined() || inverse_scale.defined() || slot.skipped.defined();
+        const bool same_memory = slot.left.defined() && slot.left.storage() == p.storage() &&
+                                 slot.left.layout() == p.layout();
+        if (slot.master.defined())
+          compares = replayed || reads_it || !same_memory || slot.left_version != p.version();
+        else
+          slot.master = p.detach().to(kFloat32);
+        if (!same_memory) slot.left = p.detach();
+        mastered.emplace_back(&p, &slot);
+      } else {
+        slot.master = slot.left = Tensor();
+      }
       bool fresh = false;
       for (size_t s : used)
         if (!slot.state[s].defined()) {
@@ -174,7 +212,8 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       const auto fits = [&](const Batch& b) {
         const Batch::Item& first = b.items_.front();
         return b.step == slot.step + 1 && b.fresh == fresh && b.masters_ == masters &&
-               b.numbers == slot.numbers && first.slot->skipped.impl() == slot.skipped.impl() &&
+               b.compares_ == compares && b.numbers == slot.numbers &&
+               first.slot->skipped.impl() == slot.skipped.impl() &&
                first.param.dtype() == p.dtype() && first.grad.dtype() == grad.dtype() &&
                first.param.device() == p.device();
       };
@@ -187,6 +226,7 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
         batch->numbers = slot.numbers;
         batch->used_ = used;
         batch->masters_ = masters;
+        batch->compares_ = compares;
         if (found_inf.defined()) batch->found_inf_ = found_inf.to(p.device(), true);
         if (inverse_scale.defined()) batch->inverse_scale_ = inverse_scale.to(p.device(), true);
         batch->programs_ = programs_.get();
@@ -199,14 +239,17 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
       for (const Batch::Item& item : batch.items_) item.slot->numbers = batch.numbers;
     }
   }
+  // After all updates: parameters may share a storage.
+  for (const auto& [p, slot] : mastered) slot->left_version = p->version();
 }
 
 // Note [Updates that may be left out]
 // Under a GradScaler only the device knows whether this update takes place, and so how many there
 // were. A small program, run once for a batch, computes from the device's count of updates left out
 // what depends on the number of updates (bias corrections, ...), and one number that says both:
-// what gradients are multiplied by, or -1 for "leave everything as it is". The program of the
-// update reads these as tensors of one element.
+// what gradients are multiplied by, with a minus for "leave everything else as it is". The program
+// of the update reads these as tensors of one element, and writes the gradients that it multiplied:
+// after a step they are unscaled, whether it took place or not.
 
 std::vector<Tensor> Optimizer::Batch::numbers_on_device(std::initializer_list<double> numbers,
                                                         const ByStep& by_step, expr::Type type) {
@@ -223,8 +266,8 @@ std::vector<Tensor> Optimizer::Batch::numbers_on_device(std::initializer_list<do
   if (!program) {
     const auto body = [&](std::span<const Value> v) {
       const Value found = v[1] != 0.0, t = v[3] - v[0];
-      std::vector<Value> out{v[0] + where(found, 1.0, v[0] * 0.0),
-                             where(found, -1.0, expr::cast(v[2], expr::Type::f64))};
+      const Value inverse = expr::cast(v[2], expr::Type::f64);
+      std::vector<Value> out{v[0] + where(found, 1.0, v[0] * 0.0), where(found, -inverse, inverse)};
       if (by_step.device)
         for (const Value& n : by_step.device(t, v.subspan(4))) out.push_back(n);
       for (size_t i = 1; i < out.size(); ++i) out[i] = expr::cast(out[i], type);
@@ -244,14 +287,17 @@ std::vector<Tensor> Optimizer::Batch::numbers_on_device(std::initializer_list<do
   return {r.begin() + 1, r.end()};
 }
 
-// Inputs: parameter, gradient, master, state, and with on_device numbers of one element.
+// Inputs: parameter, gradient, master, state, and with on_device numbers of one element. Outputs:
+// parameter, master, state, and the gradient if it is unscaled.
 expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, size_t n_numbers,
                                             size_t n_uniform, bool on_device) {
   const Item& first = items_.front();
   const DType dtype = first.param.dtype(), grad_dtype = first.grad.dtype();
   const DType state_dtype = masters_ ? kFloat32 : dtype;
   const expr::Type type = dtype == kFloat64 ? expr::Type::f64 : expr::Type::f32;
-  const uint64_t key = uint64_t(variant) << 18 | uint64_t(on_device) << 17 |
+  const bool unscales = inverse_scale_.defined();
+  const uint64_t key = uint64_t(variant) << 20 | uint64_t(unscales) << 19 |
+                       uint64_t(compares_) << 18 | uint64_t(on_device) << 17 |
                        uint64_t(masters_) << 16 | uint64_t(dtype) << 8 | uint64_t(grad_dtype);
   expr::ProgramPtr& result = programs_->traced[key];
   if (result) return result;
@@ -263,6 +309,7 @@ expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, 
   }
   inputs.insert(inputs.end(), n_state, state_dtype);
   outputs.insert(outputs.end(), n_state, state_dtype);
+  if (unscales) outputs.push_back(grad_dtype);
   inputs.insert(inputs.end(), n_uniform, type == expr::Type::f64 ? kFloat64 : kFloat32);
   const std::vector<expr::Type> params(n_numbers, type);
   result = expr::trace(
@@ -271,6 +318,8 @@ expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, 
         Value param = *next++, grad = expr::cast(*next++, type);
         const Value old_param = param;
         if (masters_) param = *next++;
+        if (compares_)
+          param = where(old_param != param.builder()->round_to(param, dtype), old_param, param);
         const std::span<const Value> state(next, n_state);
         next += n_state;
         Value factor;
@@ -279,7 +328,7 @@ expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, 
           factor = *next++;
           by_step.assign(next, next + n_uniform - 1);
           next += n_uniform - 1;
-          grad = grad * factor;
+          grad = grad * abs(factor);
         }
         std::vector<Value> numbers(next, next + n_numbers);
         numbers.insert(numbers.end(), by_step.begin(), by_step.end());
@@ -294,6 +343,7 @@ expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, 
           const Value rounded = on_device ? where(factor > 0.0, fresh[0], old_param) : fresh[0];
           fresh.insert(fresh.begin(), rounded);
         }
+        if (unscales) fresh.push_back(grad);
         return fresh;
       },
       inputs, params, outputs);
@@ -335,6 +385,7 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
       inputs.push_back(ops::view_of(item.slot->state[s]));
       outputs.push_back(ops::view_of(item.slot->state[s]));
     }
+    if (inverse_scale_.defined()) outputs.push_back(ops::view_of(item.grad));
     for (const Tensor& u : uniform) inputs.push_back(ops::view_of(u));
   }
   std::vector<expr::Literal> params;
@@ -355,6 +406,7 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
     item.param.storage()->bump_version();
     if (masters_) item.slot->master.storage()->bump_version();
     for (size_t s : used_) item.slot->state[s].storage()->bump_version();
+    if (inverse_scale_.defined()) item.grad.storage()->bump_version();
     item.slot->step = step;
   }
 }

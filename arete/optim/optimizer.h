@@ -63,7 +63,9 @@ struct Group {
 /// setting anew at each step never compiles anything again.
 ///
 /// Groups with the setting master_weights keep an f32 copy of each parameter in f16 or bf16, and
-/// their state in f32: updates too small for the parameter's own precision add up there.
+/// their state in f32: updates too small for the parameter's own precision add up there. What
+/// others write to a parameter counts: where it is not its copy, rounded, the copy is taken from
+/// it.
 class Optimizer : public amp::Scalable {
  public:
   ~Optimizer() override;
@@ -74,9 +76,10 @@ class Optimizer : public amp::Scalable {
   virtual void step();
   /// Calls `closure` (with history), which computes the loss and its gradients, then updates.
   virtual Tensor step(const std::function<Tensor()>& closure);
-  /// The same for amp::GradScaler: the gradients are divided on the way, and where found_inf is not
-  /// 0 nothing changes, all in the one pass; no one waits for the device, unless the optimizer
-  /// keeps numbers on the host that depend on it (NAdam, ASGD).
+  /// The same for amp::GradScaler: with inverse_scale the gradients are multiplied by it in place
+  /// on the way, and where found_inf is not 0 nothing else changes, all in the one pass; no one
+  /// waits for the device, unless the optimizer keeps numbers on the host that depend on it (NAdam,
+  /// ASGD).
   void step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) override;
   std::vector<Tensor> scaled_parameters() const override;
   bool may_unscale_half() const override;
@@ -94,8 +97,10 @@ class Optimizer : public amp::Scalable {
   /// "param_groups.<index>.<setting>" and "param_groups.<index>.params" (how many). Tensors share
   /// memory with the optimizer's state.
   virtual State state_dict() const;
-  /// Copies the state; tensors take dtype and device of their parameter. One ValueError names what
-  /// does not fit (number of groups or parameters, shapes, unknown names); nothing is changed then.
+  /// Copies the state; tensors take dtype and device of their parameter. An element of a
+  /// master_param is used if the parameter's is equal to its rounding; else the parameter's (see
+  /// Note [Masters of parameters that others write]). One ValueError names what does not fit
+  /// (number of groups or parameters, shapes, unknown names); nothing is changed then.
   virtual void load_state_dict(const State& state);
 
  protected:
@@ -122,6 +127,8 @@ class Optimizer : public amp::Scalable {
     int64_t step = 0;           // updates so far, with those that a scaler left out
     Tensor skipped;             // 0-d, f64: how many those were; undefined if there are none
     Tensor master;              // the parameter in f32, with master_weights
+    Tensor left;                // shows the parameter's memory as the last step with it found it
+    uint64_t left_version = 0;  // and this is the version which that step left
     std::vector<Tensor> state;  // one per name; undefined until used
     std::vector<double> numbers;
   };

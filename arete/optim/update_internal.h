@@ -67,6 +67,7 @@ class Optimizer::Batch {
   std::vector<Item> items_;
   std::vector<size_t> used_;  // state slots
   bool masters_ = false;
+  bool compares_ = false;  // masters with their parameters, which others may have written
   Tensor found_inf_, inverse_scale_;  // 0-d; undefined: 0 and 1
   Programs* programs_ = nullptr;
   const char* name_ = nullptr;

@@ -265,15 +265,21 @@ def get_float32_matmul_precision() -> str:
     return _C._matmul_precision(None)
 
 
+_deterministic_warn_only = False
+
+
 def use_deterministic_algorithms(mode: _builtins.bool, *, warn_only: _builtins.bool = False) -> None:
-    """Only algorithms that give the same bits each time.
+    """Only algorithms that give the same bits each time. No operator is refused for it, so `warn_only` is only remembered.
+    backends.cudnn.deterministic is a switch of its own.
 
     >>> arete.use_deterministic_algorithms(True)
     >>> arete.are_deterministic_algorithms_enabled()
     True
     >>> arete.use_deterministic_algorithms(False)
     """
+    global _deterministic_warn_only
     _C._deterministic(_builtins.bool(mode))
+    _deterministic_warn_only = _builtins.bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> _builtins.bool:
@@ -283,3 +289,39 @@ def are_deterministic_algorithms_enabled() -> _builtins.bool:
     False
     """
     return _C._deterministic(None)
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> _builtins.bool:
+    """What use_deterministic_algorithms() got as warn_only.
+
+    >>> arete.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
+    return _deterministic_warn_only
+
+
+def set_deterministic_debug_mode(debug_mode) -> None:
+    """use_deterministic_algorithms() in one word: "default" (0, off), "warn" (1) or "error" (2).
+
+    >>> arete.set_deterministic_debug_mode("warn")
+    >>> arete.are_deterministic_algorithms_enabled(), arete.get_deterministic_debug_mode()
+    (True, 1)
+    >>> arete.set_deterministic_debug_mode(0)
+    """
+    modes = ("default", "warn", "error")
+    if not isinstance(debug_mode, (str, _builtins.int)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    mode = modes.index(debug_mode) if debug_mode in modes else debug_mode
+    if mode not in (0, 1, 2):
+        expected = "one of `default`, `warn`, `error`" if isinstance(debug_mode, str) else "0, 1, or 2"
+        raise RuntimeError(f"invalid value of debug_mode, expected {expected}, but got {debug_mode}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> _builtins.int:
+    """0, 1 or 2: see set_deterministic_debug_mode().
+
+    >>> arete.get_deterministic_debug_mode()
+    0
+    """
+    return 0 if not are_deterministic_algorithms_enabled() else 1 if _deterministic_warn_only else 2

@@ -14,10 +14,11 @@ namespace {
 /// An optimizer that lives in Python, by two callables.
 class PythonOptimizer final : public amp::Scalable {
  public:
-  PythonOptimizer(nb::object parameters, nb::object step, bool may_unscale_half)
+  PythonOptimizer(nb::object parameters, nb::object step, bool may_unscale_half, bool may_step_half)
       : parameters_(std::move(parameters)),
         step_(std::move(step)),
-        may_unscale_half_(may_unscale_half) {}
+        may_unscale_half_(may_unscale_half),
+        may_step_half_(may_step_half) {}
   std::vector<Tensor> scaled_parameters() const override {
     return nb::cast<std::vector<Tensor>>(parameters_());
   }
@@ -25,10 +26,11 @@ class PythonOptimizer final : public amp::Scalable {
     step_(found_inf, inverse_scale);
   }
   bool may_unscale_half() const override { return may_unscale_half_; }
+  bool may_step_half() const override { return may_step_half_; }
 
  private:
   nb::object parameters_, step_;
-  bool may_unscale_half_;
+  bool may_unscale_half_, may_step_half_;
 };
 
 }  // namespace
@@ -58,7 +60,7 @@ void bind_amp(nb::module_& m) {
 
   nb::class_<amp::Scalable>(m, "_AnyScalable");
   nb::class_<PythonOptimizer, amp::Scalable>(m, "_Scalable")
-      .def(nb::init<nb::object, nb::object, bool>());
+      .def(nb::init<nb::object, nb::object, bool, bool>());
   nb::class_<amp::GradScaler>(m, "_GradScaler")
       .def("__init__",
            [](amp::GradScaler* self, double scale, double growth, double backoff, int64_t interval,
@@ -79,6 +81,8 @@ void bind_amp(nb::module_& m) {
       .def("update_to", [](amp::GradScaler& s, const Tensor& scale) { s.update(scale); })
       .def("is_ready", [](const amp::GradScaler& s,
                           const amp::Scalable& o) { return !s.found_inf(o).defined(); })
+      .def("found_inf",
+           [](const amp::GradScaler& s, const amp::Scalable& o) { return s.found_inf(o); })
       .def("is_enabled", &amp::GradScaler::is_enabled)
       .def("get_scale", &amp::GradScaler::get_scale)
       .def("scale_tensor", &amp::GradScaler::scale_tensor)

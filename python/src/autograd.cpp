@@ -4,6 +4,7 @@
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
+#include "arete/ops/call.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -17,6 +18,34 @@ namespace {
 /// A node of the graph, as grad_fn shows it.
 struct GraphNode {
   IntrusivePtr<Node> node;
+};
+
+/// Lists the operators that this thread calls between start() and stop(), which nest with other
+/// observers.
+class CallTrace final : public ops::CallObserver {
+ public:
+  void start() {
+    outer_ = modes().word & Modes::kObserve ? modes().observer : nullptr;
+    modes().observer = this;
+    modes().word |= Modes::kObserve;
+  }
+  void stop() {
+    modes().observer = outer_;
+    if (!outer_) modes().word &= ~uint32_t(Modes::kObserve);
+  }
+  void on_call(const ops::CallEvent& e) override {
+    std::string line(e.op->name);
+    std::string sizes;
+    for (const Tensor& t : e.outputs)
+      if (t.defined()) sizes += (sizes.empty() ? " -> " : ", ") + ops::describe(t);
+    calls_.push_back(line + sizes);
+    if (outer_) outer_->on_call(e);
+  }
+  const std::vector<std::string>& calls() const { return calls_; }
+
+ private:
+  ops::CallObserver* outer_ = nullptr;
+  std::vector<std::string> calls_;
 };
 
 /// A Python object that C++ may drop on any thread.
@@ -145,6 +174,11 @@ void bind_autograd(nb::module_& m) {
     };
     return autograd::apply(def, inputs);
   });
+  nb::class_<CallTrace>(m, "_CallTrace")
+      .def(nb::init<>())
+      .def("start", &CallTrace::start)
+      .def("stop", &CallTrace::stop)
+      .def("calls", &CallTrace::calls);
   m.def("_checkpoint", [](nb::object first, nb::object again, const std::vector<Tensor>& inputs,
                           bool without_inputs) {
     const SharedObject f(std::move(first)), g(std::move(again));

@@ -4,6 +4,7 @@
 #include "arete/core/cuda_kernel.h"
 #include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
+#include "arete/ops/attention.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -210,6 +211,10 @@ void bind_cuda(nb::module_& m) {
     if (on) cuda::set_cudnn_enabled(*on);
     return cuda::cudnn_enabled();
   });
+  m.def("_cudnn_deterministic", [](std::optional<bool> on) {
+    if (on) cuda::set_cudnn_deterministic(*on);
+    return cuda::cudnn_deterministic();
+  });
   m.def("_cudnn_benchmark", [](std::optional<bool> on) {
     if (on) cuda::set_cudnn_benchmark(*on);
     return cuda::cudnn_benchmark();
@@ -217,6 +222,12 @@ void bind_cuda(nb::module_& m) {
   m.def("_cudnn_benchmark_limit", [](std::optional<int> engines) {
     if (engines) cuda::set_cudnn_benchmark_limit(*engines);
     return cuda::cudnn_benchmark_limit();
+  });
+  m.def("_attention_backends", [](std::optional<std::array<bool, 4>> allowed) {
+    if (allowed)
+      set_attention_backends({(*allowed)[0], (*allowed)[1], (*allowed)[2], (*allowed)[3]});
+    const AttentionBackends b = attention_backends();
+    return std::array{b.flash, b.mem_efficient, b.cudnn, b.math};
   });
   m.def("_convolution_tf32", [](std::optional<bool> on) {
     if (on) set_float32_convolution_tf32(*on);

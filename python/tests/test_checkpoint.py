@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import warnings
 
 import numpy as np
 import pytest
 
 import arete
-from arete.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+from arete.utils.checkpoint import (CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_debug_enabled,
+                                    set_checkpoint_early_stop)  # fmt: skip
 
 nn = arete.nn
 Pair = collections.namedtuple("Pair", "a b")
@@ -230,7 +233,8 @@ def test_custom_functions_and_kernels_inside():
 
 def test_reentrant_asks_for_an_input():
     w = arete.ones(2, requires_grad=True)
-    assert not checkpoint(lambda t: t * w, arete.ones(2), use_reentrant=True).requires_grad
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True. Gradients will be None"):
+        assert not checkpoint(lambda t: t * w, arete.ones(2), use_reentrant=True).requires_grad
     assert checkpoint(lambda t: t * w, arete.ones(2), use_reentrant=False).requires_grad
     assert not checkpoint(lambda t: t * 2, arete.ones(2), use_reentrant=False).requires_grad
 
@@ -240,3 +244,71 @@ def test_outputs_that_get_no_gradient():
     x = arete.zeros(2, requires_grad=True)
     _, b = checkpoint(lambda t: (t.sqrt(), t * 3), x)
     assert arete.autograd.grad(b.sum(), x)[0].tolist() == [3, 3]
+
+
+def test_what_is_refused_and_warned_of_is_torchs():
+    torch = pytest.importorskip("torch")
+    torch_checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
+
+    def other():
+        return contextlib.nullcontext(), contextlib.nullcontext()
+
+    calls = [dict(use_reentrant=True, debug=True), dict(use_reentrant=True, context_fn=other), dict(use_reentrant=True, early_stop=False),
+             dict(use_reentrant=False, debug=True, context_fn=other), dict(use_reentrant=True, foo=1, bar=2),
+             dict(use_reentrant=False, determinism_check="x"), dict(use_reentrant=False, debug=True), dict(use_reentrant=True)]  # fmt: skip
+    said = []
+    for lib, call in ((arete, checkpoint), (torch, torch_checkpoint)):
+        seen = []
+        for needs in (True, False):
+            for enabled in (True, False):
+                for options in calls:
+                    with warnings.catch_warnings(record=True) as caught, lib.set_grad_enabled(enabled):
+                        warnings.simplefilter("always")
+                        try:
+                            call(lambda t: t * 2, lib.ones(2, requires_grad=needs), **options)
+                            seen.append([str(w.message) for w in caught])
+                        except ValueError as e:
+                            seen.append(str(e))
+        said.append(seen)
+    assert said[0] == said[1]
+
+
+def test_debug_lists_the_operators_of_both_runs():
+    def differs():
+        runs = [2, 3]
+        return lambda t: t.exp()[: runs.pop()] * 2
+
+    def said(**options):
+        with pytest.raises(CheckpointError) as e:
+            checkpoint(differs(), arete.ones(4, requires_grad=True), use_reentrant=False, **options).sum().backward()
+        return str(e.value)
+
+    forward, backward = said(debug=True).split("Operators in forward:")[1].split("Operators in backward:")
+    for part, size in ((forward, 3), (backward, 2)):
+        assert "exp -> float32[4]" in part and f"mul -> float32[{size}]" in part
+    with set_checkpoint_debug_enabled(True):
+        assert "Operators in forward:" in said()
+        with set_checkpoint_debug_enabled(None):
+            assert "Operators in forward:" not in said()
+    with set_checkpoint_debug_enabled(False):
+        assert "Operators in forward:" not in said(debug=True)
+    # Others that watch calls go on.
+    with arete.profiler.profile() as p:
+        checkpoint(lambda t: t.exp(), arete.ones(2, requires_grad=True), use_reentrant=False, debug=True)
+        arete.ones(2).sin()
+    assert {"exp", "sin"} <= {e.key for e in p.key_averages()}
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_the_second_run_reaches_the_end(stop):
+    ends = []
+
+    def function(t):
+        y = t.exp() * 2
+        ends.append(1)
+        return y
+
+    with set_checkpoint_early_stop(stop):
+        y = checkpoint(function, arete.ones(2, requires_grad=True), use_reentrant=False, early_stop=stop)
+    y.sum().backward()
+    assert len(ends) == 2

@@ -294,3 +294,67 @@ def test_a_whole_training_in_float16(device):
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 20
     assert all(p.dtype is arete.float32 and bool(p.isfinite().all()) for p in net.parameters())
+
+
+@on_devices
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam", "RMSprop"])
+@pytest.mark.parametrize("fused", [None, True])
+def test_gradients_are_unscaled_after_a_step(name, fused, device):
+    if fused and name not in ("SGD", "Adam"):
+        pytest.skip("torch has no fused one")
+
+    def run(T, kind):
+        w, b = T.ones(3, device=kind).requires_grad_(), T.ones(2, device=kind).requires_grad_()
+        optimizer = getattr(T.optim, name)([w, b], **({"fused": True} if fused else {}))
+        scaler, seen = T.amp.GradScaler(kind, init_scale=8.0), []
+        for factor in (1.0, float("inf"), 3.0):
+            optimizer.zero_grad()
+            scaler.scale((w * T.arange(1, 4, device=kind)).sum() + (b[0] * factor)).backward()
+            scaler.step(optimizer)
+            found = scaler._found_inf_per_device(optimizer)
+            if not (fused and factor == float("inf")):  # torch's fused optimizers leave them scaled then
+                seen += [w.grad.tolist(), b.grad.tolist()]
+            seen += [[d.type for d in found], [f.item() for f in found.values()]]
+            scaler.update()
+            seen.append(dict(scaler._found_inf_per_device(optimizer)))
+        return seen
+
+    ours, theirs = run(arete, device), run(torch, "cpu")
+    assert [x if x != ["cpu"] else [arete.device(device).type] for x in theirs] == ours
+
+
+def test_gradients_that_share_memory_are_unscaled_once():
+    w = arete.ones(3).requires_grad_()
+    optimizer, scaler = arete.optim.SGD([w], lr=1.0), arete.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(w.sum())
+    w.grad = arete.full((1,), 4.0).expand(3)
+    scaler.step(optimizer)
+    assert w.tolist() == [0, 0, 0] and w.grad.tolist() == [1, 1, 1]
+
+
+@on_devices
+@pytest.mark.parametrize("fused", [None, True])
+def test_float16_gradients(fused, device):
+    """torch refuses them in both calls, but in step() of a fused optimizer."""
+
+    def run(T, kind):
+        w = T.ones(2, device=kind, dtype=T.float16).requires_grad_()
+        optimizer, scaler, said = T.optim.SGD([w], lr=0.5, fused=fused), T.amp.GradScaler(kind, init_scale=8.0), []
+        for call in (scaler.step, scaler.unscale_):
+            scaler.scale(w.sum()).backward()
+            try:
+                call(optimizer)
+                said.append("done")
+            except ValueError as e:
+                said.append(str(e)[:37])
+            if said[-1] == "done":
+                scaler.update()
+        return said, w.tolist()
+
+    assert run(arete, device) == run(torch, "cpu")
+    with_masters = arete.ones(2, device=device, dtype=arete.float16).requires_grad_()
+    optimizer = arete.optim.SGD([with_masters], lr=0.5, master_weights=True)
+    scaler = arete.amp.GradScaler(device, init_scale=8.0)
+    scaler.scale(with_masters.sum()).backward()
+    scaler.step(optimizer)
+    assert with_masters.tolist() == [0.5, 0.5] and with_masters.grad.tolist() == [1, 1]

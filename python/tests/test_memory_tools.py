@@ -507,3 +507,23 @@ def test_a_checkpoint_keeps_less():
         y = checkpoint_sequential(model, 10, x, use_reentrant=False)
     assert less.delta < plain.delta / 2
     y.sum().backward()
+
+
+def test_options_of_a_history():
+    record = arete.cuda.memory._record_memory_history
+    try:
+        with pytest.raises(TypeError, match="unexpected keyword argument 'bogus'"):
+            record(max_entries=3, bogus=1)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'max_entry'"):
+            record(max_entry=3)
+        with pytest.raises(TypeError, match="max_entries must be an int, not str"):
+            record(max_entries="a")
+        with pytest.raises(ValueError, match="max_entries must not be negative, got -1"):
+            record(max_entries=-1)
+        with pytest.raises(ValueError, match="max_entries"):
+            record(True, trace_alloc_max_entries=-1)
+        record(True, trace_alloc_max_entries=2, trace_alloc_record_context=True)  # as older programs do
+        kept = [arete.ones(3) for _ in range(5)]
+        assert len(arete.cuda.memory._snapshot()["device_traces"][-1]) <= 2 * 2 and len(kept) == 5
+    finally:
+        record(None)

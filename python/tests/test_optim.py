@@ -237,3 +237,14 @@ def test_custom_optimizer():
     (p * 2).sum().backward()
     o.step()
     assert p.tolist() == [pytest.approx(0.9)] * 2 and o.state_dict()["state"][0]["step"] == 1
+
+
+@pytest.mark.parametrize("options", [dict(fused=True, foreach=True), dict(fused=True, differentiable=True), dict(foo=1)])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_refused_options_are_torchs(name, options):
+    said = []
+    for T in (torch, pytest.importorskip("torch")):
+        with pytest.raises((RuntimeError, TypeError)) as e:
+            getattr(T.optim, name)([T.ones(2, requires_grad=True)], **options)
+        said.append((e.type, str(e.value)))
+    assert said[0] == said[1]

@@ -24,7 +24,7 @@ def test_switches():
     assert not matmul.allow_tf32
     cudnn.allow_tf32 = False
     with cudnn.flags(deterministic=True, allow_tf32=True):
-        assert arete.are_deterministic_algorithms_enabled()
+        assert cudnn.deterministic and arete._C._cudnn_deterministic(None)
         assert cudnn.allow_tf32
     assert not cudnn.allow_tf32
     for precision, inside in (("tf32", True), ("ieee", False)):
@@ -83,3 +83,133 @@ def test_layers_change_their_dtype_and_order(device):
     y = net(x)
     assert y.is_contiguous(memory_format=arete.channels_last)
     np.testing.assert_allclose(y.detach().cpu().numpy(), exact.detach().cpu().numpy(), atol=1e-5)
+
+
+def test_deterministic_switches_are_apart():
+    cudnn = arete.backends.cudnn
+    try:
+        for everything in (True, False):
+            arete.use_deterministic_algorithms(everything)
+            for value in (True, False):
+                cudnn.deterministic = value
+                assert arete.are_deterministic_algorithms_enabled() is everything and cudnn.deterministic is value
+        arete.use_deterministic_algorithms(True)
+        assert not cudnn.deterministic
+    finally:
+        arete.use_deterministic_algorithms(False)
+        cudnn.deterministic = False
+
+
+def test_deterministic_modes_are_torchs():
+    torch = pytest.importorskip("torch")
+    said = []
+    for T in (arete, torch):
+        seen = []
+
+        def look(T=T, seen=seen):
+            seen.append((T.are_deterministic_algorithms_enabled(), T.is_deterministic_algorithms_warn_only_enabled(),
+                         T.get_deterministic_debug_mode()))  # fmt: skip
+
+        try:
+            for mode, warn in ((True, False), (True, True), (False, True), (False, False)):
+                T.use_deterministic_algorithms(mode, warn_only=warn)
+                look()
+            for mode in ("warn", "error", "default", 1, 2, 0):
+                T.set_deterministic_debug_mode(mode)
+                look()
+            for mode in ("nothing", 3, None):
+                with pytest.raises((RuntimeError, TypeError)) as e:
+                    T.set_deterministic_debug_mode(mode)
+                seen.append(str(e.value))
+        finally:
+            T.use_deterministic_algorithms(False)
+        said.append(seen)
+    assert said[0] == said[1]
+
+
+def test_backends_are_modules():
+    import types
+
+    import arete.backends.cuda as cuda
+    import arete.backends.cudnn as cudnn
+    import arete.cuda.nvtx as nvtx
+    from arete.backends.cuda import matmul, sdp_kernel  # noqa: F401
+    from arete.backends.cudnn import flags
+
+    assert all(isinstance(m, types.ModuleType) for m in (cuda, cudnn, nvtx, arete.backends.mps))
+    assert arete.backends.cuda is cuda and arete.backends.cudnn is cudnn and arete.cuda.nvtx is nvtx
+    arete.backends.cudnn.benchmark = False
+    assert not cudnn.benchmark and not arete._C._cudnn_benchmark(None)
+    with flags(benchmark=True):
+        assert arete._C._cudnn_benchmark(None)
+    cudnn.benchmark = True
+    assert arete._C._cudnn_benchmark(None)
+    for owner, name in ((matmul, "allow_tf23"), (cudnn, "benchmrak"), (arete.backends, "fp23_precision"), (cudnn.conv, "tf32"), (cuda, "matmull")):
+        with pytest.raises(AttributeError):
+            setattr(owner, name, True)
+        assert not hasattr(owner, name)
+    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction", "allow_fp16_accumulation"):
+        assert getattr(matmul, name) is False
+        setattr(matmul, name, True)
+        assert getattr(matmul, name) is True
+        setattr(matmul, name, False)
+    with nvtx.range("step {}", 3):
+        with nvtx.range("{"):
+            pass
+    assert arete.cuda.is_tf32_supported() is (arete.cuda.is_available() and arete.cuda.get_device_capability()[0] >= 8)
+
+
+SWITCHES = ("flash", "mem_efficient", "cudnn", "math")
+
+
+def allowed():
+    return [getattr(arete.backends.cuda, name + "_sdp_enabled")() for name in SWITCHES]
+
+
+def operators_of(call):
+    """The names of the operators that a call runs."""
+    with arete.profiler.profile() as p:
+        call()
+    return {e.key for e in p.key_averages()}
+
+
+@on_devices
+def test_attention_backends(device):
+    from arete.nn.attention import SDPBackend, sdpa_kernel
+
+    q = arete.randn(1, 2, 8, 16, device=device, dtype=arete.float16)
+
+    def run(**more):
+        return arete.nn.functional.scaled_dot_product_attention(q, q, q, **more)
+
+    exact = run()
+    assert allowed() == [True] * 4
+    fused = {"fused_attention"} if device != "cpu" else set()
+    assert operators_of(run) & {"fused_attention"} == fused
+    with sdpa_kernel(SDPBackend.MATH):
+        assert allowed() == [False, False, False, True]
+        assert not operators_of(run) & {"fused_attention"}
+        np.testing.assert_allclose(run().float().cpu().numpy(), exact.float().cpu().numpy(), atol=1e-2)
+    for name in SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION:
+        with sdpa_kernel([name]):
+            assert operators_of(run) & {"fused_attention"} == fused
+            if device != "cpu":
+                with pytest.raises(RuntimeError, match="No available kernel. Aborting execution."):
+                    run(dropout_p=0.5)
+    assert allowed() == [True] * 4
+    with pytest.raises(AssertionError):
+        with sdpa_kernel("math"):
+            pass
+    try:
+        for name in SWITCHES:
+            getattr(arete.backends.cuda, f"enable_{name}_sdp")(False)
+        assert allowed() == [False] * 4
+        with pytest.raises(RuntimeError, match="No viable backend for scaled_dot_product_attention was found"):
+            run()
+    finally:
+        for name in SWITCHES:
+            getattr(arete.backends.cuda, f"enable_{name}_sdp")(True)
+    with pytest.warns(FutureWarning):
+        with arete.backends.cuda.sdp_kernel(enable_math=False):
+            assert allowed() == [True, True, True, False]
+    assert allowed() == [True] * 4

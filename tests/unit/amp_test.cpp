@@ -1,6 +1,7 @@
 // Autocast and loss scaling. On another device: ARETE_TEST_DEVICE=cuda.
 #include <thread>
 
+#include "arete/core/cuda.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "tests/support/test_device.h"
@@ -77,7 +78,7 @@ TEST(Autocast, DefaultsDifferByDevice) {
   const Tensor a = random({2, 2});
   const Device other = test_device().is_cpu() ? kCUDA : kCPU;
   const amp::Autocast region(other);
-  EXPECT_TRUE(amp::is_autocast_enabled(other));
+  EXPECT_EQ(amp::is_autocast_enabled(other), other.is_cpu() || cuda::is_available());
   EXPECT_FALSE(amp::is_autocast_enabled(test_device()));
   EXPECT_EQ(matmul(a, a).dtype(), kFloat32);
 }
@@ -319,7 +320,25 @@ TEST(GradScaler, Errors) {
   optim::SGD half({h}), masters({h}, {.master_weights = true});
   EXPECT_TRUE(
       has(error_of([&] { scaler.unscale_(half); }), "Attempting to unscale FP16 gradients."));
+  EXPECT_TRUE(has(error_of([&] { scaler.step(half); }), "Attempting to unscale FP16 gradients."));
   scaler.unscale_(masters);
+}
+
+TEST(GradScaler, GradientsAreUnscaledAfterAStep) {
+  Tensor p = parameter({1, 1}), q = parameter({1});
+  optim::Adam adam({p});
+  optim::NAdam nadam({q});  // waits for the device to say whether there is a step
+  amp::GradScaler scaler({.init_scale = 8});
+  scaler.scale(p);
+  for (const double worst : {16.0, double(INFINITY)}) {
+    set_gradient(p, {8, worst});
+    set_gradient(q, {worst});
+    scaler.step(adam);
+    scaler.step(nadam);
+    EXPECT_EQ(p.grad().to_vector<double>(), (std::vector{1, worst / 8}));
+    EXPECT_EQ(q.grad().item<double>(), worst / 8);
+    scaler.update(8);
+  }
 }
 
 TEST(GradScaler, DisabledItPassesEverything) {
@@ -352,6 +371,12 @@ TEST(GradScaler, ReportNamesWhatOverflowedFirst) {
   EXPECT_TRUE(has(text, "'head.bias' (" + ops::describe(last) + ")"));
   EXPECT_TRUE(has(text, "normal at the start"));
   EXPECT_TRUE(has(scaler.report(), "parameter 1"));
+  nn::Linear net(1, 1);
+  net.to(test_device());
+  optim::SGD of_net(net.parameters());
+  for (const Tensor& t : net.parameters()) t.set_grad(full_like(t, INFINITY));
+  scaler.step(of_net);
+  EXPECT_TRUE(has(scaler.report(net.named_parameters()), "'bias'"));
 }
 
 TEST(GradScaler, StateGoesIntoAnother) {
@@ -363,6 +388,12 @@ TEST(GradScaler, StateGoesIntoAnother) {
   EXPECT_EQ(b.options().growth_factor, 3);
   EXPECT_EQ(b.options().backoff_factor, 0.25);
   EXPECT_EQ(b.options().growth_interval, 7);
+}
+
+TEST(Autocast, WithoutAGpuARegionForGpusIsNone) {
+  const amp::Autocast region(kCUDA);
+  EXPECT_EQ(amp::is_autocast_enabled(kCUDA), cuda::is_available());
+  EXPECT_FALSE(has(error_of([] { amp::set_autocast_dtype(kCPU, kFloat32); }), "torch."));
 }
 
 // ---- orders in memory
@@ -398,6 +429,42 @@ TEST(MasterWeights, AddUpWhatHalfPrecisionLoses) {
   EXPECT_EQ(with.to_vector<double>(),
             tensor({0.9, 1.1}, kFloat64).to(kBFloat16).to_vector<double>());
   EXPECT_EQ(without.to_vector<double>()[0], 1);
+}
+
+TEST(MasterWeights, WhatIsWrittenToAParameterCounts) {
+  Tensor p = parameter({0, 0}, kBFloat16);
+  optim::SGD sgd({p}, {.lr = 1, .master_weights = true});
+  const auto step = [&] {
+    set_gradient(p, {1, 1});
+    sgd.step();
+    return p.to_vector<double>();
+  };
+  EXPECT_EQ(step(), (std::vector<double>{-1, -1}));
+  p.detach().fill_(100);
+  EXPECT_EQ(step(), (std::vector<double>{99, 99}));
+  p.impl()->storage = full_like(p.detach(), 7).storage();
+  EXPECT_EQ(step(), (std::vector<double>{6, 6}));
+  const optim::State saved = sgd.state_dict();
+  p.detach().fill_(50);
+  sgd.load_state_dict(saved);  // a master whose rounding the parameter is not
+  EXPECT_EQ(step(), (std::vector<double>{49, 49}));
+}
+
+TEST(MasterWeights, WritesToSomeParametersUnderAScaler) {
+  Tensor p = parameter({0, 0}, kFloat16), q = parameter({0}, kFloat16);
+  optim::Adam adam({p, q}, {.lr = 1, .master_weights = true});
+  amp::GradScaler scaler({.init_scale = 2});
+  scaler.scale(p);
+  for (int step = 0; step < 6; ++step) {
+    set_gradient(p, {2, step == 4 ? INFINITY : 2});
+    set_gradient(q, {2});
+    if (step % 2 == 0) q.detach().fill_(100 * step);
+    scaler.step(adam);
+    scaler.update(2);
+  }
+  // Equal gradients: each step that takes place goes down by lr.
+  EXPECT_EQ(p.to_vector<double>(), (std::vector<double>{-5, -5}));
+  EXPECT_EQ(q.item<double>(), 399);
 }
 
 TEST(MasterWeights, AStateWithoutThemStartsFromTheParameters) {

@@ -40,7 +40,10 @@ std::vector<float> count(int64_t n, float start = 0) {
 // ---- everywhere
 
 TEST(CudnnSwitches, AreSetAndReadAnywhere) {
-  EXPECT_TRUE(cuda::cudnn_enabled() && cuda::cudnn_benchmark());
+  EXPECT_TRUE(cuda::cudnn_enabled() && cuda::cudnn_benchmark() && !cuda::cudnn_deterministic());
+  cuda::set_cudnn_deterministic(true);
+  EXPECT_TRUE(cuda::cudnn_deterministic() && !modes().deterministic);
+  cuda::set_cudnn_deterministic(false);
   cuda::set_cudnn_enabled(false);
   EXPECT_FALSE(cuda::cudnn_enabled());
   EXPECT_TRUE(cuda::cudnn_benchmark());
@@ -53,6 +56,25 @@ TEST(CudnnSwitches, AreSetAndReadAnywhere) {
   EXPECT_ERROR(cuda::set_cudnn_benchmark_limit(-1), "must not be negative");
   EXPECT_EQ(cuda::cudnn_benchmark_limit(), 0);
   cuda::set_cudnn_benchmark_limit(10);
+}
+
+TEST(AttentionBackends, AreAskedByEachCall) {
+  const Tensor q = randn({1, 2, 4, 8});
+  const auto run = [&] { return scaled_dot_product_attention(q, q, q); };
+  const Tensor exact = run();
+  set_attention_backends({.flash = false, .mem_efficient = false, .cudnn = false});
+  EXPECT_TRUE(attention_backends().math && !attention_backends().fused());
+  EXPECT_TRUE(equal(run(), exact));
+  set_attention_backends({.flash = false, .mem_efficient = false, .cudnn = false, .math = false});
+  EXPECT_ERROR(run(), "No viable backend for scaled_dot_product_attention was found");
+  set_attention_backends({.math = false});
+  EXPECT_TRUE(equal(run(), exact));  // CPUs have one way only
+  if (cuda::is_available()) {
+    const Tensor there = q.to(kCUDA);  // cuDNN's is for half types
+    EXPECT_ERROR(scaled_dot_product_attention(there, there, there), "No available kernel");
+  }
+  set_attention_backends({});
+  EXPECT_TRUE(attention_backends().fused() && attention_backends().math);
 }
 
 TEST(CudnnSwitches, ConvolutionsAgree) {

@@ -338,6 +338,8 @@ TEST(Optimizer, NumbersOfTheState) {
         const std::vector<double> values = half.to_vector<double>();
         two->step_scaled(ones({}), full({}, 1.0 / 1024));
         EXPECT_EQ(half.to_vector<double>(), values);
+        EXPECT_EQ(half.grad().to_vector<double>(), whole.grad().to_vector<double>());
+        half.set_grad(half.grad() * 1024.0);
         EXPECT_EQ(two->state_dict().numbers, before.numbers);
       }
       two->step_scaled(zeros({}), full({}, 1.0 / 1024));

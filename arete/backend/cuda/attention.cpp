@@ -65,6 +65,8 @@ void check_args(const AttentionArgs& a) {
     ARETE_ASSERT(v->dtype == a.q.dtype);
 }
 
+bool is_deterministic() { return modes().deterministic || cudnn_deterministic(); }
+
 // What is worth asking cuDNN for. Its backward pass for Blackwell sums in a fixed order only with
 // settings that the heuristics do not give.
 bool is_eligible(const AttentionArgs& a, const DeviceLimits& limits) {
@@ -72,7 +74,7 @@ bool is_eligible(const AttentionArgs& a, const DeviceLimits& limits) {
   const auto is_good = [](int64_t d) { return d > 0 && d <= kLargestDim && d % kElements == 0; };
   return (a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) && is_good(dim) && is_good(v_dim) &&
          a.q.numel() > 0 && a.k.numel() > 0 &&
-         !(a.backward && modes().deterministic && limits.major >= 10);
+         !(a.backward && is_deterministic() && limits.major >= 10);
 }
 
 AttentionKey key_of(const AttentionArgs& a, int device) {
@@ -90,7 +92,7 @@ AttentionKey key_of(const AttentionArgs& a, int device) {
   key.backward = a.backward;
   key.causal = a.causal;
   // The forward pass has one order of summation anyway.
-  key.deterministic = a.backward && modes().deterministic;
+  key.deterministic = a.backward && is_deterministic();
   key.device = int8_t(device);
   return key;
 }

@@ -78,7 +78,7 @@ ConvolutionPass pass_of(Pass pass) {
 // launch costs. Not in deterministic mode: which one is fastest may differ from run to run, and so
 // may their roundings.
 EngineChoice choice_for(const ConvolutionKey& key) {
-  if (modes().deterministic) return EngineChoice::deterministic;
+  if (modes().deterministic || cudnn_deterministic()) return EngineChoice::deterministic;
   const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
   const bool worth_it = key.flops() >= (on_tensor_cores ? 1e10 : 1e9);
   return worth_it && cudnn_benchmark() ? EngineChoice::fastest : EngineChoice::first;

@@ -47,8 +47,10 @@ class GradScaler:
             # Weak: the face is no object that Python's collector looks into.
             itself, scaler = weakref.ref(optimizer), weakref.ref(self)
             masters = all(g.get("master_weights") for g in optimizer.param_groups)
+            fused = all(g.get("fused") for g in optimizer.param_groups)
             face = _C._Scalable(lambda: [p for g in itself().param_groups for p in g["params"]],
-                                lambda found_inf, inverse: scaler()._step(itself(), found_inf, inverse), masters)  # fmt: skip
+                                lambda found_inf, inverse: scaler()._step(itself(), found_inf, inverse), masters,
+                                masters or fused)  # fmt: skip
             self._optimizers[optimizer] = face
         return face
 
@@ -68,7 +70,7 @@ class GradScaler:
         self._scaler.unscale_(self._face(optimizer))
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """optimizer.step() from unscaled gradients, unless some are infinite or NaN."""
+        """optimizer.step() from unscaled gradients, unless some are infinite or NaN. They stay unscaled."""
         if not self.is_enabled():
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -91,6 +93,11 @@ class GradScaler:
         """For people: the scale, how many steps were skipped, and which parameter of the model overflowed first."""
         named = model.named_parameters() if hasattr(model, "named_parameters") else model or ()
         return self._scaler.report(list(named))
+
+    def _found_inf_per_device(self, optimizer: Any) -> dict:
+        """{device: 1.0 or 0.0 in a tensor}: whether gradients overflowed since the last update; {} if none was looked at."""
+        found = self._scaler.found_inf(self._face(optimizer))
+        return {} if found is None else {found.device: found}
 
     def get_scale(self) -> float:
         """The scale; waits for the device."""

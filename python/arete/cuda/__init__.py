@@ -20,6 +20,11 @@ def unavailable_reason() -> str:
     return _c.unavailable_reason()
 
 
+def is_tf32_supported() -> bool:
+    """Whether the GPU has units for TF32."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
 def is_initialized() -> bool:
     return _c.is_available()
 
@@ -326,20 +331,7 @@ def is_current_stream_capturing() -> bool:
     return is_available() and _c.is_current_stream_capturing()
 
 
-class nvtx:
-    """Named stretches of time for Nsight Systems."""
-
-    range_push = staticmethod(_c.range_push)
-    range_pop = staticmethod(_c.range_pop)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def range(message: str):  # noqa: A003
-        _c.range_push(message)
-        try:
-            yield
-        finally:
-            _c.range_pop()
+from . import nvtx  # noqa: E402, F401
 
 
 # ---- random numbers: one stream of numbers for all devices

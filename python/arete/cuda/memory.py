@@ -175,12 +175,27 @@ class _LayerScopes:
 _layer_scopes = _LayerScopes()
 
 
+# What other forms of the function take in torch. All but the first say what else is written down, which is decided by
+# `context` and `stacks` here.
+_OLDER_OPTIONS = {"trace_alloc_max_entries", "record_context", "trace_alloc_record_context", "record_context_cpp", "compile_context",
+                  "global_record_annotations"}  # fmt: skip
+
+
 def _record_memory_history(enabled: Union[None, bool, str] = "all", context: Optional[str] = "all", stacks: str = "all",
-                           max_entries: int = sys.maxsize, device: Any = None, clear_history: bool = False, **ignored: Any) -> None:  # fmt: skip
+                           max_entries: int = sys.maxsize, device: Any = None, clear_history: bool = False, **older: Any) -> None:  # fmt: skip
     """Records who allocates what from now on, on the CPU and on GPUs. `enabled`: "all" (each allocation and free), "state" (only
     what is live) or None (stop, and forget). `context`: call stacks of live memory ("state"), of allocations ("alloc"), of frees,
-    too ("all"), or none. `stacks`: "python" frames, or C++ ones, too ("all"). Layers that run are scopes by themselves."""
-    max_entries = ignored.get("trace_alloc_max_entries", max_entries)  # its name in older programs
+    too ("all"), or none. `stacks`: "python" frames, or C++ ones, too ("all"). Layers that run are scopes by themselves. The last
+    `max_entries` (in older programs trace_alloc_max_entries) are kept."""
+    unknown = sorted(older.keys() - _OLDER_OPTIONS)
+    if unknown:
+        raise TypeError(f"_record_memory_history() got an unexpected keyword argument '{unknown[0]}'")
+    max_entries = older.get("trace_alloc_max_entries", max_entries)
+    if not isinstance(max_entries, int) or isinstance(max_entries, bool):
+        raise TypeError(f"max_entries must be an int, not {type(max_entries).__name__}")
+    if max_entries < 0:
+        raise ValueError(f"max_entries must not be negative, got {max_entries}")
+    max_entries = min(max_entries, sys.maxsize)
     enabled = {True: "all", False: None}.get(enabled, enabled) if isinstance(enabled, bool) else enabled
     if enabled not in (None, "state", "all"):
         raise ValueError(f"enabled must be None, 'state' or 'all', not {enabled!r}")

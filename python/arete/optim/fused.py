@@ -21,6 +21,10 @@ class _Fused(Optimizer):
     _pairs = {"betas": ("beta1", "beta2"), "etas": ("eta_minus", "eta_plus"), "step_sizes": ("step_min", "step_max")}
 
     def __init__(self, params, defaults: dict):
+        if defaults.get("fused") and defaults.get("differentiable"):
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if defaults.get("fused") and defaults.get("foreach"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         self._impl = None
         self._scaling = None  # (found_inf, inverse scale) while a GradScaler steps
         super().__init__(params, defaults)
@@ -121,7 +125,7 @@ class _Fused(Optimizer):
 
 class SGD(_Fused):
     """Gradient descent with momentum, optionally Nesterov's. With master_weights parameters in half types are
-    updated through copies in float32.
+    updated through copies in float32; what is written to a parameter between two steps goes on from there.
 
     `params` are tensors, pairs of names and tensors, or dicts with "params" and settings of their own; ValueError for
     none, and for settings out of their range.
@@ -189,9 +193,11 @@ class AdamW(Adam):
 
     _kind = "AdamW"
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **options):
-        options.pop("decoupled_weight_decay", None)
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, decoupled_weight_decay=True, **options)
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False,
+                 foreach=None, capturable=False, differentiable=False, fused=None, master_weights=False):  # fmt: skip
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
+                         capturable=capturable, differentiable=differentiable, fused=fused,
+                         decoupled_weight_decay=True, master_weights=master_weights)  # fmt: skip
 
 
 class Lion(_Fused):

@@ -6,13 +6,17 @@ runs `block(x)` without keeping what it would need for backward, only its inputs
 """
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Optional, Tuple
 
 import arete
 from arete import _C, autograd
 
-__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn"]
+__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn", "set_checkpoint_debug_enabled",
+           "set_checkpoint_early_stop"]  # fmt: skip
+
+_debug_enabled: Optional[bool] = None
 
 
 class CheckpointError(RuntimeError):
@@ -22,6 +26,31 @@ class CheckpointError(RuntimeError):
 def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
     """Two contexts that do nothing."""
     return nullcontext(), nullcontext()
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: Optional[bool]) -> Iterator[None]:
+    """Inside, decides over `debug` of checkpoint(); None leaves it to that.
+
+    >>> with arete.utils.checkpoint.set_checkpoint_debug_enabled(True):
+    ...     y = arete.utils.checkpoint.checkpoint(arete.exp, arete.ones(2, requires_grad=True), use_reentrant=False)
+    """
+    global _debug_enabled
+    before, _debug_enabled = _debug_enabled, enabled
+    try:
+        yield
+    finally:
+        _debug_enabled = before
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """For programs that need the second run to reach the end of the function: here it always does, whatever `enable` is.
+
+    >>> with arete.utils.checkpoint.set_checkpoint_early_stop(False):
+    ...     y = arete.utils.checkpoint.checkpoint(arete.exp, arete.ones(2, requires_grad=True), use_reentrant=False)
+    """
+    yield
 
 
 class _Place:
@@ -77,7 +106,7 @@ class _Run:
     """One checkpointed call without its tensors: what is needed to run it again."""
 
     def __init__(self, function: Callable, arguments: Any, context: ContextManager, recompute_context: ContextManager,
-                 preserve_rng: bool, check: bool) -> None:
+                 preserve_rng: bool, check: bool, debug: bool) -> None:
         self.function = function
         self.arguments = arguments
         self.context = context
@@ -85,6 +114,8 @@ class _Run:
         self.rng = arete.get_rng_state() if preserve_rng else None
         self.autocast = _autocast_states()
         self.check = check
+        self.debug = debug
+        self.operators: List[str] = []
         self.results: Any = None
         self.made: List[tuple] = []
 
@@ -93,9 +124,21 @@ class _Run:
         made: List[Any] = []
         return _take_out(self.function(*args, **kwargs), made), made
 
+    def _traced_call(self, tensors: List[Any]) -> Tuple[Any, List[Any], List[str]]:
+        """The same and, with debug, the operators that were called."""
+        if not self.debug:
+            return (*self._call(tensors), [])
+        trace = _C._CallTrace()
+        trace.start()
+        try:
+            results, made = self._call(tensors)
+        finally:
+            trace.stop()
+        return results, made, trace.calls()
+
     def first(self, tensors: Tuple[Any, ...]) -> List[Any]:
         with self.context:
-            self.results, made = self._call(tensors)
+            self.results, made, self.operators = self._traced_call(tensors)
         self.made = [_kind(t) for t in made]
         return made
 
@@ -105,15 +148,22 @@ class _Run:
             arete.set_rng_state(self.rng)
         try:
             with autograd.enable_grad(), _autocast(self.autocast), self.recompute_context:
-                _, made = self._call(tensors)
+                _, made, operators = self._traced_call(tensors)
         finally:
             if before is not None:
                 arete.set_rng_state(before)
         found = [_kind(t) for t in made]
         if self.check and found != self.made:
             raise CheckpointError(f"computed again during backward, a checkpointed function gave other tensors: {self.made} in forward, "
-                                  f"{found} in backward. It must do the same both times")
+                                  f"{found} in backward. It must do the same both times{self._traces(operators)}")
         return made
+
+    def _traces(self, again: List[str]) -> str:
+        if not self.debug:
+            return ". debug=True lists the operators of both runs"
+        lists = [f"\n{title}:\n" + "\n".join(f"    {line}" for line in lines)
+                 for title, lines in (("Operators in forward", self.operators), ("Operators in backward", again))]  # fmt: skip
+        return "".join(lists)
 
 
 def _kind(t: Any) -> tuple:
@@ -128,7 +178,8 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     Tensors may be anywhere in tuples, lists and dicts of the arguments and results. `preserve_rng_state=False` lets the second run
     draw other random numbers. `determinism_check` "none" does not compare the shapes of both runs. `context_fn` gives contexts for the
     first and the second run. With use_reentrant=True the results require a gradient only if an argument does, as in PyTorch; else
-    also parameters that the function uses by itself get theirs. `debug` and `early_stop` change nothing.
+    also parameters that the function uses by itself get theirs. `debug` lists the operators of both runs in the error about runs
+    that differ. The second run always reaches the end of the function: `early_stop` changes nothing.
 
     Gradients flow to the tensors in the arguments and to all that the function uses by itself, with `backward()` as with
     `autograd.grad`, and can be differentiated again.
@@ -139,15 +190,22 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     arete.Size([1, 2])
     """
     preserve = kwargs.pop("preserve_rng_state", True)
-    if determinism_check not in ("default", "none"):
-        raise ValueError(f"determinism_check must be 'default' or 'none', not {determinism_check!r}")
     if use_reentrant and kwargs:
-        raise ValueError(f"use_reentrant=True takes no keyword arguments for the function, got {sorted(kwargs)}")
-    if not arete.is_grad_enabled():
-        return function(*args, **kwargs)
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if use_reentrant and (context_fn is not noop_context_fn or debug):
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
+    traced = not use_reentrant and (debug if _debug_enabled is None else _debug_enabled)
+    if traced and context_fn is not noop_context_fn:
+        raise ValueError("debug=True is incompatible with non-default context_fn")
     tensors: List[Any] = []
     arguments = _take_out((args, kwargs), tensors)
-    run = _Run(function, arguments, *context_fn(), preserve, determinism_check == "default")
+    if use_reentrant and not any(t.requires_grad for t in tensors):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+    if not arete.is_grad_enabled():
+        return function(*args, **kwargs)
+    run = _Run(function, arguments, *context_fn(), preserve, determinism_check == "default", traced)
     made = _C._checkpoint(run.first, run.again, tensors, not use_reentrant)
     return _put_back(run.results, made)
 

@@ -1,0 +1,10 @@
+"""GPUs of another maker: there are none here."""
+from __future__ import annotations
+
+
+def is_available() -> bool:
+    return False
+
+
+def is_built() -> bool:
+    return False
