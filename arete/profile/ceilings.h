@@ -25,7 +25,7 @@ struct Ceilings {
   double roof(DType dtype, double intensity) const;
 };
 
-/// Measured at the first call (two seconds, or four where the rounds differ) and kept in
+/// Measured at the first call (two seconds, or five where the rounds differ) and kept in
 /// ceilings_file() by device and library versions; `again` measures anew. What a busy machine gave
 /// (doubts_about) is measured once more by the next process that asks, and the better figures are
 /// kept. DeviceError where there is no such device.
