@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "arete/base/error.h"
@@ -187,6 +188,11 @@ void Profiler::toggle(bool on, bool cpu, bool cuda) {
 void Profiler::add_metadata_json(const std::string& key, const std::string& value) {
   ARETE_CHECK(nlohmann::json::accept(value),
               ValueError("add_metadata_json", "the value is no JSON").argument(key).got(value));
+  static const std::set<std::string> taken{
+      "schemaVersion", "displayTimeUnit", "baseTimeNanoseconds", "cpu", "deviceProperties",
+      "deviceTimes",   "trace_id",        "traceEvents"};
+  ARETE_CHECK(!taken.contains(key),
+              ValueError("add_metadata_json", "the trace file has an entry of this name").got(key));
   metadata_[key] = value;
   // Nothing is being recorded: it is for the file of what has been.
   if (trace_ && !recording_) trace_->metadata[key] = value;

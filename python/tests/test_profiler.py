@@ -770,6 +770,8 @@ def test_metadata_of_traces(tmp_path):
         p.add_metadata_json("list", "[1, 2]")
         with pytest.raises(ValueError, match="no JSON"):
             p.add_metadata_json("broken", "[1,")
+        with pytest.raises(ValueError, match="has an entry of this name"):
+            p.add_metadata("traceEvents", "none")
     p.add_metadata("late", "too")
     p.export_chrome_trace(tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())
