@@ -22,6 +22,7 @@
 #include "arete/ops/reduce.h"
 #include "arete/prim/backend.h"
 #include "arete/profile/benchmark.h"
+#include "arete/profile/ceilings.h"
 #include "cli/commands.h"
 #include "cli/run_files.h"
 
@@ -49,6 +50,8 @@ class Bench {
   explicit Bench(const BenchOptions& o) : options_(o), device_(resolve_device(o.device)) {}
 
   int run() {
+    check_writable(options_.json);
+    check_writable(options_.html);
     describe();
     const auto wanted = [&](const char* group) {
       return options_.groups.empty() || std::find(options_.groups.begin(), options_.groups.end(),
@@ -160,6 +163,9 @@ class Bench {
           }
   }
 
+  // The caches hold a good part of such a tensor from one run to the next.
+  bool may_be_cached(int64_t bytes) const { return bytes < 2 * cache_; }
+
   void bandwidth() {
     heading("Memory bandwidth, bytes read and written", kRateColumns);
     std::vector<int64_t> sizes{int64_t(1) << 24};  // bytes of one tensor
@@ -181,6 +187,9 @@ class Bench {
       one("sum", double(bytes), [&] { benchmark::keep(sum(a)); });
       one("sum of rows", double(bytes), [&] { benchmark::keep(sum(a.view({-1, 1024}), {1})); });
       one("max", double(bytes), [&] { benchmark::keep(max(a)); });
+      if (may_be_cached(bytes))
+        std::printf("  %s may lie in the caches, which hold %s: not the memory's bandwidth\n",
+                    bytes_text(bytes).c_str(), bytes_text(cache_).c_str());
     }
   }
   // A new tensor each time, as programs make: its memory comes back from the cache.
@@ -315,7 +324,7 @@ class Bench {
     gemm.y_label = "TFLOP/s";
     gemm.log_y = true;
     double best_transfer = 0, best_bandwidth = 0, best_gemm = 0, largest = 0;
-    io::ReportTable bandwidth{"Memory bandwidth", {}}, launch{"What one call costs", {}};
+    io::ReportTable bandwidth{"Bandwidth", {}}, launch{"What one call costs", {}};
     for (const Row& r : rows_) {
       if (r.group == "transfers") best_transfer = std::max(best_transfer, r.rate());
       if (r.group == "gemm") best_gemm = std::max(best_gemm, r.rate());
@@ -323,8 +332,10 @@ class Bench {
         // Of the largest tensors: smaller ones may fit into a cache.
         best_bandwidth = r.size > largest ? r.rate() : std::max(best_bandwidth, r.rate());
         largest = std::max(largest, r.size);
-        bandwidth.rows.emplace_back(fmt::format("{}, {:.0f} MiB", r.name, r.size),
-                                    fmt::format("{:.1f} GB/s", r.rate() / 1e9));
+        const bool cached = may_be_cached(int64_t(r.size * kMebi));
+        bandwidth.rows.emplace_back(
+            fmt::format("{}, {:.0f} MiB{}", r.name, r.size, cached ? " (fits the caches)" : ""),
+            fmt::format("{:.1f} GB/s", r.rate() / 1e9));
       }
       if (r.group == "launch") launch.rows.emplace_back(r.name, time_text(r.time.median()));
     }
@@ -332,7 +343,12 @@ class Bench {
       if (rate > 0) report.figures.emplace_back(label, fmt::format("{:.4g} {}", rate / unit, name));
     };
     figure(device_.is_cuda() ? "fastest transfer" : "fastest copy", best_transfer, 1e9, "GB/s");
-    figure("memory bandwidth", best_bandwidth, 1e9, "GB/s");
+    // Of tensors that fit the caches it would be another figure than the memory's.
+    if (!may_be_cached(int64_t(largest * kMebi)))
+      figure("memory bandwidth", best_bandwidth, 1e9, "GB/s");
+    else
+      figure(fmt::format("bandwidth, {:.0f} MiB in cache", largest).c_str(), best_bandwidth, 1e9,
+             "GB/s");
     figure("matrix products", best_gemm, 1e12, "TFLOP/s");
     if (!transfers.series.empty()) report.charts.push_back(std::move(transfers));
     if (!gemm.series.empty()) report.charts.push_back(std::move(gemm));
@@ -345,6 +361,7 @@ class Bench {
 
   const BenchOptions options_;
   const Device device_;
+  const int64_t cache_ = profile::cache_bytes(device_);
   std::vector<std::pair<std::string, std::string>> machine_;
   std::vector<Row> rows_;
 };
@@ -352,6 +369,11 @@ class Bench {
 }  // namespace
 
 std::vector<std::string> bench_groups() { return {"transfers", "bandwidth", "gemm", "launch"}; }
+
+void check_writable(const std::string& path) {
+  // Makes a file beside it, and takes that away again.
+  if (!path.empty()) io::AtomicFile probe(path);
+}
 
 int bench(const BenchOptions& options) { return Bench(options).run(); }
 

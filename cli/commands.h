@@ -53,8 +53,11 @@ struct BenchOptions {
 /// transfers, bandwidth, gemm, launch.
 std::vector<std::string> bench_groups();
 int bench(const BenchOptions& options);
+/// IoError unless a file of this name can be written, before anything is measured for it; "" is no
+/// file.
+void check_writable(const std::string& path);
 /// What the machine can do at most, which the profiler compares operators with: printed, and
-/// written to `json` if that is a name.
+/// written to `json` if that is a name. ValueError beside groups, `html` or `quick`.
 int ceilings(const BenchOptions& options);
 
 }  // namespace arete::cli

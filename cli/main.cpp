@@ -79,18 +79,22 @@ void add_eval(CLI::App& app, EvalOptions& o, int& code) {
 void add_bench(CLI::App& app, BenchOptions& o, int& code) {
   CLI::App* c = app.add_subcommand(
       "bench", "What this machine does: transfers, memory bandwidth, products, launch overhead");
-  c->add_option("groups", o.groups, "Only these: transfers, bandwidth, gemm, launch")
-      ->check(CLI::IsMember(bench_groups()));
+  CLI::Option* const groups =
+      c->add_option("groups", o.groups, "Only these: transfers, bandwidth, gemm, launch");
+  groups->check(CLI::IsMember(bench_groups()));
   c->add_option("--device", o.device, "auto, cpu or cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   c->add_option("--json", o.json, "Also write the figures to this file");
-  c->add_option("--html", o.html, "Also write a page with plots to this file");
-  c->add_flag("--quick", o.quick, "Smaller sizes, shorter measurements");
-  c->add_flag(
+  CLI::Option* const html =
+      c->add_option("--html", o.html, "Also write a page with plots to this file");
+  CLI::Option* const quick = c->add_flag("--quick", o.quick, "Smaller sizes, shorter measurements");
+  CLI::Option* const ceilings_only = c->add_flag(
       "--ceilings", o.ceilings,
       "Only bandwidth, matrix products and the smallest call: what operators are compared with");
-  c->add_flag("--again", o.again, "With --ceilings: measure even if the figures are known");
+  ceilings_only->excludes(groups)->excludes(html)->excludes(quick);
+  c->add_flag("--again", o.again, "With --ceilings: measure even if the figures are known")
+      ->needs(ceilings_only);
   c->callback([&] { code = o.ceilings ? ceilings(o) : bench(o); });
 }
 

@@ -11,6 +11,7 @@
 #include "arete/ops/reference_util.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/work.h"
 
 namespace arete {
 namespace ops {
@@ -35,6 +36,7 @@ void check_index(const char* op, const Tensor& index) {
 const OpRecord& embedding_rows_op =
     define("embedding_rows(Tensor input, Tensor weight, int padding_idx) -> Tensor")
         .doc("Rows of weight at the given indices; the row padding_idx (-1: none) has no gradient.")
+        .flops(no_flops)
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &index = call.tensor(0), &w = call.tensor(1);
@@ -93,6 +95,7 @@ const OpRecord& embedding_backward_op =
         "embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> "
         "Tensor")
         .doc("Adds each gradient to the row it came from; the padding row stays 0.")
+        .flops([](const Call& c) { return double(c.tensor(0).numel()); })
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
           const Tensor &g = call.tensor(0), &index = call.tensor(1);
@@ -143,6 +146,8 @@ const OpRecord& embedding_backward_op =
           });
           return {from_values(out, {c.integer(2), width})};
         });
+
+[[maybe_unused]] const bool indexed = touches_at_indices(embedding_rows_op, {1});
 
 Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding) {
   return call(embedding_rows_op, {index, weight, padding});

@@ -7,6 +7,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/work.h"
 
 namespace arete {
 namespace ops {
@@ -62,6 +63,7 @@ const OpRecord& gather_op =
         .doc(
             "Elements at given positions along a dimension. sparse_grad is accepted and has no "
             "effect: there are no sparse gradients.")
+        .flops(no_flops)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &self = c.tensor(0), &index = c.tensor(2);
           const int dim = dim_argument(c);
@@ -257,12 +259,17 @@ std::vector<Tensor> add_reference(const Call& c) {
   return scatter_reference(c, [](double old, double v) { return old + v; });
 }
 
+int64_t scattered(const Call& c) { return c.tensor(2).numel(); }
+// With "reduce" something is computed at each place.
+double scatter_flops(const Call& c) { return c.has(4) ? double(scattered(c)) : 0; }
+
 const OpRecord& scatter_op =
     define("scatter(Tensor self, int dim, Tensor index, Tensor src, *, str? reduce=None) -> Tensor")
         .doc(
             "self with elements at given positions along a dimension replaced, or with "
             "reduce=\"add\""
             " or \"multiply\" changed (multiply has no gradient).")
+        .flops(scatter_flops)
         .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           scatter_views(c, out[0], view_of(c.tensor(3)), mode_of(c), p);
@@ -302,6 +309,7 @@ const OpRecord& scatter_value_op =
             "self with elements at given positions along a dimension set to a number, or with "
             "reduce=\"add\" or \"multiply\" changed by it (multiply has no gradient).")
         .surface(Surface::internal)
+        .flops(scatter_flops)
         .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const NumberView value(p, out[0].dtype(), c.tensor(2).sizes(), c.scalar(3));
@@ -335,6 +343,7 @@ const OpRecord& scatter_add_op =
     define("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self with values added at given positions along a dimension.")
+        .flops([](const Call& c) { return double(scattered(c)); })
         .infer(scatter_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           scatter_views(c, out[0], view_of(c.tensor(3)), ScatterMode::add, p);
@@ -351,6 +360,11 @@ const OpRecord& scatter_add_op =
         .samples([](SampleMaker& m) { return scatter_samples(m, true); })
         .errors(scatter_errors)
         .reference(add_reference);
+
+[[maybe_unused]] const bool indexed = touches_at_indices(gather_op, {0}) &&
+                                      touches_at_indices(scatter_op, {0, true, scattered}) &&
+                                      touches_at_indices(scatter_value_op, {0, true, scattered}) &&
+                                      touches_at_indices(scatter_add_op, {0, true, scattered});
 
 }  // namespace
 }  // namespace ops

@@ -4,6 +4,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/work.h"
 
 namespace arete {
 namespace ops {
@@ -77,6 +78,7 @@ TensorList product_grad(const GradCall& g) {
 const OpRecord& scatter_combine_op =
     define("scatter_combine(Tensor self, int dim, Tensor index, Tensor src, int mode) -> Tensor")
         .doc("self with values multiplied in, or minima or maxima taken, at given positions.")
+        .flops([](const Call& c) { return double(c.tensor(2).numel()); })
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           scatter_infer(c, out);

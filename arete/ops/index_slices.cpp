@@ -1,9 +1,12 @@
 // Slices at the positions that a 1-d index names along one dimension: (self, dim, index, source).
+#include <algorithm>
+
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/work.h"
 
 namespace arete {
 namespace ops {
@@ -49,6 +52,7 @@ std::optional<Layout> as_rows(const Layout& l) {
 const OpRecord& index_select_op =
     define("index_select(Tensor self, int dim, Tensor index) -> Tensor")
         .doc("Slices of self along a dimension.")
+        .flops(no_flops)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& self = c.tensor(0);
           const int dim = dim_argument(c);
@@ -190,11 +194,20 @@ Tensor slices_of_grad(const GradCall& g) {
 
 Scalar alpha_of(const Call& c) { return c.has(4) ? c.scalar(4) : Scalar(1); }
 
+// Elements of the slices that are written.
+int64_t written(const Call& c) {
+  const Tensor &self = c.tensor(0), &index = c.tensor(2);
+  if (self.dim() == 0) return index.numel();
+  return self.numel() / std::max<int64_t>(self.size(dim_argument(c)), 1) * index.numel();
+}
+
 const OpRecord& index_add_op =
     define(
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
         "Tensor")
         .doc("self with alpha times slices added at given positions of a dimension.")
+        .flops(
+            [](const Call& c) { return double(written(c)) * (alpha_of(c) == Scalar(1) ? 1 : 2); })
         .infer([](const Call& c, OutputSpecs& out) {
           slices_infer(c, out);
           ARETE_CHECK(alpha_of(c).category() <= std::max(1, category_of(out[0].dtype)),
@@ -252,6 +265,7 @@ const OpRecord& index_add_op =
 const OpRecord& index_copy_op =
     define("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
         .doc("self with slices replaced at given positions of a dimension.")
+        .flops(no_flops)
         .infer(slices_infer)
         .lower(slices_lower<ScatterMode::set>)
         .grad(
@@ -271,6 +285,7 @@ const OpRecord& index_copy_op =
 const OpRecord& index_fill_op =
     define("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
         .doc("self with slices at given positions of a dimension set to a number.")
+        .flops(no_flops)
         .infer(slices_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int dim = dim_argument(c);
@@ -304,6 +319,11 @@ const OpRecord& index_fill_op =
           });
           return {y.reshape(c.tensor(0).sizes())};
         });
+
+[[maybe_unused]] const bool indexed = touches_at_indices(index_select_op, {0}) &&
+                                      touches_at_indices(index_add_op, {0, true, written}) &&
+                                      touches_at_indices(index_copy_op, {0, true, written}) &&
+                                      touches_at_indices(index_fill_op, {0, true, written});
 
 }  // namespace
 

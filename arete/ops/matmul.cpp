@@ -465,6 +465,10 @@ TensorList add_product_grad(const GradCall& g) {
   return out;
 }
 
+double add_product_flops(const Call& call) {
+  return 2 * double(call.tensor(1).numel()) * double(call.tensor(2).size(-1));
+}
+
 std::vector<Tensor> add_product_reference(const Call& c) {
   const Tensor product = reference_product(c.tensor(1), c.tensor(2), c.real(4));
   const double beta = c.real(3);
@@ -482,6 +486,7 @@ const OpRecord& addmm_op =
         .grad(add_product_grad, 0b110)
         .in_place()
         .autocast(Autocast::lower)
+        .flops(add_product_flops)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 4}), m.make({2, 3}), m.make({3, 4}), 1, 1}},
                   {{m.make({4}), m.make({2, 3}), m.make_strided({3, 4}), 1, 2}, "bias"},
@@ -510,6 +515,7 @@ const OpRecord& baddbmm_op =
         .grad(add_product_grad, 0b110)
         .in_place()
         .autocast(Autocast::lower)
+        .flops(add_product_flops)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 2, 2}), m.make({2, 2, 3}), m.make({2, 3, 2}), 1, 1}},
                   {{m.make({2, 1}), m.make_strided({2, 2, 3}), m.make({2, 3, 2}), 0.5, 2.0}},

@@ -93,6 +93,10 @@ void Optimizer::set_lr(double value) {
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  // Not of kind optimizer: what is taken here is for gradients, not for an optimizer's state.
+  const tracing::RangeScope traced(tracing::RangeKind::user, [&] {
+    return "Optimizer.zero_grad#" + std::string(name_) + ".zero_grad";
+  });
   const NoGradGuard no_grad;
   for (const ParamGroup& g : groups_)
     for (const Tensor& p : g.params) {

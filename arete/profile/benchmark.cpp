@@ -1,7 +1,5 @@
 #include "arete/profile/benchmark.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -12,6 +10,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/prim/backend.h"
+#include "arete/profile/ceilings.h"
 
 namespace arete::benchmark {
 
@@ -39,6 +38,7 @@ class Threads {
 };
 
 int64_t block_size(const Runner& run, double min_run_time) {
+  run(1);  // what only the first run does would pass for the time of all
   std::vector<double> empty;
   for (int i = 0; i < 5; ++i) empty.push_back(run(0));
   std::nth_element(empty.begin(), empty.begin() + 2, empty.end());
@@ -68,10 +68,7 @@ Measurement timed_blocks(const Runner& run, int64_t number, double min_run_time,
 class CacheFlush {
  public:
   explicit CacheFlush(Device device) {
-    const size_t cache =
-        device.is_cuda()
-            ? size_t(std::max(cuda::get_device_properties(device.index).l2_cache_size, 0))
-            : cpu_cache();
+    const size_t cache = profile::cache_bytes(device);
     // Twice the size: nothing of before is left, however lines are replaced.
     const size_t bytes = std::max(2 * cache, size_t(8) << 20);
     buffer_ = empty({int64_t(bytes / 4)}, TensorOptions(kInt32, device));
@@ -79,13 +76,6 @@ class CacheFlush {
   void operator()() { buffer_.fill_(++value_); }
 
  private:
-  static size_t cpu_cache() {
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    const long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (size > 0) return size_t(size);
-#endif
-    return size_t(64) << 20;
-  }
   Tensor buffer_;
   int value_ = 0;
 };
@@ -160,6 +150,10 @@ Measurement Timer::device_time(Device device, int repetitions, bool flush_cache)
   ARETE_CHECK(repetitions > 0, ValueError("device_time", "the repetitions must be positive")
                                    .argument("repetitions")
                                    .got(std::to_string(repetitions)));
+  ARETE_CHECK(!device.is_meta(),
+              DeviceError("device_time", "the meta device computes nothing: it has no times")
+                  .expected("cpu or cuda")
+                  .got("meta"));
   const Threads threads(spec_.num_threads);
   if (setup_) setup_();
   std::optional<CacheFlush> flush;

@@ -1,12 +1,18 @@
 #include "arete/profile/ceilings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "arete/base/cpu_name.h"
 #include "arete/base/file.h"
@@ -27,26 +33,100 @@ void wait_for(Device device) {
   if (device.is_cuda()) cuda::synchronize(device.index);
 }
 
-// Seconds of one call, the least of a few rounds: a roof is what the machine does undisturbed.
-// `enough`: seconds in a round.
-double least_seconds(Device device, double enough, const std::function<void()>& f) {
-  f();  // plans, kernels and pages are made here
-  wait_for(device);
-  double least = 1e30;
-  int64_t n = 1;
-  for (int round = 0; round < 5;) {
-    const auto begin = Clock::now();
-    for (int64_t i = 0; i < n; ++i) f();
-    wait_for(device);
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    least = std::min(least, seconds / double(n));
-    if (seconds < enough / 2 && n < 1 << 20)
-      n = std::max(n * 2, int64_t(0.75 * enough / std::max(least, 1e-9)));
-    else
-      ++round;
-    if (seconds > 10 * enough) break;  // slower than thought: one round tells enough
+// Where the middle round is so much slower than the best, something else used the machine.
+constexpr double kMuchSpread = 0.25;
+// So busy a machine has no processor to spare.
+constexpr double kMuchLoad = 0.75;
+
+/// One figure that is measured: what is called again and again.
+struct Probe {
+  std::function<void()> call;
+  double enough;                      // seconds in a round
+  const char* precision = "highest";  // of products of f32
+  int64_t calls = 1;                  // in a round
+  std::vector<double> rounds{};       // seconds of a call
+  double total = 0;
+
+  double least() const { return *std::min_element(rounds.begin(), rounds.end()); }
+  double spread() const {
+    std::vector<double> sorted = rounds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2] / sorted[0] - 1;
   }
-  return least;
+};
+
+// f32 without TF32, or with it, whatever the program has chosen.
+class Precision {
+ public:
+  explicit Precision(const char* precision) : before_(get_float32_matmul_precision()) {
+    set_float32_matmul_precision(precision);
+  }
+  ~Precision() { set_float32_matmul_precision(before_); }
+
+ private:
+  const std::string before_;
+};
+
+void run_round(Probe& p, Device device) {
+  const Precision precision(p.precision);
+  const auto begin = Clock::now();
+  for (int64_t i = 0; i < p.calls; ++i) p.call();
+  wait_for(device);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  p.rounds.push_back(seconds / double(p.calls));
+  p.total += seconds;
+}
+
+// How many calls make a round. What only the first call does is over after that.
+void calibrate(Probe& p, Device device) {
+  for (;;) {
+    run_round(p, device);
+    const double seconds = p.rounds.back() * double(p.calls);
+    p.rounds.clear();
+    if (seconds >= p.enough / 2 || p.calls >= 1 << 20) break;
+    p.calls =
+        std::max(p.calls * 2, int64_t(0.75 * p.enough / std::max(seconds, 1e-9) * double(p.calls)));
+  }
+  p.total = 0;
+}
+
+// Note [Rounds of a measurement]
+// A roof is what the machine does undisturbed: the best round counts. Disturbances last longer than
+// a round, so the rounds of a figure are spread over the whole measurement: all figures take turns.
+// Where the rounds differ much, as many again follow.
+void measure(std::span<Probe> probes, Device device) {
+  constexpr int kPasses = 10;
+  // Seconds on a machine slower than thought: for one figure, and for all of them.
+  constexpr double kLongest = 1, kEnough = 5;
+  constexpr int kLeastPasses = 4;
+  for (Probe& p : probes) calibrate(p, device);
+  const auto begin = Clock::now();
+  for (int pass = 0; pass < 2 * kPasses; ++pass) {
+    if (pass >= kLeastPasses &&
+        std::chrono::duration<double>(Clock::now() - begin).count() > kEnough)
+      return;
+    if (pass == kPasses && std::none_of(probes.begin(), probes.end(),
+                                        [](const Probe& p) { return p.spread() > kMuchSpread; }))
+      return;
+    for (Probe& p : probes)
+      if (p.rounds.size() < 2 || p.total < kLongest) run_round(p, device);
+  }
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
+  return text;
+}
+
+// By processors: 1 is a machine with something to do for each.
+double machine_load() {
+  double load = 0;
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  return getloadavg(&load, 1) == 1 && processors > 0 ? load / double(processors) : 0;
 }
 
 std::string device_text(Device device) {
@@ -62,25 +142,6 @@ std::string key_of(Device device) {
   if (device.is_cuda())
     for (const auto& [name, version] : cuda::versions()) key += " | " + name + " " + version;
   return key;
-}
-
-// f32 without TF32, whatever the program has chosen.
-class ExactMatmul {
- public:
-  explicit ExactMatmul(const char* precision) : before_(get_float32_matmul_precision()) {
-    set_float32_matmul_precision(precision);
-  }
-  ~ExactMatmul() { set_float32_matmul_precision(before_); }
-
- private:
-  const std::string before_;
-};
-
-double gemm_rate(Device device, DType dtype, int64_t n, double enough) {
-  const Tensor a = ones({n, n}, TensorOptions(dtype, device)),
-               b = ones({n, n}, TensorOptions(dtype, device));
-  return 2.0 * double(n) * double(n) * double(n) /
-         least_seconds(device, enough, [&] { matmul(a, b); });
 }
 
 std::mutex file_mutex;
@@ -135,66 +196,138 @@ Ceilings measure_ceilings(Device device) {
   modes().word = 0;
   Ceilings c;
   c.device = device_text(device);
+  c.cache = cache_bytes(device);
+  c.date = now_text();
+  c.load = machine_load();
   const bool gpu = device.is_cuda();
-  const double enough = gpu ? 0.02 : 0.05;
-  {
-    int64_t bytes = 96 << 20;
-    // Far more than its caches hold, and far less than its memory.
-    if (gpu) bytes = int64_t(std::min<size_t>(1 << 30, cuda::mem_get_info(device.index).free / 8));
-    const Tensor from = ones({bytes / 4}, TensorOptions(kFloat32, device));
-    Tensor to = ones({bytes / 4}, TensorOptions(kFloat32, device));
-    c.bandwidth =
-        2.0 * double(to.nbytes()) / least_seconds(device, enough, [&] { to.copy_(from); });
-  }
-  {
-    const Tensor one = ones({1}, TensorOptions(kFloat32, device));
-    c.launch_overhead = least_seconds(device, enough / 2, [&] { one.neg(); });
-  }
-  const struct {
+  const double enough = gpu ? 0.01 : 0.03;
+  std::vector<Probe> probes;
+  // Far more than the caches hold, and far less than the memory.
+  int64_t bytes = std::max<int64_t>(96 << 20, 2 * c.cache);
+  if (gpu)
+    bytes = int64_t(std::min<size_t>(1 << 30, cuda::mem_get_info(device.index).free / 8));
+  else
+    bytes = std::min<int64_t>(bytes, sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE) / 16);
+  const Tensor from = ones({bytes / 4}, TensorOptions(kFloat32, device));
+  const Tensor to = ones({bytes / 4}, TensorOptions(kFloat32, device));
+  probes.push_back({[&] { Tensor(to).copy_(from); }, enough});
+  const Tensor one = ones({1}, TensorOptions(kFloat32, device));
+  probes.push_back({[&] { one.neg(); }, enough / 2});
+  struct Product {
+    const char* name;
     DType dtype;
     int64_t gpu_size, cpu_size;
-  } sizes[] = {
-      {kFloat64, 4096, 768}, {kFloat32, 4096, 1024}, {kBFloat16, 8192, 512}, {kFloat16, 8192, 512}};
-  for (const auto& s : sizes) {
-    const ExactMatmul exact("highest");
-    c.gemm[std::string(name_of(s.dtype))] =
-        gemm_rate(device, s.dtype, gpu ? s.gpu_size : s.cpu_size, enough);
+    const char* precision = "highest";
+  };
+  std::vector<Product> products{{"float64", kFloat64, 4096, 768},
+                                {"float32", kFloat32, 4096, 1024},
+                                {"bfloat16", kBFloat16, 8192, 512},
+                                {"float16", kFloat16, 8192, 512}};
+  if (gpu) products.push_back({"tf32", kFloat32, 8192, 0, "high"});
+  for (const Product& s : products) {
+    const int64_t n = gpu ? s.gpu_size : s.cpu_size;
+    const Tensor a = ones({n, n}, TensorOptions(s.dtype, device));
+    const Tensor b = ones({n, n}, TensorOptions(s.dtype, device));
+    probes.push_back({[a, b] { matmul(a, b); }, enough, s.precision});
   }
-  if (gpu) {
-    const ExactMatmul with_tf32("high");
-    c.gemm["tf32"] = gemm_rate(device, kFloat32, 8192, enough);
+  measure(probes, device);
+  c.bandwidth = 2.0 * double(to.nbytes()) / probes[0].least();
+  c.launch_overhead = probes[1].least();
+  for (size_t i = 0; i < products.size(); ++i) {
+    const double n = double(gpu ? products[i].gpu_size : products[i].cpu_size);
+    c.gemm[products[i].name] = 2 * n * n * n / probes[2 + i].least();
   }
+  // The smallest call is no roof, and differs by nature.
+  for (size_t i = 0; i < probes.size(); ++i)
+    if (i != 1) c.spread = std::max(c.spread, probes[i].spread());
   return c;
 }
+
+std::string doubts_about(const Ceilings& c) {
+  if (c.date.empty()) return "";
+  std::string why;
+  char text[128];
+  if (c.spread > kMuchSpread) {
+    std::snprintf(text, sizeof text, "rounds of one figure differed by %.0f %%", 100 * c.spread);
+    why = text;
+  }
+  // A GPU does not wait for the host's processors.
+  if (c.load > kMuchLoad && c.device.find(" thread") != std::string::npos) {
+    std::snprintf(text, sizeof text, "the processors' load was %.0f %%", 100 * c.load);
+    why += (why.empty() ? "" : ", ") + std::string(text);
+  }
+  if (why.empty()) return "";
+  return "The ceilings may be too low: when they were measured (" + c.date + ") " + why +
+         ": something else used the machine. Measure once more when it is idle: arete bench "
+         "--ceilings --again";
+}
+
+int64_t cache_bytes(Device device) {
+  if (device.is_cuda()) return std::max(cuda::get_device_properties(device.index).l2_cache_size, 0);
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  if (const long size = sysconf(_SC_LEVEL3_CACHE_SIZE); size > 0) return size;
+#endif
+  return int64_t(64) << 20;
+}
+
+namespace {
+
+nlohmann::json json_of(const Ceilings& c) {
+  return {{"device", c.device},
+          {"bandwidth", c.bandwidth},
+          {"launch_overhead", c.launch_overhead},
+          {"gemm", c.gemm},
+          {"cache", c.cache},
+          {"date", c.date},
+          {"spread", c.spread},
+          {"load", c.load}};
+}
+
+// Figure by figure.
+void keep_better(Ceilings& c, const Ceilings& before) {
+  c.bandwidth = std::max(c.bandwidth, before.bandwidth);
+  c.launch_overhead = std::min(c.launch_overhead, before.launch_overhead);
+  for (const auto& [dtype, rate] : before.gemm) c.gemm[dtype] = std::max(c.gemm[dtype], rate);
+}
+
+}  // namespace
 
 Ceilings ceilings(Device device, bool again) {
   const std::string key = key_of(device);
   const std::lock_guard lock(file_mutex);
   static std::map<std::string, Ceilings> known;
   if (const auto it = known.find(key); it != known.end() && !again) return it->second;
+  std::optional<Ceilings> doubtful;
   if (!again) {
     const nlohmann::json cache = read_cache();
     try {
       if (cache.contains(key)) {
         const auto& j = cache.at(key);
-        Ceilings c{j.at("device"), j.at("bandwidth"), j.at("launch_overhead"), {}};
+        Ceilings c;
+        c.device = j.at("device");
+        c.bandwidth = j.at("bandwidth");
+        c.launch_overhead = j.at("launch_overhead");
         for (const auto& [dtype, rate] : j.at("gemm").items()) c.gemm[dtype] = rate;
-        if (c.bandwidth > 0 && c.launch_overhead > 0 && c.flops_of(kFloat32) > 0)
-          return known[key] = c;
+        c.cache = j.at("cache");
+        c.date = j.at("date");
+        c.spread = j.at("spread");
+        c.load = j.at("load");
+        if (c.bandwidth > 0 && c.launch_overhead > 0 && c.flops_of(kFloat32) > 0) {
+          if (doubts_about(c).empty()) return known[key] = c;
+          doubtful = std::move(c);
+        }
       }
     } catch (const nlohmann::json::exception&) {
       // Of another shape: as if it were not there.
     }
   }
-  const Ceilings c = measure_ceilings(device);
+  Ceilings c = measure_ceilings(device);
+  if (doubtful) keep_better(c, *doubtful);
   known[key] = c;
   if (const std::string path = ceilings_file(); !path.empty()) {
     try {
       nlohmann::json cache = read_cache();
-      cache[key] = {{"device", c.device},
-                    {"bandwidth", c.bandwidth},
-                    {"launch_overhead", c.launch_overhead},
-                    {"gemm", c.gemm}};
+      cache[key] = json_of(c);
       io::make_directories(path.substr(0, path.rfind('/')));
       io::AtomicFile file(path);
       file.write(cache.dump(2) + "\n");
@@ -217,6 +350,12 @@ std::string to_string(const Ceilings& c) {
     std::snprintf(line, sizeof line, "  gemm %-11s %10.3f TFLOP/s\n", dtype.c_str(), rate / 1e12);
     text += line;
   }
+  if (!c.date.empty()) {
+    std::snprintf(line, sizeof line, "  measured %s, middle round %.0f %% slower than the best\n",
+                  c.date.c_str(), 100 * c.spread);
+    text += line;
+  }
+  if (const std::string doubts = doubts_about(c); !doubts.empty()) text += doubts + "\n";
   return text;
 }
 

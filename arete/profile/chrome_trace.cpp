@@ -33,7 +33,11 @@ class Writer {
            (trace_.device_times == DeviceTimes::traced   ? "CUPTI"
             : trace_.device_times == DeviceTimes::events ? "CUDA events"
                                                          : "none") +
-           "\",\n\"traceEvents\": [";
+           "\"";
+    if (!trace_.trace_id.empty()) out_ += ",\n\"trace_id\": " + io::json_string(trace_.trace_id);
+    for (const auto& [key, json] : trace_.metadata)
+      out_ += ",\n" + io::json_string(key) + ": " + json;
+    out_ += ",\n\"traceEvents\": [";
     metadata();
     if (trace_.with_cpu)
       for (const Event& e : trace_.events) event(e);
@@ -62,6 +66,19 @@ class Writer {
     out_ += std::string("{\"ph\": \"") + phase + "\", \"cat\": \"" + category +
             "\", \"name\": " + io::json_string(name) + ", \"pid\": " + std::to_string(pid) +
             ", \"tid\": " + std::to_string(tid) + ", \"ts\": " + time(at);
+  }
+
+  // "" for what is no number.
+  static std::string text_of(const Value& v) {
+    if (const bool* b = std::get_if<bool>(&v)) return *b ? "True" : "False";
+    if (const int64_t* i = std::get_if<int64_t>(&v)) return std::to_string(*i);
+    if (const double* d = std::get_if<double>(&v)) return io::json_number(*d);
+    std::string text;
+    if (const auto* l = std::get_if<std::vector<int64_t>>(&v)) {
+      for (const int64_t i : *l) text += (text.empty() ? "[" : ", ") + std::to_string(i);
+      return text.empty() ? "[]" : text + "]";
+    }
+    return text;
   }
 
   static std::string devices() {
@@ -113,6 +130,12 @@ class Writer {
       }
       out_ += "], \"Input type\": [";
       for (size_t i = 0; i < e.dtypes.size(); ++i) out_ += (i ? ", \"" : "\"") + e.dtypes[i] + "\"";
+      out_ += ']';
+    }
+    if (!e.values.empty()) {
+      out_ += ", \"Concrete Inputs\": [";
+      for (size_t i = 0; i < e.values.size(); ++i)
+        out_ += (i ? ", " : "") + io::json_string(text_of(e.values[i]));
       out_ += ']';
     }
     if (!e.device.is_cpu()) out_ += ", \"Device\": \"" + e.device.to_string() + "\"";

@@ -37,10 +37,27 @@ double operations_per_element(const ops::OpRecord& op) {
 Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
              std::span<const Tensor> results, bool in_place) noexcept try {
   Cost cost;
+  if (op.uninitialized) return cost;  // memory, and nothing in it
+  const ops::Call call(op, args, in_place);
+  if (op.flops) cost.flops = op.flops(call);
+  // The bytes of a tensor that is touched at indices only.
+  const ops::IndexedAccess* const access = ops::indexed_access(op);
+  const bool at_indices = access && (!access->writes || in_place);
+  const auto touched = [&](const Tensor& t) {
+    const int64_t places = access->places    ? access->places(call)
+                           : results.empty() ? 0
+                                             : results[0].numel();
+    return places * int64_t(size_of(t.dtype()));
+  };
   int64_t elements = 0, inputs = 0;
   // What only writes does not read the tensor that it writes to.
   const bool overwrites = in_place && (op.name == "copy" || op.name == "fill");
   for (size_t i = overwrites ? 1 : 0; i < args.size(); ++i) {
+    if (at_indices && i == access->argument && args[i].kind() == ops::Arg::Kind::tensor) {
+      // Old values are read where something is computed with them.
+      if (!access->writes || cost.flops > 0) cost.bytes += touched(args[i].tensor());
+      continue;
+    }
     if (args[i].kind() == ops::Arg::Kind::tensor) {
       cost.bytes += bytes_of(args[i].tensor());
       inputs = std::max(inputs, args[i].tensor().numel());
@@ -51,12 +68,11 @@ Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
   }
   for (const Tensor& t : results) {
     if (!t.defined()) continue;
-    cost.bytes += bytes_of(t);
+    cost.bytes += at_indices && access->writes ? touched(t) : bytes_of(t);
     elements += t.numel();
   }
-  if (op.flops)
-    cost.flops = op.flops(ops::Call(op, args, in_place));
-  else if (op.pointwise)
+  if (op.flops) return cost;
+  if (op.pointwise)
     cost.flops = operations_per_element(op) * double(elements);
   else if (inputs > 0 && op.name != "copy" && op.name != "fill" && op.name != "to_copy")
     cost.flops = double(std::max(inputs, elements));  // a reduction: one for each element read

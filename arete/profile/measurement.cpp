@@ -75,10 +75,13 @@ std::string TaskSpec::title() const {
   return "stmt:" + (has_sub ? " (" + *sub_label + ")" : "") + "\n" + indented(stmt);
 }
 
+std::string TaskSpec::setup_text() const {
+  if (setup.empty() || setup == "pass") return "";
+  return has_lines(setup) ? "setup:\n" + indented(setup) : "setup: " + setup;
+}
+
 std::string TaskSpec::summarize() const {
-  std::string sections[] = {title(), description.value_or(""), ""};
-  if (!setup.empty() && setup != "pass")
-    sections[2] = has_lines(setup) ? "setup:\n" + indented(setup) : "setup: " + setup;
+  const std::string sections[] = {title(), description.value_or(""), setup_text()};
   std::string out;
   for (const std::string& s : sections)
     if (!s.empty()) out += (out.empty() ? "" : "\n") + s + (has_lines(s) ? "\n" : "");

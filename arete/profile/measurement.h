@@ -17,6 +17,8 @@ struct TaskSpec {
 
   /// The label with the sub-label, else the statement.
   std::string title() const;
+  /// The setup under its heading; "" where there is none.
+  std::string setup_text() const;
   /// Title, description and setup, on lines of their own.
   std::string summarize() const;
   bool operator==(const TaskSpec&) const = default;

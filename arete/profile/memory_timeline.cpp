@@ -9,6 +9,7 @@
 #include "arete/base/error.h"
 #include "arete/base/gzip.h"
 #include "arete/base/text.h"
+#include "arete/core/cuda.h"
 
 namespace arete::profile {
 namespace {
@@ -213,6 +214,13 @@ void export_memory_timeline(const Trace& trace, const std::string& path, Device 
                   .argument("path")
                   .expected("a name that ends in .html, .json, .json.gz or .raw.json.gz")
                   .got(io::quote_text(path)));
+  const bool is_known = std::any_of(trace.memory.begin(), trace.memory.end(),
+                                    [&](const MemoryChange& c) { return c.device == device; });
+  ARETE_CHECK(
+      !device.is_cuda() || is_known || cuda::is_available(),
+      DeviceError("export_memory_timeline", "there is no GPU: " + cuda::unavailable_reason())
+          .argument("device")
+          .got(device.to_string()));
   const std::vector<MemoryLife> lives = memory_lives(trace);
   const std::vector<Step> steps = steps_of(lives, device);
   const int64_t to_1970_ns = trace.wall_begin_us * 1000 - trace.begin_ns;

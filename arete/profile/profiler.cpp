@@ -3,10 +3,15 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 #include <utility>
 
 #include "arete/base/error.h"
 #include "arete/base/file.h"
+#include "arete/base/text.h"
 #include "arete/core/cuda.h"
 #include "arete/core/memory_events.h"
 #include "arete/ops/record.h"
@@ -57,8 +62,26 @@ Profiler::~Profiler() {
   }
 }
 
+namespace {
+
+// 32 hexadecimal digits.
+std::string random_name() {
+  std::random_device source;
+  std::string name;
+  for (int i = 0; i < 4; ++i) {
+    char part[16];
+    std::snprintf(part, sizeof part, "%08X", unsigned(source()));
+    name += part;
+  }
+  return name;
+}
+
+}  // namespace
+
 void Profiler::begin_recording() {
   if (recording_) return;
+  trace_id_ = trace_namer_ ? trace_namer_() : "";
+  if (trace_id_.empty()) trace_id_ = random_name();
   Recorder::get().start(options_);
   recording_ = true;
 }
@@ -67,7 +90,10 @@ void Profiler::end_recording(bool keep) {
   if (!recording_) return;
   recording_ = false;
   auto trace = Recorder::get().stop();
-  if (keep) trace_ = std::move(trace);
+  if (!keep) return;
+  trace->metadata = metadata_;
+  trace->trace_id = trace_id_;
+  trace_ = std::move(trace);
 }
 
 void Profiler::save() {
@@ -79,6 +105,10 @@ void Profiler::start() {
   ARETE_CHECK(!running_, ValueError("profile", "the profiler has been started already"));
   step_ = 0;
   action_ = Action::none;
+  ARETE_CHECK(options_.cpu || (options_.cuda && cuda::is_available()),
+              ValueError("profile", "No activities specified for the profiler")
+                  .got(options_.cuda ? "CUDA only, and there is no GPU" : "none")
+                  .hint("record the CPU, or what supported_activities() names"));
   const Action first = schedule_ ? schedule_(0) : Action::record;
   running_ = true;
   try {
@@ -123,6 +153,53 @@ void Profiler::stop() {
   if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
   running_ = false;
   change(Action::none, true);
+}
+
+void Profiler::prepare_trace() {
+  ARETE_CHECK(!running_, ValueError("prepare_trace", "the profiler has been started already"));
+  begin_recording();
+  running_ = true;
+  action_ = Action::warmup;
+}
+
+void Profiler::start_trace() {
+  ARETE_CHECK(!running_ || action_ == Action::warmup,
+              ValueError("start_trace", "the profiler has been started already"));
+  end_recording(false);
+  begin_recording();
+  running_ = true;
+  action_ = Action::record;
+}
+
+void Profiler::stop_trace() {
+  ARETE_CHECK(
+      recording_,
+      ValueError("stop_trace", "nothing is being recorded").hint("call start_trace() first"));
+  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
+  running_ = false;
+  action_ = Action::none;
+  end_recording(true);
+}
+
+void Profiler::toggle(bool on, bool cpu, bool cuda) {
+  if (recording_) Recorder::get().toggle(on, cpu, cuda);
+}
+
+void Profiler::add_metadata_json(const std::string& key, const std::string& value) {
+  ARETE_CHECK(nlohmann::json::accept(value),
+              ValueError("add_metadata_json", "the value is no JSON").argument(key).got(value));
+  static const std::set<std::string> taken{
+      "schemaVersion", "displayTimeUnit", "baseTimeNanoseconds", "cpu", "deviceProperties",
+      "deviceTimes",   "trace_id",        "traceEvents"};
+  ARETE_CHECK(!taken.contains(key),
+              ValueError("add_metadata_json", "the trace file has an entry of this name").got(key));
+  metadata_[key] = value;
+  // Nothing is being recorded: it is for the file of what has been.
+  if (trace_ && !recording_) trace_->metadata[key] = value;
+}
+
+void Profiler::add_metadata(const std::string& key, const std::string& text) {
+  add_metadata_json(key, io::json_string(text));
 }
 
 const Trace& Profiler::trace() const { return *shared_trace(); }

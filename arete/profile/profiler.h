@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,26 @@ class Profiler {
   /// The next step begins.
   void step();
   int64_t step_num() const { return step_; }
+  /// What it does in the present step.
+  Action action() const { return action_; }
+
+  /// A recording without a schedule or handler, in three steps: from the first on what happens is
+  /// recorded to be forgotten, from the second on to be kept.
+  void prepare_trace();
+  void start_trace();
+  void stop_trace();
+  /// While it records: leaves events of the host, or GPUs' work, out from now on; or takes them
+  /// again.
+  void toggle(bool on, bool cpu, bool cuda);
+
+  /// For the trace file of the present recording, or the next one: a value in JSON (ValueError if
+  /// it is none), or text.
+  void add_metadata_json(const std::string& key, const std::string& value);
+  void add_metadata(const std::string& key, const std::string& text);
+  /// Names each recording when it begins; without it, or where it gives "", a random number does.
+  void set_trace_id(std::function<std::string()> name) { trace_namer_ = std::move(name); }
+  /// Of the last recording that has begun; "" if there is none.
+  const std::string& trace_id() const { return trace_id_; }
   /// True between start() and stop().
   bool is_running() const { return running_; }
 
@@ -81,7 +102,10 @@ class Profiler {
   Action action_ = Action::none;
   bool running_ = false, recording_ = false;
   uint64_t step_range_ = 0;
-  std::shared_ptr<const Trace> trace_;
+  std::shared_ptr<Trace> trace_;
+  std::map<std::string, std::string> metadata_;  // JSON by name
+  std::function<std::string()> trace_namer_;
+  std::string trace_id_;
 };
 
 /// While it lives, what its thread does belongs to a range of this name. With nvtx ranges on

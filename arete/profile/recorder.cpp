@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <complex>
 #include <exception>
 #include <utility>
 
@@ -31,16 +33,20 @@ void* stream_on(Device device) {
   return b ? b->current_stream() : nullptr;
 }
 
+// What stands in place of a dtype where an argument is no tensor.
+constexpr int64_t kNoValue = -1, kBoolean = -2, kInteger = -3, kReal = -4, kInts = -5;
+
+// f(tensor or null, argument)
 template <class F>
 void for_each_argument(tracing::Items<ops::Arg> args, F&& f) {
   for (size_t i = 0; i < args.size; ++i) {
     const ops::Arg& a = args.data[i];
     if (a.kind() == ops::Arg::Kind::tensor) {
-      f(&a.tensor());
+      f(&a.tensor(), a);
     } else if (a.kind() == ops::Arg::Kind::tensors) {
-      for (const Tensor& t : a.tensors()) f(t.defined() ? &t : nullptr);
+      for (const Tensor& t : a.tensors()) f(t.defined() ? &t : nullptr, a);
     } else {
-      f(static_cast<const Tensor*>(nullptr));
+      f(static_cast<const Tensor*>(nullptr), a);
     }
   }
 }
@@ -48,7 +54,7 @@ void for_each_argument(tracing::Items<ops::Arg> args, F&& f) {
 Device device_of(tracing::Items<ops::Arg> args) {
   Device device;
   bool found = false;
-  for_each_argument(args, [&](const Tensor* t) {
+  for_each_argument(args, [&](const Tensor* t, const ops::Arg&) {
     if (!t || (found && !device.is_cpu())) return;
     device = t->device();
     found = true;
@@ -102,7 +108,7 @@ struct Recorder::ThreadLog {
   std::mutex mutex;
   uint64_t session = 0;
   std::vector<Raw> done;
-  std::vector<int64_t> shapes;  // per argument: dtype (-1: no tensor), rank, sizes
+  std::vector<int64_t> shapes;  // per argument: dtype, rank, sizes; or what it is, its value
   std::vector<Change> memory;
 };
 
@@ -146,6 +152,7 @@ void Recorder::start(const Options& options) {
   ARETE_CHECK(!tracing::listener(),
               ValueError("profile", "emit_nvtx is on").hint("profile outside of emit_nvtx"));
   options_ = options;
+  dropped_.clear();
   prim::DeviceTrace* device_trace = nullptr;
   device_problem_.clear();
   if (options.cuda && cuda::is_available()) {
@@ -205,11 +212,27 @@ std::shared_ptr<Trace> Recorder::stop() {
   if (prim::DeviceTrace* const d = device_trace_.load(std::memory_order_relaxed)) {
     trace->device_times = DeviceTimes::traced;
     trace->activities = d->stop();
+    if (!dropped_.empty() && dropped_.back().second == 0) dropped_.back().second = trace->end_ns;
+    std::erase_if(trace->activities, [&](const prim::DeviceActivity& a) {
+      const int64_t at = a.call_ns ? a.call_ns : a.begin_ns;
+      return std::any_of(dropped_.begin(), dropped_.end(),
+                         [&](const auto& d) { return d.first <= at && at < d.second; });
+    });
   } else if (wants(kTimeWithEvents)) {
     trace->device_times = DeviceTimes::events;
   }
   trace->finish();
   return trace;
+}
+
+void Recorder::toggle(bool on, bool cpu, bool cuda) {
+  const std::lock_guard control(control_);
+  if (session_.load() == 0) return;
+  if (cpu) tracing::set_listener(on ? this : nullptr);
+  if (!cuda) return;
+  const bool is_off = !dropped_.empty() && dropped_.back().second == 0;
+  if (on && is_off) dropped_.back().second = now_ns();
+  if (!on && !is_off) dropped_.emplace_back(now_ns(), 0);
 }
 
 void Recorder::collect(Trace& trace, ThreadLog& log) {
@@ -238,10 +261,15 @@ void Recorder::collect(Trace& trace, ThreadLog& log) {
     e.sequence = r.sequence;
     const int64_t* at = shapes.data() + r.shapes_at;
     for (uint32_t i = 0; i < r.arguments; ++i) {
-      const int64_t dtype = *at++, rank = *at++;
-      e.dtypes.emplace_back(dtype < 0 ? std::string() : std::string(name_of(DType(dtype))));
-      e.shapes.emplace_back(at, at + rank);
-      at += rank;
+      const int64_t what = *at++, value = *at++;
+      e.dtypes.emplace_back(what < 0 ? std::string() : std::string(name_of(DType(what))));
+      e.shapes.emplace_back(at, at + (what < 0 ? 0 : value));
+      Value& v = e.values.emplace_back();
+      if (what == kBoolean) v = value != 0;
+      if (what == kInteger) v = value;
+      if (what == kReal) v = std::bit_cast<double>(value);
+      if (what == kInts) v = std::vector<int64_t>(at, at + value);
+      at += what >= 0 || what == kInts ? value : 0;
     }
     e.device = r.device;
     e.dtype = r.dtype;
@@ -381,11 +409,24 @@ void Recorder::end_call(uint64_t id, const ops::OpRecord& op, tracing::Items<ops
     const std::lock_guard lock(l.mutex);
     adopt(l, raw.session);
     raw.shapes_at = uint32_t(l.shapes.size());
-    for_each_argument(args, [&](const Tensor* t) {
+    for_each_argument(args, [&](const Tensor* t, const ops::Arg& a) {
       ++raw.arguments;
-      l.shapes.push_back(t ? int64_t(t->dtype()) : -1);
-      l.shapes.push_back(t ? t->dim() : 0);
-      if (t) l.shapes.insert(l.shapes.end(), t->sizes().begin(), t->sizes().end());
+      const auto note = [&](int64_t what, int64_t value, IntList list = {}) {
+        l.shapes.push_back(what);
+        l.shapes.push_back(value);
+        l.shapes.insert(l.shapes.end(), list.begin(), list.end());
+      };
+      if (t) return note(int64_t(t->dtype()), t->dim(), t->sizes());
+      using Kind = ops::Arg::Kind;
+      const Scalar s = a.kind() == Kind::boolean || a.kind() == Kind::integer ||
+                               a.kind() == Kind::real || a.kind() == Kind::scalar
+                           ? a.scalar()
+                           : Scalar(std::complex<double>());
+      if (a.kind() == Kind::ints) return note(kInts, int64_t(a.ints().size()), a.ints());
+      if (s.is_complex()) return note(kNoValue, 0);
+      if (s.is_boolean()) return note(kBoolean, s.to_bool());
+      if (s.is_integral()) return note(kInteger, s.to_int64());
+      note(kReal, std::bit_cast<int64_t>(s.to_double()));
     });
   });
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "arete/core/memory_events.h"
@@ -25,6 +26,8 @@ class Recorder final : public tracing::Listener, public MemoryObserver {
   /// ValueError if something records already.
   void start(const Options& options);
   std::shared_ptr<Trace> stop();
+  /// While it records: events of the host, or GPUs' work, are left out from now on, or taken again.
+  void toggle(bool on, bool cpu, bool cuda);
 
   uint64_t begin_call(const ops::OpRecord& op, tracing::Items<ops::Arg> args,
                       bool in_place) noexcept override;
@@ -64,6 +67,7 @@ class Recorder final : public tracing::Listener, public MemoryObserver {
   std::string device_problem_;
   std::vector<std::pair<Device, int64_t>> memory_before_;
   int64_t begin_ns_ = 0, wall_begin_us_ = 0;
+  std::vector<std::pair<int64_t, int64_t>> dropped_;  // GPUs' work started between these; 0: open
 
   std::atomic<uint64_t> session_{0};  // 0: nothing records
   uint64_t last_session_ = 0;

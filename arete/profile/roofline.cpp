@@ -29,10 +29,46 @@ namespace {
 
 using Source = std::function<const Ceilings&(const std::string& device)>;
 
+// Reading alone, or writing alone, may be so much faster than a copy.
+double above_copies(const std::string& device) { return device == "cpu" ? 1.6 : 1.25; }
+
+// The same for products: those of f32 may run as TF32, those with results of 16 bits as FP8.
+double above_products(const Ceilings& c, DType dtype) {
+  const auto tf32 = c.gemm.find("tf32");
+  if (tf32 == c.gemm.end()) return 1.25;
+  if (is_reduced_float(dtype)) return 2.5;
+  return dtype == kFloat32 ? 1.25 * std::max(tf32->second / c.flops_of(kFloat32), 1.0) : 1.25;
+}
+
+// Below tables and plots.
+std::string notes_on(const std::vector<OperatorRate>& rates) {
+  std::string names;
+  for (const OperatorRate& r : rates) {
+    if (!r.above_roof) continue;
+    char text[32];
+    std::snprintf(text, sizeof text, " (%.0f %%)", 100 * r.attained);
+    names += (names.empty() ? "" : ", ") + r.name + text;
+  }
+  if (names.empty()) return "";
+  return "Faster than the roof, with more data than a cache holds: " + names +
+         ". The ceilings look too low; measure them anew: arete bench --ceilings --again\n";
+}
+
+std::string doubts_about_all(const std::vector<OperatorRate>& rates) {
+  std::set<std::string> devices;
+  for (const OperatorRate& r : rates) devices.insert(r.device);
+  std::string text;
+  for (const std::string& d : devices)
+    if (const std::string doubts = doubts_about(ceilings(Device(d))); !doubts.empty())
+      text += doubts + "\n";
+  return text;
+}
+
 std::vector<OperatorRate> rates_under(const Trace& trace, const Source& ceilings_of) {
   struct Sum {
     OperatorRate rate;
     DType dtype;
+    double beyond_cache = 0;  // bytes that no cache can have held
   };
   std::map<std::tuple<std::string, DType, std::string>, Sum> sums;
   for (const Event& e : trace.events) {
@@ -51,6 +87,7 @@ std::vector<OperatorRate> rates_under(const Trace& trace, const Source& ceilings
     s.rate.seconds += seconds;
     s.rate.flops += e.flops;
     s.rate.bytes += double(e.bytes);
+    s.beyond_cache += double(std::max<int64_t>(e.bytes - ceilings_of(s.rate.device).cache, 0));
   }
   std::vector<OperatorRate> rates;
   for (auto& [key, s] : sums) {
@@ -64,6 +101,9 @@ std::vector<OperatorRate> rates_under(const Trace& trace, const Source& ceilings
                : by_memory >= by_compute                   ? Regime::memory
                                                            : Regime::compute;
     r.attained = r.seconds > 0 ? least / r.seconds : 0;
+    const double memory = c.bandwidth > 0 ? s.beyond_cache / c.bandwidth : 0;
+    r.above_roof = memory > above_copies(r.device) * r.seconds ||
+                   by_compute > above_products(c, s.dtype) * r.seconds;
     rates.push_back(std::move(r));
   }
   std::stable_sort(rates.begin(), rates.end(), [](const OperatorRate& a, const OperatorRate& b) {
@@ -319,7 +359,10 @@ std::vector<OperatorRate> operator_rates(const Trace& trace, const Ceilings& cei
   return rates_under(trace, [&](const std::string&) -> const Ceilings& { return ceilings; });
 }
 
-std::string rate_table(const std::vector<OperatorRate>& rates, int64_t row_limit) {
+namespace {
+
+std::string table_of(const std::vector<OperatorRate>& rates, int64_t row_limit,
+                     const std::string& footer) {
   std::vector<std::string> names;
   size_t rows = rates.size();
   if (row_limit >= 0) rows = std::min(rows, size_t(row_limit));
@@ -328,11 +371,18 @@ std::string rate_table(const std::vector<OperatorRate>& rates, int64_t row_limit
   t.add_column(kColumns[0], width_of(names, 12, 55));
   for (size_t i = 1; i < std::size(kColumns); ++i) t.add_column(kColumns[i], 10);
   for (size_t i = 0; i < rows; ++i) t.add_row(cells_of(rates[i]));
-  return t.render();
+  return t.render("", footer);
+}
+
+}  // namespace
+
+std::string rate_table(const std::vector<OperatorRate>& rates, int64_t row_limit) {
+  return table_of(rates, row_limit, notes_on(rates));
 }
 
 std::string rate_table(const Trace& trace, int64_t row_limit) {
-  return rate_table(operator_rates(trace), row_limit);
+  const std::vector<OperatorRate> rates = operator_rates(trace);
+  return table_of(rates, row_limit, notes_on(rates) + doubts_about_all(rates));
 }
 
 std::string roofline_svg(const std::vector<OperatorRate>& rates, const Ceilings& ceilings) {
@@ -340,12 +390,16 @@ std::string roofline_svg(const std::vector<OperatorRate>& rates, const Ceilings&
 }
 
 void export_roofline(const Trace& trace, const std::string& path) {
+  const bool svg = path.ends_with(".svg");
+  ARETE_CHECK(svg || path.ends_with(".html") || path.ends_with(".htm"),
+              ValueError("export_roofline", "the name's end says what is written")
+                  .expected("a name that ends in .svg or .html")
+                  .got(path));
   const std::vector<OperatorRate> rates = operator_rates(trace);
   ARETE_CHECK(!rates.empty(),
               ValueError("export_roofline", "the recording holds no operator that computes"));
   std::map<std::string, std::vector<OperatorRate>> by_device;
   for (const OperatorRate& r : rates) by_device[r.device].push_back(r);
-  const bool svg = path.size() > 4 && path.compare(path.size() - 4, 4, ".svg") == 0;
   std::string text;
   if (svg) {
     // The device that worked longest.
@@ -374,7 +428,10 @@ void export_roofline(const Trace& trace, const std::string& path) {
       for (const std::string& c : cells_of(r)) text += "<td>" + escape(c) + "</td>";
       text += "</tr>\n";
     }
-    text += "</table></div></main></body></html>\n";
+    text += "</table>";
+    const std::string notes = notes_on(rates) + doubts_about_all(rates);
+    if (!notes.empty()) text += "<p>" + escape(notes) + "</p>";
+    text += "</div></main></body></html>\n";
   }
   io::AtomicFile file(path);
   file.write(text);

@@ -22,6 +22,8 @@ struct OperatorRate {
       0;  ///< in all: on the GPU where there is one, else on the host without inner calls
   double flops = 0, bytes = 0;
   Regime regime = Regime::overhead;
+  /// Clearly faster than the roof, with more data than a cache holds: the roof must be too low.
+  bool above_roof = false;
   double attained = 0;  ///< the time that the nearer roof allows by the time it took; 1 is the roof
   double flops_per_second() const { return seconds > 0 ? flops / seconds : 0; }
   double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
@@ -41,8 +43,8 @@ std::string rate_table(const std::vector<OperatorRate>& rates, int64_t row_limit
 /// The operators of one device under its roofs, both axes logarithmic, as an SVG image that needs
 /// nothing else.
 std::string roofline_svg(const std::vector<OperatorRate>& rates, const Ceilings& ceilings);
-/// Writes it to `path`: an SVG image where it ends in ".svg", else an HTML page with a plot for
-/// each device and the table below.
+/// Writes it to `path`: an SVG image where it ends in ".svg", an HTML page with a plot for each
+/// device and the table below where it ends in ".html" or ".htm"; ValueError otherwise.
 void export_roofline(const Trace& trace, const std::string& path);
 
 }  // namespace arete::profile

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <functional>
 #include <string>
-#include <unordered_set>
 
 #include "arete/base/error.h"
 #include "arete/profile/text_table_internal.h"
@@ -112,10 +111,9 @@ std::pair<double, std::string> scale_of_flops(const std::vector<Average>& averag
 std::string Trace::table(const std::vector<Average>& given, const TableOptions& o) const {
   std::vector<Average> averages = given;
   if (o.top_level_events_only) {
-    std::unordered_set<std::string> top;
-    for (const Event& e : events)
-      if (e.parent < 0) top.insert(e.name);
-    std::erase_if(averages, [&](const Average& a) { return a.on_device || !top.contains(a.key); });
+    std::erase_if(averages, [](const Average& a) { return !a.on_device && !a.outermost; });
+    for (Average& a : averages)
+      if (a.outermost) a = Average(*a.outermost);
   }
   if (!o.sort_by.empty()) {
     const Figure figure = figure_of(o.sort_by);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <unordered_map>
 
@@ -120,16 +121,93 @@ void Trace::finish() {
 
 // ---- averages
 
+std::string Event::key() const {
+  return kind == EventKind::user && name.starts_with("ProfilerStep#") ? "ProfilerStep*" : name;
+}
+
+namespace {
+
+void add(Average& a, const Event& e) {
+  ++a.count;
+  a.cpu_time_total += double(e.duration_ns()) / 1e3;
+  a.self_cpu_time_total += double(e.self_ns()) / 1e3;
+  a.device_time_total += double(e.device_ns) / 1e3;
+  a.self_device_time_total += double(e.self_device_ns) / 1e3;
+  a.cpu_memory_usage += e.cpu_memory;
+  a.self_cpu_memory_usage += e.self_cpu_memory;
+  a.device_memory_usage += e.device_memory;
+  a.self_device_memory_usage += e.self_device_memory;
+  a.flops += e.flops;
+  a.bytes += e.bytes;
+}
+
+void add(Average& a, const prim::DeviceActivity& d) {
+  ++a.count;
+  a.device_time_total += double(d.end_ns - d.begin_ns) / 1e3;
+  a.self_device_time_total += double(d.end_ns - d.begin_ns) / 1e3;
+}
+
+// Nothing added up yet.
+Average average_like(const Event& e) {
+  Average a;
+  a.key = e.key();
+  a.kind = e.kind;
+  a.user = e.kind == EventKind::user;
+  return a;
+}
+
+Average average_like(const prim::DeviceActivity& d) {
+  Average a;
+  a.key = d.name;
+  a.on_device = true;
+  return a;
+}
+
+}  // namespace
+
+Average Trace::row_of(const Event& e) const {
+  Average a = average_like(e);
+  a.shapes = e.shapes;
+  a.stack = e.stack;
+  add(a, e);
+  if (e.parent < 0) a.outermost = std::make_shared<Average>(a);
+  return a;
+}
+
+Average Trace::row_of(const prim::DeviceActivity& d) const {
+  Average a = average_like(d);
+  add(a, d);
+  return a;
+}
+
+Event Trace::event_of(const prim::DeviceActivity& d) {
+  Event e;
+  e.name = d.name;
+  e.id = d.correlation;
+  e.thread = int(d.stream);
+  e.begin_ns = d.begin_ns;
+  e.end_ns = d.end_ns;
+  e.device = d.device;
+  e.device_ns = e.self_device_ns = d.end_ns - d.begin_ns;
+  if (d.kind != prim::DeviceActivity::Kind::kernel) e.bytes = int64_t(d.bytes);
+  return e;
+}
+
 std::vector<Average> Trace::key_averages(bool by_shape, int stack) const {
   std::vector<Average> all;
+  std::vector<std::shared_ptr<Average>> outermost;  // beside `all`
   std::map<std::string, size_t> where;
-  const auto find = [&](const std::string& key) -> std::pair<Average&, bool> {
+  const auto find = [&](const std::string& key) -> std::pair<size_t, bool> {
     const auto [it, fresh] = where.try_emplace(key, all.size());
-    if (fresh) all.emplace_back();
-    return {all[it->second], fresh};
+    if (fresh) {
+      all.emplace_back();
+      outermost.emplace_back();
+    }
+    return {it->second, fresh};
   };
   for (const Event& e : events) {
-    std::string key = e.name;
+    if (hides_host()) break;
+    std::string key = e.key();
     key += e.kind == EventKind::user ? '\1' : '\2';
     if (by_shape)
       for (const auto& s : e.shapes) {
@@ -139,34 +217,26 @@ std::vector<Average> Trace::key_averages(bool by_shape, int stack) const {
       }
     const size_t frames = std::min(e.stack.size(), size_t(std::max(stack, 0)));
     for (size_t i = 0; i < frames; ++i) key += '\n' + e.stack[i];
-    auto [a, fresh] = find(key);
-    if (fresh) {
-      a.key = e.name;
-      a.user = e.kind == EventKind::user;
+    const auto start = [&](Average& a) {
+      a = average_like(e);
       if (by_shape) a.shapes = e.shapes;
       a.stack.assign(e.stack.begin(), e.stack.begin() + std::ptrdiff_t(frames));
+    };
+    const auto [at, fresh] = find(key);
+    if (fresh) start(all[at]);
+    add(all[at], e);
+    if (e.parent >= 0) continue;
+    if (!outermost[at]) {
+      outermost[at] = std::make_shared<Average>();
+      start(*outermost[at]);
     }
-    ++a.count;
-    a.cpu_time_total += double(e.duration_ns()) / 1e3;
-    a.self_cpu_time_total += double(e.self_ns()) / 1e3;
-    a.device_time_total += double(e.device_ns) / 1e3;
-    a.self_device_time_total += double(e.self_device_ns) / 1e3;
-    a.cpu_memory_usage += e.cpu_memory;
-    a.self_cpu_memory_usage += e.self_cpu_memory;
-    a.device_memory_usage += e.device_memory;
-    a.self_device_memory_usage += e.self_device_memory;
-    a.flops += e.flops;
-    a.bytes += e.bytes;
+    add(*outermost[at], e);
   }
+  for (size_t i = 0; i < all.size(); ++i) all[i].outermost = outermost[i];
   for (const prim::DeviceActivity& d : activities) {
-    auto [a, fresh] = find(d.name + '\3');
-    if (fresh) {
-      a.key = d.name;
-      a.on_device = true;
-    }
-    ++a.count;
-    a.device_time_total += double(d.end_ns - d.begin_ns) / 1e3;
-    a.self_device_time_total += double(d.end_ns - d.begin_ns) / 1e3;
+    const auto [at, fresh] = find(d.name + '\3');
+    if (fresh) all[at] = average_like(d);
+    add(all[at], d);
   }
   int64_t outside_cpu = 0, outside_device = 0, outside = 0;
   for (const MemoryChange& c : memory) {
@@ -175,11 +245,12 @@ std::vector<Average> Trace::key_averages(bool by_shape, int stack) const {
     (c.device.is_cpu() ? outside_cpu : outside_device) += c.bytes;
   }
   if (outside > 0) {
-    auto [a, fresh] = find("[memory]\3");
+    Average& a = all[find("[memory]\3").first];
     a.key = "[memory]";
     a.count = outside;
     a.cpu_memory_usage = a.self_cpu_memory_usage = outside_cpu;
     a.device_memory_usage = a.self_device_memory_usage = outside_device;
+    a.outermost = std::make_shared<Average>(a);
   }
   return all;
 }
@@ -191,8 +262,10 @@ Average Trace::total_average() const {
     t.count += a.count;
     t.self_cpu_time_total += a.self_cpu_time_total;
     t.cpu_time_total += a.cpu_time_total;
-    t.device_time_total += a.on_device ? 0 : a.device_time_total;
-    t.self_device_time_total += a.on_device ? 0 : a.self_device_time_total;
+    // What a kernel took stands in its operator's row already.
+    const bool again = a.on_device && !hides_host();
+    t.device_time_total += again ? 0 : a.device_time_total;
+    t.self_device_time_total += again ? 0 : a.self_device_time_total;
     t.cpu_memory_usage += a.cpu_memory_usage;
     t.self_cpu_memory_usage += a.self_cpu_memory_usage;
     t.device_memory_usage += a.device_memory_usage;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "arete/core/device.h"
@@ -19,6 +22,9 @@ enum class EventKind : uint8_t { call, program, backward, optimizer, user, host 
 /// "cpu_op", "user_annotation", ... as trace files name them.
 const char* category_of(EventKind kind);
 
+/// An argument that is no tensor, as a recording with shapes keeps it.
+using Value = std::variant<std::monostate, bool, int64_t, double, std::vector<int64_t>>;
+
 /// Something that began and ended on one thread of the host. Times are nanoseconds of the steady
 /// clock.
 struct Event {
@@ -31,6 +37,7 @@ struct Event {
   int64_t sequence = -1;  ///< a forward call and its backward function have the same
   std::vector<std::vector<int64_t>> shapes;  ///< with record_shapes: one per argument, [] if none
   std::vector<std::string> dtypes;           ///< beside the shapes; "" where no tensor is
+  std::vector<Value> values;                 ///< beside the shapes: numbers, lists of integers
   Device device;                             ///< of the first tensor
   DType dtype = kFloat32;                    ///< of the first result
   uint64_t stream = 0;     ///< the stream's address on a GPU; 0: the host computes
@@ -49,6 +56,8 @@ struct Event {
 
   int64_t duration_ns() const { return end_ns - begin_ns; }
   int64_t self_ns() const { return duration_ns() - child_ns; }
+  /// The name under which tables add it up: the steps of a profiler are all "ProfilerStep*".
+  std::string key() const;
 };
 
 /// Memory of a tensor taken or given back.
@@ -73,7 +82,8 @@ enum class DeviceTimes : uint8_t {
 struct Average {
   std::string key;
   bool on_device = false;  ///< a kernel or copy of the GPU itself
-  bool user = false;       ///< a range that a user named
+  EventKind kind = EventKind::call;
+  bool user = false;  ///< a range that a user named
   int64_t count = 0;
   double cpu_time_total = 0, self_cpu_time_total = 0;        ///< microseconds
   double device_time_total = 0, self_device_time_total = 0;  ///< microseconds
@@ -83,6 +93,8 @@ struct Average {
   int64_t bytes = 0;
   std::vector<std::vector<int64_t>> shapes;
   std::vector<std::string> stack;
+  /// The same of those events that no other one encloses; null: there are none.
+  std::shared_ptr<const Average> outermost;
 
   double cpu_time() const { return count ? cpu_time_total / double(count) : 0; }
   double device_time() const { return count ? device_time_total / double(count) : 0; }
@@ -100,7 +112,7 @@ struct TableOptions {
   int max_name_column_width = 55;
   int max_shapes_column_width = 80;
   std::string header;
-  bool top_level_events_only = false;
+  bool top_level_events_only = false;  ///< leaves out what runs within other events
 };
 
 /// A host synchronization or a transfer, as the list of them shows it.
@@ -131,7 +143,17 @@ class Trace {
   std::string device_times_problem;  ///< why CUPTI was not used
   bool with_shapes = false, with_memory = false, with_stack = false, with_flops = false;
   bool with_cpu = true;
-  std::vector<std::string> thread_names;  ///< by number; [0] is not used
+  std::vector<std::string> thread_names;        ///< by number; [0] is not used
+  std::map<std::string, std::string> metadata;  ///< for trace files, by name; values are JSON
+  std::string trace_id;                         ///< for trace files
+
+  /// Events of the host are not to be shown: only GPUs' work was asked for, and it is known.
+  bool hides_host() const { return !with_cpu && device_times == DeviceTimes::traced; }
+  /// One event as a row of a table.
+  Average row_of(const Event& event) const;
+  /// A piece of GPU work as one, and as an event with no time on the host.
+  Average row_of(const prim::DeviceActivity& activity) const;
+  static Event event_of(const prim::DeviceActivity& activity);
 
   /// Averages by name, or by name and shapes, or by the innermost `stack` frames too.
   std::vector<Average> key_averages(bool by_shape = false, int stack = 0) const;

@@ -65,6 +65,7 @@ void bind_benchmark(nb::module_& m) {
       .def_ro("env", &TaskSpec::env)
       .def_ro("num_threads", &TaskSpec::num_threads)
       .def_prop_ro("title", &TaskSpec::title)
+      .def("setup_str", &TaskSpec::setup_text)
       .def("summarize", &TaskSpec::summarize)
       .def("__eq__",
            [](const TaskSpec& a, nb::handle o) {

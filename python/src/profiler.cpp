@@ -5,7 +5,11 @@
 #include <frameobject.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <optional>
+#include <type_traits>
+#include <variant>
 
 #include "arete/profile/ceilings.h"
 #include "arete/profile/memory_timeline.h"
@@ -23,13 +27,96 @@ namespace {
 using namespace profile;
 using TracePtr = std::shared_ptr<const Trace>;
 
-/// One event of a trace, which it keeps alive.
+/// One event of a trace, which it keeps alive, or one piece of GPU work.
 struct EventView {
   TracePtr trace;
-  int64_t index;
-  const Event& operator*() const { return trace->events[size_t(index)]; }
+  int64_t index;                        // among events, or activities
+  std::shared_ptr<const Event> kernel;  // GPU work as an event; null for those of the host
+  const Event& operator*() const { return kernel ? *kernel : trace->events[size_t(index)]; }
   const Event* operator->() const { return &**this; }
+
+  double host_time() const { return kernel ? 0 : double((*this)->duration_ns()) / 1e3; }
+  double self_host_time() const { return kernel ? 0 : double((*this)->self_ns()) / 1e3; }
+  double device_time() const { return double((*this)->device_ns) / 1e3; }
+  double self_device_time() const { return double((*this)->self_device_ns) / 1e3; }
+  Average row() const {
+    return kernel ? trace->row_of(trace->activities[size_t(index)]) : trace->row_of(**this);
+  }
+  std::string category() const {
+    if (!kernel) return category_of((*this)->kind);
+    using Kind = prim::DeviceActivity::Kind;
+    const Kind k = trace->activities[size_t(index)].kind;
+    return k == Kind::kernel ? "kernel" : k == Kind::copy ? "gpu_memcpy" : "gpu_memset";
+  }
+  /// The thread of the forward call, of a backward function; else 0.
+  int forward_thread() const {
+    if (kernel || (*this)->kind != EventKind::backward || (*this)->sequence < 0) return 0;
+    for (const Event& e : trace->events)
+      if (e.kind == EventKind::call && e.sequence == (*this)->sequence) return e.thread;
+    return 0;
+  }
 };
+
+// Events of the host and GPU work, by begin.
+std::vector<EventView> views_of(const TracePtr& t) {
+  std::vector<EventView> all;
+  if (!t->hides_host())
+    for (size_t i = 0; i < t->events.size(); ++i) all.push_back({t, int64_t(i), nullptr});
+  if (t->activities.empty()) return all;
+  for (size_t i = 0; i < t->activities.size(); ++i)
+    all.push_back({t, int64_t(i), std::make_shared<Event>(Trace::event_of(t->activities[i]))});
+  std::stable_sort(all.begin(), all.end(), [](const EventView& a, const EventView& b) {
+    return a->begin_ns < b->begin_ns;
+  });
+  return all;
+}
+
+// torch's numbers of at::RecordScope: forward, backward, a user's range.
+int scope_of(EventKind kind) {
+  return kind == EventKind::backward                               ? 1
+         : kind == EventKind::user || kind == EventKind::optimizer ? 7
+                                                                   : 0;
+}
+
+nb::list values_of(const std::vector<Value>& values) {
+  nb::list all;
+  for (const Value& v : values)
+    std::visit(
+        [&](const auto& x) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(x)>, std::monostate>)
+            all.append(nb::none());
+          else
+            all.append(nb::cast(x));
+        },
+        v);
+  return all;
+}
+
+std::string text_of(const EventView& e) {
+  std::string children, shapes;
+  if (!e.kernel)
+    for (size_t i = size_t(e.index) + 1; i < e.trace->events.size(); ++i)
+      if (e.trace->events[i].parent == e.index)
+        children += (children.empty() ? "" : ", ") + std::to_string(e.trace->events[i].id);
+  for (const auto& s : e->shapes) {
+    shapes += shapes.empty() ? "[" : ", [";
+    for (size_t i = 0; i < s.size(); ++i) shapes += (i ? ", " : "") + std::to_string(s[i]);
+    shapes += ']';
+  }
+  const auto microseconds = [&](int64_t ns) {
+    char text[48];
+    std::snprintf(text, sizeof text, "%.3f", double(ns - e.trace->begin_ns) / 1e3);
+    return std::string(text);
+  };
+  return "<FunctionEvent id=" + std::to_string(e->id) + " name=" + e->key() +
+         " device_type=DeviceType." + (e.kernel ? "CUDA" : "CPU") +
+         " cpu_time=" + format_time(e.host_time()) + " start_us=" + microseconds(e->begin_ns) +
+         " end_us=" + microseconds(e->end_ns) + " cpu_children=[" + children +
+         "] cuda_time=" + format_time(e.device_time()) + " thread=" + std::to_string(e->thread) +
+         " input_shapes=[" + shapes + "] cpu_memory_usage=" + std::to_string(e->cpu_memory) +
+         " cuda_memory_usage=" + std::to_string(e->device_memory) +
+         " seq_nr=" + std::to_string(e->sequence) + ">";
+}
 
 std::string text_of(PyObject* unicode) {
   Py_ssize_t size = 0;
@@ -75,13 +162,14 @@ nb::list shapes_of(const std::vector<std::vector<int64_t>>& shapes) {
 
 void bind_events(nb::module_& p) {
   nb::class_<EventView>(p, "FunctionEvent")
-      .def_prop_ro("name", [](const EventView& e) { return e->name; })
-      .def_prop_ro("key", [](const EventView& e) { return e->name; })
+      .def_prop_ro("name", [](const EventView& e) { return e->key(); })
+      .def_prop_ro("key", [](const EventView& e) { return e->key(); })
+      .def_prop_ro("trace_name", [](const EventView& e) { return e->name; })
       .def_prop_ro("id", [](const EventView& e) { return e->id; })
       .def_prop_ro("thread", [](const EventView& e) { return e->thread; })
       .def_prop_ro("count", [](const EventView&) { return 1; })
       .def_prop_ro("sequence_nr", [](const EventView& e) { return e->sequence; })
-      .def_prop_ro("category", [](const EventView& e) { return std::string(category_of(e->kind)); })
+      .def_prop_ro("category", &EventView::category)
       .def_prop_ro("is_user_annotation",
                    [](const EventView& e) { return e->kind == EventKind::user; })
       .def_prop_ro("failed", [](const EventView& e) { return e->failed; })
@@ -90,15 +178,23 @@ void bind_events(nb::module_& p) {
                      return std::pair(double(e->begin_ns - e.trace->begin_ns) / 1e3,
                                       double(e->end_ns - e.trace->begin_ns) / 1e3);
                    })
-      .def_prop_ro("cpu_time_total",
-                   [](const EventView& e) { return double(e->duration_ns()) / 1e3; })
-      .def_prop_ro("cpu_time", [](const EventView& e) { return double(e->duration_ns()) / 1e3; })
-      .def_prop_ro("self_cpu_time_total",
-                   [](const EventView& e) { return double(e->self_ns()) / 1e3; })
-      .def_prop_ro("device_time_total",
-                   [](const EventView& e) { return double(e->device_ns) / 1e3; })
-      .def_prop_ro("self_device_time_total",
-                   [](const EventView& e) { return double(e->self_device_ns) / 1e3; })
+      .def_prop_ro("cpu_time_total", &EventView::host_time)
+      .def_prop_ro("cpu_time", &EventView::host_time)
+      .def_prop_ro("self_cpu_time_total", &EventView::self_host_time)
+      .def_prop_ro("device_time_total", &EventView::device_time)
+      .def_prop_ro("device_time", &EventView::device_time)
+      .def_prop_ro("self_device_time_total", &EventView::self_device_time)
+      .def_prop_ro("_on_device", [](const EventView& e) { return e.kernel != nullptr; })
+      .def_prop_ro("_has_device_times",
+                   [](const EventView& e) { return e.trace->device_times != DeviceTimes::none; })
+      .def_prop_ro("_row", &EventView::row)
+      .def_prop_ro("device_index",
+                   [](const EventView& e) { return e.kernel ? e->device.index : 0; })
+      .def_prop_ro("device_resource_id", [](const EventView& e) { return e->thread; })
+      .def_prop_ro("fwd_thread", &EventView::forward_thread)
+      .def_prop_ro("scope", [](const EventView& e) { return scope_of(e->kind); })
+      .def_prop_ro("concrete_inputs", [](const EventView& e) { return values_of(e->values); })
+      .def("__repr__", [](const EventView& e) { return text_of(e); })
       .def_prop_ro("cpu_memory_usage", [](const EventView& e) { return e->cpu_memory; })
       .def_prop_ro("self_cpu_memory_usage", [](const EventView& e) { return e->self_cpu_memory; })
       .def_prop_ro("device_memory_usage", [](const EventView& e) { return e->device_memory; })
@@ -113,19 +209,21 @@ void bind_events(nb::module_& p) {
       .def_prop_ro("stream", [](const EventView& e) { return e->stream; })
       .def_prop_ro("cpu_parent",
                    [](const EventView& e) -> std::optional<EventView> {
-                     if (e->parent < 0) return std::nullopt;
-                     return EventView{e.trace, e->parent};
+                     if (e.kernel || e->parent < 0) return std::nullopt;
+                     return EventView{e.trace, e->parent, nullptr};
                    })
       .def_prop_ro("cpu_children",
                    [](const EventView& e) {
                      std::vector<EventView> all;
+                     if (e.kernel) return all;
                      for (size_t i = size_t(e.index) + 1; i < e.trace->events.size(); ++i)
                        if (e.trace->events[i].parent == e.index)
-                         all.push_back({e.trace, int64_t(i)});
+                         all.push_back({e.trace, int64_t(i), nullptr});
                      return all;
                    })
       .def_prop_ro("kernels", [](const EventView& e) {
         std::vector<std::pair<std::string, double>> all;
+        if (e.kernel) return all;
         for (size_t i = 0; i < e.trace->activities.size(); ++i) {
           const auto& a = e.trace->activities[i];
           if (e.trace->activity_events[i] == e.index)
@@ -139,6 +237,9 @@ void bind_events(nb::module_& p) {
       .def_ro("count", &Average::count)
       .def_ro("is_user_annotation", &Average::user)
       .def_ro("on_device", &Average::on_device)
+      .def_ro("_on_device", &Average::on_device)
+      .def_prop_ro("_has_device_times", [](const Average& a) { return a.device_time_total > 0; })
+      .def_prop_ro("scope", [](const Average& a) { return scope_of(a.kind); })
       .def_ro("cpu_time_total", &Average::cpu_time_total)
       .def_ro("self_cpu_time_total", &Average::self_cpu_time_total)
       .def_ro("device_time_total", &Average::device_time_total)
@@ -195,12 +296,7 @@ void bind_profiler(nb::module_& m) {
 
   // Not an enum of nanobind's, which takes no number: the Python side has an IntEnum.
   nb::class_<Trace>(p, "Trace")
-      .def("events",
-           [](const std::shared_ptr<Trace>& t) {
-             std::vector<EventView> all;
-             for (size_t i = 0; i < t->events.size(); ++i) all.push_back({t, int64_t(i)});
-             return all;
-           })
+      .def("events", [](const std::shared_ptr<Trace>& t) { return views_of(t); })
       .def("key_averages", &Trace::key_averages, "by_shape"_a = false, "stack"_a = 0)
       .def("total_average", &Trace::total_average)
       .def(
@@ -252,7 +348,8 @@ void bind_profiler(nb::module_& m) {
           "__init__",
           [](Profiler* self, bool cpu, bool cuda, bool record_shapes, bool profile_memory,
              bool with_stack, bool with_flops, std::optional<std::function<int(int64_t)>> schedule,
-             std::optional<std::function<void()>> on_trace_ready) {
+             std::optional<std::function<void()>> on_trace_ready,
+             std::optional<std::function<std::string()>> trace_id) {
             std::function<Action(int64_t)> s;
             if (schedule)
               s = [schedule = *schedule](int64_t step) {
@@ -266,14 +363,25 @@ void bind_profiler(nb::module_& m) {
             if (on_trace_ready) handler = [f = *on_trace_ready](Profiler&) { f(); };
             new (self) Profiler({cpu, cuda, record_shapes, profile_memory, with_stack, with_flops},
                                 std::move(s), std::move(handler));
+            if (trace_id) self->set_trace_id(*trace_id);
           },
           nb::kw_only(), "cpu"_a, "cuda"_a, "record_shapes"_a, "profile_memory"_a, "with_stack"_a,
-          "with_flops"_a, "schedule"_a.none(), "on_trace_ready"_a.none())
+          "with_flops"_a, "schedule"_a.none(), "on_trace_ready"_a.none(),
+          "trace_id"_a.none() = nb::none())
       .def("start", &Profiler::start)
       .def("stop", &Profiler::stop)
       .def("step", &Profiler::step)
+      .def("prepare_trace", &Profiler::prepare_trace)
+      .def("start_trace", &Profiler::start_trace)
+      .def("stop_trace", &Profiler::stop_trace)
+      .def("toggle", &Profiler::toggle, "on"_a, "cpu"_a, "cuda"_a)
+      .def("add_metadata", &Profiler::add_metadata, "key"_a, "text"_a)
+      .def("add_metadata_json", &Profiler::add_metadata_json, "key"_a, "value"_a)
+      .def_prop_ro("trace_id", &Profiler::trace_id)
+      .def_prop_ro("action", [](const Profiler& self) { return int(self.action()); })
       .def_prop_ro("step_num", &Profiler::step_num)
       .def_prop_ro("is_running", &Profiler::is_running)
+      .def_prop_ro("has_trace", &Profiler::has_trace)
       .def("trace", [](const Profiler& self) {
         return std::const_pointer_cast<Trace>(self.shared_trace());
       });
@@ -309,9 +417,16 @@ void bind_profiler(nb::module_& m) {
         d["bandwidth"] = c.bandwidth;
         d["launch_overhead"] = c.launch_overhead;
         d["gemm"] = nb::cast(c.gemm);
+        d["cache"] = c.cache;
+        d["date"] = c.date;
+        d["spread"] = c.spread;
+        d["load"] = c.load;
+        d["doubts"] = doubts_about(c);
         return d;
       },
       "device"_a, "again"_a = false);
+  p.def("is_recording", [] { return tracing::listener() || has_memory_observers(); });
+  p.def("format_time", &format_time, "microseconds"_a);
   p.def("install_stack_source", [](const std::string& folder) {
     package_folder() = folder;
     set_stack_source(python_stack);

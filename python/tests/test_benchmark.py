@@ -1,4 +1,5 @@
 """arete.utils.benchmark beside torch.utils.benchmark: figures, texts and tables of the same times; the loops by what they run."""
+import dataclasses
 import pickle
 import random
 import re
@@ -183,6 +184,41 @@ def test_indented_statements_and_refusals():
         benchmark.Timer("nothing_of_that_name").timeit(1)
     with pytest.raises(ValueError):
         benchmark.Measurement(1, [], benchmark.TaskSpec("a", "b"))
+
+
+def test_the_first_run_does_not_set_the_size_of_blocks():
+    counts = []
+    first = [True]
+
+    def work():
+        if first:
+            first.clear()
+            time.sleep(0.3)  # what only a fresh process does
+
+    timer = benchmark.Timer("work()", globals={"work": work})
+    m = timer.blocked_autorange(callback=lambda n, t: counts.append(n), min_run_time=0.05)
+    assert m.number_per_run >= 100 and len(counts) == len(m.times) < 5000
+
+
+def test_dataclass_functions():
+    ours, theirs = pair(10, [0.5, 0.6], setup="x = 1\ny = 2", label="l", num_threads=2)
+    for function in (dataclasses.asdict, lambda m: [f.name for f in dataclasses.fields(m)]):
+        assert function(ours.task_spec) == function(theirs.task_spec)
+        assert function(ours) == function(theirs)
+    changed = dataclasses.replace(ours.task_spec, label="other")
+    assert changed.label == "other" and changed.num_threads == 2 and ours.task_spec.label == "l"
+    assert dataclasses.replace(ours, number_per_run=5).times == [0.1, 0.12]
+    for setup in ("pass", "", "x = 1", "x = 1\ny = 2"):
+        ours, theirs = pair(1, [1.0], setup=setup)
+        assert ours.task_spec.setup_str() == theirs.task_spec.setup_str()
+
+
+def test_wrong_arguments_are_errors():
+    for package in (benchmark, reference):
+        with pytest.raises(ValueError):
+            package.Compare([3])
+    with pytest.raises(RuntimeError, match="the meta device computes nothing"):
+        benchmark.Timer("pass").device_time("meta")
 
 
 def test_pickle():

@@ -85,6 +85,20 @@ def test_table_is_sorted_and_limited():
     assert p.key_averages().table(row_limit=-1).count("\n") == len(p.key_averages()) + 5
     top = p.key_averages().table(top_level_events_only=True)
     assert "forward" in top and "linear " not in top
+    # Calls of the same name within others do not count.
+    with profile() as p:
+        x = arete.ones(2)
+        with record_function("outer"):
+            x.exp().exp()
+            x.sin()
+        x.exp()
+    lines = p.key_averages().table(top_level_events_only=True).splitlines()
+    assert [(line.split()[0], line.split()[-1]) for line in lines[3:6]] == [("ones", "1"), ("outer", "1"), ("exp", "1")]
+    assert "sin" not in "".join(lines) and lines[6].startswith("---")
+    rows = [line.split()[0] for line in p.events().table().splitlines()[3:9]]
+    assert rows == ["ones", "outer", "exp", "exp", "sin", "exp"]  # each event by itself
+    rows = [line.split()[0] for line in p.events().table(top_level_events_only=True).splitlines()[3:6]]
+    assert rows == ["ones", "outer", "exp"]
     assert "a title" in p.key_averages().table(header="a title")
     with pytest.raises(ValueError, match="unknown figure to sort by"):
         p.key_averages().table(sort_by="beauty")
@@ -208,6 +222,10 @@ def test_memory_timeline_as_a_page(tmp_path):
     assert {("mul", "ACTIVATION", 4000), ("ones", "unknown", 4000)} <= rows
     assert any(category == "GRADIENT" and size == 4000 for _, category, size in rows)
     p.export_memory_timeline(tmp_path / "m.json")  # the device can be left out
+    if not arete.cuda.is_available():
+        with pytest.raises(RuntimeError, match="there is no GPU"):
+            p.export_memory_timeline(tmp_path / "gpu.html", "cuda:0")
+        assert not (tmp_path / "gpu.html").exists()
     with pytest.raises(ValueError, match="a name that ends in .html, .json, .json.gz or .raw.json.gz"):
         p.export_memory_timeline(tmp_path / "m.svg", "cpu")
     with profile() as p:
@@ -246,14 +264,7 @@ def test_the_same_steps_are_recorded(arguments):
                 p.step()
         return seen
 
-    def comparable(seen):
-        # torch adds up the steps of a recording under one name.
-        return [(number, negations) for number, _, negations in seen]
-
-    ours = steps(arete)
-    assert comparable(ours) == comparable(steps(torch))
-    for number, names, negations in ours:
-        assert len(names) == negations
+    assert steps(arete) == steps(torch)  # where the steps of a recording are one row
 
 
 def test_action_of_a_function():
@@ -611,3 +622,243 @@ def test_overhead_on_a_gpu_is_bounded():
 
     off, on = plain_and_profiled(step)
     assert on < 1.5 * off + 1e-4, (on, off)
+
+
+def cost(function):
+    """FLOPs and bytes of all that a function calls."""
+    with profile() as p:
+        function()
+    return sum(e.flops for e in p.events()), sum(e.bytes for e in p.events())
+
+
+def test_flops_of_products():
+    t = arete
+    a, b, bias = t.ones(64, 128), t.ones(128, 32), t.ones(32)
+    batch, other, square = t.ones(4, 8, 16), t.ones(4, 16, 24), t.ones(8, 24)
+    v, w = t.ones(128), t.ones(64)
+    image, kernel = t.ones(2, 6, 10, 12), t.ones(9, 2, 3, 3)
+    product, batches = 2 * 64 * 128 * 32, 2 * 4 * 8 * 16 * 24
+    for function, flops in (
+        (lambda: t.mm(a, b), product), (lambda: t.addmm(bias, a, b), product),
+        (lambda: t.ones(64, 32).addmm_(a, b, beta=2, alpha=0.5), product),
+        (lambda: t.baddbmm(square, batch, other), batches), (lambda: t.bmm(batch, other), batches),
+        (lambda: t.einsum("bij,bjk->bik", batch, other), batches), (lambda: t.mv(a, v), 2 * 64 * 128), (lambda: t.dot(v, v), 256),
+        (lambda: t.outer(v, w), 128 * 64), (lambda: t.nn.functional.linear(a, b.t().contiguous(), bias), product),
+        (lambda: t.nn.functional.conv2d(image, kernel, groups=3), 2 * (2 * 9 * 8 * 10) * 2 * 9),
+        (lambda: t.nn.functional.conv_transpose2d(t.ones(2, 9, 8, 10), kernel, groups=3), 2 * (2 * 9 * 8 * 10) * 2 * 9),
+        (lambda: t.nn.functional.conv1d(t.ones(2, 3, 10), t.ones(4, 3, 3), t.ones(4)), 2 * (2 * 4 * 8) * 9),
+        (lambda: t.nn.functional.conv3d(t.ones(1, 2, 4, 5, 6), t.ones(3, 2, 2, 2, 2), t.ones(3)), 2 * (3 * 3 * 4 * 5) * 16),
+    ):  # fmt: skip
+        assert cost(function)[0] == flops
+    # Beside the product something is added up.
+    for function, least, most in ((lambda: t.addbmm(square, batch, other), batches, 1.1 * batches),
+                                  (lambda: t.addmv(w, a, v), 2 * 64 * 128, 2.1 * 64 * 128),
+                                  (lambda: t.addr(a, w, v), 2 * 64 * 128, 4 * 64 * 128)):  # fmt: skip
+        assert least <= cost(function)[0] <= most
+
+
+def test_flops_are_torchs():
+    torch_cost = {}
+    for t in (torch, arete):
+        a, b, bias = t.ones(64, 128), t.ones(128, 32), t.ones(32)
+        batch, other = t.ones(4, 8, 16), t.ones(4, 16, 24)
+        with t.profiler.profile(activities=[t.profiler.ProfilerActivity.CPU], with_flops=True) as p:
+            t.mm(a, b)
+            t.addmm(bias, a, b)
+            t.bmm(batch, other)
+            t.baddbmm(t.ones(8, 24), batch, other)
+        flops = {e.key.removeprefix("aten::"): e.flops for e in p.key_averages()}
+        torch_cost[t.__name__] = [flops[name] for name in ("mm", "addmm", "bmm", "baddbmm")]
+    assert torch_cost["arete"] == torch_cost["torch"]
+
+
+def test_what_is_touched_at_indices_counts_alone():
+    t = arete
+    table, index = t.ones(50257, 768), t.arange(64)
+    rows, slices, indices = t.ones(64, 768), 64 * 768 * 4, 64 * 8
+    wide = index.unsqueeze(1).expand(64, 768)  # what expand() repeats is in memory once
+    read = 2 * slices + indices
+    for function in (lambda: t.nn.functional.embedding(index, table), lambda: table[index], lambda: table.index_select(0, index),
+                     lambda: table.gather(0, wide)):  # fmt: skip
+        assert cost(function) == (0, read)
+    assert cost(lambda: t.take(table, index)) == (0, 2 * 64 * 4 + indices)
+    assert cost(lambda: t.take_along_dim(table, index.unsqueeze(1), 0)) == (0, read)
+    # In place only what is written moves, and what is computed with the old values is read, too.
+    for function in (lambda: table.index_copy_(0, index, rows), lambda: table.index_put_((index,), rows),
+                     lambda: table.scatter_(0, wide, rows), lambda: table.__setitem__(index, rows)):  # fmt: skip
+        assert cost(function) == (0, read)
+    assert cost(lambda: table.index_fill_(0, index, 3.0)) == (0, slices + indices)
+    for function in (lambda: table.index_add_(0, index, rows), lambda: table.scatter_add_(0, wide, rows)):
+        assert cost(function) == (64 * 768, 3 * slices + indices)
+    # The other forms copy the table.
+    flops, moved = cost(lambda: table.index_copy(0, index, rows))
+    assert flops == 0 and moved >= 2 * table.nbytes + slices
+
+
+def test_empty_tensors_move_nothing():
+    x = arete.ones(10)
+    assert cost(lambda: (arete.empty(1000, 1000), arete.empty_like(x), x.new_empty(50))) == (0, 0)
+    assert cost(lambda: arete.zeros(1000)) == (0, 4000)
+
+
+def test_attributes_of_events():
+    with profile(record_shapes=True) as p:
+        with record_function("mine"):
+            x = arete.ones(2, 3, requires_grad=True)
+        arete.nn.functional.dropout(x.sum(1, keepdim=True) * 2.5, p=0.5, training=True).sum().backward()
+    events = p.events()
+    by_name = {e.name: e for e in events}
+    e = by_name["sum"]
+    assert e.device_type == arete.autograd.DeviceType.CPU == arete.autograd.profiler.DeviceType.CPU
+    assert all(row.device_type is arete.autograd.DeviceType.CPU for row in p.key_averages())
+    assert e.use_device is None and not e.is_async and e.node_id == -1 and e.device_index == 0 and e.device_time == 0
+    assert (e.scope, by_name["mine"].scope, by_name["SumBackward0"].scope) == (0, 7, 1)
+    assert by_name["SumBackward0"].fwd_thread == e.thread > 0 == e.fwd_thread
+    first = next(e for e in events if e.name == "sum")
+    assert len(first.concrete_inputs) == len(first.input_shapes)
+    assert first.concrete_inputs[0] is None and [1] in first.concrete_inputs and True in first.concrete_inputs
+    for row in (e, p.key_averages()[0]):
+        for name in ("cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time", "device_time_total",
+                     "self_device_time_total"):  # fmt: skip
+            text = getattr(row, name + "_str")
+            assert text.endswith("us") and float(text[:-2]) == pytest.approx(getattr(row, name), abs=1e-3)
+    assert repr(first).startswith(f"<FunctionEvent id={first.id} name=sum device_type=DeviceType.CPU cpu_time=")
+    assert "input_shapes=[[2, 3]" in repr(first) and f"thread={first.thread}" in repr(first)
+    assert arete.autograd.kineto_available() and arete.profiler.kineto_available() and arete.autograd.profiler.kineto_available()
+
+
+def test_zero_grad_is_a_range():
+    names = []
+    for t in (torch, arete):
+        x = t.ones(2, requires_grad=True)
+        optimizer = t.optim.SGD([x], lr=0.1)
+        with t.profiler.profile(activities=[t.profiler.ProfilerActivity.CPU]) as p:
+            for _ in range(2):
+                optimizer.zero_grad()
+        names.append([(e.name, e.scope) for e in p.events()])
+    assert names[0] == names[1] == [("Optimizer.zero_grad#SGD.zero_grad", 7)] * 2
+
+
+def test_steps_are_one_row_and_the_trace_tells_them_apart(tmp_path):
+    with profile(schedule=schedule(wait=0, warmup=0, active=3, repeat=1)) as p:
+        for _ in range(3):
+            arete.ones(2)
+            p.step()
+    (row,) = [e for e in p.key_averages() if e.key.startswith("ProfilerStep")]
+    assert row.key == "ProfilerStep*" and row.count == 3
+    steps = [e for e in p.events() if e.is_user_annotation]
+    assert [e.name for e in steps] == ["ProfilerStep*"] * 3
+    assert [e.trace_name for e in steps] == [f"ProfilerStep#{i}" for i in range(3)]
+    p.export_chrome_trace(tmp_path / "trace.json")
+    text = (tmp_path / "trace.json").read_text()
+    assert all(f'"ProfilerStep#{i}"' in text for i in range(3)) and "ProfilerStep*" not in text
+
+
+def test_metadata_of_traces(tmp_path):
+    named = []
+
+    def name():
+        named.append(f"recording {len(named)}")
+        return named[-1]
+
+    p = profile(custom_trace_id_callback=name)
+    assert p.get_trace_id() is None
+    p.preset_metadata_json("preset", '{"a": 1}')
+    with p:
+        arete.ones(2)
+        p.add_metadata("text", 'a "quoted" one')
+        p.add_metadata_json("list", "[1, 2]")
+        with pytest.raises(ValueError, match="no JSON"):
+            p.add_metadata_json("broken", "[1,")
+        with pytest.raises(ValueError, match="has an entry of this name"):
+            p.add_metadata("traceEvents", "none")
+    p.add_metadata("late", "too")
+    p.export_chrome_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert (trace["preset"], trace["text"], trace["list"], trace["late"]) == ({"a": 1}, 'a "quoted" one', [1, 2], "too")
+    assert trace["trace_id"] == p.get_trace_id() == "recording 0" and named == ["recording 0"]
+    with profile() as q:
+        pass
+    assert re.fullmatch("[0-9A-F]{32}", q.get_trace_id())
+
+
+def test_options_that_do_nothing_are_refused():
+    for options in ({"experimental_config": object()}, {"post_processing_timeout_s": 1.0}, {"acc_events": True}, {"with_modules": True}):
+        with pytest.raises(NotImplementedError, match=next(iter(options))):
+            profile(**options)
+    with pytest.raises(NotImplementedError, match="experimental_config"):
+        arete.autograd.profiler.profile(experimental_config=object())
+    for t in (torch, arete):
+        with pytest.raises(AssertionError, match="Step must be non-negative. Got -1."):
+            t.profiler.schedule(wait=1, warmup=1, active=1)(-1)
+
+
+def test_a_recording_in_steps():
+    p = profile()
+    assert p.current_action == ProfilerAction.RECORD
+    p.prepare_trace()
+    assert p.current_action == ProfilerAction.WARMUP
+    arete.ones(2).neg()
+    p.start_trace()
+    arete.ones(2).exp()
+    p.stop_trace()
+    assert [e.name for e in p.events()] == ["ones", "exp"]
+    with pytest.raises(ValueError, match="nothing is being recorded"):
+        p.stop_trace()
+
+
+def test_collection_can_be_toggled():
+    with profile() as p:
+        arete.ones(2).exp()
+        p.toggle_collection_dynamic(False, [ProfilerActivity.CPU])
+        arete.ones(2).sin()
+        p.toggle_collection_dynamic(True, [ProfilerActivity.CPU])
+        arete.ones(2).cos()
+    assert [e.name for e in p.events()] == ["ones", "exp", "ones", "cos"]
+    p.toggle_collection_dynamic(False, [ProfilerActivity.CPU])  # nothing is on: nothing happens
+    with profile() as p:
+        arete.ones(2)
+    assert len(p.events()) == 1
+
+
+@pytest.mark.skipif(arete.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu():
+    with pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA profiling"):
+        with pytest.raises(ValueError, match="No activities specified"):
+            profile(activities=[ProfilerActivity.CUDA]).start()
+    with pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA profiling"):
+        with arete.autograd.profiler.profile(use_device="cuda") as p:
+            assert str(p).startswith("<unfinished")
+            arete.ones(2)
+    assert str(p) == p.table() and "ones" in str(p)
+    assert [e.name for e in p.function_events] == ["ones"]
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="there is no GPU")
+def test_gpu_work_alone():
+    x = arete.ones(1000, device="cuda")
+    with profile(activities=[ProfilerActivity.CUDA]) as p:
+        x.exp()
+        arete.cuda.synchronize()
+    rows = p.key_averages()
+    if p._trace().device_times != "CUPTI":
+        pytest.skip("there is no CUPTI")
+    assert rows and all(e.device_type is arete.autograd.DeviceType.CUDA for e in rows)
+    events = p.events()
+    assert events and all(e.device_type is arete.autograd.DeviceType.CUDA and e.cpu_time == 0 < e.device_time for e in events)
+    assert "Self CUDA time total" in rows.table() and p.total_average().self_device_time_total > 0
+
+
+def test_rooflines_have_known_names(tmp_path):
+    with profile() as p:
+        arete.ones(100).exp()
+    for name in ("r.svg", "r.html"):
+        p.export_roofline(tmp_path / name)
+    for name in ("r.png", "r"):
+        with pytest.raises(ValueError, match=r"ends in .svg or .html"):
+            p.export_roofline(tmp_path / name)
+        assert not (tmp_path / name).exists()
+    figures = arete.profiler.ceilings("cpu")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", figures["date"]) and figures["spread"] >= 0 and figures["load"] >= 0
+    assert figures["cache"] > 0 and (figures["doubts"] == "" or "arete bench --ceilings --again" in figures["doubts"])
+    assert (figures["doubts"] in p.rate_table()) if figures["doubts"] else ("may be too low" not in p.rate_table())

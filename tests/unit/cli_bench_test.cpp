@@ -9,6 +9,7 @@
 
 #include "arete/base/error.h"
 #include "arete/core/cuda.h"
+#include "arete/profile/ceilings.h"
 #include "cli/commands.h"
 
 namespace arete::cli {
@@ -55,6 +56,38 @@ TEST(Bench, writes_figures_and_a_page) {
   EXPECT_NE(page.find("Copies in host memory"), std::string::npos);
   EXPECT_EQ(page.find("Matrix products"), std::string::npos);
   std::filesystem::remove_all(folder);
+}
+
+TEST(Bench, looks_at_its_files_before_it_measures) {
+  for (const bool json : {true, false}) {
+    BenchOptions o;
+    o.device = "cpu";
+    o.groups = {"launch"};
+    o.quick = true;
+    (json ? o.json : o.html) =
+        std::filesystem::path(testing::TempDir()) / "no such folder" / "file";
+    testing::internal::CaptureStdout();
+    EXPECT_THROW(bench(o), IoError);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  }
+}
+
+TEST(Bench, tells_caches_from_memory) {
+  const std::filesystem::path page = std::filesystem::path(testing::TempDir()) / "bandwidth.html";
+  BenchOptions o;
+  o.device = "cpu";
+  o.groups = {"bandwidth"};
+  o.quick = true;
+  o.html = page;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(bench(o), 0);
+  const std::string printed = testing::internal::GetCapturedStdout();
+  const bool cached = profile::cache_bytes(kCPU) > 8 << 20;  // of tensors of 16 MiB
+  EXPECT_EQ(printed.find("may lie in the caches") != std::string::npos, cached) << printed;
+  const std::string text = text_of(page);
+  EXPECT_EQ(text.find("memory bandwidth") == std::string::npos, cached);
+  EXPECT_EQ(text.find("16 MiB in cache") != std::string::npos, cached);
+  std::filesystem::remove(page);
 }
 
 TEST(Bench, needs_the_device_it_is_asked_for) {

@@ -73,6 +73,54 @@ TEST(Roofline, RegimesFollowTheCeilings) {
   EXPECT_EQ(svg.find("inf"), std::string::npos);
 }
 
+TEST(Roofline, SaysWhereTheRoofsAreTooLow) {
+  profile::Ceilings c;
+  c.bandwidth = 1e10;
+  c.launch_overhead = 1e-6;
+  c.gemm["float32"] = 1e12;
+  c.cache = 32 << 20;
+  const auto table_of = [&](double flops, int64_t bytes, int64_t ns) {
+    profile::Trace t;
+    profile::Event e;
+    e.name = "it";
+    e.flops = flops;
+    e.bytes = bytes;
+    e.end_ns = ns;
+    t.events.push_back(e);
+    t.finish();
+    return profile::rate_table(profile::operator_rates(t, c));
+  };
+  const char* note = "The ceilings look too low";
+  EXPECT_EQ(table_of(1, 400'000'000, 40'000'000).find(note), std::string::npos);  // at the roof
+  EXPECT_EQ(table_of(1, 20'000'000, 100'000).find(note), std::string::npos);      // in a cache
+  EXPECT_EQ(table_of(1, 400'000'000, 30'000'000).find(note), std::string::npos);  // reading alone
+  const std::string low = table_of(1, 400'000'000, 15'000'000);
+  EXPECT_NE(low.find(note), std::string::npos) << low;
+  EXPECT_NE(low.find("it (267 %)"), std::string::npos) << low;
+  EXPECT_NE(low.find("arete bench --ceilings --again"), std::string::npos) << low;
+  EXPECT_EQ(table_of(1e9, 1000, 1'000'000).find(note), std::string::npos);
+  EXPECT_NE(table_of(2e9, 1000, 1'000'000).find(note), std::string::npos);
+}
+
+TEST(Ceilings, AreDoubtedAfterABusyMeasurement) {
+  profile::Ceilings c;
+  c.device = "processor, 2 threads";
+  EXPECT_EQ(doubts_about(c), "");
+  c.date = "2026-11-22 10:45";
+  c.spread = 0.1;
+  c.load = 0.3;
+  EXPECT_EQ(doubts_about(c), "");
+  c.spread = 0.6;
+  EXPECT_NE(doubts_about(c).find("differed by 60 %"), std::string::npos) << doubts_about(c);
+  EXPECT_NE(doubts_about(c).find(c.date), std::string::npos);
+  c.load = 2;
+  EXPECT_NE(doubts_about(c).find("load was 200 %"), std::string::npos) << doubts_about(c);
+  EXPECT_NE(to_string(c).find("--ceilings --again"), std::string::npos);
+  c.spread = 0;
+  c.device = "a GPU";  // which does not compete for the host's processors
+  EXPECT_EQ(doubts_about(c), "");
+}
+
 TEST(Ceilings, AreMeasuredOnceAndKept) {
   const test::TempDir scratch;
   const std::string folder = scratch / "made at need";
@@ -91,6 +139,9 @@ TEST(Ceilings, AreMeasuredOnceAndKept) {
   const auto second = profile::ceilings(kCPU);
   EXPECT_EQ(second.bandwidth, first.bandwidth);
   EXPECT_NE(to_string(first).find("GB/s"), std::string::npos);
+  EXPECT_EQ(second.date, first.date);
+  EXPECT_NE(text.find(first.date), std::string::npos);
+  EXPECT_GT(first.cache, 0);
   EXPECT_THROW(profile::ceilings(kMeta), DeviceError);
 }
 
@@ -109,6 +160,13 @@ TEST(Ceilings, CommandPrintsThem) {
   testing::internal::GetCapturedStdout();
   const auto j = nlohmann::json::parse(std::ifstream(folder + "/figures"));
   EXPECT_EQ(j.at("bandwidth"), profile::ceilings(kCPU).bandwidth);
+  EXPECT_EQ(j.at("date"), profile::ceilings(kCPU).date);
+  // What cannot be honoured, or written in the end, is refused before anything is measured.
+  EXPECT_THROW(cli::ceilings({.device = "cpu", .groups = {"gemm"}, .ceilings = true}), ValueError);
+  EXPECT_THROW(cli::ceilings({.device = "cpu", .html = "x.html", .ceilings = true}), ValueError);
+  EXPECT_THROW(cli::ceilings({.device = "cpu", .quick = true, .ceilings = true}), ValueError);
+  EXPECT_THROW(cli::ceilings({.device = "cpu", .json = folder + "/none/figures", .ceilings = true}),
+               IoError);
   // A damaged file is measured and written anew.
   std::ofstream(folder + "/ceilings.json") << "{\"half";
   profile::ceilings(kCPU, true);

@@ -485,6 +485,21 @@ TEST(Profiler, WorkOfDevicesBelongsToOperators) {
   EXPECT_EQ(arrows[1]["f"].at("ts"), 9.0);
   EXPECT_EQ(arrows[1]["f"].at("tid"), 7);
   EXPECT_EQ(arrows[2]["s"].at("ts"), 7.5);
+  // Where GPUs alone were asked for, their work is all there is to see.
+  t.with_cpu = false;
+  const auto alone = t.key_averages();
+  ASSERT_EQ(alone.size(), 3u);
+  for (const auto& a : alone) EXPECT_TRUE(a.on_device);
+  EXPECT_EQ(t.total_average().self_device_time_total, 26);
+  EXPECT_NE(t.table(alone).find("Self CUDA time total: 26.000us"), std::string::npos);
+  // One piece of it as a row, and as an event.
+  const auto row = t.row_of(t.activities[0]);
+  EXPECT_EQ(row.key, "gemm_kernel");
+  EXPECT_EQ(row.device_time_total, 20);
+  EXPECT_EQ(row.cpu_time_total, 0);
+  const Event one = Trace::event_of(t.activities[0]);
+  EXPECT_EQ(one.device_ns, 20000);
+  EXPECT_EQ(one.device, kCUDA);
 }
 
 TEST(Profiler, TimesBetweenEventsAreSaidToBeSuch) {

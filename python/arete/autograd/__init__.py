@@ -28,6 +28,10 @@ def __getattr__(name: str):
         import importlib
 
         return importlib.import_module(__name__ + ".profiler")
+    if name in ("DeviceType", "kineto_available"):
+        from .. import profiler
+
+        return getattr(profiler, name)
     raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from .. import _C, profiler as _profiler
-from ..profiler import EventList, record_function  # noqa: F401
+from ..profiler import DeviceType, EventList, kineto_available, record_function  # noqa: F401
 
 
 class profile(_profiler._Results):
@@ -17,11 +17,16 @@ class profile(_profiler._Results):
     def __init__(self, enabled=True, *, use_cuda=False, use_device=None, record_shapes=False, with_flops=False,
                  profile_memory=False, with_stack=False, with_modules=False, use_kineto=False, use_cpu=True,
                  experimental_config=None, acc_events=False):  # fmt: skip
-        if acc_events or with_modules:
-            raise NotImplementedError("profile: acc_events and with_modules")
+        _profiler._refuse(acc_events=acc_events, with_modules=with_modules, experimental_config=experimental_config)
+        if use_device not in (None, "cuda"):
+            raise ValueError(f"autograd.profiler.profile: use_device is 'cuda' or None, not {use_device!r}")
+        use_cuda = use_cuda or use_device == "cuda"
+        if enabled:
+            _profiler._warn_without_gpu(use_cuda)
         activities = ({_profiler.ProfilerActivity.CPU} if use_cpu else set()) | (
-            {_profiler.ProfilerActivity.CUDA} if use_cuda or use_device == "cuda" else set())  # fmt: skip
+            {_profiler.ProfilerActivity.CUDA} if use_cuda else set())  # fmt: skip
         self.enabled = enabled
+        self.use_device = "cuda" if use_cuda and _C._cuda.is_available() else None
         self._profile = _profiler.profile(activities=activities, record_shapes=record_shapes, with_flops=with_flops,
                                           profile_memory=profile_memory, with_stack=with_stack)
 
@@ -41,6 +46,9 @@ class profile(_profiler._Results):
     def function_events(self) -> EventList | None:
         """The events; None before the end."""
         return self.events() if self.enabled and not self._profile._profiler.is_running else None
+
+    def __repr__(self):
+        return self.table() if self._profile._profiler.has_trace else "<unfinished arete.autograd.profiler.profile>"
 
     def table(self, *args, **kwargs) -> str:
         """key_averages() as a table."""

@@ -5,7 +5,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 
-from .._C import Tensor
+from .._C import Tensor, _profile
 from .._grad_mode import enable_grad
 from .._tensor import RemovableHandle
 
@@ -112,6 +112,16 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or sets them to zero."""
+        if _profile.is_recording():
+            range_ = _profile.RecordFunction(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad")
+            try:
+                self._zero_grad(set_to_none)
+            finally:
+                range_.end()
+        else:
+            self._zero_grad(set_to_none)
+
+    def _zero_grad(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if set_to_none:

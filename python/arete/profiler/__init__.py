@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import os
+import warnings
 import weakref
 
 from .. import _C
@@ -22,6 +23,28 @@ class ProfilerActivity(enum.Enum):
 
     CPU = 0
     CUDA = 1
+
+
+class DeviceType(enum.Enum):
+    """Where an event ran.
+
+    >>> with arete.profiler.profile() as p:
+    ...     x = arete.ones(2).exp()
+    >>> {e.device_type for e in p.events()}
+    {<DeviceType.CPU: 0>}
+    """
+
+    CPU = 0
+    CUDA = 1
+
+
+def kineto_available() -> bool:
+    """Whether profiles and trace files can be had: always.
+
+    >>> arete.profiler.kineto_available()
+    True
+    """
+    return True
 
 
 class ProfilerAction(enum.IntEnum):
@@ -55,7 +78,13 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
     action = _P.schedule(wait, warmup, active, repeat, skip_first, bool(skip_first_wait))
-    return lambda step: ProfilerAction(action(step))
+
+    def of_step(step: int) -> ProfilerAction:
+        if step < 0:
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
+        return ProfilerAction(action(step))
+
+    return of_step
 
 
 class Interval:
@@ -77,10 +106,17 @@ class Interval:
 
 _P.FunctionEvent.time_range = property(lambda e: Interval(*e._time_range))
 for _class in (_P.FunctionEvent, _P.FunctionEventAvg):
+    _class.device_type = property(lambda e: DeviceType.CUDA if e._on_device else DeviceType.CPU)
+    _class.use_device = property(lambda e: "cuda" if e._has_device_times else None)
+    # What no event here is, under torch's names.
+    _class.is_async = _class.is_remote = _class.is_legacy = False
+    _class.node_id, _class.overload_name = -1, ""
+    for _name in ("cpu_time", "device_time", "cpu_time_total", "device_time_total", "self_cpu_time_total", "self_device_time_total"):
+        setattr(_class, _name + "_str", property(lambda e, name=_name: _P.format_time(getattr(e, name))))
     # The names of before torch 2.3.
     for _old in ("cuda_time_total", "self_cuda_time_total", "cuda_memory_usage", "self_cuda_memory_usage"):
         setattr(_class, _old, property(lambda e, name=_old.replace("cuda", "device"): getattr(e, name)))
-_P.FunctionEventAvg.cuda_time = property(lambda e: e.device_time)
+    _class.cuda_time = property(lambda e: e.device_time)
 
 
 class EventList(list):
@@ -99,8 +135,9 @@ class EventList(list):
     def table(self, sort_by=None, row_limit=100, max_src_column_width=75, max_name_column_width=55,
               max_shapes_column_width=80, header=None, top_level_events_only=False) -> str:  # fmt: skip
         """A readable table. `sort_by`: cpu_time_total, self_cpu_time_total, cuda_time_total, self_cuda_time_total,
-        cpu_time, cuda_time, cpu_memory_usage, self_cpu_memory_usage, cuda_memory_usage, count, flops, bytes."""
-        rows = list(self) if not self or isinstance(self[0], _P.FunctionEventAvg) else self._trace.key_averages()
+        cpu_time, cuda_time, cpu_memory_usage, self_cpu_memory_usage, cuda_memory_usage, count, flops, bytes. A row for each
+        event; `top_level_events_only` leaves out what ran within other events."""
+        rows = [e if isinstance(e, _P.FunctionEventAvg) else e._row for e in self]
         return self._trace.table(rows, sort_by or "", row_limit, max_src_column_width, max_name_column_width,
                                  max_shapes_column_width, header or "", top_level_events_only)
 
@@ -187,14 +224,28 @@ class _Results:
         return self._trace().rate_table()
 
     def export_roofline(self, path) -> None:
-        """Draws the operators under the machine's roofs: an SVG image where `path` ends in ".svg", else HTML."""
+        """Draws the operators under the machine's roofs: an SVG image where `path` ends in ".svg", a page where it ends in
+        ".html"."""
         self._trace().export_roofline(os.fspath(path))
+
+
+def _refuse(**options) -> None:
+    """What would be accepted and do nothing is an error."""
+    asked = [name for name, value in options.items() if value]
+    if asked:
+        raise NotImplementedError(f"profile: there is no {', '.join(asked)}")
+
+
+def _warn_without_gpu(asked: bool) -> None:
+    if asked and not _C._cuda.is_available():
+        warnings.warn("CUDA is not available, disabling CUDA profiling", stacklevel=4)
 
 
 class profile(_Results):
     """Records what the library does between start() and stop(), or within a `with` block, on all threads; with a
     schedule, only in the steps that it names. GPU work shows where there is a GPU. `with_stack`: Python frames of
-    each event. `with_flops`: FLOPs in tables (operator_rates() has them in any case).
+    each event. `with_flops`: FLOPs in tables (operator_rates() has them in any case). `custom_trace_id_callback` names
+    each recording in its trace file.
 
     >>> with arete.profiler.profile(record_shapes=True) as p:
     ...     with arete.profiler.record_function("products"):
@@ -208,9 +259,9 @@ class profile(_Results):
     def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False,
                  profile_memory=False, with_stack=False, with_flops=False, with_modules=False,
                  experimental_config=None, execution_trace_observer=None, acc_events=False, use_cuda=None,
-                 custom_trace_id_callback=None):  # fmt: skip
-        if acc_events or execution_trace_observer is not None or with_modules:
-            raise NotImplementedError("profile: acc_events, execution_trace_observer and with_modules")
+                 custom_trace_id_callback=None, post_processing_timeout_s=None):  # fmt: skip
+        _refuse(acc_events=acc_events, execution_trace_observer=execution_trace_observer, with_modules=with_modules,
+                experimental_config=experimental_config, post_processing_timeout_s=post_processing_timeout_s)  # fmt: skip
         chosen = set(activities) if activities is not None else supported_activities()
         if use_cuda is not None:
             chosen = (chosen | {ProfilerActivity.CUDA}) if use_cuda else (chosen - {ProfilerActivity.CUDA})
@@ -219,13 +270,15 @@ class profile(_Results):
         self.activities = chosen
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
+        self.custom_trace_id_callback = custom_trace_id_callback
         # The C++ object must not hold what may hold it: collectors of cycles do not see through it.
         me = weakref.ref(self)
         self._profiler = _P.Profiler(
             cpu=ProfilerActivity.CPU in chosen, cuda=ProfilerActivity.CUDA in chosen, record_shapes=record_shapes,
             profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops,
             schedule=(lambda step: int(me().schedule(step))) if schedule else None,
-            on_trace_ready=(lambda: me().on_trace_ready(me())) if on_trace_ready else None)  # fmt: skip
+            on_trace_ready=(lambda: me().on_trace_ready(me())) if on_trace_ready else None,
+            trace_id=lambda: str(me().custom_trace_id_callback()) if me().custom_trace_id_callback else "")  # fmt: skip
 
     def _trace(self):
         return self._profiler.trace()
@@ -235,7 +288,15 @@ class profile(_Results):
         """The number of the present step."""
         return self._profiler.step_num
 
+    @property
+    def current_action(self) -> ProfilerAction:
+        """What the schedule says of the present step."""
+        if self._profiler.is_running:
+            return ProfilerAction(self._profiler.action)
+        return ProfilerAction(self.schedule(self.step_num)) if self.schedule else ProfilerAction.RECORD
+
     def start(self) -> None:
+        _warn_without_gpu(ProfilerActivity.CUDA in self.activities and ProfilerActivity.CPU not in self.activities)
         self._profiler.start()
 
     def stop(self) -> None:
@@ -244,6 +305,45 @@ class profile(_Results):
     def step(self) -> None:
         """The next step begins."""
         self._profiler.step()
+
+    def prepare_trace(self) -> None:
+        """Records from now on, to forget it at start_trace()."""
+        self._profiler.prepare_trace()
+
+    def start_trace(self) -> None:
+        """Records from now on, without the schedule."""
+        self._profiler.start_trace()
+
+    def stop_trace(self) -> None:
+        """Ends what start_trace() began; on_trace_ready is not called."""
+        self._profiler.stop_trace()
+
+    def toggle_collection_dynamic(self, enable: bool, activities) -> None:
+        """While it records: leaves these activities out from now on, or takes them again."""
+        chosen = set(activities)
+        if not all(isinstance(a, ProfilerActivity) for a in chosen):
+            raise ValueError("toggle_collection_dynamic: activities are members of ProfilerActivity")
+        self._profiler.toggle(enable, ProfilerActivity.CPU in chosen, ProfilerActivity.CUDA in chosen)
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Text for the trace file."""
+        self._profiler.add_metadata(key, value)
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """A value in JSON for the trace file."""
+        self._profiler.add_metadata_json(key, value)
+
+    def preset_metadata_json(self, key: str, value: str) -> None:
+        """The same, before the recording."""
+        self._profiler.add_metadata_json(key, value)
+
+    def set_custom_trace_id_callback(self, callback) -> None:
+        """callback() names each recording that begins from now on."""
+        self.custom_trace_id_callback = callback
+
+    def get_trace_id(self):
+        """The name of the last recording that has begun; None before."""
+        return self._profiler.trace_id or None
 
     def __enter__(self):
         self.start()
@@ -300,9 +400,10 @@ class record_function:
 
 def ceilings(device="cpu", again=False) -> dict:
     """What the machine can do at most, measured once and kept: bandwidth (bytes per second of a copy),
-    launch_overhead (seconds) and gemm (FLOP per second by dtype).
+    launch_overhead (seconds) and gemm (FLOP per second by dtype); cache (bytes). And how far to trust them: date, spread (how
+    much slower the middle round was than the best), load (of the processors, before) and doubts (text; "" if there are none).
 
     >>> sorted(arete.profiler.ceilings("cpu"))
-    ['bandwidth', 'device', 'gemm', 'launch_overhead']
+    ['bandwidth', 'cache', 'date', 'device', 'doubts', 'gemm', 'launch_overhead', 'load', 'spread']
     """
     return _P.ceilings(str(device), again)

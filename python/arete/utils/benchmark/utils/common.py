@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import textwrap
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -12,6 +13,9 @@ __all__ = ["TaskSpec", "Measurement", "select_unit", "unit_to_english", "trim_si
 
 _c = _C._benchmark
 TaskSpec = _c.TaskSpec
+# For dataclasses.replace() and asdict(), which look fields up by name.
+TaskSpec.__dataclass_fields__ = dataclasses.make_dataclass(
+    "TaskSpec", ["stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads"]).__dataclass_fields__  # fmt: skip
 _OF_THE_TASK = ("stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads", "title")
 
 
@@ -42,6 +46,10 @@ class Measurement(_c.Measurement):
     def merge(measurements: Iterable["Measurement"]) -> List["Measurement"]:
         """One measurement for each task, with the times of all that are given."""
         return [Measurement(m.number_per_run, m.raw_times, m.task_spec) for m in _c.merge(list(measurements))]
+
+
+Measurement.__dataclass_fields__ = dataclasses.make_dataclass(
+    "Measurement", ["number_per_run", "raw_times", "task_spec", "metadata"]).__dataclass_fields__  # fmt: skip
 
 
 def select_unit(t: float) -> Tuple[str, float]:

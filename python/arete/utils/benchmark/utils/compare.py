@@ -14,7 +14,8 @@ class Compare:
     """A table for each label: sub-labels in rows, descriptions in columns, grouped by number of threads."""
 
     def __init__(self, results: Iterable[common.Measurement]):
-        self._results = list(results)
+        self._results: list = []
+        self.extend_results(results)
         self._trim = self._highlight = False
         self._colorize = 0
 
