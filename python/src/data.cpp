@@ -226,6 +226,11 @@ Tensor serial_randperm(int64_t n, nb::handle generator) {
 
 void bind_workers(nb::module_& m) {
   m.def("_serial_randperm", &serial_randperm, "n"_a, "generator"_a.none());
+  m.def("_seed_for_batch", [](nb::handle generator, uint64_t seed, int64_t number) {
+    Generator* const g = to_generator(generator.ptr());
+    if (!g) throw nb::type_error("the first argument must be a Generator");
+    g->set_state(data::stream_of_batch(seed, number));
+  });
   nb::class_<Maker>(m, "_BatchMaker");
   m.def("_row_maker", &row_maker);
   nb::class_<Waited>(m, "_Waited").def("__call__", [](const Waited& w) {
@@ -243,9 +248,8 @@ void bind_workers(nb::module_& m) {
              return indices.has_value();
            })
       .def("submit_all",
-           [](data::WorkerPool& p, const Tensor& order, int64_t size, int64_t ahead) {
-             p.submit_all(order.to_vector<int64_t>(), size, ahead);
-           })
+           [](data::WorkerPool& p, const Tensor& order, int64_t size, int64_t ahead,
+              int64_t first) { p.submit_all(order.to_vector<int64_t>(), size, ahead, first); })
       .def("wait", &wait_for)
       .def("is_ready",
            [](const data::WorkerPool& p, int64_t epoch, int64_t number) {

@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 
 from .. import _C
 from ..utils.data import Dataset, default_collate
-from .transforms import _generator, _natives
+from .transforms import _natives
 
 __all__ = ["ImageFolder"]
 
@@ -49,7 +49,7 @@ class ImageFolder(Dataset):
         transforms = [] if self.transform is None else _natives(self.transform)
         if transforms is None or self.target_transform is not None:
             return None
-        pictures = self._files.get_batch(indices, transforms, _generator(), pin)
+        pictures = self._files.get_batch(indices, transforms, _C.default_generator, pin)
         return [pictures, default_collate([self.targets[i] for i in indices])]
 
     def _maker(self, pin: bool) -> Optional[Any]:

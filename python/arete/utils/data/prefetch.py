@@ -111,7 +111,7 @@ class DevicePrefetcher:
         copies = _Copies(self.device)
         source: Any = iter(self.loader)
         progress = source._progress
-        progress.given = progress.batches
+        progress.ahead = deque()
         batches: deque = deque()  # their copies have been started; at the end an _End
 
         def fetch() -> None:
@@ -128,11 +128,11 @@ class DevicePrefetcher:
             batch, event = batches.popleft()
             if type(batch) is _End:
                 self.consumer_wait += clock() - start
-                progress.given = None
+                progress.ahead = None
                 batch.leave()
                 return
             copies.wait(event)
-            progress.given += 1
+            progress.got_next()
             while len(batches) < self.ahead and not (batches and type(batches[-1][0]) is _End) and source._is_ready():
                 fetch()
             ready = len(batches) > 0
@@ -152,7 +152,7 @@ class DevicePrefetcher:
         source = iter(self.loader)
         progress = source._progress if isinstance(self.loader, DataLoader) else None  # type: ignore[attr-defined]
         if progress is not None:
-            progress.given = progress.batches
+            progress.ahead = deque()
         thread = threading.Thread(target=self._fetch, args=(source, batches, stop, copies), daemon=True)
         thread.start()
         try:
@@ -162,12 +162,12 @@ class DevicePrefetcher:
                 self.consumer_wait += time.perf_counter() - start
                 if type(batch) is _End:
                     if progress is not None:
-                        progress.given = None
+                        progress.ahead = None
                     batch.leave()
                     return
                 copies.wait(event)
                 if progress is not None:
-                    progress.given += 1
+                    progress.got_next()
                 yield batch
         finally:
             stop.set()

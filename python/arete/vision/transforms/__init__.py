@@ -1,6 +1,6 @@
 """Augmentation of pictures: tensors (C, H, W), uint8 or float32, on the CPU.
 
-Random ones draw from the generator of the DataLoader's worker that runs them, elsewhere from arete's: the same seed gives the
+Random ones draw from arete's default generator, which in a DataLoader's worker is the worker's own: the same seed gives the
 same pictures."""
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Callable, List, Optional, Sequence, Union
 
 from ... import _C
 from ..._C import Tensor
-from ...utils.data import get_worker_info
 from . import functional as functional
 
 __all__ = ["CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "Lambda", "Normalize", "RandomCrop", "RandomErasing",
            "RandomGrayscale", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor", "functional"]  # fmt: skip
-
-
-def _generator():
-    info = get_worker_info()
-    return info.generator if info is not None else _C.default_generator
 
 
 def _pair(size: Union[int, Sequence[int]]) -> tuple:
@@ -35,7 +29,7 @@ class _Native:
         self._text = text
 
     def __call__(self, img: Tensor) -> Tensor:
-        return self._native(img, _generator())
+        return self._native(img, _C.default_generator)
 
     def __repr__(self) -> str:
         return self._text
