@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import queue
 import time
 import warnings
@@ -41,6 +42,13 @@ class _DatasetKind:
     Iterable = 1
 
 
+def _whole_number(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {value!r}") from None
+
+
 class _EndlessSampler(Sampler):
     """For streams, which have no indices."""
 
@@ -61,6 +69,7 @@ class DataLoader:
     `state_dict()` in the middle of an epoch and `load_state_dict()` on a loader with the same arguments go on with the
     next batch, in the same order.
 
+    `pin_memory=True` puts batches into page-locked memory; without a GPU it warns and leaves them as they are.
     `multiprocessing_context` and `pin_memory_device` are accepted and mean nothing here.
 
     >>> from arete.utils.data import DataLoader, TensorDataset
@@ -79,6 +88,8 @@ class DataLoader:
                  timeout: float = 0, worker_init_fn: Optional[Callable[[int], None]] = None, multiprocessing_context: Any = None,
                  generator: Any = None, *, prefetch_factor: Optional[int] = None, persistent_workers: bool = False,
                  pin_memory_device: str = "", in_order: bool = True) -> None:
+        num_workers = _whole_number("num_workers", num_workers)
+        prefetch_factor = None if prefetch_factor is None else _whole_number("prefetch_factor", prefetch_factor)
         self._check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -121,12 +132,15 @@ class DataLoader:
         self._times = _Times(num_workers)
         self._progress: Optional[_Progress] = None
         self._resume: Optional[dict] = None
+        self._warned = False
         self._ready = True
 
     @staticmethod
     def _check(num_workers: int, timeout: float, prefetch_factor: Optional[int], persistent: bool, context: Any) -> None:
         if num_workers < 0:
             raise ValueError(f"num_workers must not be negative, got {num_workers}")
+        if not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
         if timeout < 0:
             raise ValueError(f"timeout must not be negative, got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
@@ -152,6 +166,10 @@ class DataLoader:
         return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator:
+        if self.pin_memory and not self._warned and not arete.cuda.is_available():
+            self._warned = True
+            warnings.warn("'pin_memory' argument is set as true but no accelerator is found, so batches stay in pageable memory",
+                          stacklevel=2)
         if not self.num_workers:
             return _DirectIterator(self)
         made = self._native_maker()
