@@ -311,11 +311,14 @@ void bind_transforms(nb::module_& m) {
     return PictureTransform{t::compose(functions(parts))};
   });
   m.def("_resize", [](int64_t h, int64_t w) { return PictureTransform{t::resize(h, w)}; });
-  m.def("_resize_shorter", [](int64_t n) { return PictureTransform{t::resize_shorter(n)}; });
+  m.def("_resize_shorter",
+        [](int64_t n, int64_t longest) { return PictureTransform{t::resize_shorter(n, longest)}; });
   m.def("_center_crop",
         [](int64_t h, int64_t w) { return PictureTransform{t::center_crop(h, w)}; });
-  m.def("_random_crop", [](int64_t h, int64_t w, int64_t padding) {
-    return PictureTransform{t::random_crop(h, w, padding)};
+  m.def("_random_crop", [](int64_t h, int64_t w, std::array<int64_t, 4> sides, bool if_needed,
+                           std::vector<double> fill) {
+    t::Padding padding{sides[0], sides[1], sides[2], sides[3], if_needed, std::move(fill)};
+    return PictureTransform{t::random_crop(h, w, std::move(padding))};
   });
   m.def("_random_resized_crop", [](int64_t h, int64_t w, Range scale, Range ratio) {
     return PictureTransform{t::random_resized_crop(h, w, scale, ratio)};
@@ -324,13 +327,13 @@ void bind_transforms(nb::module_& m) {
         [](double p) { return PictureTransform{t::random_horizontal_flip(p)}; });
   m.def("_random_vertical_flip",
         [](double p) { return PictureTransform{t::random_vertical_flip(p)}; });
-  m.def("_color_jitter", [](double brightness, double contrast, double saturation, double hue) {
+  m.def("_color_jitter", [](Range brightness, Range contrast, Range saturation, Range hue) {
     return PictureTransform{t::color_jitter(brightness, contrast, saturation, hue)};
   });
   m.def("_adjust_hue", &t::adjust_hue, nb::call_guard<nb::gil_scoped_release>());
   m.def("_random_grayscale", [](double p) { return PictureTransform{t::random_grayscale(p)}; });
-  m.def("_random_erasing", [](double p, Range scale, Range ratio) {
-    return PictureTransform{t::random_erasing(p, scale, ratio)};
+  m.def("_random_erasing", [](double p, Range scale, Range ratio, std::vector<double> value) {
+    return PictureTransform{t::random_erasing(p, scale, ratio, std::move(value))};
   });
   m.def("_to_float", [] { return PictureTransform{t::to_float()}; });
   m.def("_normalize", [](std::vector<double> mean, std::vector<double> std) {
