@@ -67,6 +67,25 @@ def test_workers_leave_the_programs_numbers_alone(workers):
     assert len(set(noise)) == 24
 
 
+def test_a_prefetcher_without_workers_does_so_too():
+    """Its thread makes the batches that workers would make."""
+    def run(workers, cut=0):
+        arete.manual_seed(0)
+        loader = DataLoader(Noisy(), 2, shuffle=True, num_workers=workers)
+        dropped, seen, state = [], [], None
+        for i, batch in enumerate(DevicePrefetcher(loader, "cpu")):
+            seen.append(batch.tolist())
+            dropped.append(F.dropout(arete.ones(8), 0.5).tolist())
+            state = loader.state_dict() if i + 1 == cut else state
+        return seen, dropped, state
+
+    first = run(0, 5)
+    assert run(0)[:2] == run(0)[:2] == run(1)[:2] == first[:2]
+    resumed = DataLoader(Noisy(), 2, shuffle=True)
+    resumed.load_state_dict(first[2])
+    assert rows(DevicePrefetcher(resumed, "cpu")) == first[0][5:]
+
+
 def test_what_a_worker_sees_and_seeds():
     class Asks(Dataset):
         def __len__(self):

@@ -429,12 +429,16 @@ def _fetcher_maker(loader: DataLoader, iterable: bool, pin: bool) -> Callable[[A
 class _DirectIterator(_Iterator):
     """Loads in the calling thread."""
 
+    _stream: Optional[arete.Generator] = None  # the thread's own generator, if it is not the loop's thread
+
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         self._fetcher = _fetcher_maker(loader, self._iterable, self._pin)(loader.dataset)
 
     def _load(self) -> Any:
         for self._task, indices in self._order:
+            if self._stream is not None:
+                arete._C._seed_for_batch(self._stream, self._seed, self._task)
             return self._fetcher.fetch(indices)
         return EndOfStream()
 

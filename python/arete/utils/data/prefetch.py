@@ -179,6 +179,9 @@ class DevicePrefetcher:
 
     def _fetch(self, source: Iterator, batches: queue.Queue, stop: threading.Event, copies: _Copies) -> None:
         end = _End()
+        if isinstance(self.loader, DataLoader):  # what items draw here leaves the loop's numbers alone, as in a worker
+            source._stream = arete.Generator()  # type: ignore[attr-defined]
+            arete._C._set_thread_generator(source._stream)  # type: ignore[attr-defined]
         try:
             for batch in source:
                 if stop.is_set():
