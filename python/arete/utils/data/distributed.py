@@ -1,6 +1,7 @@
 """The sampler that divides a dataset among processes."""
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any, Iterator, Optional
 
@@ -26,7 +27,7 @@ class DistributedSampler(Sampler[int]):
                  seed: int = 0, drop_last: bool = False) -> None:
         if num_replicas is None or rank is None:
             try:
-                from arete import distributed
+                distributed: Any = importlib.import_module("arete.distributed")
             except ImportError:
                 distributed = None
             if distributed is None or not distributed.is_available():
