@@ -54,7 +54,7 @@ def initial_seed() -> int:
 
     seed, worker = default_generator.initial_seed(), get_worker_info()
     # Batches draw from streams of the epoch's seed, whichever worker makes them.
-    return worker.seed if worker is not None and seed == worker._stream else seed
+    return worker.seed if worker is not None and seed == worker._epoch_seed else seed
 
 
 def get_rng_state() -> Any:

@@ -111,6 +111,8 @@ def test_what_a_worker_sees_and_seeds():
     seeds = []
     walk(worker_init_fn=lambda worker: seeds.append((arete.initial_seed() - worker, arete.utils.data.get_worker_info().seed - worker)))
     assert seeds == [(base, base)] * 2
+    chosen = walk(worker_init_fn=lambda worker: arete.manual_seed(77))
+    assert [item[0][:2] for item in chosen] == [(77, base), (77, base + 1)] * 2
 
 
 def test_worker_init_fn_may_choose_the_numbers():

@@ -43,11 +43,10 @@ class WorkerInfo:
         self.random = random.Random(seed)
         self.generator = arete.Generator()
         self.generator.manual_seed(seed)
-        self._stream = seed
+        self._epoch_seed: Optional[int] = None  # in the epoch
 
     def _begin_batch(self, stream: int, number: int) -> None:
         """What the worker draws from now on depends on these two numbers alone."""
-        self._stream = stream
         arete._C._seed_for_batch(self.generator, stream, number)
         self.random.seed(stream + ((number + 1) << 64))
 
@@ -229,7 +228,7 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
             if task_epoch != epoch:
                 if epoch != 0 or stream is None:
                     stream = seed
-                epoch, fetcher, info.seed = task_epoch, None, seed + worker
+                epoch, fetcher, info.seed, info._epoch_seed = task_epoch, None, seed + worker, seed
                 info._begin_batch(stream, batch)
                 fetcher = make_fetcher(info.dataset)
             else:
