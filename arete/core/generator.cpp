@@ -1,8 +1,15 @@
 #include "arete/core/generator.h"
 
 #include <random>
+#include <utility>
+
+#include "arete/core/thread_generator.h"
 
 namespace arete {
+
+namespace {
+thread_local constinit Generator* of_thread = nullptr;
+}
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
@@ -24,11 +31,16 @@ Generator::State Generator::reserve(uint64_t blocks) {
 }
 
 Generator& default_generator() {
+  if (of_thread) return *of_thread;
   static Generator generator([] {
     std::random_device device;
     return (uint64_t(device()) << 32) | device();
   }());
   return generator;
+}
+
+Generator* set_thread_generator(Generator* generator) {
+  return std::exchange(of_thread, generator);
 }
 
 void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }

@@ -6,6 +6,7 @@
 #include "arete/data/numbers_internal.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/random.h"
 #include "arete/ops/resample_filter.h"
 #include "arete/ops/shape.h"
 
@@ -124,14 +125,28 @@ Tensor resized(const Tensor& t, int64_t height, int64_t width) {
   return out;
 }
 
-// The box of `t`, which may reach beyond it: zeros there.
-Tensor crop_or_pad(const Tensor& t, const Box& b) {
+void check_colour(const char* name, const char* argument, const std::vector<double>& colour,
+                  const Tensor& t) {
+  ARETE_CHECK(colour.size() == 1 || int64_t(colour.size()) == t.size(0),
+              ValueError(name, "a colour is one number or one for each channel")
+                  .argument(argument)
+                  .got(std::to_string(colour.size()) + " numbers for " + ops::describe(t)));
+}
+void paint(Tensor t, const std::vector<double>& colour) {
+  if (colour.size() == 1)
+    t.fill_(Scalar(colour[0]));
+  else
+    for (size_t c = 0; c < colour.size(); ++c) t.select(0, int64_t(c)).fill_(Scalar(colour[c]));
+}
+
+// The box of `t`, which may reach beyond it: `colour` there.
+Tensor crop_or_pad(const Tensor& t, const Box& b, const std::vector<double>& colour = {0}) {
   const int64_t top = std::max<int64_t>(b.top, 0), left = std::max<int64_t>(b.left, 0);
   const int64_t bottom = std::min(b.top + b.height, t.size(1)),
                 right = std::min(b.left + b.width, t.size(2));
   if (bottom - top == b.height && right - left == b.width) return crop(t, b);
   Tensor out = new_picture(t.size(0), b.height, b.width, t.dtype());
-  out.zero_();
+  paint(out, colour);
   if (bottom > top && right > left)
     crop(out, {top - b.top, left - b.left, bottom - top, right - left})
         .copy_(crop(t, {top, left, bottom - top, right - left}));
@@ -219,12 +234,20 @@ Transform resize(int64_t height, int64_t width) {
                     [=](const Tensor& t, Generator&) { return resized(t, height, width); });
 }
 
-Transform resize_shorter(int64_t size) {
+Transform resize_shorter(int64_t size, int64_t longest) {
   check_target("resize_shorter", size, size);
+  ARETE_CHECK(longest == 0 || longest > size,
+              ValueError("resize_shorter", "the longest side must be greater than the shorter one")
+                  .got(std::to_string(longest) + " and " + std::to_string(size)));
   return on_picture("resize_shorter", [=](const Tensor& t, Generator&) {
     const int64_t h = t.size(1), w = t.size(2);
-    return h < w ? resized(t, size, std::max<int64_t>(size * w / h, 1))
-                 : resized(t, std::max<int64_t>(size * h / w, 1), size);
+    int64_t shorter = size, longer = std::max<int64_t>(
+                                size * std::max(h, w) / std::max<int64_t>(std::min(h, w), 1), 1);
+    if (longest > 0 && longer > longest) {
+      shorter = std::max<int64_t>(longest * shorter / longer, 1);
+      longer = longest;
+    }
+    return h < w ? resized(t, shorter, longer) : resized(t, longer, shorter);
   });
 }
 
@@ -239,16 +262,24 @@ Transform center_crop(int64_t height, int64_t width) {
 }
 
 Transform random_crop(int64_t height, int64_t width, int64_t padding) {
+  return random_crop(height, width, Padding{padding, padding, padding, padding});
+}
+
+Transform random_crop(int64_t height, int64_t width, Padding padding) {
   check_target("random_crop", height, width);
-  ARETE_CHECK(padding >= 0, ValueError("random_crop", "padding must not be negative"));
-  return on_picture("random_crop", [=](const Tensor& t, Generator& g) {
-    const int64_t down = t.size(1) + 2 * padding - height, across = t.size(2) + 2 * padding - width;
-    ARETE_CHECK(down >= 0 && across >= 0,
+  ARETE_CHECK(std::min({padding.left, padding.top, padding.right, padding.bottom}) >= 0,
+              ValueError("random_crop", "padding must not be negative"));
+  return on_picture("random_crop", [=, p = std::move(padding)](const Tensor& t, Generator& g) {
+    check_colour("random_crop", "fill", p.fill, t);
+    int64_t down = t.size(1) + p.top + p.bottom - height,
+            across = t.size(2) + p.left + p.right - width;
+    ARETE_CHECK(p.if_needed || (down >= 0 && across >= 0),
                 ValueError("random_crop", "Required crop size is larger than input image size")
                     .expected("at least " + std::to_string(height) + " x " + std::to_string(width))
                     .got(ops::describe(t)));
-    const int64_t top = draw_up_to(g, down), left = draw_up_to(g, across);
-    return crop_or_pad(t, {top - padding, left - padding, height, width});
+    const int64_t above = down < 0 ? -down : 0, before = across < 0 ? -across : 0;
+    const int64_t top = draw_up_to(g, down + 2 * above), left = draw_up_to(g, across + 2 * before);
+    return crop_or_pad(t, {top - p.top - above, left - p.left - before, height, width}, p.fill);
   });
 }
 
@@ -302,8 +333,23 @@ Transform color_jitter(double brightness, double contrast, double saturation, do
   ARETE_CHECK(hue >= 0 && hue <= 0.5, ValueError("color_jitter", "hue must be in [0, 0.5]")
                                           .argument("hue")
                                           .got(std::to_string(hue)));
+  const auto around_one = [](double x) { return std::array{std::max(0.0, 1 - x), 1 + x}; };
+  return color_jitter(around_one(brightness), around_one(contrast), around_one(saturation),
+                      std::array{-hue, hue});
+}
+
+Transform color_jitter(std::array<double, 2> brightness, std::array<double, 2> contrast,
+                       std::array<double, 2> saturation, std::array<double, 2> hue) {
+  for (const auto& r : {brightness, contrast, saturation})
+    ARETE_CHECK(r[0] >= 0 && r[0] <= r[1],
+                ValueError("color_jitter", "a range of factors must not be negative, and in order")
+                    .got(std::to_string(r[0]) + ", " + std::to_string(r[1])));
+  ARETE_CHECK(-0.5 <= hue[0] && hue[0] <= hue[1] && hue[1] <= 0.5,
+              ValueError("color_jitter", "the range must be in [-0.5, 0.5], and in order")
+                  .argument("hue")
+                  .got(std::to_string(hue[0]) + ", " + std::to_string(hue[1])));
   return on_picture("color_jitter", [=](const Tensor& t, Generator& g) {
-    const auto factor = [&](double x) { return float(draw(g, std::max(0.0, 1 - x), 1 + x)); };
+    const auto factor = [&](const std::array<double, 2>& r) { return float(draw(g, r[0], r[1])); };
     const float light = factor(brightness), spread = factor(contrast), colour = factor(saturation);
     const bool rgb = t.size(0) >= 3;
     const float top = t.dtype() == kUInt8 ? 255.0f : 1.0f;
@@ -315,7 +361,7 @@ Transform color_jitter(double brightness, double contrast, double saturation, do
       sum += rgb ? luma(v) : v[0];
     });
     const auto mean = float(sum / double(std::max<int64_t>(t.size(1) * t.size(2), 1)));
-    const float turn = hue > 0 ? float(6 * draw(g, -hue, hue)) : 0;
+    const float turn = hue[0] != 0 || hue[1] != 0 ? float(6 * draw(g, hue[0], hue[1])) : 0;
     return with_pixels(lit, [&](float* v) {
       for (int64_t c = 0; c < n; ++c) v[c] = limit(mean + (v[c] - mean) * spread);
       if (!rgb) return;
@@ -334,15 +380,23 @@ Transform random_grayscale(double p) {
   });
 }
 
-Transform random_erasing(double p, std::array<double, 2> scale, std::array<double, 2> ratio) {
+Transform random_erasing(double p, std::array<double, 2> scale, std::array<double, 2> ratio,
+                         std::vector<double> value) {
   check_probability("random_erasing", p);
   check_range("random_erasing", "scale", scale);
   check_range("random_erasing", "ratio", ratio);
-  return on_picture("random_erasing", [=](const Tensor& t, Generator& g) {
+  return on_picture("random_erasing", [=, value = std::move(value)](const Tensor& t, Generator& g) {
+    if (!value.empty()) check_colour("random_erasing", "value", value, t);
     Box box;
     if (draw(g) >= p || !draw_box(g, t.size(1), t.size(2), scale, ratio, box)) return t;
     const Tensor out = t.clone();
-    crop(out, box).zero_();
+    Tensor part = crop(out, box);
+    if (!value.empty())
+      paint(part, value);
+    else if (t.dtype() == kUInt8)
+      part.copy_(rand(part.sizes(), kFloat32, &g).mul(Scalar(256)).floor());
+    else
+      part.copy_(randn(part.sizes(), kFloat32, &g));
     return out;
   });
 }

@@ -51,9 +51,9 @@ struct WorkerPool::Shared {
   Clock::time_point started;
   int64_t epoch = 0, finished = 0;
   uint64_t seed = 0;
-  // Of submit_all(): indices, how many a batch has, and the next batch to be sent.
+  // Of submit_all(): indices, how many a batch has, the first batch and the next one to be sent.
   std::vector<int64_t> order;
-  int64_t order_size = 1, order_next = 0;
+  int64_t order_size = 1, order_first = 0, order_next = 0;
   size_t plenty = SIZE_MAX;  // so many results need no more in a hurry
   int running = 0;
   bool closed = false;
@@ -84,7 +84,7 @@ void WorkerPool::Shared::send(size_t worker, Task task) {
 
 /// False at the end of the order.
 bool WorkerPool::Shared::send_next() {
-  const int64_t begin = order_next * order_size, n = int64_t(order.size());
+  const int64_t begin = (order_next - order_first) * order_size, n = int64_t(order.size());
   if (begin >= n) return false;
   const auto first = order.begin() + begin;
   send(size_t(order_next) % workers.size(),
@@ -145,12 +145,10 @@ void WorkerPool::Shared::work(size_t number) {
     // The time between epochs does not count.
     const std::chrono::duration<double> idle = Clock::now() - std::max(begin, started);
     if (idle.count() > 0) waited->fetch_add(idle.count());
-    if (me.epoch != epoch) {
-      me.epoch = epoch;
-      me.generator.manual_seed(seed + number);
-    }
+    me.epoch = epoch;
     Task task = std::move(me.tasks.front());
     me.tasks.pop_front();
+    me.generator.set_state(stream_of_batch(seed, task.number));
     Result result;
     {
       const std::shared_ptr<const BatchMaker> make = maker;
@@ -220,15 +218,18 @@ void WorkerPool::submit(int worker, int64_t number, std::vector<int64_t> indices
   s.send(size_t(worker), {number, std::move(indices)});
 }
 
-void WorkerPool::submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead) {
-  ARETE_CHECK(size > 0 && ahead > 0,
-              ValueError("WorkerPool::submit_all", "size and ahead must be positive")
-                  .got(std::to_string(size) + " and " + std::to_string(ahead)));
+void WorkerPool::submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead,
+                            int64_t first) {
+  ARETE_CHECK(size > 0 && ahead > 0 && first >= 0,
+              ValueError("WorkerPool::submit_all",
+                         "size and ahead must be positive, and first must not be negative")
+                  .got(std::to_string(size) + ", " + std::to_string(ahead) + " and " +
+                       std::to_string(first)));
   Shared& s = *shared_;
   const std::lock_guard lock(s.mutex);
   s.order.swap(order);
   s.order_size = size;
-  s.order_next = 0;
+  s.order_first = s.order_next = first;
   s.plenty = size_t(ahead + 1) / 2;
   for (int64_t i = 0; i < ahead && s.send_next();) ++i;
 }

@@ -16,14 +16,19 @@ namespace arete::data {
 /// returned. If some threw, what the first of them threw is thrown.
 using ForEach = std::function<void(int64_t n, const std::function<void(int64_t)>& f)>;
 
+/// What batch `number` of an epoch draws from, whoever makes it and wherever a loop was resumed.
+/// The 2^32 blocks from 0 on are left to what a worker draws before its first batch.
+constexpr Generator::State stream_of_batch(uint64_t seed, int64_t number) {
+  return {seed, (uint64_t(number) + 1) << 32};
+}
+
 /// Makes a batch of the examples `indices`; the generator is the worker's own. What needs no random
 /// numbers may be shared with other workers by `for_each`. Called by several threads at once.
 using BatchMaker =
     std::function<Batch(IntList indices, Generator& generator, const ForEach& for_each)>;
 
-/// Threads, each with a queue of tasks and a generator of its own. Who submits a task says which
-/// worker is to do it, so that random numbers do not depend on who is free (DataLoader, whose
-/// numbers depend on the example alone, has its workers take what comes next instead). In a maker's
+/// Threads, each with a queue of tasks and a generator of its own, which is seeded for each batch.
+/// Who submits a task says which worker is to do it. In a maker's
 /// for_each() they help each other, the batch with the lowest number first: when an epoch begins,
 /// its first batch is there long before a single worker could have made it. Workers run tensor
 /// loops inline, the cores belong to the training thread. The functions may be called from any
@@ -35,15 +40,15 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Forgets all tasks and results and begins an epoch, whose number it returns (1, 2, ...). With
-  /// its first task of the epoch worker w seeds its generator with `seed` + w.
+  /// Forgets all tasks and results and begins an epoch, whose number it returns (1, 2, ...). A
+  /// batch draws from stream_of_batch(`seed`, its number).
   int64_t start(BatchMaker maker, uint64_t seed);
   /// Puts batch `number` at the end of a worker's queue.
   void submit(int worker, int64_t number, std::vector<int64_t> indices);
-  /// An epoch's batches at once, instead of submit(): the first `size` indices of `order` are batch
-  /// 0, and so on; the last one may be shorter. Worker n makes the batches n, n + workers, .... At
-  /// most `ahead` of them are under way or waiting to be taken.
-  void submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead);
+  /// The rest of an epoch's batches at once, instead of submit(): the first `size` indices of
+  /// `order` are batch `first`, and so on; the last one may be shorter. Worker n makes the batches
+  /// n, n + workers, .... At most `ahead` of them are under way or waiting to be taken.
+  void submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead, int64_t first = 0);
 
   enum class State {
     ready,    ///< the batch can be taken

@@ -1,6 +1,7 @@
 """The state of the random numbers: seeding, saving, restoring.
 
-arete has one default generator for all devices, so the functions of `arete.cuda` for random states are these.
+arete has one default generator for all devices, so the functions of `arete.cuda` for random states are these. In the workers of a
+DataLoader they are about the worker's own generator, and leave the program's alone.
 """
 from __future__ import annotations
 
@@ -42,13 +43,18 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The seed of the default generator.
+    """The seed of the default generator. In a worker of a DataLoader that is the worker's, `get_worker_info().seed`, unless the
+    worker called `manual_seed`.
 
     >>> _ = arete.manual_seed(7)
     >>> arete.random.initial_seed()
     7
     """
-    return default_generator.initial_seed()
+    from arete.utils.data import get_worker_info
+
+    seed, worker = default_generator.initial_seed(), get_worker_info()
+    # Batches draw from streams of the epoch's seed, whichever worker makes them.
+    return worker.seed if worker is not None and seed == worker._epoch_seed else seed
 
 
 def get_rng_state() -> Any:

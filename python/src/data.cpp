@@ -196,6 +196,11 @@ Tensor serial_randperm(int64_t n, nb::handle generator) {
 
 void bind_workers(nb::module_& m) {
   m.def("_serial_randperm", &serial_randperm, "n"_a, "generator"_a.none());
+  m.def("_seed_for_batch", [](nb::handle generator, uint64_t seed, int64_t number) {
+    Generator* const g = to_generator(generator.ptr());
+    if (!g) throw nb::type_error("the first argument must be a Generator");
+    g->set_state(data::stream_of_batch(seed, number));
+  });
   nb::class_<Maker>(m, "_BatchMaker");
   m.def("_row_maker", &row_maker);
   nb::class_<Waited>(m, "_Waited").def("__call__", [](const Waited& w) {
@@ -213,9 +218,8 @@ void bind_workers(nb::module_& m) {
              return indices.has_value();
            })
       .def("submit_all",
-           [](data::WorkerPool& p, const Tensor& order, int64_t size, int64_t ahead) {
-             p.submit_all(order.to_vector<int64_t>(), size, ahead);
-           })
+           [](data::WorkerPool& p, const Tensor& order, int64_t size, int64_t ahead,
+              int64_t first) { p.submit_all(order.to_vector<int64_t>(), size, ahead, first); })
       .def("wait", &wait_for)
       .def("is_ready",
            [](const data::WorkerPool& p, int64_t epoch, int64_t number) {
@@ -233,11 +237,14 @@ void bind_transforms(nb::module_& m) {
     return PictureTransform{t::compose(functions(parts))};
   });
   m.def("_resize", [](int64_t h, int64_t w) { return PictureTransform{t::resize(h, w)}; });
-  m.def("_resize_shorter", [](int64_t n) { return PictureTransform{t::resize_shorter(n)}; });
+  m.def("_resize_shorter",
+        [](int64_t n, int64_t longest) { return PictureTransform{t::resize_shorter(n, longest)}; });
   m.def("_center_crop",
         [](int64_t h, int64_t w) { return PictureTransform{t::center_crop(h, w)}; });
-  m.def("_random_crop", [](int64_t h, int64_t w, int64_t padding) {
-    return PictureTransform{t::random_crop(h, w, padding)};
+  m.def("_random_crop", [](int64_t h, int64_t w, std::array<int64_t, 4> sides, bool if_needed,
+                           std::vector<double> fill) {
+    t::Padding padding{sides[0], sides[1], sides[2], sides[3], if_needed, std::move(fill)};
+    return PictureTransform{t::random_crop(h, w, std::move(padding))};
   });
   m.def("_random_resized_crop", [](int64_t h, int64_t w, Range scale, Range ratio) {
     return PictureTransform{t::random_resized_crop(h, w, scale, ratio)};
@@ -246,13 +253,13 @@ void bind_transforms(nb::module_& m) {
         [](double p) { return PictureTransform{t::random_horizontal_flip(p)}; });
   m.def("_random_vertical_flip",
         [](double p) { return PictureTransform{t::random_vertical_flip(p)}; });
-  m.def("_color_jitter", [](double brightness, double contrast, double saturation, double hue) {
+  m.def("_color_jitter", [](Range brightness, Range contrast, Range saturation, Range hue) {
     return PictureTransform{t::color_jitter(brightness, contrast, saturation, hue)};
   });
   m.def("_adjust_hue", &t::adjust_hue, nb::call_guard<nb::gil_scoped_release>());
   m.def("_random_grayscale", [](double p) { return PictureTransform{t::random_grayscale(p)}; });
-  m.def("_random_erasing", [](double p, Range scale, Range ratio) {
-    return PictureTransform{t::random_erasing(p, scale, ratio)};
+  m.def("_random_erasing", [](double p, Range scale, Range ratio, std::vector<double> value) {
+    return PictureTransform{t::random_erasing(p, scale, ratio, std::move(value))};
   });
   m.def("_to_float", [] { return PictureTransform{t::to_float()}; });
   m.def("_normalize", [](std::vector<double> mean, std::vector<double> std) {

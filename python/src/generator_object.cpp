@@ -2,6 +2,7 @@
 #include <cstring>
 #include <random>
 
+#include "arete/core/thread_generator.h"
 #include "arete/ops/creation.h"
 #include "convert.h"
 #include "tensor_object.h"
@@ -11,12 +12,14 @@ namespace arete::python {
 namespace {
 
 struct GeneratorObject {
-  PyObject_HEAD Generator* generator;
-  bool owned;
+  PyObject_HEAD Generator* own;  // null: the default generator of the thread that asks
 };
 PyTypeObject* generator_type;
 
-GeneratorObject* generator_in(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o); }
+GeneratorObject* object_in(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o); }
+Generator* generator_in(PyObject* o) {
+  return object_in(o)->own ? object_in(o)->own : &default_generator();
+}
 
 PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"device", nullptr};
@@ -28,13 +31,12 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (device && device != Py_None && !to_device(device, d))
       type_error("Generator(): expected a device");
     PyObject* o = checked(type->tp_alloc(type, 0));
-    generator_in(o)->generator = new Generator(67280421310721ull);  // PyTorch's default seed
-    generator_in(o)->owned = true;
+    object_in(o)->own = new Generator(67280421310721ull);  // PyTorch's default seed
     return o;
   });
 }
 void generator_dealloc(PyObject* o) {
-  if (generator_in(o)->owned) delete generator_in(o)->generator;
+  delete object_in(o)->own;
   PyTypeObject* const type = Py_TYPE(o);
   type->tp_free(o);
   Py_DECREF(type);
@@ -50,25 +52,25 @@ PyObject* generator_manual_seed(PyObject* o, PyObject* seed) {
     } else if (!to_int(seed, v)) {
       type_error("manual_seed expected an int");
     }
-    generator_in(o)->generator->manual_seed(uint64_t(v));
+    generator_in(o)->manual_seed(uint64_t(v));
     return Py_NewRef(o);
   });
 }
 PyObject* generator_initial_seed(PyObject* o, PyObject*) {
-  return PyLong_FromUnsignedLongLong(generator_in(o)->generator->state().seed);
+  return PyLong_FromUnsignedLongLong(generator_in(o)->state().seed);
 }
 PyObject* generator_seed(PyObject* o, PyObject*) {
   return guarded([&]() -> PyObject* {
     std::random_device source;
     const uint64_t seed = (uint64_t(source()) << 32 | source()) >> 1;
-    generator_in(o)->generator->manual_seed(seed);
+    generator_in(o)->manual_seed(seed);
     return PyLong_FromUnsignedLongLong(seed);
   });
 }
 // The state as a tensor of bytes: seed and offset.
 PyObject* generator_get_state(PyObject* o, PyObject*) {
   return guarded([&]() -> PyObject* {
-    const Generator::State s = generator_in(o)->generator->state();
+    const Generator::State s = generator_in(o)->state();
     const uint64_t words[] = {s.seed, s.offset};
     const Tensor t = empty({sizeof words}, TensorOptions(kUInt8));
     std::memcpy(t.data_ptr(), words, sizeof words);
@@ -84,7 +86,7 @@ PyObject* generator_set_state(PyObject* o, PyObject* state) {
           "the state of a generator is a uint8 tensor of 16 elements, as get_state() gives it");
     const Tensor bytes = tensor_of(state).to(kCPU).contiguous();
     std::memcpy(words, bytes.data_ptr(), sizeof words);
-    generator_in(o)->generator->set_state({words[0], words[1]});
+    generator_in(o)->set_state({words[0], words[1]});
     return Py_NewRef(o);
   });
 }
@@ -113,6 +115,30 @@ True
 PyType_Spec generator_spec{"arete.Generator", sizeof(GeneratorObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, generator_slots};
 
+// The thread's state holds the generator for as long as the thread may draw from it.
+PyObject* set_thread_generator_of(PyObject*, PyObject* g) {
+  return guarded([&]() -> PyObject* {
+    static const char* const key = "arete.thread_generator";
+    if (g != Py_None && (!PyObject_TypeCheck(g, generator_type) || !object_in(g)->own))
+      type_error("_set_thread_generator expected a Generator other than the default one, or None");
+    PyObject* const state = PyThreadState_GetDict();
+    if (!state) throw PythonError{};
+    PyObject* const held = PyDict_GetItemString(state, key);
+    PyObject* const before = Py_NewRef(held ? held : Py_None);
+    if (PyDict_SetItemString(state, key, g) < 0) {
+      Py_DECREF(before);
+      throw PythonError{};
+    }
+    set_thread_generator(g == Py_None ? nullptr : object_in(g)->own);
+    return before;
+  });
+}
+PyMethodDef thread_functions[] = {
+    {"_set_thread_generator", set_thread_generator_of, METH_O,
+     "Makes a Generator, or with None the program's, the default one of this thread, and gives "
+     "the one before."},
+    {nullptr, nullptr, 0, nullptr}};
+
 }  // namespace
 
 bool init_generator_type(PyObject* module) {
@@ -122,13 +148,12 @@ bool init_generator_type(PyObject* module) {
     return false;
   PyObject* g = generator_type->tp_alloc(generator_type, 0);
   if (!g) return false;
-  generator_in(g)->generator = &default_generator();
-  generator_in(g)->owned = false;
-  return PyModule_AddObject(module, "default_generator", g) == 0;
+  return PyModule_AddObject(module, "default_generator", g) == 0 &&
+         PyModule_AddFunctions(module, thread_functions) == 0;
 }
 
 Generator* to_generator(PyObject* o) {
-  return PyObject_TypeCheck(o, generator_type) ? generator_in(o)->generator : nullptr;
+  return PyObject_TypeCheck(o, generator_type) ? generator_in(o) : nullptr;
 }
 
 }  // namespace arete::python

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import collections
 import inspect
+import re
+import sys
 
 import numpy
 import pytest
@@ -297,6 +299,42 @@ def test_arguments():
     with pytest.raises(ValueError, match="batch_size"):
         loader.batch_size = 3
     loader.num_workers = 0
+
+
+@pytest.mark.parametrize("name", ["num_workers", "prefetch_factor"])
+@pytest.mark.parametrize("value", [1.5, "2", [1]])
+def test_counts_are_ints(name, value):
+    with pytest.raises(TypeError, match=f"{name} must be an int, got {re.escape(repr(value))}"):
+        ours.DataLoader(Squares(), **{"num_workers": 1, name: value})
+    loader = ours.DataLoader(Squares(4), 2, num_workers=numpy.int64(1), prefetch_factor=numpy.int32(1))
+    assert [b.tolist() for b in loader] == [[0, 1], [4, 9]]
+    with pytest.raises(TypeError, match="timeout must be a number"):
+        ours.DataLoader(Squares(), timeout="1")
+
+
+def test_pinning_without_a_gpu_warns_once(monkeypatch):
+    monkeypatch.setattr(arete.cuda, "is_available", lambda: False)
+    loader = ours.DataLoader(Squares(4), 4, pin_memory=True)
+    with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found") as seen:
+        assert [b.tolist() for b in loader] == [b.tolist() for b in loader] == [[0, 1, 4, 9]]
+    assert len(seen) == 1 and seen[0].filename == __file__
+
+
+def test_a_share_of_unknown_processes(monkeypatch):
+    import types
+
+    monkeypatch.setitem(sys.modules, "arete.distributed", None)
+    monkeypatch.delattr(arete, "distributed", raising=False)
+    with pytest.raises(RuntimeError, match="arete.distributed is not available: give num_replicas and rank"):
+        ours.DistributedSampler(Squares())
+    group = types.ModuleType("arete.distributed")
+    group.is_available, group.is_initialized = lambda: True, lambda: False
+    monkeypatch.setitem(sys.modules, "arete.distributed", group)
+    monkeypatch.setattr(arete, "distributed", group, raising=False)
+    with pytest.raises(ValueError, match="has not been initialized"):
+        ours.DistributedSampler(Squares(), rank=0)
+    group.is_initialized, group.get_world_size, group.get_rank = lambda: True, lambda: 3, lambda: 2
+    assert list(ours.DistributedSampler(Squares(6), shuffle=False)) == [2, 5]
 
 
 def test_getitems():

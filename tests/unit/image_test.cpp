@@ -174,6 +174,9 @@ TEST(Transforms, ResizeIsInterpolationWithAntialiasing) {
   }
   EXPECT_EQ(Shape(picture_of(transforms::resize_shorter(8), smooth(3, 16, 24)).sizes()),
             Shape({3, 8, 12}));
+  EXPECT_EQ(Shape(picture_of(transforms::resize_shorter(8, 9), smooth(3, 16, 24)).sizes()),
+            Shape({3, 6, 9}));
+  expect_error(ErrorKind::value, {"8 and 8"}, [] { transforms::resize_shorter(8, 8); });
 }
 
 TEST(Transforms, CropsTakeTheirPart) {
@@ -229,6 +232,50 @@ TEST(Transforms, FlipsColoursAndErasing) {
     EXPECT_LT(zeros_in, 48 / 2);
   }
   EXPECT_EQ(largest_gap(t, before), 0);  // nothing works in place
+}
+
+TEST(Transforms, PaddingRangesAndColours) {
+  const Tensor t = smooth(3, 6, 8), whole = zeros({3, 10, 8}, t.options());
+  // Too small: it gets what it lacks on both sides, and lies somewhere within.
+  bool seen[3] = {};
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Tensor got = picture_of(
+        transforms::random_crop(8, 8, {.if_needed = true, .fill = {250, 251, 252}}), t, seed);
+    for (int64_t y = 0; y < 3; ++y) {
+      if (largest_gap(got.narrow(1, y, 6), t) != 0) continue;
+      seen[y] = true;
+      EXPECT_EQ(got[2][y == 0 ? 7 : 0][0].item<int64_t>(), 252);
+    }
+  }
+  EXPECT_TRUE(seen[0] && seen[1] && seen[2]);
+  const Tensor below =
+      picture_of(transforms::random_crop(10, 8, {.bottom = 4, .fill = {0}}), t);  // one place only
+  whole.narrow(1, 0, 6).copy_(t);
+  EXPECT_EQ(largest_gap(below, whole), 0);
+  expect_error(ErrorKind::value, {"fill", "2 numbers"}, [&] {
+    picture_of(transforms::random_crop(4, 4, {.fill = {1, 2}}), t);
+  });
+  // The range around one is the number's.
+  EXPECT_EQ(largest_gap(picture_of(transforms::color_jitter(0.4, 0.3, 0.2, 0.1), t, 5),
+                        picture_of(transforms::color_jitter({0.6, 1.4}, {0.7, 1.3}, {0.8, 1.2},
+                                                            {-0.1, 0.1}),
+                                   t, 5)),
+            0);
+  expect_error(ErrorKind::value, {"in order"}, [] {
+    transforms::color_jitter({2, 1}, {1, 1}, {1, 1}, {0, 0});
+  });
+  expect_error(ErrorKind::value, {"hue", "0.6"}, [] {
+    transforms::color_jitter({1, 1}, {1, 1}, {1, 1}, {0, 0.6});
+  });
+  const Tensor painted =
+      picture_of(transforms::random_erasing(1, {0.3, 0.3}, {1, 1}, {255, 0, 255}), t.clamp(1, 254));
+  EXPECT_GE(painted[0].eq(255).to(kInt64).sum().item<int64_t>(), 9);
+  EXPECT_EQ(largest_gap(painted[0].eq(255).to(kUInt8), painted[1].eq(0).to(kUInt8)), 0);
+  const Tensor noise =
+      picture_of(transforms::random_erasing(1, {0.5, 0.5}, {1, 1}, {}), zeros({1, 40, 40}));
+  const Tensor drawn = noise.masked_select(noise.ne(0));
+  EXPECT_NEAR(double(drawn.numel()), 784, 1);
+  EXPECT_NEAR(drawn.mean().item<double>(), 0, 6 / 28.0);
 }
 
 TEST(Transforms, HueMovesOnTheCircleOfColours) {

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
+#include "arete/core/thread_generator.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/shape.h"
 
@@ -38,6 +40,27 @@ TEST(Random, Uniform) {
     EXPECT_GE(*std::min_element(v.begin(), v.end()), 0);
     EXPECT_LT(*std::max_element(v.begin(), v.end()), 1) << name_of(t);
   }
+}
+
+TEST(Random, AThreadMayHaveADefaultGeneratorOfItsOwn) {
+  manual_seed(5);
+  const auto alone = rand({4}).to_vector<float>(), after = rand({4}).to_vector<float>();
+  manual_seed(5);
+  EXPECT_EQ(rand({4}).to_vector<float>(), alone);
+  Generator own(8), same(8);
+  std::vector<float> drawn, seeded;
+  std::thread([&] {
+    EXPECT_EQ(set_thread_generator(&own), nullptr);
+    EXPECT_EQ(&default_generator(), &own);
+    drawn = rand({4}).to_vector<float>();
+    manual_seed(5);
+    seeded = rand({4}).to_vector<float>();
+    EXPECT_EQ(set_thread_generator(nullptr), &own);
+    EXPECT_NE(&default_generator(), &own);
+  }).join();
+  EXPECT_EQ(drawn, rand({4}, {}, &same).to_vector<float>());
+  EXPECT_EQ(seeded, alone);
+  EXPECT_EQ(rand({4}).to_vector<float>(), after);  // as if there had been no thread
 }
 
 TEST(Random, Normal) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 
@@ -17,15 +18,17 @@ namespace {
 
 using test::expect_error;
 
-// A batch of one tensor: a draw of the worker's generator, then the indices.
+// A batch of one tensor: where the worker's generator is, from which it draws, then the indices.
 Batch drawn(IntList indices, Generator& g, const ForEach&) {
   if (indices[0] < 0) throw std::runtime_error("negative");
-  std::vector<int64_t> values{int64_t(g.reserve(1).seed)};
+  const Generator::State at = g.reserve(3);
+  std::vector<int64_t> values{int64_t(at.seed), int64_t(at.offset >> 32) - 1};
+  EXPECT_EQ(at.offset & 0xffffffff, 0u);
   values.insert(values.end(), indices.begin(), indices.end());
   return {tensor(values)};
 }
 
-TEST(WorkerPool, WorkersDoTheirTasksWithTheirGenerators) {
+TEST(WorkerPool, EachBatchDrawsFromItsOwnStream) {
   WorkerPool pool(2);
   for (const uint64_t seed : {100, 300}) {
     const int64_t epoch = pool.start(drawn, seed);
@@ -33,8 +36,7 @@ TEST(WorkerPool, WorkersDoTheirTasksWithTheirGenerators) {
     for (int64_t i = 5; i >= 0; --i) {
       int64_t number = i;
       ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
-      EXPECT_EQ(pool.take(i)[0].to_vector<int64_t>(),
-                (std::vector<int64_t>{int64_t(seed) + i % 2, i}));
+      EXPECT_EQ(pool.take(i)[0].to_vector<int64_t>(), (std::vector<int64_t>{int64_t(seed), i, i}));
     }
     EXPECT_EQ(pool.finished(), 6);
   }
@@ -47,7 +49,7 @@ TEST(WorkerPool, AWholeEpochIsMadeAsFarAheadAsAsked) {
   const int64_t epoch = pool.start(drawn, 50);
   EXPECT_GT(epoch, left_early);
   pool.submit_all({1, 2, -3, 4, 5, 6, 7}, 2, 3);
-  const std::vector<std::vector<int64_t>> want{{50, 1, 2}, {}, {50, 5, 6}, {51, 7}};
+  const std::vector<std::vector<int64_t>> want{{50, 0, 1, 2}, {}, {50, 2, 5, 6}, {50, 3, 7}};
   int64_t number = 2;
   ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
   number = 3;
@@ -63,8 +65,31 @@ TEST(WorkerPool, AWholeEpochIsMadeAsFarAheadAsAsked) {
   number = WorkerPool::any;
   EXPECT_EQ(pool.wait(epoch, number, 0.05), WorkerPool::State::pending);
   EXPECT_EQ(pool.finished(), 4);
-  expect_error(ErrorKind::value, {"must be positive", "0 and 1"},
+  expect_error(ErrorKind::value, {"must be positive", "0, 1 and 0"},
                [&] { pool.submit_all({1}, 0, 1); });
+}
+
+TEST(WorkerPool, TheRestOfAnEpochIsThatOfAWholeOne) {
+  std::vector<int64_t> order(11);
+  std::iota(order.begin(), order.end(), 100);
+  for (const int workers : {1, 3}) {
+    WorkerPool pool(workers);
+    for (const int64_t first : {0, 2, 5}) {
+      const int64_t epoch = pool.start(drawn, 9);
+      pool.submit_all({order.begin() + 2 * first, order.end()}, 2, 4, first);
+      for (int64_t i = first; i < 6; ++i) {
+        int64_t number = i;
+        ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
+        std::vector<int64_t> want{9, i, 100 + 2 * i};
+        if (i < 5) want.push_back(101 + 2 * i);
+        EXPECT_EQ(pool.take(i)[0].to_vector<int64_t>(), want);
+      }
+    }
+  }
+  WorkerPool pool(1);
+  pool.start(drawn, 0);
+  expect_error(ErrorKind::value, {"must not be negative", "1, 1 and -1"},
+               [&] { pool.submit_all({1}, 1, 1, -1); });
 }
 
 TEST(WorkerPool, ErrorsBelongToTheirBatch) {
@@ -78,7 +103,7 @@ TEST(WorkerPool, ErrorsBelongToTheirBatch) {
   number = WorkerPool::any;
   ASSERT_EQ(pool.wait(epoch, number, 60), WorkerPool::State::ready);
   EXPECT_EQ(number, 1);
-  EXPECT_EQ(pool.take(1)[0].size(0), 2);
+  EXPECT_EQ(pool.take(1)[0].size(0), 3);
   expect_error(ErrorKind::value, {"the batch is not there"}, [&] { pool.take(1); });
   number = WorkerPool::any;
   EXPECT_EQ(pool.wait(epoch, number, 0.01), WorkerPool::State::pending);
@@ -103,7 +128,7 @@ TEST(WorkerPool, AnEpochThatIsOverLeavesNothing) {
   EXPECT_EQ(pool.wait(first, number, 60), WorkerPool::State::gone);
   ASSERT_EQ(pool.wait(second, number, 60), WorkerPool::State::ready);
   EXPECT_EQ(number, 1);
-  EXPECT_EQ(pool.take(1)[0].to_vector<int64_t>(), (std::vector<int64_t>{0, 7}));
+  EXPECT_EQ(pool.take(1)[0].to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 7}));
   EXPECT_NE(pool.waited(), waited);
   pool.submit(0, 2, {3});
   pool.close();

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import queue
 import time
 import warnings
 import weakref
+from collections import deque
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
 
 import arete
@@ -40,6 +42,13 @@ class _DatasetKind:
     Iterable = 1
 
 
+def _whole_number(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {value!r}") from None
+
+
 class _EndlessSampler(Sampler):
     """For streams, which have no indices."""
 
@@ -60,6 +69,7 @@ class DataLoader:
     `state_dict()` in the middle of an epoch and `load_state_dict()` on a loader with the same arguments go on with the
     next batch, in the same order.
 
+    `pin_memory=True` puts batches into page-locked memory; without a GPU it warns and leaves them as they are.
     `multiprocessing_context` and `pin_memory_device` are accepted and mean nothing here.
 
     >>> from arete.utils.data import DataLoader, TensorDataset
@@ -78,6 +88,8 @@ class DataLoader:
                  timeout: float = 0, worker_init_fn: Optional[Callable[[int], None]] = None, multiprocessing_context: Any = None,
                  generator: Any = None, *, prefetch_factor: Optional[int] = None, persistent_workers: bool = False,
                  pin_memory_device: str = "", in_order: bool = True) -> None:
+        num_workers = _whole_number("num_workers", num_workers)
+        prefetch_factor = None if prefetch_factor is None else _whole_number("prefetch_factor", prefetch_factor)
         self._check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -120,12 +132,15 @@ class DataLoader:
         self._times = _Times(num_workers)
         self._progress: Optional[_Progress] = None
         self._resume: Optional[dict] = None
+        self._warned = False
         self._ready = True
 
     @staticmethod
     def _check(num_workers: int, timeout: float, prefetch_factor: Optional[int], persistent: bool, context: Any) -> None:
         if num_workers < 0:
             raise ValueError(f"num_workers must not be negative, got {num_workers}")
+        if not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
         if timeout < 0:
             raise ValueError(f"timeout must not be negative, got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
@@ -151,6 +166,10 @@ class DataLoader:
         return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator:
+        if self.pin_memory and not self._warned and not arete.cuda.is_available():
+            self._warned = True
+            warnings.warn("'pin_memory' argument is set as true but no accelerator is found, so batches stay in pageable memory",
+                          stacklevel=2)
         if not self.num_workers:
             return _DirectIterator(self)
         made = self._native_maker()
@@ -196,7 +215,7 @@ class DataLoader:
             return dict(self._resume)
         if self._progress is not None and not self._progress.is_over():
             return self._progress.state(self)
-        return {"version": 1, "batches": None, "rng": None, "generators": [g.get_state() for g in self._generators()],
+        return {"version": 1, "batches": None, "later": [], "shares": None, "rng": None, "generators": [g.get_state() for g in self._generators()],
                 "epoch": None, "dataset": None}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -205,6 +224,9 @@ class DataLoader:
             raise ValueError("this is no state of a DataLoader")
         if len(state_dict["generators"]) != len(self._generators()):
             raise ValueError("the state is of a DataLoader with other generators")
+        shares = state_dict.get("shares")
+        if shares is not None and len(shares) != self.num_workers:
+            raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader has {self.num_workers}")
         self._resume = dict(state_dict)
 
     def _generators(self) -> list:
@@ -243,30 +265,64 @@ class _Times:
 class _Progress:
     """How far a loop is, and the random states from which its order can be made again. Outlives the iterator.
 
-    `given` is None, or how many batches the loop has got from one that takes them ahead of it (a DevicePrefetcher)."""
+    `batches` counts those that the loop got; where they have numbers (no stream) it is the lowest number that it did not get, and
+    `later` are those above that it got. `shares` is how many of each worker's batches it got, for streams without order, else None.
+    `ahead` is None, or what an iterator gave to one that takes batches ahead of the loop (a DevicePrefetcher)."""
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader, resume: Optional[dict]) -> None:
         self.rng = arete.get_rng_state()
         self.generators = [g.get_state() for g in loader._generators()]
         sampler = loader._epoch_sampler()
         self.epoch = None if sampler is None else sampler.epoch
-        self.batches = 0
-        self.given: Optional[int] = None
+        resume = resume or {}
+        self.batches: int = resume.get("batches") or 0
+        self.later = set(resume.get("later") or ())
+        self.numbered = loader._dataset_kind == _DatasetKind.Map
+        self.shares: Optional[List[int]] = None
+        if not self.numbered and loader.num_workers and not (loader.in_order and resume.get("shares") is None):
+            # Of an ordered loop's first batches each worker made as many as the others, as long as none was at its end.
+            whole, rest = divmod(self.batches, loader.num_workers)
+            self.shares = list(resume.get("shares") or [whole + (w < rest) for w in range(loader.num_workers)])
+        self.ahead: Optional[deque] = None
         self.done = False
 
     def is_over(self) -> bool:
-        return self.done and self.given is None
+        return self.done and self.ahead is None
+
+    def made(self, task: int, worker: int) -> None:
+        """An iterator gave a batch."""
+        if self.ahead is None:
+            self._got(task, worker)
+        else:
+            self.ahead.append((task, worker))
+
+    def got_next(self) -> None:
+        """The loop got the first of those ahead."""
+        self._got(*self.ahead.popleft())  # type: ignore[union-attr]
+
+    def _got(self, task: int, worker: int) -> None:
+        if not self.numbered:
+            self.batches += 1
+            if self.shares is not None:
+                self.shares[worker] += 1
+            return
+        self.later.add(task)
+        while self.batches in self.later:
+            self.later.remove(self.batches)
+            self.batches += 1
 
     def state(self, loader: DataLoader) -> dict:
-        inner, ahead = None, self.given is not None
-        if not ahead and not loader.num_workers and loader._dataset_kind == _DatasetKind.Iterable and hasattr(loader.dataset, "state_dict"):
+        inner = None
+        if self.ahead is None and not loader.num_workers and not self.numbered and hasattr(loader.dataset, "state_dict"):
             inner = loader.dataset.state_dict()
-        return {"version": 1, "batches": self.given if ahead else self.batches, "rng": self.rng, "generators": self.generators, "epoch": self.epoch,
-                "dataset": inner}
+        return {"version": 1, "batches": self.batches, "later": sorted(self.later), "shares": self.shares and list(self.shares),
+                "rng": self.rng, "generators": self.generators, "epoch": self.epoch, "dataset": inner}
 
 
 class _Iterator:
-    """What both iterators share: the order of an epoch, resuming, and counting."""
+    """What both iterators share: the order of an epoch, resuming, and counting. Tasks are numbered from the epoch's beginning."""
+
+    _task, _by = 0, 0  # the latest result's number and worker
 
     def __init__(self, loader: DataLoader) -> None:
         resume, loader._resume = loader._resume, None
@@ -279,17 +335,22 @@ class _Iterator:
             if resume["rng"] is not None:
                 before = arete.get_rng_state()
                 arete.set_rng_state(resume["rng"])
-        skip = resume["batches"] or 0 if resume is not None else 0
         self._times = loader._times = _Times(loader.num_workers)
         try:
-            self._progress = loader._progress = _Progress(loader)
-            self._progress.batches = skip
+            self._progress = progress = loader._progress = _Progress(loader, resume)
+            self._count = skip = progress.batches
             self._seed = random_seed(loader.generator)
-            order = self._batches(loader)
+            order: Iterator = enumerate(self._batches(loader))
             self._skip = 0
+            self._skip_shares: Optional[List[int]] = None
             if loader._dataset_kind == _DatasetKind.Map:
                 for _ in itertools.islice(order, skip):
                     pass
+                if progress.later:
+                    later = frozenset(progress.later)
+                    order = (entry for entry in order if entry[0] not in later)
+            elif progress.shares is not None:
+                self._skip_shares = list(progress.shares)
             elif resume is not None and resume["dataset"] is not None and not loader.num_workers:
                 loader.dataset.load_state_dict(resume["dataset"])  # type: ignore[attr-defined]
             else:
@@ -320,8 +381,7 @@ class _Iterator:
         start = time.perf_counter()
         try:
             data = self._load()
-            while self._skip and not isinstance(data, EndOfStream):
-                self._skip -= 1
+            while not isinstance(data, EndOfStream) and self._was_given():
                 data = self._load()
         finally:
             span.end()
@@ -330,11 +390,24 @@ class _Iterator:
             self._progress.done = True
             self._finish()
             raise StopIteration
-        self._progress.batches += 1
-        if self._length is not None and self._progress.batches == self._length + 1:
+        self._count += 1
+        self._progress.made(self._task, self._by)
+        if self._length is not None and self._count == self._length + 1:
             warnings.warn(f"the IterableDataset gives more batches than the {self._length} of its length; with workers each of "
                           "them has to give its own share (get_worker_info())", stacklevel=2)
         return data
+
+    def _was_given(self) -> bool:
+        """Whether the latest batch of a stream came before where the loop is resumed. It then counts as skipped."""
+        if self._skip_shares is not None:
+            if not self._skip_shares[self._by]:
+                return False
+            self._skip_shares[self._by] -= 1
+            return True
+        if not self._skip:
+            return False
+        self._skip -= 1
+        return True
 
     def _batches(self, loader: DataLoader) -> Iterator:
         """The indices of each batch."""
@@ -360,12 +433,16 @@ def _fetcher_maker(loader: DataLoader, iterable: bool, pin: bool) -> Callable[[A
 class _DirectIterator(_Iterator):
     """Loads in the calling thread."""
 
+    _stream: Optional[arete.Generator] = None  # the thread's own generator, if it is not the loop's thread
+
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         self._fetcher = _fetcher_maker(loader, self._iterable, self._pin)(loader.dataset)
 
     def _load(self) -> Any:
-        for indices in self._order:
+        for self._task, indices in self._order:
+            if self._stream is not None:
+                arete._C._seed_for_batch(self._stream, self._seed, self._task)
             return self._fetcher.fetch(indices)
         return EndOfStream()
 
@@ -385,9 +462,9 @@ class _WorkersIterator(_Iterator):
         self._in_order = loader.in_order
         self._persistent = loader.persistent_workers
         self._active = [True] * loader.num_workers
-        self._worker = 0           # whose turn it is
-        self._sent = 0             # number of the next task
-        self._next = 0             # number of the next result
+        self._tasks_of = [0] * loader.num_workers  # how many tasks each has got
+        # Whose turn it is.
+        self._worker = 0 if self._iterable else self._progress.batches % loader.num_workers
         self._owner: Any = {}      # which worker makes a task whose result has not been taken
         self._waiting: Dict[int, Any] = {}  # results that have been received
         self._open(loader)
@@ -398,8 +475,8 @@ class _WorkersIterator(_Iterator):
         """Begins the epoch."""
         raise NotImplementedError
 
-    def _submit(self, indices: Any) -> None:
-        """Gives task `self._sent` to the worker whose turn it is."""
+    def _submit(self, number: int, indices: Any) -> None:
+        """Gives a task to the worker whose turn it is."""
         raise NotImplementedError
 
     def _result(self, number: Optional[int]) -> Any:
@@ -428,10 +505,10 @@ class _WorkersIterator(_Iterator):
             self._worker = (self._worker + 1) % n
         else:
             return
-        for indices in self._order:
-            self._owner[self._sent] = self._worker
-            self._submit(indices)
-            self._sent += 1
+        for number, indices in self._order:
+            self._owner[number] = self._worker
+            self._submit(number, indices)
+            self._tasks_of[self._worker] += 1
             self._worker = (self._worker + 1) % n
             return
 
@@ -439,12 +516,13 @@ class _WorkersIterator(_Iterator):
         """The result whose turn it is and its worker, or None if there are no more."""
         if not self._owner:
             return None
-        number: Optional[int] = None
-        if self._in_order:
-            number = self._next
-            self._next += 1
-        number, data = self._result(number)
-        return data, self._owner.pop(number)
+        self._task, data = self._result(self._next() if self._in_order else None)
+        self._by = self._owner.pop(self._task)
+        return data, self._by
+
+    def _next(self) -> int:
+        """The number of the oldest task without a result; there is one."""
+        return next(iter(self._owner))
 
     def _load(self) -> Any:
         while True:
@@ -476,8 +554,10 @@ class _ThreadedIterator(_WorkersIterator):
         self._pool = self._own(loader, WorkerPool, _fetcher_maker(loader, self._iterable, self._pin), loader.worker_init_fn, self._seed)
         self._epoch = self._pool.start_epoch(self._seed, self._times.worker_waits)
 
-    def _submit(self, indices: Any) -> None:
-        self._pool.tasks[self._worker].put((self._epoch, self._sent, indices, self._seed))
+    def _submit(self, number: int, indices: Any) -> None:
+        # When a stream's tasks come to be numbered depends on who is done first, but not which of a worker's tasks this is.
+        batch = self._tasks_of[self._worker] * self._pool.num_workers + self._worker if self._iterable else number
+        self._pool.tasks[self._worker].put((self._epoch, number, indices, self._seed, batch))
 
     def _receive(self, wait: bool = True) -> None:
         """Waits for one result of this epoch. Without `wait` queue.Empty if there is none."""
@@ -500,12 +580,12 @@ class _ThreadedIterator(_WorkersIterator):
         return number, self._waiting.pop(number)
 
     def _is_ready(self) -> bool:
-        if self._skip:
+        if self._skip or self._skip_shares is not None and any(self._skip_shares):
             return False
         try:
             while self._owner:
-                if self._waiting and (not self._in_order or self._next in self._waiting):
-                    number = self._next if self._in_order else next(iter(self._waiting))
+                if self._waiting and (not self._in_order or self._next() in self._waiting):
+                    number = self._next() if self._in_order else next(iter(self._waiting))
                     return not isinstance(self._waiting[number], EndOfStream)  # after which another worker's turn comes
                 self._receive(False)
         except queue.Empty:
@@ -516,17 +596,22 @@ class _ThreadedIterator(_WorkersIterator):
 
 
 class _Turns:
-    """Which worker makes which batch where each has its turn: like a dict of the batches that have not been taken."""
+    """Which worker makes which batch where each has its turn: like a dict of the batches that have not been taken. Iterating
+    is for those who take them in order."""
 
-    def __init__(self, batches: int, workers: int) -> None:
-        self.left = batches
+    def __init__(self, first: int, batches: int, workers: int) -> None:
+        self.next = first
+        self.end = first + batches
         self.workers = workers
 
     def __len__(self) -> int:
-        return self.left
+        return self.end - self.next
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.next, self.end))
 
     def pop(self, number: int) -> int:
-        self.left -= 1
+        self.next += 1
         return number % self.workers
 
 
@@ -546,57 +631,65 @@ class _NativeIterator(_WorkersIterator):
         self._fetcher = _fetcher_maker(loader, False, self._pin)(self._pool.dataset)
         if self._whole is not None:
             size, n = loader.batch_sampler.batch_size, self._pool.num_workers  # type: ignore[union-attr]
-            rest = self._whole[self._progress.batches * size:]
-            self._threads.submit_all(rest, size, n * loader.prefetch_factor)  # type: ignore[operator]
-            self._owner = _Turns(-(-len(rest) // size), n)
+            first = self._progress.batches
+            rest = self._whole[first * size:]
+            self._threads.submit_all(rest, size, n * loader.prefetch_factor, first)  # type: ignore[operator]
+            self._owner = _Turns(first, -(-len(rest) // size), n)
             self._whole = None
 
     def _feed(self, copies: Any, ahead: int) -> Any:
         """What gives the rest of the epoch on a device (see Note [Feeding a loop]); None unless the threads have its whole order."""
         if not isinstance(self._owner, _Turns) or not self._in_order:
             return None
-        end = self._next + len(self._owner)
-        feed = arete._C._BatchFeed(self._threads, self._epoch, self._next, end, copies, ahead, self._timeout or 0.0)
+        first = self._progress.batches
+        feed = arete._C._BatchFeed(self._threads, self._epoch, first, first + len(self._owner), copies, ahead, self._timeout or 0.0)
         self._times.feed = feed.waits
         _open_pools.add(feed)
         return feed
 
     def _fed(self, feed: Any) -> Any:
         """The feed's next batch, or None at the end, after which this iterator is at its end, too."""
+        number = self._progress.batches
+        worker = number % self._pool.num_workers
         try:
             batch = feed.next()
         except Exception as error:
-            Failure(error).reraise(f"in DataLoader worker thread {self._next % self._pool.num_workers}")
+            Failure(error).reraise(f"in DataLoader worker thread {worker}")
         if type(batch) is list:
-            self._next += 1
-            self._progress.given += 1
+            self._progress.made(number, worker)
             return batch
         if batch:
             raise self._late() if batch == -1 else RuntimeError(_GONE)
-        self._progress.given, self._progress.done = None, True
+        self._progress.done = True
         self._finish()
         return None
 
     def _batches(self, loader: DataLoader) -> Iterator:
         sampler = loader._index_sampler
         # Where it can be, the order is given to the threads at once, and there is nothing to send from batch to batch.
-        self._whole = sampler._whole() if isinstance(sampler, BatchSampler) and not self._maps else None
+        plain = isinstance(sampler, BatchSampler) and not self._maps and not self._progress.later
+        self._whole = sampler._whole() if plain else None
         return iter(sampler) if self._whole is None else iter(())
 
-    def _submit(self, indices: Any) -> None:
+    def _submit(self, number: int, indices: Any) -> None:
         chosen = indices
         try:
             if self._maps and type(indices) in (list, tuple):
                 for m in self._maps:
                     chosen = [m[i] for i in chosen]
-            if self._threads.submit(self._worker, self._sent, chosen):
+            if self._threads.submit(self._worker, number, chosen):
                 return
         except Exception:
             pass  # it is raised again here:
+        generator = arete.Generator()
+        arete._C._seed_for_batch(generator, self._seed, number)
+        before = arete._C._set_thread_generator(generator)
         try:
-            self._waiting[self._sent] = self._fetcher.fetch(indices)
+            self._waiting[number] = self._fetcher.fetch(indices)
         except Exception as error:
-            self._waiting[self._sent] = Failure(error)
+            self._waiting[number] = Failure(error)
+        finally:
+            arete._C._set_thread_generator(before)
 
     def _result(self, number: Optional[int]) -> Any:
         if self._waiting:
@@ -613,6 +706,6 @@ class _NativeIterator(_WorkersIterator):
             return got, Failure(error)
 
     def _is_ready(self) -> bool:
-        if not self._owner or (self._waiting if not self._in_order else self._next in self._waiting):
+        if not self._owner or (self._waiting if not self._in_order else self._next() in self._waiting):
             return True
-        return self._threads.is_ready(self._epoch, self._next if self._in_order else -1)
+        return self._threads.is_ready(self._epoch, self._next() if self._in_order else -1)

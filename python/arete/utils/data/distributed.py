@@ -1,6 +1,7 @@
 """The sampler that divides a dataset among processes."""
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any, Iterator, Optional
 
@@ -25,10 +26,15 @@ class DistributedSampler(Sampler[int]):
     def __init__(self, dataset: Any, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True,
                  seed: int = 0, drop_last: bool = False) -> None:
         if num_replicas is None or rank is None:
-            from arete import distributed
-
-            if not distributed.is_available():
-                raise RuntimeError("arete.distributed is not available: give num_replicas and rank")
+            try:
+                distributed: Any = importlib.import_module("arete.distributed")
+            except ImportError:
+                distributed = None
+            if distributed is None or not distributed.is_available():
+                raise RuntimeError("DistributedSampler: arete.distributed is not available: give num_replicas and rank")
+            if not distributed.is_initialized():
+                raise ValueError("DistributedSampler: the default process group has not been initialized: call init_process_group "
+                                 "first, or give num_replicas and rank")
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
             rank = distributed.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:

@@ -122,7 +122,6 @@ class DevicePrefetcher:
     def _from_workers(self) -> Iterator[Any]:
         copies = _Copies(self.device)
         source: Any = iter(self.loader)
-        source._progress.given = source._progress.batches
         feed = source._feed(copies.native, self.ahead) if isinstance(source, _NativeIterator) else None
         if feed is None:
             return self._ahead(source, copies)
@@ -134,6 +133,7 @@ class DevicePrefetcher:
         clock = time.perf_counter
         start = clock()
         progress = source._progress
+        progress.ahead = deque()
         batches: deque = deque()  # their copies have been started; at the end an _End
 
         def fetch() -> None:
@@ -150,11 +150,11 @@ class DevicePrefetcher:
             batch, event = batches.popleft()
             if type(batch) is _End:
                 waits.consumer_wait += clock() - start
-                progress.given = None
+                progress.ahead = None
                 batch.leave()
                 return
             copies.wait(event)
-            progress.given += 1
+            progress.got_next()
             while len(batches) < self.ahead and not (batches and type(batches[-1][0]) is _End) and source._is_ready():
                 fetch()
             ready = len(batches) > 0
@@ -174,7 +174,7 @@ class DevicePrefetcher:
         source = iter(self.loader)
         progress = source._progress if isinstance(self.loader, DataLoader) else None  # type: ignore[attr-defined]
         if progress is not None:
-            progress.given = progress.batches
+            progress.ahead = deque()
         thread = threading.Thread(target=self._fetch, args=(source, batches, stop, copies, waits), daemon=True)
         thread.start()
         try:
@@ -184,12 +184,12 @@ class DevicePrefetcher:
                 waits.consumer_wait += time.perf_counter() - start
                 if type(batch) is _End:
                     if progress is not None:
-                        progress.given = None
+                        progress.ahead = None
                     batch.leave()
                     return
                 copies.wait(event)
                 if progress is not None:
-                    progress.given += 1
+                    progress.got_next()
                 yield batch
         finally:
             stop.set()
@@ -201,6 +201,9 @@ class DevicePrefetcher:
 
     def _fetch(self, source: Iterator, batches: queue.Queue, stop: threading.Event, copies: _Copies, waits: _Waits) -> None:
         end = _End()
+        if isinstance(self.loader, DataLoader):  # what items draw here leaves the loop's numbers alone, as in a worker
+            source._stream = arete.Generator()  # type: ignore[attr-defined]
+            arete._C._set_thread_generator(source._stream)  # type: ignore[attr-defined]
         try:
             for batch in source:
                 if stop.is_set():

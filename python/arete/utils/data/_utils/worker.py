@@ -22,7 +22,9 @@ _local = threading.local()
 
 class WorkerInfo:
     """About the worker that runs this code: `id`, `num_workers`, `seed`, `dataset` (its shallow copy), and two sources of random
-    numbers of its own, seeded by `seed`: `generator` (an arete.Generator) and `random` (a random.Random).
+    numbers of its own: `generator` (an arete.Generator, in the worker arete's default one) and `random` (a random.Random).
+
+    Both begin with `seed`, for a `worker_init_fn`. Before each batch they are seeded by the epoch's seed and the number of the batch.
 
     >>> from arete.utils.data import DataLoader, IterableDataset, get_worker_info
     >>> class Share(IterableDataset):
@@ -37,13 +39,16 @@ class WorkerInfo:
         self.id = id
         self.num_workers = num_workers
         self.dataset = dataset
-        self.reseed(seed)
-
-    def reseed(self, seed: int) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.generator = arete.Generator()
         self.generator.manual_seed(seed)
+        self._epoch_seed: Optional[int] = None  # in the epoch
+
+    def _begin_batch(self, stream: int, number: int) -> None:
+        """What the worker draws from now on depends on these two numbers alone."""
+        arete._C._seed_for_batch(self.generator, stream, number)
+        self.random.seed(stream + ((number + 1) << 64))
 
     def __repr__(self) -> str:
         return f"WorkerInfo(id={self.id}, num_workers={self.num_workers}, seed={self.seed})"
@@ -150,7 +155,8 @@ def _close_all() -> None:
 class WorkerPool:
     """`num_workers` threads, each with a queue of tasks; the results come on one queue as (epoch, number, data).
 
-    Tasks of another epoch than `self.epoch` are thrown away, which is how a loop that was left early is forgotten.
+    Tasks of another epoch than `self.epoch` are thrown away, which is how a loop that was left early is forgotten. A task is
+    (epoch, number, indices, seed of the epoch, number of the batch in its random numbers).
     """
 
     def __init__(self, num_workers: int, dataset: Any, make_fetcher: Callable, init_fn: Optional[Callable], seed: int) -> None:
@@ -193,22 +199,23 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
     """What a worker thread does until its pool is closed."""
     dataset = worker_copy(dataset)
     info = _local.info = WorkerInfo(worker, pool.num_workers, pool.seed + worker, dataset)
-    own_generator = getattr(arete, "_set_thread_generator", None)
-    if own_generator is not None:  # random functions of this thread then draw from the worker's generator
-        own_generator(info.generator)
+    arete._C._set_thread_generator(info.generator)  # the main thread's numbers stay as they are
     broken: Optional[BaseException] = None
     try:
         if init_fn is not None:
             init_fn(worker)
     except BaseException as error:
         broken = error
+    # A worker_init_fn that calls arete.manual_seed chooses the first epoch's numbers, as it does in torch.
+    chosen = info.generator.initial_seed()
+    stream: Optional[int] = None if chosen == info.seed else chosen
     epoch, fetcher = 0, None
     while True:
         start = time.perf_counter()
         task = pool.tasks[worker].get()
         if task is None or pool.closed:
             return
-        task_epoch, number, indices, seed = task  # the epoch's seed: pool.seed may be that of a later one by now
+        task_epoch, number, indices, seed, batch = task  # the epoch's seed: pool.seed may be that of a later one by now
         if task_epoch != pool.epoch:
             continue
         pool.waits[worker] += max(0.0, time.perf_counter() - max(start, pool.started))  # not the time between epochs
@@ -219,13 +226,13 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
                 error, broken = broken, RuntimeError("worker_init_fn has failed in this worker")
                 raise error
             if task_epoch != epoch:
-                first = epoch == 0  # begun with this seed, and with what init_fn drew
-                epoch, fetcher = task_epoch, None
-                if not first or info.seed != seed + worker:
-                    info.reseed(seed + worker)
-                    if own_generator is not None:
-                        own_generator(info.generator)
+                if epoch != 0 or stream is None:
+                    stream = seed
+                epoch, fetcher, info.seed, info._epoch_seed = task_epoch, None, seed + worker, seed
+                info._begin_batch(stream, batch)
                 fetcher = make_fetcher(info.dataset)
+            else:
+                info._begin_batch(stream, batch)  # type: ignore[arg-type]
             data = EndOfStream() if fetcher is None else fetcher.fetch(indices)
         except BaseException as error:
             data = Failure(error)
