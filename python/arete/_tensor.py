@@ -316,7 +316,7 @@ for _name, _dtype in {
 }.items():  # fmt: skip
 
     def _convert(self, memory_format=None, _dtype=_dtype):
-        return self.to(_dtype)
+        return self.to(_dtype) if memory_format is None else self.to(_dtype, memory_format=memory_format)
 
     _convert.__doc__ = f"""The values as {_dtype}; the tensor itself if it has this dtype.
 
@@ -333,7 +333,7 @@ def cpu(self, memory_format=None):
     >>> arete.ones(2).cpu().device
     device(type='cpu')
     """
-    return self.to("cpu")
+    return self.to("cpu", memory_format=memory_format)
 
 
 @_method
@@ -342,7 +342,7 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
     RuntimeError where there is no GPU.
     """
-    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _type(self, dtype=None, non_blocking=False):

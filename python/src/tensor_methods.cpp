@@ -1,8 +1,11 @@
 // Methods of Tensor that are no operators: what they are, where they are, copies, differentiation.
 #include "arete/autograd/engine.h"
+#include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 #include "convert.h"
+#include "memory_format.h"
 #include "tensor_data.h"
 #include "tensor_internal.h"
 
@@ -40,27 +43,16 @@ METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
 METHOD(storage_data, return PyLong_FromVoidPtr(t.storage()->data()))
 #undef METHOD
 
-MemoryFormat format_from(PyObject* o, MemoryFormat otherwise) {
-  if (!o || o == Py_None) return otherwise;
-  const Ref text(checked(PyObject_Str(o)));
-  const std::string s = to_text(text.get());
-  if (s.ends_with("channels_last") || s.ends_with("channels_last_3d"))
-    return MemoryFormat::channels_last;
-  return s.ends_with("preserve_format") ? MemoryFormat::preserve : MemoryFormat::contiguous;
-}
-
 PyObject* m_is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"memory_format", nullptr};
     PyObject* format = nullptr;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
       return nullptr;
-    const Tensor& t = tensor_of(o);
-    if (format_from(format, MemoryFormat::contiguous) != MemoryFormat::channels_last)
-      return PyBool_FromLong(t.is_contiguous());
-    if (t.dim() < 4) Py_RETURN_FALSE;
-    // Row-major once the channels are last.
-    return PyBool_FromLong(t.movedim(1, -1).is_contiguous());
+    const Format wanted = format_from(format, MemoryFormat::contiguous, "is_contiguous");
+    if (wanted.order == MemoryFormat::preserve)
+      return PyBool_FromLong(tensor_of(o).is_contiguous());
+    return PyBool_FromLong(lies_as(tensor_of(o), wanted));
   });
 }
 PyObject* size_or_stride(PyObject* o, PyObject* args, PyObject* kwargs, bool stride) {
@@ -217,12 +209,21 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
       }
     }
     if (device == t.device() && dtype == t.dtype() && !copy && !format) return Py_NewRef(o);
-    const MemoryFormat wanted = format_from(format, MemoryFormat::preserve);
+    const Format wanted = format_from(format, MemoryFormat::preserve, "to");
+    // Sizes of 1 fit several orders: strides are then made those of the wanted one.
+    if (device == t.device() && dtype == t.dtype() && !copy && lies_as(t, wanted) &&
+        (wanted.rank == 0 || ops::prefers_channels_last(t)))
+      return Py_NewRef(o);
+    check_rank(wanted, t.dim(), "to");
     Tensor r;
     {
       const WithoutGil free;
-      r = t.to(device, dtype, non_blocking, copy);
-      if (wanted != MemoryFormat::preserve) r = r.contiguous(wanted);
+      if (wanted.order == MemoryFormat::preserve) {
+        r = t.to(device, dtype, non_blocking, copy);
+      } else {  // conversion and order in one pass
+        static const ops::OpRecord& to_copy = record_of("to_copy");
+        r = ops::call(to_copy, {t, dtype, device, int64_t(wanted.order), non_blocking});
+      }
     }
     return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
   });
@@ -234,14 +235,18 @@ PyObject* copied_as(PyObject* o, PyObject* args, PyObject* kwargs, bool clone) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
       return nullptr;
     const Tensor& t = tensor_of(o);
-    const MemoryFormat f =
-        format_from(format, clone ? MemoryFormat::preserve : MemoryFormat::contiguous);
+    const char* const name = clone ? "clone" : "contiguous";
+    const Format wanted =
+        format_from(format, clone ? MemoryFormat::preserve : MemoryFormat::contiguous, name);
+    if (!clone && lies_as(t, wanted)) return Py_NewRef(o);
+    check_rank(wanted, t.dim(), name);
+    const MemoryFormat f = wanted.order;
     Tensor r;
     if (t.numel() > 1 << 15) {
       const WithoutGil free;
-      r = clone ? t.clone(f) : t.contiguous(f);
+      r = t.clone(f);
     } else {
-      r = clone ? t.clone(f) : t.contiguous(f);
+      r = t.clone(f);
     }
     return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
   });
