@@ -54,6 +54,25 @@ def register_hook(self, hook):
 
 
 @_method
+def register_post_accumulate_grad_hook(self, hook):
+    """Calls `hook(tensor)` on a leaf each time a gradient has been added to its `.grad`, which the hook may use and take away: an
+    optimizer's step within backward, without keeping all gradients at once.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> def step(x):
+    ...     x.data.sub_(0.5 * x.grad)
+    ...     x.grad = None
+    >>> handle = x.register_post_accumulate_grad_hook(step)
+    >>> x.sum().backward()
+    >>> x, x.grad is None
+    (tensor([0.5000, 0.5000], requires_grad=True), True)
+    >>> handle.remove()
+    """
+    number = self._register_post_accumulate(hook)
+    return RemovableHandle(lambda: self._remove_post_accumulate(number))
+
+
+@_method
 def numpy(self, *, force: bool = False):
     """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes.
 

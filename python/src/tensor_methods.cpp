@@ -29,7 +29,6 @@ METHOD(is_floating_point, return PyBool_FromLong(t.is_floating_point()))
 METHOD(is_complex, return PyBool_FromLong(is_complex(t.dtype())))
 METHOD(is_signed, return PyBool_FromLong(t.dtype() != kUInt8 && t.dtype() != kBool))
 METHOD(is_inference, return PyBool_FromLong(t.is_inference()))
-METHOD(is_pinned, return PyBool_FromLong(t.is_pinned()))
 METHOD(data_ptr, return PyLong_FromVoidPtr(t.data_ptr()))
 METHOD(storage_offset, return PyLong_FromLongLong(t.storage_offset()))
 METHOD(element_size, return PyLong_FromSize_t(t.element_size()))
@@ -143,6 +142,58 @@ std::function<Tensor(const Tensor&)> as_hook(PyObject* callable) {
     if (!is_tensor(r.get())) type_error("hooks must return None or a Tensor");
     return tensor_of(r.get());
   };
+}
+// is_pinned(device=None): PyTorch's argument of old says for which kind of device.
+PyObject* m_is_pinned(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"device", nullptr};
+    PyObject* device = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device))
+      return nullptr;
+    Device d(DeviceType::cuda);
+    if (device != Py_None && !to_device(device, d))
+      type_error("is_pinned(): argument 'device' must be arete.device, not %s",
+                 Py_TYPE(device)->tp_name);
+    return PyBool_FromLong(d.is_cuda() && tensor_of(o).is_pinned());
+  });
+}
+
+// The hook gets the leaf. It is part of what the leaf owns, so it must not keep the leaf alive: a
+// leaf that nobody has any more is not called for.
+PyObject* m_register_post_accumulate(PyObject* o, PyObject* callable) {
+  return guarded([&]() -> PyObject* {
+    struct Held {
+      PyObject *f, *leaf;
+      Held(PyObject* callable, PyObject* weak) : f(Py_NewRef(callable)), leaf(weak) {}
+      Held(const Held&) = delete;
+      Held& operator=(const Held&) = delete;
+      ~Held() {
+        if (!Py_IsInitialized()) return;
+        const WithGil gil;
+        Py_DECREF(f);
+        Py_DECREF(leaf);
+      }
+    };
+    if (!PyCallable_Check(callable))
+      type_error("register_post_accumulate_grad_hook(): the hook must be callable");
+    auto held = std::make_shared<Held>(callable, checked(PyWeakref_NewRef(o, nullptr)));
+    const uint64_t id =
+        autograd::register_post_accumulate_grad_hook(tensor_of(o), [held](const Tensor&) {
+          const WithGil gil;
+          const Ref leaf = Ref::borrow(PyWeakref_GetObject(held->leaf));
+          if (!leaf || leaf.get() == Py_None) return;
+          const Ref result(checked(PyObject_CallOneArg(held->f, leaf.get())));
+          if (result.get() != Py_None) type_error("post accumulate grad hooks should return None.");
+        });
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+PyObject* m_remove_post_accumulate(PyObject* o, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    int64_t i = 0;
+    if (to_int(id, i)) autograd::remove_post_accumulate_grad_hook(tensor_of(o), uint64_t(i));
+    Py_RETURN_NONE;
+  });
 }
 PyObject* m_register_hook(PyObject* o, PyObject* callable) {
   return guarded([&]() -> PyObject* {
@@ -322,7 +373,7 @@ PyMethodDef tensor_methods[] = {
     {"is_complex", m_is_complex, METH_NOARGS, nullptr},
     {"is_signed", m_is_signed, METH_NOARGS, nullptr},
     {"is_inference", m_is_inference, METH_NOARGS, nullptr},
-    {"is_pinned", m_is_pinned, METH_NOARGS, "Whether a GPU reaches this host memory by itself."},
+    {"is_pinned", WITH_KEYWORDS(m_is_pinned), "Whether a GPU reaches this host memory by itself."},
     {"data_ptr", m_data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", m_storage_offset, METH_NOARGS, nullptr},
     {"element_size", m_element_size, METH_NOARGS, "Bytes of one element."},
@@ -341,6 +392,8 @@ PyMethodDef tensor_methods[] = {
     {"backward", WITH_KEYWORDS(m_backward), "Accumulates gradients in the leaves."},
     {"_register_hook", m_register_hook, METH_O, nullptr},
     {"_remove_hook", m_remove_hook, METH_O, nullptr},
+    {"_register_post_accumulate", m_register_post_accumulate, METH_O, nullptr},
+    {"_remove_post_accumulate", m_remove_post_accumulate, METH_O, nullptr},
     {"to", WITH_KEYWORDS(m_to), "Another dtype or device; itself if nothing changes."},
     {"clone", WITH_KEYWORDS(m_clone), "A copy, with history."},
     {"contiguous", WITH_KEYWORDS(m_contiguous), "Itself or a copy in row-major order."},
