@@ -272,6 +272,8 @@ bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* 
                Py_TYPE(given[i])->tp_name;
     return false;
   }
+  if (o.device_at < o.defaults.size() && out[o.device_at].is_none() && default_device)
+    out[o.device_at] = Arg(*default_device);
   return true;
 }
 
