@@ -44,6 +44,7 @@ from ._C import (  # noqa: F401
 )
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from ._scaled import _scaled_mm  # noqa: F401
+from ._streams import Event, Stream  # noqa: F401
 from ._tensor import from_dlpack, from_numpy  # noqa: F401
 
 __version__ = "0.1.0"

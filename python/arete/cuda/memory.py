@@ -12,6 +12,7 @@ from .. import _C
 from .._C import device as _device
 
 __all__ = [
+    "host_memory_stats",
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats",
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached", "memory_cached", "max_memory_cached",
     "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_snapshot", "mem_get_info", "empty_cache",
@@ -66,6 +67,11 @@ def memory_stats(device: Any = None) -> Dict[str, int]:
     """All counters by name, "allocated_bytes.all.peak" and so on. Small and large blocks have no pools of their own here:
     everything counts as large_pool."""
     return collections.OrderedDict(_c.memory_stats(_number(device)))
+
+
+def host_memory_stats() -> Dict[str, int]:
+    """Counters of pinned host memory: none are kept."""
+    return collections.OrderedDict()
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> Dict[str, Any]:
