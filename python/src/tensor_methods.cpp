@@ -158,40 +158,55 @@ PyObject* m_is_pinned(PyObject* o, PyObject* args, PyObject* kwargs) {
   });
 }
 
-// The hook gets the leaf. It is part of what the leaf owns, so it must not keep the leaf alive: a
-// leaf that nobody has any more is not called for.
+// The function is the Python object's, where cycles through it (a function that refers to the leaf)
+// are found; the leaf's sink knows the object only weakly.
 PyObject* m_register_post_accumulate(PyObject* o, PyObject* callable) {
   return guarded([&]() -> PyObject* {
     struct Held {
-      PyObject *f, *leaf;
-      Held(PyObject* callable, PyObject* weak) : f(Py_NewRef(callable)), leaf(weak) {}
+      PyObject* leaf;
+      Ref number{};
+      explicit Held(PyObject* weak) : leaf(weak) {}
       Held(const Held&) = delete;
       Held& operator=(const Held&) = delete;
       ~Held() {
+        PyObject* const n = number.release();
         if (!Py_IsInitialized()) return;
         const WithGil gil;
-        Py_DECREF(f);
         Py_DECREF(leaf);
+        Py_XDECREF(n);
       }
     };
     if (!PyCallable_Check(callable))
       type_error("register_post_accumulate_grad_hook(): the hook must be callable");
-    auto held = std::make_shared<Held>(callable, checked(PyWeakref_NewRef(o, nullptr)));
+    auto held = std::make_shared<Held>(checked(PyWeakref_NewRef(o, nullptr)));
     const uint64_t id =
         autograd::register_post_accumulate_grad_hook(tensor_of(o), [held](const Tensor&) {
           const WithGil gil;
           const Ref leaf = Ref::borrow(PyWeakref_GetObject(held->leaf));
           if (!leaf || leaf.get() == Py_None) return;
-          const Ref result(checked(PyObject_CallOneArg(held->f, leaf.get())));
-          if (result.get() != Py_None) type_error("post accumulate grad hooks should return None.");
+          PyObject* const all = reinterpret_cast<TensorObject*>(leaf.get())->hooks;
+          const Ref f = Ref::borrow(all ? PyDict_GetItem(all, held->number.get()) : nullptr);
+          if (!f) return;
+          const Ref result(checked(PyObject_CallOneArg(f.get(), leaf.get())));
+          if (result.get() == Py_None) return;
+          PyErr_SetString(PyExc_RuntimeError,
+                          "Tensor post accumulate grad hooks should return None.");
+          throw PythonError{};
         });
-    return PyLong_FromUnsignedLongLong(id);
+    held->number = Ref(checked(PyLong_FromUnsignedLongLong(id)));
+    PyObject*& all = reinterpret_cast<TensorObject*>(o)->hooks;
+    if (!all) all = checked(PyDict_New());
+    if (PyDict_SetItem(all, held->number.get(), callable) < 0) throw PythonError{};
+    return Py_NewRef(held->number.get());
   });
 }
 PyObject* m_remove_post_accumulate(PyObject* o, PyObject* id) {
   return guarded([&]() -> PyObject* {
     int64_t i = 0;
-    if (to_int(id, i)) autograd::remove_post_accumulate_grad_hook(tensor_of(o), uint64_t(i));
+    if (!to_int(id, i)) type_error("the number of a hook is an int");
+    autograd::remove_post_accumulate_grad_hook(tensor_of(o), uint64_t(i));
+    PyObject* const all = reinterpret_cast<TensorObject*>(o)->hooks;
+    if (all && PyDict_Contains(all, id) == 1) PyDict_DelItem(all, id);
     Py_RETURN_NONE;
   });
 }

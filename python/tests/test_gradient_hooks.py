@@ -86,6 +86,10 @@ def test_errors(torch):
     with pytest.raises(ZeroDivisionError):
         x.sum().backward()
     handle.remove()
+    handle = x.register_post_accumulate_grad_hook(lambda p: 3)
+    with pytest.raises((RuntimeError, TypeError), match="hook"):
+        x.sum().backward()
+    handle.remove()
     x.sum().backward()
 
 
@@ -93,6 +97,13 @@ def test_the_hook_keeps_no_leaf():
     x = arete.ones(2, requires_grad=True)
     gone = weakref.ref(x)
     x.register_post_accumulate_grad_hook(lambda p: None)
+    x.sum().backward()
+    del x
+    gc.collect()
+    assert gone() is None
+    x = arete.ones(2, requires_grad=True)
+    gone = weakref.ref(x)
+    x.register_post_accumulate_grad_hook(lambda p, x=x: None)  # a cycle
     x.sum().backward()
     del x
     gc.collect()
