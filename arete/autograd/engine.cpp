@@ -36,6 +36,15 @@ struct Capture {
   Tensor* result;
 };
 
+// What is known of a pass outside of it.
+struct PassState {
+  uint64_t number;
+  PassState* outer;
+  std::vector<std::function<void()>> at_end{};
+};
+constinit thread_local PassState* innermost = nullptr;
+std::atomic<uint64_t> passes_begun{0};
+
 class Pass {
  public:
   Pass(bool keep, bool create, std::span<const Capture> captures, bool accumulate)
@@ -46,6 +55,10 @@ class Pass {
   void run() {
     const ModesGuard guard;
     modes().grad_enabled = create_;
+    struct Entered : PassState {
+      Entered() : PassState{++passes_begun, innermost} { innermost = this; }
+      ~Entered() { innermost = outer; }
+    } entered;
     if (!accumulate_) find_needed();
     while (!heap_.empty()) {
       const IntrusivePtr<Node> node = heap_.top();
@@ -56,6 +69,7 @@ class Pass {
       pending_.erase(it);
       step(*node, grads);
     }
+    for (size_t i = 0; i < entered.at_end.size(); ++i) std::function(entered.at_end[i])();
   }
 
  private:
@@ -241,6 +255,17 @@ TensorList grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
   return results;
 }
 
+std::vector<uint64_t> passes_under_way() {
+  std::vector<uint64_t> numbers;
+  for (const PassState* p = innermost; p; p = p->outer) numbers.insert(numbers.begin(), p->number);
+  return numbers;
+}
+
+void at_end_of_pass(std::function<void()> f) {
+  ARETE_CHECK(innermost, AutogradError("at_end_of_pass", "no backward pass is under way"));
+  innermost->at_end.push_back(std::move(f));
+}
+
 AnomalyGuard::AnomalyGuard(bool enabled) : previous_(modes().word & Modes::kAnomaly) {
   modes().word = enabled ? modes().word | Modes::kAnomaly : modes().word & ~Modes::kAnomaly;
 }
@@ -265,7 +290,12 @@ TensorList AccumulateGrad::backward(const TensorList& grads, uint64_t) {
   } else {
     grad.add_(g);
   }
-  for (auto& [id, hook] : post_accumulate) hook(grad);
+  // A hook may take the gradient away, remove itself or add others.
+  for (size_t i = 0; i < post_accumulate.size();) {
+    const auto [id, hook] = post_accumulate[i];
+    hook(Tensor(grad));
+    if (i < post_accumulate.size() && post_accumulate[i].first == id) ++i;
+  }
   return {};
 }
 
@@ -365,6 +395,33 @@ void Tensor::remove_hook(uint64_t id) const {
   if (e && e.node->hooks)
     std::erase_if(e.node->hooks->pre, [id](const auto& h) { return h.first == id; });
 }
+
+namespace autograd {
+
+uint64_t register_post_accumulate_grad_hook(const Tensor& leaf,
+                                            std::function<void(const Tensor& grad)> hook) {
+  constexpr const char* kName = "register_post_accumulate_grad_hook";
+  ARETE_CHECK(
+      leaf.requires_grad(),
+      AutogradError(kName, "cannot register a hook on a tensor that doesn't require gradient"));
+  ARETE_CHECK(
+      leaf.is_leaf(),
+      AutogradError(kName, "post accumulate grad hooks cannot be registered on non-leaf tensors")
+          .hint("use register_hook()"));
+  const Edge e = gradient_edge(leaf);
+  const uint64_t id = next_hook_id();
+  static_cast<AccumulateGrad&>(*e.node).post_accumulate.emplace_back(id, std::move(hook));
+  return id;
+}
+
+void remove_post_accumulate_grad_hook(const Tensor& leaf, uint64_t id) {
+  const AutogradMeta* meta = leaf.impl()->autograd.get();
+  if (meta && meta->accumulator)
+    std::erase_if(meta->accumulator->post_accumulate,
+                  [id](const auto& h) { return h.first == id; });
+}
+
+}  // namespace autograd
 
 Tensor Tensor::detach() const {
   Tensor t = ops::alias(*this, layout());

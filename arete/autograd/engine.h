@@ -1,7 +1,10 @@
 // Reverse-mode differentiation over recorded history.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "arete/core/history.h"
 #include "arete/core/tensor.h"
@@ -24,6 +27,21 @@ TensorList grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
 inline TensorList grad(const Tensor& output, const Tensor& input, bool create_graph = false) {
   return grad({&output, 1}, {&input, 1}, {}, create_graph, create_graph);
 }
+
+/// Calls `hook` whenever a gradient has been added to the leaf's grad(), with that (undefined where
+/// an earlier hook took it away). Hooks may change the leaf, its gradient and its hooks. Gives a
+/// number to remove it by.
+/// AutogradError for what is no leaf, or needs no gradient.
+uint64_t register_post_accumulate_grad_hook(const Tensor& leaf,
+                                            std::function<void(const Tensor& grad)> hook);
+/// Does nothing if there is none of that number.
+void remove_post_accumulate_grad_hook(const Tensor& leaf, uint64_t id);
+
+/// The numbers of the passes under way on this thread, the innermost last.
+std::vector<uint64_t> passes_under_way();
+/// Calls `f` when all gradients of the innermost pass of this thread are known. AutogradError
+/// outside of a pass.
+void at_end_of_pass(std::function<void()> f);
 
 /// While it lives, a NaN that appears in a result or in a gradient is an error that names the
 /// operator which made it (slow: every result is looked at).

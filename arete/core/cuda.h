@@ -128,6 +128,9 @@ class Event {
   /// Milliseconds from this event to `end`. Both must be made with enable_timing, and recorded on
   /// one device; waits for `end`.
   double elapsed_time(const Event& end) const;
+  /// The CUevent, and the number of its device: null and -1 before it is recorded.
+  void* native_handle() const noexcept;
+  int device() const noexcept;
 
  private:
   friend class Stream;
@@ -231,6 +234,12 @@ void set_per_process_memory_fraction(double fraction, int device = -1);
 namespace nvtx {
 void range_push(const char* name) noexcept;
 void range_pop() noexcept;
+/// A moment.
+void mark(const char* name) noexcept;
+/// A range that may overlap others and end on another thread: range_end takes the number it gives
+/// (0 without a GPU).
+uint64_t range_start(const char* name) noexcept;
+void range_end(uint64_t range) noexcept;
 class RangeGuard {
  public:
   explicit RangeGuard(const char* name) noexcept { range_push(name); }

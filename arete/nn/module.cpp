@@ -12,6 +12,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/window_util.h"
 
 namespace arete::nn {
 
@@ -419,7 +420,11 @@ Module& Module::convert(std::optional<Device> device, std::optional<DType> dtype
   const auto converted = [&](const Tensor& t) {
     const Tensor r = t.detach().to(device.value_or(t.device()),
                                    dtype && t.is_floating_point() ? *dtype : t.dtype());
-    return format && (t.dim() == 4 || t.dim() == 5) ? r.contiguous(*format) : r;
+    if (!format || (t.dim() != 4 && t.dim() != 5)) return r;
+    // Weights of size 1 x 1 lie in both orders: their strides say which one is meant.
+    return *format == MemoryFormat::channels_last && !ops::prefers_channels_last(r)
+               ? r.clone(*format)
+               : r.contiguous(*format);
   };
   // All are converted before any changes, so that an error leaves the network as it was.
   std::vector<std::pair<Tensor, Tensor>> fresh;

@@ -20,7 +20,7 @@ using Pass = prim::ConvArgs::Pass;
 
 Tensor convolution(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvParams& c);
 Tensor convolution_wgrad(const Tensor& x, const Tensor& grad, IntList weight_size,
-                         const ConvParams& c);
+                         const ConvParams& c, bool channels_last);
 
 // Geometry arguments of a call from position `at` on.
 template <class C>
@@ -184,7 +184,7 @@ const OpRecord& convolution_op =
           const ConvParams c = params_of(call, 3);
           check_operands(call.name(), x, w, call.has(2) ? call.tensor(2) : Tensor(), c);
           Shape sizes = output_sizes(call.name(), x.sizes(), w.sizes(), c);
-          auto strides = strides_like(x, sizes);
+          auto strides = strides_like(x, w, sizes);
           out.push_back({std::move(sizes), x.dtype(), common_device(call), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -195,13 +195,17 @@ const OpRecord& convolution_op =
             [](const GradCall& g) -> TensorList {
               const ConvParams c = params_of(g, 3);
               const bool bias = g.has_input(2) && g.needs(2);
+              // A weight's gradient lies as the weight does, for its optimizer.
+              const bool last = g.needs(1) && prefers_channels_last(g.input(1));
               TensorList out(3);
-              if (g.needs(0)) out[0] = convolution_dgrad(g.grad(), g.input(1), g.input_sizes(0), c);
+              if (g.needs(0))
+                out[0] = convolution_dgrad(g.grad(), g.input(1), g.input_sizes(0), c,
+                                           prefers_channels_last(g.input(0)));
               if (g.needs(1) && bias) {
                 std::tie(out[1], out[2]) =
-                    convolution_wgrad_bias(g.input(0), g.grad(), g.input_sizes(1), c);
+                    convolution_wgrad_bias(g.input(0), g.grad(), g.input_sizes(1), c, last);
               } else if (g.needs(1)) {
-                out[1] = convolution_wgrad(g.input(0), g.grad(), g.input_sizes(1), c);
+                out[1] = convolution_wgrad(g.input(0), g.grad(), g.input_sizes(1), c, last);
               } else if (bias) {
                 Shape dims{0};
                 for (int64_t d = 2; d < g.grad().dim(); ++d) dims.push_back(d);
@@ -266,7 +270,7 @@ const OpRecord& convolution_dgrad_op =
     define(
         "convolution_dgrad(Tensor grad, Tensor weight, int[] input_size, int[] stride, int[] "
         "padding, "
-        "int[] dilation, int groups) -> Tensor")
+        "int[] dilation, int groups, bool channels_last=False) -> Tensor")
         .doc("Gradient of a convolution with respect to its input; a transposed convolution.")
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
@@ -278,7 +282,8 @@ const OpRecord& convolution_dgrad_op =
                               Shape(g.sizes()),
                       ValueError(call.name(), "grad, weight and input_size do not fit")
                           .got(describe(g) + ", " + describe(w) + ", " + to_string(sizes)));
-          auto strides = strides_like(g, sizes);
+          auto strides = call.has(7) && call.boolean(7) ? channels_last_strides(sizes)
+                                                        : strides_like(g, w, sizes);
           out.push_back({std::move(sizes), g.dtype(), common_device(call), std::move(strides)});
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -289,7 +294,9 @@ const OpRecord& convolution_dgrad_op =
               const ConvParams c = params_of(g, 3);
               TensorList out(2);
               if (g.needs(0)) out[0] = convolution(g.grad(), g.input(1), Tensor(), c);
-              if (g.needs(1)) out[1] = convolution_wgrad(g.grad(), g.input(0), g.input_sizes(1), c);
+              if (g.needs(1))
+                out[1] = convolution_wgrad(g.grad(), g.input(0), g.input_sizes(1), c,
+                                           prefers_channels_last(g.input(1)));
               return out;
             },
             0b11)
@@ -303,7 +310,10 @@ const OpRecord& convolution_dgrad_op =
                     L{1, 1}, 1}},
                   {{m.make_strided({1, 2, 2, 3}), m.make({2, 1, 2, 2}), L{1, 2, 3, 4}, L{2, 1},
                     L{1, 0}, L{1, 1}, 2}},
-                  {{m.make({1, 2, 3}), m.make({2, 2, 2}), L{1, 2, 6}, L{2}, L{0}, L{1}, 1}}};
+                  {{m.make({1, 2, 3}), m.make({2, 2, 2}), L{1, 2, 6}, L{2}, L{0}, L{1}, 1}},
+                  {{m.make({2, 2, 2, 2}), m.make({2, 2, 2, 2}), L{2, 2, 3, 3}, L{1, 1}, L{0, 0},
+                    L{1, 1}, 1, true},
+                   "channels last"}};
         })
         .reference([](const Call& call) -> std::vector<Tensor> {
           const ConvParams c = params_of(call, 3);
@@ -320,7 +330,9 @@ void wgrad_infer(const Call& call, OutputSpecs& out) {
           output_sizes(call.name(), x.sizes(), sizes, params_of(call, 3)) == Shape(g.sizes()),
       ValueError(call.name(), "input, grad and weight_size do not fit")
           .got(describe(x) + ", " + describe(g) + ", " + to_string(sizes)));
-  out.push_back({std::move(sizes), x.dtype(), common_device(call), {}});
+  std::optional<Shape> strides;
+  if (call.has(7) && call.boolean(7)) strides = channels_last_strides(sizes);
+  out.push_back({std::move(sizes), x.dtype(), common_device(call), std::move(strides)});
 }
 TensorList wgrad_grad(const GradCall& g) {
   const ConvParams c = params_of(g, 3);
@@ -343,7 +355,10 @@ std::vector<Sample> wgrad_samples(SampleMaker& m) {
       {{m.make({2, 2, 3, 3}), m.make({2, 2, 2, 2}), L{2, 2, 2, 2}, L{1, 1}, L{0, 0}, L{1, 1}, 1}},
       {{m.make_strided({1, 2, 3, 4}), m.make({1, 2, 2, 3}), L{2, 1, 2, 2}, L{2, 1}, L{1, 0},
         L{1, 1}, 2}},
-      {{m.make({1, 2, 6}), m.make({1, 2, 3}), L{2, 2, 2}, L{2}, L{0}, L{1}, 1}}};
+      {{m.make({1, 2, 6}), m.make({1, 2, 3}), L{2, 2, 2}, L{2}, L{0}, L{1}, 1}},
+      {{m.make({2, 2, 3, 3}), m.make({2, 2, 2, 2}), L{2, 2, 2, 2}, L{1, 1}, L{0, 0}, L{1, 1}, 1,
+        true},
+       "channels last"}};
 }
 double wgrad_flops(const Call& call) {
   const Tensor& g = call.tensor(1);
@@ -354,7 +369,7 @@ const OpRecord& convolution_wgrad_op =
     define(
         "convolution_wgrad(Tensor input, Tensor grad, int[] weight_size, int[] stride, int[] "
         "padding, "
-        "int[] dilation, int groups) -> Tensor")
+        "int[] dilation, int groups, bool channels_last=False) -> Tensor")
         .doc("Gradient of a convolution with respect to its weight.")
         .surface(Surface::internal)
         .infer(wgrad_infer)
@@ -375,7 +390,7 @@ const OpRecord& convolution_wgrad_bias_op =
     define(
         "convolution_wgrad_bias(Tensor input, Tensor grad, int[] weight_size, int[] stride, int[] "
         "padding, "
-        "int[] dilation, int groups) -> (Tensor, Tensor)")
+        "int[] dilation, int groups, bool channels_last=False) -> (Tensor, Tensor)")
         .doc("Gradients of a convolution with respect to weight and bias in one pass.")
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
@@ -403,9 +418,9 @@ Tensor convolution(const Tensor& x, const Tensor& w, const Tensor& bias, const C
   return call(convolution_op, {x, w, bias, c.stride, c.padding, c.dilation, c.groups});
 }
 Tensor convolution_wgrad(const Tensor& x, const Tensor& grad, IntList weight_size,
-                         const ConvParams& c) {
+                         const ConvParams& c, bool channels_last) {
   return call(convolution_wgrad_op,
-              {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups});
+              {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups, channels_last});
 }
 
 }  // namespace
@@ -415,14 +430,15 @@ Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias,
   return convolution(x, w, bias, c);
 }
 Tensor convolution_dgrad(const Tensor& grad, const Tensor& w, IntList input_size,
-                         const ConvParams& c) {
+                         const ConvParams& c, bool channels_last) {
   return call(convolution_dgrad_op,
-              {grad, w, input_size, c.stride, c.padding, c.dilation, c.groups});
+              {grad, w, input_size, c.stride, c.padding, c.dilation, c.groups, channels_last});
 }
 std::tuple<Tensor, Tensor> convolution_wgrad_bias(const Tensor& x, const Tensor& grad,
-                                                  IntList weight_size, const ConvParams& c) {
-  Results r = call_all(convolution_wgrad_bias_op,
-                       {x, grad, weight_size, c.stride, c.padding, c.dilation, c.groups});
+                                                  IntList weight_size, const ConvParams& c,
+                                                  bool channels_last) {
+  Results r = call_all(convolution_wgrad_bias_op, {x, grad, weight_size, c.stride, c.padding,
+                                                   c.dilation, c.groups, channels_last});
   return {r[0], r[1]};
 }
 

@@ -297,8 +297,9 @@ Tensor read(const Expression& e) {
   if (e.tensors.empty()) return e.base;
   if (e.tensors.size() == 1) {
     const auto& [dim, index] = e.tensors[0];
-    const Tensor r = index_select(e.base, dim, index.dim() == 1 ? index : index.reshape({-1}));
-    if (index.dim() == 1) return r;
+    if (index.dim() == 1)
+      return dim == 0 ? ordered_select(e.base, dim, index) : index_select(e.base, dim, index);
+    const Tensor r = index_select(e.base, dim, index.reshape({-1}));
     return r.reshape(result_sizes(without(e.base.sizes(), dim), index.sizes(), dim));
   }
   const Combined c = combine(e);

@@ -6,6 +6,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 
 namespace arete {
@@ -49,44 +50,71 @@ std::optional<Layout> as_rows(const Layout& l) {
                 l.offset);
 }
 
+// Rows (the first dimension) of a pair of layouts of one order of the others.
+std::optional<std::pair<Layout, Layout>> as_rows(Layout from, Layout to) {
+  if (prefers_channels_last(from) && prefers_channels_last(to)) {
+    Shape order{0};
+    for (int d = 2; d < from.rank(); ++d) order.push_back(d);
+    order.push_back(1);
+    from = permute(from, order);
+    to = permute(to, order);
+  }
+  const auto a = as_rows(from), b = as_rows(to);
+  if (!a || !b) return std::nullopt;
+  return std::pair{*a, *b};
+}
+
+template <bool ordered>
+void select_infer(const Call& c, OutputSpecs& out) {
+  const Tensor& self = c.tensor(0);
+  const int dim = dim_argument(c);
+  check_slices(c, dim);
+  Shape sizes(self.sizes());
+  if (!sizes.empty())
+    sizes[size_t(dim)] = c.tensor(2).numel();
+  else
+    ARETE_CHECK(c.tensor(2).numel() == 1,
+                IndexError(c.name(), "index_select(): Index to scalar can have only 1 value"));
+  auto strides = ordered ? strides_like(self, sizes) : std::nullopt;
+  out.push_back({std::move(sizes), self.dtype(), common_device(c), std::move(strides)});
+}
+void select_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& self = c.tensor(0);
+  const int dim = dim_argument(c);
+  const IndexView index(p, c.tensor(2), true);
+  const auto rows = dim == 0 ? as_rows(self.layout(), out[0].layout()) : std::nullopt;
+  if (rows) {
+    p.take_rows({view_of(self, rows->first), index.view(), view_of(out[0], rows->second)});
+    return;
+  }
+  const SpreadIndex spread(index.view(), self.sizes(), dim);
+  prim::View i = spread.view();
+  p.gather({view_of(self), i, view_of(out[0]), dim, c.name()});
+}
+TensorList select_grad(const GradCall& g) {
+  return {
+      index_add(zeros(g.input_sizes(0), g.grad().options()), g.integer(1), g.input(1), g.grad()),
+      Tensor()};
+}
+std::vector<Tensor> select_reference(const Call& c) {
+  const Tensor &x = c.tensor(0), &index = c.tensor(2);
+  const std::vector<double> k = values_of(index);
+  const int dim = normalize_dim(c.integer(1), int(x.dim()), "index_select");
+  Shape sizes(x.sizes());
+  if (sizes.empty()) return {from_values(values_of(x), {})};
+  sizes[size_t(dim)] = index.numel();
+  return {build_tensor(sizes, [&](const Shape& i) {
+    return at(x, at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], x.size(dim))));
+  })};
+}
+
 const OpRecord& index_select_op =
     define("index_select(Tensor self, int dim, Tensor index) -> Tensor")
         .doc("Slices of self along a dimension.")
         .flops(no_flops)
-        .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor& self = c.tensor(0);
-          const int dim = dim_argument(c);
-          check_slices(c, dim);
-          Shape sizes(self.sizes());
-          if (!sizes.empty())
-            sizes[size_t(dim)] = c.tensor(2).numel();
-          else
-            ARETE_CHECK(
-                c.tensor(2).numel() == 1,
-                IndexError(c.name(), "index_select(): Index to scalar can have only 1 value"));
-          out.push_back({std::move(sizes), self.dtype(), common_device(c), {}});
-        })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor& self = c.tensor(0);
-          const int dim = dim_argument(c);
-          const IndexView index(p, c.tensor(2), true);
-          const auto rows = dim == 0 ? as_rows(self.layout()) : std::nullopt;
-          if (rows) {
-            const Layout to = *as_rows(out[0].layout());
-            p.take_rows({view_of(self, *rows), index.view(), view_of(out[0], to)});
-            return;
-          }
-          const SpreadIndex spread(index.view(), self.sizes(), dim);
-          prim::View i = spread.view();
-          p.gather({view_of(self), i, view_of(out[0]), dim, c.name()});
-        })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              return {index_add(zeros(g.input_sizes(0), g.grad().options()), g.integer(1),
-                                g.input(1), g.grad()),
-                      Tensor()};
-            },
-            0b10)
+        .infer(select_infer<false>)
+        .lower(select_lower)
+        .grad(select_grad, 0b10)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {
               {{m.make({4, 3}), 0, m.make_index({5}, 4)}, "rows"},
@@ -109,19 +137,32 @@ const OpRecord& index_select_op =
                    ErrorKind::index,
                    "index 3 is out of bounds for dimension 0 with size 3"}};
         })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &index = c.tensor(2);
-          const std::vector<double> k = values_of(index);
-          const int dim = normalize_dim(c.integer(1), int(x.dim()), "index_select");
-          Shape sizes(x.sizes());
-          if (sizes.empty()) return {from_values(values_of(x), {})};
-          sizes[size_t(dim)] = index.numel();
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(x, at_dim(i, dim, wrapped(k[size_t(i[size_t(dim)])], x.size(dim))));
-          })};
-        });
+        .reference(select_reference);
+
+const OpRecord& ordered_select_op =
+    define("ordered_select(Tensor self, int dim, Tensor index) -> Tensor")
+        .doc("index_select that keeps channels-last order.")
+        .surface(Surface::internal)
+        .flops(no_flops)
+        .infer(select_infer<true>)
+        .lower(select_lower)
+        .grad(select_grad, 0b10)
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto last = [&](IntList sizes) {
+            return m.make(sizes).contiguous(MemoryFormat::channels_last);
+          };
+          return {{{last({4, 3, 2, 2}), 0, m.make_index({5}, 4)}, "rows"},
+                  {{last({2, 3, 2, 4}), 3, m.make_index({3}, 4)}, "columns"},
+                  {{last({2, 3, 2, 1, 2}), 1, m.make_index({2}, 3)}, "channels"},
+                  {{m.make({2, 3}), 1, m.make_index({2}, 3)}, "matrix"}};
+        })
+        .reference(select_reference);
 
 }  // namespace
+
+Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  return call(ordered_select_op, {self, dim, index});
+}
 
 void slices_infer(const Call& c, OutputSpecs& out) {
   check_slices(c, dim_argument(c));
@@ -321,6 +362,7 @@ const OpRecord& index_fill_op =
         });
 
 [[maybe_unused]] const bool indexed = touches_at_indices(index_select_op, {0}) &&
+                                      touches_at_indices(ordered_select_op, {0}) &&
                                       touches_at_indices(index_add_op, {0, true, written}) &&
                                       touches_at_indices(index_copy_op, {0, true, written}) &&
                                       touches_at_indices(index_fill_op, {0, true, written});

@@ -28,6 +28,10 @@ class IndexView {
   prim::View view_;
 };
 
+/// index_select whose result keeps channels-last order, as what is made of picks does (index_select
+/// itself gives row-major results).
+Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index);
+
 /// A number seen as a tensor of any sizes.
 class NumberView {
  public:

@@ -6,6 +6,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
@@ -95,7 +96,7 @@ Tensor resample(const Tensor& x, int64_t dim, const Taps& taps) {
   for (size_t k = 0; k < taps.index.size(); ++k) {
     const Tensor index =
         tensor_from_host(taps.index[k].data(), kInt64, {out}, TensorOptions(kInt64, x.device()));
-    const Tensor picked = x.index_select(dim, index);
+    const Tensor picked = ordered_select(x, dim, index);
     if (taps.index.size() == 1) return picked;
     const Tensor w = tensor_from_host(taps.weight[k].data(), kFloat64, {out},
                                       TensorOptions(x.dtype(), x.device()))

@@ -4,8 +4,10 @@
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -175,6 +177,7 @@ const OpRecord& constant_pad_nd_op =
             n = padded;
           }
           numel_of(s.sizes);
+          s.strides = strides_like(x, s.sizes);
           out.push_back(s);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -251,9 +254,10 @@ Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, Pa
                 ValueError(c.name(), "negative padding crops more than there is")
                     .argument("pad")
                     .got(to_string(c.ints(1))));
-    return x.index_select(d, arange(Scalar(wanted), TensorOptions(kInt64, x.device()))
-                                 .sub(Scalar(before))
-                                 .clamp(Scalar(0), Scalar(n - 1)));
+    return ordered_select(x, d,
+                          arange(Scalar(wanted), TensorOptions(kInt64, x.device()))
+                              .sub(Scalar(before))
+                              .clamp(Scalar(0), Scalar(n - 1)));
   }
   const int64_t crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
   if (crop > 0) {
@@ -292,7 +296,8 @@ Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, Pa
                       .got("input " + to_string(x.sizes())));
       first[d] = before;
       last[d] = after;
-      parts = {expand(narrow(x, d, 0, 1), first), x, expand(narrow(x, d, n - 1, 1), last)};
+      parts = {ordered_like(x, expand(narrow(x, d, 0, 1), first)), x,
+               ordered_like(x, expand(narrow(x, d, n - 1, 1), last))};
       break;
   }
   if (after == 0) parts.pop_back();

@@ -6,6 +6,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/pool_internal.h"
@@ -275,7 +276,7 @@ Tensor adaptive_avg(const Call& c, int spatial) {
                            : y.transpose(d + 2, -1).matmul(weights).transpose(d + 2, -1);
     }
   }
-  return unbatched_like(y, c.tensor(0));
+  return unbatched_like(ordered_like(x, y), c.tensor(0));
 }
 
 Results adaptive_max(const Call& c, int spatial, bool indices) {
@@ -302,7 +303,7 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
           table.push_back(std::min(window_begin(i, n, o) + k, window_end(i, n, o) - 1));
       tables.push_back(
           tensor_from_host(table.data(), kInt64, {o * longest}, TensorOptions(kInt64, x.device())));
-      y = y.index_select(d + 2, tables.back());
+      y = ordered_select(y, d + 2, tables.back());
       split.push_back(o);
       split.push_back(longest);
       order.push_back(2 + 2 * d);
@@ -331,8 +332,8 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
       }
     }
   }
-  Results r{unbatched_like(values, c.tensor(0))};
-  if (indices) r.push_back(unbatched_like(places, c.tensor(0)));
+  Results r{unbatched_like(ordered_like(x, values), c.tensor(0))};
+  if (indices) r.push_back(unbatched_like(ordered_like(x, places), c.tensor(0)));
   return r;
 }
 

@@ -6,6 +6,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -58,6 +59,9 @@ void infer_cat(const Call& c, OutputSpecs& out) {
   }
   if (!first) spec.sizes = {0};
   numel_of(spec.sizes);
+  const auto asks = [](const Tensor& x) { return ignored(x.sizes()) || prefers_channels_last(x); };
+  if (first && std::all_of(tensors.begin(), tensors.end(), asks))
+    spec.strides = strides_like(*first, spec.sizes);
   out.push_back(spec);
 }
 
@@ -347,7 +351,8 @@ const OpRecord& flip_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           normalize_dims(c.ints(1), int(x.dim()), c.name(), false);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(),
+                         x.layout().is_dense() ? Shape(x.strides()) : strides_like(x, x.sizes())});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);

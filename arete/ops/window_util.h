@@ -31,12 +31,44 @@ inline prim::Window make_window(IntList kernel, IntList stride, IntList padding,
   return w;
 }
 
-/// Channels-last strides if `t` is laid out so and not also row-major: results keep the order.
+/// Whether the strides grow in the order channels, last to first spatial dimension, batch: what
+/// makes PyTorch lay out results with channels last. A view with gaps may say so, too; where
+/// several dimensions have one element the strides that they carry decide.
+inline bool prefers_channels_last(const Layout& l) {
+  const int rank = l.rank();
+  if (rank != 4 && rank != 5) return false;
+  const int64_t channel = l.strides[1];
+  if (channel == 0) return false;
+  int64_t least = 0;
+  const auto grows = [&](int d) {
+    if (l.sizes[d] == 0 || l.strides[d] < least) return false;
+    least = l.strides[d] * l.sizes[d];
+    return true;
+  };
+  if (!grows(1)) return false;
+  for (int d = rank - 1; d >= 2; --d)
+    if (!grows(d)) return false;
+  // All sizes but the batch 1 and all strides equal: as well row-major, and taken so.
+  return least != channel && grows(0);
+}
+inline bool prefers_channels_last(const Tensor& t) {
+  return t.dim() >= 4 && prefers_channels_last(t.layout());
+}
+
+/// Channels-last strides for `sizes` if `t` asks for them: results keep the order.
 inline std::optional<Shape> strides_like(const Tensor& t, IntList sizes) {
-  if (t.layout().is_channels_last() && !t.is_contiguous() &&
-      (sizes.size() == 4 || sizes.size() == 5))
+  if (prefers_channels_last(t) && sizes.size() == size_t(t.dim()))
     return channels_last_strides(sizes);
   return std::nullopt;
+}
+/// The same if either asks for them.
+inline std::optional<Shape> strides_like(const Tensor& a, const Tensor& b, IntList sizes) {
+  auto strides = strides_like(a, sizes);
+  return strides ? strides : strides_like(b, sizes);
+}
+/// `result` in channels-last order if `t` asks for it; itself if it is so or `t` does not.
+inline Tensor ordered_like(const Tensor& t, const Tensor& result) {
+  return prefers_channels_last(t) ? result.contiguous(MemoryFormat::channels_last) : result;
 }
 
 }  // namespace arete::ops

@@ -226,6 +226,11 @@ double Event::elapsed_time(const Event& end) const {
   return state_->backend->elapsed_time(state_->handle, end.state_->handle);
 }
 
+void* Event::native_handle() const noexcept { return state_->handle; }
+int Event::device() const noexcept {
+  return state_->backend ? state_->backend->device().index : -1;
+}
+
 // ---- graphs
 
 struct GraphPool::State {
@@ -442,6 +447,16 @@ void range_push(const char* name) noexcept {
 void range_pop() noexcept {
   if (prim::DeviceProvider* p = provider()) p->pop_range();
 }
+
+namespace {
+uint64_t on_timeline(int what, const char* name, uint64_t range) noexcept {
+  const prim::PluginTimeline f = provider() ? prim::plugin_timeline() : nullptr;
+  return f ? f(what, name, range) : 0;
+}
+}  // namespace
+void mark(const char* name) noexcept { on_timeline(0, name, 0); }
+uint64_t range_start(const char* name) noexcept { return on_timeline(1, name, 0); }
+void range_end(uint64_t range) noexcept { on_timeline(2, "", range); }
 }  // namespace nvtx
 
 }  // namespace arete::cuda

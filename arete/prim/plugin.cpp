@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -49,6 +50,8 @@ void* open_library(std::string& problem) {
 
 PluginHost this_host() { return {ARETE_VERSION, library_identity()}; }
 
+std::atomic<PluginTimeline> timeline{nullptr};
+
 // "" if the provider is registered now.
 std::string load() {
   std::string problem;
@@ -58,6 +61,7 @@ std::string load() {
   if (!enter) return std::string(kFile) + " is not Arete's: it has no function " + kPluginEntry;
   const PluginHost host = this_host();
   const char* reason = enter(&host);
+  if (!reason) timeline = reinterpret_cast<PluginTimeline>(dlsym(library, kPluginTimeline));
   return reason ? reason : "";
 }
 
@@ -79,6 +83,8 @@ void load_cuda_plugin() noexcept {
     }
   });
 }
+
+PluginTimeline plugin_timeline() noexcept { return timeline.load(); }
 
 std::vector<std::pair<std::string, std::string>> survey_cuda_plugin() {
   using Lines = std::vector<std::pair<std::string, std::string>>;

@@ -1,6 +1,7 @@
 // How libarete finds and opens the library of the CUDA backend.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,11 +26,18 @@ using PluginSurvey = void (*)(const PluginHost*,
                               void (*add)(void* to, const char* name, const char* text), void* to);
 inline constexpr const char* kPluginSurvey = "arete_cuda_survey";
 
+/// A third one, under kPluginTimeline: a moment (`what` 0) or the begin of a range (1) called
+/// `name` on a profiler's timeline, or the end (2) of `range`, the number that its begin gave.
+using PluginTimeline = uint64_t (*)(int what, const char* name, uint64_t range);
+inline constexpr const char* kPluginTimeline = "arete_cuda_timeline";
+
 /// The address in this copy of libarete.
 const void* library_identity() noexcept;
 
 /// Tries to open libarete_cuda.so, once; later calls do nothing.
 void load_cuda_plugin() noexcept;
+/// The function of a library that has been opened and can be used, else null.
+PluginTimeline plugin_timeline() noexcept;
 /// The lines of PluginSurvey; none without the library.
 std::vector<std::pair<std::string, std::string>> survey_cuda_plugin();
 

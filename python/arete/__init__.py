@@ -45,6 +45,7 @@ from ._C import (  # noqa: F401
 )
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from ._scaled import _scaled_mm  # noqa: F401
+from ._streams import Event, Stream  # noqa: F401
 from ._tensor import from_dlpack, from_numpy  # noqa: F401
 
 __version__ = "0.1.0"
@@ -167,9 +168,32 @@ def set_default_dtype(d) -> None:
     _C.set_default_dtype(d)
 
 
+def set_default_device(device) -> None:
+    """Where this thread makes tensors that are given no device; None: in host memory again.
+
+    >>> arete.set_default_device("meta")
+    >>> arete.zeros(2).device, arete.get_default_device()
+    (device(type='meta'), device(type='meta'))
+    >>> arete.set_default_device(None)
+    """
+    _C._set_default_device(None if device is None else _C.device(device))
+
+
+def get_default_device():
+    """What set_default_device() or a surrounding `with arete.device(...)` says.
+
+    >>> arete.get_default_device()
+    device(type='cpu')
+    >>> with arete.device("meta"):
+    ...     arete.get_default_device()
+    device(type='meta')
+    """
+    return _C._default_device() or _C.device("cpu")
+
+
 # Parts that are loaded when they are used.
 _LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
-         "testing", "utils", "serialization", "amp", "profiler", "signal", "vision", "xpu")  # fmt: skip
+         "testing", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu")  # fmt: skip
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",

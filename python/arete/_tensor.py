@@ -54,6 +54,25 @@ def register_hook(self, hook):
 
 
 @_method
+def register_post_accumulate_grad_hook(self, hook):
+    """Calls `hook(tensor)` on a leaf each time a gradient has been added to its `.grad`, which the hook may use and take away: an
+    optimizer's step within backward, without keeping all gradients at once.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> def step(x):
+    ...     x.data.sub_(0.5 * x.grad)
+    ...     x.grad = None
+    >>> handle = x.register_post_accumulate_grad_hook(step)
+    >>> x.sum().backward()
+    >>> x, x.grad is None
+    (tensor([0.5000, 0.5000], requires_grad=True), True)
+    >>> handle.remove()
+    """
+    number = self._register_post_accumulate(hook)
+    return RemovableHandle(lambda: self._remove_post_accumulate(number))
+
+
+@_method
 def numpy(self, *, force: bool = False):
     """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes.
 
@@ -316,7 +335,7 @@ for _name, _dtype in {
 }.items():  # fmt: skip
 
     def _convert(self, memory_format=None, _dtype=_dtype):
-        return self.to(_dtype)
+        return self.to(_dtype) if memory_format is None else self.to(_dtype, memory_format=memory_format)
 
     _convert.__doc__ = f"""The values as {_dtype}; the tensor itself if it has this dtype.
 
@@ -333,7 +352,7 @@ def cpu(self, memory_format=None):
     >>> arete.ones(2).cpu().device
     device(type='cpu')
     """
-    return self.to("cpu")
+    return self.to("cpu", memory_format=memory_format)
 
 
 @_method
@@ -342,7 +361,7 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
     RuntimeError where there is no GPU.
     """
-    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _type(self, dtype=None, non_blocking=False):

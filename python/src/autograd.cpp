@@ -145,6 +145,13 @@ void bind_autograd(nb::module_& m) {
     const WithoutGil free;
     autograd::backward(tensors, gradients, retain, create);
   });
+  m.def("_passes_under_way", &autograd::passes_under_way);
+  m.def("_at_end_of_pass", [](nb::object f) {
+    autograd::at_end_of_pass([held = SharedObject(std::move(f))] {
+      const WithGil gil;
+      const Ref result(checked(PyObject_CallNoArgs(held.get())));
+    });
+  });
   m.def("_grad",
         [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const std::vector<Tensor>& gradients, bool retain, bool create, bool allow_unused) {

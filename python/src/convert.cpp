@@ -1,5 +1,7 @@
 #include "convert.h"
 
+#include <vector>
+
 #include <cmath>
 #include <cstdarg>
 
@@ -7,6 +9,8 @@
 #include "tensor_object.h"
 
 namespace arete::python {
+
+constinit thread_local std::optional<Device> default_device;
 
 void type_error(const char* format, ...) {
   va_list list;
@@ -228,6 +232,22 @@ PyObject* device_get_index(PyObject* o, void*) {
   if (!device_in(o)->indexed) Py_RETURN_NONE;
   return PyLong_FromLong(device_in(o)->device.index);
 }
+// with device: what is made inside without a device is made there.
+thread_local std::vector<std::optional<Device>> outer_devices;
+PyObject* device_enter(PyObject* o, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    outer_devices.push_back(default_device);
+    default_device = device_in(o)->device;
+    return Py_NewRef(o);
+  });
+}
+PyObject* device_exit(PyObject*, PyObject*) {
+  if (!outer_devices.empty()) {
+    default_device = outer_devices.back();
+    outer_devices.pop_back();
+  }
+  Py_RETURN_NONE;
+}
 PyObject* device_reduce(PyObject* o, PyObject*) {
   return Py_BuildValue("(O(N))", reinterpret_cast<PyObject*>(device_type), device_str(o));
 }
@@ -235,6 +255,8 @@ PyGetSetDef device_getset[] = {{"type", device_get_type, nullptr, nullptr, nullp
                                {"index", device_get_index, nullptr, nullptr, nullptr},
                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr},
+                                {"__enter__", device_enter, METH_NOARGS, nullptr},
+                                {"__exit__", device_exit, METH_VARARGS, nullptr},
                                 {nullptr, nullptr, 0, nullptr}};
 PyType_Slot device_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(device_new)},
@@ -246,8 +268,13 @@ PyType_Slot device_slots[] = {
     {Py_tp_methods, device_methods},
     {Py_tp_doc, const_cast<char*>(R"(Where a tensor lives: device('cpu'), device('cuda', 1).
 
+In a with-statement: where this thread makes tensors that are given no device.
+
 >>> arete.device("cuda", 1).index
 1
+>>> with arete.device("meta"):
+...     arete.ones(2).device
+device(type='meta')
 )")},
     {0, nullptr}};
 PyType_Spec device_spec{"arete.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};

@@ -131,6 +131,9 @@ bool to_dtype(PyObject* o, DType& t);
 /// A device, a text such as "cuda:1", or a number (of a GPU).
 bool to_device(PyObject* o, Device& d);
 bool is_device(PyObject* o);
+/// Where tensors are made that are given no device: `with arete.device(...)` and
+/// set_default_device() of this thread; none: in host memory.
+extern constinit thread_local std::optional<Device> default_device;
 /// The class Generator and the module's default_generator.
 bool init_generator_type(PyObject* module);
 Generator* to_generator(PyObject* o);

@@ -73,6 +73,9 @@ void bind_cuda(nb::module_& m) {
       "device"_a = -1);
   c.def("range_push", [](const std::string& s) { cuda::nvtx::range_push(s.c_str()); });
   c.def("range_pop", [] { cuda::nvtx::range_pop(); });
+  c.def("mark", [](const std::string& s) { cuda::nvtx::mark(s.c_str()); });
+  c.def("range_start", [](const std::string& s) { return cuda::nvtx::range_start(s.c_str()); });
+  c.def("range_end", [](uint64_t range) { cuda::nvtx::range_end(range); });
 
   nb::class_<cuda::Event>(c, "Event")
       .def(nb::init<bool>(), "enable_timing"_a = false)
@@ -92,7 +95,9 @@ void bind_cuda(nb::module_& m) {
              const WithoutGil free;
              e.synchronize();
            })
-      .def("elapsed_time", &cuda::Event::elapsed_time, "end_event"_a);
+      .def("elapsed_time", &cuda::Event::elapsed_time, "end_event"_a)
+      .def_prop_ro("_device_index", &cuda::Event::device)
+      .def_prop_ro("cuda_event", [](const cuda::Event& e) { return uintptr_t(e.native_handle()); });
   nb::class_<cuda::Stream>(c, "Stream")
       .def(
           "__init__",

@@ -26,7 +26,8 @@ void bind_data(nb::module_& m) {
       "tensor",
       [](nb::handle data, std::optional<DType> dtype, std::optional<Device> device,
          bool requires_grad, bool pin_memory) {
-        Tensor t = tensor_from(data.ptr(), dtype, device.value_or(Device()));
+        Tensor t =
+            tensor_from(data.ptr(), dtype, device.value_or(default_device.value_or(Device())));
         if (pin_memory) t = t.pin_memory();
         if (requires_grad) t.requires_grad_();
         return t;
@@ -92,6 +93,10 @@ void bind_settings(nb::module_& m) {
 arete.float32
 )");
   m.def("set_default_dtype", &set_default_dtype, "d"_a);
+  m.def("_default_device", [] { return default_device; });
+  m.def(
+      "_set_default_device", [](std::optional<Device> d) { default_device = d; },
+      "device"_a.none());
   m.def("promote_types", &promote_types, "type1"_a, "type2"_a,
         R"(The smallest dtype that holds the values of both.
 

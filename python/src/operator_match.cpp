@@ -164,6 +164,14 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
   }
 }
 
+/// Those that make a tensor of given sizes, or of another's.
+bool takes_memory_format(const ops::OpRecord& record) {
+  const std::string_view name = record.name;
+  return name == "empty" || name == "empty_like" || name == "zeros_like" || name == "ones_like" ||
+         name == "full_like" || name == "rand_like" || name == "randn_like" ||
+         name == "randint_like";
+}
+
 bool same_text(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
 
 }  // namespace
@@ -224,8 +232,10 @@ bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* 
       extras.requires_grad = truth(value);
     } else if (k_text == "pin_memory") {
       extras.pin_memory = truth(value);
-    } else if (k_text == "layout" || k_text == "memory_format") {
-      // Dense row-major tensors are what there is; preserving layouts is what *_like does anyway.
+    } else if (k_text == "layout") {
+      // Strided tensors are what there is.
+    } else if (k_text == "memory_format" && takes_memory_format(*o.record)) {
+      extras.memory_format = value == Py_None ? nullptr : value;
     } else if (k_text == "dtype") {
       if (value == Py_None) continue;
       if (!to_dtype(value, extras.dtype)) {
@@ -262,6 +272,8 @@ bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* 
                Py_TYPE(given[i])->tp_name;
     return false;
   }
+  if (o.device_at < o.defaults.size() && out[o.device_at].is_none() && default_device)
+    out[o.device_at] = Arg(*default_device);
   return true;
 }
 

@@ -47,6 +47,7 @@ struct Extras {
   PyObject* out = nullptr;
   bool requires_grad = false;
   bool pin_memory = false;
+  PyObject* memory_format = nullptr;  // of records that make tensors and take one
   DType dtype{};
   bool has_dtype = false;
 };

@@ -10,6 +10,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/record.h"
 #include "convert.h"
+#include "memory_format.h"
 #include "operator_match.h"
 #include "operator_signature.h"
 #include "tensor_object.h"
@@ -104,6 +105,44 @@ PyObject* finish(const Overload& o, ops::Results results, const Extras& extras) 
   return wrap_results(o, std::move(results));
 }
 
+/// memory_format=: the call of a record that makes a tensor, whose arguments are changed so that it
+/// does so in that order. Gives the record to call instead.
+const OpRecord& in_format(const OpRecord& record, Arg* args, const Extras& extras, Tensor& model,
+                          Shape& strides, Arg* others) {
+  const char* const name = record.name.c_str();
+  const bool like = args[0].kind() == Kind::tensor;
+  const Format format = format_from(extras.memory_format,
+                                    like ? MemoryFormat::preserve : MemoryFormat::contiguous, name);
+  if (extras.out) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "'memory_format' argument is incompatible with 'out' tensor argument");
+    throw PythonError{};
+  }
+  if (!like) {
+    ARETE_CHECK(format.order != MemoryFormat::preserve,
+                ValueError(name, "unsupported memory format Preserve").argument("memory_format"));
+    check_rank(format, int64_t(args[0].ints().size()), name);
+    if (format.rank == 0) return record;
+    static const OpRecord& strided = *ops::find_record("empty_strided");
+    strides = channels_last_strides(args[0].ints());
+    others[0] = args[0];
+    others[1] = Arg(IntList(strides));
+    others[2] = args[1];
+    others[3] = args[2];
+    return strided;
+  }
+  const Tensor& self = args[0].tensor();
+  check_rank(format, self.dim(), name);
+  if (format.order == MemoryFormat::preserve) return record;
+  // Such records look at what self is, never at its elements: one that lies as wanted stands in.
+  Layout l = format.rank == 0 ? Layout(self.sizes())
+                              : Layout(self.sizes(), channels_last_strides(self.sizes()));
+  model =
+      Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(self.storage(), std::move(l), self.dtype())));
+  args[0] = Arg(model);
+  return record;
+}
+
 PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const Extras& extras,
                      PyObject* first) {
   const std::span<const Arg> all(args, o.defaults.size());
@@ -111,6 +150,14 @@ PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const E
   if (extras.has_dtype && args[o.parameters[0].position].kind() == Kind::tensor) {
     converted = args[o.parameters[0].position].tensor().to(extras.dtype);
     args[o.parameters[0].position] = Arg(converted);
+  }
+  if (extras.memory_format) [[unlikely]] {
+    Tensor model;
+    Shape strides;
+    Arg others[4];
+    const OpRecord& record = in_format(*o.record, args, extras, model, strides, others);
+    return finish(
+        o, ops::call_all(record, &record == o.record ? all : std::span<const Arg>(others)), extras);
   }
   // The dtype of an output that is given says how to compute.
   std::optional<ops::WithoutAutocast> exact;

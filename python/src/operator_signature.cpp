@@ -137,6 +137,11 @@ Overload make_overload(const OpRecord& record, const char* signature) {
     o.spread = o.parameters[last].list && (last == 0 || o.parameters[0].kind == Kind::tensor);
     o.spread_at = last;
   }
+  bool of_tensors = false;
+  for (const Parameter& p : o.parameters)
+    of_tensors = of_tensors || p.kind == Kind::tensor || p.kind == Kind::tensors;
+  for (size_t i = 0; i < schema.args.size() && !of_tensors; ++i)
+    if (schema.args[i].name == "device" && schema.args[i].type == "device?") o.device_at = i;
   o.returns_list = schema.returns.size() == 1 && schema.returns[0].starts_with("Tensor[]");
   if (schema.returns.size() > 1 && schema.returns[0].find(' ') != std::string::npos) {
     auto* fields = new PyStructSequence_Field[schema.returns.size() + 1]();  // kept by the type

@@ -33,6 +33,7 @@ struct Overload {
   bool numbers = false;                 // numbers stand for tensors
   bool spread = false;                  // the first list may be given as separate integers
   size_t spread_at = 0;
+  size_t device_at = size_t(-1);  // the argument that says where a tensor is made of numbers alone
   bool returns_list = false;
   PyTypeObject* result_type = nullptr;  // of several results
   std::string text;                     // for error messages

@@ -1,8 +1,11 @@
 // Methods of Tensor that are no operators: what they are, where they are, copies, differentiation.
 #include "arete/autograd/engine.h"
+#include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 #include "convert.h"
+#include "memory_format.h"
 #include "tensor_data.h"
 #include "tensor_internal.h"
 
@@ -26,7 +29,6 @@ METHOD(is_floating_point, return PyBool_FromLong(t.is_floating_point()))
 METHOD(is_complex, return PyBool_FromLong(is_complex(t.dtype())))
 METHOD(is_signed, return PyBool_FromLong(t.dtype() != kUInt8 && t.dtype() != kBool))
 METHOD(is_inference, return PyBool_FromLong(t.is_inference()))
-METHOD(is_pinned, return PyBool_FromLong(t.is_pinned()))
 METHOD(data_ptr, return PyLong_FromVoidPtr(t.data_ptr()))
 METHOD(storage_offset, return PyLong_FromLongLong(t.storage_offset()))
 METHOD(element_size, return PyLong_FromSize_t(t.element_size()))
@@ -40,27 +42,16 @@ METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
 METHOD(storage_data, return PyLong_FromVoidPtr(t.storage()->data()))
 #undef METHOD
 
-MemoryFormat format_from(PyObject* o, MemoryFormat otherwise) {
-  if (!o || o == Py_None) return otherwise;
-  const Ref text(checked(PyObject_Str(o)));
-  const std::string s = to_text(text.get());
-  if (s.ends_with("channels_last") || s.ends_with("channels_last_3d"))
-    return MemoryFormat::channels_last;
-  return s.ends_with("preserve_format") ? MemoryFormat::preserve : MemoryFormat::contiguous;
-}
-
 PyObject* m_is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"memory_format", nullptr};
     PyObject* format = nullptr;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
       return nullptr;
-    const Tensor& t = tensor_of(o);
-    if (format_from(format, MemoryFormat::contiguous) != MemoryFormat::channels_last)
-      return PyBool_FromLong(t.is_contiguous());
-    if (t.dim() < 4) Py_RETURN_FALSE;
-    // Row-major once the channels are last.
-    return PyBool_FromLong(t.movedim(1, -1).is_contiguous());
+    const Format wanted = format_from(format, MemoryFormat::contiguous, "is_contiguous");
+    if (wanted.order == MemoryFormat::preserve)
+      return PyBool_FromLong(tensor_of(o).is_contiguous());
+    return PyBool_FromLong(lies_as(tensor_of(o), wanted));
   });
 }
 PyObject* size_or_stride(PyObject* o, PyObject* args, PyObject* kwargs, bool stride) {
@@ -152,6 +143,73 @@ std::function<Tensor(const Tensor&)> as_hook(PyObject* callable) {
     return tensor_of(r.get());
   };
 }
+// is_pinned(device=None): PyTorch's argument of old says for which kind of device.
+PyObject* m_is_pinned(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"device", nullptr};
+    PyObject* device = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device))
+      return nullptr;
+    Device d(DeviceType::cuda);
+    if (device != Py_None && !to_device(device, d))
+      type_error("is_pinned(): argument 'device' must be arete.device, not %s",
+                 Py_TYPE(device)->tp_name);
+    return PyBool_FromLong(d.is_cuda() && tensor_of(o).is_pinned());
+  });
+}
+
+// The function is the Python object's, where cycles through it (a function that refers to the leaf)
+// are found; the leaf's sink knows the object only weakly.
+PyObject* m_register_post_accumulate(PyObject* o, PyObject* callable) {
+  return guarded([&]() -> PyObject* {
+    struct Held {
+      PyObject* leaf;
+      Ref number{};
+      explicit Held(PyObject* weak) : leaf(weak) {}
+      Held(const Held&) = delete;
+      Held& operator=(const Held&) = delete;
+      ~Held() {
+        PyObject* const n = number.release();
+        if (!Py_IsInitialized()) return;
+        const WithGil gil;
+        Py_DECREF(leaf);
+        Py_XDECREF(n);
+      }
+    };
+    if (!PyCallable_Check(callable))
+      type_error("register_post_accumulate_grad_hook(): the hook must be callable");
+    auto held = std::make_shared<Held>(checked(PyWeakref_NewRef(o, nullptr)));
+    const uint64_t id =
+        autograd::register_post_accumulate_grad_hook(tensor_of(o), [held](const Tensor&) {
+          const WithGil gil;
+          const Ref leaf = Ref::borrow(PyWeakref_GetObject(held->leaf));
+          if (!leaf || leaf.get() == Py_None) return;
+          PyObject* const all = reinterpret_cast<TensorObject*>(leaf.get())->hooks;
+          const Ref f = Ref::borrow(all ? PyDict_GetItem(all, held->number.get()) : nullptr);
+          if (!f) return;
+          const Ref result(checked(PyObject_CallOneArg(f.get(), leaf.get())));
+          if (result.get() == Py_None) return;
+          PyErr_SetString(PyExc_RuntimeError,
+                          "Tensor post accumulate grad hooks should return None.");
+          throw PythonError{};
+        });
+    held->number = Ref(checked(PyLong_FromUnsignedLongLong(id)));
+    PyObject*& all = reinterpret_cast<TensorObject*>(o)->hooks;
+    if (!all) all = checked(PyDict_New());
+    if (PyDict_SetItem(all, held->number.get(), callable) < 0) throw PythonError{};
+    return Py_NewRef(held->number.get());
+  });
+}
+PyObject* m_remove_post_accumulate(PyObject* o, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    int64_t i = 0;
+    if (!to_int(id, i)) type_error("the number of a hook is an int");
+    autograd::remove_post_accumulate_grad_hook(tensor_of(o), uint64_t(i));
+    PyObject* const all = reinterpret_cast<TensorObject*>(o)->hooks;
+    if (all && PyDict_Contains(all, id) == 1) PyDict_DelItem(all, id);
+    Py_RETURN_NONE;
+  });
+}
 PyObject* m_register_hook(PyObject* o, PyObject* callable) {
   return guarded([&]() -> PyObject* {
     if (!PyCallable_Check(callable)) type_error("register_hook(): the hook must be callable");
@@ -217,12 +275,21 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
       }
     }
     if (device == t.device() && dtype == t.dtype() && !copy && !format) return Py_NewRef(o);
-    const MemoryFormat wanted = format_from(format, MemoryFormat::preserve);
+    const Format wanted = format_from(format, MemoryFormat::preserve, "to");
+    // Sizes of 1 fit several orders: strides are then made those of the wanted one.
+    if (device == t.device() && dtype == t.dtype() && !copy && lies_as(t, wanted) &&
+        (wanted.rank == 0 || ops::prefers_channels_last(t)))
+      return Py_NewRef(o);
+    check_rank(wanted, t.dim(), "to");
     Tensor r;
     {
       const WithoutGil free;
-      r = t.to(device, dtype, non_blocking, copy);
-      if (wanted != MemoryFormat::preserve) r = r.contiguous(wanted);
+      if (wanted.order == MemoryFormat::preserve) {
+        r = t.to(device, dtype, non_blocking, copy);
+      } else {  // conversion and order in one pass
+        static const ops::OpRecord& to_copy = record_of("to_copy");
+        r = ops::call(to_copy, {t, dtype, device, int64_t(wanted.order), non_blocking});
+      }
     }
     return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
   });
@@ -234,14 +301,18 @@ PyObject* copied_as(PyObject* o, PyObject* args, PyObject* kwargs, bool clone) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
       return nullptr;
     const Tensor& t = tensor_of(o);
-    const MemoryFormat f =
-        format_from(format, clone ? MemoryFormat::preserve : MemoryFormat::contiguous);
+    const char* const name = clone ? "clone" : "contiguous";
+    const Format wanted =
+        format_from(format, clone ? MemoryFormat::preserve : MemoryFormat::contiguous, name);
+    if (!clone && lies_as(t, wanted)) return Py_NewRef(o);
+    check_rank(wanted, t.dim(), name);
+    const MemoryFormat f = wanted.order;
     Tensor r;
     if (t.numel() > 1 << 15) {
       const WithoutGil free;
-      r = clone ? t.clone(f) : t.contiguous(f);
+      r = t.clone(f);
     } else {
-      r = clone ? t.clone(f) : t.contiguous(f);
+      r = t.clone(f);
     }
     return r.is_same(t) ? Py_NewRef(o) : wrap(std::move(r));
   });
@@ -317,7 +388,7 @@ PyMethodDef tensor_methods[] = {
     {"is_complex", m_is_complex, METH_NOARGS, nullptr},
     {"is_signed", m_is_signed, METH_NOARGS, nullptr},
     {"is_inference", m_is_inference, METH_NOARGS, nullptr},
-    {"is_pinned", m_is_pinned, METH_NOARGS, "Whether a GPU reaches this host memory by itself."},
+    {"is_pinned", WITH_KEYWORDS(m_is_pinned), "Whether a GPU reaches this host memory by itself."},
     {"data_ptr", m_data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", m_storage_offset, METH_NOARGS, nullptr},
     {"element_size", m_element_size, METH_NOARGS, "Bytes of one element."},
@@ -336,6 +407,8 @@ PyMethodDef tensor_methods[] = {
     {"backward", WITH_KEYWORDS(m_backward), "Accumulates gradients in the leaves."},
     {"_register_hook", m_register_hook, METH_O, nullptr},
     {"_remove_hook", m_remove_hook, METH_O, nullptr},
+    {"_register_post_accumulate", m_register_post_accumulate, METH_O, nullptr},
+    {"_remove_post_accumulate", m_remove_post_accumulate, METH_O, nullptr},
     {"to", WITH_KEYWORDS(m_to), "Another dtype or device; itself if nothing changes."},
     {"clone", WITH_KEYWORDS(m_clone), "A copy, with history."},
     {"contiguous", WITH_KEYWORDS(m_contiguous), "Itself or a copy in row-major order."},

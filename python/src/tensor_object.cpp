@@ -30,6 +30,7 @@ PyObject* new_object(PyTypeObject* type, Tensor t) {
   new (&object_in(o)->tensor) Tensor(std::move(t));
   object_in(o)->dict = nullptr;
   object_in(o)->weak_references = nullptr;
+  object_in(o)->hooks = nullptr;
   identities().insert(key, o);
   return o;
 }
@@ -66,17 +67,20 @@ void tensor_dealloc(PyObject* o) {
   if (self->weak_references) PyObject_ClearWeakRefs(o);
   identities().erase(self->tensor.impl(), o);
   Py_CLEAR(self->dict);
+  Py_CLEAR(self->hooks);
   self->tensor.~Tensor();
   type->tp_free(o);
   Py_DECREF(type);
 }
 int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(object_in(o)->dict);
+  Py_VISIT(object_in(o)->hooks);
   Py_VISIT(Py_TYPE(o));
   return 0;
 }
 int tensor_clear(PyObject* o) {
   Py_CLEAR(object_in(o)->dict);
+  Py_CLEAR(object_in(o)->hooks);
   return 0;
 }
 

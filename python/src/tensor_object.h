@@ -11,6 +11,7 @@ struct TensorObject {
   PyObject_HEAD Tensor tensor;
   PyObject* dict;
   PyObject* weak_references;
+  PyObject* hooks;  // those that run after accumulation, by number; null if there are none
 };
 
 /// arete.Tensor; made by init_tensor_type().

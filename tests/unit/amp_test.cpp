@@ -409,6 +409,14 @@ TEST(ChannelsLast, ANetworkIsLaidOutAnew) {
   const Tensor y = net(x.contiguous(MemoryFormat::channels_last));
   EXPECT_EQ(y.stride(1), 1);
   test::expect_values(y, exact.to_vector<double>(), 64);
+  // The weights alone suffice, and their gradients lie as they do; so do ones of 1 x 1.
+  EXPECT_EQ(net(x).stride(1), 1);
+  net(x).sum().backward();
+  EXPECT_EQ(to_string(weight.grad().strides()), to_string(Shape{27, 1, 9, 3}));
+  nn::Conv2d small(3, 4, 1);
+  small.to(test_device());
+  small.to(MemoryFormat::channels_last);
+  EXPECT_EQ(small(x).stride(1), 1);
 }
 
 // ---- master weights

@@ -317,6 +317,41 @@ TEST(Hooks, ReplaceAndObserve) {
   h.remove_hook(id);
 }
 
+TEST(Hooks, AfterAccumulation) {
+  Tensor x = leaf({1, 2});
+  std::vector<Values> seen;
+  const uint64_t id = autograd::register_post_accumulate_grad_hook(x, [&](const Tensor& g) {
+    seen.push_back(values(g));
+    if (seen.size() == 2) x.set_grad(Tensor());
+  });
+  (x * 3 + x).sum().backward();
+  x.sum().backward();
+  EXPECT_EQ(seen, (std::vector<Values>{{4, 4}, {5, 5}}));
+  EXPECT_FALSE(x.grad().defined());
+  autograd::remove_post_accumulate_grad_hook(x, id);
+  x.sum().backward();
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_THROW(autograd::register_post_accumulate_grad_hook(x * 2, [](const Tensor&) {}),
+               AutogradError);
+  EXPECT_THROW(autograd::register_post_accumulate_grad_hook(ones({2}), [](const Tensor&) {}),
+               AutogradError);
+}
+
+TEST(Hooks, AtTheEndOfAPass) {
+  Tensor x = leaf({1});
+  std::vector<int> order;
+  x.register_hook([&](const Tensor&) {
+    EXPECT_EQ(autograd::passes_under_way().size(), 1u);
+    order.push_back(1);
+    autograd::at_end_of_pass([&] { order.push_back(2); });
+    return Tensor();
+  });
+  x.sum().backward();
+  EXPECT_EQ(order, (std::vector{1, 2}));
+  EXPECT_TRUE(autograd::passes_under_way().empty());
+  EXPECT_THROW(autograd::at_end_of_pass([] {}), AutogradError);
+}
+
 TEST(Hooks, RetainGradOfIntermediates) {
   Tensor x = leaf({1, 2});
   Tensor h = x * 3;

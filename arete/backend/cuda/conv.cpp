@@ -36,16 +36,18 @@ bool is_dense(const View& v, Order order) {
   return true;
 }
 
-// All three tensors lie in one order, else cuDNN has only slow engines or none. The activation that
-// is read decides; where it fits both orders (one channel, say) the other one does.
+// All three tensors lie in one order, else cuDNN has only slow engines or none: that of most of
+// them. Where they are even (some fit both orders, with one channel, say) the activation that is
+// read decides.
 Order choose_order(const ConvArgs& c) {
   const View &read = c.pass == Pass::dgrad ? c.y : c.x, &other = c.pass == Pass::dgrad ? c.x : c.y;
+  int votes = 0;
   for (const View* v : {&read, &other, &c.w}) {
-    const bool first = is_dense(*v, Order::channels_first),
-               last = is_dense(*v, Order::channels_last);
-    if (first != last) return last ? Order::channels_last : Order::channels_first;
+    const int weight = v == &read ? 3 : 2;  // any two outvote the third
+    votes += weight *
+             (int(is_dense(*v, Order::channels_last)) - int(is_dense(*v, Order::channels_first)));
   }
-  return Order::channels_first;
+  return votes > 0 ? Order::channels_last : Order::channels_first;
 }
 
 bool fits(const View& v, Order order) {

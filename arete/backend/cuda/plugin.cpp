@@ -1,6 +1,8 @@
 // The functions that libarete calls by name when it opens this library.
 #include "arete/prim/plugin_internal.h"
 
+#include <nvtx3/nvToolsExt.h>
+
 #include <cstring>
 #include <exception>
 #include <string>
@@ -56,4 +58,19 @@ extern "C" __attribute__((visibility("default"))) void arete_cuda_survey(
     add(to, ("cuda:" + std::to_string(i)).c_str(), found->devices[i].c_str());
 } catch (...) {
   // Then CUDA itself is asked.
+}
+
+extern "C" __attribute__((visibility("default"))) uint64_t arete_cuda_timeline(int what,
+                                                                               const char* name,
+                                                                               uint64_t range) {
+  switch (what) {
+    case 0:
+      nvtxMarkA(name);
+      return 0;
+    case 1:
+      return nvtxRangeStartA(name);
+    default:
+      nvtxRangeEnd(range);
+      return 0;
+  }
 }

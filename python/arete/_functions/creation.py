@@ -15,6 +15,7 @@ def as_tensor(data, dtype=None, device=None):
     >>> arete.as_tensor([1, 2], dtype=arete.float32)
     tensor([1., 2.])
     """
+    device = _C._default_device() if device is None else device
     if isinstance(data, Tensor):
         return data.to(device or data.device, dtype or data.dtype)
     if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:

@@ -147,6 +147,9 @@ def resize_(self: Tensor, *sizes, memory_format=None):
         grown = _ops.empty((count,), dtype=self.dtype, device=self.device)
         grown[: flat.numel()] = flat
         self.data = grown.reshape(sizes)
+    if memory_format is not None:
+        like = _ops.empty(sizes, dtype=self.dtype, device="meta", memory_format=memory_format)
+        self.data = self.detach().reshape(-1).as_strided(sizes, like.stride())
     return self
 
 
@@ -157,4 +160,10 @@ def resize_as_(self: Tensor, other: Tensor, memory_format=None):
     >>> arete.arange(4).resize_as_(arete.ones(1, 2))
     tensor([[0, 1]])
     """
-    return resize_(self, other.shape)
+    from .. import channels_last, channels_last_3d, contiguous_format, preserve_format
+
+    if memory_format is preserve_format:
+        fitting = {4: channels_last, 5: channels_last_3d}.get(other.dim())
+        kept = fitting is not None and not other.is_contiguous() and other.is_contiguous(memory_format=fitting)
+        memory_format = fitting if kept else contiguous_format
+    return resize_(self, other.shape, memory_format=memory_format)

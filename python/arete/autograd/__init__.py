@@ -497,8 +497,72 @@ class disable_saved_tensors_hooks(contextlib.ContextDecorator):
         _hooks_disabled.reason = self._outer
 
 
+class _MultiHandle:
+    """What register_multi_grad_hook() returns; `remove()` takes the hook away."""
+
+    def __init__(self, handles):
+        self._handles = handles
+
+    def remove(self):
+        for h in self._handles:
+            h.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.remove()
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Calls `fn` once in each backward pass: with a list of the gradients of all `tensors` (None for one that the pass does not
+    reach) when the last of them is known, or with mode "any" with the first gradient that is known.
+
+    >>> a, b = arete.ones(2, requires_grad=True), arete.ones(2, requires_grad=True)
+    >>> handle = arete.autograd.graph.register_multi_grad_hook((a, b), lambda grads: print(grads))
+    >>> (2 * a * b).sum().backward()
+    [tensor([2., 2.]), tensor([2., 2.])]
+    >>> (3 * a).sum().backward()
+    [tensor([3., 3.]), None]
+    >>> handle.remove()
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = list(tensors)
+    for t in tensors:
+        if not t.requires_grad:
+            raise RuntimeError("register_multi_grad_hook(): cannot register a hook on a tensor that doesn't require gradient")
+    passes = {}  # by thread and number of a pass: the gradients that it has brought
+
+    def finish(number):
+        found = passes.pop(number, None)
+        if found is not None and mode == "all":
+            fn([found.get(i) for i in range(len(tensors))])
+
+    def make(index):
+        def hook(gradient):
+            alive = _C._passes_under_way()
+            thread = threading.get_ident()
+            number = thread, alive[-1]
+            found = passes.get(number)
+            if found is None:
+                for old in [p for p in list(passes) if p[0] == thread and p[1] not in alive]:  # ended with an error
+                    passes.pop(old, None)
+                _C._at_end_of_pass(lambda: finish(number))
+                found = passes[number] = {}
+            found[index] = gradient
+            if mode == "all" and len(found) == len(tensors):
+                finish(number)
+            elif mode == "any" and len(found) == 1:
+                fn(gradient)
+
+        return hook
+
+    return _MultiHandle([t.register_hook(make(i)) for i, t in enumerate(tensors)])
+
+
 # A module of torch's, so that it can be imported from.
 graph = types.ModuleType(__name__ + ".graph", "Nodes, and what is kept for backward.")
-for _name in (Node, saved_tensors_hooks, save_on_cpu, disable_saved_tensors_hooks):
+for _name in (Node, register_multi_grad_hook, saved_tensors_hooks, save_on_cpu, disable_saved_tensors_hooks):
     setattr(graph, _name.__name__, _name)
 sys.modules[graph.__name__] = graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from .. import _C
+from .. import _C, _streams
 from .._C import OutOfMemoryError, Tensor, device as _device  # noqa: F401
 
 _c = _C._cuda
@@ -30,7 +30,17 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    _number(None)
+    """Nothing to do: CUDA starts when it is first used. RuntimeError that says why where there is no GPU."""
+    _c.set_device(_c.current_device())
+
+
+def ipc_collect() -> None:
+    """Nothing to do: memory is not shared with other processes."""
+
+
+def get_arch_list() -> list[str]:
+    """The architectures that kernels are made for: those of the GPUs at hand, when they are first used."""
+    return sorted({"sm_%d%d" % get_device_capability(i) for i in range(device_count())})
 
 
 def device_count() -> int:
@@ -127,11 +137,27 @@ from .memory import *  # noqa: E402, F403
 # ---- streams and events
 
 
-class Event:
+class Event(_streams.Event):
     """A point in the work of a stream; times with enable_timing."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+    def __new__(cls, *args, **kwargs):
+        return object.__new__(cls)
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False):
         self._event = _c.Event(enable_timing)
+
+    @property
+    def device(self):
+        """Of the stream it was first recorded on; None before that."""
+        number = self._event._device_index
+        return None if number < 0 else _device("cuda", number)
+
+    @property
+    def cuda_event(self) -> int:
+        """The CUevent as an integer; 0 before it is recorded."""
+        return self._event.cuda_event
+
+    event_id = cuda_event
 
     def record(self, stream=None):
         self._event.record(None if stream is None else stream._stream)
@@ -144,17 +170,29 @@ class Event:
 
     def elapsed_time(self, end_event) -> float:
         """Milliseconds from this event to the other."""
+        if not isinstance(end_event, Event):
+            raise TypeError(f"elapsed_time(): expected an arete.cuda.Event, not {type(end_event).__name__}")
         return self._event.elapsed_time(end_event._event)
 
     def synchronize(self):
         self._event.synchronize()
 
 
-class Stream:
-    """A queue of work on a GPU. Lower priorities come first."""
+class Stream(_streams.Stream):
+    """A queue of work on a GPU. Lower priorities come first.
 
-    def __init__(self, device=None, priority: int = 0, **kwargs):
-        self._stream = _c.Stream(priority, _number(device))
+    `stream_id` (with `device_index`) makes another object for the stream that has this number."""
+
+    def __init__(self, device=None, priority: int = 0, *, stream_id=None, device_index=None, device_type=None):
+        if stream_id is None:
+            self._stream = _c.Stream(priority, _number(device))
+        else:
+            self._stream = _c.Stream.from_native(stream_id, _number(device if device_index is None else device_index))
+
+    @property
+    def stream_id(self) -> int:
+        """A number for the stream: the CUstream."""
+        return self._stream.cuda_stream
 
     @classmethod
     def _of(cls, stream):
@@ -264,8 +302,12 @@ class CUDAGraph:
     """Recorded work that replay() runs again with one call."""
 
     def __init__(self, keep_graph: bool = False):
+        if keep_graph:
+            raise NotImplementedError("CUDAGraph: keep_graph=True is not supported: the end of the capture makes the graph ready to "
+                                      "run, and what was captured is not kept apart from that")
         self._graph = _c.Graph()
         self._pool = None
+        self._capture = None
 
     def capture_begin(self, pool=None, capture_error_mode: str = "global"):
         """Records what the current stream is given until capture_end(); where that is the default stream, which a graph
@@ -279,7 +321,18 @@ class CUDAGraph:
         self._capture = _c.Capture(self._graph, self._pool, None if stream is None else stream._stream)
 
     def capture_end(self):
-        self._capture.end()
+        if self._capture is None:
+            raise RuntimeError("CUDAGraph.capture_end(): nothing is being recorded; call capture_begin() first")
+        capture, self._capture = self._capture, None
+        capture.end()
+
+    def enable_debug_mode(self):
+        """NotImplementedError: see debug_dump()."""
+        self.debug_dump("")
+
+    def debug_dump(self, debug_path: str):
+        """NotImplementedError: a graph is not kept in a form that can be printed."""
+        raise NotImplementedError("CUDAGraph: printing a graph is not supported; the profiler shows the kernels of its replays")
 
     def replay(self):
         self._graph.replay()
@@ -309,12 +362,17 @@ class graph:
     """Records what runs inside: on `stream`, which is the current one meanwhile, or on a stream of its own.
 
     What would wait is refused by the library's own checks, whatever other threads do; so the driver records in its relaxed mode
-    with each `capture_error_mode` ("global", "thread_local" or "relaxed"), and calls that other code makes are not refused."""
+    with each `capture_error_mode` ("global", "thread_local" or "relaxed"), and calls that other code makes are not refused.
+
+    `graph.default_capture_stream` may be set to a stream that records where none is given."""
+
+    default_capture_stream = None
 
     def __init__(self, cuda_graph: CUDAGraph, pool=None, stream=None, capture_error_mode: str = "global"):
         _check_capture_error_mode(capture_error_mode)
         if not (stream is None or isinstance(stream, Stream)):
             raise TypeError(f"graph: stream must be an arete.cuda.Stream, not {type(stream).__name__}")
+        stream = self.default_capture_stream if stream is None else stream
         self._graph, self._pool, self._stream, self._mode = cuda_graph, pool, stream, capture_error_mode
 
     def __enter__(self):
@@ -325,23 +383,27 @@ class graph:
             self._graph.capture_end()
         else:
             self._graph._capture.abandon()
+            self._graph._capture = None
 
 
 def is_current_stream_capturing() -> bool:
     return is_available() and _c.is_current_stream_capturing()
 
 
-from . import nvtx  # noqa: E402, F401
-
-
 # ---- random numbers: one stream of numbers for all devices
 
 
-def manual_seed(seed: int) -> None:
-    _C.manual_seed(seed)
-
-
-manual_seed_all = manual_seed
+from .random import (  # noqa: E402, F401
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
@@ -351,4 +413,4 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
     return make(callables, sample_args, num_warmup_iters, allow_unused_input, pool)
 
 
-from . import amp  # noqa: E402, F401
+from . import amp, nvtx, random  # noqa: E402, F401

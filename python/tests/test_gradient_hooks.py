@@ -1,0 +1,162 @@
+"""Hooks that run once gradients are accumulated, or once those of several tensors are known."""
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+import arete
+
+try:
+    import torch as pytorch
+except ImportError:
+    pytorch = None
+
+either = pytest.mark.parametrize("torch", [arete] + [pytorch] * (pytorch is not None), ids=lambda lib: lib.__name__)
+
+
+@either
+def test_after_accumulation(torch):
+    x = torch.ones(2, requires_grad=True)
+    seen = []
+    handle = x.register_post_accumulate_grad_hook(lambda p: seen.append((p is x, p.grad.tolist())))
+    (x * 2).sum().backward()
+    ((x * 3).sum() + x.sum()).backward()  # once for a pass, however many paths lead there
+    assert seen == [(True, [2.0, 2.0]), (True, [6.0, 6.0])]
+    handle.remove()
+    x.sum().backward()
+    assert len(seen) == 2
+
+
+@either
+def test_an_optimizer_within_backward(torch):
+    torch.manual_seed(1)
+    nn = torch.nn
+    nets = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    plain = torch.optim.SGD(nets[0].parameters(), lr=0.1, momentum=0.9)
+    steppers = {p: torch.optim.SGD([p], lr=0.1, momentum=0.9) for p in nets[1].parameters()}
+    most = [0]
+
+    def step(p):
+        most[0] = max(most[0], sum(q.grad is not None for q in nets[1].parameters()))
+        steppers[p].step()
+        steppers[p].zero_grad()
+
+    for p in nets[1].parameters():
+        p.register_post_accumulate_grad_hook(step)
+    for _ in range(3):
+        x = torch.randn(5, 4)
+        plain.zero_grad()
+        nets[0](x).square().mean().backward()
+        plain.step()
+        nets[1](x).square().mean().backward()
+    assert most == [1] and all(p.grad is None for p in nets[1].parameters())
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+@either
+def test_changes_while_hooks_run(torch):
+    x = torch.ones(2, requires_grad=True)
+    seen = []
+    handles = []
+
+    def first(p):
+        seen.append("first")
+        handles[0].remove()
+        p.grad = None
+
+    handles.append(x.register_post_accumulate_grad_hook(first))
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad is None))
+    x.sum().backward()
+    x.sum().backward()
+    assert seen == ["first", True, False]
+
+
+@either
+def test_errors(torch):
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="cannot be registered on non-leaf tensors"):
+        (2 * x).register_post_accumulate_grad_hook(print)
+    with pytest.raises(RuntimeError, match="doesn't require gradient"):
+        torch.ones(2).register_post_accumulate_grad_hook(print)
+    handle = x.register_post_accumulate_grad_hook(lambda p: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        x.sum().backward()
+    handle.remove()
+    handle = x.register_post_accumulate_grad_hook(lambda p: 3)
+    with pytest.raises((RuntimeError, TypeError), match="hook"):
+        x.sum().backward()
+    handle.remove()
+    x.sum().backward()
+
+
+def test_the_hook_keeps_no_leaf():
+    x = arete.ones(2, requires_grad=True)
+    gone = weakref.ref(x)
+    x.register_post_accumulate_grad_hook(lambda p: None)
+    x.sum().backward()
+    del x
+    gc.collect()
+    assert gone() is None
+    x = arete.ones(2, requires_grad=True)
+    gone = weakref.ref(x)
+    x.register_post_accumulate_grad_hook(lambda p, x=x: None)  # a cycle
+    x.sum().backward()
+    del x
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(TypeError, match="must be callable"):
+        arete.ones(2, requires_grad=True).register_post_accumulate_grad_hook(3)
+
+
+@either
+def test_gradients_of_several(torch):
+    hook = torch.autograd.graph.register_multi_grad_hook
+    a, b = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0], requires_grad=True)
+    seen = []
+
+    def numbers(grads):
+        return [None if g is None else g.item() for g in grads]
+
+    handle = hook((a, b), lambda grads: seen.append(numbers(grads)))
+    (a * b).sum().backward()
+    (5 * a).sum().backward()
+    assert seen == [[3.0, 2.0], [5.0, None]]
+    if torch is arete:  # PyTorch's refuses
+        torch.autograd.grad((a * a * b).sum(), (a, b))
+        assert seen.pop() == [12.0, 4.0]
+    handle.remove()
+    (a * b).sum().backward()
+    assert len(seen) == 2
+    seen.clear()
+    with hook([a, b], lambda g: seen.append(g.shape), mode="any"):
+        (a * b).sum().backward()
+        (a + b).sum().backward()
+    assert len(seen) == 2
+    with pytest.raises(ValueError, match="Expects mode to be one of"):
+        hook((a,), print, mode="some")
+
+
+@either
+def test_a_pass_that_fails_leaves_nothing(torch):
+    hook = torch.autograd.graph.register_multi_grad_hook
+    a, b = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0], requires_grad=True)
+    seen = []
+    hook((a, b), seen.append)
+    c = a * 1.0
+    bad = c.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ((b * b) + c).sum().backward()
+    bad.remove()
+    seen.clear()
+    (a * b).sum().backward()
+    assert [g.item() for g in seen[0]] == [3.0, 2.0]
+
+
+@either
+def test_is_pinned_takes_a_device(torch):
+    with pytest.warns(DeprecationWarning) if torch is pytorch else __import__("contextlib").nullcontext():
+        assert not torch.ones(2).is_pinned("cuda") and not torch.ones(2).is_pinned(device=None)
