@@ -15,7 +15,14 @@ def _is_cuda(device) -> bool:
     return isinstance(device, int) or _device(device).type == "cuda"
 
 
-class Stream:
+class _OfDevice(type):
+    """Calling Stream or Event themselves makes one of the device's own class."""
+
+    def __call__(cls, *args, **kwargs):
+        return cls._make(*args, **kwargs) if "_make" in cls.__dict__ else super().__call__(*args, **kwargs)
+
+
+class Stream(metaclass=_OfDevice):
     """A queue of work on a device: arete.cuda.Stream on a GPU. Without a device: on the GPU if there is one.
 
     >>> stream = arete.Stream("cpu")
@@ -25,12 +32,13 @@ class Stream:
     (True, device(type='cpu'))
     """
 
-    def __new__(cls, device=None, *args, **kwargs):
-        if cls is Stream and _is_cuda(device):
+    @classmethod
+    def _make(cls, device=None, *args, **kwargs):
+        if _is_cuda(device):
             from .cuda import Stream as OnGpu
 
-            cls = OnGpu
-        return object.__new__(cls)
+            return OnGpu(device, *args, **kwargs)
+        return type.__call__(cls, device, *args, **kwargs)
 
     def __init__(self, device=None, *, priority: int = 0):
         self.priority = priority
@@ -72,7 +80,7 @@ class Stream:
         return f"<arete.Stream device={self.device}>"
 
 
-class Event:
+class Event(metaclass=_OfDevice):
     """A point in the work of a stream: arete.cuda.Event on a GPU. Without a device: on the GPU if there is one.
 
     >>> begin, end = arete.Event("cpu", enable_timing=True), arete.Event("cpu", enable_timing=True)
@@ -81,12 +89,13 @@ class Event:
     True
     """
 
-    def __new__(cls, device=None, *args, **kwargs):
-        if cls is Event and _is_cuda(device):
+    @classmethod
+    def _make(cls, device=None, *args, **kwargs):
+        if _is_cuda(device):
             from .cuda import Event as OnGpu
 
             return OnGpu(*args, **kwargs)
-        return object.__new__(cls)
+        return type.__call__(cls, device, *args, **kwargs)
 
     def __init__(self, device=None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
         self._timed = enable_timing

@@ -93,6 +93,7 @@ with open(log, "w") as file:
         torch._C._set_grad_enabled(True)
         torch._C._set_inference_mode(False)
         torch._C._set_anomaly(False)
+        torch._C._set_default_device(None)
         calls += 1
 print(calls)
 """

@@ -711,7 +711,7 @@ def test_attributes_of_events():
     e = by_name["sum"]
     assert e.device_type == arete.autograd.DeviceType.CPU == arete.autograd.profiler.DeviceType.CPU
     assert all(row.device_type is arete.autograd.DeviceType.CPU for row in p.key_averages())
-    assert e.use_device is None and not e.is_async and e.node_id == -1 and e.device_index == 0 and e.device_time == 0
+    assert e.use_device == ("cuda" if arete.cuda.is_available() else None) and not e.is_async and e.node_id == -1 and e.device_index == 0 and e.device_time == 0
     assert (e.scope, by_name["mine"].scope, by_name["SumBackward0"].scope) == (0, 7, 1)
     assert by_name["SumBackward0"].fwd_thread == e.thread > 0 == e.fwd_thread
     first = next(e for e in events if e.name == "sum")

@@ -140,9 +140,6 @@ from .memory import *  # noqa: E402, F403
 class Event(_streams.Event):
     """A point in the work of a stream; times with enable_timing."""
 
-    def __new__(cls, *args, **kwargs):
-        return object.__new__(cls)
-
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False):
         self._event = _c.Event(enable_timing)
 

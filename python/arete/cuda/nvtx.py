@@ -42,8 +42,8 @@ def mark(msg: str) -> None:
 
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:  # noqa: A001
-    """A range around a block, or around each call of a function: `msg`, or with further arguments `msg.format(*args, **kwargs)`."""
-    _c.range_push(msg.format(*args, **kwargs) if args or kwargs else msg)
+    """A range around a block, or around each call of a function: `msg.format(*args, **kwargs)`."""
+    _c.range_push(msg.format(*args, **kwargs))
     try:
         yield
     finally:
