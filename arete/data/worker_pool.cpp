@@ -15,13 +15,6 @@ namespace arete::data {
 
 using Clock = std::chrono::steady_clock;
 
-// Note [Waking workers]
-// To wake a thread costs who wakes it some 20 us, and the one who takes batches is a training loop.
-// A worker without a task therefore looks for one every millisecond by itself, so often, before it
-// sleeps; while plenty of batches are ready nobody wakes it.
-constexpr std::chrono::milliseconds kLook(1);
-constexpr int kLooks = 50;
-
 // What the threads see; they keep it alive should they outlive the pool.
 struct WorkerPool::Shared {
   struct Task {

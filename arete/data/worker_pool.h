@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,13 @@
 #include "arete/data/dataset.h"
 
 namespace arete::data {
+
+/// Note [Waking workers]
+/// Waking a thread is a call of the system that its waker pays for, and the one who takes batches
+/// is a training loop. A thread without a task therefore looks for one by itself every kLook,
+/// kLooks times, before it sleeps; while plenty of batches are ready nobody wakes it.
+inline constexpr std::chrono::milliseconds kLook(1);
+inline constexpr int kLooks = 50;
 
 /// Calls f(0), ..., f(n - 1), in any order and from several threads, and returns when all have
 /// returned. If some threw, what the first of them threw is thrown.

@@ -117,9 +117,10 @@ struct FeedWaits {
 
 // Note [Feeding a loop]
 // Code that runs once in a training step is cold: a dozen functions of Python and a few calls of
-// the driver cost a host-bound step 5 %. So a thread without the interpreter's lock takes the
-// batches of a loader's own threads and starts their copies, and the loop takes what is there in
-// one call. As in Note [Waking workers], the loop wakes the thread only where it must.
+// the driver are a share of a host-bound step (docs/benchmarks.md, Training from files). So a
+// thread without the interpreter's lock takes the batches of a loader's own threads and starts
+// their copies, and the loop takes what is there in one call. As in Note [Waking workers], the loop
+// wakes the thread only where it must.
 
 // The batches of an epoch in order, on a device, up to `ahead` of them before they are asked for.
 class BatchFeed {
@@ -226,11 +227,11 @@ class BatchFeed {
   bool wait_for_room() {
     std::unique_lock lock(mutex_);
     for (int looks = 0; !stop_ && batches_.size() >= ahead_; ++looks) {
-      sleeps_ = looks >= 50;
+      sleeps_ = looks >= data::kLooks;
       if (sleeps_)
         room_.wait(lock);
       else
-        room_.wait_for(lock, std::chrono::milliseconds(1));
+        room_.wait_for(lock, data::kLook);
     }
     sleeps_ = false;
     return !stop_;

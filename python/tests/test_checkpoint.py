@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import arete
-from arete.utils.checkpoint import (CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_debug_enabled,
-                                    set_checkpoint_early_stop)  # fmt: skip
+from arete.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_debug_enabled
 
 nn = arete.nn
 Pair = collections.namedtuple("Pair", "a b")
@@ -308,7 +307,6 @@ def test_the_second_run_reaches_the_end(stop):
         ends.append(1)
         return y
 
-    with set_checkpoint_early_stop(stop):
-        y = checkpoint(function, arete.ones(2, requires_grad=True), use_reentrant=False, early_stop=stop)
+    y = checkpoint(function, arete.ones(2, requires_grad=True), use_reentrant=False, early_stop=stop)
     y.sum().backward()
     assert len(ends) == 2

@@ -172,9 +172,10 @@ TEST(Autocast, CrossEntropyReadsHalfLogits) {
   EXPECT_EQ(casts.count, 0);
   const Tensor want = cross_entropy(from, target);
   EXPECT_EQ(loss.dtype(), kFloat32);
-  // GPUs have a kernel for each dtype, which may contract other pairs into fused multiply-adds.
-  const double few_ulp = test_device().is_cpu() ? 0 : 4e-7;
-  EXPECT_NEAR(loss.item<double>(), want.item<double>(), few_ulp * want.item<double>());
+  // GPUs have a kernel for each dtype, which may contract other pairs into fused multiply-adds: the
+  // last bit of 12 % of the losses differs (400 seeds on an H200), and no more.
+  const double last_bit = test_device().is_cpu() ? 0 : 0x1p-23;
+  EXPECT_NEAR(loss.item<double>(), want.item<double>(), last_bit * want.item<double>());
   loss.backward();
   want.backward();
   EXPECT_EQ(logits.grad().to_vector<double>(), from.grad().to(kBFloat16).to_vector<double>());

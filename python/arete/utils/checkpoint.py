@@ -13,8 +13,7 @@ from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Opti
 import arete
 from arete import _C, autograd
 
-__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn", "set_checkpoint_debug_enabled",
-           "set_checkpoint_early_stop"]  # fmt: skip
+__all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn", "set_checkpoint_debug_enabled"]
 
 _debug_enabled: Optional[bool] = None
 
@@ -41,16 +40,6 @@ def set_checkpoint_debug_enabled(enabled: Optional[bool]) -> Iterator[None]:
         yield
     finally:
         _debug_enabled = before
-
-
-@contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """For programs that need the second run to reach the end of the function: here it always does, whatever `enable` is.
-
-    >>> with arete.utils.checkpoint.set_checkpoint_early_stop(False):
-    ...     y = arete.utils.checkpoint.checkpoint(arete.exp, arete.ones(2, requires_grad=True), use_reentrant=False)
-    """
-    yield
 
 
 class _Place:
