@@ -13,7 +13,7 @@ import arete
 from arete import vision
 from arete.utils.data import (BatchSampler, DataLoader, DevicePrefetcher, SequentialSampler, Subset, TensorDataset, TokenDataset,
                               random_split)
-from arete.utils.data import dataloader as loaders
+from arete.utils.data._utils import iterators as loaders
 from arete.vision import transforms as T
 
 
@@ -54,7 +54,7 @@ def both(dataset, walk, **options):
         loader = DataLoader(dataset, **options)
         if kind == "threads":
             loader._native_maker = lambda: None
-        assert type(iter(loader)).__name__ == ("_NativeIterator" if kind == "native" else "_ThreadedIterator")
+        assert type(iter(loader)).__name__ == ("NativeIterator" if kind == "native" else "ThreadedIterator")
         arete.manual_seed(4)
         results.append(walk(loader))
         del loader
@@ -103,9 +103,9 @@ def test_python_workers_where_something_is_python(root):
     for dataset, options in [(Own(arete.ones(4)), {}), (tensors, {"collate_fn": lambda b: b}), (tensors, {"batch_size": None}),
                              (tensors, {"worker_init_fn": lambda i: None}), (TensorDataset(arete.ones(3, requires_grad=True)), {}),
                              (vision.datasets.ImageFolder(root, T.Lambda(lambda x: x)), {}), (labels, {}), (range(4), {})]:
-        assert type(iter(DataLoader(dataset, num_workers=1, **options))) is loaders._ThreadedIterator
-    assert type(iter(DataLoader(pictures, num_workers=1))) is loaders._NativeIterator
-    assert type(iter(DataLoader(pictures))) is loaders._DirectIterator
+        assert type(iter(DataLoader(dataset, num_workers=1, **options))) is loaders.ThreadedIterator
+    assert type(iter(DataLoader(pictures, num_workers=1))) is loaders.NativeIterator
+    assert type(iter(DataLoader(pictures))) is loaders.DirectIterator
 
 
 def test_a_transform_may_become_python_between_epochs(root):
@@ -264,7 +264,7 @@ def test_a_feed_takes_the_loops_place(root):
         loader = DataLoader(DATASETS["pictures"](root), 2, shuffle=True, num_workers=2, **options)
         made = []
         if apart:
-            loaders._NativeIterator._feed, own = lambda *_: None, loaders._NativeIterator._feed
+            loaders.NativeIterator._feed, own = lambda *_: None, loaders.NativeIterator._feed
         try:
             fetched = DevicePrefetcher(loader, "cpu")
             for _ in range(2):
@@ -273,7 +273,7 @@ def test_a_feed_takes_the_loops_place(root):
                 assert loader.state_dict()["batches"] is None
         finally:
             if apart:
-                loaders._NativeIterator._feed = own
+                loaders.NativeIterator._feed = own
         assert (loader._times.feed is None) == apart
         return made
 
@@ -305,7 +305,7 @@ def test_a_feed_that_is_left_or_overtaken(root):
 def test_whole_epochs_without_order(root):
     loader = DataLoader(DATASETS["tensors"](root), 3, shuffle=True, num_workers=2, in_order=False)
     walk = iter(loader)
-    assert isinstance(walk._owner, loaders._Turns)
+    assert isinstance(walk._owner, loaders.Turns)
     rows = [row for x, _ in walk for row in x.tolist()]
     assert sorted(rows) == sorted(loader.dataset[i][0].tolist() for i in range(20))
 

@@ -11,8 +11,9 @@ from typing import Any, Iterable, Iterator, List
 
 import arete
 
+from ._utils.iterators import NativeIterator
 from ._utils.pin_memory import pin_memory
-from .dataloader import DataLoader, _NativeIterator
+from .dataloader import DataLoader
 
 __all__ = ["DevicePrefetcher"]
 
@@ -122,7 +123,7 @@ class DevicePrefetcher:
     def _from_workers(self) -> Iterator[Any]:
         copies = _Copies(self.device)
         source: Any = iter(self.loader)
-        feed = source._feed(copies.native, self.ahead) if isinstance(source, _NativeIterator) else None
+        feed = source._feed(copies.native, self.ahead) if isinstance(source, NativeIterator) else None
         if feed is None:
             return self._ahead(source, copies)
         self._waits = feed.waits
