@@ -31,6 +31,7 @@ namespace arete::ops {
   X(fft_core)             \
   X(fill)                 \
   X(fused_norm)           \
+  X(fused_norm_backward)  \
   X(grid_sample)          \
   X(histogram)            \
   X(im2col)               \
