@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from peer import peer
 
 import arete
+
+torch = peer()
 
 
 def values(spec, seed: int = 0) -> np.ndarray:
@@ -28,8 +31,6 @@ def ours(array: np.ndarray) -> arete.Tensor:
 
 
 def theirs(array: np.ndarray):
-    import torch
-
     return torch.from_numpy(np.array(array))
 
 

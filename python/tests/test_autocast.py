@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_helpers import on_devices
+from peer import peer
 
 import arete
 
-torch = pytest.importorskip("torch")
+torch = peer()
 F = arete.nn.functional
 
 

@@ -8,11 +8,12 @@ import sys
 
 import numpy
 import pytest
+from peer import peer
 
 import arete
 from arete.utils import data as ours
 
-torch = pytest.importorskip("torch")
+torch = peer()
 theirs = torch.utils.data
 STAND_IN = getattr(arete, "STAND_IN", False)
 Point = collections.namedtuple("Point", "x y")

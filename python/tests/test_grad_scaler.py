@@ -4,10 +4,11 @@ import pickle
 import numpy as np
 import pytest
 from device_helpers import on_devices
+from peer import peer
 
 import arete
 
-torch = pytest.importorskip("torch")
+torch = peer()
 F = arete.nn.functional
 
 OPTIMIZERS = [("SGD", dict(lr=0.1)), ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.3)), ("SGD", dict(lr=0.1, momentum=0.9, nesterov=True)),

@@ -10,11 +10,12 @@ import zipfile
 
 import numpy
 import pytest
+from peer import peer
 
 import arete
 from arete.serialization import FormatError, UnpicklingError, load, save
 
-torch = pytest.importorskip("torch")
+torch = peer()
 
 
 def saved(value, **options):

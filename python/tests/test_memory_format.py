@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import pytest
+from peer import peer
 
 import arete
 
-torch = pytest.importorskip("torch")
+torch = peer()
 FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 LIKE = ("empty_like", "zeros_like", "ones_like", "rand_like", "randn_like")
 CONVERSIONS = ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble")

@@ -7,13 +7,14 @@ import threading
 
 import pytest
 from device_helpers import on_devices
+from peer import peer
 
 import arete
 from arete.autograd import graph
 from arete.cuda import memory
 from arete.utils.checkpoint import checkpoint, checkpoint_sequential
 
-torch = pytest.importorskip("torch")
+torch = peer()
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from peer import peer
 
 import arete
 from arete.nn import init
 
-torch = pytest.importorskip("torch")
+torch = peer()
 tinit = torch.nn.init
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from nn_cases import LAYERS, LOSSES
 from nn_helpers import assert_same, copy_state, ours, theirs, values
+from peer import peer
 
 import arete
 from arete import nn
 
-torch = pytest.importorskip("torch")
+torch = peer()
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

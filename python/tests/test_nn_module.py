@@ -10,11 +10,12 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 from nn_helpers import assert_same, copy_state, ours, theirs, values
+from peer import peer
 
 import arete
 from arete import nn as arete_nn
 
-torch = pytest.importorskip("torch")
+torch = peer()
 
 
 @pytest.fixture(params=["arete", "torch"])

@@ -8,12 +8,13 @@ import math
 import numpy as np
 import pytest
 from nn_helpers import assert_same, copy_state, ours, theirs, values
+from peer import peer
 
 import arete
 from arete import nn
 from arete.nn import utils
 
-torch = pytest.importorskip("torch")
+torch = peer()
 tnn, tutils = torch.nn, torch.nn.utils
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from peer import peer
 
 import arete
 
-torch = pytest.importorskip("torch")
+torch = peer()
 
 CASES = [
     ("RNN", {}), ("RNN", {"nonlinearity": "relu", "bidirectional": True}), ("GRU", {}), ("GRU", {"bias": False}),

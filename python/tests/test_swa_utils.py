@@ -4,11 +4,12 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from peer import peer
 
 import arete
 from arete.optim import swa_utils as ours
 
-torch = pytest.importorskip("torch")
+torch = peer()
 theirs = torch.optim.swa_utils
 
 

@@ -6,11 +6,12 @@ import re
 
 import numpy
 import pytest
+from peer import peer
 
 import arete
 from arete import testing as ours
 
-torch = pytest.importorskip("torch")
+torch = peer()
 theirs = torch.testing
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?"
 nan, inf = float("nan"), float("inf")
