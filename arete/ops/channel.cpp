@@ -7,6 +7,7 @@
 #include "arete/ops/pool.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -32,15 +33,23 @@ const OpRecord& channel_shuffle_op =
                       ValueError(c.name(), "Number of channels must be divisible by groups. Got " +
                                                std::to_string(x.size(1)) + " channels and " +
                                                std::to_string(groups) + " groups."));
-          Shape split(x.sizes());
-          split[1] = x.size(1) / groups;
-          split.insert(split.begin() + 1, groups);
-          return {x.reshape(split).transpose(1, 2).reshape(x.sizes())};
+          // In channels-last order the channels stay the last ones in memory.
+          const bool last = prefers_channels_last(x);
+          const size_t d = last ? x.sizes().size() - 1 : 1;
+          const Tensor from = last ? x.movedim(1, -1) : x;
+          Shape split(from.sizes());
+          split[d] /= groups;
+          split.insert(split.begin() + d, groups);
+          const Tensor y =
+              from.reshape(split).transpose(int64_t(d), int64_t(d) + 1).reshape(from.sizes());
+          return {last ? y.movedim(-1, 1) : y};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 6, 2}), 3}},
-                  {{m.make_strided({1, 4, 2, 2}), 2}},
-                  {{m.make({1, 3, 1, 2}), 1}}};
+          return {
+              {{m.make({2, 6, 2}), 3}},
+              {{m.make_strided({1, 4, 2, 2}), 2}},
+              {{m.make({2, 6, 2, 2}).contiguous(MemoryFormat::channels_last), 2}, "channels last"},
+              {{m.make({1, 3, 1, 2}), 1}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 4}), 2}, ErrorKind::value, "channel_shuffle expects input with > 2"},

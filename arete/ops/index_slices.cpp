@@ -327,7 +327,10 @@ const OpRecord& index_fill_op =
     define("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
         .doc("self with slices at given positions of a dimension set to a number.")
         .flops(no_flops)
-        .infer(slices_infer)
+        .infer([](const Call& c, OutputSpecs& out) {
+          slices_infer(c, out);
+          out[0].strides = strides_like(c.tensor(0));
+        })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const int dim = dim_argument(c);
           const IndexView index(p, c.tensor(2), true);
@@ -346,6 +349,9 @@ const OpRecord& index_fill_op =
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({4, 3}), 0, m.make_index({2}, 4), Scalar(1.5)}, "rows"},
                   {{m.make_strided({2, 3}), -1, m.make_index({2}, 3), Scalar(2)}, "strided"},
+                  {{m.make({2, 3, 2, 2}).contiguous(MemoryFormat::channels_last), 2,
+                    m.make_index({1}, 2), Scalar(2)},
+                   "channels last"},
                   {{m.make({}), -1, m.make_index({1}, 1), Scalar(2)}, "0-d"},
                   {{m.make({2, 3}), 1, m.make_index({}, 3), Scalar(2)}, "index 0-d"}};
         })

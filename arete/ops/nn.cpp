@@ -7,6 +7,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -133,7 +134,11 @@ Results rearrange(const Call& c, bool up) {
     for (int64_t d : {0, 3, 1, 4, 2}) order.push_back(lead + d);
   else
     for (int64_t d : {0, 2, 4, 1, 3}) order.push_back(lead + d);
-  return {c.tensor(0).reshape(parts).permute(order).reshape(out)};
+  const Tensor y = c.tensor(0).reshape(parts).permute(order);
+  if (lead != 1 || !prefers_channels_last(c.tensor(0))) return {y.reshape(out)};
+  // What becomes the channels last, so that the copy has that order.
+  const Shape at_end = up ? Shape{0, 2, 3, 4, 5, 1} : Shape{0, 4, 5, 1, 2, 3};
+  return {y.permute(at_end).reshape({out[0], out[2], out[3], out[1]}).permute({0, 3, 1, 2})};
 }
 
 const OpRecord& pixel_shuffle_op =
@@ -142,7 +147,10 @@ const OpRecord& pixel_shuffle_op =
         .surface(Surface::function)
         .compose([](const Call& c) { return rearrange(c, true); })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({1, 8, 2, 1}), 2}}, {{m.make_strided({4, 2, 3}), 2}}};
+          return {
+              {{m.make({1, 8, 2, 1}), 2}},
+              {{m.make_strided({4, 2, 3}), 2}},
+              {{m.make({2, 8, 2, 3}).contiguous(MemoryFormat::channels_last), 2}, "channels last"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({1, 3, 2, 2}), 2},
@@ -169,7 +177,10 @@ const OpRecord& pixel_unshuffle_op =
         .surface(Surface::function)
         .compose([](const Call& c) { return rearrange(c, false); })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({1, 2, 2, 4}), 2}}, {{m.make_strided({2, 2, 2}), 2}}};
+          return {
+              {{m.make({1, 2, 2, 4}), 2}},
+              {{m.make_strided({2, 2, 2}), 2}},
+              {{m.make({2, 2, 4, 2}).contiguous(MemoryFormat::channels_last), 2}, "channels last"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({1, 3, 3, 2}), 2},

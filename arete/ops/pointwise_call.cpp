@@ -11,6 +11,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/target.h"
+#include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 
 namespace arete::ops {
@@ -252,14 +253,26 @@ bool has_sizes(const Tensor& t, IntList sizes) {
          std::equal(sizes.begin(), sizes.end(), t.sizes().begin());
 }
 
-// The result has the memory order of the first input of its shape that is dense.
+// Whether the strides shrink from dimension to dimension: row-major, perhaps with gaps.
+bool is_in_row_order(const Layout& l) {
+  int64_t next = 1;
+  for (int d = l.rank() - 1; d >= 0; --d) {
+    if (l.sizes[d] == 1) continue;
+    if (l.strides[d] < next) return false;
+    next = l.strides[d];
+  }
+  return true;
+}
+
+// The result has the memory order of the first input of its shape that says one: that is dense, or
+// has gaps in row-major or channels-last order.
 Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType dtype,
                      Device device) {
   for (const Tensor& t : inputs) {
     if (!has_sizes(t, space)) continue;
-    if (t.is_contiguous()) break;
-    if (t.layout().is_dense())
-      return empty_tensor(OutputSpec{space, dtype, device, Shape(t.strides())});
+    if (t.is_contiguous() || is_in_row_order(t.layout())) break;
+    if (auto strides = strides_like(t))
+      return empty_tensor(OutputSpec{space, dtype, device, std::move(strides)});
   }
   return empty_tensor(space, dtype, device);
 }

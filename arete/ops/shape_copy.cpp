@@ -351,8 +351,7 @@ const OpRecord& flip_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           normalize_dims(c.ints(1), int(x.dim()), c.name(), false);
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(),
-                         x.layout().is_dense() ? Shape(x.strides()) : strides_like(x, x.sizes())});
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/window_util.h"
 
 namespace arete::ops {
 
@@ -59,8 +60,8 @@ const OpRecord& sort_op =
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
           normalize_dim(c.integer(1), int(x.dim()), "sort");
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
-          out.push_back({Shape(x.sizes()), kInt64, x.device(), {}});
+          for (DType t : {x.dtype(), kInt64})
+            out.push_back({Shape(x.sizes()), t, x.device(), strides_like(x)});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& x = c.tensor(0);
@@ -79,6 +80,9 @@ const OpRecord& sort_op =
               {{m.make_distinct({3, 4}), -1, false, true}, "rows"},
               {{m.make_distinct({3, 4}), 0, true, true}, "columns, descending"},
               {{m.make_distinct({2, 3, 2}), 1, false, true}, "middle"},
+              {{m.make_distinct({2, 3, 2, 2}).contiguous(MemoryFormat::channels_last), 1, false,
+                true},
+               "channels last"},
               {{m.make_distinct({}), -1, false, true}, "0-d"},
               {{m.make({0}), 0, false, true}, "empty"}};
         })

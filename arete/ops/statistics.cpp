@@ -46,8 +46,10 @@ Results picked(const Row& row, const Tensor& values, const Tensor& indices, cons
 
 Results kth(const Row& row, int64_t k, bool keepdim) {
   const auto [values, indices] = sort(row.x, row.dim);
-  return {row.finish(values.narrow(row.dim, k - 1, 1), keepdim).clone(),
-          row.finish(indices.narrow(row.dim, k - 1, 1), keepdim).clone()};
+  const auto kept = [&](const Tensor& t) {  // row-major, whatever the order of what was sorted
+    return row.finish(t.narrow(row.dim, k - 1, 1), keepdim).clone(MemoryFormat::contiguous);
+  };
+  return {kept(values), kept(indices)};
 }
 
 // How many elements of each row are not NaN (kept dim).

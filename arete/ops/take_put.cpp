@@ -4,6 +4,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -72,7 +73,7 @@ const OpRecord& put_op =
                        from = source.reshape({-1});
           const Tensor done =
               c.boolean(3) ? index_add(flat, 0, to, from) : index_copy(flat, 0, to, from);
-          return {done.reshape(self.sizes())};
+          return {ordered_like(self, done.reshape(self.sizes()))};
         })
         .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -159,9 +159,11 @@ const OpRecord& define_unpool(const char* schema) {
         flat.push_back(numel_of(spatial_sizes(x, spatial)));
         flat_out.push_back(numel_of(plane));
         out.append(plane.begin(), plane.end());
-        return {zeros(flat_out, x.options())
-                    .scatter(-1, indices.reshape(flat), x.reshape(flat))
-                    .view(out)};
+        const Tensor y = zeros(flat_out, x.options())
+                             .scatter(-1, indices.reshape(flat), x.reshape(flat))
+                             .view(out);
+        return {spatial == 2 ? ordered_like(x, y)
+                             : y};  // in three dimensions PyTorch's is row-major
       })
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         // Each window of 2 has its maximum at one of its places.

@@ -66,6 +66,10 @@ inline std::optional<Shape> strides_like(const Tensor& a, const Tensor& b, IntLi
   auto strides = strides_like(a, sizes);
   return strides ? strides : strides_like(b, sizes);
 }
+/// Strides for a result of t's own sizes that keeps its order: t's where it is dense.
+inline std::optional<Shape> strides_like(const Tensor& t) {
+  return t.layout().is_dense() ? Shape(t.strides()) : strides_like(t, t.sizes());
+}
 /// `result` in channels-last order if `t` asks for it; itself if it is so or `t` does not.
 inline Tensor ordered_like(const Tensor& t, const Tensor& result) {
   return prefers_channels_last(t) ? result.contiguous(MemoryFormat::channels_last) : result;

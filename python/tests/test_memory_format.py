@@ -143,6 +143,24 @@ KEEPS = {
     "adaptive_max even": lambda lib, F, x: F.adaptive_max_pool2d(x, (3, 4)),
     "avg_pool": lambda lib, F, x: F.avg_pool2d(x, 3, 2, 1),
     "max_pool": lambda lib, F, x: F.max_pool2d(x, 3, 2, 1, return_indices=True),
+    "max_unpool": lambda lib, F, x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    **{f"sort {d}": lambda lib, F, x, d=d: lib.sort(x, d, descending=d == 2) for d in range(4)},
+    "sort with gaps": lambda lib, F, x: lib.sort(x[:, :2], 1),
+    "sort a transpose": lambda lib, F, x: lib.sort(x.transpose(1, 2), 0),
+    "msort": lambda lib, F, x: lib.msort(x),
+    **{f"kthvalue {d}": lambda lib, F, x, d=d: lib.kthvalue(x, 2, d, keepdim=True) for d in range(4)},
+    **{f"index_fill {d}": lambda lib, F, x, d=d: x.index_fill(d, lib.tensor([1, 0]), 3.0) for d in range(4)},
+    "index_fill of a tensor": lambda lib, F, x: x.index_fill(2, lib.tensor([1]), lib.tensor(3.0)),
+    "index_put": lambda lib, F, x: x.index_put((lib.tensor([1, 1]),), lib.tensor(3.0), accumulate=True),
+    "put": lambda lib, F, x: x.put(lib.tensor([1, 70]), lib.tensor([3.0, 4.0])),
+    **{f"glu {d}": lambda lib, F, x, d=d: F.glu(x, d) for d in range(4)},
+    "pixel_shuffle": lambda lib, F, x: F.pixel_shuffle(lib.cat([x, x + 1], 1), 2),
+    "pixel_unshuffle": lambda lib, F, x: F.pixel_unshuffle(x, 2),
+    "channel_shuffle": lambda lib, F, x: F.channel_shuffle(x, 2),
+    "channels apart": lambda lib, F, x: x[:, ::2] * 2,
+    "columns apart": lambda lib, F, x: x[..., ::2].sigmoid(),
+    "both orders with gaps": lambda lib, F, x: x[:, :2] * x.contiguous()[:, 1:3],
+    "both with gaps, rows first": lambda lib, F, x: x.contiguous()[:, 1:3] * x[:, :2],
 }
 KEEPS_3D = {
     "cat": lambda lib, F, x: lib.cat([x, x], 1),
@@ -153,6 +171,12 @@ KEEPS_3D = {
     "reflect": lambda lib, F, x: F.pad(x, (1, 2, 1, 1, 2, 2), mode="reflect"),
     "replicate": lambda lib, F, x: F.pad(x, (1, 2, 1, 1, 2, 2), mode="replicate"),
     "max_pool": lambda lib, F, x: F.max_pool3d(x, 2),
+    "max_unpool": lambda lib, F, x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2, output_size=x.shape),
+    "sort": lambda lib, F, x: lib.sort(x, 1),
+    "index_fill": lambda lib, F, x: x.index_fill(3, lib.tensor([1]), 3.0),
+    "glu": lambda lib, F, x: F.glu(x, 1),
+    "channel_shuffle": lambda lib, F, x: F.channel_shuffle(x, 2),
+    "gaps": lambda lib, F, x: x[:, :, ::2] + 1,
 }
 
 
