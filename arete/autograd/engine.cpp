@@ -29,12 +29,13 @@ struct Later {
   }
 };
 
-// What grad() asks for: the gradient that arrives at an edge.
+// What a pass is limited to: the gradient that arrives at an edge. grad() wants it as a result.
 struct Capture {
   Node* node;
   uint32_t slot;
   Tensor* result;
 };
+using Captures = std::vector<Capture>;
 
 // What is known of a pass outside of it.
 struct PassState {
@@ -47,7 +48,8 @@ std::atomic<uint64_t> passes_begun{0};
 
 class Pass {
  public:
-  Pass(bool keep, bool create, std::span<const Capture> captures, bool accumulate)
+  /// Without captures the pass goes everywhere. `accumulate`: leaves that it reaches get gradients.
+  Pass(bool keep, bool create, const Captures* captures, bool accumulate)
       : keep_(keep), create_(create), captures_(captures), accumulate_(accumulate) {}
 
   void seed(const Edge& e, Tensor gradient) { deliver(e, std::move(gradient)); }
@@ -59,7 +61,7 @@ class Pass {
       Entered() : PassState{++passes_begun, innermost} { innermost = this; }
       ~Entered() { innermost = outer; }
     } entered;
-    if (!accumulate_) find_needed();
+    if (captures_) find_needed();
     while (!heap_.empty()) {
       const IntrusivePtr<Node> node = heap_.top();
       heap_.pop();
@@ -93,6 +95,7 @@ class Pass {
   }
 
   void step(Node& node, TensorList& grads) {
+    if (captures_ && !wanted_.contains(&node) && !needed_.contains(&node)) return;
     for (const Tensor& g : grads)
       if (g.defined()) owned_.erase(g.impl());
     if (node.hooks) {
@@ -100,11 +103,11 @@ class Pass {
       for (auto& [slot, sink] : node.hooks->retained)
         if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
     }
-    for (const Capture& c : captures_)
-      if (c.node == &node) *c.result = grads[c.slot];
+    if (captures_)
+      for (const Capture& c : *captures_)
+        if (c.result && c.node == &node) *c.result = grads[c.slot];
     const bool is_sink = dynamic_cast<AccumulateGrad*>(&node) != nullptr;
-    if (is_sink && !accumulate_) return;
-    if (!accumulate_ && !needed_.contains(&node)) return;
+    if (is_sink ? !accumulate_ : captures_ && !needed_.contains(&node)) return;
     if (!is_sink &&
         std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
       return;
@@ -154,7 +157,7 @@ class Pass {
                                                        : node.forward_trace));
   }
 
-  // grad(): only nodes from which a wanted edge can be reached need to run.
+  // With captures only nodes from which a wanted edge can be reached need to run.
   void find_needed() {
     std::vector<Node*> order;
     std::unordered_set<Node*> seen;
@@ -170,21 +173,20 @@ class Pass {
     }
     std::sort(order.begin(), order.end(),
               [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
-    std::unordered_set<Node*> wanted;
-    for (const Capture& c : captures_) wanted.insert(c.node);
+    for (const Capture& c : *captures_) wanted_.insert(c.node);
     for (Node* node : order)
       for (const Edge& e : node->edges)
-        if (e && (wanted.contains(e.node.get()) || needed_.contains(e.node.get())))
+        if (e && (wanted_.contains(e.node.get()) || needed_.contains(e.node.get())))
           needed_.insert(node);
   }
 
   const bool keep_, create_;
-  const std::span<const Capture> captures_;
+  const Captures* captures_;
   const bool accumulate_;
   std::priority_queue<IntrusivePtr<Node>, std::vector<IntrusivePtr<Node>>, Later> heap_;
   std::unordered_map<Node*, TensorList> pending_;
   std::unordered_set<const TensorImpl*> owned_;  // sums that deliver() made
-  std::unordered_set<Node*> needed_;
+  std::unordered_set<Node*> wanted_, needed_;    // with captures: theirs, and those on the way
 };
 
 Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {
@@ -220,11 +222,27 @@ void seed_all(Pass& pass, std::span<const Tensor> tensors, std::span<const Tenso
   }
 }
 
+// The edges at which gradients of `inputs` arrive, kept alive by `edges`.
+Captures captures_of(const char* op, std::span<const Tensor> inputs, std::vector<Edge>& edges) {
+  Captures captures;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ARETE_CHECK(inputs[i].defined() && inputs[i].requires_grad(),
+                AutogradError(op, "One of the differentiated Tensors does not require grad")
+                    .argument("inputs[" + std::to_string(i) + "]"));
+    edges.push_back(gradient_edge(inputs[i]));
+    captures.push_back({edges.back().node.get(), edges.back().slot, nullptr});
+  }
+  return captures;
+}
+
 }  // namespace
 
 void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients, bool retain_graph,
-              bool create_graph) {
-  Pass pass(retain_graph || create_graph, create_graph, {}, true);
+              bool create_graph, std::span<const Tensor> inputs) {
+  std::vector<Edge> keep_alive;
+  const Captures captures = captures_of("backward", inputs, keep_alive);
+  for (const Tensor& t : inputs) t.retain_grad();  // what is no leaf takes its gradient in passing
+  Pass pass(retain_graph || create_graph, create_graph, inputs.empty() ? nullptr : &captures, true);
   seed_all(pass, tensors, gradients);
   pass.run();
 }
@@ -233,16 +251,10 @@ TensorList grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                 std::span<const Tensor> gradients, bool retain_graph, bool create_graph,
                 bool allow_unused) {
   TensorList results(inputs.size());
-  std::vector<Capture> captures;
   std::vector<Edge> keep_alive;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    ARETE_CHECK(inputs[i].defined() && inputs[i].requires_grad(),
-                AutogradError("grad", "One of the differentiated Tensors does not require grad")
-                    .argument("inputs[" + std::to_string(i) + "]"));
-    keep_alive.push_back(gradient_edge(inputs[i]));
-    captures.push_back({keep_alive.back().node.get(), keep_alive.back().slot, &results[i]});
-  }
-  Pass pass(retain_graph || create_graph, create_graph, captures, false);
+  Captures captures = captures_of("grad", inputs, keep_alive);
+  for (size_t i = 0; i < inputs.size(); ++i) captures[i].result = &results[i];
+  Pass pass(retain_graph || create_graph, create_graph, &captures, false);
   seed_all(pass, outputs, gradients);
   pass.run();
   for (size_t i = 0; i < results.size(); ++i)

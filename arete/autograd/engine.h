@@ -14,10 +14,13 @@ namespace arete::autograd {
 /// Accumulates the gradients of `tensors`, weighted by `gradients` (one for each, or empty where
 /// every tensor has one element), in the leaves they depend on. `retain_graph` keeps saved data
 /// for another pass; `create_graph` records the pass itself, so that it can be differentiated.
-/// Errors (AutogradError): a tensor that does not require grad, a graph that was freed, a gradient
-/// of another shape.
+/// With `inputs` the gradients go to these alone, which need not be leaves (others then retain
+/// theirs, as after retain_grad()), and only hooks on the way to them run.
+/// Errors (AutogradError): a tensor or input that does not require grad, a graph that was freed, a
+/// gradient of another shape.
 void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients = {},
-              bool retain_graph = false, bool create_graph = false);
+              bool retain_graph = false, bool create_graph = false,
+              std::span<const Tensor> inputs = {});
 
 /// The gradients of `outputs` with respect to `inputs`, without touching any leaf's grad.
 /// allow_unused: inputs that are not reached give undefined tensors instead of an error.

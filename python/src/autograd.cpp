@@ -141,9 +141,9 @@ void bind_autograd(nb::module_& m) {
   });
 
   m.def("_backward", [](const std::vector<Tensor>& tensors, const std::vector<Tensor>& gradients,
-                        bool retain, bool create) {
+                        bool retain, bool create, const std::vector<Tensor>& inputs) {
     const WithoutGil free;
-    autograd::backward(tensors, gradients, retain, create);
+    autograd::backward(tensors, gradients, retain, create, inputs);
   });
   m.def("_passes_under_way", &autograd::passes_under_way);
   m.def("_at_end_of_pass", [](nb::object f) {

@@ -99,24 +99,18 @@ PyObject* m_backward(PyObject* o, PyObject* args, PyObject* kwargs) {
     const bool keep = retain == Py_None ? bool(create) : truth(retain);
     const Tensor& t = tensor_of(o);
     const Tensor g = gradient == Py_None ? Tensor() : tensor_of(gradient);
-    if (inputs != Py_None) {  // gradients of these leaves alone are accumulated
-      std::vector<Tensor> leaves;
+    std::vector<Tensor> only;  // accumulate
+    if (inputs != Py_None) {
       if (is_tensor(inputs))
-        leaves.push_back(tensor_of(inputs));
-      else if (!to_tensors(inputs, leaves))
+        only.push_back(tensor_of(inputs));
+      else if (!to_tensors(inputs, only))
         type_error("backward(): inputs must be Tensors");
+      ARETE_CHECK(!only.empty(),
+                  AutogradError("backward", "`inputs` argument to `backward()` cannot be empty."));
+    }
+    {
       const WithoutGil free;
-      std::vector<Tensor> gradients;
-      if (g.defined()) gradients.push_back(g);
-      const TensorList found =
-          autograd::grad({&t, 1}, leaves, gradients, keep, create, /*allow_unused=*/true);
-      for (size_t i = 0; i < leaves.size(); ++i)
-        if (found[i].defined())
-          leaves[i].set_grad(leaves[i].grad().defined() ? leaves[i].grad().add(found[i])
-                                                        : found[i]);
-    } else {
-      const WithoutGil free;
-      t.backward(g, keep, create);
+      autograd::backward({&t, 1}, {&g, size_t(g.defined())}, keep, create, only);
     }
     Py_RETURN_NONE;
   });

@@ -58,6 +58,62 @@ def test_an_optimizer_within_backward(torch):
 
 
 @either
+def test_of_inputs_alone(torch):
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    seen = []
+    for name, leaf in (("a", a), ("b", b)):
+        leaf.register_hook(lambda g, name=name: seen.append((name, g.tolist())))
+        leaf.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((name + ".grad", p.grad.tolist())))
+
+    def outputs():
+        h, k = a * b, b * 3
+        k.register_hook(lambda g: seen.append("k"))
+        return h, k, (2 * h + k).sum()
+
+    h, k, y = outputs()
+    k.retain_grad()
+    y.backward(inputs=[a])
+    assert seen == [("a", [2.0, 2.0]), ("a.grad", [2.0, 2.0])] and b.grad is None and k.grad is None
+    torch.autograd.backward(outputs()[2], inputs=(a, a))  # named twice, added once
+    assert seen[2:] == [("a", [2.0, 2.0]), ("a.grad", [4.0, 4.0])]
+    seen.clear()
+    outputs()[2].backward(inputs=b)
+    assert seen == ["k", ("b", [5.0, 5.0]), ("b.grad", [5.0, 5.0])] and a.grad.tolist() == [4.0, 4.0]
+    # What is no leaf keeps its gradient as after retain_grad(); what lies behind it gets none.
+    seen.clear()
+    h, k, y = outputs()
+    y.backward(inputs=[h], retain_graph=True)
+    assert h.grad.tolist() == [2.0, 2.0] and h.retains_grad and not seen
+    y.backward(inputs=[h, a])
+    assert h.grad.tolist() == [4.0, 4.0] and seen == [("a", [2.0, 2.0]), ("a.grad", [6.0, 6.0])]
+    c = torch.ones(2, requires_grad=True)
+    outputs()[2].backward(inputs=[c])
+    assert c.grad is None
+    for backward in (torch.autograd.backward, torch.Tensor.backward):
+        with pytest.raises(RuntimeError, match="argument to `backward\\(\\)` cannot be empty"):
+            backward(y, inputs=[])
+        with pytest.raises(RuntimeError, match="does not require grad|requires_grad=False"):
+            backward(outputs()[2], inputs=[torch.ones(2)])
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@either
+def test_a_hook_takes_the_gradient_of_an_input(torch):
+    x = torch.ones(2, requires_grad=True)
+    taken = []
+
+    def take(p):
+        taken.append(p.grad)
+        p.grad = None
+
+    x.register_post_accumulate_grad_hook(take)
+    for _ in range(2):
+        (x * x).sum().backward(inputs=[x], create_graph=len(taken) == 1)
+    assert x.grad is None and [g.tolist() for g in taken] == [[2.0, 2.0], [2.0, 2.0]]
+    assert not taken[0].requires_grad and taken[1].requires_grad
+
+
+@either
 def test_changes_while_hooks_run(torch):
     x = torch.ones(2, requires_grad=True)
     seen = []

@@ -337,6 +337,29 @@ TEST(Hooks, AfterAccumulation) {
                AutogradError);
 }
 
+TEST(Hooks, OfInputsAlone) {
+  Tensor x = leaf({1, 2}), y = leaf({3, 4});
+  int of_x = 0, of_y = 0;
+  autograd::register_post_accumulate_grad_hook(x, [&](const Tensor&) { ++of_x; });
+  y.register_hook([&](const Tensor&) {
+    ++of_y;
+    return Tensor();
+  });
+  Tensor h = x * y;
+  const Tensor out = (h + y).sum();
+  autograd::backward({&out, 1}, {}, true, false, {&x, 1});
+  EXPECT_EQ(values(x.grad()), (Values{3, 4}));
+  EXPECT_FALSE(y.grad().defined());
+  const std::vector<Tensor> both{h, x};
+  autograd::backward({&out, 1}, {}, false, false, both);
+  EXPECT_EQ(values(x.grad()), (Values{6, 8}));
+  EXPECT_EQ(values(h.grad()), (Values{1, 1}));
+  EXPECT_EQ(of_x, 2);
+  EXPECT_EQ(of_y, 0);
+  const Tensor constant = ones({2}), again = x.sum();
+  EXPECT_THROW(autograd::backward({&again, 1}, {}, false, false, {&constant, 1}), AutogradError);
+}
+
 TEST(Hooks, AtTheEndOfAPass) {
   Tensor x = leaf({1});
   std::vector<int> order;

@@ -58,7 +58,7 @@ def _gradients(outputs, given):
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone).
+    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone, leaves or not).
 
     RuntimeError for outputs of several elements without a gradient of the same shape.
 
@@ -73,15 +73,10 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     tensors = _tensors(tensors)
     gradients = _gradients(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    if inputs is None:
-        _C._backward(tensors, gradients, keep, create_graph)
-        return
-    leaves = _tensors(inputs)
-    if not leaves:
+    only = [] if inputs is None else _tensors(inputs)
+    if inputs is not None and not only:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    for leaf, g in zip(leaves, _C._grad(tensors, leaves, gradients, keep, create_graph, True)):
-        if g is not None:
-            leaf.grad = g if leaf.grad is None else leaf.grad + g
+    _C._backward(tensors, gradients, keep, create_graph, only)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
