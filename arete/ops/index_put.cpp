@@ -19,10 +19,10 @@ using expr::Value;
 // Each index is looked up in a table of the contributions of its dimension: that resolves negative
 // ones and finds those out of range with the primitive that does so anyway.
 const OpRecord& flat_index_op =
-    define("flat_index(Tensor[] indices, int[] sizes, int[] dims) -> Tensor")
+    define("flat_index(Tensor[] indices, int[] sizes, int[] strides, int[] dims) -> Tensor")
         .doc(
-            "Index tensors of one shape, for neighbouring dimensions of the given sizes, as one "
-            "row-major position; dims are the numbers of the dimensions for error texts.")
+            "Index tensors of one shape, for dimensions of the given sizes and strides, as one "
+            "position; dims are the numbers of the dimensions for error texts.")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& first = c.tensors(0)[0];
@@ -36,13 +36,12 @@ const OpRecord& flat_index_op =
           const IntList sizes = c.ints(1);
           const int64_t n = out[0].numel();
           const prim::ScratchView part(p, kInt64, {n});
-          int64_t stride = 1;
           for (size_t k = sizes.size(); k-- > 0;) {
-            const int64_t dim = c.ints(2)[k];
+            const int64_t dim = c.ints(3)[k];
             const prim::ScratchView table(p, kInt64, {sizes[k]});
             prim::IotaArgs iota;
             iota.out = table.view();
-            iota.istep = stride;
+            iota.istep = c.ints(2)[k];
             p.iota(iota);
             const IndexView index(p, indices[k], true);
             // All at dimension `dim` of views of higher rank, for the sake of the error's text.
@@ -70,7 +69,6 @@ const OpRecord& flat_index_op =
               const prim::View in[] = {flat, part.view()};
               p.pointwise({add.get(), in, {&flat, 1}, {}});
             }
-            stride *= sizes[k];
           }
         })
         .dtypes({kFloat32})
@@ -79,15 +77,17 @@ const OpRecord& flat_index_op =
           const auto pair = [](Tensor a, Tensor b) {
             return std::vector<Tensor>{std::move(a), std::move(b)};
           };
-          return {{{pair(m.make_index({4}, 3), m.make_index({4}, 5)), {3, 5}, {0, 1}}, "vectors"},
+          return {{{pair(m.make_index({4}, 3), m.make_index({4}, 5)), {3, 5}, {5, 1}, {0, 1}},
+                   "vectors"},
                   {{pair(m.make_index({2, 3}, 3).sub(Scalar(3)), m.make_index({2, 3}, 5)),
                     {3, 5},
+                    {2, 30},
                     {1, 3}},
                    "matrices, from the end"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           const std::vector<Tensor> pair{m.make_index({2}, 3), m.make_index({2}, 1).add(Scalar(5))};
-          return {{{pair, {3, 4}, {0, 2}},
+          return {{{pair, {3, 4}, {4, 1}, {0, 2}},
                    ErrorKind::index,
                    "index 5 is out of bounds for dimension 2 with size 4"}};
         })
@@ -98,7 +98,7 @@ const OpRecord& flat_index_op =
                 double flat = 0;
                 for (size_t k = 0; k < c.ints(1).size(); ++k) {
                   const double n = double(c.ints(1)[k]), j = at(c.tensors(0)[k], i);
-                  flat = flat * n + (j < 0 ? j + n : j);
+                  flat += (j < 0 ? j + n : j) * double(c.ints(2)[k]);
                 }
                 return flat;
               },
@@ -110,7 +110,8 @@ const OpRecord& flat_index_op =
 // remains are index tensors at some dimensions of the view (masks become the positions of their
 // true elements). One index tensor is index_select along its dimension. Several broadcast together
 // and combine to one row index over their dimensions, which are brought to the front. Writing
-// takes the same way, with the in-place forms of the operators on the view.
+// takes the same way, with the in-place forms of the operators on the view; where the indexed
+// dimensions are no one dimension of a view, elements are written where they lie in memory.
 struct Expression {
   Tensor base;
   struct Entry {
@@ -214,14 +215,22 @@ Expression parse(const Tensor& self, const std::vector<Index>& indices, bool wri
 }
 
 // Several index tensors, ready for use: the view with their dimensions in front as one, the
-// position in it, and how the parts of the result are ordered.
+// positions in it, and how the parts of the result are ordered.
 struct Combined {
   Shape order;     // of the view's dimensions: indexed ones first
   Shape merged;    // sizes of the view with the indexed dimensions as one
   Shape index;     // sizes of the broadcast index
   Shape rest;      // sizes of the dimensions without index
   int64_t before;  // how many of `rest` stand before the index in the result
-  Tensor flat;     // 1-d
+  std::vector<Tensor> indices;
+  Shape sizes, dims;  // that they are for
+
+  int64_t count() const { return numel_of(index); }
+  Tensor positions(IntList strides) const {
+    return call(flat_index_op, {indices, sizes, strides, dims});
+  }
+  // In the merged dimension, 1-d.
+  Tensor rows() const { return positions(contiguous_strides(sizes)).reshape({-1}); }
 };
 
 Combined combine(const Expression& e) {
@@ -244,27 +253,22 @@ Combined combine(const Expression& e) {
       IndexError("index",
                  "shape mismatch: indexing tensors could not be broadcast together with shapes " +
                      shapes));
-  Shape sizes, dims;
-  std::vector<Tensor> indices;
-  int64_t rows = 1;
   bool neighbours = true;
   for (const Expression::Entry& t : e.tensors) {
-    neighbours &= dims.empty() || dims.back() + 1 == t.dim;
-    dims.push_back(t.dim);
-    sizes.push_back(e.base.size(t.dim));
-    rows *= sizes.back();
-    indices.push_back(t.index.expand(c.index));
+    neighbours &= c.dims.empty() || c.dims.back() + 1 == t.dim;
+    c.dims.push_back(t.dim);
+    c.sizes.push_back(e.base.size(t.dim));
+    c.indices.push_back(t.index.expand(c.index));
   }
-  c.order = dims;
-  c.merged.push_back(rows);
+  c.order = c.dims;
+  c.merged.push_back(numel_of(c.sizes));
   for (int64_t d = 0; d < e.base.dim(); ++d) {
-    if (std::find(dims.begin(), dims.end(), d) != dims.end()) continue;
+    if (std::find(c.dims.begin(), c.dims.end(), d) != c.dims.end()) continue;
     c.order.push_back(d);
     c.rest.push_back(e.base.size(d));
     c.merged.push_back(e.base.size(d));
   }
-  c.before = neighbours ? dims[0] : 0;
-  c.flat = call(flat_index_op, {indices, sizes, dims}).reshape({-1});
+  c.before = neighbours ? c.dims[0] : 0;
   return c;
 }
 
@@ -304,7 +308,7 @@ Tensor read(const Expression& e) {
   }
   const Combined c = combine(e);
   const Tensor rows = e.base.permute(c.order).reshape(c.merged);
-  const Tensor picked = index_select(rows, 0, c.flat).reshape(result_sizes(c.rest, c.index, 0));
+  const Tensor picked = index_select(rows, 0, c.rows()).reshape(result_sizes(c.rest, c.index, 0));
   return reorder(picked, int64_t(c.index.size()), c.before, true);
 }
 
@@ -352,20 +356,25 @@ void write(Expression e, const Tensor& values, bool accumulate) {
   }
   const Combined c = combine(e);
   const int64_t n_index = int64_t(c.index.size());
-  Shape flat = c.merged;
-  flat[0] = c.flat.numel();
   const Tensor v =
-      reorder(fit(values, result_sizes(c.rest, c.index, c.before), x), n_index, c.before, false)
-          .reshape(flat);
-  Tensor front = x.permute(c.order);
-  if (view(front.layout(), c.merged)) {
+      reorder(fit(values, result_sizes(c.rest, c.index, c.before), x), n_index, c.before, false);
+  const Tensor front = x.permute(c.order);
+  const Layout& l = front.layout();
+  if (view(l, c.merged)) {
     Tensor rows = front.view(c.merged);
-    write_slices(rows, 0, c.flat, v, accumulate);
+    Shape sizes = c.merged;
+    sizes[0] = c.count();
+    write_slices(rows, 0, c.rows(), v.reshape(sizes), accumulate);
     return;
   }
-  const Tensor rows = front.reshape(c.merged);
-  const Tensor done = accumulate ? index_add(rows, 0, c.flat, v) : index_copy(rows, 0, c.flat, v);
-  front.copy_(done.reshape(front.sizes()));
+  const IntList strides(l.strides);
+  const size_t indexed = c.dims.size();
+  Tensor places = c.positions(strides.first(indexed));
+  for (size_t k = 0; k < c.rest.size(); ++k)
+    places = places.unsqueeze(-1).add(arange(Scalar(c.rest[k]), TensorOptions(kInt64, x.device())),
+                                      Scalar(strides[indexed + k]));
+  Tensor memory = as_strided(x, {l.end() - l.offset}, {1}, l.offset);
+  write_slices(memory, 0, places.reshape({-1}), v.reshape({-1}), accumulate);
 }
 
 // A mask that stands alone and a number: one elementwise pass, without looking for positions.

@@ -30,24 +30,41 @@ PyObject* tensor_subscript(PyObject* o, PyObject* index) {
     return wrap(t.index(index_from(index, t)));
   });
 }
+// A tensor, a number or nested lists for elements of t.
+Tensor values_for(const Tensor& t, PyObject* value) {
+  Scalar s;
+  if (is_tensor(value)) {
+    const Tensor& v = tensor_of(value);
+    return v.to(v.numel() == 1 ? t.device() : v.device(), t.dtype());
+  }
+  if (to_scalar(value, s)) return full({}, s, TensorOptions(t.dtype(), t.device()));
+  return tensor_from(value, t.dtype(), t.device());
+}
 int tensor_assign(PyObject* o, PyObject* index, PyObject* value) {
   return guarded(-1, [&] {
     if (!value) type_error("Tensor does not support deleting items");
     Tensor& t = tensor_of(o);
     const std::vector<Index> indices = index_from(index, t);
-    Scalar s;
-    if (is_tensor(value))
-      t.index_put_(
-          indices,
-          tensor_of(value).to(
-              tensor_of(value).numel() == 1 ? t.device() : tensor_of(value).device(), t.dtype()));
-    else if (to_scalar(value, s))
-      t.index_put_(indices, full({}, s, TensorOptions(t.dtype(), t.device())));
-    else
-      t.index_put_(indices, tensor_from(value, t.dtype(), t.device()));
+    t.index_put_(indices, values_for(t, value));
     return 0;
   });
 }
+}  // namespace
+
+PyObject* m_put_at(PyObject* o, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    PyObject *index, *value;
+    int accumulate;
+    if (!PyArg_ParseTuple(args, "OOp", &index, &value, &accumulate)) return nullptr;
+    Tensor& t = tensor_of(o);
+    const std::vector<Index> indices = index_from(index, t);
+    t.index_put_(indices, values_for(t, value), accumulate);
+    Py_RETURN_NONE;
+  });
+}
+
+namespace {
+
 PyObject* tensor_item_at(PyObject* o, Py_ssize_t i) {
   return guarded([&]() -> PyObject* {
     const Tensor& t = tensor_of(o);

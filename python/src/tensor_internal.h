@@ -19,6 +19,8 @@ namespace arete::python {
 std::span<const PyType_Slot> number_slots();
 /// Length, indexing, iteration, `in`.
 std::span<const PyType_Slot> indexing_slots();
+/// _put_at(index, values, accumulate): self[index] = values or += (what repeats adds up).
+PyObject* m_put_at(PyObject* self, PyObject* args);
 /// Methods that are no operators; ends with an empty entry.
 extern PyMethodDef tensor_methods[];
 

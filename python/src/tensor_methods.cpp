@@ -408,6 +408,7 @@ PyMethodDef tensor_methods[] = {
     {"contiguous", WITH_KEYWORDS(m_contiguous), "Itself or a copy in row-major order."},
     {"pin_memory", WITH_KEYWORDS(m_pin_memory), "A copy in pinned host memory."},
     {"copy_", WITH_KEYWORDS(m_copy_), "Takes over the values of another tensor."},
+    {"_put_at", m_put_at, METH_VARARGS, nullptr},
     {"_make_subclass", WITH_KEYWORDS(make_subclass) | METH_STATIC, nullptr},
     {"_dlpack_capsule", m_dlpack_capsule, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};

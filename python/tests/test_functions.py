@@ -110,3 +110,70 @@ def test_histogram():
         np.testing.assert_allclose(found.hist.numpy(), hist)
         np.testing.assert_allclose(found.bin_edges.numpy(), edges, rtol=1e-5, atol=1e-6)
     assert arete.zeros(0).histogram(2).bin_edges.tolist() == [0, 0.5, 1]
+
+
+PUT_INDICES = {
+    "rows": lambda lib: (lib.tensor([1, 0, 1]),),
+    "columns": lambda lib: (None, lib.tensor([[3, -1], [3, 2]])),
+    "elements": lambda lib: (lib.tensor([1, 1]), lib.tensor([0, 0]), lib.tensor([2, 2])),
+    "neighbours": lambda lib: (None, lib.tensor([0, 0]), lib.tensor([2, -1])),
+    "apart": lambda lib: (lib.tensor([1, 1]), None, lib.tensor([0, 0])),
+    "broadcast": lambda lib: (lib.tensor([[1], [0]]), None, lib.tensor([0, 2, 0])),
+    "mask": lambda lib: (lib.tensor([[True, False, True, False], [False, True, False, False]]),),
+    "mask apart": lambda lib: (lib.tensor([True, False]), None, lib.tensor([2])),
+    "nothing": lambda lib: (lib.tensor([0])[:0], None, lib.tensor([0])[:0]),
+}
+PUT_LAYOUTS = {
+    "row-major": lambda x: x * 1,
+    "permuted": lambda x: x.permute(2, 0, 1).contiguous().permute(1, 2, 0),
+    "window": lambda x: x.repeat(2, 2, 2)[1:3, 2:6, ::2],
+}
+
+
+@pytest.mark.parametrize("layout", PUT_LAYOUTS)
+@pytest.mark.parametrize("name", PUT_INDICES)
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put(name, layout, accumulate):
+    torch = pytest.importorskip("torch")
+    results = []
+    for lib in (arete, torch):
+        x = lib.arange(24.0).reshape(2, 4, 3).requires_grad_()
+        y, indices = PUT_LAYOUTS[layout](x), PUT_INDICES[name](lib)
+        sizes = y[tuple(slice(None) if i is None else i for i in indices)].shape
+        v = lib.arange(float(sizes.numel())) + 100 if accumulate else lib.zeros(sizes.numel())  # what repeats must not differ
+        v = v.reshape(sizes).requires_grad_()
+        put, put_ = (lib.index_put, lib.Tensor.index_put_) if lib is arete else (lib.ops.aten.index_put, lib.ops.aten.index_put_)
+        z = put(y, indices, v, accumulate)
+        assert put_(y, indices, v, accumulate) is y
+        (y * y + z).sum().backward()
+        results.append([t.detach().contiguous().numpy() for t in (y, z, x.grad)] + ([v.grad.numpy()] if accumulate else []))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put_touches_what_is_named(accumulate):
+    from arete.profiler import profile
+
+    table, i = arete.zeros(1000, 64, 100), arete.arange(50)
+    for x, indices, n in ((table, (i,), 50 * 6400), (table, (None, i), 50 * 100000), (table, (i, i), 5000), (table, (i, i, i), 50),
+                          (table, (i, None, i), 50 * 64), (table.permute(2, 0, 1), (i, i), 50 * 64),
+                          (table.view(-1), (i,), 50)):  # fmt: skip
+        values = arete.ones(())
+        with profile(profile_memory=True) as p:
+            arete.index_put_(x, indices, values, accumulate=accumulate)
+        made = sum(max(e.cpu_memory_usage, 0) for e in p.events())
+        moved = sum(e.bytes for e in p.events())
+        # The values at full size; and, for each, its position, which is computed from those of its dimensions.
+        assert made <= n * 4 + 3 * n * 8 and moved <= 3 * n * 4 + 9 * n * 8
+
+
+def test_index_put_of_other_values():
+    x = arete.zeros(3)
+    assert arete.index_put(x, (arete.tensor([2, 2]),), 1.5, accumulate=True).tolist() == [0, 0, 3]
+    assert x.index_put_((arete.tensor([0, 1]),), [2, 3]).tolist() == [2, 3, 0]
+    assert arete.index_put_(x, (arete.tensor([0]),), arete.tensor(4)) is x and x.tolist() == [4, 3, 0]
+    with pytest.raises(RuntimeError, match="source and destination dtypes match, got .*float32 for the destination and .*int64"):
+        x.index_put_((arete.tensor([0]),), arete.tensor([1]), accumulate=True)
+    with pytest.raises(TypeError):
+        x.index_put_((arete.tensor([0]),), object())

@@ -129,6 +129,8 @@ TEST(Index, Writes) {
   EXPECT_EQ(y.index({0, Slice(), 3}).to_vector<double>(), (Values{1, 1, 1}));
   EXPECT_EQ(y.index({1, Slice(), 2}).to_vector<double>(), (Values{2, 2, 2}));
   EXPECT_EQ(y.sum().item<double>(), 9);
+  EXPECT_ERROR(index, "index 4 is out of bounds for dimension 2 with size 4",
+               y.index_put_({longs({0, 1}), Slice(), longs({3, 4})}, Scalar(1)));
   const Tensor z = counted({4});
   EXPECT_EQ(index_put(z, {longs({0})}, tensor({9})).to_vector<double>(), (Values{9, 1, 2, 3}));
   EXPECT_EQ(z[0].item<double>(), 0);

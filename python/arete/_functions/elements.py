@@ -76,28 +76,18 @@ def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
 # ---- writing
 
 
-def _index_put_(self, indices, values, accumulate=False):
-    """self[indices] = values, or += with accumulate, in place.
+@also_method
+def index_put_(input, indices, values, accumulate=False):
+    """input[indices] = values, or += with accumulate (where places repeat, all add up), in place.
 
     >>> arete.zeros(3).index_put_((arete.tensor([0, 2]),), arete.tensor(5.0))
     tensor([5., 0., 5.])
     """
-    if accumulate:
-        result = _index_add_by_put(self, indices, values)
-        return self.copy_(result)
-    self[tuple(slice(None) if i is None else i for i in indices)] = values
-    return self
-
-
-def _index_add_by_put(self, indices, values):
-    # Through flat positions, so that repeated ones add up.
-    positions = _C.Operator("arange", [("arange", None)])(0, self.numel(), device=self.device).reshape(self.shape)
-    chosen = positions[tuple(slice(None) if i is None else i for i in indices)]
-    flat = _ops.index_add(self.reshape(-1), 0, chosen.reshape(-1), values.expand(chosen.shape).reshape(-1))
-    return flat.reshape(self.shape)
-
-
-METHODS["index_put_"] = _index_put_
+    if accumulate and isinstance(values, Tensor) and values.dtype != input.dtype:
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {input.dtype} for the "
+                           f"destination and {values.dtype} for the source.")
+    input._put_at(tuple(slice(None) if i is None else i for i in indices), values, accumulate)
+    return input
 
 
 @also_method
@@ -107,7 +97,7 @@ def index_put(input, indices, values, accumulate=False):
     >>> arete.index_put(arete.zeros(3), (arete.tensor([0, 0, 2]),), arete.tensor([1.0, 2.0, 5.0]), accumulate=True)
     tensor([3., 0., 5.])
     """
-    return _index_put_(input.clone(), indices, values, accumulate)
+    return index_put_(input.clone(), indices, values, accumulate)
 
 
 METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
