@@ -247,6 +247,9 @@ struct GradScaler::Body {
 GradScaler::GradScaler(const GradScalerOptions& options) : body_(std::make_unique<Body>()) {
   body_->options = options;
   if (!options.enabled) return;
+  ARETE_CHECK(options.init_scale > 0 && std::isfinite(options.init_scale),
+              ValueError("GradScaler", "init_scale must be a positive number")
+                  .got(shorter(options.init_scale)));
   set_growth_factor(options.growth_factor);
   set_backoff_factor(options.backoff_factor);
 }

@@ -317,6 +317,9 @@ TEST(GradScaler, Errors) {
   EXPECT_TRUE(has(error_of([&] { scaler.unscale_(optimizer); }),
                   "unscale_() is being called after step()."));
   EXPECT_TRUE(has(error_of([] { amp::GradScaler({.growth_factor = 1}); }), "must be > 1.0"));
+  for (double scale : {0.0, -1.0, double(INFINITY), double(NAN)})
+    EXPECT_TRUE(
+        has(error_of([&] { amp::GradScaler({.init_scale = scale}); }), "must be a positive"));
   EXPECT_TRUE(has(error_of([] { amp::GradScaler({.backoff_factor = 1}); }), "must be < 1.0"));
   Tensor h = parameter({1}, kFloat16);
   set_gradient(h, {1});
