@@ -209,6 +209,12 @@ def test_persistent_workers():
     assert reference() is None and not loader_threads()
     stream = DataLoader(Stream(7), 2, num_workers=2, persistent_workers=True)
     assert values(stream) == values(stream) == [[0, 2], [1, 3], [4, 6], [5]]
+    # A loader without a name lives as long as its loop.
+    for data in (Slow(8), TensorDataset(arete.arange(8))):
+        assert [len(x[0] if isinstance(x, list) else x) for x in DataLoader(data, 2, num_workers=2, persistent_workers=True)] == [2] * 4
+    del stream
+    gc.collect()
+    assert not loader_threads()
 
 
 def test_exit_with_an_open_iterator():

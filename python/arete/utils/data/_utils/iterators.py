@@ -160,6 +160,7 @@ class WorkersIterator(EpochIterator):
         self._timeout = loader.timeout or None
         self._in_order = loader.in_order
         self._persistent = loader.persistent_workers
+        self._loader = loader if self._persistent else None  # the pool's owner, which may have no other name
         self._active = [True] * loader.num_workers
         self._tasks_of = [0] * loader.num_workers  # how many tasks each has got
         # Whose turn it is.
