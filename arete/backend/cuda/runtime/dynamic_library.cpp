@@ -25,13 +25,22 @@ void append_path_list(std::vector<std::string>& folders, const char* list) {
   }
 }
 
-// Where libraries of CUDA are besides the loader's own places.
-const std::vector<std::string>& search_folders() {
+// Where the user says that libraries of CUDA are: before the loader's own places.
+const std::vector<std::string>& named_folders() {
   static const std::vector<std::string> folders = [] {
     std::vector<std::string> f;
     append_path_list(f, std::getenv("ARETE_CUDA_LIBRARY_PATH"));
+    return f;
+  }();
+  return folders;
+}
+
+// Where they may be besides.
+const std::vector<std::string>& usual_folders() {
+  static const std::vector<std::string> folders = [] {
+    std::vector<std::string> f;
     Dl_info self;
-    if (dladdr(reinterpret_cast<void*>(&search_folders), &self) && self.dli_fname) {
+    if (dladdr(reinterpret_cast<void*>(&usual_folders), &self) && self.dli_fname) {
       const std::string path = self.dli_fname;
       f.push_back(path.substr(0, path.rfind('/') + 1));
     }
@@ -56,13 +65,21 @@ DynamicLibrary::DynamicLibrary(std::string what, std::vector<std::string> names)
       problem_ = dlerror();
     return handle_ != nullptr;
   };
+  const auto attempt_in = [&](const std::vector<std::string>& folders) {
+    for (const std::string& folder : folders)
+      for (const std::string& name : names)
+        if (std::error_code ignored; name.find('/') == std::string::npos &&
+                                     std::filesystem::exists(folder + "/" + name, ignored) &&
+                                     attempt(folder + "/" + name))
+          return true;
+    return false;
+  };
+  if (attempt_in(named_folders())) return;
   for (const std::string& name : names) {
     tried += (tried.empty() ? "" : ", ") + name;
     if (attempt(name)) return;
   }
-  for (const std::string& folder : search_folders())
-    for (const std::string& name : names)
-      if (name.find('/') == std::string::npos && attempt(folder + "/" + name)) return;
+  if (attempt_in(usual_folders())) return;
   problem_ = what_ + " could not be loaded (tried " + tried + "): " + problem_;
 }
 
@@ -83,9 +100,9 @@ std::string DynamicLibrary::missing(const char* symbol) const {
 }
 
 std::string find_library_file(const std::string& name) {
-  std::vector<std::string> folders;
+  std::vector<std::string> folders = named_folders();
   append_path_list(folders, std::getenv("LD_LIBRARY_PATH"));
-  for (const std::string& f : search_folders()) folders.push_back(f);
+  for (const std::string& f : usual_folders()) folders.push_back(f);
   for (const char* f : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"})
     folders.push_back(f);
   std::error_code ignored;

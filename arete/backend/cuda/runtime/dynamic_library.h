@@ -10,9 +10,9 @@ namespace arete::cuda {
 /// Opened on first need and kept for the rest of the process.
 class DynamicLibrary {
  public:
-  /// Tries the names in order (a name without a slash is searched as dlopen does, then in the
-  /// folder of libarete_cuda.so, in $CUDA_HOME/lib64, /usr/local/cuda/lib64 and the folders of the
-  /// nvidia-* wheels on $ARETE_CUDA_LIBRARY_PATH). `what` is for the error.
+  /// Tries the names in order. Those without a slash are looked for in the folders that
+  /// $ARETE_CUDA_LIBRARY_PATH names, then as dlopen does, then in the folder of libarete_cuda.so,
+  /// in $CUDA_HOME/lib64 and /usr/local/cuda/lib64. `what` is for the error.
   DynamicLibrary(std::string what, std::vector<std::string> names);
   /// Null if there is no such symbol.
   void* find(const char* symbol) const noexcept;
