@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "arete/backend/cuda/lib/cudnn_convolution.h"
+#include "arete/backend/cuda/runtime/context.h"
+#include "arete/backend/cuda/runtime/properties.h"
 
 namespace arete::cuda::cudnn {
 namespace {
@@ -30,6 +32,11 @@ class DescribedDevice : public ::testing::TestWithParam<int> {};
 
 TEST_P(DescribedDevice, HasPreciseEnginesThatNeedNoCompiler) {
   if (!problem().empty()) GTEST_SKIP() << problem();
+  if (DeviceContext::count() > 0) {
+    const DeviceProperties here = query_properties(0);
+    // cuDNN 9.14 and 9.19 read from a null pointer then.
+    if (GetParam() > here.major * 100 + here.minor * 10) GTEST_SKIP() << "newer than the GPU here";
+  }
   const Target target{nullptr, device_json(GetParam(), 108)};
   for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64})
     for (Order order : {Order::channels_first, Order::channels_last})
