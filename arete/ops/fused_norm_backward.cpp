@@ -11,8 +11,8 @@ using namespace norms;
 using prim::Monoid;
 using prim::View;
 
-// Arguments: grad, input, weight, bias, mean, rstd, output (where a residual was added), shape,
-// dims, weight_shape, center, eps, relu ----
+// Arguments of the record: grad, input, weight, bias, mean, rstd, output (where a residual was
+// added), shape, dims, weight_shape, center, eps, relu.
 
 // Those of weight or bias, so that their gradients need not be seen differently.
 Shape gradient_sizes(const Call& call) {
