@@ -12,15 +12,16 @@ import sys
 import tempfile
 from collections import defaultdict
 
+from svg_colours import colours, style
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, MOST = 900, 440, 74, 204, 78, 42, 9
 COLOURS = ["#2563eb", "#d9480f", "#0f8a6d", "#9333b8", "#b7791f", "#0e7fa8", "#be2a5b", "#5f7d2a", "#7a5c45", "#8b95a5"]
-STYLE = """
-.mp{--bg:#fff;--ink:#1c2330;--soft:#5b6575;--grid:#e9ecf1}
-@media(prefers-color-scheme:dark){.mp{--bg:#1a1f28;--ink:#e6e9ef;--soft:#98a2b3;--grid:#272d38}}
-.mp{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+STYLE = style("""
+.mp{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}.mp .b{fill:var(--bg)}
 .mp text{fill:var(--soft)}.mp .t{fill:var(--ink);font-size:16px;font-weight:600}.mp .n{fill:var(--ink)}
 .mp .g{stroke:var(--grid)}.mp .p{stroke:var(--ink);stroke-dasharray:4 3}
-"""
+""", light=colours("--bg:#fff;--ink:#1c2330;--soft:#5b6575;--grid:#e9ecf1"),
+              dark=colours("--bg:#1a1f28;--ink:#e6e9ef;--soft:#98a2b3;--grid:#272d38"))  # fmt: skip
 
 
 def record() -> tuple[str, list]:
@@ -103,7 +104,7 @@ def draw(title: str, events: list) -> str:
         return round(base - (base - TOP) * size / most)
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" class="mp" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-           f'role="img"><style>{STYLE}</style><rect width="{WIDTH}" height="{HEIGHT}" style="fill:var(--bg)"/>',
+           f'role="img"><style>{STYLE}</style><rect width="{WIDTH}" height="{HEIGHT}" class="b"/>',
            f'<text x="{LEFT}" y="24" class="t">{title}</text>',
            f'<text x="{LEFT}" y="43">memory of tensors by the scope that allocated it; {len(events)} allocations and frees in '
            f'their order</text>']

@@ -143,14 +143,16 @@ std::string with_prefix(double value, const char* unit) {
   return number("%.3g ", value) + kPrefixes[p] + unit;
 }
 
+// Without CSS variables, which only browsers know: other programs would draw everything in black.
 constexpr const char* kStyle = R"css(
-.rl{--bg:#fff;--ink:#1c2330;--soft:#5b6575;--grid:#e9ecf1;--roof:#1c2330;--overhead:#b7791f;--memory:#2563eb;--compute:#0f8a6d}
-@media(prefers-color-scheme:dark){.rl{--bg:#1a1f28;--ink:#e6e9ef;--soft:#98a2b3;--grid:#272d38;--roof:#e6e9ef;--overhead:#e8c468;--memory:#6ea8fe;--compute:#4fd1a5}}
-.rl{background:var(--bg);font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-.rl text{fill:var(--soft)}.rl .t{fill:var(--ink);font-size:16px;font-weight:600}.rl .n{fill:var(--ink)}
-.rl .g{stroke:var(--grid)}.rl .r{stroke:var(--roof);stroke-width:2;fill:none}.rl .d{stroke:var(--soft);stroke-dasharray:4 4;fill:none}
-.rl .overhead{fill:var(--overhead)}.rl .memory{fill:var(--memory)}.rl .compute{fill:var(--compute)}
-.rl circle{fill-opacity:.7;stroke:var(--bg)}
+.rl{background:#fff;font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+.rl .b{fill:#fff}.rl text{fill:#5b6575}.rl .t{fill:#1c2330;font-size:16px;font-weight:600}.rl .n{fill:#1c2330}
+.rl .g{stroke:#e9ecf1}.rl .r{stroke:#1c2330;stroke-width:2;fill:none}.rl .d{stroke:#5b6575;stroke-dasharray:4 4;fill:none}
+.rl .overhead{fill:#b7791f}.rl .memory{fill:#2563eb}.rl .compute{fill:#0f8a6d}
+.rl circle{fill-opacity:.7;stroke:#fff}
+@media(prefers-color-scheme:dark){.rl{background:#1a1f28}.rl .b{fill:#1a1f28}.rl text{fill:#98a2b3}.rl .t,.rl .n{fill:#e6e9ef}
+.rl .g{stroke:#272d38}.rl .r{stroke:#e6e9ef}.rl .d{stroke:#98a2b3}
+.rl .overhead{fill:#e8c468}.rl .memory{fill:#6ea8fe}.rl .compute{fill:#4fd1a5}.rl circle{stroke:#1a1f28}}
 )css";
 
 constexpr double kWidth = 900, kHeight = 540, kLeft = 92, kRight = 24, kTop = 74, kBottom = 56;
@@ -192,7 +194,7 @@ class Plot {
            number("%.0f ", kWidth) + number("%.0f", kHeight) + "\" width=\"" +
            number("%.0f", kWidth) + "\" height=\"" + number("%.0f", kHeight) +
            "\" role=\"img\"><style>" + kStyle + "</style><rect width=\"" + number("%.0f", kWidth) +
-           "\" height=\"" + number("%.0f", kHeight) + "\" style=\"fill:var(--bg)\"/>\n";
+           "\" height=\"" + number("%.0f", kHeight) + "\" class=\"b\"/>\n";
     text(kLeft, 26, "Roofline: " + c_.device, "t");
     text(kLeft, 46,
          "copy " + with_prefix(c_.bandwidth, "B/s") + ", smallest call " +

@@ -36,6 +36,7 @@ def test_rates_and_roofline(tmp_path):
     p.export_roofline(tmp_path / "roof.html")
     import xml.etree.ElementTree as tree
 
+    assert "var(" not in (tmp_path / "roof.svg").read_text()  # which programs other than browsers take for black
     root = tree.parse(tmp_path / "roof.svg").getroot()
     circles = root.findall(".//{http://www.w3.org/2000/svg}circle")
     assert len(circles) >= 3 + 2
