@@ -1,5 +1,7 @@
 """Pictures: files, folders, augmentation, in a DataLoader; and tokens."""
 import colorsys
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -307,3 +309,19 @@ def test_whole_batches_are_made_in_pinned_memory(tmp_path):
     for (x, y), (s, t) in zip(DataLoader(data, batch_size=5, num_workers=2, pin_memory=True), DataLoader(ItemByItem(data), batch_size=5)):
         assert x.is_pinned() and y.is_pinned() and (x == s).all() and (y == t).all()
         assert (x.cuda(non_blocking=True).cpu() == s).all()
+
+
+def test_pictures_need_no_numpy(tmp_path):
+    program = """
+import sys
+sys.modules["numpy"] = None  # as if it were not installed
+import arete
+from arete.vision import io
+picture = arete.arange(48, dtype=arete.uint8).reshape(3, 4, 4)
+io.write_png(picture, "p.png")
+io.write_jpeg(picture, "p.jpg")
+assert (io.read_image("p.png") == picture).all() and (io.decode_png(io.read_file("p.png")) == picture).all()
+assert io.read_image("p.jpg").shape == (3, 4, 4)
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr

@@ -37,7 +37,7 @@ def decode_image(input: Tensor, mode: Union[ImageReadMode, str] = ImageReadMode.
     >>> bool((arete.vision.io.decode_image(arete.vision.io.encode_png(picture)) == picture).all())
     True
     """
-    data = input if isinstance(input, (bytes, bytearray)) else input.contiguous().numpy().tobytes()
+    data = input if isinstance(input, (bytes, bytearray)) else input.tobytes()
     return _C._decode_image(bytes(data), _mode(mode), at_least)
 
 
@@ -112,4 +112,4 @@ def write_file(filename: str, data: Tensor) -> None:
     >>> arete.vision.io.write_file("/tmp/arete-example.bin", arete.tensor([1, 2], dtype=arete.uint8))
     """
     with open(filename, "wb") as f:
-        f.write(data.contiguous().numpy().tobytes())
+        f.write(data.tobytes())
