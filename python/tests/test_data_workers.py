@@ -218,8 +218,7 @@ def test_persistent_workers():
 
 
 def test_exit_with_an_open_iterator():
-    code = (getattr(arete, "PRELUDE", "") +
-            "from arete.utils.data import DataLoader\n"
+    code = ("from arete.utils.data import DataLoader\n"
             "it = iter(DataLoader(range(1000), num_workers=3)); next(it); print('over', flush=True)\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})

@@ -172,8 +172,9 @@ def test_index_put_of_other_values():
     x = arete.zeros(3)
     assert arete.index_put(x, (arete.tensor([2, 2]),), 1.5, accumulate=True).tolist() == [0, 0, 3]
     assert x.index_put_((arete.tensor([0, 1]),), [2, 3]).tolist() == [2, 3, 0]
-    assert arete.index_put_(x, (arete.tensor([0]),), arete.tensor(4)) is x and x.tolist() == [4, 3, 0]
-    with pytest.raises(RuntimeError, match="source and destination dtypes match, got .*float32 for the destination and .*int64"):
-        x.index_put_((arete.tensor([0]),), arete.tensor([1]), accumulate=True)
+    assert arete.index_put_(x, (arete.tensor([0]),), arete.tensor(4.0)) is x and x.tolist() == [4, 3, 0]
+    for accumulate in (False, True):
+        with pytest.raises(RuntimeError, match="source and destination dtypes match, got .*float32 for the destination and .*int64"):
+            x.index_put_((arete.tensor([0]),), arete.tensor([1]), accumulate=accumulate)
     with pytest.raises(TypeError):
         x.index_put_((arete.tensor([0]),), object())

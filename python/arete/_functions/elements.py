@@ -83,7 +83,7 @@ def index_put_(input, indices, values, accumulate=False):
     >>> arete.zeros(3).index_put_((arete.tensor([0, 2]),), arete.tensor(5.0))
     tensor([5., 0., 5.])
     """
-    if accumulate and isinstance(values, Tensor) and values.dtype != input.dtype:
+    if isinstance(values, Tensor) and values.dtype != input.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {input.dtype} for the "
                            f"destination and {values.dtype} for the source.")
     input._put_at(tuple(slice(None) if i is None else i for i in indices), values, accumulate)
