@@ -5,6 +5,7 @@
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
@@ -20,16 +21,13 @@ namespace autograd {
 namespace {
 
 // Note [The backward pass]
-// Nodes run in the reverse order of their creation (a node's producers were all created before
-// it), each once, after the gradients of all its outputs have arrived and been summed. A heap
-// keyed by sequence number therefore needs no count of dependencies. The walk is iterative.
-struct Later {
-  bool operator()(const IntrusivePtr<Node>& a, const IntrusivePtr<Node>& b) const {
-    return a->sequence < b->sequence;
-  }
-};
-
-// What a pass is limited to: the gradient that arrives at an edge. grad() wants it as a result.
+// A walk from the roots counts, for each node, the edges through which a gradient may reach it. A
+// node runs once, when all of these are settled: their nodes have run, or were found to have
+// nothing to pass on. Among nodes that are ready the one created last runs first, but leaves run at
+// once, so that their hooks (a reducer's, an optimizer's) work while the rest of the pass goes on.
+// What the pass is limited to (captures) limits the walk, too: edges that lead to nothing wanted do
+// not exist for it. The walk is iterative. What a pass is limited to: the gradient that arrives at
+// an edge. grad() wants it as a result.
 struct Capture {
   Node* node;
   uint32_t slot;
@@ -52,7 +50,7 @@ class Pass {
   Pass(bool keep, bool create, const Captures* captures, bool accumulate)
       : keep_(keep), create_(create), captures_(captures), accumulate_(accumulate) {}
 
-  void seed(const Edge& e, Tensor gradient) { deliver(e, std::move(gradient)); }
+  void seed(Edge e, Tensor gradient) { seeds_.emplace_back(std::move(e), std::move(gradient)); }
 
   void run() {
     const ModesGuard guard;
@@ -61,29 +59,86 @@ class Pass {
       Entered() : PassState{++passes_begun, innermost} { innermost = this; }
       ~Entered() { innermost = outer; }
     } entered;
-    if (captures_) find_needed();
-    while (!heap_.empty()) {
-      const IntrusivePtr<Node> node = heap_.top();
-      heap_.pop();
-      auto it = pending_.find(node.get());
-      if (it == pending_.end()) continue;
-      TensorList grads = std::move(it->second);
-      pending_.erase(it);
-      step(*node, grads);
+    for (const auto& [node, state] : walk())
+      if ((state->wanted || state->needed) && state->missing == 0) push(*node, *state);
+    for (auto& [edge, gradient] : seeds_)
+      if (leads_on(edge))
+        deliver(*edge.node, states_.at(edge.node.get()), edge.slot, std::move(gradient));
+    while (!ready_.empty()) {
+      const auto [priority, node, state] = ready_.top();
+      ready_.pop();
+      step(*node, *state);
     }
     for (size_t i = 0; i < entered.at_end.size(); ++i) std::function(entered.at_end[i])();
   }
 
  private:
-  void deliver(const Edge& e, Tensor gradient) {
-    Node* node = e.node.get();
-    const auto [it, fresh] = pending_.try_emplace(node);
-    TensorList& grads = it->second;
-    if (fresh) {
-      grads.resize(node->outputs.size());
-      heap_.push(e.node);
+  // What the pass knows of a node.
+  struct State {
+    TensorList grads;
+    int64_t missing = 0;  // edges that are not settled
+    bool seen = false;    // by the walk
+    bool wanted = false;  // a gradient is captured here
+    bool needed = false;  // it runs: without captures all do, else those on the way to a wanted one
+  };
+  struct Ready {
+    uint64_t priority;
+    Node* node;
+    State* state;
+    bool operator<(const Ready& other) const { return priority < other.priority; }
+  };
+
+  static bool is_sink(const Node& node) {
+    return dynamic_cast<const AccumulateGrad*>(&node) != nullptr;
+  }
+
+  // Makes the states of all nodes that can be reached, producers first.
+  std::vector<std::pair<Node*, State*>> walk() {
+    if (captures_)
+      for (const Capture& c : *captures_) states_[c.node].wanted = true;
+    std::vector<std::pair<Node*, State*>> order;
+    std::vector<std::pair<Node*, size_t>> stack;  // and the edge to look at next
+    const auto enter = [&](Node* node) -> State& {
+      State& state = states_[node];
+      if (!state.seen) stack.emplace_back(node, 0);
+      state.seen = true;
+      return state;
+    };
+    for (const auto& [edge, gradient] : seeds_) {
+      enter(edge.node.get());
+      while (!stack.empty()) {
+        auto& [node, next] = stack.back();
+        if (next < node->edges.size()) {
+          if (const Edge& e = node->edges[next++]) ++enter(e.node.get()).missing;
+          continue;
+        }
+        State& state = states_.at(node);
+        state.needed = !captures_;
+        if (captures_)
+          for (const Edge& e : node->edges)
+            if (e && leads_on(e)) state.needed = true;
+        if (!state.needed)  // it settles nothing
+          for (const Edge& e : node->edges)
+            if (e) --states_.at(e.node.get()).missing;
+        order.emplace_back(node, &state);
+        stack.pop_back();
+      }
     }
-    Tensor& slot = grads[e.slot];
+    return order;
+  }
+  bool leads_on(const Edge& e) const {
+    if (!captures_) return true;
+    const State& s = states_.at(e.node.get());
+    return s.wanted || s.needed;
+  }
+
+  void push(Node& node, State& state) {
+    ready_.push({is_sink(node) ? UINT64_MAX - leaves_++ : node.sequence, &node, &state});
+  }
+
+  void deliver(const Node& node, State& state, uint32_t slot_number, Tensor gradient) {
+    if (state.grads.empty()) state.grads.resize(node.outputs.size());
+    Tensor& slot = state.grads[slot_number];
     if (!slot.defined()) {
       slot = std::move(gradient);
     } else if (create_ || !owned_.contains(slot.impl())) {
@@ -94,8 +149,25 @@ class Pass {
     }
   }
 
-  void step(Node& node, TensorList& grads) {
-    if (captures_ && !wanted_.contains(&node) && !needed_.contains(&node)) return;
+  void step(Node& node, State& state) {
+    TensorList grads = std::move(state.grads);
+    state.grads.clear();
+    TensorList results;
+    if (!grads.empty()) results = compute(node, state, grads);
+    if (!state.needed) return;
+    for (size_t i = 0; i < node.edges.size(); ++i) {
+      const Edge& e = node.edges[i];
+      if (!e) continue;
+      State& target = states_.at(e.node.get());
+      if (!target.wanted && !target.needed) continue;
+      if (i < results.size() && results[i].defined())
+        deliver(*e.node, target, e.slot, std::move(results[i]));
+      if (--target.missing == 0) push(*e.node, target);
+    }
+  }
+
+  // The gradients for a node's edges, from those of its outputs, of which at least one arrived.
+  TensorList compute(Node& node, const State& state, TensorList& grads) {
     for (const Tensor& g : grads)
       if (g.defined()) owned_.erase(g.impl());
     if (node.hooks) {
@@ -106,14 +178,14 @@ class Pass {
     if (captures_)
       for (const Capture& c : *captures_)
         if (c.result && c.node == &node) *c.result = grads[c.slot];
-    const bool is_sink = dynamic_cast<AccumulateGrad*>(&node) != nullptr;
-    if (is_sink ? !accumulate_ : captures_ && !needed_.contains(&node)) return;
-    if (!is_sink &&
+    const bool sink = is_sink(node);
+    if (sink ? !accumulate_ : !state.needed) return {};
+    if (!sink &&
         std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
-      return;
+      return {};
     uint64_t needed = 0;
     for (size_t i = 0; i < node.edges.size() && i < 64; ++i)
-      if (node.edges[i]) needed |= uint64_t(1) << i;
+      if (node.edges[i] && leads_on(node.edges[i])) needed |= uint64_t(1) << i;
     const tracing::RangeScope traced(
         tracing::RangeKind::backward, [&] { return tracing::backward_name(node.name()); },
         int64_t(node.sequence));
@@ -121,12 +193,17 @@ class Pass {
     if (modes().word & Modes::kAnomaly) check_nan(node, grads, results);
     if (node.hooks)
       for (auto& [id, hook] : node.hooks->post) hook(results, grads);
-    for (size_t i = 0; i < node.edges.size(); ++i) {
-      if (!node.edges[i] || i >= results.size() || !results[i].defined()) continue;
-      deliver(node.edges[i], validate(node, i, std::move(results[i])));
+    for (size_t i = 0; i < results.size() && i < node.edges.size(); ++i) {
+      if (!results[i].defined()) continue;
+      const Edge& e = node.edges[i];
+      if (e && leads_on(e))
+        results[i] = validate(node, i, std::move(results[i]));
+      else
+        results[i] = Tensor();
     }
     if (!keep_) node.release_saved();
     grads.clear();  // within the range, so that recordings see where the memory goes
+    return results;
   }
 
   Tensor validate(const Node& node, size_t i, Tensor g) const {
@@ -157,36 +234,14 @@ class Pass {
                                                        : node.forward_trace));
   }
 
-  // With captures only nodes from which a wanted edge can be reached need to run.
-  void find_needed() {
-    std::vector<Node*> order;
-    std::unordered_set<Node*> seen;
-    std::vector<Node*> stack;
-    for (const auto& [node, grads] : pending_) stack.push_back(node);
-    while (!stack.empty()) {
-      Node* node = stack.back();
-      stack.pop_back();
-      if (!seen.insert(node).second) continue;
-      order.push_back(node);
-      for (const Edge& e : node->edges)
-        if (e) stack.push_back(e.node.get());
-    }
-    std::sort(order.begin(), order.end(),
-              [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
-    for (const Capture& c : *captures_) wanted_.insert(c.node);
-    for (Node* node : order)
-      for (const Edge& e : node->edges)
-        if (e && (wanted_.contains(e.node.get()) || needed_.contains(e.node.get())))
-          needed_.insert(node);
-  }
-
   const bool keep_, create_;
   const Captures* captures_;
   const bool accumulate_;
-  std::priority_queue<IntrusivePtr<Node>, std::vector<IntrusivePtr<Node>>, Later> heap_;
-  std::unordered_map<Node*, TensorList> pending_;
+  std::vector<std::pair<Edge, Tensor>> seeds_;  // they keep the graph alive, too
+  std::unordered_map<Node*, State> states_;
+  std::priority_queue<Ready> ready_;
+  uint64_t leaves_ = 0;  // that were ready so far: they run in this order
   std::unordered_set<const TensorImpl*> owned_;  // sums that deliver() made
-  std::unordered_set<Node*> wanted_, needed_;    // with captures: theirs, and those on the way
 };
 
 Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {

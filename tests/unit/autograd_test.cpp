@@ -360,6 +360,89 @@ TEST(Hooks, OfInputsAlone) {
   EXPECT_THROW(autograd::backward({&again, 1}, {}, false, false, {&constant, 1}), AutogradError);
 }
 
+// Says when it runs, forward and backward, and which inputs want a gradient.
+struct Noted : autograd::Function<Noted> {
+  static constexpr const char* name = "Noted";
+  static inline std::vector<std::string> log{};
+  static std::vector<Tensor> forward(autograd::Context& c, const std::vector<Tensor>& in) {
+    c.save_for_backward({in[0], in[1]});
+    return {in[0] * in[1]};
+  }
+  static std::vector<Tensor> backward(autograd::Context& c, const std::vector<Tensor>& g) {
+    const auto saved = c.saved_tensors();
+    log.push_back(std::string("backward") + (c.needs_input_grad(0) ? " input" : "") +
+                  (c.needs_input_grad(1) ? " weight" : ""));
+    return {c.needs_input_grad(0) ? g[0] * saved[1] : Tensor(),
+            c.needs_input_grad(1) ? g[0] * saved[0] : Tensor()};
+  }
+};
+
+// A leaf's gradient is complete when the last function that uses the leaf has run; hooks need not
+// wait for the rest of the pass. A tied weight waits for all of its uses.
+TEST(Hooks, OfALeafRunAsSoonAsItsGradientIsComplete) {
+  Tensor x = leaf({2}), first = leaf({3}), tied = leaf({5}), last = leaf({7});
+  const auto note = [](const Tensor& t, const char* name) {
+    autograd::register_post_accumulate_grad_hook(
+        t, [name](const Tensor&) { Noted::log.push_back(name); });
+  };
+  note(first, "first"), note(tied, "tied"), note(last, "last"), note(x, "x");
+  for (int pass = 0; pass < 2; ++pass) {  // the accumulators are new, then old
+    Tensor y = Noted::apply({x, first})[0];
+    y = Noted::apply({y, tied})[0];
+    y = Noted::apply({y, last})[0];
+    y = y * tied;
+    Noted::log.clear();
+    y.backward();
+    EXPECT_EQ(Noted::log,
+              (std::vector<std::string>{"backward input weight", "last", "backward input weight",
+                                        "tied", "backward input weight", "x", "first"}));
+  }
+  EXPECT_EQ(values(tied.grad()), (Values{2 * 2 * 3 * 7 * 2 * 5}));
+}
+
+TEST(Autograd, OnlyWhatIsAskedForIsComputed) {
+  Tensor x = leaf({2}), w = leaf({3}), v = leaf({5});
+  const Tensor y = Noted::apply({Noted::apply({x, w})[0], v})[0];
+  const auto run = [&](std::vector<Tensor> inputs) {
+    Noted::log.clear();
+    const TensorList g = autograd::grad({&y, 1}, inputs, {}, true);
+    EXPECT_EQ(g.size(), inputs.size());
+    return Noted::log;
+  };
+  using Log = std::vector<std::string>;
+  EXPECT_EQ(run({x}), (Log{"backward input", "backward input"}));
+  EXPECT_EQ(run({w}), (Log{"backward input", "backward weight"}));
+  EXPECT_EQ(run({v}), (Log{"backward weight"}));
+  EXPECT_EQ(run({x, v}), (Log{"backward input weight", "backward input"}));
+  Noted::log.clear();
+  autograd::backward({&y, 1}, {}, false, false, {&w, 1});
+  EXPECT_EQ(Noted::log, (Log{"backward input", "backward weight"}));
+  EXPECT_FALSE(x.grad().defined() || v.grad().defined());
+  EXPECT_EQ(values(w.grad()), (Values{10}));
+}
+
+// Passes on the gradient of one of its inputs.
+struct Half : autograd::Function<Half> {
+  static constexpr const char* name = "Half";
+  static std::vector<Tensor> forward(autograd::Context&, const std::vector<Tensor>& in) {
+    return {in[0] * 1.0, in[1] * 1.0};
+  }
+  static std::vector<Tensor> backward(autograd::Context&, const std::vector<Tensor>& g) {
+    return {g[0], Tensor()};
+  }
+};
+
+// Functions that come late in a graph and get no gradient do not keep their inputs waiting.
+TEST(Autograd, FunctionsWithoutAGradientSettleTheirInputs) {
+  Tensor x = leaf({2}), w = leaf({3});
+  const Tensor shared = x * w;
+  const auto both = Half::apply({shared * 2, shared * 3});
+  (both[0] + both[1] * shared).backward();
+  // d/ds of 2 s + 3 s * s where the path through 3 s is cut: 2 + 3 s = 20
+  EXPECT_EQ(values(x.grad()), (Values{60}));
+  EXPECT_EQ(values(w.grad()), (Values{40}));
+}
+
 TEST(Hooks, AtTheEndOfAPass) {
   Tensor x = leaf({1});
   std::vector<int> order;
