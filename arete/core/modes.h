@@ -5,6 +5,8 @@
 
 namespace arete {
 
+class Tensor;
+
 namespace prim {
 class Primitives;
 }
@@ -26,6 +28,9 @@ struct Modes {
   bool deterministic = false;
   prim::Primitives* recorder = nullptr;   // with kCapture
   ops::CallObserver* observer = nullptr;  // with kObserve
+  // Memory for the result of the composition under way: who takes it sets the pointer behind this
+  // one to null (Note [Results into given memory] in ops/call.cpp).
+  const Tensor** destination = nullptr;
   // The operator called last, for errors and for statistics of memory; lives as long as the
   // process.
   const char* current_op = nullptr;

@@ -1,8 +1,10 @@
 #include "arete/ops/call.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
+#include "arete/base/warning.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
@@ -117,14 +119,7 @@ Tensor& compose_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> 
   SmallVector<Arg, 8> given(args.begin(), args.end());
   given[0] = Arg(before);
   const Tensor result = compose(Call(op, {given.data(), given.size()}))[0];
-  ARETE_CHECK(
-      result.layout().sizes == self.layout().sizes,
-      ValueError(op.name, "output with shape " + to_string(self.sizes()) +
-                              " doesn't match the broadcast shape " + to_string(result.sizes())));
-  ARETE_CHECK(category_of(result.dtype()) <= category_of(self.dtype()),
-              TypeError(op.name, "result type " + std::string(name_of(result.dtype())) +
-                                     " can't be cast to the desired output type " +
-                                     std::string(name_of(self.dtype()))));
+  check_result(self, result.sizes(), result.dtype(), op.name);
   return self.copy_(result);
 }
 
@@ -239,15 +234,7 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
     }
     OutputSpecs specs;
     op.infer(call, specs);
-    ARETE_CHECK(
-        IntList(specs[0].sizes).size() == self.sizes().size() &&
-            std::equal(specs[0].sizes.begin(), specs[0].sizes.end(), self.sizes().begin()),
-        ValueError(op.name, "output with shape " + to_string(self.sizes()) +
-                                " doesn't match the broadcast shape " + to_string(specs[0].sizes)));
-    ARETE_CHECK(category_of(specs[0].dtype) <= category_of(self.dtype()),
-                TypeError(op.name, "result type " + std::string(name_of(specs[0].dtype)) +
-                                       " can't be cast to the desired output type " +
-                                       std::string(name_of(self.dtype()))));
+    check_result(self, specs[0].sizes, specs[0].dtype, op.name);
     if (!self.is_meta()) {
       on_device(call, [&] {
         prim::Primitives& p = target(self.device());
@@ -305,24 +292,161 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
   return self;
 }
 
-Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args) {
+// Note [Results into given memory]
+// A pointwise record's program and a primitive's lowering write into `out` at once if it lies as
+// the result would have been allocated, or, for programs, in any way. A composition allocates as it
+// goes: the first tensor that it makes of out's sizes, dtype and strides gets out's memory
+// (Modes::destination), which is the result in most, and right in any case: nothing reads `out`
+// meanwhile, and a result that ended elsewhere is copied. Where out shares memory with an argument,
+// or its dtype or strides are not the result's, there is a temporary.
+
+namespace {
+
+void fit(Tensor& out, IntList sizes, const char* op) {
+  if (std::ranges::equal(out.sizes(), sizes)) return;
+  if (out.numel() != 0)
+    warn("An output with one or more elements was resized since it had shape " +
+         to_string(out.sizes()) + ", which does not match the required output shape " +
+         to_string(sizes) +
+         ". This behavior is deprecated, and in a future PyTorch release outputs will not be "
+         "resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+         "resizing it, inplace, to zero elements with t.resize_(0). Operator: " +
+         op);
+  TensorImpl& impl = *out.impl();
+  impl.storage = empty_tensor(sizes, out.dtype(), out.device()).storage();
+  impl.layout = Layout(sizes);
+  impl.base = {};
+}
+
+void write_result(Tensor& out, const Tensor& result, const std::string& op) {
+  check_castable(result.dtype(), out.dtype(), op);
+  fit(out, result.sizes(), op.c_str());
+  const bool same_memory = result.storage() == out.storage();
+  if (same_memory && result.layout() == out.layout() && result.dtype() == out.dtype())
+    out.storage()->bump_version();
+  else
+    out.copy_(same_memory ? result.clone() : result);
+}
+
+bool shares_memory(const Call& call, const Tensor& out) {
+  bool shares = false;
+  for_each_tensor(call, [&](size_t, const Tensor& t) {
+    shares = shares || (t.defined() && t.storage() == out.storage());
+  });
+  return shares;
+}
+
+// Sets the thread's destination while it lives.
+class DestinationGuard : ModesGuard {
+ public:
+  explicit DestinationGuard(const Tensor* out) : out_(out) { modes().destination = &out_; }
+
+ private:
+  const Tensor* out_;
+};
+
+// PyTorch's texts name dtypes as C++ does.
+std::string cpp_name(DType t) {
+  static constexpr std::pair<DType, const char*> kNames[] = {{kFloat32, "float"},
+                                                             {kFloat64, "double"},
+                                                             {kFloat16, "c10::Half"},
+                                                             {kInt64, "long int"},
+                                                             {kInt32, "int"},
+                                                             {kInt16, "short int"},
+                                                             {kInt8, "signed char"},
+                                                             {kUInt8, "unsigned char"},
+                                                             {kBFloat16, "c10::BFloat16"},
+                                                             {kComplex64, "c10::complex<float>"},
+                                                             {kComplex128, "c10::complex<double>"}};
+  for (const auto& [dtype, name] : kNames)
+    if (dtype == t) return name;
+  return std::string(name_of(t));
+}
+
+void lower_into(const Call& call, std::span<Tensor* const> outs) {
+  const OpRecord& op = call.op;
+  OutputSpecs specs;
+  op.infer(call, specs);
+  const auto& arguments = schema_of(op).args;
+  const bool converts = op.converts_out || std::ranges::any_of(arguments, [](const SchemaArg& a) {
+                          return a.type == "dtype?";
+                        });
+  Results outputs;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    Tensor& out = *outs[i];
+    ARETE_CHECK(
+        out.device() == specs[i].device,
+        DeviceError(op.name, "Expected out tensor to have device " + specs[i].device.to_string() +
+                                 ", but got " + out.device().to_string() + " instead"));
+    check_castable(specs[i].dtype, out.dtype(), op.name);
+    ARETE_CHECK(converts || out.dtype() == specs[i].dtype,
+                TypeError(op.name, "Expected out tensor to have dtype " + cpp_name(specs[i].dtype) +
+                                       ", but got " + cpp_name(out.dtype()) + " instead"));
+    const bool shares = shares_memory(call, out);
+    if (!shares) fit(out, specs[i].sizes, op.name.c_str());
+    outputs.push_back(!shares && may_hold(out, specs[i]) ? alias(out, out.layout())
+                                                         : empty_tensor(specs[i]));
+  }
+  if (!specs[0].device.is_meta())
+    op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
+  for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], outputs[i], op.name);
+}
+
+}  // namespace
+
+void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<const Arg> args) {
   // As in PyTorch, the dtype of an output that is given says how to compute.
   std::optional<WithoutAutocast> exact;
   if (modes().word & Modes::kAutocast) exact.emplace();
-  const Tensor result = call(op, args);
-  ARETE_CHECK(
-      !out.requires_grad() && !result.requires_grad(),
-      AutogradError(op.name, op.name + "(): functions with out=... arguments don't support "
-                                       "automatic differentiation, but one of the arguments "
-                                       "requires grad."));
-  const bool same = out.sizes().size() == result.sizes().size() &&
-                    std::equal(out.sizes().begin(), out.sizes().end(), result.sizes().begin());
-  if (!same) {
-    // As PyTorch: an output of another shape is given new memory of the right one.
-    out.impl()->storage = empty_tensor(result.sizes(), out.dtype(), out.device()).storage();
-    out.impl()->layout = Layout(result.sizes());
+  const Schema& schema = schema_of(op);
+  ARETE_CHECK(!outs.empty() && (schema.returns.size() == outs.size() || schema.returns.size() == 1),
+              ValueError(op.name, "argument 'out' must hold a tensor for each result")
+                  .expected(std::to_string(schema.returns.size()))
+                  .got(std::to_string(outs.size())));
+  SmallVector<Arg, 8> given(args.begin(), args.end());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].kind() != Arg::Kind::none) continue;
+    if (schema.args[i].type == "dtype?" && !is_complex(outs[0]->dtype()))
+      given[i] = Arg(outs[0]->dtype());
+    if (schema.args[i].type == "device?") given[i] = Arg(outs[0]->device());
   }
-  return out.copy_(result);
+  const Call call(op, {given.data(), given.size()});
+  for (Tensor* out : outs) {
+    ARETE_CHECK(!modes().grad_enabled || (!out->requires_grad() && !needs_history(call)),
+                AutogradError(op.name, op.name + "(): functions with out=... arguments don't "
+                                                 "support automatic differentiation, but one of "
+                                                 "the arguments requires grad."));
+    check_in_place(*out, op.name.c_str(), false);
+    if (out->storage()->has_pending_copies()) [[unlikely]]
+      wait_for_copies(call, *out);
+  }
+  tracing::CallScope traced(op, {given.data(), given.size()}, false);
+  const bool complex = op.compose_complex && is_of_complex(call);
+  on_device(call, [&] {
+    if (op.pointwise && outs.size() == 1 && call_pointwise_out(call, *outs[0], fit)) return;
+    if (op.lower && !complex) return lower_into(call, outs);
+    const bool shares =
+        std::ranges::any_of(outs, [&](const Tensor* out) { return shares_memory(call, *out); });
+    Results results;
+    {
+      const DestinationGuard guard(outs.size() == 1 && !shares ? outs[0] : nullptr);
+      results = run_path(call);
+    }
+    ARETE_CHECK(results.size() == outs.size(),
+                ValueError(op.name, "argument 'out' must hold a tensor for each result")
+                    .expected(std::to_string(results.size()))
+                    .got(std::to_string(outs.size())));
+    for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], results[i], op.name);
+  });
+  Results written;
+  for (const Tensor* out : outs) written.push_back(*out);
+  traced.end({written.data(), written.size()});
+}
+
+Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args) {
+  Tensor* const outs[] = {&out};
+  call_into(outs, op, {args.begin(), args.size()});
+  return out;
 }
 
 }  // namespace arete::ops

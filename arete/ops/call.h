@@ -24,7 +24,11 @@ Tensor& call_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> arg
 inline Tensor& call_in_place(Tensor& self, const OpRecord& op, std::initializer_list<Arg> args) {
   return call_in_place(self, op, std::span<const Arg>(args.begin(), args.size()));
 }
-/// Writes the result into `out` (resized if its size differs), which must not need history.
+/// torch's out=: writes the results into tensors that are given, one for each, without temporaries
+/// where the memory fits (Note [Results into given memory]). An output of another shape is resized,
+/// with a warning unless it was empty; AutogradError if history would be recorded. Where the call
+/// leaves dtype or device open, those of the output decide.
+void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<const Arg> args);
 Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> args);
 
 /// A program applied to tensors, with broadcasting and history: what every pointwise record and
@@ -54,6 +58,8 @@ prim::View view_of(const Tensor& t, const Layout& l);
 /// A new tensor without values. Strides default to row-major.
 Tensor empty_tensor(IntList sizes, DType dtype, Device device);
 Tensor empty_tensor(const OutputSpec& spec);
+/// Whether t lies as a new tensor of this kind would.
+bool may_hold(const Tensor& t, const OutputSpec& spec);
 /// A tensor over the same storage; no history.
 Tensor alias(const Tensor& t, Layout layout);
 /// Sums `g` down to `sizes` (the reverse of broadcasting).

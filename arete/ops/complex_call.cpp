@@ -127,6 +127,7 @@ Results call_complex(const Call& call, DType promoted) {
     tensors.push_back(std::move(t));
     args.push_back(Arg(tensors.back()));
   };
+  const Device device = device_beside_numbers(call, op.pointwise->n_inputs);
   for (size_t i = 0; i < n; ++i) {
     const Arg& a = call[i];
     const bool pair = i >= size_t(op.pointwise->n_inputs) || parts->pairs >> i & 1;
@@ -136,7 +137,7 @@ Results call_complex(const Call& call, DType promoted) {
       if (pair) number(value.imag());
       continue;
     }
-    const Tensor& t = a.tensor();
+    const Tensor t = is_host_number(a.tensor()) ? a.tensor().to(device) : a.tensor();
     if (t.dim() > 0 || like.empty()) like.push_back(t);
     if (!pair) {
       ARETE_CHECK(!is_complex(t.dtype()),

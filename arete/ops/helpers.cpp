@@ -29,12 +29,24 @@ prim::View view_of(const Tensor& t, const Layout& l) {
           IntList(l.strides.data(), l.strides.size()), t.storage().get()};
 }
 
+bool may_hold(const Tensor& t, const OutputSpec& spec) {
+  if (t.dtype() != spec.dtype || t.device() != spec.device || t.layout().sizes != spec.sizes)
+    return false;
+  return spec.strides ? t.layout().strides == *spec.strides : t.is_contiguous();
+}
+
 Tensor empty_tensor(IntList sizes, DType dtype, Device device) {
   return empty_tensor(OutputSpec{Shape(sizes), dtype, device, {}});
 }
 
 Tensor empty_tensor(const OutputSpec& spec) {
   Layout layout = spec.strides ? Layout(spec.sizes, *spec.strides) : Layout(spec.sizes);
+  if (const Tensor** given = modes().destination) [[unlikely]] {
+    if (const Tensor* const t = *given; t && may_hold(*t, spec)) {
+      *given = nullptr;
+      return alias(*t, t->layout());
+    }
+  }
   const int64_t elements = spec.strides ? layout.end() : numel_of(spec.sizes);
   ARETE_CHECK(elements <= INT64_MAX / int64_t(size_of(spec.dtype)),
               ValueError("empty", "a tensor of sizes " + to_string(spec.sizes) + " is too large"));

@@ -1,5 +1,7 @@
 #include "arete/ops/in_place.h"
 
+#include <algorithm>
+
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
@@ -155,6 +157,20 @@ IntrusivePtr<Node> Tensor::grad_fn() const {
 }
 
 namespace ops {
+
+void check_castable(DType from, DType to, const std::string& op) {
+  ARETE_CHECK(
+      category_of(from) <= category_of(to),
+      TypeError(op, "result type " + std::string(name_of(from)) +
+                        " can't be cast to the desired output type " + std::string(name_of(to))));
+}
+
+void check_result(const Tensor& self, IntList sizes, DType dtype, const std::string& op) {
+  ARETE_CHECK(std::ranges::equal(self.sizes(), sizes),
+              ValueError(op, "output with shape " + to_string(self.sizes()) +
+                                 " doesn't match the broadcast shape " + to_string(sizes)));
+  check_castable(dtype, self.dtype(), op);
+}
 
 void check_in_place(const Tensor& self, const char* op, bool record) {
   const TensorImpl* impl = self.impl();

@@ -2,6 +2,8 @@
 // in_place.cpp).
 #pragma once
 
+#include <string>
+
 #include "arete/core/history.h"
 
 namespace arete::ops {
@@ -10,6 +12,10 @@ namespace arete::ops {
 /// recorded), multi-output views, views made under no_grad, inference tensors outside inference
 /// mode, tensors whose elements share memory.
 void check_in_place(const Tensor& self, const char* op, bool record);
+/// Errors for results that may not be converted to the dtype of what they are written to, and for
+/// those that have another shape than the target of an in-place call, too.
+void check_castable(DType from, DType to, const std::string& op);
+void check_result(const Tensor& self, IntList sizes, DType dtype, const std::string& op);
 /// Makes `node` the producer of `self` after an in-place write. node's input 0 stands for the old
 /// value of self. For a view the history of its base changes, too.
 void rebase_history(Tensor& self, const IntrusivePtr<Node>& node);

@@ -24,7 +24,6 @@ using expr::Value;
 
 namespace {
 
-constexpr int kMaxInputs = 8;
 using Tensors = SmallVector<Tensor, 3>;
 using Literals = SmallVector<Literal, 4>;
 
@@ -65,6 +64,14 @@ struct PointwiseDef::Cache {
 namespace {
 
 using Variant = PointwiseDef::Cache::Variant;
+
+// The fields of a variant's key: for each input its dtype or, of a number, its category; the
+// computation's and the result's dtype; the parameters that are folded.
+constexpr int kDTypeBits = 4, kInputBits = 5, kParamBits = 8;
+constexpr uint64_t kNumberKey = uint64_t(1) << kDTypeBits;
+static_assert(kNumDTypes <= 1 << kDTypeBits, "a variant's key has no room for another dtype");
+static_assert(kNumberKey + 4 <= uint64_t(1) << kInputBits, "there are four categories");
+constexpr int kMostInputs = (64 - 2 * kDTypeBits - kParamBits) / kInputBits;
 
 // The dtype a call computes in and that of its result.
 struct PointwiseTypes {
@@ -115,20 +122,19 @@ DType promoted_type(const Call& call, int n) {
   return result;
 }
 
+// `numbers`: bit i: input i is a number.
 ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes& types,
-                 std::vector<int>& numbers, uint32_t folded_params) {
+                 uint32_t numbers, uint32_t folded_params) {
   expr::Builder b;
   const expr::Type compute = expr::compute_type(types.compute);
   std::vector<Value> values(def.n_inputs + def.n_params);
   for (int i = 0; i < def.n_inputs; ++i)
-    if (call[i].kind() == Arg::Kind::tensor) values[i] = b.input(call[i].tensor().dtype());
+    if (!(numbers >> i & 1)) values[i] = b.input(call[i].tensor().dtype());
   for (int i = 0; i < def.n_inputs; ++i) {
-    if (call[i].kind() == Arg::Kind::tensor) {
-      if (def.compute_promoted) values[i] = b.cast(values[i], compute);
-    } else {
+    if (numbers >> i & 1)
       values[i] = b.param(compute);
-      numbers.push_back(i);
-    }
+    else if (def.compute_promoted)
+      values[i] = b.cast(values[i], compute);
   }
   for (int k = 0; k < def.n_params; ++k)
     values[def.n_inputs + k] =
@@ -136,6 +142,49 @@ ProgramPtr build(const PointwiseDef& def, const Call& call, const PointwiseTypes
   std::vector<Value> outputs = def.definition(values);
   const std::vector<DType> dtypes(outputs.size(), types.result);
   return b.build(outputs, dtypes);
+}
+
+// Note [Numbers in tensors of the CPU]
+// A CPU tensor without dimensions beside tensors of another device counts as a number: it takes
+// part in promotion as the tensor it is, and its value is read now and handed over as a parameter.
+// Where history wants its gradient, or numbers are complex, it is copied to that device instead.
+}  // namespace
+
+bool is_host_number(const Tensor& t) { return t.dim() == 0 && t.device().is_cpu(); }
+
+Device device_beside_numbers(const Call& call, int n) {
+  for (int i = 0; i < n; ++i)
+    if (call[i].kind() == Arg::Kind::tensor && !is_host_number(call.tensor(size_t(i))))
+      return call.tensor(size_t(i)).device();
+  return kCPU;
+}
+
+namespace {
+
+Scalar number_at(const Arg& a) {
+  return a.kind() == Arg::Kind::tensor ? a.tensor().item() : a.scalar();
+}
+
+// Sorts out which of the inputs are such numbers; key and r.inputs are made anew.
+void take_host_numbers(const Call& call, Resolved& r, uint64_t& key, uint32_t& numbers) {
+  const Device device = device_beside_numbers(call, r.def->n_inputs);
+  if (device.is_cpu()) return;
+  key = 0;
+  r.inputs.clear();
+  for (int i = 0; i < r.def->n_inputs; ++i) {
+    const Arg& a = call[i];
+    const bool tensor = a.kind() == Arg::Kind::tensor, host = tensor && is_host_number(a.tensor());
+    if (host && a.tensor().requires_grad() && modes().grad_enabled) {
+      r.inputs.push_back(a.tensor().to(device));
+    } else if (tensor && !host) {
+      r.inputs.push_back(a.tensor());
+    } else {
+      key = key << kInputBits | (kNumberKey + number_at(a).category());
+      numbers |= 1u << i;
+      continue;
+    }
+    key = key << kInputBits | uint64_t(a.tensor().dtype());
+  }
 }
 
 Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
@@ -146,22 +195,25 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   r.def = &def;
   uint64_t key = 0;
   int n_tensors = 0;
-  bool all_same = true;
+  uint32_t numbers = 0;  // bit i: input i is one
+  bool all_same = true, host_numbers = false;
   DType first = kFloat32;
   for (int i = 0; i < def.n_inputs; ++i) {
     const Arg& a = call[i];
     if (a.kind() == Arg::Kind::tensor) {
-      const DType t = a.tensor().dtype();
-      key = key << 5 | uint64_t(t);
-      if (n_tensors++ == 0) first = t;
-      all_same = all_same && t == first;
-      r.inputs.push_back(a.tensor());
+      const Tensor& t = a.tensor();
+      key = key << kInputBits | uint64_t(t.dtype());
+      if (n_tensors++ == 0) first = t.dtype();
+      all_same = all_same && t.dtype() == first;
+      host_numbers = host_numbers || is_host_number(t);
+      r.inputs.push_back(t);
     } else {
       ARETE_CHECK(!a.is_none(),
                   TypeError(op.name, op.name + ": argument " + schema_of(op).args[i].name +
                                          " must be a Tensor, not an undefined one"));
-      key = key << 5 | (20 + a.scalar().category());
+      key = key << kInputBits | (kNumberKey + a.scalar().category());
       all_same = all_same && a.scalar().category() <= category_of(first);
+      numbers |= 1u << i;
     }
   }
   ARETE_CHECK(n_tensors > 0,
@@ -180,11 +232,10 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
     r.types.compute = compute;
     return r;
   }
+  if (host_numbers) [[unlikely]]
+    take_host_numbers(call, r, key, numbers);
   if (forced_result) {
-    ARETE_CHECK(category_of(result) <= category_of(*forced_result),
-                TypeError(op.name, "result type " + std::string(name_of(result)) +
-                                       " can't be cast to the desired output type " +
-                                       std::string(name_of(*forced_result))));
+    check_castable(result, *forced_result, op.name);
     result = *forced_result;
   }
   r.types = {compute, result};
@@ -198,15 +249,18 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
                                        " must not be a floating point number."));
     if (s == Scalar(1)) folded |= 1u << k;
   }
-  key = (key << 4 | uint64_t(compute)) << 4 | uint64_t(result);
-  key = key << 8 | folded;
+  key = (key << kDTypeBits | uint64_t(compute)) << kDTypeBits | uint64_t(result);
+  key = key << kParamBits | folded;
   PointwiseDef::Cache& cache = *def.cache;
   r.variant = cache.find(key);
   if (!r.variant) [[unlikely]] {
+    ARETE_ASSERT(def.n_inputs <= kMostInputs && def.n_params <= kParamBits);
     auto fresh = std::make_unique<Variant>();
     fresh->key = key;
     fresh->compute = compute;
-    fresh->program = build(def, call, r.types, fresh->number_inputs, folded);
+    fresh->program = build(def, call, r.types, numbers, folded);
+    for (int i = 0; i < def.n_inputs; ++i)
+      if (numbers >> i & 1) fresh->number_inputs.push_back(i);
     const std::lock_guard lock(cache.mutex);
     r.variant = cache.find(key);
     if (!r.variant) {
@@ -218,7 +272,7 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   const auto param_types = r.variant->program->params();
   size_t p = 0;
   for (int i : r.variant->number_inputs)
-    r.params.push_back(literal(call[i].scalar(), param_types[p++]));
+    r.params.push_back(literal(number_at(call[i]), param_types[p++]));
   for (int k = 0; k < def.n_params; ++k)
     if (!(folded >> k & 1))
       r.params.push_back(literal(call[def.n_inputs + k].scalar(), param_types[p++]));
@@ -235,16 +289,17 @@ Shape broadcast_all(std::span<const Tensor> inputs, const char* name) {
   return space;
 }
 
+void check_same_device(Device a, Device b, const char* name) {
+  ARETE_CHECK(a == b, DeviceError(name,
+                                  "Expected all tensors to be on the same device, but found at "
+                                  "least two devices, " +
+                                      a.to_string() + " and " + b.to_string() + "!")
+                          .hint("move one of them with .to(device)"));
+}
+
 Device device_of(std::span<const Tensor> inputs, const char* name) {
   const Device d = inputs[0].device();
-  for (size_t i = 1; i < inputs.size(); ++i)
-    ARETE_CHECK(inputs[i].device() == d,
-                DeviceError(name,
-                            "Expected all tensors to be on the same device, but found at "
-                            "least two devices, " +
-                                d.to_string() + " and " + inputs[i].device().to_string() + "!")
-                    .argument("tensor argument " + std::to_string(i))
-                    .hint("move it with .to(device)"));
+  for (size_t i = 1; i < inputs.size(); ++i) check_same_device(d, inputs[i].device(), name);
   return d;
 }
 
@@ -605,23 +660,11 @@ Results call_on_parts(const Call& parts, std::span<const Tensor> like) {
   return {joined};
 }
 
-bool call_pointwise_into(const Call& call, Tensor& self, bool record) {
-  const DType dtype = self.dtype();
-  Resolved r = resolve(call, &dtype);
-  if (!r.variant) return false;
-  const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
-  const Shape space = broadcast_all(inputs, call.name());
-  device_of(inputs, call.name());
-  ARETE_CHECK(
-      has_sizes(self, space),
-      ValueError(call.name(), "output with shape " + to_string(self.sizes()) +
-                                  " doesn't match the broadcast shape " + to_string(space)));
-  IntrusivePtr<ProgramNode> node;
-  if (record && any_requires_grad(inputs, r.variant, r.def) && is_differentiable(dtype))
-    node = IntrusivePtr<ProgramNode>(
-        new ProgramNode(call.name(), r.variant->program, r.variant, r.def, inputs,
-                        {r.params.data(), r.params.size()}, space, &self));
-  // Another view of self's memory would see half-written values: read a copy of it.
+namespace {
+
+// Runs a resolved call into `self`. Another view of self's memory would see half-written values: a
+// copy of it is read.
+void write_into(const Resolved& r, Tensor& self) {
   Tensors safe = r.inputs;
   for (Tensor& t : safe) {
     if (t.storage() != self.storage() || t.layout() == self.layout() || self.is_meta()) continue;
@@ -632,10 +675,40 @@ bool call_pointwise_into(const Call& call, Tensor& self, bool record) {
   execute(*r.variant->program, {safe.data(), safe.size()}, {&self, 1},
           {r.params.data(), r.params.size()});
   self.storage()->bump_version();
+}
+
+}  // namespace
+
+bool call_pointwise_into(const Call& call, Tensor& self, bool record) {
+  const DType dtype = self.dtype();
+  const Resolved r = resolve(call, &dtype);
+  if (!r.variant) return false;
+  const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
+  const Shape space = broadcast_all(inputs, call.name());
+  check_same_device(device_of(inputs, call.name()), self.device(), call.name());
+  check_result(self, space, dtype, call.op.name);
+  IntrusivePtr<ProgramNode> node;
+  if (record && any_requires_grad(inputs, r.variant, r.def) && is_differentiable(dtype))
+    node = IntrusivePtr<ProgramNode>(
+        new ProgramNode(call.name(), r.variant->program, r.variant, r.def, inputs,
+                        {r.params.data(), r.params.size()}, space, &self));
+  write_into(r, self);
   if (node) {
     node->save_outputs({&self, 1});
     rebase_history(self, node);
   }
+  return true;
+}
+
+bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntList, const char*)) {
+  const DType dtype = out.dtype();
+  if (is_complex(dtype)) return false;
+  const Resolved r = resolve(call, &dtype);
+  if (!r.variant || r.variant->program->outputs().size() != 1) return false;
+  const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
+  check_same_device(device_of(inputs, call.name()), out.device(), call.name());
+  fit(out, broadcast_all(inputs, call.name()), call.name());
+  write_into(r, out);
   return true;
 }
 

@@ -11,6 +11,14 @@ Tensor call_pointwise_one(const Call& call);
 /// Writes into `self` (checked by check_in_place) and records history if asked. False, and nothing
 /// happened, if the call promotes to complex numbers: its result has to be copied.
 bool call_pointwise_into(const Call& call, Tensor& self, bool record);
+/// The same into a tensor that is no argument of the in-place kind: it is resized to the result's
+/// shape by `fit`. False, too, for programs with several outputs.
+bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntList, const char*));
+/// Whether a tensor counts as a number beside tensors of another device (Note [Numbers in tensors
+/// of the CPU]), and the device of a call's first n arguments, which is theirs.
+bool is_host_number(const Tensor& t);
+Device device_beside_numbers(const Call& call, int n);
+
 /// A call of a record that works on the parts of complex numbers. Two outputs are the parts of one
 /// complex result, in the memory order of the first of `like` that has its sizes.
 Results call_on_parts(const Call& parts, std::span<const Tensor> like);

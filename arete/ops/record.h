@@ -320,6 +320,9 @@ struct OpRecord {
   bool has_in_place = false;
   bool random = false;         ///< draws from a generator
   bool uninitialized = false;  ///< the result holds whatever the memory held
+  /// out= may have another dtype than the result, as it may for pointwise records, compositions and
+  /// those with a dtype argument.
+  bool converts_out = false;
 
   Autocast autocast = Autocast::none;
   Surface surface = Surface::method;
@@ -394,6 +397,10 @@ class Definer {
   }
   Definer& uninitialized() {
     r_.uninitialized = true;
+    return *this;
+  }
+  Definer& converts_out() {
+    r_.converts_out = true;
     return *this;
   }
   Definer& autocast(Autocast a) {

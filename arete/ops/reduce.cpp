@@ -326,6 +326,7 @@ Reference var_reference(F last) {
 
 const OpRecord& var_op =
     define("var(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
+        .converts_out()
         .doc("Variance over dimensions.")
         .infer(var_infer)
         .lower(var_lower<false>)
@@ -341,6 +342,7 @@ const OpRecord& var_op =
 
 const OpRecord& std_op =
     define("std(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
+        .converts_out()
         .doc("Standard deviation over dimensions.")
         .infer(var_infer)
         .lower(var_lower<true>)

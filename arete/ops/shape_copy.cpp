@@ -67,6 +67,7 @@ void infer_cat(const Call& c, OutputSpecs& out) {
 
 const OpRecord& cat_op =
     define("cat(Tensor[] tensors, int dim=0) -> Tensor")
+        .converts_out()
         .doc("Joins along an existing dimension.")
         .surface(Surface::function)
         .infer(infer_cat)

@@ -65,41 +65,25 @@ PyObject* wrap_results(const Overload& o, ops::Results results) {
   return r;
 }
 
-/// out=: the result's values and shape.
-void write_out(Tensor& out, const Tensor& result) {
-  if (is_grad_enabled() && out.requires_grad())
-    throw AutogradError("out",
-                        "out=... arguments don't support automatic differentiation, but one "
-                        "of the arguments requires grad.");
-  const NoGradGuard no_grad;
-  if (out.sizes().size() == result.sizes().size() &&
-      std::equal(out.sizes().begin(), out.sizes().end(), result.sizes().begin())) {
-    out.copy_(result);
-    return;
+/// The tensors of out=: one, or a sequence.
+SmallVector<Tensor*, 3> outputs_in(PyObject* out) {
+  SmallVector<Tensor*, 3> outs;
+  if (is_tensor(out)) {
+    outs.push_back(&tensor_of(out));
+  } else if (PyTuple_Check(out) || PyList_Check(out)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(out); ++i) {
+      PyObject* e = PySequence_Fast_GET_ITEM(out, i);
+      if (!is_tensor(e)) type_error("out must be a tuple of Tensors");
+      outs.push_back(&tensor_of(e));
+    }
+  } else {
+    type_error("argument 'out' must be Tensor, not %s", Py_TYPE(out)->tp_name);
   }
-  const Tensor fitting = result.to(out.device(), out.dtype()).contiguous();
-  out.impl()->storage = fitting.storage();
-  out.impl()->layout = fitting.layout();
+  return outs;
 }
 
 PyObject* finish(const Overload& o, ops::Results results, const Extras& extras) {
   if (results.empty()) return wrap_results(o, std::move(results));  // parts of nothing
-  if (extras.out) {
-    if (is_tensor(extras.out)) {
-      write_out(tensor_of(extras.out), results[0]);
-    } else if (PyTuple_Check(extras.out) || PyList_Check(extras.out)) {
-      if (PySequence_Fast_GET_SIZE(extras.out) != Py_ssize_t(results.size()))
-        type_error("argument 'out' must have %zu Tensors", results.size());
-      for (size_t i = 0; i < results.size(); ++i) {
-        PyObject* e = PySequence_Fast_GET_ITEM(extras.out, Py_ssize_t(i));
-        if (!is_tensor(e)) type_error("out must be a tuple of Tensors");
-        write_out(tensor_of(e), results[i]);
-      }
-    } else {
-      type_error("argument 'out' must be Tensor, not %s", Py_TYPE(extras.out)->tp_name);
-    }
-    return Py_NewRef(extras.out);
-  }
   if (extras.pin_memory) results[0] = results[0].pin_memory();
   if (extras.requires_grad) results[0].requires_grad_();
   return wrap_results(o, std::move(results));
@@ -159,9 +143,17 @@ PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const E
     return finish(
         o, ops::call_all(record, &record == o.record ? all : std::span<const Arg>(others)), extras);
   }
-  // The dtype of an output that is given says how to compute.
-  std::optional<ops::WithoutAutocast> exact;
-  if (extras.out && modes().word & Modes::kAutocast) exact.emplace();
+  if (extras.out) {
+    const SmallVector<Tensor*, 3> outs = outputs_in(extras.out);
+    const auto write = [&] { ops::call_into({outs.data(), outs.size()}, *o.record, all); };
+    if (is_long(all)) {
+      const WithoutGil free;
+      write();
+    } else {
+      write();
+    }
+    return Py_NewRef(extras.out);
+  }
   if (self->in_place) {
     Tensor& target = tensor_of(first);
     if (is_long(all)) {
