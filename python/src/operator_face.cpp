@@ -59,6 +59,11 @@ Overload make_face(const OpRecord& record, const char* signature) {
     if (!used[i])
       throw ValueError("Operator",
                        "the record " + record.name + " has no argument " + given[i].name);
+  const bool plain_names =
+      given.empty() || given[0].name == "input" || given[0].name == own[0].name;
+  if (plain_names && face->inplace < 0 && face->return_indices < 0 && face->size_average < 0 &&
+      face->out < 0 && !record.name.ends_with("_with_indices"))
+    return make_overload(record, signature);  // nothing besides: a call like any other
   o.face = std::move(face);
   return o;
 }
