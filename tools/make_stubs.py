@@ -1,4 +1,4 @@
-"""Writes python/arete/__init__.pyi, the types of names that are made from operator records at import:
+"""Writes python/arete/__init__.pyi and nn/functional/__init__.pyi, the types of names that are made from operator records at import:
 
     python tools/make_stubs.py [--check]
 
@@ -11,10 +11,11 @@ import re
 import sys
 
 import arete
+import arete.nn.functional
 from arete import _C
 from arete._docs import split
 
-TARGET = pathlib.Path(__file__).resolve().parents[1] / "python" / "arete" / "__init__.pyi"
+PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "python" / "arete"
 
 KINDS = {
     "Tensor": "Tensor", "Tensor[]": "Sequence[Tensor]", "bool": "_bool", "int": "_int", "float": "_float",
@@ -324,15 +325,49 @@ def make() -> str:
     return "".join(out)
 
 
+FUNCTIONAL_HEAD = '''\
+# Made by tools/make_stubs.py from the operator records; do not edit.
+from collections.abc import Sequence
+from typing import Any, Optional, Union, overload
+
+from arete import Device, Generator, Number, Tensor, dtype as _DType
+
+_bool = bool
+_int = int
+_float = float
+
+'''
+
+
+def make_functional() -> str:
+    """The operators among arete.nn.functional; what is written there is imported."""
+    out = [FUNCTIONAL_HEAD]
+    functions = vars(arete.nn.functional)
+    for name in sorted(functions):
+        value = functions[name]
+        if inspect.isfunction(value):
+            out.append(f"from .{value.__module__.rpartition('.')[2]} import {name} as {name}\n")
+    for name in sorted(functions):
+        operator = functions[name]
+        if not isinstance(operator, _C.Operator):
+            continue
+        for record, signature in operator._records:
+            kind = "Any" if "return_indices" in signature else results(record)
+            if len(operator._records) > 1:
+                out.append("@overload\n")
+            out.append(f"def {name}({', '.join(parameters(signature, False))}) -> {kind}: ...\n")
+    return "".join(out)
+
+
 def main() -> int:
-    text = make()
-    if "--check" in sys.argv[1:]:
-        if not TARGET.exists() or TARGET.read_text() != text:
-            print(f"{TARGET} is not up to date: run python tools/make_stubs.py")
+    for target, text in (("__init__.pyi", make()), ("nn/functional/__init__.pyi", make_functional())):
+        path = PACKAGE / target
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text)
+            print(f"wrote {path}: {len(text.splitlines())} lines")
+        elif not path.exists() or path.read_text() != text:
+            print(f"{path} is not up to date: run python tools/make_stubs.py")
             return 1
-        return 0
-    TARGET.write_text(text)
-    print(f"wrote {TARGET}: {len(text.splitlines())} lines")
     return 0
 
 

@@ -1,9 +1,7 @@
 #include "arete/amp/autocast.h"
 
-#include <cstdio>
-#include <mutex>
-
 #include "arete/base/error.h"
+#include "arete/base/warn.h"
 #include "arete/core/cuda.h"
 #include "arete/ops/autocast.h"
 
@@ -52,11 +50,7 @@ Autocast::Autocast(Device device, std::optional<DType> dtype, bool enabled,
   if (dtype) set_autocast_dtype(device, *dtype);
   if (enabled && device.is_cuda() && !cuda::is_available()) {
     enabled = false;
-    static std::once_flag said;
-    std::call_once(said, [] {
-      std::fprintf(stderr, "arete: autocast for GPUs is disabled: %s\n",
-                   cuda::unavailable_reason().c_str());
-    });
+    warn("autocast for GPUs is disabled: " + cuda::unavailable_reason());
   }
   set_autocast_enabled(device, enabled);
   if (cache_enabled) set_autocast_cache_enabled(*cache_enabled);

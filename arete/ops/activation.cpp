@@ -176,21 +176,38 @@ const OpRecord& selu_op =
           return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x));
         }));
 
-const OpRecord& celu_op =
-    define("celu(Tensor self, float alpha=1.0) -> Tensor")
-        .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
+std::vector<Sample> celu_samples(SampleMaker& m) { return unary_samples(m, {{1.0}, {0.5}}); }
+double celu_by_hand(double x, const Call& c) {
+  return x > 0 ? x : c.real(1) * std::expm1(x / c.real(1));
+}
+const OpRecord& celu_point_op =
+    define("celu_point(Tensor self, float alpha) -> Tensor")
+        .doc("celu for an alpha that is not 0.")
+        .surface(Surface::internal)
         .pointwise(activation(1, 1,
                               [](Values v) {
                                 return where(v[0] > 0.0, v[0],
                                              v[1] * expm1(negative_part(v[0]) / v[1]));
                               }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{1.0}, {0.5}});
+        .samples(celu_samples)
+        .reference(map(celu_by_hand));
+const OpRecord& celu_op =
+    define("celu(Tensor self, float alpha=1.0) -> Tensor")
+        .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(c.real(1) != 0,
+                      ValueError(c.name(), "ZeroDivisionError: alpha cannot be 0 for CELU")
+                          .argument("alpha"));
+          return {call(celu_point_op, {c[0], c[1]})};
         })
-        .reference(map([](double x, const Call& c) {
-          return x > 0 ? x : c.real(1) * std::expm1(x / c.real(1));
-        }));
+        .in_place()
+        .samples(celu_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), 0.0},
+                   ErrorKind::value,
+                   "ZeroDivisionError: alpha cannot be 0 for CELU"}};
+        })
+        .reference(map(celu_by_hand));
 
 const OpRecord& softplus_op =
     define("softplus(Tensor self, float beta=1, float threshold=20) -> Tensor")
@@ -222,18 +239,42 @@ Value limit(Value x, Value low, Value high) {
   return where(x <= low, low, where(x >= high, high, x));
 }
 
-const OpRecord& hardtanh_op =
-    define("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
-        .doc("x limited to [min_val, max_val].")
-        .surface(Surface::functional)
+std::vector<Sample> hardtanh_samples(SampleMaker& m) {
+  return unary_samples(m, {{-1, 1}, {-0.5, 2.0}});
+}
+double hardtanh_by_hand(double x, const Call& c) {
+  return std::min(std::max(x, c.real(1)), c.real(2));
+}
+const OpRecord& hardtanh_point_op =
+    define("hardtanh_point(Tensor self, Scalar min_val, Scalar max_val) -> Tensor")
+        .doc("hardtanh for bounds of the tensor's kind.")
+        .surface(Surface::internal)
         .pointwise(activation(
             1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{-1, 1}, {-0.5, 2.0}});
+        .samples(hardtanh_samples)
+        .reference(map(hardtanh_by_hand));
+const OpRecord& hardtanh_op =
+    define("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
+        .doc("x limited to [min_val, max_val]; integers stay integers.")
+        .surface(Surface::functional)
+        .compose([](const Call& c) -> Results {
+          Scalar low = c.scalar(1), high = c.scalar(2);
+          ARETE_CHECK(low.to_double() <= high.to_double(),
+                      ValueError(c.name(), "min_val cannot be greater than max_val")
+                          .got(low.to_string() + " and " + high.to_string()));
+          if (!is_floating(c.tensor(0).dtype())) {
+            low = Scalar(low.to_int64());
+            high = Scalar(high.to_int64());
+          }
+          return {call(hardtanh_point_op, {c[0], low, high})};
         })
-        .reference(map(
-            [](double x, const Call& c) { return std::min(std::max(x, c.real(1)), c.real(2)); }));
+        .in_place()
+        .samples(hardtanh_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({2}), 1, -1}, ErrorKind::value, "min_val cannot be greater than max_val"}};
+        })
+        .reference(map(hardtanh_by_hand));
 
 const OpRecord& relu6_op =
     define("relu6(Tensor self) -> Tensor")
@@ -302,22 +343,38 @@ const OpRecord& tanhshrink_op =
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return x - std::tanh(x); }));
 
-const OpRecord& softshrink_op =
-    define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
-        .doc("x moved towards 0 by lambd.")
-        .surface(Surface::functional)
+std::vector<Sample> softshrink_samples(SampleMaker& m) { return unary_samples(m, {{0.5}, {0.0}}); }
+double softshrink_by_hand(double x, const Call& c) {
+  return x > c.real(1) ? x - c.real(1) : x < -c.real(1) ? x + c.real(1) : 0.0;
+}
+const OpRecord& softshrink_point_op =
+    define("softshrink_point(Tensor self, float lambd) -> Tensor")
+        .doc("softshrink for a lambd that is not negative.")
+        .surface(Surface::internal)
         .pointwise(activation(1, 1,
                               [](Values v) {
                                 // x * 0 in the middle keeps NaN.
                                 return where(v[0] > v[1], v[0] - v[1],
                                              where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
                               }))
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.5}, {0.0}});
+        .samples(softshrink_samples)
+        .reference(map(softshrink_by_hand));
+const OpRecord& softshrink_op =
+    define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
+        .doc("x moved towards 0 by lambd.")
+        .surface(Surface::functional)
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(
+              c.real(1) >= 0,
+              ValueError(c.name(), "lambda must be greater or equal to 0, but found to be " +
+                                       Scalar(c.real(1)).to_string() + "."));
+          return {call(softshrink_point_op, {c[0], c[1]})};
         })
-        .reference(map([](double x, const Call& c) {
-          return x > c.real(1) ? x - c.real(1) : x < -c.real(1) ? x + c.real(1) : 0.0;
-        }));
+        .samples(softshrink_samples)
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), -1.0}, ErrorKind::value, "lambda must be greater or equal to 0"}};
+        })
+        .reference(map(softshrink_by_hand));
 
 const OpRecord& hardshrink_op =
     define("hardshrink(Tensor self, float lambd=0.5) -> Tensor")
@@ -351,7 +408,7 @@ const OpRecord& prelu_op =
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &w = c.tensor(1);
           ARETE_CHECK(
-              w.dim() <= 1,
+              w.dim() <= 1 && w.numel() > 0,
               ValueError(c.name(),
                          "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = " +
                              std::to_string(w.dim())));
@@ -474,6 +531,7 @@ ARETE_ACTIVATION_IN_PLACE(silu)
 ARETE_ACTIVATION_IN_PLACE(mish)
 ARETE_ACTIVATION_FLOAT(leaky_relu)
 ARETE_ACTIVATION_FLOAT(elu)
+ARETE_ACTIVATION_FLOAT(celu)
 ARETE_ACTIVATION_IN_PLACE(selu)
 ARETE_ACTIVATION(softsign)
 ARETE_ACTIVATION_IN_PLACE(relu6)
@@ -481,41 +539,13 @@ ARETE_ACTIVATION_IN_PLACE(hardsigmoid)
 ARETE_ACTIVATION_IN_PLACE(hardswish)
 ARETE_ACTIVATION(logsigmoid)
 ARETE_ACTIVATION_SCALARS(threshold)
+ARETE_ACTIVATION_SCALARS(hardtanh)
 ARETE_ACTIVATION(tanhshrink)
 #undef ARETE_ACTIVATION
 #undef ARETE_ACTIVATION_IN_PLACE
 #undef ARETE_ACTIVATION_FLOAT
 #undef ARETE_ACTIVATION_SCALARS
 
-namespace {
-void check_celu(double alpha) {
-  ARETE_CHECK(
-      alpha != 0,
-      ValueError("celu", "ZeroDivisionError: alpha cannot be 0 for CELU").argument("alpha"));
-}
-void check_hardtanh(const Scalar& low, const Scalar& high) {
-  ARETE_CHECK(low.to_double() <= high.to_double(),
-              ValueError("hardtanh", "min_val cannot be greater than max_val")
-                  .got(low.to_string() + " and " + high.to_string()));
-}
-}  // namespace
-
-Tensor celu(const Tensor& self, double alpha) {
-  check_celu(alpha);
-  return ops::call(ops::celu_op, {self, alpha});
-}
-Tensor& celu_(Tensor& self, double alpha) {
-  check_celu(alpha);
-  return ops::call_in_place(self, ops::celu_op, {self, alpha});
-}
-Tensor hardtanh(const Tensor& self, Scalar min_val, Scalar max_val) {
-  check_hardtanh(min_val, max_val);
-  return ops::call(ops::hardtanh_op, {self, min_val, max_val});
-}
-Tensor& hardtanh_(Tensor& self, Scalar min_val, Scalar max_val) {
-  check_hardtanh(min_val, max_val);
-  return ops::call_in_place(self, ops::hardtanh_op, {self, min_val, max_val});
-}
 Tensor softplus(const Tensor& self, double beta, double threshold) {
   return ops::call(ops::softplus_op, {self, beta, threshold});
 }
@@ -524,9 +554,6 @@ Tensor prelu(const Tensor& self, const Tensor& weight) {
 }
 Tensor glu(const Tensor& self, int64_t dim) { return ops::call(ops::glu_op, {self, dim}); }
 Tensor softshrink(const Tensor& self, double lambd) {
-  ARETE_CHECK(lambd >= 0,
-              ValueError("softshrink", "lambda must be greater or equal to 0, but found to be " +
-                                           std::to_string(lambd) + "."));
   return ops::call(ops::softshrink_op, {self, lambd});
 }
 Tensor hardshrink(const Tensor& self, double lambd) {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "arete/base/warning.h"
+#include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"

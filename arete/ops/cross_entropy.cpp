@@ -100,9 +100,13 @@ Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Te
               ValueError(op, "input must have at least one dimension").argument("input"));
   if (is_floating(target_in.dtype()) && target_in.dim() == x.dim())
     return probability_loss(op, wide(x), wide(target_in), wide(weight), reduction, smoothing);
-  const Tensor target = is_integer(target_in.dtype()) ? target_in.to(kInt64) : target_in;
+  Tensor target = is_integer(target_in.dtype()) ? target_in.to(kInt64) : target_in;
   check_targets(op, x, target);
-  if (weight.defined()) check_weight(op, x, weight);
+  target = without_list(x, target);
+  if (weight.defined()) {
+    check_weight(op, x, weight);
+    check_weight_dtype(op, wide(x), wide(weight));
+  }
   if (smoothing == 0 && !(weight.defined() && weight.requires_grad()))
     return softmax_nll(x, target, weight, ignore, reduction);
   const int64_t dim = int64_t(class_dim(x));
@@ -206,9 +210,12 @@ const OpRecord& nll_loss_op =
         .doc("Negative log likelihood of classes under log probabilities.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
-          const Tensor &x = c.tensor(0), &t = c.tensor(1);
-          return {negative_log_likelihood(c.name(), x, is_integer(t.dtype()) ? t.to(kInt64) : t,
-                                          c.has(2) ? c.tensor(2) : Tensor(), c.integer(3),
+          const Tensor &x = c.tensor(0), &given = c.tensor(1),
+                       weight = c.has(2) ? c.tensor(2) : Tensor();
+          const Tensor t = is_integer(given.dtype()) ? given.to(kInt64) : given;
+          check_targets(c.name(), x, t);
+          if (weight.defined()) check_weight_dtype(c.name(), x, weight);
+          return {negative_log_likelihood(c.name(), x, without_list(x, t), weight, c.integer(3),
                                           reduction_of(c[4].string(), c.name()))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -220,13 +227,21 @@ const OpRecord& nll_loss_op =
           out.push_back(
               {{m.make_strided({2, 3, 2}), m.make_index({2, 2}, 3), std::nullopt, -100, "mean"}});
           out.push_back({{m.make({5}), m.make_index({}, 5), std::nullopt, -100, "mean"}});
+          out.push_back({{m.make({5}), m.make_index({1}, 5), std::nullopt, -100, "sum"}});
           return out;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {
               {{m.make({3, 4}), m.make_index({3}, 1).sub(Scalar(7)), std::nullopt, -100, "mean"},
                ErrorKind::index,
-               "Target -7 is out of bounds."}};
+               "Target -7 is out of bounds."},
+              {{m.make({4}), m.make_index({2}, 4), std::nullopt, -100, "mean"},
+               ErrorKind::value,
+               "For 1D input, 1D target must have size 1, but got target size: 2"},
+              {{m.make({3, 4}), m.make_index({3}, 4),
+                m.make({4}, 0.5, 2).to(m.dtype == kFloat16 ? kBFloat16 : kFloat16), -100, "mean"},
+               ErrorKind::value,
+               "expected scalar type"}};
         })
         .reference([](const Call& c) { return cross_entropy_reference(c, false); });
 

@@ -205,14 +205,25 @@ const OpRecord& margin_ranking_loss_op =
         .doc("max(0, -target * (input1 - input2) + margin).")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
-          const Tensor t =
-              c.tensor(1).sub(c.tensor(0)).mul(c.tensor(2)).add(Scalar(c.real(3))).clamp(Scalar(0));
+          const Tensor &a = c.tensor(0), &b = c.tensor(1), &target = c.tensor(2);
+          ARETE_CHECK(a.dim() == b.dim() && a.dim() == target.dim(),
+                      ValueError(c.name(),
+                                 "margin_ranking_loss : All input tensors should have same "
+                                 "dimension but got sizes: input1: " +
+                                     to_string(a.sizes()) + ", input2: " + to_string(b.sizes()) +
+                                     ", target: " + to_string(target.sizes()) + " "));
+          const Tensor t = b.sub(a).mul(target).add(Scalar(c.real(3))).clamp(Scalar(0));
           return {apply_reduction(t, c[4].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const auto labels = [&] { return m.make_index({3}, 2).mul(Scalar(2)).sub(Scalar(1)); };
           return {{{m.make({3}, 0, 1), m.make({3}, 1.2, 2), labels(), 0.1, "mean"}},
                   {{m.make({3}, 0, 1), m.make({3}, 1.2, 2), labels(), 0.0, "sum"}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), m.make({3, 1}), m.make({3}), 0.0, "mean"},
+                   ErrorKind::value,
+                   "margin_ranking_loss : All input tensors should have same dimension"}};
         })
         .reference([](const Call& c) {
           return reduce_reference(
@@ -236,6 +247,9 @@ const OpRecord& triplet_margin_loss_op =
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &pos = c.tensor(1), &neg = c.tensor(2);
           const double p = c.real(4), eps = c.real(5);
+          ARETE_CHECK(c.real(3) > 0, ValueError(c.name(), "margin must be greater than 0, got " +
+                                                              Scalar(c.real(3)).to_string())
+                                         .argument("margin"));
           const Tensor near = pairwise_distance(a, pos, p, eps);
           Tensor far = pairwise_distance(a, neg, p, eps);
           if (c.boolean(6)) far = minimum(far, pairwise_distance(pos, neg, p, eps));
@@ -247,6 +261,11 @@ const OpRecord& triplet_margin_loss_op =
                     1e-6, false, "mean"}},
                   {{m.make({2, 3}, 0, 1), m.make({2, 3}, 3, 4), m.make({2, 3}, 1.5, 1.9), 2.0, 2.0,
                     1e-6, true, "none"}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({2, 3}), m.make({2, 3}), 0.0, 2.0, 1e-6, false, "mean"},
+                   ErrorKind::value,
+                   "margin must be greater than 0, got 0"}};
         })
         .reference([](const Call& c) {
           const auto d = [&](size_t i, size_t j) {

@@ -121,6 +121,7 @@ const OpRecord& dropout_op =
           return {call(seeded_dropout_op, {x, p, int64_t(s.seed), int64_t(s.offset)})};
         })
         .random()
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), 0.5, true, std::nullopt}},
                   {{m.make({2, 3}), 0.5, false, std::nullopt}},
@@ -200,6 +201,7 @@ const OpRecord& define_channel_dropout(const char* schema) {
         return {drop_channels(c, x.unsqueeze(0)).squeeze(0)};
       })
       .random()
+      .in_place()
       .samples([](SampleMaker& m) -> std::vector<Sample> {
         Shape sizes{2, 3};
         for (int d = 0; d < spatial; ++d) sizes.push_back(2);
@@ -249,6 +251,7 @@ const OpRecord& alpha_dropout_op =
         .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, false); })
         .random()
+        .in_place()
         .samples(limit_samples)
         .no_gradient_test()
         .no_reference(kRandom);
@@ -259,6 +262,7 @@ const OpRecord& feature_alpha_dropout_op =
         .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, true); })
         .random()
+        .in_place()
         .samples(limit_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2}), 0.5, true, std::nullopt},
@@ -295,6 +299,7 @@ const OpRecord& rrelu_op =
           return {where(gt(x, Scalar(0)), x, x.mul(slope))};
         })
         .random()
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), 0.125, 0.375, false, std::nullopt}},
                   {{m.make_strided({2, 3}), 0.25, 0.25, true, std::nullopt}, "one slope"}};

@@ -263,9 +263,9 @@ void check_bags(const Call& c) {
     ARETE_CHECK(index.dim() == 1,
                 ValueError(op, "input has to be 1D or 2D Tensor, but got Tensor of dimension " +
                                    std::to_string(index.dim())));
-    ARETE_CHECK(c.has(2) && c.tensor(2).dim() == 1 && is_integer(c.tensor(2).dtype()),
-                ValueError(op, "offsets has to be a 1D Tensor")
-                    .got(c.has(2) ? describe(c.tensor(2)) : "None"));
+    ARETE_CHECK(c.has(2), ValueError(op, "offsets has to be a 1D Tensor but got None"));
+    ARETE_CHECK(c.tensor(2).dim() == 1 && is_integer(c.tensor(2).dtype()),
+                ValueError(op, "offsets has to be a 1D Tensor").got(describe(c.tensor(2))));
     ARETE_CHECK(!c.boolean(9) || c.tensor(2).numel() > 0,
                 ValueError(op, "include_last_offset: numBags should be at least 1"));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/base/warn.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
@@ -117,6 +118,7 @@ const OpRecord& absolute_error_op =
         .doc("|input - target|.")
         .surface(Surface::internal)
         .pointwise(loss(2, 0, [](Values v) { return abs(v[0] - v[1]); }))
+        .complex([](const Call& c) -> Results { return {c.tensor(0).sub(c.tensor(1)).abs()}; })
         .samples(ARETE_PAIR_SAMPLES)
         .reference(element_reference([](double x, double y) { return std::fabs(x - y); }));
 
@@ -213,6 +215,16 @@ std::vector<ErrorSample> weighted_errors(SampleMaker& m, std::vector<OwnedArg> r
   return e;
 }
 
+// Broadcasting a target is rarely meant.
+void warn_of_sizes(const Call& c) {
+  const Tensor &x = c.tensor(0), &target = c.tensor(1);
+  if (Shape(x.sizes()) == Shape(target.sizes())) return;
+  warn("Using a target size (" + to_string(target.sizes()) +
+       ") that is different to the input size (" + to_string(x.sizes()) +
+       "). This will likely lead to incorrect results due to broadcasting. Please ensure they have "
+       "the same size.");
+}
+
 const OpRecord& mse_loss_op =
     define(
         "mse_loss(Tensor input, Tensor target, str reduction=\"mean\", Tensor? weight=None) -> "
@@ -221,6 +233,7 @@ const OpRecord& mse_loss_op =
         .doc("Mean of (input - target)^2.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
+          warn_of_sizes(c);
           return {weighted(c, 3, call(squared_error_op, {c[0], c[1]}), true)};
         })
         .samples([](SampleMaker& m) {
@@ -238,6 +251,7 @@ const OpRecord& l1_loss_op =
         .doc("Mean of |input - target|.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
+          warn_of_sizes(c);
           return {weighted(c, 3, call(absolute_error_op, {c[0], c[1]}), true)};
         })
         .samples([](SampleMaker& m) {
@@ -258,6 +272,7 @@ const OpRecord& smooth_l1_loss_op =
           ARETE_CHECK(
               c.real(3) >= 0,
               ValueError(c.name(), "smooth_l1_loss does not support negative values for beta."));
+          warn_of_sizes(c);
           const Tensor t = c.real(3) == 0 ? call(absolute_error_op, {c[0], c[1]})
                                           : call(smooth_l1_op, {c[0], c[1], c[3]});
           return {apply_reduction(t, c[2].string(), c.name())};
@@ -288,6 +303,7 @@ const OpRecord& huber_loss_op =
           ARETE_CHECK(
               c.real(3) > 0,
               ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
+          warn_of_sizes(c);
           return {weighted(c, 4, call(huber_op, {c[0], c[1], c[3]}), false)};
         })
         .samples([](SampleMaker& m) {
@@ -461,19 +477,19 @@ const OpRecord& bce_with_logits_op =
 
 const OpRecord& kl_div_point_op =
     define("kl_div_point(Tensor input, Tensor target) -> Tensor")
-        .doc("target * (log target - input), 0 where target is 0.")
+        .doc("target * (log target - input), 0 where target is 0, NaN where it is negative.")
         .surface(Surface::internal)
         .pointwise(loss(2, 0,
                         [](Values v) {
                           const Value t = v[1];
-                          return where(t > 0.0, t * log(where(t > 0.0, t, 1.0)), 0.0) - t * v[0];
+                          return where(t == 0.0, 0.0, t * log(where(t == 0.0, 1.0, t))) - t * v[0];
                         }))
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({2, 3}, 0.1, 1)}},
                   {{m.make_strided({2, 3}), m.make({3}, 0.1, 1)}}};
         })
         .reference(element_reference(
-            [](double x, double t) { return t > 0 ? t * (std::log(t) - x) : -t * x; }));
+            [](double x, double t) { return t == 0 ? 0 : t * (std::log(t) - x); }));
 
 const OpRecord& kl_div_log_point_op =
     define("kl_div_log_point(Tensor input, Tensor target) -> Tensor")
@@ -493,6 +509,11 @@ const OpRecord& kl_div_op =
         .doc("Kullback-Leibler divergence of log probabilities from target.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
+          if (c[2].string() == "mean")
+            warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support "
+                "size. 'batchmean' divides only by the batch size, and aligns with the KL div math "
+                "definition.");
           const Tensor t = call(c.boolean(3) ? kl_div_log_point_op : kl_div_point_op, {c[0], c[1]});
           if (c[2].string() == "batchmean") {
             const double n = c.tensor(0).dim() ? double(c.tensor(0).size(0)) : 1;
@@ -511,7 +532,7 @@ const OpRecord& kl_div_op =
         .errors([](SampleMaker& m) { return pair_errors(m, {false}); })
         .reference(pair_reference(2, [](double x, double t, const Call& c) {
           if (c.boolean(3)) return std::exp(t) * (t - x);
-          return t > 0 ? t * (std::log(t) - x) : -t * x;
+          return t == 0 ? 0 : t * (std::log(t) - x);
         }));
 
 #undef ARETE_PAIR_SAMPLES

@@ -91,10 +91,10 @@ const OpRecord& multi_margin_loss_op =
         .doc("Mean over the wrong classes of max(0, margin - input[target] + input)^p.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
-          check_class_index(c);
           const int64_t p = c.integer(2);
           ARETE_CHECK(p == 1 || p == 2,
                       ValueError(c.name(), "only p == 1 and p == 2 supported").argument("p"));
+          check_class_index(c);
           const Tensor& x = c.tensor(0);
           const bool batch = x.dim() == 2;
           const Tensor logits = batch ? x : x.reshape({1, x.numel()});
@@ -109,13 +109,14 @@ const OpRecord& multi_margin_loss_op =
           if (c.has(4)) z = z.mul(c.tensor(4).index_select(0, column.flatten()).unsqueeze(1));
           const Tensor losses =
               z.scatter(1, column, Scalar(0)).sum(1).div(Scalar(double(logits.size(1))));
-          return {apply_reduction(batch ? losses : losses.squeeze(0), c[5].string(), c.name())};
+          return {apply_reduction(losses.view(c.tensor(1).sizes()), c[5].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> Samples {
           return {{{m.make({3, 4}), m.make_index({3}, 4), 1, 1.0, std::nullopt, "mean"}},
                   {{m.make_strided({3, 4}), m.make_index({3}, 4), 2, 0.5,
                     m.make({4}, 0.5, 1).detach(), "none"}},
                   {{m.make({4}), m.make_index({}, 4), 1, 1.5, std::nullopt, "none"}, "no batch"},
+                  {{m.make({4}), m.make_index({1}, 4), 1, 1.5, std::nullopt, "none"}},
                   {{m.make({2, 3}), m.make_index({2}, 3), 2, 1.0, std::nullopt, "sum"}}};
         })
         .errors([](SampleMaker& m) -> Errors {

@@ -29,9 +29,12 @@ inline void check_targets(const char* op, const Tensor& x, const Tensor& target)
           .expected("int64 classes, or probabilities of input's shape")
           .got(describe(target)));
   if (x.dim() == 1) {
-    ARETE_CHECK(target.dim() == 0,
-                ValueError(op, "size mismatch (got input: " + to_string(x.sizes()) +
-                                   ", target: " + to_string(target.sizes()) + ")"));
+    ARETE_CHECK(target.dim() <= 1,
+                ValueError(op, "0D or 1D target tensor expected, multi-target not supported")
+                    .argument("target"));
+    ARETE_CHECK(target.numel() == 1,
+                ValueError(op, "For 1D input, 1D target must have size 1, but got target size: " +
+                                   std::to_string(target.numel())));
     return;
   }
   ARETE_CHECK(target.dim() > 0 && x.sizes()[0] == target.sizes()[0],
@@ -44,6 +47,26 @@ inline void check_targets(const char* op, const Tensor& x, const Tensor& target)
   ARETE_CHECK(expected == Shape(target.sizes()),
               ValueError(op, "Expected target size " + to_string(expected) + ", got " +
                                  to_string(target.sizes())));
+}
+
+/// The class of logits (C), of which there may be one in a list.
+inline Tensor without_list(const Tensor& x, const Tensor& target) {
+  return x.dim() == 1 && target.dim() == 1 ? target.reshape({}) : target;
+}
+
+/// Class weights of another floating type are no slip to be rounded over.
+inline void check_weight_dtype(const char* op, const Tensor& x, const Tensor& weight) {
+  const auto called = [](DType t) -> std::string {
+    return t == kFloat32    ? "Float"
+           : t == kFloat64  ? "Double"
+           : t == kFloat16  ? "Half"
+           : t == kBFloat16 ? "BFloat16"
+                            : std::string(name_of(t));
+  };
+  ARETE_CHECK(weight.dtype() == x.dtype(),
+              ValueError(op, "expected scalar type " + called(x.dtype()) + " but found " +
+                                 called(weight.dtype()))
+                  .argument("weight"));
 }
 
 inline void check_weight(const char* op, const Tensor& x, const Tensor& weight) {

@@ -203,29 +203,37 @@ const OpRecord& pixel_unshuffle_op =
         });
 
 const OpRecord& normalize_op =
-    define("normalize(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor")
-        .doc("x / max(|x|_p, eps) along a dimension.")
+    define("normalize(Tensor input, float p=2.0, int[] dim=1, float eps=1e-12) -> Tensor")
+        .doc("x / max(|x|_p, eps) along a dimension, or several of them together.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
-          return {x.div(x.norm(c.real(1), {c.integer(2)}, true).clamp(Scalar(c.real(3))))};
+          return {x.div(x.norm(c.real(1), c.ints(2), true).clamp(Scalar(c.real(3))))};
         })
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0.5, 2), 2.0, 1, 1e-12}},
-                  {{m.make_strided({2, 3}, 0.5, 2), 1.0, 0, 1e-12}},
-                  {{m.make({4}, 0.5, 2), 3.0, 0, 1e-6}}};
+          using L = std::initializer_list<int64_t>;
+          return {{{m.make({2, 3}, 0.5, 2), 2.0, L{1}, 1e-12}},
+                  {{m.make_strided({2, 3}, 0.5, 2), 1.0, L{0}, 1e-12}},
+                  {{m.make({2, 3, 2}, 0.5, 2), 2.0, L{0, 2}, 1e-12}},
+                  {{m.make({4}, 0.5, 2), 3.0, L{0}, 1e-6}}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), 2.0, 2, 1e-12}, ErrorKind::index, "Dimension out of range"}};
+          return {{{m.make({2, 3}), 2.0, std::vector<int64_t>{2}, 1e-12},
+                   ErrorKind::index,
+                   "Dimension out of range"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& x = c.tensor(0);
-          const size_t d = size_t(c.integer(2));
-          return {build_tensor(x.sizes(), [&](Shape i) {
+          Shape group;  // the sizes that are summed over
+          for (int64_t d : c.ints(2)) group.push_back(x.size(d));
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
             const double v = at(x, i);
             double sum = 0;
-            for (i[d] = 0; i[d] < x.size(int64_t(d)); ++i[d])
-              sum += std::pow(std::fabs(at(x, i)), c.real(1));
+            for_each_index(group, [&](const Shape& g) {
+              Shape j = i;
+              for (size_t k = 0; k < g.size(); ++k) j[size_t(c.ints(2)[k])] = g[k];
+              sum += std::pow(std::fabs(at(x, j)), c.real(1));
+            });
             return v / std::max(std::pow(sum, 1 / c.real(1)), c.real(3));
           })};
         });
@@ -242,8 +250,8 @@ Tensor pixel_shuffle(const Tensor& self, int64_t upscale_factor) {
 Tensor pixel_unshuffle(const Tensor& self, int64_t downscale_factor) {
   return ops::call(ops::pixel_unshuffle_op, {self, downscale_factor});
 }
-Tensor normalize(const Tensor& input, double p, int64_t dim, double eps) {
-  return ops::call(ops::normalize_op, {input, p, dim, eps});
+Tensor normalize(const Tensor& input, double p, const Extent& dim, double eps) {
+  return ops::call(ops::normalize_op, {input, p, IntList(dim), eps});
 }
 
 }  // namespace arete

@@ -105,6 +105,6 @@ Tensor channel_shuffle(const Tensor& input, int64_t groups);
 Tensor local_response_norm(const Tensor& input, int64_t size, double alpha = 1e-4,
                            double beta = 0.75, double k = 1);
 /// x / max(|x|_p, eps) along `dim`.
-Tensor normalize(const Tensor& input, double p = 2, int64_t dim = 1, double eps = 1e-12);
+Tensor normalize(const Tensor& input, double p = 2, const Extent& dim = 1, double eps = 1e-12);
 
 }  // namespace arete

@@ -115,6 +115,9 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
   const Tensor residual = rectified ? optional_tensor(c, 8) : Tensor();
   const RunningStatistics running{running_mean, running_var, c.real(6)};
   const double eps = c.real(7);
+  ARETE_CHECK(eps > 0 || by_instance,
+              ValueError(op, "batch_norm eps must be positive, but got " + Scalar(eps).to_string())
+                  .argument("eps"));
   ARETE_CHECK(
       !residual.defined() ||
           (Shape(residual.sizes()) == Shape(x.sizes()) && residual.dtype() == x.dtype()),
@@ -355,7 +358,11 @@ const OpRecord& batch_norm_op =
           return s;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
+          return {{{m.make({2, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
+                    0.1, 0.0},
+                   ErrorKind::value,
+                   "batch_norm eps must be positive, but got 0"},
+                  {{m.make({1, 2}), std::nullopt, std::nullopt, std::nullopt, std::nullopt, true,
                     0.1, 1e-5},
                    ErrorKind::value,
                    "Expected more than 1 value per channel when training, got input size [1, 2]"},

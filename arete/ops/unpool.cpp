@@ -48,6 +48,7 @@ const OpRecord& define_lp_pool(const char* schema) {
       .surface(Surface::functional)
       .compose([](const Call& c) -> Results {
         const double p = c.real(1);
+        ARETE_CHECK(p != 0, ValueError(c.name(), "norm_type must not be 0").argument("norm_type"));
         const Shape kernel = spread(c.ints(2), spatial, c.name(), "kernel_size");
         std::optional<Extent> stride;
         if (c.has(3) && !c.ints(3).empty()) stride = Extent(c.ints(3));
@@ -55,9 +56,8 @@ const OpRecord& define_lp_pool(const char* schema) {
         const Tensor mean = spatial == 1   ? avg_pool1d(powers, kernel, stride, 0, c.boolean(4))
                             : spatial == 2 ? avg_pool2d(powers, kernel, stride, 0, c.boolean(4))
                                            : avg_pool3d(powers, kernel, stride, 0, c.boolean(4));
-        // Negative sums, which odd powers may have, count as 0.
-        return {sign(mean)
-                    .mul(relu(abs(mean)))
+        // The root has no slope at 0: nothing goes back there.
+        return {mean.masked_fill(mean.eq(Scalar(0)), Scalar(0))
                     .mul(Scalar(double(numel_of(kernel))))
                     .pow(Scalar(1 / p))};
       })
@@ -71,7 +71,10 @@ const OpRecord& define_lp_pool(const char* schema) {
       .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
         return {{{m.make({2}), 2.0, L{2}, std::nullopt, false},
                  ErrorKind::value,
-                 "D input to avg_pool"}};
+                 "D input to avg_pool"},
+                {{m.make(sizes_of(spatial, {1, 2}, 2, 4)), 0.0, L{2}, std::nullopt, false},
+                 ErrorKind::value,
+                 "norm_type must not be 0"}};
       })
       .reference([](const Call& c) -> std::vector<Tensor> {
         const Tensor& x = c.tensor(0);
@@ -250,6 +253,11 @@ int64_t sample_of(int spatial, int d) { return spatial == 2 ? 1 - d : d; }
 
 Results fractional_pool(const Call& c, int spatial, bool indices) {
   check_rank(c, spatial);
+  for (int64_t k : c.ints(1))
+    ARETE_CHECK(k > 0, ValueError(c.name(), "kernel_size must greater than 0, but got " +
+                                                (c.ints(1).size() == 1 ? std::to_string(k)
+                                                                       : to_string(c.ints(1))))
+                           .argument("kernel_size"));
   const bool batched = c.tensor(0).dim() == spatial + 2;
   const Tensor x = batched ? c.tensor(0) : c.tensor(0).unsqueeze(0);
   const Shape kernel = spread(c.ints(1), spatial, c.name(), "kernel_size");
@@ -259,10 +267,11 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
   if (c.has(4)) {
     samples = c.tensor(4).detach();
     ARETE_CHECK(
-        samples.dim() == 3 && samples.size(0) == batch && samples.size(1) == channels &&
+        samples.dim() == 3 && samples.size(0) >= batch && samples.size(1) == channels &&
             samples.size(2) == spatial,
         ValueError(c.name(), "_random_samples must be (N, C, " + std::to_string(spatial) + ")")
             .got(describe(samples)));
+    samples = samples.narrow(0, 0, batch);  // of more of them the first, as in PyTorch
     if (size_of(samples.dtype()) < 4) samples = samples.to(kFloat32);
   } else {
     samples = rand({batch, channels, spatial},

@@ -2,7 +2,11 @@
 errors, and an example that has just been run."""
 from __future__ import annotations
 
+import ast
+import inspect
+import keyword
 import math
+import warnings
 
 from . import _C
 
@@ -69,12 +73,28 @@ def _fits(t) -> bool:
     return 0 < t.numel() <= 12 and t.dim() <= 3
 
 
-def _public(name: str, surface: str) -> str:
+def signature(operator) -> inspect.Signature:
+    """That of the first overload, as Python writes it."""
+    parameters = []
+    for name, default, keyword_only in arguments(operator._records[0][1]):
+        if keyword.iskeyword(name):
+            name += "_"
+        try:
+            value = ast.literal_eval(default) if default else inspect.Parameter.empty
+        except ValueError:
+            value = float(default)  # inf
+        kind = inspect.Parameter.KEYWORD_ONLY if keyword_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(name, kind, default=value))
+    return inspect.Signature(parameters)
+
+
+def _public(operator, surface: str) -> str:
+    name = operator.__name__
+    if operator.__module__ != "arete":
+        return f"{operator.__module__}.{name}"
     for family in ("linalg", "fft", "special"):
         if name.startswith(family + "_"):
             return f"arete.{family}.{name[len(family) + 1 :]}"
-    if surface == "functional":
-        return "arete.nn.functional." + name
     return ("arete._ops." if surface == "internal" else "arete.") + name
 
 
@@ -89,17 +109,20 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
     """Lines of a call of this sample, and what it printed: the shape where tensors are large or random."""
     import arete
 
-    given = dict(zip((n for n, _, _ in arguments(_signature_of(record))), sample))
-    for shown, own in (("input", "self"), ("self", "input"), ("dim", "dims"), ("dims", "dim")):  # torch's names
-        given.setdefault(shown, given.get(own))
+    given = dict(zip((n for n, _, _ in arguments(signature_of(record))), sample))
+    for name, own in (("input", "self"), ("self", "input"), ("dim", "dims"), ("dims", "dim")):  # torch's names
+        given.setdefault(name, given.get(own))
+    shown = arguments(signature)
+    if shown and sample and isinstance(sample[0], _C.Tensor):
+        given.setdefault(shown[0][0], sample[0])  # which may have a name of its own
     lines, call = [], []
     skipped = False  # a positional argument was left out: the others are named
-    for name, default, keyword in arguments(signature):
+    for name, default, keyword_only in shown:
         value = given.get(name)
         if isinstance(value, _C.Tensor) and not _fits(value):
             random = True
             lines.append(f"{name} = {_large(value)}")
-            call.append(f"{name}={name}" if keyword or skipped else name)
+            call.append(f"{name}={name}" if keyword_only or skipped else name)
             continue
         usual = name == "dtype" and value is _C.float32 or name == "device"
         if value is None or usual or (default and _literal(value) == default.replace("\"", "'")):
@@ -109,13 +132,13 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
         if isinstance(value, _C.Tensor) or value and isinstance(value, list) and isinstance(value[0], _C.Tensor):
             lines.append(f"{name} = {text}")
             text = name
-        call.append(f"{name}={text}" if keyword or skipped else text)
+        call.append(f"{name}={text}" if keyword_only or skipped else text)
     surface = _C._record(record)["surface"]
-    method = in_place or (isinstance(operator, _C.OperatorMethod) and call and lines)
+    method = operator.__module__ == "arete" and (in_place or isinstance(operator, _C.OperatorMethod))
     if method and call and lines:
         last = f"{call[0]}.{operator.__name__}({', '.join(call[1:])})"
     else:
-        last = f"{_public(operator.__name__, surface)}({', '.join(call)})"
+        last = f"{_public(operator, surface)}({', '.join(call)})"
     scope = {"arete": arete}
     for line in lines:
         exec(line, scope)  # texts that were made above
@@ -128,7 +151,7 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
     return [">>> " + line for line in (*lines, last)] + [line or "<BLANKLINE>" for line in repr(result).splitlines()]
 
 
-def _signature_of(record: str) -> str:
+def signature_of(record: str) -> str:
     schema = _C._record(record)["schema"]
     return schema[schema.index("(") : schema.rindex("->")].strip()
 
@@ -136,7 +159,7 @@ def _signature_of(record: str) -> str:
 def _shapes(record: str, samples) -> str:
     """"(2, 3), (3) -> (2, 3)" of a few samples."""
     operator = _C.Operator(record, [(record, None)])
-    names = arguments(_signature_of(record))
+    names = arguments(signature_of(record))
     found = []
     for sample in samples:
         try:
@@ -155,6 +178,12 @@ def _shapes(record: str, samples) -> str:
 
 def describe(operator) -> str:
     """The documentation of an operator object."""
+    with warnings.catch_warnings():  # samples that are told of
+        warnings.simplefilter("ignore")
+        return _describe(operator)
+
+
+def _describe(operator) -> str:
     overloads = operator._records
     name = operator.__name__
     record, signature = overloads[0]

@@ -173,6 +173,7 @@ void bind_autograd(nb::module_& m) {
     const SharedObject f(std::move(forward)), b(std::move(backward));
     autograd::FunctionDef def;
     def.name = name;
+    def.materialize_grads = false;  // forward says whether, and Python's half of backward does it
     def.forward = [f](autograd::Context& c, const std::vector<Tensor>& x) {
       return call_half(f.get(), c, x);
     };

@@ -6,7 +6,6 @@
 #include <cstdarg>
 
 #include "arete/base/error.h"
-#include "arete/base/warning.h"
 #include "tensor_object.h"
 
 namespace arete::python {
@@ -81,10 +80,6 @@ bool init_errors(PyObject* module) {
                                   {PyExc_RuntimeError, PyExc_MemoryError});
   bug_error = new_error(module, "BugError", "An internal inconsistency: please report it.",
                         {PyExc_RuntimeError});
-  set_warning_handler([](const std::string& text) {
-    const WithGil gil;
-    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw PythonError{};
-  });
   return argument_error && autograd_error && device_error && out_of_memory_error && bug_error;
 }
 

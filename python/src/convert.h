@@ -34,8 +34,7 @@ inline bool truth(PyObject* o) {
 
 /// The Python class of a kind of error.
 PyObject* class_of(ErrorKind kind);
-/// Makes the exception classes known, arete.Error and its subclasses (module `module`), and turns
-/// warnings into those of Python.
+/// Makes Python's exception classes known: arete.Error and its subclasses (module `module`).
 bool init_errors(PyObject* module);
 /// Sets the Python error that belongs to the C++ exception being handled.
 void set_python_error() noexcept;

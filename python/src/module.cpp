@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "arete/base/thread_pool.h"
+#include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/core/print.h"
 #include "arete/ops/call.h"
@@ -185,12 +186,23 @@ True
 )");
 }
 
+// Where the library warns, warnings.warn() does; a filter may make that an error.
+void warn_in_python(std::string_view text) {
+  const WithGil gil;
+  if (PyErr_WarnEx(PyExc_UserWarning, std::string(text).c_str(), 1) < 0) throw PythonError{};
+}
+
 }  // namespace
 
 }  // namespace arete::python
 
 NB_MODULE(_C, m) {
   using namespace arete::python;
+#ifdef NDEBUG
+  // What lives in a script's globals to the end is no news for its user.
+  nb::set_leak_warnings(false);
+#endif
+  arete::set_warning_handler(&warn_in_python);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);

@@ -11,6 +11,7 @@
 #include "arete/ops/record.h"
 #include "convert.h"
 #include "memory_format.h"
+#include "operator_face.h"
 #include "operator_match.h"
 #include "operator_signature.h"
 #include "tensor_object.h"
@@ -127,8 +128,58 @@ const OpRecord& in_format(const OpRecord& record, Arg* args, const Extras& extra
   return record;
 }
 
+PyObject* call_record(const Overload& o, const OpRecord& record, std::span<const Arg> all,
+                      const Extras& extras) {
+  if (extras.out) {
+    const SmallVector<Tensor*, 3> outs = outputs_in(extras.out);
+    const auto write = [&] { ops::call_into({outs.data(), outs.size()}, record, all); };
+    if (is_long(all)) {
+      const WithoutGil free;
+      write();
+    } else {
+      write();
+    }
+    return Py_NewRef(extras.out);
+  }
+  if (!is_long(all)) return finish(o, ops::call_all(record, all), extras);
+  ops::Results results;
+  {
+    const WithoutGil free;
+    results = ops::call_all(record, all);
+  }
+  return finish(o, std::move(results), extras);
+}
+
+PyObject* call_in_place(const OpRecord& record, Tensor& target, std::span<const Arg> all) {
+  if (is_long(all)) {
+    const WithoutGil free;
+    ops::call_in_place(target, record, all);
+  } else {
+    ops::call_in_place(target, record, all);
+  }
+  return checked(wrap(target));
+}
+
+PyObject* call_face(OperatorObject* self, const Overload& o, const Arg* bound, Extras extras) {
+  if (extras.has_dtype || extras.pin_memory || extras.requires_grad)
+    type_error("%U() got an unexpected keyword argument", self->name);
+  FaceCall call;
+  bind_face(o, bound, call);
+  Tensor target = call.args[0].tensor();
+  if (call.idle) return checked(wrap(target));
+  const std::span<const Arg> all(call.args, call.count);
+  if (call.in_place) return call_in_place(*call.record, target, all);
+  Ref out;
+  if (call.out.defined()) {
+    out = Ref(checked(wrap(call.out)));
+    extras.out = out.get();
+  }
+  return call_record(o, *call.record, all, extras);
+}
+
 PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const Extras& extras,
                      PyObject* first) {
+  if (o.face) return call_face(self, o, args, extras);
   const std::span<const Arg> all(args, o.defaults.size());
   Tensor converted;
   if (extras.has_dtype && args[o.parameters[0].position].kind() == Kind::tensor) {
@@ -143,36 +194,8 @@ PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const E
     return finish(
         o, ops::call_all(record, &record == o.record ? all : std::span<const Arg>(others)), extras);
   }
-  if (extras.out) {
-    const SmallVector<Tensor*, 3> outs = outputs_in(extras.out);
-    const auto write = [&] { ops::call_into({outs.data(), outs.size()}, *o.record, all); };
-    if (is_long(all)) {
-      const WithoutGil free;
-      write();
-    } else {
-      write();
-    }
-    return Py_NewRef(extras.out);
-  }
-  if (self->in_place) {
-    Tensor& target = tensor_of(first);
-    if (is_long(all)) {
-      const WithoutGil free;
-      ops::call_in_place(target, *o.record, all);
-    } else {
-      ops::call_in_place(target, *o.record, all);
-    }
-    return Py_NewRef(first);
-  }
-  if (is_long(all)) {
-    ops::Results results;
-    {
-      const WithoutGil free;
-      results = ops::call_all(*o.record, all);
-    }
-    return finish(o, std::move(results), extras);
-  }
-  return finish(o, ops::call_all(*o.record, all), extras);
+  if (self->in_place) return call_in_place(*o.record, tensor_of(first), all);
+  return call_record(o, *o.record, all, extras);
 }
 
 PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t nargsf,
@@ -210,11 +233,11 @@ PyTypeObject* method_type;
 
 PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
-    static const char* names[] = {"name", "overloads", "in_place", nullptr};
+    static const char* names[] = {"name", "overloads", "in_place", "face", nullptr};
     PyObject *name = nullptr, *list = nullptr;
-    int in_place = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|p", const_cast<char**>(names), &name, &list,
-                                     &in_place))
+    int in_place = 0, face = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|pp", const_cast<char**>(names), &name, &list,
+                                     &in_place, &face))
       return nullptr;
     auto overloads = std::make_unique<std::vector<Overload>>();
     const Ref items(checked(PySequence_Fast(list, "overloads must be a list")));
@@ -228,7 +251,8 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         PyErr_Format(PyExc_KeyError, "there is no operator record '%s'", record_name);
         return nullptr;
       }
-      overloads->push_back(make_overload(*record, signature));
+      overloads->push_back(face ? make_face(*record, signature)
+                                : make_overload(*record, signature));
     }
     separate(*overloads);
     PyObject* o = checked(type->tp_alloc(type, 0));
@@ -256,7 +280,20 @@ PyObject* method_get(PyObject* o, PyObject* instance, PyObject*) {
   return PyMethod_New(o, instance);
 }
 PyObject* operator_name(PyObject* o, void*) { return Py_NewRef(operator_in(o)->name); }
-PyObject* operator_module(PyObject*, void*) { return PyUnicode_FromString("arete"); }
+// Where its name is to be found, as pickle looks for it: said in its dictionary where that is not
+// the package itself.
+PyObject* operator_module(PyObject* o, void*) {
+  PyObject* const dict = operator_in(o)->dict;
+  PyObject* const said = dict ? PyDict_GetItemString(dict, "_module") : nullptr;
+  return said ? Py_NewRef(said) : PyUnicode_FromString("arete");
+}
+// Made when somebody asks, as inspect.signature() does.
+PyObject* operator_python_signature(PyObject* o, void*) {
+  return guarded([&]() -> PyObject* {
+    const Ref docs(checked(PyImport_ImportModule("arete._docs")));
+    return PyObject_CallMethod(docs.get(), "signature", "O", o);
+  });
+}
 // Made from the records when somebody asks (arete/_docs.py).
 PyObject* operator_doc(PyObject* o, void*) {
   return guarded([&]() -> PyObject* {
@@ -277,12 +314,14 @@ PyObject* operator_reduce(PyObject* o, PyObject*) { return Py_NewRef(operator_in
 
 PyMethodDef operator_methods[] = {{"__reduce__", operator_reduce, METH_NOARGS, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef operator_getset[] = {{"__name__", operator_name, nullptr, nullptr, nullptr},
-                                 {"__qualname__", operator_name, nullptr, nullptr, nullptr},
-                                 {"__module__", operator_module, nullptr, nullptr, nullptr},
-                                 {"__doc__", operator_doc, nullptr, nullptr, nullptr},
-                                 {"_records", operator_records, nullptr, nullptr, nullptr},
-                                 {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef operator_getset[] = {
+    {"__name__", operator_name, nullptr, nullptr, nullptr},
+    {"__qualname__", operator_name, nullptr, nullptr, nullptr},
+    {"__module__", operator_module, nullptr, nullptr, nullptr},
+    {"__doc__", operator_doc, nullptr, nullptr, nullptr},
+    {"_records", operator_records, nullptr, nullptr, nullptr},
+    {"__signature__", operator_python_signature, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef operator_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OperatorObject, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(OperatorObject, dict), READONLY, nullptr},

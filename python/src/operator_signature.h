@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Parameter {
   std::string type;  // as written
 };
 
+struct Face;
+
 /// A record behind one signature.
 struct Overload {
   const ops::OpRecord* record = nullptr;
@@ -37,6 +40,7 @@ struct Overload {
   bool returns_list = false;
   PyTypeObject* result_type = nullptr;  // of several results
   std::string text;                     // for error messages
+  std::shared_ptr<const Face> face;     // of functional faces: see operator_face.h
 };
 
 /// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; null is the record's own schema.

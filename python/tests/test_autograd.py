@@ -142,3 +142,119 @@ def test_anomaly():
         with pytest.raises(RuntimeError):
             x.sqrt().backward()
     assert not torch.autograd.is_anomaly_enabled()
+
+
+def test_gradients_in_batches():
+    """is_grads_batched: the first dimension of the gradients counts passes."""
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    w = torch.tensor([[1.0, 0.0, 2.0], [0.5, 1.0, 0.0]], requires_grad=True)
+    y, z = w @ x, (x * x).sum()
+    g = torch.randn(4, 2), torch.randn(4)
+    together = torch.autograd.grad([y, z], [x, w], g, is_grads_batched=True, retain_graph=True)
+    for i in range(4):
+        one = torch.autograd.grad([y, z], [x, w], [g[0][i], g[1][i]], retain_graph=True)
+        assert all(torch.equal(a[i], b) for a, b in zip(together, one))
+    (jacobian,) = torch.autograd.grad(x**3, x, torch.eye(3), is_grads_batched=True, create_graph=True)
+    assert torch.equal(jacobian, torch.diag(3 * x**2)) and jacobian.requires_grad
+    unused = torch.autograd.grad(z, w, torch.ones(2), is_grads_batched=True, allow_unused=True, retain_graph=True)
+    assert unused == (None,)
+    with pytest.raises(RuntimeError, match="If `is_grads_batched=True`, we interpret the first dimension"):
+        torch.autograd.grad(y, x, torch.ones(4, 3), is_grads_batched=True)
+    with pytest.raises(ValueError, match="grad_outputs\\[0\\] is None"):
+        torch.autograd.grad(z, x, is_grads_batched=True)
+    torch.autograd.grad(y, x, g[0], is_grads_batched=True)  # the last pass frees the graph
+    with pytest.raises(RuntimeError, match="a second time"):
+        torch.autograd.grad(y, x, g[0], is_grads_batched=True)
+
+
+class Doubled(torch.autograd.Function):
+    """A wrong backward, as `wrong` says."""
+
+    wrong = ""
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        Doubled.calls += 1
+        if Doubled.wrong == "now and then" and Doubled.calls % 2:
+            return 2.001 * g
+        return 2 * g + (Doubled.wrong == "constant")
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_gradcheck_options(fast):
+    x = torch.tensor([0.5, 2.0, -1.0], dtype=torch.float64, requires_grad=True)
+    check = torch.autograd.gradcheck
+    many = {"fast_mode": fast, "check_batched_grad": True, "check_grad_dtypes": True}
+    assert check(torch.exp, x, **many)
+    assert check(lambda t: (t.sin(), t.sum(), t.detach()), [x], check_undefined_grad=False, **many)
+    assert not check(lambda t: t.detach() * t, x, fast_mode=fast, raise_exception=False)
+    z = torch.tensor([0.5 + 1j, 2 - 1j], dtype=torch.complex128, requires_grad=True)
+    assert check(lambda t: (t * t.conj() * t, t.abs()), z, fast_mode=fast)
+    assert not check(lambda t: t.detach() * t, z, fast_mode=fast, raise_exception=False)
+    w = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    assert check(lambda *_: w @ x, [x, w], fast_mode=fast)  # leaves that the function holds itself
+    assert torch.autograd.gradgradcheck(lambda t: (t.exp() * t, t.sin()), x, fast_mode=fast)
+    for wrong, text in (("now and then", "Backward is not reentrant"), ("constant", "backward not multiplied by grad_output")):
+        Doubled.wrong = wrong
+        with pytest.raises(torch.autograd.GradcheckError, match=text):
+            check(Doubled.apply, x, fast_mode=fast, atol=0.1)
+    Doubled.wrong = "now and then"
+    assert check(Doubled.apply, x, fast_mode=fast, atol=0.1, nondet_tol=1e-2)
+    Doubled.wrong = ""
+    assert check(Doubled.apply, x, fast_mode=fast)
+
+
+def test_gradcheck_says_what_it_does_not_check():
+    """There is no forward mode: who asks for it is told, not answered as if it had been looked at."""
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    for options in ({"check_forward_ad": True}, {"check_forward_ad": True, "check_batched_forward_grad": True}, {"masked": True}):
+        with pytest.raises(NotImplementedError):
+            torch.autograd.gradcheck(torch.exp, x, **options)
+    with pytest.raises(NotImplementedError, match="no forward mode"):
+        torch.autograd.gradgradcheck(torch.exp, x, check_fwd_over_rev=True)
+    with pytest.raises(AssertionError, match="at least one of check_forward_ad or check_backward_ad"):
+        torch.autograd.gradcheck(torch.exp, x, check_backward_ad=False)
+    with pytest.raises(TypeError):
+        torch.autograd.gradcheck(torch.exp, x, check_everything=True)
+    with pytest.raises(RuntimeError, match="has a dimension with stride 0"):
+        torch.autograd.gradcheck(torch.exp, torch.ones(1, dtype=torch.float64).expand(3).requires_grad_())
+    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+        torch.autograd.gradcheck(torch.exp, x.detach())
+    with pytest.warns(UserWarning, match="not a double precision"):
+        torch.autograd.gradcheck(lambda t: 2 * t, torch.ones(1, requires_grad=True), atol=0.1)
+
+    class Dual(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_forward(x)
+            return x * 1
+
+    with pytest.raises(NotImplementedError, match="no forward mode that would call jvp"):
+        Dual.apply(x)
+
+
+def test_gradients_that_did_not_arrive():
+    """None where the function asked for that, else zeros."""
+    seen = []
+
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, materialize):
+            ctx.set_materialize_grads(materialize)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, a, b):
+            seen.append((a, b))
+            return (0 if a is None else a * 2) + (0 if b is None else b * 3), None
+
+    x = torch.ones(2, requires_grad=True)
+    for materialize in (True, False):
+        Both.apply(x, materialize)[1].sum().backward()
+    assert seen[0][0].tolist() == [0, 0] and seen[1][0] is None and seen[1][1].tolist() == [1, 1]
+    assert x.grad.tolist() == [6, 6]

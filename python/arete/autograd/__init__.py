@@ -10,6 +10,8 @@ from .. import _C
 from .._C import Tensor
 from .._C import Node  # noqa: F401
 from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from ._passes import backward, grad  # noqa: F401
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: F401
 
 Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results: name() and next_functions.
 
@@ -17,10 +19,6 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
     >>> y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()
     ('SumBackward0', 'ExpBackward0')
     """
-
-
-def _tensors(x) -> list[Tensor]:
-    return [x] if isinstance(x, Tensor) else list(x)
 
 
 def __getattr__(name: str):
@@ -33,78 +31,6 @@ def __getattr__(name: str):
 
         return getattr(profiler, name)
     raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")
-
-
-def _gradients(outputs, given):
-    """One gradient for each output; ones where none is given."""
-    if given is None:
-        given = [None] * len(outputs)
-    given = [given] if isinstance(given, Tensor) else list(given)
-    if len(given) != len(outputs):
-        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
-    filled = []
-    for t, g in zip(outputs, given):
-        if g is None:
-            if t.requires_grad and t.numel() != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            from .. import ones_like
-
-            g = ones_like(t)
-        elif g.shape != t.shape:
-            raise RuntimeError(f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a "
-                               f"shape of {tuple(t.shape)}.")
-        filled.append(g)
-    return filled
-
-
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone, leaves or not).
-
-    RuntimeError for outputs of several elements without a gradient of the same shape.
-
-    >>> x = arete.tensor([2.0, 3.0], requires_grad=True)
-    >>> arete.autograd.backward(x.square(), arete.tensor([1.0, 10.0]))
-    >>> x.grad
-    tensor([ 4., 60.])
-    >>> arete.autograd.backward(2 * x)
-    Traceback (most recent call last):
-    RuntimeError: grad can be implicitly created only for scalar outputs
-    """
-    tensors = _tensors(tensors)
-    gradients = _gradients(tensors, grad_tensors)
-    keep = create_graph if retain_graph is None else retain_graph
-    only = [] if inputs is None else _tensors(inputs)
-    if inputs is not None and not only:
-        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    _C._backward(tensors, gradients, keep, create_graph, only)
-
-
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
-         is_grads_batched=False, materialize_grads=False):  # fmt: skip
-    """The gradients of `outputs` with respect to `inputs`, as a tuple.
-
-    create_graph allows to differentiate them again; allow_unused gives None for inputs that play no part, which else
-    are an error, and materialize_grads zeros.
-
-    >>> x = arete.tensor(2.0, requires_grad=True)
-    >>> dx, = arete.autograd.grad(x**3, x, create_graph=True)
-    >>> dx.item(), arete.autograd.grad(dx, x)
-    (12.0, (tensor(12.),))
-    >>> arete.autograd.grad(x**2, arete.ones(1, requires_grad=True))
-    Traceback (most recent call last):
-    arete.AutogradError: One of the differentiated Tensors appears to not have been used in the graph...
-    """
-    if is_grads_batched:
-        raise NotImplementedError("grad(): is_grads_batched")
-    outputs, inputs = _tensors(outputs), _tensors(inputs)
-    keep = create_graph if retain_graph is None else retain_graph
-    unused = materialize_grads if allow_unused is None else allow_unused
-    result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
-    if materialize_grads:
-        from .. import zeros_like
-
-        result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
-    return tuple(result)
 
 
 class FunctionCtx:
@@ -144,6 +70,11 @@ class FunctionCtx:
         return tuple(next(saved) if kept else None for kept in self._kept)
 
     saved_variables = saved_tensors
+
+    def save_for_forward(self, *tensors):
+        """NotImplementedError: what it keeps is for jvp(), which is called in forward mode only, and there is none."""
+        raise NotImplementedError("save_for_forward(): there is no forward mode that would call jvp(); save_for_backward() keeps "
+                                  "tensors for backward()")
 
     def mark_non_differentiable(self, *tensors):
         """These outputs have no gradient."""
@@ -315,106 +246,6 @@ def is_anomaly_enabled() -> bool:
     False
     """
     return _C._is_anomaly()
-
-
-def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
-              nondet_tol: float = 0.0, **ignored) -> bool:  # fmt: skip
-    """Compares gradients with central differences; inputs that require grad must be float64 or complex128, which is
-    checked by its parts.
-
-    >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
-    >>> arete.autograd.gradcheck(arete.sin, [x])
-    True
-    >>> arete.autograd.gradcheck(lambda x: x.detach() * x, [x])
-    Traceback (most recent call last):
-    arete.autograd.GradcheckError: Jacobian mismatch for output 0 with respect to input 0, element 0 by 0: ...
-    """
-    inputs = _tensors(inputs)
-    with no_grad():
-        found = _tensors(func(*inputs))
-    if any(isinstance(t, Tensor) and t.is_complex() for t in (*inputs, *found)):
-        by_parts, inputs = _by_parts(func, inputs)
-        return gradcheck(by_parts, inputs, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
-    checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
-    if not checked:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient")
-    outputs = func(*inputs)
-    outputs = [o for o in _tensors(outputs) if o.requires_grad]
-    for out_index, out in enumerate(outputs):
-        flat = out.reshape(-1)
-        for j in range(flat.numel()):
-            found = _C._grad([flat[j]], checked, [], True, False, True)
-            for k, (leaf, g) in enumerate(zip(checked, found)):
-                values = leaf.detach().reshape(-1)
-                analytic = [0.0] * values.numel() if g is None else g.reshape(-1).tolist()
-                for i in range(values.numel()):
-                    numeric = _central_difference(func, inputs, leaf, i, eps, out_index, j)
-                    if not abs(numeric - analytic[i]) <= atol + rtol * abs(numeric):  # NaN is no agreement
-                        if raise_exception:
-                            raise GradcheckError(
-                                f"Jacobian mismatch for output {out_index} with respect to input {k}, element {j} by "
-                                f"{i}: numerical {numeric:g}, analytical {analytic[i]:g}")
-                        return False
-    return True
-
-
-class GradcheckError(RuntimeError):
-    """A gradient that differs from the central difference."""
-
-
-def _by_parts(func, inputs):
-    """func and its inputs with real tensors (..., 2) in place of complex ones."""
-    from .. import view_as_complex, view_as_real
-
-    is_complex = [isinstance(t, Tensor) and t.is_complex() for t in inputs]
-
-    def parts(*args):
-        results = _tensors(func(*[view_as_complex(t) if c else t for t, c in zip(args, is_complex)]))
-        return tuple(view_as_real(t) if t.is_complex() else t for t in results)
-
-    leaves = [view_as_real(t.detach()).clone().requires_grad_(t.requires_grad) if c else t
-              for t, c in zip(inputs, is_complex)]  # fmt: skip
-    return parts, leaves
-
-
-def _central_difference(func, inputs, leaf, i, eps, out_index, j):
-    results = []
-    with no_grad():
-        for step in (eps, -eps):
-            moved = leaf.detach().clone().reshape(-1)
-            moved[i] = moved[i] + step
-            outs = _tensors(func(*[moved.reshape(leaf.shape) if t is leaf else t for t in inputs]))
-            floating = [o for o in outs if o.is_floating_point()]
-            results.append(floating[out_index].reshape(-1)[j].item())
-    return (results[0] - results[1]) / (2 * eps)
-
-
-def gradgradcheck(func, inputs, grad_outputs=None, **options) -> bool:
-    """gradcheck of the gradient.
-
-    >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
-    >>> arete.autograd.gradgradcheck(arete.sin, [x])
-    True
-    """
-    inputs = _tensors(inputs)
-    checked = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
-
-    def first(*args):
-        # Perturbed arguments come without history.
-        args = [a.requires_grad_() if any(t is c for c in checked) and not a.requires_grad else a
-                for a, t in zip(args, inputs)]
-        with enable_grad():
-            return gradients(*args)
-
-    def gradients(*args):
-        outs = [o for o in _tensors(func(*args)) if o.requires_grad]
-        from .. import ones_like
-
-        weights = [ones_like(o) for o in outs]
-        leaves = [a for a, t in zip(args, inputs) if any(t is c for c in checked)]
-        return tuple(g for g in _C._grad(outs, leaves, weights, True, True, True) if g is not None)
-
-    return gradcheck(first, inputs, **options)
 
 
 Variable = Tensor

@@ -8,34 +8,6 @@ import arete
 from arete import Tensor, _ops
 
 
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Optional[Tensor] = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """softmax(scale * query @ key^T + mask) @ value over (..., L, E), (..., S, E), (..., S, Ev).
-
-    False elements of a boolean mask take no part, a floating mask is added; is_causal lets a
-    position see those up to it. scale is 1 / sqrt(E) by default.
-
-    ArgumentError where the sizes E of query and key differ.
-
-    >>> q, k, v = arete.zeros(1, 2, 4), arete.zeros(1, 2, 4), arete.tensor([[[1.0], [3.0]]])
-    >>> F.scaled_dot_product_attention(q, k, v).flatten()
-    tensor([2., 2.])
-    >>> F.scaled_dot_product_attention(q, k, v, is_causal=True).flatten()
-    tensor([1., 2.])
-    """
-    return _ops.scaled_dot_product_attention(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-
-
 def _canonical_mask(
     mask: Optional[Tensor],
     mask_name: str,

@@ -380,7 +380,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     """
 
     _spatial = 1
-    _function = staticmethod(F.conv_transpose1d)
+    _function = F.conv_transpose1d
 
 
 class ConvTranspose2d(_ConvTransposeNd):
@@ -391,7 +391,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     """
 
     _spatial = 2
-    _function = staticmethod(F.conv_transpose2d)
+    _function = F.conv_transpose2d
 
 
 class ConvTranspose3d(_ConvTransposeNd):
@@ -402,7 +402,7 @@ class ConvTranspose3d(_ConvTransposeNd):
     """
 
     _spatial = 3
-    _function = staticmethod(F.conv_transpose3d)
+    _function = F.conv_transpose3d
 
 
 class _LazyConvXdMixin(LazyModuleMixin):

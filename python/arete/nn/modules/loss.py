@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Callable, Optional, Tuple
 
 from arete import Tensor
 
 from .. import functional as F
-from ..functional._common import reduction_of
 from .distance import PairwiseDistance
 from .module import Module
 
@@ -52,7 +52,16 @@ class _Loss(Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        self.reduction = reduction_of(size_average, reduce, reduction)
+        if size_average is not None or reduce is not None:  # the older words
+            reduction = "mean" if size_average is None or size_average else "sum"
+            if not (reduce is None or reduce):
+                reduction = "none"
+            warnings.warn(
+                "size_average and reduce args will be deprecated, please use "
+                f"reduction='{reduction}' instead.",
+                stacklevel=3,
+            )
+        self.reduction = reduction
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         options = {name: getattr(self, name) for name in self._options}
@@ -79,7 +88,7 @@ class L1Loss(_Loss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.l1_loss)
+    _function = F.l1_loss
 
 
 class NLLLoss(_WeightedLoss):
@@ -90,7 +99,7 @@ class NLLLoss(_WeightedLoss):
     """
 
     __constants__ = ["ignore_index", "reduction"]
-    _function = staticmethod(F.nll_loss)
+    _function = F.nll_loss
     _options = ("weight", "ignore_index")
 
     def __init__(
@@ -176,7 +185,7 @@ class KLDivLoss(_Loss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.kl_div)
+    _function = F.kl_div
     _options = ("log_target",)
 
     def __init__(
@@ -200,7 +209,7 @@ class MSELoss(_Loss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.mse_loss)
+    _function = F.mse_loss
 
 
 class BCELoss(_WeightedLoss):
@@ -211,7 +220,7 @@ class BCELoss(_WeightedLoss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.binary_cross_entropy)
+    _function = F.binary_cross_entropy
     _options = ("weight",)
 
 
@@ -222,7 +231,7 @@ class BCEWithLogitsLoss(_Loss):
     tensor(0.6931)
     """
 
-    _function = staticmethod(F.binary_cross_entropy_with_logits)
+    _function = F.binary_cross_entropy_with_logits
     _options = ("weight", "pos_weight")
 
     def __init__(
@@ -246,7 +255,7 @@ class HingeEmbeddingLoss(_Loss):
     """
 
     __constants__ = ["margin", "reduction"]
-    _function = staticmethod(F.hinge_embedding_loss)
+    _function = F.hinge_embedding_loss
     _options = ("margin",)
 
     def __init__(
@@ -270,7 +279,7 @@ class MultiLabelMarginLoss(_Loss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.multilabel_margin_loss)
+    _function = F.multilabel_margin_loss
 
 
 class SmoothL1Loss(_Loss):
@@ -281,7 +290,7 @@ class SmoothL1Loss(_Loss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.smooth_l1_loss)
+    _function = F.smooth_l1_loss
     _options = ("beta",)
 
     def __init__(
@@ -303,7 +312,7 @@ class HuberLoss(_Loss):
     """
 
     __constants__ = ["reduction", "delta"]
-    _function = staticmethod(F.huber_loss)
+    _function = F.huber_loss
     _options = ("delta",)
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -319,7 +328,7 @@ class SoftMarginLoss(_Loss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.soft_margin_loss)
+    _function = F.soft_margin_loss
 
 
 class CrossEntropyLoss(_WeightedLoss):
@@ -334,7 +343,7 @@ class CrossEntropyLoss(_WeightedLoss):
     """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
-    _function = staticmethod(F.cross_entropy)
+    _function = F.cross_entropy
     _options = ("weight", "ignore_index", "label_smoothing")
 
     def __init__(
@@ -359,7 +368,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     """
 
     __constants__ = ["reduction"]
-    _function = staticmethod(F.multilabel_soft_margin_loss)
+    _function = F.multilabel_soft_margin_loss
     _options = ("weight",)
 
 
@@ -426,7 +435,7 @@ class MultiMarginLoss(_WeightedLoss):
     """
 
     __constants__ = ["p", "margin", "reduction"]
-    _function = staticmethod(F.multi_margin_loss)
+    _function = F.multi_margin_loss
     _options = ("p", "margin", "weight")
 
     def __init__(

@@ -72,7 +72,7 @@ class MaxPool1d(_MaxPoolNd):
     arete.Size([1, 3, 4])
     """
 
-    _function = staticmethod(F.max_pool1d)
+    _function = F.max_pool1d
 
 
 class MaxPool2d(_MaxPoolNd):
@@ -82,7 +82,7 @@ class MaxPool2d(_MaxPoolNd):
     arete.Size([1, 3, 4, 4])
     """
 
-    _function = staticmethod(F.max_pool2d)
+    _function = F.max_pool2d
 
 
 class MaxPool3d(_MaxPoolNd):
@@ -92,7 +92,7 @@ class MaxPool3d(_MaxPoolNd):
     arete.Size([1, 3, 4, 4, 4])
     """
 
-    _function = staticmethod(F.max_pool3d)
+    _function = F.max_pool3d
 
 
 class _MaxUnpoolNd(_Pool):
@@ -122,7 +122,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     """
 
     _spatial = 1
-    _function = staticmethod(F.max_unpool1d)
+    _function = F.max_unpool1d
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
@@ -134,7 +134,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
     """
 
     _spatial = 2
-    _function = staticmethod(F.max_unpool2d)
+    _function = F.max_unpool2d
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
@@ -146,7 +146,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     """
 
     _spatial = 3
-    _function = staticmethod(F.max_unpool3d)
+    _function = F.max_unpool3d
 
 
 class AvgPool1d(_Pool):
@@ -220,7 +220,7 @@ class AvgPool2d(_AvgPoolNd):
     arete.Size([1, 3, 4, 4])
     """
 
-    _function = staticmethod(F.avg_pool2d)
+    _function = F.avg_pool2d
 
 
 class AvgPool3d(_AvgPoolNd):
@@ -230,7 +230,7 @@ class AvgPool3d(_AvgPoolNd):
     arete.Size([1, 3, 4, 4, 4])
     """
 
-    _function = staticmethod(F.avg_pool3d)
+    _function = F.avg_pool3d
 
 
 class _FractionalNd(Module):
@@ -282,7 +282,7 @@ class FractionalMaxPool2d(_FractionalNd):
     """
 
     _spatial = 2
-    _function = staticmethod(F.fractional_max_pool2d)
+    _function = F.fractional_max_pool2d
 
 
 class FractionalMaxPool3d(_FractionalNd):
@@ -293,7 +293,7 @@ class FractionalMaxPool3d(_FractionalNd):
     """
 
     _spatial = 3
-    _function = staticmethod(F.fractional_max_pool3d)
+    _function = F.fractional_max_pool3d
 
 
 class _LPPoolNd(_Pool):
@@ -322,7 +322,7 @@ class LPPool1d(_LPPoolNd):
     arete.Size([1, 3, 4])
     """
 
-    _function = staticmethod(F.lp_pool1d)
+    _function = F.lp_pool1d
 
 
 class LPPool2d(_LPPoolNd):
@@ -332,7 +332,7 @@ class LPPool2d(_LPPoolNd):
     arete.Size([1, 3, 4, 4])
     """
 
-    _function = staticmethod(F.lp_pool2d)
+    _function = F.lp_pool2d
 
 
 class LPPool3d(_LPPoolNd):
@@ -342,7 +342,7 @@ class LPPool3d(_LPPoolNd):
     arete.Size([1, 3, 4, 4, 4])
     """
 
-    _function = staticmethod(F.lp_pool3d)
+    _function = F.lp_pool3d
 
 
 class _AdaptiveMaxPoolNd(_Pool):

@@ -1,0 +1,121 @@
+"""Backward passes: backward() and grad()."""
+from __future__ import annotations
+
+import warnings
+
+from .. import _C
+from .._C import Tensor
+
+
+def _tensors(x) -> list[Tensor]:
+    return [x] if isinstance(x, Tensor) else list(x)
+
+
+def _gradients(outputs, given):
+    """One gradient for each output; ones where none is given."""
+    if given is None:
+        given = [None] * len(outputs)
+    given = [given] if isinstance(given, Tensor) else list(given)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    filled = []
+    for t, g in zip(outputs, given):
+        if g is None:
+            if t.requires_grad and t.numel() != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            from .. import ones_like
+
+            g = ones_like(t)
+        elif g.shape != t.shape:
+            raise RuntimeError(f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a "
+                               f"shape of {tuple(t.shape)}.")
+        filled.append(g)
+    return filled
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Accumulates the gradients of `tensors` in the leaves they depend on (or in `inputs` alone, leaves or not).
+
+    RuntimeError for outputs of several elements without a gradient of the same shape.
+
+    >>> x = arete.tensor([2.0, 3.0], requires_grad=True)
+    >>> arete.autograd.backward(x.square(), arete.tensor([1.0, 10.0]))
+    >>> x.grad
+    tensor([ 4., 60.])
+    >>> arete.autograd.backward(2 * x)
+    Traceback (most recent call last):
+    RuntimeError: grad can be implicitly created only for scalar outputs
+    """
+    tensors = _tensors(tensors)
+    gradients = _gradients(tensors, grad_tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    only = [] if inputs is None else _tensors(inputs)
+    if inputs is not None and not only:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    _C._backward(tensors, gradients, keep, create_graph, only)
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):  # fmt: skip
+    """The gradients of `outputs` with respect to `inputs`, as a tuple.
+
+    create_graph allows to differentiate them again; allow_unused gives None for inputs that play no part, which else
+    are an error, and materialize_grads zeros. With is_grads_batched the first dimension of each of grad_outputs counts passes, which
+    are run one after the other, and so does that of the results.
+
+    >>> x = arete.tensor(2.0, requires_grad=True)
+    >>> dx, = arete.autograd.grad(x**3, x, create_graph=True)
+    >>> dx.item(), arete.autograd.grad(dx, x)
+    (12.0, (tensor(12.),))
+    >>> arete.autograd.grad(x**2, arete.ones(1, requires_grad=True))
+    Traceback (most recent call last):
+    arete.AutogradError: One of the differentiated Tensors appears to not have been used in the graph...
+    >>> v = arete.ones(2, requires_grad=True)
+    >>> arete.autograd.grad(v**2, v, arete.eye(2), is_grads_batched=True)
+    (tensor([[2., 0.],
+            [0., 2.]]),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    if not only_inputs:
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
+                      "parts of the graph, please use torch.autograd.backward.", FutureWarning, stacklevel=2)
+    outputs, inputs = _tensors(outputs), _tensors(inputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = materialize_grads if allow_unused is None else allow_unused
+    if is_grads_batched:
+        result = _batch_of_gradients(outputs, inputs, grad_outputs, keep, create_graph, unused)
+    else:
+        result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
+    if materialize_grads:
+        from .. import zeros_like
+
+        result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
+    return tuple(result)
+
+
+def _batch_of_gradients(outputs, inputs, given, keep, create_graph, unused):
+    """One pass for each element of the first dimension of the gradients given."""
+    from .. import stack
+
+    given = [given] if given is None or isinstance(given, Tensor) else list(given)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    sizes = {g.size(0) for g in given if g is not None and g.dim() > 0}
+    for i, (g, t) in enumerate(zip(given, outputs)):
+        if g is None or g.dim() == 0:
+            raise ValueError("is_grads_batched=True: each of grad_outputs must be a tensor whose first dimension counts the passes, "
+                             f"but grad_outputs[{i}] is {'None' if g is None else 'without dimensions'}")
+        if g.shape[1:] != t.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes "
+                "of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {t.shape}. If you only want some tensors "
+                "in `grad_output` to be considered batched, consider using vmap.")
+    if len(sizes) != 1:
+        raise ValueError(f"is_grads_batched=True: the gradients count different numbers of passes: {sorted(sizes)}")
+    count = sizes.pop()
+    if count == 0:
+        raise ValueError("is_grads_batched=True: there must be at least one pass, but the first dimension of the gradients is 0")
+    passes = [_C._grad(outputs, inputs, [g[i] for g in given], keep or i + 1 < count, create_graph, unused) for i in range(count)]
+    return [None if parts[0] is None else stack(parts) for parts in zip(*passes)]
