@@ -13,6 +13,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 #include "arete/prim/backend.h"
 
 namespace arete::amp {
@@ -63,10 +64,6 @@ std::vector<Batch> batches_of(const std::vector<Tensor>& parameters) {
   return all;
 }
 
-prim::Primitives& target_of(const Tensor& t) {
-  return modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
-}
-
 // By the dtype of the gradients.
 using Programs = std::map<DType, expr::ProgramPtr>;
 
@@ -91,7 +88,7 @@ Tensor overflow_flags(const std::vector<Tensor>& tensors, Programs& programs) {
   inputs.reserve(tensors.size());
   for (const Tensor& t : tensors) inputs.push_back(ops::view_of(t));
   const Tensor flags = ops::empty_tensor({int64_t(inputs.size())}, kFloat32, tensors[0].device());
-  target_of(tensors[0])
+  ops::target(tensors[0].device())
       .multi_reduce({.monoid = prim::Monoid::max,
                      .prologue = program.get(),
                      .inputs = inputs,
@@ -116,7 +113,7 @@ void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs
     outputs.push_back(ops::view_of(t));
     t.storage()->bump_version();
   }
-  target_of(tensors[0])
+  ops::target(tensors[0].device())
       .multi_pointwise({.program = program.get(),
                         .n_tensors = int64_t(tensors.size()),
                         .inputs = inputs,

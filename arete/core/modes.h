@@ -8,7 +8,7 @@ namespace arete {
 class Tensor;
 
 namespace prim {
-class Primitives;
+class Capture;
 }
 namespace ops {
 class CallObserver;
@@ -26,7 +26,7 @@ struct Modes {
   uint32_t word = 0;  // zero: nothing special, the fast path
   bool grad_enabled = true;
   bool deterministic = false;
-  prim::Primitives* recorder = nullptr;   // with kCapture
+  prim::Capture* capture = nullptr;  // with kCapture
   ops::CallObserver* observer = nullptr;  // with kObserve
   // Memory for the result of the composition under way: who takes it sets the pointer behind this
   // one to null (Note [Results into given memory] in ops/call.cpp).

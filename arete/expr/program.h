@@ -153,8 +153,9 @@ struct Derivative {
   std::vector<DerivativeInput> inputs;
 };
 
-/// An immutable program. Equal programs are one object (interned), so pointers compare.
-class Program {
+/// An immutable program. Equal programs are one object (interned), so pointers compare. Who is given
+/// one by reference may keep it: shared_from_this().
+class Program : public std::enable_shared_from_this<Program> {
  public:
   struct Output {
     int32_t value;  // position of the instruction

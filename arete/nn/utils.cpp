@@ -11,6 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 #include "arete/prim/backend.h"
 
 namespace arete::nn::utils {
@@ -22,10 +23,6 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
   for (const Tensor& p : parameters)
     if (Tensor g = p.grad(); g.defined()) grads.push_back(std::move(g));
   return grads;
-}
-
-prim::Primitives& target_of(const Tensor& t) {
-  return modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(t.device());
 }
 
 // Tensors of one device and dtype: one launch.
@@ -80,11 +77,12 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
     }
     if (n == 0) continue;
     const expr::Literal literal{.f = number};
-    target_of(*batch[0]).multi_pointwise({.program = program.get(),
-                                          .n_tensors = n,
-                                          .inputs = inputs,
-                                          .outputs = outputs,
-                                          .params = {&literal, 1}});
+    ops::target(batch[0]->device())
+        .multi_pointwise({.program = program.get(),
+                          .n_tensors = n,
+                          .inputs = inputs,
+                          .outputs = outputs,
+                          .params = {&literal, 1}});
   }
 }
 
@@ -126,7 +124,7 @@ Tensor partial_norms(const Batch& tensors, const Norm& norm, double order) {
   if (tensors[0]->is_meta()) return result;
   if (inputs.empty()) return Tensor(result).zero_();
   const expr::Literal literal{.f = order};
-  target_of(*tensors[0])
+  ops::target(tensors[0]->device())
       .multi_reduce({.monoid = norm.monoid,
                      .prologue = program.get(),
                      .inputs = inputs,

@@ -173,7 +173,7 @@ bool runs_fused(const Tensor& q, const Tensor& k, const Tensor& v) {
       q.device() != k.device() || q.device() != v.device())
     return false;
   const prim::Backend* backend = prim::find_backend(q.device());
-  return backend && backend->supports(prim::Primitive::attention, q.dtype()).empty();
+  return backend && backend->has_own(prim::Primitive::attention, q.dtype());
 }
 
 // query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa

@@ -4,11 +4,12 @@
 #include "arete/ops/call.h"
 #include "arete/ops/op_node.h"
 #include "arete/ops/target.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::ops {
 
 prim::Primitives& target(Device device) {
-  if (modes().word & Modes::kCapture) return *modes().recorder;
+  if (modes().word & Modes::kCapture) return modes().capture->on(device);
   return prim::backend_for(device);
 }
 
@@ -51,9 +52,10 @@ Tensor empty_tensor(const OutputSpec& spec) {
   ARETE_CHECK(elements <= INT64_MAX / int64_t(size_of(spec.dtype)),
               ValueError("empty", "a tensor of sizes " + to_string(spec.sizes) + " is too large"));
   const size_t bytes = size_t(elements) * size_of(spec.dtype);
-  Allocator* allocator = spec.device.is_meta() ? nullptr : &prim::backend_for(spec.device);
-  return Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(
-      Storage::create(spec.device, bytes, allocator), std::move(layout), spec.dtype)));
+  StoragePtr memory = spec.device.is_meta() ? Storage::create(spec.device, bytes, nullptr)
+                                            : target(spec.device).new_storage(bytes);
+  return Tensor(
+      IntrusivePtr<TensorImpl>(new TensorImpl(std::move(memory), std::move(layout), spec.dtype)));
 }
 
 Tensor alias(const Tensor& t, Layout layout) {

@@ -1,5 +1,4 @@
 // Masks, and the positions of elements that are not zero.
-#include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
@@ -7,6 +6,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 
 namespace arete {
 namespace ops {
@@ -264,8 +264,7 @@ Tensor flat_nonzero(const Tensor& self) {
                   "the number of elements depends on the data, which meta tensors do not have")
           .got(describe(self)));
   const Tensor mask = is_mask(self) ? self : self.ne(Scalar(0));
-  prim::Primitives& p =
-      modes().word & Modes::kCapture ? *modes().recorder : prim::backend_for(self.device());
+  prim::Primitives& p = target(self.device());
   const int64_t n = mask.numel();
   const prim::ScratchView found(p, kInt64, {n});
   const int64_t count = [&] {

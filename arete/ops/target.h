@@ -4,6 +4,7 @@
 #include "arete/prim/backend.h"
 
 namespace arete::ops {
-/// The recorder while the thread captures, else the backend of `device`.
+/// What captures the thread's calls, if anything does (Modes::capture), else the backend of
+/// `device`.
 prim::Primitives& target(Device device);
 }  // namespace arete::ops

@@ -10,6 +10,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/target.h"
 #include "arete/ops/work.h"
 #include "arete/optim/update_internal.h"
 #include "arete/prim/backend.h"
@@ -395,9 +396,7 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
   std::vector<expr::Literal> params;
   for (double n : values) params.push_back({.f = n});
   if (n_tensors > 0 && !first.param.is_meta()) {
-    prim::Primitives& target = modes().word & Modes::kCapture
-                                   ? *modes().recorder
-                                   : prim::backend_for(first.param.device());
+    prim::Primitives& target = ops::target(first.param.device());
     tracing::RangeScope traced(tracing::RangeKind::program, std::string_view("optimizer_update"));
     traced.set_work([&] { return ops::work_of(*update, inputs, outputs, first.param.device()); });
     target.multi_pointwise({.program = update.get(),

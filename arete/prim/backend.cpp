@@ -149,21 +149,19 @@ void DeviceRuntime::launch_user_kernel(const void*, const UserLaunch&) {
 ScratchView::ScratchView(Primitives& p, DType dtype, IntList sizes)
     : primitives_(p),
       layout_(sizes),
-      // Never nothing: a null pointer in a view means that the operand is absent.
-      bytes_(std::max<size_t>(size_t(layout_.numel()) * size_of(dtype), 64)),
-      data_(p.scratch(bytes_)) {
-  view_.data = static_cast<std::byte*>(data_);
-  view_.dtype = dtype;
-  view_.sizes = layout_.sizes;
-  view_.strides = layout_.strides;
+      bytes_(size_t(layout_.numel()) * size_of(dtype)),
+      data_(bytes_ ? p.scratch(bytes_) : nullptr),
+      view_(static_cast<std::byte*>(data_), dtype, layout_.sizes, layout_.strides) {}
+ScratchView::~ScratchView() {
+  if (data_) primitives_.release_scratch(data_, bytes_);
 }
 
 const char* name_of(Primitive p) {
   static constexpr const char* kNames[kNumPrimitives] = {
-      "fill",      "copy",     "iota",    "pointwise", "reduce",          "arg_reduce",   "scan",
-      "sort",      "gather",   "scatter", "compact",   "random",          "gemm",         "topk",
-      "take_rows", "add_rows", "conv",    "pool",      "multi_pointwise", "multi_reduce", "dropout",
-      "attention", "fused",    "fft",     "linalg"};
+#define ARETE_NAME_PRIMITIVE(name, Args) #name,
+      ARETE_PRIMITIVES(ARETE_NAME_PRIMITIVE)
+#undef ARETE_NAME_PRIMITIVE
+  };
   return kNames[int(p)];
 }
 

@@ -1,4 +1,4 @@
-// The seam: what a device must provide (DESIGN.md section 6).
+// The seam: what a device must provide (docs/architecture.md).
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace arete::prim {
 
-/// The compute primitives. Backends run them; a recorder (capture) writes them down. The first 13
-/// are mandatory. The others are optional: the base class decomposes them into mandatory ones
-/// (prim/decompose/), so overriding one is always an optimisation. fft and linalg are optional for
-/// a Backend, which without its own lets the CPU compute them: no device gains by less.
+/// The compute primitives. Backends run them; recorders write them down (prim/recorder.h). The
+/// first 13 are mandatory. The others are optional: the base class decomposes them into mandatory
+/// ones (prim/decompose/), so overriding one is always an optimisation. fft and linalg are optional
+/// for a Backend, which without its own lets the CPU compute them: no device gains by less.
 class Primitives {
  public:
   virtual ~Primitives() = default;
@@ -47,6 +47,8 @@ class Primitives {
   virtual void fft(const FftArgs&) = 0;
   virtual void linalg(const LinalgArgs&) = 0;
 
+  /// Memory for a tensor, as calls will write and read it.
+  virtual StoragePtr new_storage(size_t bytes) = 0;
   /// Temporary memory for decompositions and kernels, at least 64-byte aligned; usable until
   /// release_scratch in stream order.
   virtual void* scratch(size_t bytes) = 0;
@@ -57,7 +59,7 @@ class Primitives {
 class ScratchView {
  public:
   ScratchView(Primitives& p, DType dtype, IntList sizes);
-  ~ScratchView() { primitives_.release_scratch(data_, bytes_); }
+  ~ScratchView();
   ScratchView(const ScratchView&) = delete;
   ScratchView& operator=(const ScratchView&) = delete;
   const View& view() const { return view_; }
@@ -71,33 +73,11 @@ class ScratchView {
   View view_;
 };
 
-/// Names of the primitives, for support tables and statistics.
+/// The primitives by number: for statistics, records and what a backend is asked.
 enum class Primitive : uint8_t {
-  fill,
-  copy,
-  iota,
-  pointwise,
-  reduce,
-  arg_reduce,
-  scan,
-  sort,
-  gather,
-  scatter,
-  compact,
-  random,
-  gemm,
-  topk,
-  take_rows,
-  add_rows,
-  conv,
-  pool,
-  multi_pointwise,
-  multi_reduce,
-  dropout,
-  attention,
-  fused,
-  fft,
-  linalg,
+#define ARETE_NAME_PRIMITIVE(name, Args) name,
+  ARETE_PRIMITIVES(ARETE_NAME_PRIMITIVE)
+#undef ARETE_NAME_PRIMITIVE
 };
 inline constexpr int kNumPrimitives = int(Primitive::linalg) + 1;
 inline constexpr int kNumMandatory = int(Primitive::gemm) + 1;
@@ -108,9 +88,9 @@ using arete::MemoryStats;
 /// A device's runtime services plus its primitives. One object per device, alive for the process.
 class Backend : public Primitives, public DeviceRuntime {
  public:
-  /// Empty if primitive `p` runs natively in `dtype`, else the reason why it is decomposed or
-  /// unsupported. Pure.
-  virtual std::string supports(Primitive p, DType dtype) const = 0;
+  /// Whether the device has more than a decomposition for an optional primitive: asked by operators
+  /// that can also compute their result in another way.
+  virtual bool has_own(Primitive, DType) const { return false; }
   /// One line for `arete info`.
   virtual std::string description() const = 0;
 
@@ -118,6 +98,7 @@ class Backend : public Primitives, public DeviceRuntime {
   /// stream captures a graph.
   void fft(const FftArgs&) override;
   void linalg(const LinalgArgs&) override;
+  StoragePtr new_storage(size_t bytes) override { return Storage::create(device(), bytes, this); }
 };
 
 /// The backend of a device, made at its first use; DeviceError saying why if there is none. cpu is

@@ -12,47 +12,34 @@
 #include "arete/optim/adam.h"
 #include "arete/optim/adaptive.h"
 #include "arete/optim/sgd.h"
-#include "arete/prim/backend.h"
+#include "arete/prim/forward.h"
+#include "arete/prim/recorder.h"
 
 namespace arete::cuda {
 namespace {
 
 // Runs everything on the CPU, and compiles what a GPU would run.
-class Watcher final : public prim::Primitives {
+class Watcher final : public prim::Forwarding<prim::Primitives, Watcher>, public prim::Capture {
  public:
   Watcher() {
-    modes().recorder = this;
+    modes().capture = this;
     modes().word |= Modes::kCapture;
   }
   int programs = 0;
 
+  prim::Primitives& on(Device) override { return *this; }
   Device device() const override { return kCPU; }
-  void fill(const prim::FillArgs& a) override { cpu_.fill(a); }
-  void copy(const prim::CopyArgs& a) override { cpu_.copy(a); }
-  void iota(const prim::IotaArgs& a) override { cpu_.iota(a); }
-  void pointwise(const prim::PointwiseArgs& a) override {
-    compile(*a.program, PointwiseShape::Kind::linear, a.inputs, a.outputs);
-    cpu_.pointwise(a);
+  template <prim::Primitive P, class Args>
+  prim::ResultOf<P> pass(const Args& a) {
+    if constexpr (P == prim::Primitive::pointwise)
+      compile(*a.program, PointwiseShape::Kind::linear, a.inputs, a.outputs);
+    if constexpr (P == prim::Primitive::multi_pointwise)
+      compile(*a.program, PointwiseShape::Kind::multi, a.inputs, a.outputs);
+    if constexpr (P == prim::Primitive::multi_reduce)
+      compile(multi_reduce_chunks(a.monoid, *a.prologue, true, kMultiReduceTensors));
+    return prim::run_primitive<P>(cpu_, a);
   }
-  void multi_pointwise(const prim::MultiPointwiseArgs& a) override {
-    compile(*a.program, PointwiseShape::Kind::multi, a.inputs, a.outputs);
-    cpu_.multi_pointwise(a);
-  }
-  void multi_reduce(const prim::MultiReduceArgs& a) override {
-    compile(multi_reduce_chunks(a.monoid, *a.prologue, true, kMultiReduceTensors));
-    cpu_.multi_reduce(a);
-  }
-  void reduce(const prim::ReduceArgs& a) override { cpu_.reduce(a); }
-  void arg_reduce(const prim::ArgReduceArgs& a) override { cpu_.arg_reduce(a); }
-  void scan(const prim::ScanArgs& a) override { cpu_.scan(a); }
-  void sort(const prim::SortArgs& a) override { cpu_.sort(a); }
-  void gather(const prim::GatherArgs& a) override { cpu_.gather(a); }
-  void scatter(const prim::ScatterArgs& a) override { cpu_.scatter(a); }
-  int64_t compact(const prim::CompactArgs& a) override { return cpu_.compact(a); }
-  void random(const prim::RandomArgs& a) override { cpu_.random(a); }
-  void gemm(const prim::GemmArgs& a) override { cpu_.gemm(a); }
-  void fft(const prim::FftArgs& a) override { cpu_.fft(a); }
-  void linalg(const prim::LinalgArgs& a) override { cpu_.linalg(a); }
+  StoragePtr new_storage(size_t bytes) override { return cpu_.new_storage(bytes); }
   void* scratch(size_t bytes) override { return cpu_.scratch(bytes); }
   void release_scratch(void* p, size_t bytes) noexcept override { cpu_.release_scratch(p, bytes); }
 

@@ -17,11 +17,7 @@ struct Operand {
   Shape sizes, strides;
 
   prim::View view() {
-    prim::View v;
-    v.data = reinterpret_cast<std::byte*>(memory.data() + start);
-    v.dtype = kInt64;
-    v.sizes = sizes, v.strides = strides;
-    return v;
+    return {reinterpret_cast<std::byte*>(memory.data() + start), kInt64, sizes, strides};
   }
   int64_t& at(const Shape& index) {
     int64_t offset = start;
@@ -139,7 +135,7 @@ void run_calls(const GemmShape& s, const LibraryPlan& plan, Operand& a, Operand&
 int run(prim::GemmArgs& g, Operand& a, Operand& b, Operand& out, Operand& aux, bool by_rows,
         int depth = 0) {
   g.a = a.view(), g.b = b.view(), g.out = out.view();
-  if (g.aux.data != nullptr) g.aux = aux.view();
+  if (g.aux) g.aux = aux.view();
   const GemmShape s = gemm_shape(g);
   const LibraryPlan plan = plan_library_gemm(s, by_rows, 2);
   if (plan.fits()) {
@@ -193,10 +189,8 @@ TEST(GemmLayout, CallsComputeWhatTheViewsSay) {
     int64_t bias = 0;
     const Shape bias_sizes{n}, bias_strides{1};
     const bool by_rows = random.chance(2);
-    if (by_rows) {
-      g.bias.data = reinterpret_cast<std::byte*>(&bias);
-      g.bias.sizes = bias_sizes, g.bias.strides = bias_strides;
-    }
+    if (by_rows)
+      g.bias = {reinterpret_cast<std::byte*>(&bias), kBFloat16, bias_sizes, bias_strides};
     const std::vector<int64_t> before = out.memory, aux_before = aux.memory;
     g.a = a.view(), g.b = b.view(), g.out = out.view();
     const GemmShape s = gemm_shape(g);
@@ -236,10 +230,7 @@ TEST(GemmLayout, CallsComputeWhatTheViewsSay) {
 
 prim::View view_of(Shape& sizes, Shape& strides) {
   static std::byte memory[8];
-  prim::View v;
-  v.data = memory, v.dtype = kBFloat16;
-  v.sizes = sizes, v.strides = strides;
-  return v;
+  return {memory, kBFloat16, sizes, strides};
 }
 
 TEST(GemmLayout, BatchTimesMatrixIsOneProduct) {

@@ -25,12 +25,8 @@ void run_fft(const std::vector<T>& in, std::vector<T>& out, int64_t lines, bool 
              double scale) {
   const Layout layout(Shape{lines, int64_t(in.size()) / (2 * lines), 2});
   const auto view = [&](const std::vector<T>& v) {
-    prim::View r;
-    r.data = reinterpret_cast<std::byte*>(const_cast<T*>(v.data()));
-    r.dtype = std::is_same_v<T, float> ? kFloat32 : kFloat64;
-    r.sizes = layout.sizes;
-    r.strides = layout.strides;
-    return r;
+    return prim::View(reinterpret_cast<std::byte*>(const_cast<T*>(v.data())),
+                      std::is_same_v<T, float> ? kFloat32 : kFloat64, layout.sizes, layout.strides);
   };
   backend_under_test().fft({view(in), view(out), forward, scale});
 }

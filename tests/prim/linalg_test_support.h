@@ -70,12 +70,8 @@ struct Matrices {
     return values[size_t((b * columns + j) * rows + i)];
   }
   View view() const {
-    View v;
-    v.data = reinterpret_cast<std::byte*>(const_cast<T*>(values.data()));
-    v.dtype = type_of<T>();
-    v.sizes = layout.sizes;
-    v.strides = layout.strides;
-    return v;
+    return {reinterpret_cast<std::byte*>(const_cast<T*>(values.data())), type_of<T>(), layout.sizes,
+            layout.strides};
   }
   double largest() const {
     double m = 0;

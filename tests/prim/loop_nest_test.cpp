@@ -56,12 +56,8 @@ Space arbitrary_space() {
 std::vector<View> views_of(const Space& s) {
   std::vector<View> views;
   for (const Operand& o : s.operands) {
-    View v;
-    v.data = reinterpret_cast<std::byte*>(uintptr_t(1) << 40);
-    v.dtype = o.dtype;
-    v.sizes = o.sizes;
-    v.strides = o.strides;
-    views.push_back(v);
+    views.emplace_back(reinterpret_cast<std::byte*>(uintptr_t(1) << 40), o.dtype, o.sizes,
+                       o.strides);
   }
   return views;
 }

@@ -77,14 +77,7 @@ class StridedBuffer {
     });
   }
 
-  prim::View view() {
-    prim::View v;
-    v.data = bytes_.data() + start_;
-    v.dtype = dtype_;
-    v.sizes = sizes_;
-    v.strides = strides_;
-    return v;
-  }
+  prim::View view() { return {bytes_.data() + start_, dtype_, sizes_, strides_}; }
   DType dtype() const { return dtype_; }
   const Shape& sizes() const { return sizes_; }
   int64_t numel() const { return numel_of(sizes_); }

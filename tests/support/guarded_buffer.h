@@ -58,12 +58,7 @@ class GuardedBuffer {
   GuardedBuffer(DType dtype, IntList sizes) : GuardedBuffer(dtype, Layout(sizes)) {}
 
   prim::View view() const {
-    prim::View v;
-    v.data = const_cast<std::byte*>(bytes_.data()) + start_;
-    v.dtype = dtype_;
-    v.sizes = layout_.sizes;
-    v.strides = layout_.strides;
-    return v;
+    return {const_cast<std::byte*>(bytes_.data()) + start_, dtype_, layout_.sizes, layout_.strides};
   }
   DType dtype() const { return dtype_; }
   const Layout& layout() const { return layout_; }

@@ -91,10 +91,10 @@ template <bool kLargest, class T>
 void arg_reduce_as(const prim::ArgReduceArgs& a) {
   const bool scalar = a.in.rank() == 0;
   const int64_t n = scalar ? 1 : a.in.sizes[a.dim], stride = scalar ? 0 : a.in.strides[a.dim];
-  const prim::View& values = a.values.data ? a.values : a.out;
+  const prim::View& values = a.values ? a.values : a.out;
   const Walk<3> lanes(a.in.sizes, a.dim, {&a.in, &a.out, &values});
   const auto store_values = [&](const Walk<3>& w, int64_t i) {
-    if (!a.values.data) return;
+    if (!a.values) return;
     const int64_t at = *reinterpret_cast<int64_t*>(a.out.data + w.offset(1) + i * w.stride(1));
     *reinterpret_cast<T*>(a.values.data + w.offset(2) + i * w.stride(2)) =
         reinterpret_cast<const T*>(a.in.data + w.offset(0) + i * w.stride(0))[at * stride];

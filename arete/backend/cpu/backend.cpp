@@ -24,45 +24,6 @@ void CpuBackend::copy_from_host(void* dst, const void* src, size_t bytes) {
   if (bytes) std::memcpy(dst, src, bytes);
 }
 
-std::string CpuBackend::supports(prim::Primitive p, DType dtype) const {
-  using prim::Primitive;
-  switch (p) {
-    case Primitive::fill:
-    case Primitive::copy:
-    case Primitive::gather:
-    case Primitive::take_rows:
-    case Primitive::iota:
-      return "";
-    case Primitive::gemm:
-      return is_integral_or_bool(dtype) || is_float8(dtype)
-                 ? "matrix products of " + std::string(name_of(dtype)) + " are not supported"
-                 : "";
-    case Primitive::conv:
-    case Primitive::pool:
-      return is_floating(dtype) && !is_float8(dtype)
-                 ? ""
-                 : "convolutions and pools need float16, bfloat16, float32 or float64";
-    case Primitive::pointwise:
-    case Primitive::multi_pointwise:
-    case Primitive::reduce:
-    case Primitive::fused:
-      return is_complex(dtype) ? "programs work on real numbers; complex operators are composed of "
-                                 "operators on their parts"
-                               : "";
-    case Primitive::fft:
-    case Primitive::linalg:
-      return dtype == kFloat32 || dtype == kFloat64 ? "" : "needs float32 or float64";
-    case Primitive::attention:
-      return "composed of two products and a softmax";
-    case Primitive::dropout:
-      return "composed of random numbers and a program";
-    case Primitive::multi_reduce:
-      return "one reduction for each tensor";
-    default:
-      return is_complex(dtype) ? "complex numbers have no order" : "";
-  }
-}
-
 std::string CpuBackend::description() const {
   const std::string isa = kernels::table().name;
   const int n = num_threads();

@@ -148,7 +148,7 @@ void plan_for_choice(ConvPlan& plan, const ConvArgs& c, Orders orders, Choice ch
     return memory::desc(d, dt, choice == Choice::any ? memory::format_tag::any : tag_of(order, s));
   };
   const memory::desc xm = activation(xd), ym = activation(yd), wm(wd, dt, memory::format_tag::any);
-  const bool has_bias = c.bias.data != nullptr && c.pass != Pass::dgrad;
+  const bool has_bias = c.bias && c.pass != Pass::dgrad;
   memory::desc bm;
   if (has_bias) {
     bm = memory::desc({c.w.sizes[0]}, dt, memory::format_tag::x);
@@ -241,7 +241,7 @@ onednn::PlanCache<ConvPlan>& plan_cache() {
 
 onednn::PlanKey key_of(const ConvArgs& c, Orders orders, int threads) {
   onednn::PlanKey key{threads,           int64_t(c.pass),   int64_t(c.x.dtype),
-                      c.groups,          c.window.spatial,  c.bias.data != nullptr,
+                      c.groups,          c.window.spatial,  bool(c.bias),
                       int64_t(orders.x), int64_t(orders.w), int64_t(orders.y)};
   for (const View* v : {&c.x, &c.w, &c.y}) key.append(v->sizes.begin(), v->sizes.end());
   for (const auto* a : {&c.window.kernel, &c.window.stride, &c.window.padding, &c.window.dilation})
@@ -367,8 +367,7 @@ void CpuBackend::conv(const ConvArgs& args) {
   if (!order_of(c.x)) x.emplace(*this, c.x, c.pass != Pass::dgrad);
   if (!order_of(c.w)) w.emplace(*this, c.w, c.pass != Pass::wgrad);
   if (!order_of(c.y)) y.emplace(*this, c.y, c.pass != Pass::forward);
-  if (c.bias.data != nullptr && !c.bias.is_contiguous())
-    bias.emplace(*this, c.bias, c.pass == Pass::forward);
+  if (c.bias && !c.bias.is_contiguous()) bias.emplace(*this, c.bias, c.pass == Pass::forward);
   if (!convolve(*this, c)) return Primitives::conv(args);
   for (const auto* d : {&x, &w, &y, &bias})
     if (*d) (*d)->store();

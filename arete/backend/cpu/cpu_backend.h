@@ -52,7 +52,6 @@ class CpuBackend final : public prim::Backend {
   void copy_to_host(void* dst, const void* src, size_t bytes) override;
   void copy_from_host(void* dst, const void* src, size_t bytes) override;
   void synchronize() override {}
-  std::string supports(prim::Primitive p, DType dtype) const override;
   std::string description() const override;
 };
 

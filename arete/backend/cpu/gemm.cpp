@@ -137,10 +137,9 @@ void check_args(const GemmArgs& g) {
     ARETE_ASSERT(g.a.sizes[d] == g.out.sizes[d] || g.a.sizes[d] == 1);
     ARETE_ASSERT(g.b.sizes[d] == g.out.sizes[d] || g.b.sizes[d] == 1);
   }
-  ARETE_ASSERT(g.bias.data == nullptr ||
-               (g.bias.rank() == 1 && g.bias.sizes[0] == g.out.sizes[rank - 1] &&
-                g.bias.dtype == g.out.dtype));
-  ARETE_ASSERT(g.aux.data == nullptr || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
+  ARETE_ASSERT(!g.bias || (g.bias.rank() == 1 && g.bias.sizes[0] == g.out.sizes[rank - 1] &&
+                           g.bias.dtype == g.out.dtype));
+  ARETE_ASSERT(!g.aux || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
   ARETE_CHECK(g.out.dtype != kBool,
               TypeError("matmul", "\"addmm_impl_cpu_\" not implemented for 'Bool'")
                   .got("bool")
@@ -166,7 +165,7 @@ bool fold_into_rows(Problem& p, const BatchDim& dim, bool aux) {
 Problem make_problem(const GemmArgs& g) {
   Problem p{g.out.dtype, 0,  0,       0,       matrix_of(g.a), matrix_of(g.b), matrix_of(g.out),
             {},          {}, &g.bias, g.alpha, g.beta,         g.activation};
-  if (g.aux.data != nullptr) p.aux = matrix_of(g.aux);
+  if (g.aux) p.aux = matrix_of(g.aux);
   const bool aux = p.aux.data != nullptr;
   p.m = p.out.rows, p.n = p.out.cols, p.k = p.a.cols;
   for (int d = g.out.rank() - 3; d >= 0; --d) {
@@ -452,8 +451,8 @@ void gemm_through_f32(CpuBackend& backend, const GemmArgs& g) {
 // rounded once; without one the result is stored directly.
 bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
   if (!onednn::has_bf16()) return false;
-  if (g.activation == Activation::none && g.aux.data == nullptr &&
-      (g.bias.data == nullptr || (g.bias.strides[0] == 1 && g.alpha == 1)))
+  if (g.activation == Activation::none && !g.aux &&
+      (!g.bias || (g.bias.strides[0] == 1 && g.alpha == 1)))
     return multiply_batched(backend, make_problem(g), kBFloat16, g.bias.data);
   const ScratchView out(backend, kFloat32, g.out.sizes);
   if (g.beta != 0) backend.copy({out, g.out});
@@ -472,7 +471,7 @@ bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
 
 void CpuBackend::gemm(const GemmArgs& g) {
   check_args(g);
-  if (g.out.numel() == 0 && !g.a_sum.data) return;
+  if (g.out.numel() == 0 && !g.a_sum) return;
   if (prim::has_parts(g)) return prim::gemm_in_parts(*this, g);
   if (g.a.sizes[g.a.rank() - 1] == 0) return empty_product(*this, g);
   const DType dtype = g.out.dtype;

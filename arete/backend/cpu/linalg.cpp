@@ -97,7 +97,7 @@ void run(const LinalgArgs& l) {
     }
     case Op::svd: {
       const Batch<T> s(l.b, 1), u(l.c, 2), vt(l.d, 2);
-      const lapack::Vectors vectors = !l.c.data ? lapack::Vectors::none
+      const lapack::Vectors vectors = !l.c ? lapack::Vectors::none
                                       : m == n || u.size + vt.size == m * k + k * n
                                           ? lapack::Vectors::reduced
                                           : lapack::Vectors::full;
@@ -118,14 +118,13 @@ void run(const LinalgArgs& l) {
     case Op::eigen: {
       const Batch<std::complex<T>> w(l.b, 1), v(l.c, 2);
       std::vector<T> re(size_t(n), T(0)), im(size_t(n), T(0));
-      std::vector<T> packed(l.c.data ? size_t(n * n) : 1);
+      std::vector<T> packed(l.c ? size_t(n * n) : 1);
       return each([&](int64_t i) {
         if (!all_finite(a[i], n * n)) {
           fill_nan(w[i], n), fill_nan(v[i], n * n);
           return -1;
         }
-        const int code =
-            lapack::geev(l.c.data != nullptr, n, a[i], re.data(), im.data(), packed.data());
+        const int code = lapack::geev(bool(l.c), n, a[i], re.data(), im.data(), packed.data());
         if (code == 0) unpack_eigen(n, re.data(), im.data(), packed.data(), w[i], v[i]);
         return code;
       });

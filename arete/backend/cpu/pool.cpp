@@ -12,9 +12,8 @@ void CpuBackend::pool(const prim::PoolArgs& p) {
   ARETE_ASSERT(s >= 1 && s <= 3 && p.x.rank() == s + 2 && p.y.rank() == s + 2);
   ARETE_ASSERT(p.x.dtype == p.y.dtype);
   ARETE_ASSERT(p.x.sizes[0] == p.y.sizes[0] && p.x.sizes[1] == p.y.sizes[1]);
-  ARETE_ASSERT(!max || p.indices.data == nullptr ||
-               (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
-  ARETE_ASSERT(!max || !p.backward || p.indices.data != nullptr || p.y.numel() == 0);
+  ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
+  ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
   for (int d = 0; d < s; ++d) {
     ARETE_ASSERT(p.window.kernel[d] > 0 && p.window.stride[d] > 0 && p.window.dilation[d] > 0);
     ARETE_ASSERT(max || p.window.dilation[d] == 1);

@@ -37,7 +37,7 @@ struct Space {
   int64_t sample = 0, channel = 0;
 
   explicit Space(const View& v) {
-    if (v.data == nullptr) return;
+    if (!v) return;
     const int s = v.rank() - 2;
     sample = v.strides[0], channel = v.strides[1];
     for (int d = 0; d < s; ++d)
@@ -72,7 +72,7 @@ struct Geometry {
     }
     samples = p.x.sizes[0], channels = p.x.sizes[1];
     const bool side_by_side =
-        x.channel == 1 && y.channel == 1 && (p.indices.data == nullptr || index.channel == 1);
+        x.channel == 1 && y.channel == 1 && (!p.indices || index.channel == 1);
     block = side_by_side && channels > 1 ? kChannels : 1;
     x_linear = x.is_linear();
     by_rows = block == 1 && y.size[2] >= 4;
@@ -283,7 +283,7 @@ void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
 template <class T>
 void max_forward(const PoolArgs& p, const Geometry& g) {
   using C = Compute<T>;
-  const bool indexed = p.indices.data != nullptr;
+  const bool indexed = bool(p.indices);
   [[maybe_unused]] const bool two_by_two = is_2x2(g, indexed);
   for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
     const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;

@@ -52,7 +52,7 @@ void sort_lane(const Lane<T>& l, bool descending, int parts, Item* a, Item* b) {
 template <class T, class Item>
 void sort_as(CpuBackend& backend, const SortArgs& s) {
   const bool scalar = s.in.rank() == 0;
-  const prim::View& indices = s.indices.data ? s.indices : s.values;
+  const prim::View& indices = s.indices ? s.indices : s.values;
   const Walk<3> walk(s.in.sizes, s.dim, {&s.in, &s.values, &indices});
   const int64_t n = scalar ? 1 : s.in.sizes[s.dim];
   if (n == 0 || walk.count() == 0) return;
@@ -90,7 +90,7 @@ void sort_as(CpuBackend& backend, const SortArgs& s) {
 
 void CpuBackend::sort(const SortArgs& args) {
   ARETE_ASSERT(args.values.dtype == args.in.dtype);
-  ARETE_ASSERT(!args.indices.data || args.indices.dtype == kInt64);
+  ARETE_ASSERT(!args.indices || args.indices.dtype == kInt64);
   visit_dtype(args.in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (is_complex(dtype_of<T>)) {

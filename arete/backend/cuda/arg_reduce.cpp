@@ -13,9 +13,8 @@ void CudaBackend::arg_reduce(const prim::ArgReduceArgs& args) {
   if (is_complex(args.in.dtype))
     throw NotImplementedError(args.largest ? "argmax" : "argmin", "complex numbers have no order")
         .argument("input");
-  const bool values = args.values.data != nullptr;
-  const CUstream stream =
-      values ? enter({&args.in, &args.out, &args.values}) : enter({&args.in, &args.out});
+  const bool values = bool(args.values);
+  const CUstream stream = enter(args);
   SmallVector<View, 4> views{args.out};
   if (values) views.push_back(args.values);
   views.push_back(args.in);

@@ -9,7 +9,6 @@
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
 #include "arete/core/cudnn_switches.h"
-#include "arete/core/modes.h"
 
 namespace arete::cuda {
 namespace {
@@ -46,7 +45,7 @@ AttentionKey::Strides strides_of(const View& v) {
 
 void check_args(const AttentionArgs& a) {
   const auto has = [](const View& v, IntList sizes) {
-    return v.data && std::equal(v.sizes.begin(), v.sizes.end(), sizes.begin(), sizes.end());
+    return v && std::equal(v.sizes.begin(), v.sizes.end(), sizes.begin(), sizes.end());
   };
   ARETE_ASSERT(a.q.rank() == 4 && a.k.rank() == 4 && a.v.rank() == 4);
   const int64_t batch = a.q.sizes[0], heads = a.q.sizes[1], q_len = a.q.sizes[2],
@@ -56,16 +55,14 @@ void check_args(const AttentionArgs& a) {
   ARETE_ASSERT(has(a.k, {batch, kv_heads, kv_len, dim}));
   ARETE_ASSERT(has(a.v, {batch, kv_heads, kv_len, v_dim}));
   ARETE_ASSERT(has(a.out, {batch, heads, q_len, v_dim}));
-  ARETE_ASSERT(!a.lse.data || (a.lse.dtype == kFloat32 && has(a.lse, {batch, heads, q_len})));
+  ARETE_ASSERT(!a.lse || (a.lse.dtype == kFloat32 && has(a.lse, {batch, heads, q_len})));
   for (const View* v : {&a.k, &a.v, &a.out}) ARETE_ASSERT(v->dtype == a.q.dtype);
   if (!a.backward) return;
-  ARETE_ASSERT(a.lse.data && has(a.grad_out, a.out.sizes) && has(a.grad_q, a.q.sizes) &&
+  ARETE_ASSERT(a.lse && has(a.grad_out, a.out.sizes) && has(a.grad_q, a.q.sizes) &&
                has(a.grad_k, a.k.sizes) && has(a.grad_v, a.v.sizes));
   for (const View* v : {&a.grad_out, &a.grad_q, &a.grad_k, &a.grad_v})
     ARETE_ASSERT(v->dtype == a.q.dtype);
 }
-
-bool is_deterministic() { return modes().deterministic || cudnn_deterministic(); }
 
 // What is worth asking cuDNN for. Its backward pass for Blackwell sums in a fixed order only with
 // settings that the heuristics do not give.
@@ -74,7 +71,7 @@ bool is_eligible(const AttentionArgs& a, const DeviceLimits& limits) {
   const auto is_good = [](int64_t d) { return d > 0 && d <= kLargestDim && d % kElements == 0; };
   return (a.q.dtype == kFloat16 || a.q.dtype == kBFloat16) && is_good(dim) && is_good(v_dim) &&
          a.q.numel() > 0 && a.k.numel() > 0 &&
-         !(a.backward && is_deterministic() && limits.major >= 10);
+         !(a.backward && a.context.library_deterministic && limits.major >= 10);
 }
 
 AttentionKey key_of(const AttentionArgs& a, int device) {
@@ -92,7 +89,7 @@ AttentionKey key_of(const AttentionArgs& a, int device) {
   key.backward = a.backward;
   key.causal = a.causal;
   // The forward pass has one order of summation anyway.
-  key.deterministic = a.backward && is_deterministic();
+  key.deterministic = a.backward && a.context.library_deterministic;
   key.device = int8_t(device);
   return key;
 }
@@ -129,7 +126,7 @@ void run(CudaBackend& backend, const std::shared_ptr<AttentionPlan>& plan, const
                 out = operand(a.out, a.backward);
   const size_t rows = size_t(key.batch * key.heads * key.q_len);
   std::optional<Operand> lse;
-  if (a.lse.data)
+  if (a.lse)
     lse.emplace(backend, a.lse, lse_fits(a.lse), contiguous_strides(a.lse.sizes), a.backward);
   const Scratch unwanted_lse(backend, lse ? 0 : rows * sizeof(float));
 
@@ -183,8 +180,7 @@ void CudaBackend::attention(const AttentionArgs& args) {
     cudnn::note_refusal(cudnn::problem());
     return Primitives::attention(args);
   }
-  const CUstream stream = enter({&args.q, &args.k, &args.v, &args.out, &args.lse, &args.grad_out,
-                                 &args.grad_q, &args.grad_k, &args.grad_v});
+  const CUstream stream = enter(args);
   const AttentionKey key = key_of(args, context_.ordinal());
   const std::shared_ptr<AttentionPlan> plan = cudnn::attention_plans().get(key, [&] {
     return cudnn::make_attention_plan(

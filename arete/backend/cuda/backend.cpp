@@ -47,40 +47,8 @@ void CudaBackend::note_use(const void* p, CUstream stream) {
   if (p) allocator_.note_use(p, stream);
 }
 
-std::string CudaBackend::supports(prim::Primitive p, DType dtype) const {
-  using prim::Primitive;
-  switch (p) {
-    case Primitive::fill:
-    case Primitive::copy:
-    case Primitive::gather:
-    case Primitive::take_rows:
-    case Primitive::iota:
-      return "";
-    case Primitive::gemm:
-      return is_integral_or_bool(dtype) || is_float8(dtype)
-                 ? "matrix products of " + std::string(name_of(dtype)) + " are not supported"
-                 : "";
-    case Primitive::fft:
-    case Primitive::linalg:
-      return dtype == kFloat32 || dtype == kFloat64 ? "" : "needs float32 or float64";
-    case Primitive::attention:
-      return dtype == kFloat16 || dtype == kBFloat16 ? ""
-                                                     : "fused attention needs float16 or bfloat16";
-    case Primitive::conv:
-    case Primitive::pool:
-      return is_floating(dtype) && !is_float8(dtype)
-                 ? ""
-                 : "convolutions and pools need float16, bfloat16, float32 or float64";
-    case Primitive::pointwise:
-    case Primitive::multi_pointwise:
-    case Primitive::reduce:
-    case Primitive::fused:
-      return is_complex(dtype) ? "programs work on real numbers; complex operators are composed of "
-                                 "operators on their parts"
-                               : "";
-    default:
-      return is_complex(dtype) ? "complex numbers have no order" : "";
-  }
+bool CudaBackend::has_own(prim::Primitive p, DType dtype) const {
+  return p == prim::Primitive::attention && (dtype == kFloat16 || dtype == kBFloat16);
 }
 
 std::string CudaBackend::description() const { return describe_device(context_.ordinal()); }

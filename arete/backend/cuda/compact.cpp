@@ -11,7 +11,7 @@ namespace arete::cuda {
 int64_t CudaBackend::compact(const prim::CompactArgs& args) {
   ARETE_ASSERT(args.out.dtype == kInt64 && args.out.is_contiguous());
   ARETE_ASSERT(args.mask.dtype == kBool || args.mask.dtype == kUInt8);
-  const CUstream stream = enter({&args.mask, &args.out});
+  const CUstream stream = enter(args);
   const int64_t n = args.mask.numel();
   if (n == 0) return 0;
   const std::byte* mask = args.mask.data;

@@ -9,8 +9,6 @@
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
 #include "arete/core/cudnn_switches.h"
-#include "arete/core/matmul_precision.h"
-#include "arete/core/modes.h"
 #include "arete/expr/value.h"
 
 namespace arete::cuda {
@@ -79,8 +77,8 @@ ConvolutionPass pass_of(Pass pass) {
 // Several engines are compared when the work is met first if it takes some 20 us, well above what a
 // launch costs. Not in deterministic mode: which one is fastest may differ from run to run, and so
 // may their roundings.
-EngineChoice choice_for(const ConvolutionKey& key) {
-  if (modes().deterministic || cudnn_deterministic()) return EngineChoice::deterministic;
+EngineChoice choice_for(const ConvolutionKey& key, const prim::Context& context) {
+  if (context.library_deterministic) return EngineChoice::deterministic;
   const bool on_tensor_cores = key.dtype == kFloat16 || key.dtype == kBFloat16 || key.allow_tf32;
   const bool worth_it = key.flops() >= (on_tensor_cores ? 1e10 : 1e9);
   return worth_it && cudnn_benchmark() ? EngineChoice::fastest : EngineChoice::first;
@@ -107,10 +105,10 @@ ConvolutionKey key_of(const ConvArgs& c, Order order, int device) {
   key.pass = pass_of(c.pass);
   key.dtype = c.x.dtype;
   key.order = order;
-  key.has_bias = c.pass == Pass::forward && c.bias.data;
-  key.allow_tf32 = c.x.dtype == kFloat32 && float32_convolution_tf32();
+  key.has_bias = c.pass == Pass::forward && c.bias;
+  key.allow_tf32 = c.x.dtype == kFloat32 && c.context.convolution_tf32;
   key.device = int8_t(device);
-  key.choice = choice_for(key);
+  key.choice = choice_for(key, c.context);
   return key;
 }
 
@@ -314,13 +312,13 @@ void CudaBackend::conv(const ConvArgs& args) {
     cudnn::note_refusal(cudnn::problem());
     return Primitives::conv(args);
   }
-  const CUstream stream = enter({&args.x, &args.w, &args.y, &args.bias});
+  const CUstream stream = enter(args);
   const int64_t step = samples_per_call(args);
   const bool done = step >= args.x.sizes[0] || step == 0
                         ? convolve(*this, args, stream)
                         : convolve_in_parts(*this, args, step, stream);
   if (!done) return Primitives::conv(args);
-  if (args.pass == Pass::wgrad && args.bias.data) sum_bias_gradient(*this, args);
+  if (args.pass == Pass::wgrad && args.bias) sum_bias_gradient(*this, args);
 }
 
 }  // namespace arete::cuda

@@ -157,7 +157,7 @@ void CudaBackend::copy(const prim::CopyArgs& args) {
   const View &out = args.out, &in = args.in;
   if (out.numel() == 0) return;
   if (out.dtype == in.dtype) {
-    const CUstream stream = enter({&out, &in});
+    const CUstream stream = enter(args);
     const View views[] = {out, in};
     LoopNest nest = LoopNest::plan(out.sizes, views);
     // Large aligned copies are faster by our own vectors (4.3 against 3.6 TB/s on an H200).

@@ -5,7 +5,6 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <initializer_list>
 
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/graph.h"
@@ -66,7 +65,7 @@ class CudaBackend final : public prim::Backend {
   void release_scratch(void* p, size_t bytes) noexcept override;
   void* allocate(size_t bytes) override;
   void deallocate(void* p, size_t bytes) noexcept override;
-  std::string supports(prim::Primitive p, DType dtype) const override;
+  bool has_own(prim::Primitive p, DType dtype) const override;
   std::string description() const override;
 
   // services.cpp
@@ -116,21 +115,17 @@ class CudaBackend final : public prim::Backend {
 
   /// Every primitive begins with this: makes the device current and tells the allocator which
   /// memory the current stream is about to use. Returns that stream.
-  CUstream enter(std::initializer_list<const prim::View*> views) {
-    context_.make_current();
-    const CUstream stream = context_.stream();
+  template <class Args>
+  CUstream enter(const Args& args) {
+    const CUstream stream = enter();
     if (several_streams()) [[unlikely]]
-      for (const prim::View* v : views) note_use(v->data, stream);
+      prim::for_each_operand(args,
+                             [&](const prim::View& v, prim::Access) { note_use(v.data, stream); });
     return stream;
   }
-  CUstream enter(std::span<const prim::View> a, std::span<const prim::View> b = {}) {
+  CUstream enter() {
     context_.make_current();
-    const CUstream stream = context_.stream();
-    if (several_streams()) [[unlikely]] {
-      for (const prim::View& v : a) note_use(v.data, stream);
-      for (const prim::View& v : b) note_use(v.data, stream);
-    }
-    return stream;
+    return context_.stream();
   }
   /// The compiled kernel of a source on this device.
   const Kernel& kernel(const KernelSource& source) { return find_kernel(context_, source); }

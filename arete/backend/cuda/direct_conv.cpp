@@ -178,7 +178,7 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   }
   a.w_group = w_group;
   a.w = w.data + w_start * int64_t(element_size);
-  if (!is_gradient && c.bias.data) a.bias = c.bias.data, a.bias_stride = c.bias.strides[0];
+  if (!is_gradient && c.bias) a.bias = c.bias.data, a.bias_stride = c.bias.strides[0];
   a.in_height = int32_t(in.size[2]), a.in_width = int32_t(in.size[3]);
   a.out_height = int32_t(out.size[2]), a.out_width = int32_t(out.size[3]);
   a.top = int32_t(padding[0]), a.left = int32_t(padding[1]);
@@ -190,7 +190,7 @@ bool direct_conv(CudaBackend& backend, const ConvArgs& c) {
   a.plane_words = int32_t(tiling.plane_words);
   a.vector_store = out.has_vectors(k.strip(), element_size);
 
-  const CUstream stream = backend.enter({&c.x, &c.w, &c.y, &c.bias});
+  const CUstream stream = backend.enter(c);
   const size_t shared = size_t(tiling.plane_words * tiling.block.z) * size_t(16 / k.strip());
   backend.launch(find(backend, k), {unsigned(tiling.blocks), 1, 1},
                  {unsigned(tiling.block.threads()), 1, 1}, shared, stream, a);

@@ -27,7 +27,7 @@ void CudaBackend::dropout(const prim::DropoutArgs& a) {
   if (numel == 0) return;
   // Positions count in row-major order: other memory orders go the general way.
   if (!a.in.is_contiguous() || !a.out.is_contiguous()) return prim::Primitives::dropout(a);
-  const CUstream stream = enter({&a.in, &a.out});
+  const CUstream stream = enter(a);
   const bool vectors =
       (reinterpret_cast<uintptr_t>(a.in.data) | reinterpret_cast<uintptr_t>(a.out.data)) % 16 == 0;
   static KernelTable<2 * kNumDTypes> kernels;

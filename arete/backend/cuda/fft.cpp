@@ -9,7 +9,7 @@ namespace arete::cuda {
 void CudaBackend::fft(const prim::FftArgs& a) {
   if (a.in.numel() == 0) return;
   if (!has_cufft()) return prim::Backend::fft(a);
-  const CUstream stream = enter({&a.in, &a.out});
+  const CUstream stream = enter(a);
   const int64_t n = a.in.sizes[size_t(a.in.rank() - 2)];
   {
     const std::shared_ptr<FftPlan> plan =

@@ -46,7 +46,7 @@ RawPattern pattern_of(const prim::FillArgs& args) {
 void CudaBackend::fill(const prim::FillArgs& args) {
   const View& out = args.out;
   if (out.numel() == 0) return;
-  const CUstream stream = enter({&out});
+  const CUstream stream = enter(args);
   const RawPattern pattern = pattern_of(args);
   LoopNest nest = LoopNest::plan(out.sizes, {&out, 1});
   if (nest.is_linear() && pattern.is_one_byte()) {

@@ -7,6 +7,7 @@
 
 #include "arete/backend/cuda/codegen/fused_plan.h"
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/scratch_memory.h"
 
 namespace arete::cuda {
 namespace {
@@ -39,24 +40,6 @@ KernelCache& kernel_cache() {
   return *cache;
 }
 
-// Scratch memory until the end of a scope.
-class Scratch {
- public:
-  Scratch(CudaBackend& backend, size_t bytes)
-      : backend_(backend), bytes_(bytes), data_(bytes ? backend.scratch(bytes) : nullptr) {}
-  ~Scratch() {
-    if (data_) backend_.release_scratch(data_, bytes_);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  void* data() const { return data_; }
-
- private:
-  CudaBackend& backend_;
-  size_t bytes_;
-  void* data_;
-};
-
 // The reduce_columns stages alone.
 prim::FusedSpec only_columns(const prim::FusedSpec& spec) {
   prim::FusedSpec r{{}, spec.n_inputs, spec.n_outputs};
@@ -80,7 +63,7 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
     Backend::fused(a);
   }
   if (plan.kind == FusedPlan::Kind::nothing) return;
-  const CUstream stream = enter(args.inputs, args.outputs);
+  const CUstream stream = enter(args);
 
   const auto run = [&](int phase, unsigned splits) {
     plan.variant.phase = phase;
@@ -92,7 +75,7 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
                plan.shared, stream, arguments);
   };
   const Scratch partials(*this, plan.partials);
-  plan.arguments[FusedPlan::kPartials] = uint64_t(reinterpret_cast<uintptr_t>(partials.data()));
+  plan.arguments[FusedPlan::kPartials] = partials.address();
   if (plan.kind == FusedPlan::Kind::one_launch) {
     run(-1, 1);
     if (!plan.variant.columns) return;

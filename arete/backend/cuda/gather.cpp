@@ -7,7 +7,7 @@ namespace arete::cuda {
 void CudaBackend::gather(const prim::GatherArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.out.dtype == args.in.dtype);
   ARETE_ASSERT(args.out.rank() == args.in.rank() && args.index.rank() == args.in.rank());
-  const CUstream stream = enter({&args.in, &args.index, &args.out});
+  const CUstream stream = enter(args);
   if (args.out.numel() == 0) return;
   const bool scalar = args.in.rank() == 0;
   const int64_t bytes = int64_t(size_of(args.in.dtype));

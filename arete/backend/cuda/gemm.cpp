@@ -9,7 +9,6 @@
 #include "arete/backend/cuda/lib/gemm_layout.h"
 #include "arete/backend/cuda/lib/gemm_plan.h"
 #include "arete/base/error.h"
-#include "arete/core/matmul_precision.h"
 #include "arete/prim/decompose/gemm_internal.h"
 
 // Note [Which product on the GPU]
@@ -42,9 +41,9 @@ void check_args(const GemmArgs& g) {
   ARETE_ASSERT(a[r - 1] == b[r - 2] && a[r - 2] == out[r - 2] && b[r - 1] == out[r - 1]);
   for (size_t d = 0; d + 2 < r; ++d)
     ARETE_ASSERT((a[d] == out[d] || a[d] == 1) && (b[d] == out[d] || b[d] == 1));
-  ARETE_ASSERT(g.bias.data == nullptr || (g.bias.rank() == 1 && g.bias.sizes[0] == out[r - 1] &&
-                                          g.bias.dtype == g.out.dtype));
-  ARETE_ASSERT(g.aux.data == nullptr || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
+  ARETE_ASSERT(!g.bias || (g.bias.rank() == 1 && g.bias.sizes[0] == out[r - 1] &&
+                           g.bias.dtype == g.out.dtype));
+  ARETE_ASSERT(!g.aux || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
   // Narrow operands may have a wider result; of f8 also two different ones.
   const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
   const bool widens = is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32;
@@ -80,7 +79,7 @@ void multiply_in_tiles(CudaBackend& backend, CUstream stream, const GemmArgs& g)
   k.b_row = s.b.row, k.b_column = s.b.column;
   k.out_row = s.out.row, k.out_column = s.out.column;
   k.aux_row = s.aux.row, k.aux_column = s.aux.column;
-  k.bias_stride = g.bias.data != nullptr ? g.bias.strides[0] : 0;
+  k.bias_stride = g.bias ? g.bias.strides[0] : 0;
   k.alpha = g.alpha, k.beta = g.beta;
   if (is_integer(g.out.dtype)) k.ialpha = int64_t(g.alpha), k.ibeta = int64_t(g.beta);
   k.activation = int32_t(g.activation);
@@ -199,7 +198,7 @@ bool call_library(const Request& r, const GemmOptions& options, int64_t first, i
       at.a += step * loop.a, at.b += step * loop.b;
       at.out += step * loop.out, at.aux += step * loop.aux;
     }
-    plan->run(r.backend, r.stream, pointers_at(at), g.alpha, g.beta);
+    plan->run(r.backend, r.stream, pointers_at(at), g.alpha, g.beta, g.context.deterministic);
   }
   return true;
 }
@@ -214,23 +213,23 @@ GemmOptions library_options(const GemmArgs& g, const GemmShape& shape, const Lib
   const DType dtype = g.out.dtype;
   const bool half = (dtype == kFloat16 || dtype == kBFloat16) && g.a.dtype == dtype;
   GemmOptions o;
-  o.tf32 = g.a.dtype == kFloat32 && float32_matmul_precision() != MatmulPrecision::highest;
-  const auto is_number = [](const View& v) { return !v.data || v.numel() == 1; };
-  o.scales = is_float8(g.a.dtype) && (g.a_scale.data || g.b_scale.data) && is_number(g.a_scale) &&
+  o.tf32 = g.a.dtype == kFloat32 && g.context.precision != MatmulPrecision::highest;
+  const auto is_number = [](const View& v) { return !v || v.numel() == 1; };
+  o.scales = is_float8(g.a.dtype) && (g.a_scale || g.b_scale) && is_number(g.a_scale) &&
              is_number(g.b_scale);
-  const bool scales_are_done = o.scales || !(g.a_scale.data || g.b_scale.data);
-  o.bias = g.bias.data != nullptr && scales_are_done && call.swapped &&
+  const bool scales_are_done = o.scales || !(g.a_scale || g.b_scale);
+  o.bias = g.bias && scales_are_done && call.swapped &&
            (g.bias.strides[0] == 1 || g.bias.sizes[0] == 1) &&
            (dtype == kFloat32 || dtype == kFloat16 || dtype == kBFloat16);
-  const bool bias_is_done = scales_are_done && (g.bias.data == nullptr || o.bias);
+  const bool bias_is_done = scales_are_done && (!g.bias || o.bias);
   const bool aux_fits =
-      g.aux.data == nullptr || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&
-                                call.batch_stride_aux % 8 == 0 && is_aligned(g.aux.data, 16));
+      !g.aux || (plan.outer_loops == 0 && call.ld_aux > 0 && call.ld_aux % 8 == 0 &&
+                 call.batch_stride_aux % 8 == 0 && is_aligned(g.aux.data, 16));
   o.gelu_tanh = g.activation == Activation::gelu_tanh && bias_is_done && aux_fits && half;
-  o.aux = o.gelu_tanh && g.aux.data != nullptr;
+  o.aux = o.gelu_tanh && g.aux;
   o.derivative = o.aux && g.differentiate;
-  if (g.a_sum.data && shape.loops == 0 && dtype == g.a.dtype && g.bias.data == nullptr &&
-      (half || dtype == kFloat32) && (g.a_sum.strides[0] == 1 || g.a_sum.sizes[0] == 1))
+  if (g.a_sum && shape.loops == 0 && dtype == g.a.dtype && !g.bias && (half || dtype == kFloat32) &&
+      (g.a_sum.strides[0] == 1 || g.a_sum.sizes[0] == 1))
     o.sums = call.swapped ? GemmOptions::Sums::b : GemmOptions::Sums::a;
   return o;
 }
@@ -291,7 +290,7 @@ bool multiply_in_library(const Request& r) {
       prim::finish_gemm(r.backend, band.out, band);
     }
     if (done) {
-      if (g.a_sum.data && options.sums == GemmOptions::Sums::none)
+      if (g.a_sum && options.sums == GemmOptions::Sums::none)
         prim::sum_rows(r.backend, g.a, g.a_sum);
       return true;
     }
@@ -325,7 +324,7 @@ void multiply_widened(CudaBackend& backend, const GemmArgs& g, std::optional<DTy
 
 /// Complex numbers have no programs: the bias becomes the result's old value.
 void multiply_complex(CudaBackend& backend, CUstream stream, const GemmArgs& g) {
-  if (g.bias.data == nullptr) {  // only aux
+  if (!g.bias) {  // only aux
     GemmArgs inner = g;
     inner.aux = View{};
     backend.gemm(inner);
@@ -353,9 +352,8 @@ bool is_f8_layout(const LibraryPlan& plan) {
 
 void CudaBackend::gemm(const GemmArgs& g) {
   check_args(g);
-  const CUstream stream =
-      enter({&g.a, &g.b, &g.out, &g.bias, &g.aux, &g.a_sum, &g.a_scale, &g.b_scale});
-  if (g.out.numel() == 0 && !g.a_sum.data) return;
+  const CUstream stream = enter(g);
+  if (g.out.numel() == 0 && !g.a_sum) return;
   const DType dtype = g.out.dtype;
   const bool in_parts = prim::has_parts(g);
   const bool is_empty = g.a.numel() == 0 || g.out.numel() == 0;
@@ -363,13 +361,11 @@ void CudaBackend::gemm(const GemmArgs& g) {
     return prim::gemm_in_parts(*this, g);
   if (g.a.sizes[size_t(g.a.rank() - 1)] == 0 || is_integer(dtype))
     return multiply_in_tiles(*this, stream, g);
-  if (is_complex(dtype) && (g.bias.data != nullptr || g.aux.data != nullptr))
-    return multiply_complex(*this, stream, g);
+  if (is_complex(dtype) && (g.bias || g.aux)) return multiply_complex(*this, stream, g);
   if (is_float8(dtype)) return multiply_widened(*this, g, std::nullopt, kFloat32);
 
   const GemmShape shape = gemm_shape(g);
-  const LibraryPlan plan =
-      plan_library_gemm(shape, g.bias.data != nullptr, int64_t(size_of(dtype)));
+  const LibraryPlan plan = plan_library_gemm(shape, bool(g.bias), int64_t(size_of(dtype)));
   const Request request{*this, stream, g, shape, plan};
   if (is_float8(g.a.dtype)) {
     if (is_f8_layout(plan) && multiply_in_library(request)) return;

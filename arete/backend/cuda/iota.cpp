@@ -25,7 +25,7 @@ void CudaBackend::iota(const prim::IotaArgs& args) {
   const prim::View& out = args.out;
   ARETE_ASSERT(out.rank() == 1);
   if (out.numel() == 0) return;
-  const CUstream stream = enter({&out});
+  const CUstream stream = enter(args);
   static std::array<std::atomic<const Kernel*>, 64 * kNumDTypes> kernels{};
   std::atomic<const Kernel*>& entry =
       kernels[size_t(context_.ordinal()) * kNumDTypes + size_t(out.dtype)];

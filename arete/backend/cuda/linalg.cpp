@@ -342,7 +342,7 @@ void CudaBackend::linalg(const LinalgArgs& l) {
   const CuBlas* const blas = find_cublas();
   if (!solver || !blas || !runs_here(l)) return prim::Backend::linalg(l);
 
-  const CUstream stream = enter({&l.a, &l.b, &l.c, &l.d, &l.info});
+  const CUstream stream = enter(l);
   Handles& h = handles_of(context_.ordinal());
   const std::lock_guard lock(h.mutex);
   if (!h.solver) check_cusolver(solver->cusolverDnCreate(&h.solver), "Create");

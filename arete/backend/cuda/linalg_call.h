@@ -18,12 +18,9 @@ namespace arete::cuda {
 /// A view that owns its sizes and strides.
 class OwnedView {
  public:
-  OwnedView(void* data, DType dtype, Layout layout) : layout_(std::move(layout)) {
-    view_.data = static_cast<std::byte*>(data);
-    view_.dtype = dtype;
-    view_.sizes = layout_.sizes;
-    view_.strides = layout_.strides;
-  }
+  OwnedView(void* data, DType dtype, Layout layout)
+      : layout_(std::move(layout)),
+        view_(static_cast<std::byte*>(data), dtype, layout_.sizes, layout_.strides) {}
   OwnedView(const OwnedView&) = delete;
   OwnedView& operator=(const OwnedView&) = delete;
   const prim::View& view() const { return view_; }

@@ -85,7 +85,7 @@ void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t colum
 template <class T>
 void svd(LinalgCall<T>& c) {
   const prim::LinalgArgs& l = c.args;
-  const bool vectors = l.c.data != nullptr, wide = c.rows < c.columns;
+  const bool vectors = bool(l.c), wide = c.rows < c.columns;
   const bool full = vectors && (columns_of(l.c) > c.k || rows_of(l.d) > c.k);
   const SvdJob job{library_int(std::max(c.rows, c.columns)), library_int(c.k),
                    static_cast<signed char>(!vectors ? 'N'

@@ -71,7 +71,7 @@ void CudaBackend::multi_reduce(const prim::MultiReduceArgs& a) {
   }
   if (!simple) return prim::Primitives::multi_reduce(a);
   if (a.inputs.empty()) return;
-  const CUstream stream = enter(a.inputs, {&a.out, 1});
+  const CUstream stream = enter(a);
 
   // Programs are interned and their hashes tell them apart; the kernels of both launches together.
   static std::mutex mutex;

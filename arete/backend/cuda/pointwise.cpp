@@ -74,7 +74,7 @@ void CudaBackend::pointwise(const prim::PointwiseArgs& args) {
   if (args.outputs.empty()) return;
   const int64_t n = args.outputs[0].numel();
   if (n == 0) return;
-  const CUstream stream = enter(args.outputs, args.inputs);
+  const CUstream stream = enter(args);
   PointwiseKernels& kernels = kernels_of(*args.program);
   if (launch_contiguous(*this, kernels, args, n, stream)) return;
   const LoopNest nest =
@@ -144,7 +144,7 @@ void CudaBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
   const ElementCode& code = kernels.code();
   const int short_capacity = multi_capacity(code.operands(), code.n_params, false);
   if (n_tensors == 1 || short_capacity < 2) return prim::Primitives::multi_pointwise(args);
-  const CUstream stream = enter(args.outputs, args.inputs);
+  const CUstream stream = enter(args);
 
   PointwiseShape shape;
   shape.kind = PointwiseShape::Kind::multi;

@@ -59,9 +59,8 @@ void check_args(const PoolArgs& p) {
   ARETE_ASSERT(s >= 1 && s <= 3 && p.x.rank() == s + 2 && p.y.rank() == s + 2);
   ARETE_ASSERT(p.x.dtype == p.y.dtype);
   ARETE_ASSERT(p.x.sizes[0] == p.y.sizes[0] && p.x.sizes[1] == p.y.sizes[1]);
-  ARETE_ASSERT(!max || p.indices.data == nullptr ||
-               (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
-  ARETE_ASSERT(!max || !p.backward || p.indices.data != nullptr || p.y.numel() == 0);
+  ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
+  ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
   for (int d = 0; d < s; ++d) {
     const size_t k = size_t(d);
     ARETE_ASSERT(p.window.kernel[k] > 0 && p.window.stride[k] > 0 && p.window.dilation[k] > 0);
@@ -77,7 +76,7 @@ void CudaBackend::pool(const PoolArgs& p) {
   const bool max = p.kind == PoolArgs::Kind::max;
   if (dtype == kBool || is_complex(dtype) || (!max && !is_floating(dtype)))
     return Primitives::pool(p);
-  const CUstream stream = enter({&p.x, &p.y, &p.indices});
+  const CUstream stream = enter(p);
   const View indices = max ? p.indices : View{};
   const Space x(p.x), y(p.y), index(indices);
   const Space& computed = p.backward ? x : y;

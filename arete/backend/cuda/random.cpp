@@ -113,7 +113,7 @@ void CudaBackend::random(const prim::RandomArgs& args) {
     random(to_dense);
     return copy({out, dense});
   }
-  const CUstream stream = enter({&out});
+  const CUstream stream = enter(args);
   const int64_t per = prim::random_elements_per_block(args), size = int64_t(size_of(out.dtype));
   k.stream = captures_.random_stream(stream);
   const Kernel& kernel = random_kernel(*this, kind_of(args), out.dtype, k.stream != nullptr);

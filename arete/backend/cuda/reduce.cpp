@@ -52,7 +52,7 @@ DType partial_dtype(const ReduceArgs& a) {
 
 void CudaBackend::reduce(const ReduceArgs& args) {
   ARETE_ASSERT(args.inputs.size() + 1 <= size_t(prim::LoopNest::kMaxOperands));
-  const CUstream stream = enter(args.inputs, {&args.out, 1});
+  const CUstream stream = enter(args);
   SmallVector<View, 4> views{args.out};
   for (const View& v : args.inputs) views.push_back(v);
   const ReduceLimits limit{limits().multiprocessors};

@@ -25,7 +25,7 @@ void CudaBackend::take_rows(const prim::TakeRowsArgs& args) {
   const int64_t n = out.sizes[0], width = out.sizes[1];
   const bool whole = (table.strides[1] == 1 && out.strides[1] == 1) || width == 1;
   if (!whole) return Primitives::take_rows(args);
-  const CUstream stream = enter({&table, &args.index, &out});
+  const CUstream stream = enter(args);
   if (n == 0 || width == 0) return;
   const int64_t size = int64_t(size_of(out.dtype));
   const int64_t from = table.strides[0] * size, to = out.strides[0] * size;
@@ -55,7 +55,7 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
   ARETE_ASSERT(out.rank() == 2 && src.rank() == 2 && out.dtype == src.dtype &&
                out.sizes[1] == src.sizes[1] && args.index.numel() == src.sizes[0]);
-  const CUstream stream = enter({&out, &args.index, &src});
+  const CUstream stream = enter(args);
   const int64_t n = src.sizes[0], width = src.sizes[1], rows = out.sizes[0];
   if (n == 0 || width == 0) return;
 

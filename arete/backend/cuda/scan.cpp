@@ -35,7 +35,7 @@ void CudaBackend::scan(const ScanArgs& args) {
     return scan(in_place);
   }
   if (args.in.numel() == 0) return;
-  const CUstream stream = enter({&args.in, &args.out});
+  const CUstream stream = enter(args);
   ScanPlan plan = plan_scan(args, limits().multiprocessors);
   static thread_local KernelMemo memo;
   const Hash128 key{source_key(args, plan), uint64_t(context_.ordinal())};

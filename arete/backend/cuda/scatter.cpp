@@ -1,7 +1,6 @@
 // Writing and combining elements at computed positions.
 #include "arete/backend/cuda/index_common.h"
 #include "arete/base/error.h"
-#include "arete/core/modes.h"
 
 namespace arete::cuda {
 namespace {
@@ -116,11 +115,11 @@ void CudaBackend::scatter(const ScatterArgs& args) {
   const bool ordered = args.mode == ScatterMode::min || args.mode == ScatterMode::max;
   if (ordered && is_complex(args.out.dtype))
     throw NotImplementedError(args.op, "complex numbers have no order").argument("reduce");
-  const CUstream stream = enter({&args.out, &args.index, &args.src});
+  const CUstream stream = enter(args);
   if (args.index.numel() == 0) return;
   // Integers give the same in any order, unless they overwrite each other.
-  const bool order_matters =
-      modes().deterministic && (args.mode == ScatterMode::set || is_differentiable(args.out.dtype));
+  const bool order_matters = args.context.deterministic &&
+                             (args.mode == ScatterMode::set || is_differentiable(args.out.dtype));
   if (order_matters || !indexing::has_atomic(args.mode, args.out.dtype))
     scatter_in_order(*this, stream, args);
   else

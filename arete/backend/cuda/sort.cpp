@@ -21,12 +21,8 @@ class RowsView {
   RowsView(CudaBackend& backend, DType dtype, IntList sizes, int dim)
       : sizes_(sizes),
         strides_(DenseRows::strides(sizes, dim)),
-        memory_(backend, size_t(numel_of(sizes)) * size_of(dtype)) {
-    view_.data = memory_.data();
-    view_.dtype = dtype;
-    view_.sizes = sizes_;
-    view_.strides = strides_;
-  }
+        memory_(backend, size_t(numel_of(sizes)) * size_of(dtype)),
+        view_(memory_.data(), dtype, sizes_, strides_) {}
   RowsView(const RowsView&) = delete;
   const View& view() const { return view_; }
 
@@ -41,7 +37,7 @@ class Operand {
  public:
   Operand(CudaBackend& backend, const View& v, int dim, bool copy_in, bool must_be_dense)
       : backend_(backend), original_(v), view_(v) {
-    if (!v.data || !must_be_dense || DenseRows::holds(v, dim)) return;
+    if (!v || !must_be_dense || DenseRows::holds(v, dim)) return;
     copy_.emplace(backend, v.dtype, v.sizes, dim);
     view_ = copy_->view();
     if (copy_in) backend.copy({.out = view_, .in = v});
@@ -61,7 +57,7 @@ class Operand {
 };
 
 int64_t step_of(const View& v, int dim) {
-  return v.data && v.rank() > 0 ? v.strides[size_t(dim)] * int64_t(size_of(v.dtype)) : 0;
+  return v && v.rank() > 0 ? v.strides[size_t(dim)] * int64_t(size_of(v.dtype)) : 0;
 }
 
 /// The loops over rows of up to three operands, which agree in all sizes but along `dim`.
@@ -71,7 +67,7 @@ prim::LoopNest nest_of_rows(std::initializer_list<const View*> views, int dim) {
   Shape sizes((*views.begin())->sizes);
   if (!sizes.empty()) sizes[size_t(dim)] = 1;
   for (const View* v : views) {
-    if (!v->data) continue;
+    if (!*v) continue;
     Shape& s = strides[flat.size()];
     s = Shape(v->strides);
     if (!s.empty()) s[size_t(dim)] = 0;
@@ -120,7 +116,7 @@ void sort_long_rows(CudaBackend& backend, CUstream stream, const prim::SortArgs&
                  .positions = {},
                  .wide = !radix_sort_is_narrow(length),
                  .values = values.address(),
-                 .indices = args.indices.data ? indices.address() : 0};
+                 .indices = args.indices ? indices.address() : 0};
   const size_t position_bytes = sort.wide ? 8 : 4;
   std::optional<Scratch> keys, positions, more_positions;
   if (sort.passes > 1) {
@@ -273,9 +269,9 @@ void select_rows(CudaBackend& backend, CUstream stream, const View& in, const Vi
 
 void CudaBackend::sort(const prim::SortArgs& args) {
   ARETE_ASSERT(args.values.dtype == args.in.dtype);
-  ARETE_ASSERT(!args.indices.data || args.indices.dtype == kInt64);
+  ARETE_ASSERT(!args.indices || args.indices.dtype == kInt64);
   refuse_complex(args.in.dtype, "sort");
-  const CUstream stream = enter({&args.in, &args.values, &args.indices});
+  const CUstream stream = enter(args);
   if (args.in.numel() == 0) return;
   if (args.in.rank() == 0 || args.in.sizes[size_t(args.dim)] <= sorting::kRowSortLength)
     sort_short_rows(*this, stream, args.in, args.values, args.indices, args.dim, args.descending);
@@ -286,7 +282,7 @@ void CudaBackend::sort(const prim::SortArgs& args) {
 void CudaBackend::topk(const prim::TopkArgs& args) {
   ARETE_ASSERT(args.values.dtype == args.in.dtype && args.indices.dtype == kInt64);
   refuse_complex(args.in.dtype, "topk");
-  const CUstream stream = enter({&args.in, &args.values, &args.indices});
+  const CUstream stream = enter(args);
   if (args.values.numel() == 0) return;
   const bool scalar = args.in.rank() == 0;
   const int64_t n = scalar ? 1 : args.in.sizes[size_t(args.dim)],

@@ -25,7 +25,7 @@ void CudaBackend::launch_user_kernel(const void* kernel, const prim::UserLaunch&
     throw ValueError(k.name, "a block has more threads than the kernel can be launched with")
         .expected("at most " + std::to_string(k.max_threads))
         .got(std::to_string(threads));
-  const CUstream stream = enter(std::initializer_list<const prim::View*>{});
+  const CUstream stream = enter();
   if (several_streams())
     for (const void* p : launch.memory)
       if (p) note_use(p, stream);

@@ -160,7 +160,7 @@ void Primitives::attention(const AttentionArgs& a) {
   if (!a.backward) {
     const Shape rows{space[0], space[1], space[2], queries, 1};
     std::optional<ScratchView> own;
-    if (!a.lse.data) own.emplace(*this, w, rows);
+    if (!a.lse) own.emplace(*this, w, rows);
     const LayoutView lse = own ? LayoutView(own->view(), Layout(rows)) : as_rows(a.lse, heads);
     const View inputs[]{scores, at.rows, at.columns}, outputs[]{weights, lse};
     fused({.spec = &kernel.softmax,

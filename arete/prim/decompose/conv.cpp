@@ -87,19 +87,19 @@ void Conv::forward() const {
     const ScratchView columns(p, a.x.dtype, columns_sizes(n));
     fill_columns(samples(a.x, first, n), columns);
     const ScratchView y(p, a.y.dtype, Shape{n, groups, out_channels, positions});
-    if (a.bias.data)
+    if (a.bias)
       p.copy({.out = y,
               .in = LayoutView(a.bias, Layout(Shape{1, groups, out_channels, 1},
                                               Shape{0, out_channels * a.bias.strides[0],
                                                     a.bias.strides[0], 0}))});
-    p.gemm({.a = w4, .b = columns, .out = y, .beta = a.bias.data ? 1.0 : 0.0});
+    p.gemm({.a = w4, .b = columns, .out = y, .beta = a.bias ? 1.0 : 0.0});
     const LayoutView out = samples(a.y, first, n);
     p.copy({.out = out, .in = LayoutView(y, Layout(out.view().sizes))});
   });
 }
 
 void Conv::dgrad() const {
-  ARETE_ASSERT(!a.bias.data);
+  ARETE_ASSERT(!a.bias);
   const Contiguous w(p, a.w);
   const LayoutView w4 = w.as({1, groups, out_channels, in_channels * kernel});
   in_steps(*this, [&](int64_t first, int64_t n) {
@@ -134,7 +134,7 @@ void Conv::wgrad() const {
               .beta = 1});
   });
   p.copy({.out = a.w, .in = LayoutView(sum, Layout(a.w.sizes))});
-  if (!a.bias.data) return;
+  if (!a.bias) return;
   Shape space(a.y.sizes);
   Layout bias(Shape(space.size(), 1), Shape(space.size(), 0));
   bias.sizes[1] = a.bias.sizes[0];

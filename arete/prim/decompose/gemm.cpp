@@ -105,9 +105,9 @@ void sum_rows(Primitives& p, const View& in, const View& out) {
 }
 
 void gemm_in_parts(Primitives& p, const GemmArgs& g) {
-  ARETE_ASSERT(!g.differentiate || (g.aux.data && !g.bias.data && g.beta == 0));
-  ARETE_ASSERT(!g.a_sum.data || (g.out.rank() == 2 && g.a_sum.dtype == g.a.dtype));
-  if (g.a_sum.data) sum_rows(p, g.a, g.a_sum);
+  ARETE_ASSERT(!g.differentiate || (g.aux && !g.bias && g.beta == 0));
+  ARETE_ASSERT(!g.a_sum || (g.out.rank() == 2 && g.a_sum.dtype == g.a.dtype));
+  if (g.a_sum) sum_rows(p, g.a, g.a_sum);
   GemmArgs inner = g;
   inner.a_sum = inner.a_scale = inner.b_scale = View{};
   const bool scaled = g.a_scale.data || g.b_scale.data;
@@ -125,14 +125,8 @@ void gemm_in_parts(Primitives& p, const GemmArgs& g) {
 }
 
 void finish_gemm(Primitives& p, const View& product, const GemmArgs& g) {
-  const Finish finish{product.dtype,
-                      g.out.dtype,
-                      g.activation,
-                      g.differentiate,
-                      g.bias.data != nullptr,
-                      g.aux.data != nullptr,
-                      g.a_scale.data != nullptr,
-                      g.b_scale.data != nullptr};
+  const Finish finish{product.dtype, g.out.dtype, g.activation,    g.differentiate,
+                      bool(g.bias),  bool(g.aux), bool(g.a_scale), bool(g.b_scale)};
   SmallVector<View, 5> inputs{product};
   SmallVector<View, 2> outputs;
   for (const View* scale : {&g.a_scale, &g.b_scale})

@@ -89,7 +89,7 @@ void max_forward(Primitives& p, const PoolArgs& a, const Windows& w) {
             .epilogue = nullptr,
             .epilogue_params = {}});
   p.copy({.out = a.y, .in = LayoutView(maxima, Layout(a.y.sizes))});
-  if (!a.indices.data) return;
+  if (!a.indices) return;
 
   // The same windows over a plane of numbered elements say where each window's elements lie.
   find_maxima(p, w, elements.view(), maxima, found);

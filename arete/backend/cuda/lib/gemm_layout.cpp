@@ -67,7 +67,7 @@ GemmShape gemm_shape(const prim::GemmArgs& g) {
   s.m = g.out.sizes[size_t(rank - 2)], s.n = g.out.sizes[size_t(rank - 1)];
   s.k = g.a.sizes[size_t(rank - 1)];
   s.a = matrix_strides(g.a), s.b = matrix_strides(g.b), s.out = matrix_strides(g.out);
-  s.has_aux = g.aux.data != nullptr;
+  s.has_aux = bool(g.aux);
   if (s.has_aux) s.aux = matrix_strides(g.aux);
   for (int d = rank - 3; d >= 0; --d) {
     if (g.out.sizes[size_t(d)] == 1) continue;
@@ -75,7 +75,7 @@ GemmShape gemm_shape(const prim::GemmArgs& g) {
                         stride_of(g.out, d), s.has_aux ? stride_of(g.aux, d) : 0};
     if (s.loops == 0 && fold_into_rows(s, dim)) continue;
     // More columns would need more elements of the bias.
-    if (s.loops == 0 && g.bias.data == nullptr && fold_into_columns(s, dim)) continue;
+    if (s.loops == 0 && !g.bias && fold_into_columns(s, dim)) continue;
     if (s.loops > 0) {
       BatchLoop& inner = s.loop[size_t(s.loops - 1)];
       if (dim.a == inner.a * inner.size && dim.b == inner.b * inner.size &&

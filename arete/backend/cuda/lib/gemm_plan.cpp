@@ -7,7 +7,6 @@
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
-#include "arete/core/modes.h"
 
 namespace arete::cuda {
 namespace {
@@ -247,9 +246,9 @@ cublasStatus_t GemmPlan::launch(CudaBackend& backend, CUstream stream, const Can
 }
 
 void GemmPlan::run(CudaBackend& backend, CUstream stream, const GemmPointers& p, double alpha,
-                   double beta) {
+                   double beta, bool deterministic) {
   const Candidate* chosen = best_.load(std::memory_order_acquire);
-  if (modes().deterministic) {
+  if (deterministic) {
     chosen = candidates_.data();
   } else if (!chosen) [[unlikely]] {
     // Captures of other threads do not allow to wait here either.

@@ -78,9 +78,10 @@ class GemmPlan {
   GemmPlan(CudaBackend& backend, const GemmKey& key, const GemmPointers& pointers);
   /// False where the library has no algorithm.
   bool is_supported() const { return !candidates_.empty(); }
-  /// D = epilogue(alpha * op(A) op(B) + beta * D), on `stream`.
+  /// D = epilogue(alpha * op(A) op(B) + beta * D), on `stream`. `deterministic`: nothing measured
+  /// chooses the algorithm.
   void run(CudaBackend& backend, CUstream stream, const GemmPointers& pointers, double alpha,
-           double beta);
+           double beta, bool deterministic);
 
  private:
   struct Candidate {

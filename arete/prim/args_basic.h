@@ -1,0 +1,351 @@
+// Argument structs of the primitives over elements, indices and random numbers (args.h has all of
+// them).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "arete/expr/program.h"
+#include "arete/prim/context.h"
+#include "arete/prim/view.h"
+
+namespace arete::prim {
+
+/// What a call does with an operand's memory.
+enum class Access : uint8_t {
+  read,
+  write,   ///< every element; old values are not looked at
+  update,  ///< reads old values, or leaves some as they are
+};
+
+/// A number that changes while the call stays the same (it was recorded, or captured in a graph):
+/// number `number` of a program's parameters is read from memory of the device when the call runs.
+/// `value` has no dimensions; it is f64 for floating parameters, i64 for others.
+struct Slot {
+  int number;
+  View value;
+};
+
+/// Associative operations with an identity. `all` and `any` work on booleans.
+enum class Monoid : uint8_t { sum, prod, min, max, all, any };
+
+/// out[...] = value (converted to the dtype; `value` is an i64 for integers and booleans; `imag`
+/// matters for complex outputs only).
+struct FillArgs {
+  View out;
+  expr::Literal value;
+  bool value_is_integer = false;
+  double imag = 0;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.out, Access::write);
+  }
+};
+
+/// out = in, any strides and any pair of dtypes; `in` broadcasts to out. Overlap is not allowed.
+struct CopyArgs {
+  View out, in;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.out, Access::write);
+    v(a.in, Access::read);
+  }
+};
+
+/// out[i] = start + i * step over a 1-d view.
+struct IotaArgs {
+  View out;
+  double start = 0, step = 1;
+  int64_t istart = 0, istep = 1;  // used instead for integer outputs
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.out, Access::write);
+  }
+};
+
+/// outputs = program(inputs, params) element by element. Outputs have one shape, inputs broadcast
+/// to it. An input may be exactly one of the outputs (in place); other overlap is not allowed.
+struct PointwiseArgs {
+  const expr::Program* program;
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  std::span<const expr::Literal> params;
+  std::span<const Slot> slots{};
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.program);
+    v(a.inputs, Access::read);
+    v(a.outputs, Access::write);
+    v(a.params);
+    v(a.slots);
+  }
+};
+
+/// The same program over many independent lists of tensors: element k of each list.
+/// inputs and outputs hold n_tensors * (number of program inputs / outputs) views, tensor-major.
+struct MultiPointwiseArgs {
+  const expr::Program* program;
+  int64_t n_tensors;
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  std::span<const expr::Literal> params;
+  std::span<const Slot> slots{};
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.program);
+    v(a.inputs, Access::read);
+    v(a.outputs, Access::write);
+    v(a.params);
+    v(a.slots);
+  }
+};
+
+/// out[k] = reduce of prologue(element) over tensor k; out is 1-d and contiguous with n_tensors
+/// elements of the prologue's output type. The prologue has one input; params as in ReduceArgs.
+struct MultiReduceArgs {
+  Monoid monoid;
+  const expr::Program* prologue;
+  std::span<const View> inputs;  // one per tensor
+  View out;
+  std::span<const expr::Literal> params;
+  std::span<const Slot> slots{};
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.prologue);
+    v(a.inputs, Access::read);
+    v(a.out, Access::write);
+    v(a.params);
+    v(a.slots);
+  }
+};
+
+/// out = epilogue(reduce(prologue(inputs))) over the dimensions of `space` where out has size 1
+/// and space has not (and where `reduced` has a bit set). `out` has the rank of `space`.
+/// prologue: inputs + params -> one value; null means the single input itself. epilogue: one
+/// value (+ epilogue_params) -> one value; null means identity. Sums of f32 and narrower
+/// accumulate with error no worse than pairwise summation; integers accumulate in i64. Reducing
+/// nothing gives the identity (min/max: the caller has checked).
+struct ReduceArgs {
+  Monoid monoid;
+  IntList space;
+  uint32_t reduced;  // bit d: dimension d of space is reduced
+  std::span<const View> inputs;
+  View out;
+  const expr::Program* prologue = nullptr;
+  std::span<const expr::Literal> params;
+  const expr::Program* epilogue = nullptr;
+  std::span<const expr::Literal> epilogue_params;
+  std::span<const Slot> slots{}, epilogue_slots{};
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.space);
+    v(a.inputs, Access::read);
+    v(a.out, Access::write);
+    v(a.prologue);
+    v(a.params);
+    v(a.slots);
+    v(a.epilogue);
+    v(a.epilogue_params);
+    v(a.epilogue_slots);
+  }
+};
+
+/// Position (i64) of the first minimum / maximum along `dim`; NaN wins. out has size 1 there.
+/// `values` (same shape as out, dtype of in), if present, receives the extremum too.
+struct ArgReduceArgs {
+  View in, out, values;
+  int dim;
+  bool largest;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.out, Access::write);
+    v(a.values, Access::write);
+  }
+};
+
+/// Running monoid along `dim`, inclusive. out has in's shape; reverse walks from the end.
+struct ScanArgs {
+  Monoid monoid;
+  View in, out;
+  int dim;
+  bool reverse = false;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.out, Access::write);
+  }
+};
+
+/// Sorted copy along `dim` and the original positions (i64). Stable; NaN is the largest.
+/// `indices` may be absent.
+struct SortArgs {
+  View in, values, indices;
+  int dim;
+  bool descending = false;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.values, Access::write);
+    v(a.indices, Access::write);
+  }
+};
+
+/// The k largest (smallest) along `dim`, sorted, ties by position. values/indices have size k.
+struct TopkArgs {
+  View in, values, indices;
+  int dim;
+  bool largest = true;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.values, Access::write);
+    v(a.indices, Access::write);
+  }
+};
+
+/// out[.., i, ..] = in[.., index[.., i, ..], ..] along `dim`; index (i64) has out's shape, in's
+/// other dimensions are at least as long. Negative indices count from the end. An index out of
+/// range is an IndexError naming `op`, the index and the size (CUDA: at the next sync).
+struct GatherArgs {
+  View in, index, out;
+  int dim;
+  const char* op = "gather";
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.index, Access::read);
+    v(a.out, Access::write);
+  }
+};
+
+enum class ScatterMode : uint8_t { set, add, mul, min, max };
+/// out[.., index[.., i, ..], ..] op= src[.., i, ..]; out holds the initial values. `set` with
+/// repeated indices keeps the last one when deterministic.
+struct ScatterArgs {
+  View out, index, src;
+  int dim;
+  ScatterMode mode;
+  const char* op = "scatter";
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.out, Access::update);
+    v(a.index, Access::read);
+    v(a.src, Access::read);
+  }
+};
+
+/// out[i, :] = table[index[i], :]; table (rows, width), index i64 of any shape taken as 1-d
+/// contiguous, out (n, width). Index errors as in gather.
+struct TakeRowsArgs {
+  View table, index, out;
+  const char* op = "index_select";
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.table, Access::read);
+    v(a.index, Access::read);
+    v(a.out, Access::write);
+  }
+};
+/// out[index[i], :] += src[i, :] (in index order: deterministic).
+struct AddRowsArgs {
+  View out, index, src;
+  const char* op = "index_add";
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.out, Access::update);
+    v(a.index, Access::read);
+    v(a.src, Access::read);
+  }
+};
+
+/// Positions (flat row-major, ascending) of the true elements of `mask` into `out` (i64,
+/// contiguous, capacity mask.numel()). Returns how many: the one data-dependent size.
+struct CompactArgs {
+  View mask, out;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.mask, Access::read);
+    v(a.out, Access::update);
+  }
+};
+
+/// Philox4x32-10 numbers: element i (row-major position in `out`) takes lane i % 4 of block
+/// (offset + i / 4) under `seed`, the same on every backend; 64-bit results take two lanes.
+/// See Note [Random numbers] in prim/philox.h for the exact mapping of each distribution.
+/// state (optional, two i64 in the device's memory): the seed, and what is added to `offset`; then
+/// `seed` is not looked at.
+struct RandomArgs {
+  enum class Distribution : uint8_t {
+    uniform,    ///< [a, b)
+    normal,     ///< mean a, standard deviation b
+    integers,   ///< [ia, ib)
+    bernoulli,  ///< 1 with probability a
+  } distribution;
+  View out;
+  uint64_t seed, offset;
+  double a = 0, b = 1;
+  int64_t ia = 0, ib = 0;
+  View state{};
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.out, Access::write);
+    v(a.state, Access::read);
+  }
+};
+
+/// out[i] = in[i] * scale where number i of the Bernoulli(keep) stream of RandomArgs is 1, else 0;
+/// i is the row-major position. Drawing the same numbers again is what the backward pass does
+/// instead of keeping a mask. Sizes are equal, strides any, one floating dtype.
+struct DropoutArgs {
+  View in, out;
+  uint64_t seed, offset;
+  double keep, scale;
+  View state{};  // as in RandomArgs
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.out, Access::write);
+    v(a.state, Access::read);
+  }
+};
+
+}  // namespace arete::prim

@@ -1,0 +1,221 @@
+// Argument structs of the primitives that libraries compute: products, convolutions, pools,
+// attention, Fourier transforms, linear algebra (Note [Calls that describe themselves] in args.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "arete/prim/args_basic.h"
+
+namespace arete::prim {
+
+/// Activations a gemm or convolution may apply on its way out.
+enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
+
+/// out[b] = activation(alpha * a[b] @ b[b] + beta * c + bias). Ranks equal and >= 2; leading
+/// dimensions of a and b broadcast to out's. Any strides (transposes are strides). All of one
+/// dtype; f16/bf16 accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
+/// values are `c`. aux (optional, shape of out) receives the value before the activation.
+/// With `differentiate` aux is read instead, there is no bias, and the derivative takes the place
+/// of the activation: out = activation'(aux) * (alpha * a[b] @ b[b]).
+/// a_sum (optional, 1-d over rows): sums of a's rows, a linear layer's bias gradient beside the
+/// gradient of its weight; only for products without batch dimensions and activation.
+/// a_scale, b_scale (optional, f32, of out's rank, broadcast to it): factors of the operands, read
+/// on the device; with neither beta nor a_sum.
+/// alpha_slot, beta_slot (optional, f64 without dimensions, in the device's memory): take the place
+/// of alpha and beta.
+struct GemmArgs {
+  View a, b, out;
+  double alpha = 1, beta = 0;
+  View bias{}, aux{};
+  Activation activation = Activation::none;
+  bool differentiate = false;
+  View a_sum{};
+  View a_scale{}, b_scale{};
+  View alpha_slot{}, beta_slot{};
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.a, Access::read);
+    v(a.b, Access::read);
+    v(a.out, a.beta != 0 || a.beta_slot ? Access::update : Access::write);
+    v(a.bias, Access::read);
+    v(a.aux, a.differentiate ? Access::read : Access::write);
+    v(a.a_sum, Access::write);
+    v(a.a_scale, Access::read);
+    v(a.b_scale, Access::read);
+    v(a.alpha_slot, Access::read);
+    v(a.beta_slot, Access::read);
+  }
+};
+
+/// Geometry shared by convolutions and pools of 1 to 3 spatial dimensions.
+struct Window {
+  int spatial = 2;
+  std::array<int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
+};
+
+/// Convolution (cross-correlation). x (N, Cin, *space), w (Cout, Cin/groups, *kernel),
+/// y (N, Cout, *space'). Any strides, channels-last included.
+/// forward: y = x * w + bias. dgrad: x = gradient from y and w. wgrad: w = gradient from x and y,
+/// and bias (if present) = sum of y. A transposed convolution is dgrad's forward.
+struct ConvArgs {
+  enum class Pass : uint8_t { forward, dgrad, wgrad } pass;
+  View x, w, y, bias{};
+  Window window;
+  int64_t groups = 1;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    const auto of = [&](bool written) { return written ? Access::write : Access::read; };
+    v(a.x, of(a.pass == Pass::dgrad));
+    v(a.w, of(a.pass == Pass::wgrad));
+    v(a.y, of(a.pass == Pass::forward));
+    v(a.bias, of(a.pass == Pass::wgrad));
+  }
+};
+
+/// out = softmax(scale * q @ k^T [+ causal mask]) @ v, per batch and head, never storing the
+/// scores. q, out (B, H, Lq, D or Dv); k (B, Hk, Lk, D), v (B, Hk, Lk, Dv); H is a multiple of Hk.
+/// Any strides, one floating dtype. lse (B, H, Lq), f32 (f64 for f64): the logarithm of each row's
+/// sum, written forward if present, read backward. causal: key j counts for query i if
+/// j <= i. Backward: from q, k, v, out, lse and grad_out come grad_q, grad_k, grad_v.
+struct AttentionArgs {
+  bool backward = false;
+  View q, k, v, out, lse;
+  View grad_out, grad_q, grad_k, grad_v;
+  double scale = 1;
+  bool causal = false;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    for (auto* in : {&a.q, &a.k, &a.v, &a.grad_out}) v(*in, Access::read);
+    for (auto* out : {&a.out, &a.lse}) v(*out, a.backward ? Access::read : Access::write);
+    for (auto* out : {&a.grad_q, &a.grad_k, &a.grad_v}) v(*out, Access::write);
+  }
+};
+
+/// Pooling over windows. max forward writes `indices` (i64, position within the input's flattened
+/// spatial plane), backward reads it. avg divides by the window's size, counting padding if
+/// count_include_pad, or by `divisor` if not 0. backward: x = gradient from y.
+struct PoolArgs {
+  enum class Kind : uint8_t { max, avg } kind;
+  bool backward = false;
+  View x, y, indices;
+  Window window;
+  bool count_include_pad = true;
+  int64_t divisor = 0;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.x, a.backward ? Access::write : Access::read);
+    v(a.y, a.backward ? Access::read : Access::write);
+    v(a.indices, a.backward ? Access::read : Access::write);
+  }
+};
+
+/// Fourier transforms of lines of pairs (real, imaginary): in and out (..., n, 2), contiguous, f32
+/// or f64; out may be in. forward: exponent -2 pi i. `scale` multiplies the result.
+struct FftArgs {
+  View in, out;
+  bool forward;
+  double scale = 1;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    v(a.in, Access::read);
+    v(a.out, Access::write);
+  }
+};
+
+/// Dense linear algebra on batches of f32 or f64 matrices, as LAPACK defines it. Matrices are
+/// column-major without gaps (strides 1 and the number of rows), batches contiguous and of one
+/// size; vectors are contiguous. `info` (i32, one for each matrix) receives 0, k > 0 for a failure
+/// at step k, or -1 (svd, eigen; results NaN) for numbers that are not finite. The operands:
+struct LinalgArgs {
+  enum class Op : uint8_t {
+    /// a (n, n) becomes its Cholesky factor in the triangle named; the other one stays.
+    cholesky,
+    /// a (m, n) = P L U, both factors in a; row i was swapped with row b[i] (i32, from 1) in turn.
+    lu,
+    /// c (n, columns): X with A X = c, or A^T X = c if transposed; a and b as `lu` left them.
+    lu_solve,
+    /// b (m, n): X with A X = b (left) or X A = b for triangular A; unit: its diagonal is ones.
+    triangular_solve,
+    /// a (m, n) = Q R: R in the upper triangle, below it and in b (min(m, n)) the reflectors.
+    qr,
+    /// a (m, columns), whose first columns hold reflectors as `qr` left them, becomes the first
+    /// columns of Q; b their factors.
+    qr_vectors,
+    /// a (m, n, lost) = c diag(b) d, k = min(m, n) values b, largest first; c (m, k or m) and
+    /// d (k or n, n) absent: only the values.
+    svd,
+    /// Eigenvalues b, smallest first, of the symmetric matrix in a's triangle named; a becomes the
+    /// eigenvectors (columns) with `vectors`, else it is lost.
+    symmetric_eigen,
+    /// Complex eigenvalues b and eigenvectors c (columns; if present) of a, which is lost.
+    eigen,
+    /// Least squares solution of A X = B: b (max(m, n), columns) holds B in its first m rows and
+    /// becomes X in its first n, with the residual in an orthogonal basis below. c (i64) the ranks,
+    /// d the min(m, n) singular values, of the drivers that find them. a is lost.
+    least_squares,
+  } op;
+  View a, b{}, c{}, d{}, info;
+  bool upper = false, left = true, unit = false, transposed = false, vectors = true;
+  enum class Driver : uint8_t { gels, gelsy, gelsd, gelss } driver = Driver::gels;
+  double rcond = 0;
+  Context context{};
+
+  template <class A, class V>
+  static void describe(A& a, V&& v) {
+    // What each operation reads and writes, as the list of operations says.
+    switch (a.op) {
+      case Op::cholesky:
+        v(a.a, Access::update);
+        break;
+      case Op::lu:
+      case Op::qr:
+        v(a.a, Access::update);
+        v(a.b, Access::write);
+        break;
+      case Op::lu_solve:
+        v(a.a, Access::read);
+        v(a.b, Access::read);
+        v(a.c, Access::update);
+        break;
+      case Op::triangular_solve:
+        v(a.a, Access::read);
+        v(a.b, Access::update);
+        break;
+      case Op::qr_vectors:
+        v(a.a, Access::update);
+        v(a.b, Access::read);
+        break;
+      case Op::svd:
+        v(a.a, Access::update);
+        for (auto* out : {&a.b, &a.c, &a.d}) v(*out, Access::write);
+        break;
+      case Op::symmetric_eigen:
+        v(a.a, Access::update);
+        v(a.b, Access::write);
+        break;
+      case Op::eigen:
+        v(a.a, Access::update);
+        for (auto* out : {&a.b, &a.c}) v(*out, Access::write);
+        break;
+      case Op::least_squares:
+        v(a.a, Access::update);
+        v(a.b, Access::update);
+        for (auto* out : {&a.c, &a.d}) v(*out, Access::write);
+        break;
+    }
+    v(a.info, Access::write);
+  }
+};
+
+}  // namespace arete::prim

@@ -1,0 +1,111 @@
+#include "arete/prim/recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "arete/prim/forward.h"
+#include "arete/prim/kept.h"
+
+namespace arete::prim {
+
+template <Primitive P, class Args>
+class Recorder::Call final : public RecordedCall {
+ public:
+  Call(Backend& backend, const Args& args)
+      : RecordedCall(backend.device()), kept_(named(args, backend)) {}
+  Primitive primitive() const override { return P; }
+  void run(Primitives& on) const override {
+    run_primitive<P>(on, kept_.args());
+    prim::for_each_operand(kept_.args(), [](const View& v, Access access) {
+      if (v.storage && access != Access::read) const_cast<Storage*>(v.storage)->bump_version();
+    });
+  }
+  std::string to_string() const override {
+    std::string read, written;
+    prim::for_each_operand(kept_.args(), [&](const View& v, Access access) {
+      std::string& list = access == Access::read ? read : written;
+      list += (list.empty() ? "" : ", ") + std::string(arete::name_of(v.dtype)) +
+              arete::to_string(v.sizes);
+    });
+    return std::string(name_of(P)) + "(" + read + (read.empty() ? "-> " : " -> ") + written + ")";
+  }
+  StreamHandle stream() const override { return kept_.args().context.stream; }
+
+ private:
+  static Args named(Args args, Backend& backend) {
+    args.context.stream = backend.current_stream();
+    return args;
+  }
+  Kept<Args> kept_;
+};
+
+// Writes down the calls for one device, and runs them.
+class Recorder::Tee final : public Forwarding<Primitives, Tee> {
+ public:
+  Tee(Recorder& recorder, Backend& backend) : recorder_(recorder), backend_(backend) {}
+  Device device() const override { return backend_.device(); }
+
+  template <Primitive P, class Args>
+  ResultOf<P> pass(const Args& args) {
+    for_each_operand(args, [&](const View& v, Access access) {
+      if (!v.storage) return;
+      Memory& memory = recorder_.keep(v.storage);
+      if (!memory.used) memory.filled_by_host = access == Access::read;
+      memory.used = true;
+    });
+    recorder_.calls_.push_back(std::make_unique<Call<P, Args>>(backend_, args));
+    return run_primitive<P>(backend_, args);
+  }
+  StoragePtr new_storage(size_t bytes) override {
+    StoragePtr made = backend_.new_storage(bytes);
+    recorder_.keep(made.get()).made = true;
+    return made;
+  }
+  // Replays find temporaries where they were.
+  void* scratch(size_t bytes) override { return new_storage(bytes)->data(); }
+  void release_scratch(void*, size_t) noexcept override {}
+
+ private:
+  Recorder& recorder_;
+  Backend& backend_;
+};
+
+Recorder::Recorder() = default;
+Recorder::~Recorder() = default;
+
+Primitives& Recorder::on(Device device) {
+  for (const auto& tee : tees_)
+    if (tee->device() == device) return *tee;
+  return *tees_.emplace_back(std::make_unique<Tee>(*this, backend_for(device)));
+}
+
+Recorder::Memory& Recorder::keep(const Storage* storage) {
+  Memory& memory = memory_[storage];
+  if (!memory.storage) memory.storage = StoragePtr(const_cast<Storage*>(storage));
+  return memory;
+}
+
+std::vector<StoragePtr> Recorder::results() const {
+  std::vector<StoragePtr> all;
+  for (const auto& [address, memory] : memory_)
+    if (memory.made && memory.used && !memory.filled_by_host) all.push_back(memory.storage);
+  return all;
+}
+
+void Recorder::replay() const {
+  for (const auto& call : calls_) {
+    Backend& backend = backend_for(call->device());
+    const StreamHandle stream = call->stream(), current = backend.current_stream();
+    if (stream != current) backend.set_current_stream(stream);
+    call->run(backend);
+    if (stream != current) backend.set_current_stream(current);
+  }
+}
+
+std::string Recorder::to_string() const {
+  std::string text;
+  for (const auto& call : calls_) text += call->to_string() + "\n";
+  return text;
+}
+
+}  // namespace arete::prim

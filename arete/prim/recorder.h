@@ -1,0 +1,77 @@
+// Calls written down while they run, to be run again.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "arete/prim/backend.h"
+
+namespace arete::prim {
+
+/// Where primitive calls go instead of to the backends, while Modes::capture points at it.
+class Capture {
+ public:
+  virtual ~Capture() = default;
+  /// Takes the calls for a device.
+  virtual Primitives& on(Device device) = 0;
+};
+
+/// One call, with everything it was made of.
+class RecordedCall {
+ public:
+  virtual ~RecordedCall() = default;
+  virtual Primitive primitive() const = 0;
+  Device device() const { return device_; }
+  /// The stream of the device that it was recorded on.
+  virtual StreamHandle stream() const = 0;
+  /// Runs it again.
+  virtual void run(Primitives& on) const = 0;
+  /// "gemm(float32[2, 3], float32[3, 4] -> float32[2, 4])".
+  virtual std::string to_string() const = 0;
+
+ protected:
+  explicit RecordedCall(Device device) : device_(device) {}
+
+ private:
+  Device device_;
+};
+
+/// A capture that runs what it writes down. The calls can be replayed: all operands' memory is kept
+/// alive at its addresses, that of temporaries, too. Not thread-safe.
+class Recorder final : public Capture {
+ public:
+  Recorder();
+  ~Recorder() override;
+  Primitives& on(Device device) override;
+
+  const std::vector<std::unique_ptr<RecordedCall>>& calls() const { return calls_; }
+  /// The memory of results and temporaries: allocated meanwhile, and first used by a call that
+  /// wrote it. A replay reads none of the values that it holds now. (Memory that was read first was
+  /// filled by the host; it stays as it is.)
+  std::vector<StoragePtr> results() const;
+  /// Runs all calls again, in order, each on the stream that it was recorded on: what memory they
+  /// only read may hold other values by now. Versions of what is written go up.
+  void replay() const;
+  /// The calls, a line each.
+  std::string to_string() const;
+
+ private:
+  class Tee;
+  template <Primitive P, class Args>
+  class Call;
+  struct Memory {
+    StoragePtr storage;
+    bool made = false;  // while recording
+    bool used = false;
+    bool filled_by_host = false;
+  };
+  Memory& keep(const Storage* storage);
+
+  std::vector<std::unique_ptr<Tee>> tees_;
+  std::vector<std::unique_ptr<RecordedCall>> calls_;
+  std::unordered_map<const Storage*, Memory> memory_;
+};
+
+}  // namespace arete::prim
