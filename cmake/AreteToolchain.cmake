@@ -58,6 +58,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   endif()
 endif()
 
+# Nothing replaces our functions from outside: calls among them need no table, and may be inlined.
+add_compile_options(-fno-semantic-interposition)
+add_link_options(-Wl,-Bsymbolic-functions)
+
 if(ARETE_SANITIZE)
   add_compile_options(-fsanitize=${ARETE_SANITIZE})
   add_link_options(-fsanitize=${ARETE_SANITIZE})

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory_resource>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -88,39 +91,39 @@ class Pass {
     bool operator<(const Ready& other) const { return priority < other.priority; }
   };
 
-  static bool is_sink(const Node& node) {
-    return dynamic_cast<const AccumulateGrad*>(&node) != nullptr;
-  }
-
   // Makes the states of all nodes that can be reached, producers first.
-  std::vector<std::pair<Node*, State*>> walk() {
+  std::pmr::vector<std::pair<Node*, State*>> walk() {
     if (captures_)
       for (const Capture& c : *captures_) states_[c.node].wanted = true;
-    std::vector<std::pair<Node*, State*>> order;
-    std::vector<std::pair<Node*, size_t>> stack;  // and the edge to look at next
+    std::pmr::vector<std::pair<Node*, State*>> order(&memory_);
+    struct Visit {
+      Node* node;
+      State* state;
+      size_t next;  // the edge to look at
+    };
+    std::pmr::vector<Visit> stack(&memory_);
     const auto enter = [&](Node* node) -> State& {
       State& state = states_[node];
-      if (!state.seen) stack.emplace_back(node, 0);
+      if (!state.seen) stack.push_back({node, &state, 0});
       state.seen = true;
       return state;
     };
     for (const auto& [edge, gradient] : seeds_) {
       enter(edge.node.get());
       while (!stack.empty()) {
-        auto& [node, next] = stack.back();
-        if (next < node->edges.size()) {
-          if (const Edge& e = node->edges[next++]) ++enter(e.node.get()).missing;
+        Visit& visit = stack.back();
+        const auto& edges = visit.node->edges;
+        if (visit.next < edges.size()) {
+          if (const Edge& e = edges[visit.next++]) ++enter(e.node.get()).missing;
           continue;
         }
-        State& state = states_.at(node);
-        state.needed = !captures_;
-        if (captures_)
-          for (const Edge& e : node->edges)
-            if (e && leads_on(e)) state.needed = true;
+        State& state = *visit.state;
+        state.needed = !captures_ ||
+                       std::ranges::any_of(edges, [&](const Edge& e) { return e && leads_on(e); });
         if (!state.needed)  // it settles nothing
-          for (const Edge& e : node->edges)
+          for (const Edge& e : edges)
             if (e) --states_.at(e.node.get()).missing;
-        order.emplace_back(node, &state);
+        order.emplace_back(visit.node, &state);
         stack.pop_back();
       }
     }
@@ -133,7 +136,7 @@ class Pass {
   }
 
   void push(Node& node, State& state) {
-    ready_.push({is_sink(node) ? UINT64_MAX - leaves_++ : node.sequence, &node, &state});
+    ready_.push({node.is_leaf ? UINT64_MAX - leaves_++ : node.sequence, &node, &state});
   }
 
   void deliver(const Node& node, State& state, uint32_t slot_number, Tensor gradient) {
@@ -178,9 +181,8 @@ class Pass {
     if (captures_)
       for (const Capture& c : *captures_)
         if (c.result && c.node == &node) *c.result = grads[c.slot];
-    const bool sink = is_sink(node);
-    if (sink ? !accumulate_ : !state.needed) return {};
-    if (!sink &&
+    if (node.is_leaf ? !accumulate_ : !state.needed) return {};
+    if (!node.is_leaf &&
         std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }))
       return {};
     uint64_t needed = 0;
@@ -237,11 +239,15 @@ class Pass {
   const bool keep_, create_;
   const Captures* captures_;
   const bool accumulate_;
-  std::vector<std::pair<Edge, Tensor>> seeds_;  // they keep the graph alive, too
-  std::unordered_map<Node*, State> states_;
-  std::priority_queue<Ready> ready_;
+  // Small graphs need no memory of the heap.
+  std::byte space_[8192];
+  std::pmr::monotonic_buffer_resource memory_{space_, sizeof space_};
+  std::pmr::vector<std::pair<Edge, Tensor>> seeds_{&memory_};  // they keep the graph alive, too
+  std::pmr::unordered_map<Node*, State> states_{&memory_};
+  std::priority_queue<Ready, std::pmr::vector<Ready>> ready_{std::less<Ready>(),
+                                                             std::pmr::vector<Ready>(&memory_)};
   uint64_t leaves_ = 0;  // that were ready so far: they run in this order
-  std::unordered_set<const TensorImpl*> owned_;  // sums that deliver() made
+  std::pmr::unordered_set<const TensorImpl*> owned_{&memory_};  // sums that deliver() made
 };
 
 Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {

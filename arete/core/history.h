@@ -62,6 +62,7 @@ class Node : public RefCounted {
   SmallVector<Edge, 3> edges;        // one per input that may need a gradient, else empty
   SmallVector<GradMeta, 1> outputs;  // one per output
   uint64_t sequence;                 // creation order on this process: later runs first
+  bool is_leaf = false;              // an AccumulateGrad
   std::string forward_trace;         // anomaly mode: where the forward call was made
 
   struct Hooks {
@@ -76,6 +77,7 @@ class Node : public RefCounted {
 /// The sink of a leaf: adds what arrives to `grad`.
 class AccumulateGrad final : public Node {
  public:
+  AccumulateGrad() { is_leaf = true; }
   std::string name() const override { return "AccumulateGrad"; }
   TensorList backward(const TensorList& grads, uint64_t needed) override;  // in autograd/
   Tensor grad;

@@ -37,7 +37,12 @@ struct Modes {
 };
 
 namespace detail {
-extern thread_local constinit Modes thread_modes;
+// Note [Thread-local memory]
+// Every call looks here several times. In a shared library that asks the loader for the address each
+// time, unless the variable has its place in the part of a thread's memory that is laid out when it
+// starts. Of that part little is left for libraries that are loaded later, as by Python: what is
+// thread-local in libarete.so must fit into some hundred bytes (a test looks at its size).
+extern thread_local constinit Modes thread_modes [[gnu::tls_model("initial-exec")]];
 }
 inline Modes& modes() noexcept { return detail::thread_modes; }
 

@@ -662,18 +662,25 @@ Results call_on_parts(const Call& parts, std::span<const Tensor> like) {
 
 namespace {
 
+Tensor plain_copy(const Tensor& t) {
+  const Tensor copy = empty_tensor(t.sizes(), t.dtype(), t.device());
+  target(t.device()).copy({view_of(copy), view_of(t)});
+  return copy;
+}
+
 // Runs a resolved call into `self`. Another view of self's memory would see half-written values: a
 // copy of it is read.
 void write_into(const Resolved& r, Tensor& self) {
-  Tensors safe = r.inputs;
-  for (Tensor& t : safe) {
-    if (t.storage() != self.storage() || t.layout() == self.layout() || self.is_meta()) continue;
-    const Tensor shown = t;
-    t = empty_tensor(shown.sizes(), shown.dtype(), shown.device());
-    target(self.device()).copy({view_of(t), view_of(shown)});
+  const auto is_hidden = [&](const Tensor& t) {
+    return t.storage() == self.storage() && t.layout() != self.layout();
+  };
+  std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
+  Tensors safe;
+  if (!self.is_meta() && std::ranges::any_of(inputs, is_hidden)) [[unlikely]] {
+    for (const Tensor& t : inputs) safe.push_back(is_hidden(t) ? plain_copy(t) : t);
+    inputs = {safe.data(), safe.size()};
   }
-  execute(*r.variant->program, {safe.data(), safe.size()}, {&self, 1},
-          {r.params.data(), r.params.size()});
+  execute(*r.variant->program, inputs, {&self, 1}, {r.params.data(), r.params.size()});
   self.storage()->bump_version();
 }
 

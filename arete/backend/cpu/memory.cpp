@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 
 #include "arete/base/error.h"
@@ -68,9 +69,6 @@ void* system_allocate(size_t bytes) {
   return p;
 }
 
-/// Set when the thread's lists are gone (blocks freed during thread exit go to the system).
-thread_local bool t_dead = false;
-
 struct ThreadLists {
   struct List {
     int n = 0;
@@ -78,12 +76,35 @@ struct ThreadLists {
   };
   std::array<List, kClasses> lists;
   ~ThreadLists() {
-    t_dead = true;
     for (List& l : lists)
       for (int k = 0; k < l.n; ++k) std::free(l.blocks[k]);
   }
 };
-thread_local ThreadLists t_lists;
+
+// Behind a pointer: see Note [Thread-local memory].
+thread_local constinit ThreadLists* t_lists [[gnu::tls_model("initial-exec")]] = nullptr;
+
+/// Makes the thread's lists; null once the thread ends (blocks freed then go to the system) and
+/// where there is no memory for them.
+ThreadLists* make_lists() noexcept {
+  static thread_local constinit bool ended = false;
+  struct Owner {
+    ~Owner() {
+      ended = true;
+      delete t_lists;
+      t_lists = nullptr;
+    }
+  };
+  if (ended) return nullptr;
+  static thread_local const Owner owner;
+  return t_lists = new (std::nothrow) ThreadLists;
+}
+
+ThreadLists* lists_of_thread() noexcept {
+  if (t_lists) [[likely]]
+    return t_lists;
+  return make_lists();
+}
 
 class Kept {
  public:
@@ -135,10 +156,11 @@ Kept& kept() {
 
 void* allocate_cached(size_t bytes) {
   if (bytes == 0) return nullptr;
-  if (kKeep && bytes <= kSmall && !t_dead) {
-    ThreadLists::List& list = t_lists.lists[size_t(class_of(bytes))];
-    if (list.n > 0) return list.blocks[--list.n];
-  }
+  if (kKeep && bytes <= kSmall)
+    if (ThreadLists* const mine = lists_of_thread()) {
+      ThreadLists::List& list = mine->lists[size_t(class_of(bytes))];
+      if (list.n > 0) return list.blocks[--list.n];
+    }
   constexpr size_t kMost = size_t(1) << 62;
   const size_t size = !kKeep || bytes >= kMost ? bytes : rounded(bytes);
   void* p = nullptr;
@@ -160,8 +182,9 @@ void release_cached(void* p, size_t bytes) noexcept {
   if (!p) return;
   if (!kKeep) return std::free(p);
   if (bytes <= kSmall) {
-    if (t_dead) return std::free(p);
-    ThreadLists::List& list = t_lists.lists[size_t(class_of(bytes))];
+    ThreadLists* const mine = lists_of_thread();
+    if (!mine) return std::free(p);
+    ThreadLists::List& list = mine->lists[size_t(class_of(bytes))];
     if (list.n < kPerClass) {
       list.blocks[list.n++] = p;
     } else {
