@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import functools
-import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -11,9 +9,11 @@ from typing import Any, Iterable, Iterator, List
 
 import arete
 
-from ._utils.iterators import NativeIterator
+from ... import _C
+from ._utils.iterators import WorkersIterator
 from ._utils.pin_memory import pin_memory
 from .dataloader import DataLoader
+from .dataset import IterableDataset
 
 __all__ = ["DevicePrefetcher"]
 
@@ -44,37 +44,18 @@ def _with(data: Any, tensors: Iterator[Any]) -> Any:
     return data
 
 
-class _Copies:
-    """Starts copies of batches on a stream of its own."""
+class _Batches(IterableDataset):
+    """What a loop gives, as a stream."""
 
-    def __init__(self, device: Any) -> None:
-        self.native = arete._C._CopyAhead(device)
-        self.pins = device.type == "cuda"
+    def __init__(self, loop: Iterator) -> None:
+        self.loop = loop
 
-    def start(self, batch: Any) -> tuple:
-        """The batch on the device, and a number for `wait`."""
-        if type(batch) is list and all(type(t) is arete.Tensor for t in batch):
-            return self.native.copy(batch)
-        if self.pins:
-            batch = pin_memory(batch)  # also what is no tensor but can be pinned
-        moved, event = self.native.copy(_tensors(batch, []))
-        return _with(batch, iter(moved)), event
-
-    def wait(self, event: int) -> None:
-        """What the calling thread gives the device from now on comes after the copy."""
-        self.native.wait(event)
+    def __iter__(self) -> Iterator:
+        return self.loop
 
 
-class _End:
-    """After the last batch; with the exception that ended the loader, if one did."""
-
-    def __init__(self, error: Any = None) -> None:
-        self.error = error
-
-    def leave(self) -> None:
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+def _same(batch: Any) -> Any:
+    return batch
 
 
 class _Waits:
@@ -86,7 +67,8 @@ class _Waits:
 
 class DevicePrefetcher:
     """Iterating gives the loader's batches on `device`. Up to `ahead` of them are copied on a stream of its own while the loop works:
-    by a thread, or, of a DataLoader whose workers are Python's, by the loop itself, as soon as they are ready, before it gets a batch.
+    by a thread of C++, or where workers are Python's by the loop itself, as soon as they are ready, before it gets a batch. What has no
+    workers is walked by one.
 
     After an epoch `consumer_wait` is how many seconds the loop waited for batches (make loading faster), and `loader_wait` how
     long batches were ready before the loop wanted them.
@@ -117,46 +99,62 @@ class DevicePrefetcher:
         return len(self.loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        own_workers = isinstance(self.loader, DataLoader) and self.loader.num_workers > 0
-        return self._from_workers() if own_workers else self._from_thread()
-
-    def _from_workers(self) -> Iterator[Any]:
-        copies = _Copies(self.device)
+        copies = _C._CopyAhead(self.device)
         source: Any = iter(self.loader)
-        feed = source._feed(copies.native, self.ahead) if isinstance(source, NativeIterator) else None
-        if feed is None:
-            return self._ahead(source, copies)
-        self._waits = feed.waits
-        return iter(functools.partial(source._fed, feed), None)
+        progress = source._progress if isinstance(self.loader, DataLoader) else None
+        feed = source._feed(copies, self.ahead) if isinstance(source, WorkersIterator) else None
+        if feed is not None:
+            self._waits = feed.waits
+            return iter(functools.partial(source._fed, feed), None)
+        if progress is not None:
+            progress.ahead = deque()
+        if not isinstance(source, WorkersIterator):
+            # A loader's batches have their own random numbers; anything else draws from its worker's.
+            numbers = None if progress is None else arete.Generator()
+            source = iter(DataLoader(_Batches(source), None, num_workers=1, prefetch_factor=self.ahead, collate_fn=_same, generator=numbers))
+        return self._ahead(source, copies, progress)
 
-    def _ahead(self, source: Any, copies: _Copies) -> Iterator[Any]:
+    def _start(self, copies: Any, batch: Any) -> tuple:
+        """The batch on the device, and its copies."""
+        if type(batch) is list and all(type(t) is arete.Tensor for t in batch):
+            copied = copies.copy(batch)
+            return copied.tensors, copied
+        if self.device.type == "cuda":
+            batch = pin_memory(batch)  # also what is no tensor but can be pinned
+        copied = copies.copy(_tensors(batch, []))
+        return _with(batch, iter(copied.tensors)), copied
+
+    def _ahead(self, source: Any, copies: Any, progress: Any) -> Iterator[Any]:
         waits = self._waits = _Waits()
         clock = time.perf_counter
         start = clock()
-        progress = source._progress
-        progress.ahead = deque()
-        batches: deque = deque()  # their copies have been started; at the end an _End
+        batches: deque = deque()  # their copies have been started; at the end what ended the loop, and None
 
         def fetch() -> None:
             try:
-                batches.append(copies.start(next(source)))
-            except StopIteration:
-                batches.append((_End(), -1))
+                batches.append(self._start(copies, next(source)))
             except BaseException as error:  # noqa: BLE001: raised when its turn comes
-                batches.append((_End(error), -1))
+                batches.append((error, None))
 
         while True:
             if not batches:
                 fetch()
-            batch, event = batches.popleft()
-            if type(batch) is _End:
+            batch, copied = batches.popleft()
+            if copied is None:
                 waits.consumer_wait += clock() - start
-                progress.ahead = None
-                batch.leave()
-                return
-            copies.wait(event)
-            progress.got_next()
-            while len(batches) < self.ahead and not (batches and type(batches[-1][0]) is _End) and source._is_ready():
+                if progress is not None:
+                    progress.ahead = None
+                if isinstance(batch, StopIteration):
+                    return
+                try:
+                    raise batch
+                finally:
+                    batch = None
+            copied.wait()
+            copied = None
+            if progress is not None:
+                progress.got_next()
+            while len(batches) < self.ahead and not (batches and batches[-1][1] is None) and source._is_ready():
                 fetch()
             ready = len(batches) > 0
             given = clock()
@@ -166,53 +164,3 @@ class DevicePrefetcher:
             start = clock()
             if ready:
                 waits.loader_wait += start - given
-
-    def _from_thread(self) -> Iterator[Any]:
-        batches: queue.Queue = queue.Queue(self.ahead)
-        stop = threading.Event()
-        waits = self._waits = _Waits()
-        copies = _Copies(self.device)
-        source = iter(self.loader)
-        progress = source._progress if isinstance(self.loader, DataLoader) else None  # type: ignore[attr-defined]
-        if progress is not None:
-            progress.ahead = deque()
-        thread = threading.Thread(target=self._fetch, args=(source, batches, stop, copies, waits), daemon=True)
-        thread.start()
-        try:
-            while True:
-                start = time.perf_counter()
-                batch, event = batches.get()
-                waits.consumer_wait += time.perf_counter() - start
-                if type(batch) is _End:
-                    if progress is not None:
-                        progress.ahead = None
-                    batch.leave()
-                    return
-                copies.wait(event)
-                if progress is not None:
-                    progress.got_next()
-                yield batch
-        finally:
-            stop.set()
-            while thread.is_alive():  # it may wait for room
-                try:
-                    batches.get_nowait()
-                except queue.Empty:
-                    thread.join(0.01)
-
-    def _fetch(self, source: Iterator, batches: queue.Queue, stop: threading.Event, copies: _Copies, waits: _Waits) -> None:
-        end = _End()
-        if isinstance(self.loader, DataLoader):  # what items draw here leaves the loop's numbers alone, as in a worker
-            source._stream = arete.Generator()  # type: ignore[attr-defined]
-            arete._C._set_thread_generator(source._stream)  # type: ignore[attr-defined]
-        try:
-            for batch in source:
-                if stop.is_set():
-                    return
-                entry = copies.start(batch)
-                start = time.perf_counter()
-                batches.put(entry)
-                waits.loader_wait += time.perf_counter() - start
-        except BaseException as error:  # noqa: BLE001: raised where the loop is
-            end.error = error
-        batches.put((end, -1))
