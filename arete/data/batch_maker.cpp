@@ -18,38 +18,16 @@ constexpr int64_t kTogether = 32;
 
 thread_local constinit int64_t example_at_work = -1;
 
-// Throws e again with more to its message.
-template <ErrorKind K>
-[[noreturn]] void throw_again(const Error& e, const std::string& place) {
-  throw ErrorOf<K>(e.op(), e.message() + place)
-      .argument(e.argument())
-      .expected(e.expected())
-      .got(e.got())
-      .hint(e.hint());
-}
-
-[[noreturn]] void throw_with_place(const Error& e, const std::string& place) {
-  switch (e.kind()) {
-    case ErrorKind::value:
-      throw_again<ErrorKind::value>(e, place);
-    case ErrorKind::type:
-      throw_again<ErrorKind::type>(e, place);
-    case ErrorKind::index:
-      throw_again<ErrorKind::index>(e, place);
-    case ErrorKind::device:
-      throw_again<ErrorKind::device>(e, place);
-    case ErrorKind::autograd:
-      throw_again<ErrorKind::autograd>(e, place);
-    case ErrorKind::io:
-      throw_again<ErrorKind::io>(e, place);
-    case ErrorKind::not_implemented:
-      throw_again<ErrorKind::not_implemented>(e, place);
-    case ErrorKind::out_of_memory:
-      throw_again<ErrorKind::out_of_memory>(e, place);
-    case ErrorKind::bug:
-      throw_again<ErrorKind::bug>(e, place);
-  }
-  ARETE_BUG("an error of no kind");
+// Throws e again, as what it is, with more to its message.
+template <size_t... K>
+void throw_again(const Error& e, const std::string& more, std::index_sequence<K...>) {
+  ((e.kind() == ErrorKind(K) ? throw ErrorOf<ErrorKind(K)>(e.op(), e.message() + more)
+                                   .argument(e.argument())
+                                   .expected(e.expected())
+                                   .got(e.got())
+                                   .hint(e.hint())
+                             : void()),
+   ...);
 }
 
 }  // namespace
@@ -111,7 +89,8 @@ Batch Made::get(const std::string& where) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    throw_with_place(e, " (" + place + ")");
+    throw_again(e, " (" + place + ")", std::make_index_sequence<size_t(ErrorKind::bug) + 1>());
+    throw;
   }
 }
 

@@ -1,4 +1,4 @@
-// The argument structs of the primitives (DESIGN.md section 6). Outputs are always allocated by
+// The argument structs of the primitives (docs/architecture.md). Outputs are always allocated by
 // the caller; views are valid during the call only.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The seam: what a device must provide (DESIGN.md section 6).
+// The seam: what a device must provide (docs/architecture.md).
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace arete::prim {
 
-/// The compute primitives. Backends run them; a recorder (capture) writes them down. The first 13
-/// are mandatory. The others are optional: the base class decomposes them into mandatory ones
+/// The compute primitives. Backends run them; a recorder (capture) writes them down. Those up to
+/// gemm are mandatory. The others are optional: the base class decomposes them into mandatory ones
 /// (prim/decompose/), so overriding one is always an optimisation. fft and linalg are optional for
 /// a Backend, which without its own lets the CPU compute them: no device gains by less.
 class Primitives {
