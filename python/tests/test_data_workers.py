@@ -243,6 +243,7 @@ LOADERS = {
     "shuffled": lambda **o: DataLoader(Slow(20, 0), 3, shuffle=True, **o),
     "generator": lambda **o: DataLoader(Slow(20, 0), 3, shuffle=True, generator=seeded(4), **o),
     "own_sampler": lambda **o: DataLoader(Slow(20, 0), 3, sampler=RandomSampler(range(20), True, 50, seeded(2)), **o),
+    "mixed": lambda **o: DataLoader(Slow(20, 0), 3, sampler=RandomSampler(range(20)), generator=seeded(4), **o),
     "weighted": lambda **o: DataLoader(Slow(20, 0), 3, sampler=WeightedRandomSampler([1.0] * 20, 30), **o),
     "tensors": lambda **o: DataLoader(TensorDataset(arete.arange(20)), 3, shuffle=True, collate_fn=lambda b: b[0][0], **o),
     "stream": lambda **o: DataLoader(Stream(20), 3, **o),

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from .. import _C
 from ..utils.data import Dataset, default_collate
-from ..utils.data.dataset import made_by
+from ..utils.data.dataset import made_by as _made_by
 from .io import read_image
 from .transforms import _natives
 
@@ -97,7 +97,7 @@ class ImageFolder(Dataset):
 
     def _rows(self, indices: list, pin: bool) -> Optional[list]:
         maker = self._pictures(None, pin)
-        return maker and [*made_by(maker, indices), default_collate([self.targets[i] for i in indices])]
+        return maker and [*_made_by(maker, indices), default_collate([self.targets[i] for i in indices])]
 
     def _maker(self, pin: bool) -> Optional[Any]:
         return self._pictures(self.targets, pin) if type(self.targets) is list else None

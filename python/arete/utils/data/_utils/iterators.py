@@ -27,14 +27,16 @@ class EpochIterator:
 
     def __init__(self, loader: DataLoader) -> None:
         resume, loader._resume = loader._resume, None
-        source, before = loader._source(), None
+        source, default, before = loader._source(), arete.default_generator, None
         if resume is not None:
             for generator, words in zip(loader._generators(), resume.get("generators") or ()):
                 arete._C._set_generator_words(generator, *words)
             if resume.get("epoch") is not None and loader._epoch_sampler() is not None:
                 loader._epoch_sampler().set_epoch(resume["epoch"])
+            before = words_of(default)  # the program's numbers are left alone
+            if resume.get("program") is not None:
+                arete._C._set_generator_words(default, *resume["program"])
             if resume.get("seed") is not None:
-                before = words_of(source) if loader.generator is None else None  # the program's numbers are left alone
                 arete._C._set_generator_words(source, resume["seed"], resume["offset"])
         self._times = loader._times = Times()
         try:
@@ -59,7 +61,7 @@ class EpochIterator:
             first = list(itertools.islice(order, 1))  # samplers draw their random numbers with the first index
         finally:
             if before is not None:
-                arete._C._set_generator_words(source, *before)
+                arete._C._set_generator_words(default, *before)
         self._order = itertools.chain(first, order)
         self._span = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._iterable = loader._iterable

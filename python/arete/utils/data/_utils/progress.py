@@ -31,6 +31,7 @@ class Progress:
 
     def __init__(self, loader: DataLoader, resume: Optional[dict]) -> None:
         self.source = words_of(loader._source())
+        self.program = None if loader.generator is None else words_of(arete.default_generator)  # for samplers without a generator
         self.generators = [words_of(g) for g in loader._generators()]
         sampler = loader._epoch_sampler()
         self.epoch = None if sampler is None else sampler.epoch
@@ -75,7 +76,7 @@ class Progress:
         inner = None
         if self.ahead is None and not loader.num_workers and not self.numbered and hasattr(loader.dataset, "state_dict"):
             inner = loader.dataset.state_dict()
-        return state_of(self.source, self.generators, epoch=self.epoch, batch=self.batch, later=sorted(self.later),
+        return state_of(self.source, self.generators, epoch=self.epoch, batch=self.batch, later=sorted(self.later), program=self.program,
                         shares=self.shares and list(self.shares), dataset=inner)
 
 
@@ -88,4 +89,4 @@ def state_of(source: Optional[Sequence[int]], generators: List[Sequence[int]], *
     """A loader's state. Its first entries are the fields of LoaderState in C++."""
     seed, offset = source or (None, None)
     return {"version": 2, "epoch": None, "batch": 0, "seed": seed, "offset": offset, "later": [], "generators": generators,
-            "shares": None, "dataset": None, **entries}
+            "program": None, "shares": None, "dataset": None, **entries}
