@@ -32,12 +32,11 @@ void Copied::await() const {
   if (done) cuda::current_stream(done->device()).wait_event(*done);
 }
 
-BatchFeed::BatchFeed(WorkerPool& pool, int64_t epoch, std::vector<int64_t> numbers, bool in_order,
-                     const CopyAhead& copies, int ahead)
+BatchFeed::BatchFeed(WorkerPool& pool, int64_t epoch, bool in_order, const CopyAhead& copies,
+                     int ahead)
     : pool_(pool),
       copies_(copies),
       epoch_(epoch),
-      numbers_(std::move(numbers)),
       in_order_(in_order),
       ahead_(size_t(ahead)),
       thread_([this] { work(); }) {}
@@ -51,6 +50,17 @@ void BatchFeed::close() {
   }
   room_.notify_one();
   if (thread_.joinable()) thread_.join();
+}
+
+void BatchFeed::add(const std::vector<int64_t>& numbers, bool last) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
+    last_ = last;
+    wake = sleeps_ || batches_.empty();
+  }
+  if (wake) room_.notify_one();
 }
 
 BatchFeed::State BatchFeed::wait(double seconds) {
@@ -86,10 +96,9 @@ BatchFeed::Given BatchFeed::take() {
 }
 
 void BatchFeed::work() {
-  for (const int64_t expected : numbers_) {
+  while (true) {
     Ready ready;
-    ready.number = in_order_ ? expected : WorkerPool::any;
-    if (!wait_for_room() || !wait_for_batch(ready.number)) break;
+    if (!wait_for_turn(ready.number) || !wait_for_batch(ready.number)) break;
     try {
       ready.made = pool_.take(ready.number);
       if (!ready.made.error) ready.copied = copies_.copy(std::move(ready.made.batch));
@@ -112,10 +121,11 @@ void BatchFeed::work() {
   arrived_.notify_one();
 }
 
-// False if there will be none.
-bool BatchFeed::wait_for_room() {
+// For room and a number; false if there will be none.
+bool BatchFeed::wait_for_turn(int64_t& number) {
   std::unique_lock lock(mutex_);
-  for (int looks = 0; !stop_ && batches_.size() >= ahead_; ++looks) {
+  const auto waits = [&] { return batches_.size() >= ahead_ || (numbers_.empty() && !last_); };
+  for (int looks = 0; !stop_ && waits(); ++looks) {
     sleeps_ = looks >= kLooks;
     if (sleeps_)
       room_.wait(lock);
@@ -123,7 +133,10 @@ bool BatchFeed::wait_for_room() {
       room_.wait_for(lock, kLook);
   }
   sleeps_ = false;
-  return !stop_;
+  if (stop_ || numbers_.empty()) return false;
+  number = in_order_ ? numbers_.front() : WorkerPool::any;
+  numbers_.pop_front();
+  return true;
 }
 
 bool BatchFeed::wait_for_batch(int64_t& number) {

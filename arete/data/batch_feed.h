@@ -51,13 +51,16 @@ struct FeedWaits {
 /// one that could not be made comes the end.
 class BatchFeed {
  public:
-  /// The batches `numbers`, in this order or, without `in_order`, as they come.
-  BatchFeed(WorkerPool& pool, int64_t epoch, std::vector<int64_t> numbers, bool in_order,
-            const CopyAhead& copies, int ahead);
+  /// With `in_order` batches are given in the order in which their numbers were added, else as they
+  /// come.
+  BatchFeed(WorkerPool& pool, int64_t epoch, bool in_order, const CopyAhead& copies, int ahead);
   /// Ends the thread.
   ~BatchFeed();
   BatchFeed(const BatchFeed&) = delete;
   BatchFeed& operator=(const BatchFeed&) = delete;
+
+  /// Batches that are to be given; `last`: the epoch has no more.
+  void add(const std::vector<int64_t>& numbers, bool last);
 
   enum class State {
     ready,    ///< take() gives a batch
@@ -85,13 +88,12 @@ class BatchFeed {
     double since = 0;
   };
   void work();
-  bool wait_for_room();
+  bool wait_for_turn(int64_t& number);
   bool wait_for_batch(int64_t& number);
 
   WorkerPool& pool_;
   const CopyAhead& copies_;
   const int64_t epoch_;
-  const std::vector<int64_t> numbers_;
   const bool in_order_;
   const size_t ahead_;
   const std::shared_ptr<FeedWaits> waits_ = std::make_shared<FeedWaits>();
@@ -99,9 +101,10 @@ class BatchFeed {
 
   std::mutex mutex_;
   std::condition_variable arrived_, room_;
+  std::deque<int64_t> numbers_;
   std::deque<Ready> batches_;
   std::atomic<bool> stop_ = false;
-  bool sleeps_ = false, ended_ = false, gone_ = false;
+  bool last_ = false, sleeps_ = false, ended_ = false, gone_ = false;
   std::thread thread_;
 };
 

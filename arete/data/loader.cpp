@@ -94,7 +94,8 @@ struct DataLoader::Impl {
     for (int64_t i = position.batch; i < batches(); ++i)
       if (!std::binary_search(position.later.begin(), position.later.end(), i))
         numbers.push_back(i);
-    feed.emplace(*pool, epoch, std::move(numbers), options.in_order, *copies, kAhead);
+    feed.emplace(*pool, epoch, options.in_order, *copies, kAhead);
+    feed->add(numbers, true);
   }
 
   // The loop has this batch.

@@ -87,9 +87,9 @@ struct Feed {
   BatchFeed feed;
   int64_t number = 0;  // of the latest batch
 
-  Feed(WorkerPool& of, int64_t epoch, std::vector<int64_t> numbers, bool in_order,
-       data::CopyAhead& copies, int ahead, double seconds)
-      : pool(of), timeout(seconds), feed(of, epoch, std::move(numbers), in_order, copies, ahead) {}
+  Feed(WorkerPool& of, int64_t epoch, bool in_order, const data::CopyAhead& copies, int ahead,
+       double seconds)
+      : pool(of), timeout(seconds), feed(of, epoch, in_order, copies, ahead) {}
   ~Feed() { close(); }
   void close() {
     const WithoutGil free;
@@ -224,12 +224,6 @@ void bind_pool(nb::module_& m) {
              p.submit_all(order.to_vector<int64_t>(), size, ahead, first, std::move(without));
            })
       .def("wait", &wait_for)
-      .def("ready",
-           [](const WorkerPool& p, int64_t epoch, int64_t number) -> std::optional<int64_t> {
-             const WorkerPool::State state = p.wait(epoch, number, 0);
-             if (state == WorkerPool::State::pending) return std::nullopt;
-             return state == WorkerPool::State::ready ? number : kGone;
-           })
       .def("take", [](WorkerPool& p, int64_t number) { return given(p.take(number)); })
       .def("next",
            [](WorkerPool& p, int worker) -> std::optional<std::pair<int64_t, int64_t>> {
@@ -243,25 +237,25 @@ void bind_pool(nb::module_& m) {
              if (!task) return std::nullopt;
              return std::pair(task->epoch, task->number);
            })
-      .def("finish", [](WorkerPool& p, int64_t epoch, int64_t number) { p.finish(epoch, number); })
+      .def("finish",
+           [](WorkerPool& p, int64_t epoch, int64_t number, std::vector<Tensor> tensors) {
+             p.finish(epoch, number, {std::move(tensors), nullptr, -1});
+           })
       .def("close", &WorkerPool::close, "seconds"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
 void bind_feed(nb::module_& m) {
-  nb::class_<data::Copied>(m, "_Copied")
-      .def_prop_ro("tensors", [](const data::Copied& c) { return c.tensors; })
-      .def("wait", &data::Copied::await);
-  nb::class_<data::CopyAhead>(m, "_CopyAhead")
-      .def(nb::init<Device>())
-      .def("copy", &data::CopyAhead::copy, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<data::CopyAhead>(m, "_CopyAhead").def(nb::init<Device>());
   nb::class_<data::FeedWaits>(m, "_FeedWaits")
+      .def(nb::init<>())
       .def_prop_ro("consumer_wait", [](const data::FeedWaits& w) { return w.consumer.load(); })
       .def_prop_ro("loader_wait", [](const data::FeedWaits& w) { return w.loader.load(); })
       .def_prop_ro("worker_wait", [](const data::FeedWaits& w) { return w.worker.load(); });
   nb::class_<Feed>(m, "_BatchFeed", nb::is_weak_referenceable())
-      .def(nb::init<WorkerPool&, int64_t, std::vector<int64_t>, bool, data::CopyAhead&, int,
-                    double>(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 6>())
+      .def(nb::init<WorkerPool&, int64_t, bool, const data::CopyAhead&, int, double>(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 5>())
+      .def("add", [](Feed& f, const std::vector<int64_t>& numbers,
+                     bool last) { f.feed.add(numbers, last); })
       .def("next", &Feed::next)
       .def("close", &Feed::close)
       .def_ro("number", &Feed::number)

@@ -78,7 +78,7 @@ def in_python(root, native=True, **ask):
     order = {"sampler": SAMPLERS[kind](len(data), generator)} if kind in SAMPLERS else {"shuffle": kind == "shuffle"}
     loader = DataLoader(data, 4, num_workers=ask["workers"], drop_last=ask["drop_last"], generator=generator, in_order=ask["in_order"], **order)
     if not native:
-        loader._native_maker = lambda: None
+        loader._native_maker = lambda pin: None
     arete.manual_seed(ask["program_seed"])
     if ask["state"] is not None:
         loader.load_state_dict(ask["state"])

@@ -59,7 +59,7 @@ def both(dataset, walk, **options):
         arete.manual_seed(4)
         loader = DataLoader(dataset, **options)
         if kind == "threads":
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         assert is_native(iter(loader)) == (kind == "native")
         arete.manual_seed(4)
         results.append(walk(loader))
@@ -231,10 +231,10 @@ def test_stats(root):
 
 
 @pytest.mark.parametrize("kind", ["native", "threads"])
-def test_prefetcher_takes_ready_batches_in_the_loop(root, kind):
+def test_prefetcher_copies_ahead_of_the_loop(root, kind):
     loader = DataLoader(DATASETS["tokens"](root), 2, num_workers=2)
     if kind == "threads":
-        loader._native_maker = lambda: None
+        loader._native_maker = lambda pin: None
     fetched = DevicePrefetcher(loader, "cpu", ahead=3)
     want, got, alive = plain(loader), [], threading.active_count()
     for i, batch in enumerate(fetched):
@@ -252,7 +252,7 @@ def test_a_prefetched_epoch_resumes_behind_what_the_loop_got(root, kind):
     def make():
         loader = DataLoader(DATASETS["tensors"](root), 2, shuffle=True, num_workers=0 if kind == "none" else 2)
         if kind == "threads":
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         return loader
 
     loader, state, got = make(), None, []
@@ -267,24 +267,22 @@ def test_a_prefetched_epoch_resumes_behind_what_the_loop_got(root, kind):
     assert plain(DevicePrefetcher(resumed, "cpu")) == got[4:]
 
 
-def test_a_feed_takes_the_loops_place(root):
-    """One native call for each batch where the threads have the whole order, with what separate steps give."""
+def test_a_feed_takes_the_loops_place(root, monkeypatch):
+    """One native call for each batch where the threads have the whole order, with what the general way gives."""
     def walk(apart, **options):
         arete.manual_seed(1)
         loader = DataLoader(DATASETS["pictures"](root), 2, shuffle=True, num_workers=2, **options)
         made = []
-        if apart:
-            loaders.WorkersIterator._feed, own = lambda *_: None, loaders.WorkersIterator._feed
-        try:
+        with monkeypatch.context() as m:
+            if apart:
+                m.setattr(BatchSampler, "_whole", lambda self: None)
             fetched = DevicePrefetcher(loader, "cpu")
             for _ in range(2):
-                made += plain(fetched)
+                walk = iter(fetched)
+                assert (type(walk) is loaders.WorkersIterator) == apart
+                made += plain(walk)
                 assert fetched.consumer_wait > 0 and loader.stats().consumer_wait > 0
                 assert loader.state_dict()["batch"] == 0
-        finally:
-            if apart:
-                loaders.WorkersIterator._feed = own
-        assert (loader._times.feed is None) == apart
         return made
 
     assert walk(False) == walk(True) and walk(False, persistent_workers=True, timeout=60) == walk(True)
@@ -341,6 +339,38 @@ def test_prefetcher_gives_an_error_its_place(root):
             seen.append(x[0, 0].item())
             time.sleep(0.02)
     assert seen == [0, 3]
+
+
+def test_prefetcher_walks_any_loop():
+    batches = [[arete.full((2,), i), {"text": "t"}] for i in range(5)]
+    fetched = DevicePrefetcher(batches, "cpu")
+    for _ in range(2):
+        assert [(x.tolist(), rest) for x, rest in fetched] == [([i, i], {"text": "t"}) for i in range(5)]
+
+    def broken():
+        yield arete.ones(1)
+        raise OSError("no file")
+
+    it = iter(DevicePrefetcher(broken(), "cpu"))
+    assert next(it).tolist() == [1]
+    with pytest.raises(OSError, match="no file"):
+        next(it)
+
+
+def test_prefetcher_without_order():
+    class Late(TensorDataset):
+        def __getitem__(self, i):
+            time.sleep(0.3 if i == 0 else 0)
+            return super().__getitem__(i)
+
+    for dataset in (Late(arete.arange(8)), TensorDataset(arete.arange(8))):
+        loader = DataLoader(dataset, 2, num_workers=2, in_order=False)
+        it = iter(DevicePrefetcher(loader, "cpu"))
+        got = [next(it)[0].tolist() for _ in range(2)]
+        state = loader.state_dict()
+        assert sorted(got + [b[0].tolist() for b in it]) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        if type(dataset) is Late:
+            assert [0, 1] not in got and state["batch"] == 0 and len(state["later"]) == 2
 
 
 def test_prefetcher_keeps_the_form_of_batches():

@@ -203,7 +203,7 @@ def test_numbers_depend_on_the_batch_alone(root, kind):
         arete.manual_seed(4)
         loader = DataLoader(dataset, 3, shuffle=True, num_workers=workers, **options)
         if not native:
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         return loader
 
     loader = make(2, persistent_workers=True)
@@ -230,7 +230,7 @@ def test_a_batch_that_the_loop_makes_has_the_workers_numbers(root):
         arete.manual_seed(6)
         loader = DataLoader(dataset, batch_sampler=[[0, 1], wrap(2), [3, 4]], num_workers=2)
         if not native:
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         return [pictures(b) for b in loader], arete.rand(2).tolist()
 
     class Odd(list):

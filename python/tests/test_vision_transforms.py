@@ -284,7 +284,7 @@ def test_new_arguments_leave_the_workers_native(folder):
         arete.manual_seed(3)
         loader = DataLoader(data, 3, shuffle=True, num_workers=2)
         if not native:
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         it = iter(loader)
         assert it._pool.native == native
         return [x.tolist() for x, _ in it]

@@ -165,26 +165,27 @@ class DataLoader:
         return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator:
+        return self._walk()
+
+    def _walk(self, to: Any = None) -> Any:
+        """A loop over an epoch. `to`: a DevicePrefetcher that gets the batches, of workers in any case, on its device."""
         if self.pin_memory and not self._warned and not arete.cuda.is_available():
             self._warned = True
             warnings.warn("'pin_memory' argument is set as true but no accelerator is found, so batches stay in pageable memory",
-                          stacklevel=2)
-        if not self.num_workers:
-            return DirectIterator(self)
-        return WorkersIterator(self, self._native_maker())
+                          stacklevel=3)
+        pin = arete.cuda.is_available() and (self.pin_memory or to is not None and to.device.type == "cuda")
+        if not self.num_workers and to is None:
+            return DirectIterator(self, pin)
+        return WorkersIterator(self, pin, self._native_maker(pin), to)
 
-    @property
-    def _pins(self) -> bool:
-        return self.pin_memory and arete.cuda.is_available()
-
-    def _native_maker(self) -> Optional[Any]:
+    def _native_maker(self, pin: bool) -> Optional[Any]:
         """maker_of() the dataset, if workers need nothing of Python for its batches."""
         if self.worker_init_fn is not None or self._iterable or not self._auto_collation or self.collate_fn is not default_collate:
             return None
         pool = self._pool if self._pool is not None and not self._pool.closed else None
         if pool is not None and not pool.native:
             return None
-        return maker_of(self.dataset if pool is None else pool.dataset, self._pins)
+        return maker_of(self.dataset if pool is None else pool.dataset, pin)
 
     def __len__(self) -> int:
         """Number of batches of an epoch. TypeError where the dataset or the sampler does not know its length."""
@@ -213,7 +214,7 @@ class DataLoader:
         with (data::LoaderState), as this one goes on with those of a loader of C++."""
         if self._resume is not None:
             return dict(self._resume)
-        if self._progress is not None and not self._progress.is_over():
+        if self._progress is not None and not self._progress.done:
             return self._progress.state(self)
         own = None if self.generator is None else words_of(self.generator)
         return state_of(own, [words_of(g) for g in self._generators()])

@@ -11,6 +11,7 @@ import arete
 
 from ..dataset import made_by
 from ..sampler import BatchSampler
+from .pin_memory import with_tensors
 from .progress import Progress, Times, words_of
 from .worker import EndOfStream, Failure, Fetcher, Streams, WorkerPool, _open_pools
 
@@ -25,7 +26,7 @@ class EpochIterator:
 
     _task, _by = 0, 0  # the latest result's number and worker
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader, pin: bool) -> None:
         resume, loader._resume = loader._resume, None
         source, default, before = loader._source(), arete.default_generator, None
         if resume is not None:
@@ -65,7 +66,7 @@ class EpochIterator:
         self._order = itertools.chain(first, order)
         self._span = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._iterable = loader._iterable
-        self._pin = loader._pins
+        self._pin = pin
         self._length: Optional[int] = None
         if self._iterable:
             try:
@@ -88,13 +89,14 @@ class EpochIterator:
                 data = self._load()
         finally:
             span.end()
-            self._times.consumer_wait += time.perf_counter() - start
+            if self._times.feed is None:
+                self._times.consumer_wait += time.perf_counter() - start
         if isinstance(data, EndOfStream):
             self._progress.done = True
             self._finish()
             raise StopIteration
         self._count += 1
-        self._progress.made(self._task, self._by)
+        self._progress.got(self._task, self._by)
         if self._length is not None and self._count == self._length + 1:
             warnings.warn(f"the IterableDataset gives more batches than the {self._length} of its length; with workers each of "
                           "them has to give its own share (get_worker_info())", stacklevel=2)
@@ -119,10 +121,6 @@ class EpochIterator:
     def _load(self) -> Any:
         raise NotImplementedError
 
-    def _is_ready(self) -> bool:
-        """False if the next batch, or the end, had to be waited for."""
-        return False
-
     def _finish(self) -> None:
         pass
 
@@ -136,8 +134,9 @@ def _fetcher_maker(loader: DataLoader, iterable: bool, pin: bool) -> Callable[[A
 class DirectIterator(EpochIterator):
     """Loads in the calling thread, with the random numbers that workers would have."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        super().__init__(loader)
+    def __init__(self, loader: DataLoader, pin: bool) -> None:
+        super().__init__(loader, pin)
+        self._progress.alone = True
         self._streams = Streams(self._seed)
         self._fetcher = _fetcher_maker(loader, self._iterable, self._pin)(loader.dataset)
 
@@ -152,14 +151,15 @@ _GONE = ("the workers of this loop are gone: its loader was shut down, or with p
 
 
 class WorkersIterator(EpochIterator):
-    """Lets workers load ahead, and gives what they loaded in order. With a `maker` of whole batches they are threads of C++."""
+    """Lets workers load ahead, and gives what they loaded in order. With a `maker` of whole batches they are threads of C++. `to` is a
+    DevicePrefetcher that gets the batches on its device (see Note [Feeding a loop])."""
 
-    def __init__(self, loader: DataLoader, maker: Any = None) -> None:
+    def __init__(self, loader: DataLoader, pin: bool, maker: Any = None, to: Any = None) -> None:
         self._maker = maker
         self._whole: Any = None  # the epoch's order, where the threads have it at once, and there is nothing to send from batch to batch
-        super().__init__(loader)
-        n = loader.num_workers
-        ahead: int = n * loader.prefetch_factor  # type: ignore[operator]
+        super().__init__(loader, pin)
+        n = loader.num_workers or 1
+        ahead: int = n * (loader.prefetch_factor or to.ahead)
         self._timeout = loader.timeout or 0.0
         self._in_order = loader.in_order
         self._persistent = loader.persistent_workers
@@ -168,10 +168,15 @@ class WorkersIterator(EpochIterator):
         self._tasks_of = [0] * n  # how many tasks each has got
         self._worker = 0  # whose turn it is, of a stream
         self._owner: Dict[int, int] = {}  # which worker makes a task whose result has not been taken
-        self._pool = self._pool_of(loader)
+        self._pool = self._pool_of(loader, n)
         self._threads = self._pool.threads
-        self._epoch = self._pool.start(maker, self._seed)
+        self._epoch = self._pool.start(maker, self._seed, to is not None)
         self._times.workers = self._threads.waited()
+        self._feed: Any = None
+        if to is not None:
+            self._feed = arete._C._BatchFeed(self._threads, self._epoch.number, self._in_order, to._copies, to.ahead, self._timeout)
+            self._times.feed = self._feed.waits
+            _open_pools.add(self._feed)
         if maker is not None:
             # For what a sampler may give instead of a list of integers: the loop makes it by itself, with the same result or error.
             self._fetcher = _fetcher_maker(loader, False, self._pin)(self._pool.dataset)
@@ -180,6 +185,8 @@ class WorkersIterator(EpochIterator):
             later, rest = self._progress.later, self._whole[first * size:]
             self._threads.submit_all(rest, size, ahead, first, sorted(later))
             self._order = ((i, None) for i in range(first, first - (-len(rest) // size)) if i not in later)
+            if self._feed is not None:
+                self._feed.add([i for i, _ in self._order], True)
         for _ in range(ahead):
             self._send()
 
@@ -189,7 +196,7 @@ class WorkersIterator(EpochIterator):
             self._whole = sampler._whole()
         return iter(sampler) if self._whole is None else iter(())
 
-    def _pool_of(self, loader: DataLoader) -> WorkerPool:
+    def _pool_of(self, loader: DataLoader, workers: int) -> WorkerPool:
         """The loader's pool, or a new one."""
         native = self._maker is not None
         pool = loader._pool
@@ -197,7 +204,7 @@ class WorkersIterator(EpochIterator):
             pool.close()
         if pool is None or pool.closed:
             work = () if native else (_fetcher_maker(loader, self._iterable, self._pin), loader.worker_init_fn, self._seed)
-            pool = WorkerPool(loader.num_workers, loader.dataset, native, *work)
+            pool = WorkerPool(workers, loader.dataset, native, not loader.num_workers, *work)
             if self._persistent:
                 loader._pool = pool
             # When its owner is gone, so is the pool; the threads hold neither loader nor iterator.
@@ -216,6 +223,8 @@ class WorkersIterator(EpochIterator):
             self._owner[number] = worker
             if self._whole is None:
                 self._submit(worker, number, indices)
+                if self._feed is not None:
+                    self._feed.add([number], False)
             self._tasks_of[worker] += 1
             self._worker = (self._worker + 1) % n
             return
@@ -236,22 +245,28 @@ class WorkersIterator(EpochIterator):
             made = Streams(self._seed).call(number, self._fetcher.fetch, indices)
         except Exception as error:
             made = Failure(error)
-        self._epoch.made[number] = made
-        self._threads.finish(self._epoch.number, number)
+        self._epoch.finish(self._threads, number, made)
 
     def _take(self) -> Any:
         """The result whose turn it is and its worker, or None if there are no more."""
         if not self._owner:
             return None
-        self._task = self._threads.wait(self._epoch.number, self._next(), self._timeout)
-        if self._task < 0:
-            raise self._lost(self._task)
         try:
-            data = made_by(self._threads.take, self._task)
+            if self._feed is None:
+                self._task = self._threads.wait(self._epoch.number, self._next(), self._timeout)
+                data = made_by(self._threads.take, self._task) if self._task >= 0 else self._task
+            else:
+                data = made_by(self._feed.next)
+                self._task = self._feed.number
         except Exception as error:
-            data = Failure(error)
+            self._task, data = (self._task if self._feed is None else self._feed.number), Failure(error)
+        if type(data) is int:
+            raise self._lost(data)
         self._by = self._owner.pop(self._task)
-        return self._epoch.made.pop(self._task, data), self._by
+        if self._task in self._epoch.made:  # by Python; a feed has its tensors
+            made = self._epoch.made.pop(self._task)
+            data = made if self._feed is None else with_tensors(made, iter(data))
+        return data, self._by
 
     def _next(self) -> int:
         """The number of the oldest task without a result, or -1 for any; there is one."""
@@ -275,33 +290,19 @@ class WorkersIterator(EpochIterator):
                 data.reraise(f"in DataLoader worker thread {worker}")
             return data
 
-    def _is_ready(self) -> bool:
-        if self._skip or self._skip_shares is not None and any(self._skip_shares):
-            return False
-        if not self._owner:
-            return True
-        number = self._threads.ready(self._epoch.number, self._next())
-        # After the end of a worker's stream another one's turn comes.
-        return number is not None and not isinstance(self._epoch.made.get(number), EndOfStream)
+    def fed(self) -> Iterator:
+        """The loop over what the feed gives: where the threads have the whole order with one call for each batch."""
+        return self if self._whole is None else iter(self._fed, None)
 
-    def _feed(self, copies: Any, ahead: int) -> Any:
-        """What gives the rest of the epoch on a device (see Note [Feeding a loop]); None unless the threads have its whole order."""
-        if self._whole is None:
-            return None
-        numbers = [*self._owner, *(number for number, _ in self._order)]
-        feed = arete._C._BatchFeed(self._threads, self._epoch.number, numbers, self._in_order, copies, ahead, self._timeout)
-        self._times.feed = feed.waits
-        _open_pools.add(feed)
-        return feed
-
-    def _fed(self, feed: Any) -> Any:
+    def _fed(self) -> Any:
         """The feed's next batch, or None at the end, after which this iterator is at its end, too."""
         try:
-            batch = made_by(feed.next)
+            batch = made_by(self._feed.next)
         except Exception as error:
-            Failure(error).reraise(f"in DataLoader worker thread {feed.number % self._pool.num_workers}")
+            Failure(error).reraise(f"in DataLoader worker thread {self._feed.number % self._pool.num_workers}")
         if type(batch) is list:
-            self._progress.made(feed.number, feed.number % self._pool.num_workers)
+            number = self._feed.number
+            self._progress.got(number, number % self._pool.num_workers)
             return batch
         if batch:
             raise self._lost(batch)

@@ -1,7 +1,6 @@
 """How far a loop over a DataLoader is, and who waited in it for whom."""
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
 
 import arete
@@ -26,8 +25,7 @@ class Progress:
     """How far a loop is, and the random states from which its order can be made again. Outlives the iterator.
 
     `batch` counts those that the loop got; where they have numbers (no stream) it is the lowest number that it did not get, and
-    `later` are those above that it got. `shares` is how many of each worker's batches it got, for streams without order, else None.
-    `ahead` is None, or what an iterator gave to one that takes batches ahead of the loop (a DevicePrefetcher)."""
+    `later` are those above that it got. `shares` is how many of each worker's batches it got, for streams without order, else None."""
 
     def __init__(self, loader: DataLoader, resume: Optional[dict]) -> None:
         self.source = words_of(loader._source())
@@ -44,24 +42,11 @@ class Progress:
             # Of an ordered loop's first batches each worker made as many as the others, as long as none was at its end.
             whole, rest = divmod(self.batch, loader.num_workers)
             self.shares = list(resume.get("shares") or [whole + (w < rest) for w in range(loader.num_workers)])
-        self.ahead: Optional[deque] = None
+        self.alone = False  # the loop makes the batches itself
         self.done = False
 
-    def is_over(self) -> bool:
-        return self.done and self.ahead is None
-
-    def made(self, task: int, worker: int) -> None:
-        """An iterator gave a batch."""
-        if self.ahead is None:
-            self._got(task, worker)
-        else:
-            self.ahead.append((task, worker))
-
-    def got_next(self) -> None:
-        """The loop got the first of those ahead."""
-        self._got(*self.ahead.popleft())  # type: ignore[union-attr]
-
-    def _got(self, task: int, worker: int) -> None:
+    def got(self, task: int, worker: int) -> None:
+        """The loop got a batch."""
         if not self.numbered:
             self.batch += 1
             if self.shares is not None:
@@ -74,7 +59,7 @@ class Progress:
 
     def state(self, loader: DataLoader) -> dict:
         inner = None
-        if self.ahead is None and not loader.num_workers and not self.numbered and hasattr(loader.dataset, "state_dict"):
+        if self.alone and not self.numbered and hasattr(loader.dataset, "state_dict"):
             inner = loader.dataset.state_dict()
         return state_of(self.source, self.generators, epoch=self.epoch, batch=self.batch, later=sorted(self.later), program=self.program,
                         shares=self.shares and list(self.shares), dataset=inner)

@@ -13,7 +13,7 @@ import arete
 from ....random import _shown
 from .. import dataset as datasets
 from .collate import default_collate
-from .pin_memory import pin_memory
+from .pin_memory import pin_memory, tensors_in
 
 _local = threading.local()
 
@@ -179,11 +179,16 @@ def _close_all() -> None:
 class Epoch:
     """What Python's workers and a loop have in common, besides the order of the batches' numbers: what is to be made, and what was."""
 
-    def __init__(self, number: int, seed: int) -> None:
+    def __init__(self, number: int, seed: int, feeds: bool) -> None:
         self.number = number
         self.seed = seed
+        self.feeds = feeds  # the tensors of batches go to a device
         self.tasks: Dict[int, tuple] = {}  # indices, and the number of the batch in its random numbers
         self.made: Dict[int, Any] = {}
+
+    def finish(self, threads: Any, number: int, data: Any) -> None:
+        self.made[number] = data
+        threads.finish(self.number, number, tensors_in(data, []) if self.feeds else [])
 
 
 class WorkerPool:
@@ -192,21 +197,22 @@ class WorkerPool:
 
     Tasks of another epoch than the present one are forgotten, and with them a loop that was left early."""
 
-    def __init__(self, num_workers: int, dataset: Any, native: bool, *work: Any) -> None:
+    def __init__(self, num_workers: int, dataset: Any, native: bool, shared: bool, *work: Any) -> None:
         self.num_workers = num_workers
         self.native = native
         self.closed = False
-        self.epoch = Epoch(0, 0)
+        self.epoch = Epoch(0, 0, False)
         self.threads = arete._C._WorkerPool(num_workers, own_threads=native)
-        self.dataset = worker_copy(dataset) if native else dataset
+        self.shared = shared  # workers have the dataset itself, and no copies
+        self.dataset = worker_copy(dataset) if native and not shared else dataset
         self.python = [] if native else [threading.Thread(target=_work, args=(self, i, *work), daemon=True, name=f"arete-loader-{i}")
                                          for i in range(num_workers)]
         _open_pools.add(self)
         for thread in self.python:
             thread.start()
 
-    def start(self, maker: Any, seed: int) -> Epoch:
-        self.epoch = Epoch(self.threads.start(maker, seed), seed)
+    def start(self, maker: Any, seed: int, feeds: bool) -> Epoch:
+        self.epoch = Epoch(self.threads.start(maker, seed), seed, feeds)
         return self.epoch
 
     def close(self, wait: float = 5.0) -> None:
@@ -222,7 +228,7 @@ class WorkerPool:
 
 def _work(pool: WorkerPool, worker: int, make_fetcher: Callable, init_fn: Optional[Callable], first_seed: int) -> None:
     """What a worker thread does until its pool is closed."""
-    dataset = worker_copy(pool.dataset)
+    dataset = pool.dataset if pool.shared else worker_copy(pool.dataset)
     info = _local.info = WorkerInfo(worker, pool.num_workers, first_seed + worker, dataset)
     arete._C._set_thread_generator(info.generator)  # the main thread's numbers stay as they are
     broken: Optional[BaseException] = None
@@ -262,6 +268,5 @@ def _work(pool: WorkerPool, worker: int, make_fetcher: Callable, init_fn: Option
             data = EndOfStream() if fetcher is None else fetcher.fetch(indices)
         except BaseException as error:
             data = Failure(error)
-        epoch.made[number] = data
-        pool.threads.finish(epoch.number, number)
+        epoch.finish(pool.threads, number, data)
         data = task = epoch = indices = error = None  # type: ignore[assignment]
