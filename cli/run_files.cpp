@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "arete-run-1";
+constexpr const char* kFormat = "arete-run-2";
 constexpr const char* kModelPrefix = "model.";
 constexpr const char* kOptimizerPrefix = "optimizer.";
 
@@ -49,7 +49,10 @@ RunState parse_state(const std::map<std::string, std::string>& metadata, const s
     s.seed = j.at("seed");
     s.lr = j.at("lr");
     s.step = j.at("step");
-    s.loader = {j.at("loader_epoch"), j.at("loader_batch")};
+    s.loader = {j.at("loader_epoch"),
+                j.at("loader_batch"),
+                Generator::State{j.at("loader_seed"), j.at("loader_offset")},
+                {}};
     s.generator = {j.at("generator_seed"), j.at("generator_offset")};
     s.loss_sum = j.at("loss_sum");
     s.correct = j.at("correct");
@@ -90,6 +93,7 @@ std::string checkpoint_path(const std::string& folder) {
 
 void save_checkpoint(const std::string& path, const nn::Module& model,
                      const optim::Optimizer& optimizer, const RunState& s) {
+  const Generator::State loader = s.loader.generator.value_or(Generator::State{s.seed, 0});
   json j{{"dataset", s.dataset},
          {"model", s.model},
          {"schedule", s.schedule},
@@ -99,6 +103,8 @@ void save_checkpoint(const std::string& path, const nn::Module& model,
          {"step", s.step},
          {"loader_epoch", s.loader.epoch},
          {"loader_batch", s.loader.batch},
+         {"loader_seed", loader.seed},
+         {"loader_offset", loader.offset},
          {"generator_seed", s.generator.seed},
          {"generator_offset", s.generator.offset},
          {"loss_sum", s.loss_sum},

@@ -7,7 +7,8 @@ Checked, each with file and line:
   - no file outside arete/backend/cuda includes a CUDA header;
   - installed headers include no third-party header, none of the heavy standard ones, and none that is not installed;
   - examples and the command line program include public headers only;
-  - every `Note [Title]` that a comment names exists as a block (its title alone on a comment line).
+  - every `Note [Title]` that a comment names exists as a block (its title alone on a comment line);
+  - the table of folders in docs/architecture.md says the same as ARROWS.
 """
 
 import argparse
@@ -139,12 +140,32 @@ def check(root):
     for path, number, title in references:
         if title not in blocks:
             problems.append(f"{path}:{number}: refers to Note [{title}], which no file has")
-    return problems
+    return problems + check_table(root)
+
+
+def described(folder):
+    """What a folder may include, as docs/architecture.md says it: the last of the chain, which stands for those before it, and others."""
+    may = BACKEND_ARROWS if folder.startswith("backend/") else ARROWS[folder]
+    chain = [f for f in may if f in _CORE]
+    return ", ".join(chain[-1:] + [f for f in may if f not in _CORE])
+
+
+def check_table(root):
+    page = root / "docs" / "architecture.md"
+    if not page.is_file():
+        return []
+    rows = dict(re.findall(r"^\| `([a-z/]+)` \|.*\| *([a-z, ]*?) *\|$", page.read_text(), re.MULTILINE))
+    folders = [*ARROWS, "backend/cpu", "backend/cuda"]
+    problems = [f"docs/architecture.md: the table names {f}, which has no arrows" for f in rows if f not in folders]
+    return problems + [f"docs/architecture.md: the table does not say that {f} may include: {described(f) or 'nothing'}"
+                       for f in folders if rows.get(f) != described(f)]
 
 
 def self_test():
     """Each rule must turn a broken tree red, and leave a right one green."""
+    table = "".join(f"| `{f}` | text | {described(f)} |\n" for f in [*ARROWS, "backend/cpu", "backend/cuda"])
     right = {
+        "docs/architecture.md": table,
         "arete/base/error.h": "#pragma once\n#include <string>\n// Note [Errors]\n// text\n",
         "arete/core/tensor.h": '#include "arete/base/error.h"\n// See Note [Errors].\n',
         "arete/backend/cpu/gemm.cpp": '#include <dnnl.hpp>\n#include "arete/core/tensor.h"\n',
@@ -169,6 +190,8 @@ def self_test():
         "private header in an example": ("examples/b.cpp", '#include "arete/backend/cpu/gemm.h"\n'),
         "note without a block": ("arete/base/log.cpp", "// See Note [Nothing].\n"),
         "folder without arrows": ("arete/strange/x.cpp", '#include "arete/base/error.h"\n'),
+        "another arrow in the table": ("docs/architecture.md", table.replace("| ops |", "| prim |")),
+        "a folder that is missing in the table": ("docs/architecture.md", table.replace("`nn`", "nn")),
     }
     failed = []
     for name, change in [("a right tree", None), *wrong.items()]:

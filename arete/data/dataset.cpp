@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arete/core/modes.h"
+#include "arete/data/batch_maker.h"
 #include "arete/data/sampler.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pinned.h"
@@ -75,7 +76,12 @@ bool fits(const Example& e, const Batch& batch) {
 }  // namespace
 
 Batch Dataset::get_batch(IntList indices) const {
-  return collate(int64_t(indices.size()), [&](int64_t i) { return get(indices[size_t(i)]); });
+  return collate(int64_t(indices.size()), [&](int64_t i) {
+    at_example(indices[size_t(i)]);
+    Example e = get(indices[size_t(i)]);
+    at_example(-1);
+    return e;
+  });
 }
 
 Batch collate(const std::vector<Example>& examples) {
@@ -155,9 +161,12 @@ Example TensorDataset::get(int64_t index) const {
 
 Batch TensorDataset::get_batch(IntList indices) const {
   for (int64_t i : indices) check_index(i, size());
-  const Tensor rows = tensor(std::vector<int64_t>(indices.begin(), indices.end()));
+  Tensor rows = tensor(std::vector<int64_t>(indices.begin(), indices.end()));
   Batch b;
-  for (const Tensor& t : tensors_) b.push_back(t.index_select(0, rows.to(t.device())));
+  for (const Tensor& t : tensors_) {
+    rows = rows.to(t.device());
+    b.push_back(t.index_select(0, rows));
+  }
   return b;
 }
 
@@ -195,6 +204,10 @@ Example ConcatDataset::get(int64_t index) const {
   return parts_[part]->get(index - (part ? ends_[part - 1] : 0));
 }
 
+bool ConcatDataset::is_slow() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const auto& p) { return p->is_slow(); });
+}
+
 std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, IntList lengths, uint64_t seed) {
   ARETE_CHECK(dataset != nullptr, ValueError("random_split", "the data set is null"));
   int64_t total = 0;
@@ -210,7 +223,8 @@ std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, IntList lengths,
                          "input dataset!")
                   .expected(std::to_string(dataset->size()))
                   .got(std::to_string(total)));
-  const std::vector<int64_t> order = permutation(dataset->size(), seed, 0);
+  Generator generator(seed);
+  const std::vector<int64_t> order = permutation(dataset->size(), generator);
   std::vector<DatasetPtr> parts;
   auto from = order.begin();
   for (int64_t n : lengths) {

@@ -34,8 +34,15 @@ class Dataset {
   virtual Example get(int64_t index) const = 0;
   /// Several examples stacked; data sets that hold tensors override it with something faster.
   virtual Batch get_batch(IntList indices) const;
+  /// True if get() takes long and draws no random numbers: a loader's workers then share the
+  /// examples of a batch.
+  virtual bool is_slow() const { return false; }
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
+
+/// Changes one example (augmentation). Draws from the generator only: then what a loader gives does
+/// not depend on the number of its workers.
+using Transform = std::function<Example(Example, Generator&)>;
 
 /// Stacks examples tensor by tensor. ValueError if their numbers of tensors or sizes differ.
 Batch collate(const std::vector<Example>& examples);
@@ -64,6 +71,7 @@ class Subset final : public Dataset {
   int64_t size() const override { return int64_t(indices_.size()); }
   Example get(int64_t index) const override;
   Batch get_batch(IntList indices) const override;
+  bool is_slow() const override { return base_->is_slow(); }
 
  private:
   DatasetPtr base_;
@@ -76,13 +84,15 @@ class ConcatDataset final : public Dataset {
   explicit ConcatDataset(std::vector<DatasetPtr> parts);
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   Example get(int64_t index) const override;
+  bool is_slow() const override;
 
  private:
   std::vector<DatasetPtr> parts_;
   std::vector<int64_t> ends_;
 };
 
-/// Splits at random (seeded) into parts of the given lengths, which must add up to the size.
+/// Splits at random (seeded) into parts of the given lengths, which must add up to the size. The
+/// parts are those of Python's random_split with a generator of that seed.
 std::vector<DatasetPtr> random_split(const DatasetPtr& dataset, IntList lengths, uint64_t seed = 0);
 
 /// Images of the MNIST family in IDX files, plain or .gz, kept as bytes. Examples are an f32 image

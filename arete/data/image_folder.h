@@ -25,6 +25,7 @@ class ImageFolder final : public Dataset {
   explicit ImageFolder(const std::string& root, ImageFolderOptions options = {});
   int64_t size() const override { return int64_t(samples_.size()); }
   Example get(int64_t index) const override;
+  bool is_slow() const override { return true; }
 
   const std::vector<std::string>& classes() const { return classes_; }
   /// Paths and labels, sorted by class and path.

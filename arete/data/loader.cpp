@@ -1,60 +1,52 @@
 #include "arete/data/loader.h"
 
+#include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <map>
-#include <mutex>
-#include <thread>
+#include <utility>
 
-#include "arete/base/thread_pool.h"
 #include "arete/core/cuda.h"
-#include "arete/core/modes.h"
+#include "arete/data/batch_feed.h"
 
 namespace arete::data {
 
 namespace {
-double seconds() {
+
+double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-}  // namespace
 
-// A batch on its way to the device, one ahead of the loop.
-struct Staged {
-  Batch batch;
-  LoaderState after;  // the position once the loop has it
-  std::optional<cuda::Event> copied;
-  std::exception_ptr error;
-  bool end = false;
-};
+// Waits without an end; `wait` is that of a pool or a feed.
+template <class Wait>
+auto wait_for(const Wait& wait) {
+  auto state = wait(60.0);
+  while (state == decltype(state)::pending) state = wait(60.0);
+  return state;
+}
+
+constexpr int kAhead = 2;  // batches on the device before the loop wants them
+
+}  // namespace
 
 struct DataLoader::Impl {
   DatasetPtr dataset;
   DataLoaderOptions options;
   SamplerPtr sampler;
+  BatchMaker maker;
+  Generator own;    // with options.seed
+  Generator batch;  // of batches that the loop makes
+
+  LoaderState position;
+  bool running = false;  // a loop is at `position`; else the next one begins there
+  LoaderFailure failure;
+  double consumer_wait = 0;
 
   // The epoch under way.
   std::vector<int64_t> order;
-  LoaderState position;  // next batch to take from the workers
-  bool running = false;
-  std::optional<Staged> staged;  // with a device
-  LoaderState handed;            // with a device: next batch to hand out
-  std::optional<cuda::Stream> side;
-  LoaderStats stats;
-
-  // Workers: claim batch numbers in turn, put results here, stay within `window` of the consumer.
-  struct Result {
-    Batch batch;
-    std::exception_ptr error;
-  };
-  std::mutex mutex;
-  std::condition_variable ready, space;
-  std::map<int64_t, Result> results;
-  int64_t next_claim = 0;
-  bool stop = false;
-  std::vector<std::thread> workers;
-
-  ~Impl() { join(); }
+  uint64_t seed = 0;
+  int64_t epoch = 0;  // its number in the pool
+  std::optional<WorkerPool> pool;
+  std::optional<CopyAhead> copies;
+  std::optional<BatchFeed> feed;
 
   int64_t batches() const {
     const int64_t n = sampler->size(), b = options.batch_size;
@@ -66,176 +58,104 @@ struct DataLoader::Impl {
            cuda::is_available();
   }
 
-  Batch make(int64_t number) const {
-    Batch batch = make_on_host(number);
-    if (pins())
-      for (Tensor& t : batch)
-        if (t.device().is_cpu()) t = t.pin_memory();
-    return batch;
-  }
-
-  Batch make_on_host(int64_t number) const {
-    const NoGradGuard no_grad;
-    const int64_t first = number * options.batch_size;
-    const int64_t last = std::min<int64_t>(first + options.batch_size, int64_t(order.size()));
-    const IntList indices(order.data() + first, size_t(last - first));
-    if (!options.transform && !options.collate_fn) return dataset->get_batch(indices);
-    const auto example = [&](int64_t k) {
-      const int64_t i = indices[size_t(k)];
-      Example e = dataset->get(i);
-      if (!options.transform) return e;
-      Generator g(options.seed ^ (uint64_t(position.epoch) << 40) ^
-                  uint64_t(i) * 0x9e3779b97f4a7c15u);
-      return options.transform(std::move(e), g);
-    };
-    const auto n = int64_t(indices.size());
-    if (!options.collate_fn) return collate(n, example, pins());
-    std::vector<Example> examples;
-    for (int64_t k = 0; k < n; ++k) examples.push_back(example(k));
-    return options.collate_fn(examples);
-  }
-
-  void work() {
-    const SerialRegion serial;
-    const int64_t total = batches();
-    const int64_t window = int64_t(options.num_workers) * options.prefetch_factor;
-    std::unique_lock lock(mutex);
-    while (true) {
-      const double t = seconds();
-      space.wait(lock, [&] {
-        return stop || next_claim >= total || next_claim < position.batch + window;
-      });
-      stats.worker_wait += seconds() - t;
-      if (stop || next_claim >= total) return;
-      const int64_t mine = next_claim++;
-      lock.unlock();
-      Result r;
-      try {
-        r.batch = make(mine);
-      } catch (...) {
-        r.error = std::current_exception();
-      }
-      lock.lock();
-      results.emplace(mine, std::move(r));
-      ready.notify_all();
-    }
-  }
-
-  void join() {
-    {
-      const std::lock_guard lock(mutex);
-      stop = true;
-    }
-    space.notify_all();
-    for (std::thread& t : workers) t.join();
-    workers.clear();
-    results.clear();
-    stop = false;
-  }
-
-  // Takes the next batch and starts its copy.
-  void stage() {
-    Staged s;
-    try {
-      s.end = !take(s.batch);
-      if (!s.end) {
-        const NoGradGuard no_grad;
-        std::optional<cuda::StreamGuard> guard;
-        if (options.device->is_cuda()) {
-          if (!side) side.emplace(0, options.device->index);
-          guard.emplace(*side);
-        }
-        for (Tensor& t : s.batch) t = t.to(*options.device, true);
-        if (guard) s.copied = side->record_event();
-      }
-    } catch (...) {
-      s.error = std::current_exception();
-    }
-    s.after = position;
-    staged = std::move(s);
-  }
-
-  // The next batch, or the end, can be taken without waiting: only then is it staged ahead of a
-  // loop that has work to begin with.
-  bool is_ready() {
-    if (options.num_workers == 0) return false;
-    const std::lock_guard lock(mutex);
-    return position.batch >= batches() || results.contains(position.batch);
-  }
-
-  bool next(Batch& batch) {
-    if (!options.device) return take(batch);
-    if (!staged) stage();
-    Staged s = std::move(*staged);
-    staged.reset();
-    if (s.error) std::rethrow_exception(s.error);
-    handed = s.after;
-    if (s.end) return false;
-    if (is_ready()) stage();
-    if (s.copied) cuda::current_stream(options.device->index).wait_event(*s.copied);
-    batch = std::move(s.batch);
-    return true;
+  LoaderState next_epoch() const {
+    return {position.epoch + 1, 0, options.seed ? std::optional(own.state()) : std::nullopt, {}};
   }
 
   void start() {
-    join();
-    if (staged && !staged->end) {
-      // What was taken ahead was not handed out: the epoch was left early.
-      position = handed;
-      running = true;
-    }
-    staged.reset();
-    if (running) {
-      // The last epoch was left early: a new begin() is a new epoch.
-      ++position.epoch;
-      position.batch = 0;
-    }
-    order = sampler->order(position.epoch);
+    feed.reset();
+    if (std::exchange(running, false)) position = next_epoch();  // the last one was left early
+    // An epoch that is resumed leaves the program's numbers alone.
+    Generator resumed;
+    Generator& source = options.seed ? own : position.generator ? resumed : default_generator();
+    if (position.generator) source.set_state(*position.generator);
+    position.generator = source.state();
+    seed = random_seed(source);
+    order = sampler->order(position.epoch, source);
     ARETE_CHECK(int64_t(order.size()) == sampler->size(),
                 ValueError("DataLoader", "the sampler's order has another length than it says")
                     .expected(std::to_string(sampler->size()) + " indices")
                     .got(std::to_string(order.size())));
-    next_claim = position.batch;
-    stats = {};
+    consumer_wait = 0;
     running = true;
-    for (int i = 0; i < options.num_workers; ++i) workers.emplace_back([this] { work(); });
+    if (options.device && !copies) copies.emplace(*options.device);
+    if (options.num_workers == 0) return;
+    if (!pool) pool.emplace(options.num_workers);
+    epoch = pool->start(maker, seed);
+    const auto end =
+        order.begin() + std::min<int64_t>(batches() * options.batch_size, int64_t(order.size()));
+    const int64_t first =
+        std::min(position.batch * options.batch_size, int64_t(end - order.begin()));
+    pool->submit_all({order.begin() + first, end}, options.batch_size,
+                     int64_t(options.num_workers) * options.prefetch_factor, position.batch,
+                     position.later);
+    if (!options.device) return;
+    std::vector<int64_t> numbers;
+    for (int64_t i = position.batch; i < batches(); ++i)
+      if (!std::binary_search(position.later.begin(), position.later.end(), i))
+        numbers.push_back(i);
+    feed.emplace(*pool, epoch, options.in_order, *copies, kAhead);
+    feed->add(numbers, true);
+  }
+
+  // The loop has this batch.
+  void got(int64_t number) {
+    auto& later = position.later;
+    later.insert(std::upper_bound(later.begin(), later.end(), number), number);
+    while (!later.empty() && later.front() == position.batch) {
+      later.erase(later.begin());
+      ++position.batch;
+    }
+  }
+
+  // Number and batch.
+  std::pair<int64_t, Made> take() {
+    if (feed) {
+      const auto state = wait_for([&](double seconds) { return feed->wait(seconds); });
+      ARETE_ASSERT(state == BatchFeed::State::ready);
+      BatchFeed::Given given = feed->take();
+      return {given.number, std::move(given.made)};
+    }
+    if (options.num_workers > 0) {
+      int64_t number = options.in_order ? position.batch : WorkerPool::any;
+      const auto state =
+          wait_for([&](double seconds) { return pool->wait(epoch, number, seconds); });
+      ARETE_ASSERT(state == WorkerPool::State::ready);
+      return {number, pool->take(number)};
+    }
+    const int64_t first = position.batch * options.batch_size,
+                  n = std::min(options.batch_size, int64_t(order.size()) - first);
+    Made made = make_batch(maker, IntList(order.data() + first, size_t(n)), seed, position.batch,
+                           batch, one_by_one);
+    if (copies && !made.error) {
+      Copied copied = copies->copy(std::move(made.batch));
+      copied.await();
+      made.batch = std::move(copied.tensors);
+    }
+    return {position.batch, std::move(made)};
   }
 
   // False at the end of the epoch.
-  bool take(Batch& batch) {
+  bool next(Batch& result) {
     if (position.batch >= batches()) {
-      join();
+      position = next_epoch();
       running = false;
-      ++position.epoch;
-      position.batch = 0;
       return false;
     }
-    if (options.num_workers == 0) {
-      // After an error the position is still that of the batch which could not be made.
-      running = false;
-      const double t = seconds();
-      batch = make(position.batch);
-      stats.consumer_wait += seconds() - t;
-      running = true;
-      ++position.batch;
-      return true;
+    const double asked = now();
+    running = false;  // unless this goes well
+    auto [number, made] = take();
+    consumer_wait += now() - asked;
+    std::string place = "batch " + std::to_string(number);
+    if (made.error) {
+      feed.reset();
+      failure = {number, made.example,
+                 options.num_workers > 0 ? int(number % options.num_workers) : -1};
+      if (failure.worker >= 0) place += ", worker " + std::to_string(failure.worker);
     }
-    Result r;
-    {
-      std::unique_lock lock(mutex);
-      const double t = seconds();
-      ready.wait(lock, [&] { return results.contains(position.batch); });
-      stats.consumer_wait += seconds() - t;
-      r = std::move(results.extract(position.batch).mapped());
-      if (!r.error) ++position.batch;
-    }
-    space.notify_all();
-    if (r.error) {
-      join();
-      running = false;
-      std::rethrow_exception(r.error);
-    }
-    batch = std::move(r.batch);
+    result = made.get(place);
+    got(number);
+    running = true;
     return true;
   }
 };
@@ -254,15 +174,21 @@ DataLoader::DataLoader(DatasetPtr dataset, DataLoaderOptions options)
               ValueError("DataLoader", "prefetch_factor must be positive"));
   ARETE_CHECK(!(options.sampler && options.shuffle),
               ValueError("DataLoader", "sampler option is mutually exclusive with shuffle"));
-  impl_->sampler = options.sampler;
-  if (!impl_->sampler) {
+  Impl& l = *impl_;
+  l.sampler = options.sampler;
+  if (!l.sampler) {
     if (options.shuffle)
-      impl_->sampler = std::make_shared<RandomSampler>(dataset->size(), options.seed);
+      l.sampler = std::make_shared<RandomSampler>(dataset->size());
     else
-      impl_->sampler = std::make_shared<SequentialSampler>(dataset->size());
+      l.sampler = std::make_shared<SequentialSampler>(dataset->size());
   }
-  impl_->dataset = std::move(dataset);
-  impl_->options = std::move(options);
+  l.dataset = std::move(dataset);
+  l.options = std::move(options);
+  l.maker = batch_maker(l.dataset, l.options.transform, l.options.collate_fn, l.pins());
+  if (l.options.seed) {
+    l.own.manual_seed(*l.options.seed);
+    l.position.generator = l.own.state();
+  }
 }
 
 DataLoader::~DataLoader() = default;
@@ -273,27 +199,35 @@ int64_t DataLoader::size() const { return impl_->batches(); }
 const Dataset& DataLoader::dataset() const { return *impl_->dataset; }
 
 LoaderState DataLoader::state() const {
-  LoaderState s = impl_->options.device ? impl_->handed : impl_->position;
-  if (s.batch >= impl_->batches()) s = {s.epoch + 1, 0};
-  return s;
+  const Impl& l = *impl_;
+  return l.running && l.position.batch >= l.batches() ? l.next_epoch() : l.position;
 }
 
 void DataLoader::load_state(LoaderState s) {
-  ARETE_CHECK(s.epoch >= 0 && s.batch >= 0 && s.batch <= impl_->batches(),
-              ValueError("DataLoader", "the saved position does not fit this data set")
-                  .expected("a batch in 0.." + std::to_string(impl_->batches()))
-                  .got("batch " + std::to_string(s.batch) + " of epoch " + std::to_string(s.epoch))
-                  .hint("resume with the batch size and data the run began with"));
-  impl_->join();
-  impl_->running = false;
-  impl_->staged.reset();
-  impl_->position = impl_->handed = s;
+  Impl& l = *impl_;
+  const auto refused = [&](const char* why) {
+    return ValueError("DataLoader", why)
+        .got("batch " + std::to_string(s.batch) + " of epoch " + std::to_string(s.epoch))
+        .hint("resume with the batch size and data the run began with");
+  };
+  const std::vector<int64_t>& later = s.later;
+  ARETE_CHECK(s.epoch >= 0 && s.batch >= 0 && s.batch <= l.batches() &&
+                  std::is_sorted(later.begin(), later.end()) &&
+                  (later.empty() || (later.front() > s.batch && later.back() < l.batches())),
+              refused("the saved position does not fit this data set")
+                  .expected("a batch in 0.." + std::to_string(l.batches())));
+  ARETE_CHECK(s.generator || (s.batch == 0 && s.later.empty()),
+              refused("the saved position does not say where the generator was"));
+  l.feed.reset();
+  l.running = false;
+  l.position = std::move(s);
 }
 
 LoaderStats DataLoader::stats() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->stats;
+  return {impl_->consumer_wait, impl_->pool ? impl_->pool->waited()->load() : 0.0};
 }
+
+LoaderFailure DataLoader::failure() const { return impl_->failure; }
 
 DataLoader::Iterator DataLoader::begin() {
   impl_->start();

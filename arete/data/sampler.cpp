@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
 #include "arete/data/numbers_internal.h"
+#include "arete/ops/random.h"
 
 namespace arete::data {
 
@@ -17,33 +19,28 @@ void check_count(const char* who, int64_t n) {
       ValueError(who, "the number of examples must not be negative").got(std::to_string(n)));
 }
 
-// The numbers of one epoch: it takes the upper half of the counter.
-Numbers numbers_of(uint64_t seed, int64_t epoch) { return {seed, uint64_t(epoch) << 32}; }
-
-void shuffle(std::vector<int64_t>& v, uint64_t seed, int64_t epoch) {
-  Numbers numbers = numbers_of(seed, epoch);
-  for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[size_t(numbers.below(int64_t(i)))]);
+std::vector<int64_t> iota(const char* who, int64_t n) {
+  check_count(who, n);
+  std::vector<int64_t> v(static_cast<size_t>(n));
+  std::iota(v.begin(), v.end(), int64_t(0));
+  return v;
 }
 
 }  // namespace
 
-std::vector<int64_t> permutation(int64_t n, uint64_t seed, int64_t epoch) {
-  check_count("permutation", n);
-  std::vector<int64_t> v(static_cast<size_t>(n));
-  std::iota(v.begin(), v.end(), int64_t(0));
-  shuffle(v, seed, epoch);
-  return v;
+uint64_t random_seed(Generator& generator) { return Numbers(generator).bits64() >> 1; }
+
+std::vector<int64_t> permutation(int64_t n, Generator& generator) {
+  const SerialRegion serial;
+  return randperm(n, TensorOptions(kInt64, kCPU), &generator).to_vector<int64_t>();
 }
 
-std::vector<int64_t> SequentialSampler::order(int64_t) const {
-  check_count("SequentialSampler", n_);
-  std::vector<int64_t> v(static_cast<size_t>(n_));
-  std::iota(v.begin(), v.end(), int64_t(0));
-  return v;
+std::vector<int64_t> SequentialSampler::order(int64_t, Generator&) const {
+  return iota("SequentialSampler", n_);
 }
 
-RandomSampler::RandomSampler(int64_t n, uint64_t seed, bool replacement, int64_t samples)
-    : n_(n), samples_(samples > 0 ? samples : n), seed_(seed), replacement_(replacement) {
+RandomSampler::RandomSampler(int64_t n, bool replacement, int64_t samples)
+    : n_(n), samples_(samples > 0 ? samples : n), replacement_(replacement) {
   check_count("RandomSampler", n);
   check_count("RandomSampler", samples);
   ARETE_CHECK(n > 0 || samples == 0,
@@ -52,27 +49,33 @@ RandomSampler::RandomSampler(int64_t n, uint64_t seed, bool replacement, int64_t
               ValueError("RandomSampler", "more samples than examples need replacement=true"));
 }
 
-std::vector<int64_t> RandomSampler::order(int64_t epoch) const {
+std::vector<int64_t> RandomSampler::order(int64_t, Generator& generator) const {
+  Generator own(random_seed(generator));
   if (!replacement_) {
-    std::vector<int64_t> v = permutation(n_, seed_, epoch);
+    std::vector<int64_t> v = permutation(n_, own);
     v.resize(static_cast<size_t>(samples_));
     return v;
   }
-  Numbers numbers = numbers_of(seed_, epoch);
+  // Few at a time, as Python's sampler draws them, whose loops may be endless.
+  constexpr int64_t kTogether = 32;
   std::vector<int64_t> v;
-  for (int64_t i = 0; i < samples_; ++i) v.push_back(numbers.below(n_));
+  while (int64_t(v.size()) < samples_) {
+    const int64_t n = std::min(kTogether, samples_ - int64_t(v.size()));
+    const Tensor drawn = randint(0, n_, {n}, TensorOptions(kInt64, kCPU), &own);
+    v.insert(v.end(), drawn.data<int64_t>(), drawn.data<int64_t>() + n);
+  }
   return v;
 }
 
-std::vector<int64_t> SubsetRandomSampler::order(int64_t epoch) const {
-  std::vector<int64_t> v = indices_;
-  shuffle(v, seed_, epoch);
+std::vector<int64_t> SubsetRandomSampler::order(int64_t, Generator& generator) const {
+  Generator own(random_seed(generator));
+  std::vector<int64_t> v = permutation(size(), own);
+  for (int64_t& i : v) i = indices_[size_t(i)];
   return v;
 }
 
-WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_t samples,
-                                             uint64_t seed)
-    : samples_(samples), seed_(seed) {
+WeightedRandomSampler::WeightedRandomSampler(const std::vector<double>& weights, int64_t samples)
+    : samples_(samples) {
   check_count("WeightedRandomSampler", samples);
   double total = 0;
   for (double w : weights) {
@@ -86,8 +89,8 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, int64_
               ValueError("WeightedRandomSampler", "at least one weight must be positive"));
 }
 
-std::vector<int64_t> WeightedRandomSampler::order(int64_t epoch) const {
-  Numbers numbers = numbers_of(seed_, epoch);
+std::vector<int64_t> WeightedRandomSampler::order(int64_t, Generator& generator) const {
+  Numbers numbers(random_seed(generator), 0);
   std::vector<int64_t> v;
   for (int64_t i = 0; i < samples_; ++i) {
     const double x = numbers.unit() * cumulative_.back();
@@ -117,9 +120,10 @@ int64_t DistributedSampler::size() const {
   return drop_last_ ? n_ / replicas_ : (n_ + replicas_ - 1) / replicas_;
 }
 
-std::vector<int64_t> DistributedSampler::order(int64_t epoch) const {
+std::vector<int64_t> DistributedSampler::order(int64_t epoch, Generator&) const {
+  Generator shared(seed_ + uint64_t(epoch));
   const std::vector<int64_t> all =
-      shuffle_ ? permutation(n_, seed_, epoch) : SequentialSampler(n_).order(epoch);
+      shuffle_ ? permutation(n_, shared) : iota("DistributedSampler", n_);
   std::vector<int64_t> mine;
   for (int64_t i = 0; i < size() && n_ > 0; ++i)
     mine.push_back(all[size_t((i * replicas_ + rank_) % n_)]);

@@ -1,22 +1,37 @@
-// The order in which a loader visits a data set. An order is a function of the epoch's number
-// alone, so that a run resumes in the middle of an epoch by making the same order again.
+// The order in which a loader visits a data set. What is random in it an epoch draws from the
+// loader's generator: with the generator's state at its beginning a run resumes in its middle.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "arete/core/generator.h"
+
 namespace arete::data {
 
-/// A uniformly random order of 0..n-1, decided by seed and epoch (Fisher-Yates over Philox
-/// numbers; the same on every machine).
-std::vector<int64_t> permutation(int64_t n, uint64_t seed, int64_t epoch);
+/// Note [Random numbers of an epoch]
+/// An epoch begins with one number of 63 bits from the generator of its loader (the program's
+/// default one, unless the loader has its own): the epoch's seed, from which each batch has a
+/// stream of its own (stream_of_batch()). A sampler with a random order draws a second one, the
+/// seed of a new generator for that order. So an epoch moves the loader's generator by one or two
+/// blocks, whatever is drawn in it and whoever makes its batches, and a loop can be resumed with
+/// the generator's state at the epoch's beginning and the number of batches that it got. Python's
+/// loader and samplers do the same with the same functions.
+
+/// Such a number. Takes one block of the generator.
+uint64_t random_seed(Generator& generator);
+
+/// A uniformly random order of 0..n-1: randperm() in the calling thread alone, because when an
+/// epoch begins the workers of the last one may still have the processors.
+std::vector<int64_t> permutation(int64_t n, Generator& generator);
 
 /// Says which examples an epoch visits, in which order.
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  virtual std::vector<int64_t> order(int64_t epoch) const = 0;
+  /// The epoch's indices; a function of the epoch's number and the generator's state alone.
+  virtual std::vector<int64_t> order(int64_t epoch, Generator& generator) const = 0;
   /// Length of every order.
   virtual int64_t size() const = 0;
 };
@@ -26,60 +41,58 @@ using SamplerPtr = std::shared_ptr<const Sampler>;
 class SequentialSampler final : public Sampler {
  public:
   explicit SequentialSampler(int64_t n) : n_(n) {}
-  std::vector<int64_t> order(int64_t epoch) const override;
+  std::vector<int64_t> order(int64_t epoch, Generator& generator) const override;
   int64_t size() const override { return n_; }
 
  private:
   int64_t n_;
 };
 
-/// A new permutation each epoch; with replacement: `samples` independent draws.
+/// A new permutation each epoch, or its first `samples`; with replacement: `samples` independent
+/// draws.
 class RandomSampler final : public Sampler {
  public:
-  RandomSampler(int64_t n, uint64_t seed, bool replacement = false, int64_t samples = 0);
-  std::vector<int64_t> order(int64_t epoch) const override;
+  explicit RandomSampler(int64_t n, bool replacement = false, int64_t samples = 0);
+  std::vector<int64_t> order(int64_t epoch, Generator& generator) const override;
   int64_t size() const override { return samples_; }
 
  private:
   int64_t n_, samples_;
-  uint64_t seed_;
   bool replacement_;
 };
 
 /// A permutation of the given indices.
 class SubsetRandomSampler final : public Sampler {
  public:
-  SubsetRandomSampler(std::vector<int64_t> indices, uint64_t seed)
-      : indices_(std::move(indices)), seed_(seed) {}
-  std::vector<int64_t> order(int64_t epoch) const override;
+  explicit SubsetRandomSampler(std::vector<int64_t> indices) : indices_(std::move(indices)) {}
+  std::vector<int64_t> order(int64_t epoch, Generator& generator) const override;
   int64_t size() const override { return int64_t(indices_.size()); }
 
  private:
   std::vector<int64_t> indices_;
-  uint64_t seed_;
 };
 
 /// `samples` draws with replacement, index i in proportion to weights[i] >= 0 (ValueError if any is
 /// negative or not finite, or all are 0).
 class WeightedRandomSampler final : public Sampler {
  public:
-  WeightedRandomSampler(std::vector<double> weights, int64_t samples, uint64_t seed);
-  std::vector<int64_t> order(int64_t epoch) const override;
+  WeightedRandomSampler(const std::vector<double>& weights, int64_t samples);
+  std::vector<int64_t> order(int64_t epoch, Generator& generator) const override;
   int64_t size() const override { return samples_; }
 
  private:
   std::vector<double> cumulative_;
   int64_t samples_;
-  uint64_t seed_;
 };
 
-/// One of `replicas` equal shares of an epoch (a permutation if shuffling), for data-parallel
-/// processes. Without drop_last the order is extended from its start to a multiple of replicas.
+/// One of `replicas` equal shares of an epoch, for data-parallel processes: of a permutation that
+/// seed and epoch decide, so that all have the same one, or of 0..n-1. Without drop_last the order
+/// is extended from its start to a multiple of replicas.
 class DistributedSampler final : public Sampler {
  public:
   DistributedSampler(int64_t n, int replicas, int rank, bool shuffle = true, uint64_t seed = 0,
                      bool drop_last = false);
-  std::vector<int64_t> order(int64_t epoch) const override;
+  std::vector<int64_t> order(int64_t epoch, Generator& generator) const override;
   int64_t size() const override;
 
  private:

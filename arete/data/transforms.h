@@ -1,12 +1,11 @@
 // Augmentation: changes of the picture that an example begins with. Pictures are (C, H, W), bytes
-// as decode_image gives them or f32; other tensors of the example pass through. Each is a Transform
-// (loader.h): what it draws depends on the example and the epoch, not on the workers.
+// as decode_image gives them or f32; other tensors of the example pass through.
 #pragma once
 
 #include <array>
 #include <vector>
 
-#include "arete/data/loader.h"
+#include "arete/data/dataset.h"
 
 namespace arete::data::transforms {
 

@@ -1,10 +1,9 @@
 #include "arete/data/worker_pool.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -17,38 +16,29 @@ using Clock = std::chrono::steady_clock;
 
 // What the threads see; they keep it alive should they outlive the pool.
 struct WorkerPool::Shared {
-  struct Task {
-    int64_t number;
-    std::vector<int64_t> indices;
-  };
   struct Worker {
-    Generator generator;
-    int64_t epoch = 0;
     std::deque<Task> tasks;
     std::condition_variable wake;
     bool sleeps = false;  // does not look for tasks
     std::thread thread;
   };
-  struct Result {
-    Batch batch;
-    std::exception_ptr error;
-  };
 
   std::mutex mutex;
   std::condition_variable arrived, ended;
   std::deque<Worker> workers;
-  std::map<int64_t, Result> results;
+  std::map<int64_t, Made> results;
   std::deque<int64_t> arrivals;  // numbers of results as they came; some may be taken already
   std::shared_ptr<const BatchMaker> maker;
   std::shared_ptr<std::atomic<double>> waited = std::make_shared<std::atomic<double>>(0.0);
   Clock::time_point started;
   int64_t epoch = 0, finished = 0;
   uint64_t seed = 0;
-  // Of submit_all(): indices, how many a batch has, the first batch and the next one to be sent.
-  std::vector<int64_t> order;
+  // Of submit_all(): indices, how many a batch has, the first batch, those to be left out, and the
+  // next one to be sent.
+  std::vector<int64_t> order, order_without;
   int64_t order_size = 1, order_first = 0, order_next = 0;
   size_t plenty = SIZE_MAX;  // so many results need no more in a hurry
-  int running = 0;
+  int running = 0;           // of our own threads
   bool closed = false;
 
   // What makers share: the calls of one for_each(), which lies on its worker's stack.
@@ -62,27 +52,31 @@ struct WorkerPool::Shared {
   std::condition_variable job_ended;
   std::map<std::pair<int64_t, int64_t>, Job*> jobs;  // with calls to begin, by epoch and batch
 
-  void work(size_t number);
-  void send(size_t worker, Task task);
-  bool send_next();
+  void work(int worker);
+  std::optional<Task> next(int worker, bool wait);
+  void finish(int64_t batch_epoch, int64_t number, Made made);
+  std::condition_variable* send(size_t worker, Task task);
+  bool send_next(std::condition_variable*& wake);
   void for_each(std::pair<int64_t, int64_t> batch, int64_t n,
                 const std::function<void(int64_t)>& f);
 };
 
-void WorkerPool::Shared::send(size_t worker, Task task) {
+// What is to be notified, if anything is: after the lock has gone, or who wakes would wait for it.
+std::condition_variable* WorkerPool::Shared::send(size_t worker, Task task) {
   Worker& w = workers.at(worker);
   w.tasks.push_back(std::move(task));
-  if (w.sleeps || results.size() < plenty) w.wake.notify_one();
+  return w.sleeps || results.size() < plenty ? &w.wake : nullptr;
 }
 
-/// False at the end of the order.
-bool WorkerPool::Shared::send_next() {
+// False at the end of the order.
+bool WorkerPool::Shared::send_next(std::condition_variable*& wake) {
+  while (std::binary_search(order_without.begin(), order_without.end(), order_next)) ++order_next;
   const int64_t begin = (order_next - order_first) * order_size, n = int64_t(order.size());
   if (begin >= n) return false;
   const auto first = order.begin() + begin;
-  send(size_t(order_next) % workers.size(),
-       {order_next, std::vector(first, first + std::min(order_size, n - begin))});
-  ++order_next;
+  const int64_t number = order_next++;
+  wake = send(size_t(number) % workers.size(),
+              {epoch, number, std::vector(first, first + std::min(order_size, n - begin))});
   return true;
 }
 
@@ -120,61 +114,67 @@ void WorkerPool::Shared::for_each(std::pair<int64_t, int64_t> batch, int64_t n,
   if (mine.error) std::rethrow_exception(mine.error);
 }
 
-void WorkerPool::Shared::work(size_t number) {
-  const SerialRegion serial;
-  Worker& me = workers[number];
+std::optional<WorkerPool::Task> WorkerPool::Shared::next(int worker, bool wait) {
+  Worker& me = workers.at(size_t(worker));
   std::unique_lock lock(mutex);
-  while (true) {
-    const auto begin = Clock::now();
-    for (int looks = 0; !closed && me.tasks.empty(); ++looks) {
-      me.sleeps = looks >= kLooks;
-      if (me.sleeps)
-        me.wake.wait(lock);
-      else
-        me.wake.wait_for(lock, kLook);
-    }
-    me.sleeps = false;
-    if (closed) break;
-    // The time between epochs does not count.
-    const std::chrono::duration<double> idle = Clock::now() - std::max(begin, started);
-    if (idle.count() > 0) waited->fetch_add(idle.count());
-    me.epoch = epoch;
-    Task task = std::move(me.tasks.front());
-    me.tasks.pop_front();
-    me.generator.set_state(stream_of_batch(seed, task.number));
-    Result result;
-    {
-      const std::shared_ptr<const BatchMaker> make = maker;
-      lock.unlock();
-      const std::pair batch{me.epoch, task.number};
-      try {
-        result.batch = (*make)(task.indices, me.generator,
-                               [&](int64_t n, const auto& f) { for_each(batch, n, f); });
-      } catch (...) {
-        result.error = std::current_exception();
-      }
-    }
-    lock.lock();
-    if (me.epoch == epoch && !closed) {
-      results.emplace(task.number, std::move(result));
-      arrivals.push_back(task.number);
-      ++finished;
-      arrived.notify_all();
-    } else {
-      lock.unlock();
-      result = {};
-      lock.lock();
-    }
+  const auto begin = Clock::now();
+  for (int looks = 0; wait && !closed && me.tasks.empty(); ++looks) {
+    me.sleeps = looks >= kLooks;
+    if (me.sleeps)
+      me.wake.wait(lock);
+    else
+      me.wake.wait_for(lock, kLook);
   }
+  me.sleeps = false;
+  if (closed || me.tasks.empty()) return std::nullopt;
+  // The time between epochs does not count.
+  const std::chrono::duration<double> idle = Clock::now() - std::max(begin, started);
+  if (idle.count() > 0) waited->fetch_add(idle.count());
+  Task task = std::move(me.tasks.front());
+  me.tasks.pop_front();
+  return task;
+}
+
+// A batch that nobody waits for is freed without the lock.
+void WorkerPool::Shared::finish(int64_t batch_epoch, int64_t number, Made made) {
+  {
+    const std::lock_guard lock(mutex);
+    if (batch_epoch != epoch || closed) return;
+    results.insert_or_assign(number, std::move(made));
+    arrivals.push_back(number);
+    ++finished;
+  }
+  arrived.notify_all();
+}
+
+void WorkerPool::Shared::work(int worker) {
+  const SerialRegion serial;
+  Generator generator;
+  while (std::optional<Task> task = next(worker, true)) {
+    std::shared_ptr<const BatchMaker> make;
+    uint64_t of_epoch = 0;
+    {
+      const std::lock_guard lock(mutex);
+      if (task->epoch != epoch) continue;
+      make = maker;
+      of_epoch = seed;
+    }
+    const std::pair batch{task->epoch, task->number};
+    finish(task->epoch, task->number,
+           make_batch(*make, task->indices, of_epoch, task->number, generator,
+                      [&](int64_t n, const auto& f) { for_each(batch, n, f); }));
+  }
+  const std::lock_guard lock(mutex);
   --running;
   ended.notify_all();
 }
 
-WorkerPool::WorkerPool(int workers) : shared_(std::make_shared<Shared>()) {
+WorkerPool::WorkerPool(int workers, Threads threads) : shared_(std::make_shared<Shared>()) {
   for (int i = 0; i < workers; ++i) shared_->workers.emplace_back();
+  if (threads == Threads::given) return;
   try {
-    for (size_t i = 0; i < shared_->workers.size(); ++i) {
-      shared_->workers[i].thread = std::thread([shared = shared_, i] { shared->work(i); });
+    for (int i = 0; i < workers; ++i) {
+      shared_->workers[size_t(i)].thread = std::thread([shared = shared_, i] { shared->work(i); });
       const std::lock_guard lock(shared_->mutex);
       ++shared_->running;
     }
@@ -188,7 +188,7 @@ WorkerPool::~WorkerPool() { close(); }
 
 int64_t WorkerPool::start(BatchMaker maker, uint64_t seed) {
   Shared& s = *shared_;
-  std::map<int64_t, Shared::Result> old;  // freed without the lock
+  std::map<int64_t, Made> old;  // freed without the lock
   std::vector<int64_t> old_order;
   auto shared_maker = std::make_shared<const BatchMaker>(std::move(maker));
   const std::lock_guard lock(s.mutex);
@@ -207,12 +207,15 @@ int64_t WorkerPool::start(BatchMaker maker, uint64_t seed) {
 
 void WorkerPool::submit(int worker, int64_t number, std::vector<int64_t> indices) {
   Shared& s = *shared_;
-  const std::lock_guard lock(s.mutex);
-  s.send(size_t(worker), {number, std::move(indices)});
+  std::unique_lock lock(s.mutex);
+  std::condition_variable* const wake =
+      s.send(size_t(worker), {s.epoch, number, std::move(indices)});
+  lock.unlock();
+  if (wake) wake->notify_one();
 }
 
-void WorkerPool::submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead,
-                            int64_t first) {
+void WorkerPool::submit_all(std::vector<int64_t> order, int64_t size, int64_t ahead, int64_t first,
+                            std::vector<int64_t> without) {
   ARETE_CHECK(size > 0 && ahead > 0 && first >= 0,
               ValueError("WorkerPool::submit_all",
                          "size and ahead must be positive, and first must not be negative")
@@ -221,10 +224,13 @@ void WorkerPool::submit_all(std::vector<int64_t> order, int64_t size, int64_t ah
   Shared& s = *shared_;
   const std::lock_guard lock(s.mutex);
   s.order.swap(order);
+  s.order_without.swap(without);
   s.order_size = size;
   s.order_first = s.order_next = first;
   s.plenty = size_t(ahead + 1) / 2;
-  for (int64_t i = 0; i < ahead && s.send_next();) ++i;
+  std::condition_variable* wake = nullptr;
+  for (int64_t i = 0; i < ahead && s.send_next(wake); ++i)
+    if (wake) wake->notify_one();
 }
 
 WorkerPool::State WorkerPool::wait(int64_t epoch, int64_t& number, double seconds) const {
@@ -245,20 +251,26 @@ WorkerPool::State WorkerPool::wait(int64_t epoch, int64_t& number, double second
   return State::ready;
 }
 
-Batch WorkerPool::take(int64_t number) {
-  Shared::Result result;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    auto node = shared_->results.extract(number);
-    ARETE_CHECK(!node.empty(), ValueError("WorkerPool::take", "the batch is not there")
-                                   .got("batch " + std::to_string(number)));
-    result = std::move(node.mapped());
-    while (!shared_->arrivals.empty() && !shared_->results.contains(shared_->arrivals.front()))
-      shared_->arrivals.pop_front();
-    shared_->send_next();
-  }
-  if (result.error) std::rethrow_exception(result.error);
-  return std::move(result.batch);
+Made WorkerPool::take(int64_t number) {
+  std::unique_lock lock(shared_->mutex);
+  auto node = shared_->results.extract(number);
+  ARETE_CHECK(!node.empty(), ValueError("WorkerPool::take", "the batch is not there")
+                                 .got("batch " + std::to_string(number)));
+  while (!shared_->arrivals.empty() && !shared_->results.contains(shared_->arrivals.front()))
+    shared_->arrivals.pop_front();
+  std::condition_variable* wake = nullptr;
+  shared_->send_next(wake);
+  lock.unlock();
+  if (wake) wake->notify_one();
+  return std::move(node.mapped());
+}
+
+std::optional<WorkerPool::Task> WorkerPool::next(int worker, bool wait) {
+  return shared_->next(worker, wait);
+}
+
+void WorkerPool::finish(int64_t epoch, int64_t number, Made made) {
+  shared_->finish(epoch, number, std::move(made));
 }
 
 int64_t WorkerPool::finished() const {
@@ -271,15 +283,20 @@ std::shared_ptr<const std::atomic<double>> WorkerPool::waited() const {
   return shared_->waited;
 }
 
-void WorkerPool::close() {
+void WorkerPool::close(double seconds) {
   Shared& s = *shared_;
   std::unique_lock lock(s.mutex);
   if (s.closed) return;
   s.closed = true;
   for (Shared::Worker& w : s.workers) w.wake.notify_all();
   s.arrived.notify_all();
-  const bool all = s.ended.wait_for(lock, std::chrono::seconds(5), [&] { return s.running == 0; });
-  std::map<int64_t, Shared::Result> old;
+  const auto over = [&] { return s.running == 0; };
+  bool all = true;
+  if (std::isfinite(seconds))
+    all = s.ended.wait_for(lock, std::chrono::duration<double>(seconds), over);
+  else
+    s.ended.wait(lock, over);
+  std::map<int64_t, Made> old;
   old.swap(s.results);
   lock.unlock();
   for (Shared::Worker& w : s.workers) {

@@ -1,4 +1,4 @@
-// The path of a call (DESIGN.md section 2): check, autocast, infer, capture or run, record history,
+// The path of a call (docs/architecture.md): check, autocast, infer, capture or run, record history,
 // tell the observer.
 #pragma once
 

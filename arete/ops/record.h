@@ -1,4 +1,4 @@
-// One record per operator: everything about it in one place (DESIGN.md section 4).
+// One record per operator: everything about it in one place (docs/architecture.md).
 #pragma once
 
 #include <functional>

@@ -11,8 +11,8 @@
 
 namespace arete::prim {
 
-/// The compute primitives. Backends run them; recorders write them down (prim/recorder.h). The
-/// first 13 are mandatory. The others are optional: the base class decomposes them into mandatory
+/// The compute primitives. Backends run them; recorders write them down (prim/recorder.h). Those up
+/// to gemm are mandatory. The others are optional: the base class decomposes them into mandatory
 /// ones (prim/decompose/), so overriding one is always an optimisation. fft and linalg are optional
 /// for a Backend, which without its own lets the CPU compute them: no device gains by less.
 class Primitives {

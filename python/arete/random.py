@@ -5,6 +5,7 @@ DataLoader they are about the worker's own generator, and leave the program's al
 """
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, Optional
 
@@ -13,6 +14,15 @@ import arete
 __all__ = ["default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "fork_rng"]
 
 default_generator = arete.default_generator
+
+
+class _Shown(threading.local):
+    """A seed and the one that is shown for it. Batches of a loader draw from streams of the epoch's seed, whoever makes them."""
+
+    pair = (-1, -1)
+
+
+_shown = _Shown()
 
 
 def manual_seed(seed: int) -> Any:
@@ -50,11 +60,9 @@ def initial_seed() -> int:
     >>> arete.random.initial_seed()
     7
     """
-    from arete.utils.data import get_worker_info
-
-    seed, worker = default_generator.initial_seed(), get_worker_info()
-    # Batches draw from streams of the epoch's seed, whichever worker makes them.
-    return worker.seed if worker is not None and seed == worker._epoch_seed else seed
+    seed = default_generator.initial_seed()
+    hidden, shown = _shown.pair
+    return shown if seed == hidden else seed
 
 
 def get_rng_state() -> Any:

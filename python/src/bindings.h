@@ -7,9 +7,9 @@ namespace arete::python {
 
 void bind_amp(nanobind::module_& m);
 void bind_autograd(nanobind::module_& m);
-void bind_batch_feed(nanobind::module_& m);
 void bind_benchmark(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
+void bind_loader(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);

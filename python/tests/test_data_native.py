@@ -42,6 +42,12 @@ def seeded(n):
     return arete.Generator().manual_seed(n)
 
 
+def is_native(walk):
+    """Whether a loop's workers are threads of C++."""
+    assert type(walk) is loaders.WorkersIterator
+    return walk._pool.native
+
+
 def plain(batches):
     return [[(str(t.dtype), t.stride(), t.tolist()) for t in batch] for batch in batches]
 
@@ -53,8 +59,8 @@ def both(dataset, walk, **options):
         arete.manual_seed(4)
         loader = DataLoader(dataset, **options)
         if kind == "threads":
-            loader._native_maker = lambda: None
-        assert type(iter(loader)).__name__ == ("NativeIterator" if kind == "native" else "ThreadedIterator")
+            loader._native_maker = lambda pin: None
+        assert is_native(iter(loader)) == (kind == "native")
         arete.manual_seed(4)
         results.append(walk(loader))
         del loader
@@ -79,7 +85,7 @@ def test_batches_are_those_of_python_workers(root, name, options):
         found += plain(loader)
         loader.load_state_dict(state)
         found += plain(loader)
-        return found, state["batches"], arete.rand(2).tolist()
+        return found, state["batch"], arete.rand(2).tolist()
 
     def start(loader):
         if options.get("generator"):
@@ -103,8 +109,8 @@ def test_python_workers_where_something_is_python(root):
     for dataset, options in [(Own(arete.ones(4)), {}), (tensors, {"collate_fn": lambda b: b}), (tensors, {"batch_size": None}),
                              (tensors, {"worker_init_fn": lambda i: None}), (TensorDataset(arete.ones(3, requires_grad=True)), {}),
                              (vision.datasets.ImageFolder(root, T.Lambda(lambda x: x)), {}), (labels, {}), (range(4), {})]:
-        assert type(iter(DataLoader(dataset, num_workers=1, **options))) is loaders.ThreadedIterator
-    assert type(iter(DataLoader(pictures, num_workers=1))) is loaders.NativeIterator
+        assert not is_native(iter(DataLoader(dataset, num_workers=1, **options)))
+    assert is_native(iter(DataLoader(pictures, num_workers=1)))
     assert type(iter(DataLoader(pictures))) is loaders.DirectIterator
 
 
@@ -124,6 +130,7 @@ def test_errors_are_those_of_python_workers(root, tmp_path):
         vision.io.write_jpeg(arete.zeros(3, 9, 9, dtype=arete.uint8), str(tmp_path / "a" / f"{i}.jpg"))
     broken.write_bytes(broken.read_bytes()[:100])
     tensors = DATASETS["tensors"](root)
+    at = []
 
     def walk(loader):
         found, it = [], iter(loader)
@@ -133,7 +140,9 @@ def test_errors_are_those_of_python_workers(root, tmp_path):
             except StopIteration:
                 return found
             except Exception as error:
-                found.append((type(error), str(error), getattr(error, "__notes__", None)))
+                notes = getattr(error, "__notes__", [None])
+                at.extend(notes[:-1])
+                found.append((type(error), str(error), notes[-1]))
 
     short = vision.datasets.ImageFolder(root, AUGMENT)
     del short.targets[20:]
@@ -145,7 +154,8 @@ def test_errors_are_those_of_python_workers(root, tmp_path):
         a, b = both(dataset, walk, num_workers=2, **options)
         assert a == b
         errors = [e for e in a if isinstance(e, tuple)]
-        assert errors and (sys.version_info < (3, 11) or all("in DataLoader worker thread" in e[2][0] for e in errors))
+        assert errors and (sys.version_info < (3, 11) or all("in DataLoader worker thread" in e[2] for e in errors))
+    assert sys.version_info < (3, 11) or at[:2] == ["At index 1 of the dataset."] * 2
 
 
 def test_indices_that_are_no_ints():
@@ -221,10 +231,10 @@ def test_stats(root):
 
 
 @pytest.mark.parametrize("kind", ["native", "threads"])
-def test_prefetcher_takes_ready_batches_in_the_loop(root, kind):
+def test_prefetcher_copies_ahead_of_the_loop(root, kind):
     loader = DataLoader(DATASETS["tokens"](root), 2, num_workers=2)
     if kind == "threads":
-        loader._native_maker = lambda: None
+        loader._native_maker = lambda pin: None
     fetched = DevicePrefetcher(loader, "cpu", ahead=3)
     want, got, alive = plain(loader), [], threading.active_count()
     for i, batch in enumerate(fetched):
@@ -232,7 +242,7 @@ def test_prefetcher_takes_ready_batches_in_the_loop(root, kind):
         assert threading.active_count() <= alive + 2  # the workers of Python, and nobody else
         time.sleep(0.02 if i else 0.5)
         if i == 1:
-            assert loader.state_dict()["batches"] == 2  # the three ahead do not count
+            assert loader.state_dict()["batch"] == 2  # the three ahead do not count
     assert got == want and len(got) == 12
     assert fetched.loader_wait > 0.05 and fetched.consumer_wait > 0
 
@@ -242,7 +252,7 @@ def test_a_prefetched_epoch_resumes_behind_what_the_loop_got(root, kind):
     def make():
         loader = DataLoader(DATASETS["tensors"](root), 2, shuffle=True, num_workers=0 if kind == "none" else 2)
         if kind == "threads":
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         return loader
 
     loader, state, got = make(), None, []
@@ -251,30 +261,28 @@ def test_a_prefetched_epoch_resumes_behind_what_the_loop_got(root, kind):
         if i == 3:
             time.sleep(0.3)  # the next ones are fetched
             state = loader.state_dict()
-    assert state["batches"] == 4 and len(got) == 10 and loader.state_dict()["batches"] is None
+    assert state["batch"] == 4 and len(got) == 10 and loader.state_dict()["batch"] == 0
     resumed = make()
     resumed.load_state_dict(state)
     assert plain(DevicePrefetcher(resumed, "cpu")) == got[4:]
 
 
-def test_a_feed_takes_the_loops_place(root):
-    """One native call for each batch where the threads have the whole order, with what separate steps give."""
+def test_a_feed_takes_the_loops_place(root, monkeypatch):
+    """One native call for each batch where the threads have the whole order, with what the general way gives."""
     def walk(apart, **options):
         arete.manual_seed(1)
         loader = DataLoader(DATASETS["pictures"](root), 2, shuffle=True, num_workers=2, **options)
         made = []
-        if apart:
-            loaders.NativeIterator._feed, own = lambda *_: None, loaders.NativeIterator._feed
-        try:
+        with monkeypatch.context() as m:
+            if apart:
+                m.setattr(BatchSampler, "_whole", lambda self: None)
             fetched = DevicePrefetcher(loader, "cpu")
             for _ in range(2):
-                made += plain(fetched)
+                walk = iter(fetched)
+                assert (type(walk) is loaders.WorkersIterator) == apart
+                made += plain(walk)
                 assert fetched.consumer_wait > 0 and loader.stats().consumer_wait > 0
-                assert loader.state_dict()["batches"] is None
-        finally:
-            if apart:
-                loaders.NativeIterator._feed = own
-        assert (loader._times.feed is None) == apart
+                assert loader.state_dict()["batch"] == 0
         return made
 
     assert walk(False) == walk(True) and walk(False, persistent_workers=True, timeout=60) == walk(True)
@@ -284,7 +292,7 @@ def test_a_feed_that_is_left_or_overtaken(root):
     loader = DataLoader(DATASETS["tensors"](root), 2, num_workers=2, persistent_workers=True)
     fetched = DevicePrefetcher(loader, "cpu", ahead=3)
     first = iter(fetched)
-    assert next(first)[0][0, 0].item() == 0 and loader.state_dict()["batches"] == 1
+    assert next(first)[0][0, 0].item() == 0 and loader.state_dict()["batch"] == 1
     assert len(list(fetched)) == 10
     with pytest.raises(RuntimeError, match="the workers of this loop are gone"):
         for _ in first:  # those that were copied ahead are given
@@ -305,7 +313,7 @@ def test_a_feed_that_is_left_or_overtaken(root):
 def test_whole_epochs_without_order(root):
     loader = DataLoader(DATASETS["tensors"](root), 3, shuffle=True, num_workers=2, in_order=False)
     walk = iter(loader)
-    assert isinstance(walk._owner, loaders.Turns)
+    assert walk._whole is not None
     rows = [row for x, _ in walk for row in x.tolist()]
     assert sorted(rows) == sorted(loader.dataset[i][0].tolist() for i in range(20))
 
@@ -326,11 +334,43 @@ def test_prefetcher_waits_for_one_batch_only():
 def test_prefetcher_gives_an_error_its_place(root):
     loader = DataLoader(DATASETS["tensors"](root), batch_sampler=[[0], [1], [30], [2]], num_workers=2)
     seen = []
-    with pytest.raises(IndexError, match="index 30 of a dataset of 20 items"):
+    with pytest.raises(IndexError, match="index 30 is out of range for a data set of 20 examples"):
         for x, _ in DevicePrefetcher(loader, "cpu"):
             seen.append(x[0, 0].item())
             time.sleep(0.02)
     assert seen == [0, 3]
+
+
+def test_prefetcher_walks_any_loop():
+    batches = [[arete.full((2,), i), {"text": "t"}] for i in range(5)]
+    fetched = DevicePrefetcher(batches, "cpu")
+    for _ in range(2):
+        assert [(x.tolist(), rest) for x, rest in fetched] == [([i, i], {"text": "t"}) for i in range(5)]
+
+    def broken():
+        yield arete.ones(1)
+        raise OSError("no file")
+
+    it = iter(DevicePrefetcher(broken(), "cpu"))
+    assert next(it).tolist() == [1]
+    with pytest.raises(OSError, match="no file"):
+        next(it)
+
+
+def test_prefetcher_without_order():
+    class Late(TensorDataset):
+        def __getitem__(self, i):
+            time.sleep(0.3 if i == 0 else 0)
+            return super().__getitem__(i)
+
+    for dataset in (Late(arete.arange(8)), TensorDataset(arete.arange(8))):
+        loader = DataLoader(dataset, 2, num_workers=2, in_order=False)
+        it = iter(DevicePrefetcher(loader, "cpu"))
+        got = [next(it)[0].tolist() for _ in range(2)]
+        state = loader.state_dict()
+        assert sorted(got + [b[0].tolist() for b in it]) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        if type(dataset) is Late:
+            assert [0, 1] not in got and state["batch"] == 0 and len(state["later"]) == 2
 
 
 def test_prefetcher_keeps_the_form_of_batches():

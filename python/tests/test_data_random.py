@@ -48,7 +48,7 @@ def root(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [0, 1, 3])
 def test_workers_leave_the_programs_numbers_alone(workers):
     def run():
         arete.manual_seed(0)
@@ -113,6 +113,29 @@ def test_what_a_worker_sees_and_seeds():
     assert seeds == [(base, base)] * 2
     chosen = walk(worker_init_fn=lambda worker: arete.manual_seed(77))
     assert [item[0][:2] for item in chosen] == [(77, base), (77, base + 1)] * 2
+
+
+def test_what_the_loop_sees_of_a_batch_it_makes():
+    """Without workers the thread's default generator is the batch's meanwhile, but its seed is shown as the program's."""
+    class Asks(Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            before = arete.initial_seed()
+            arete.manual_seed(123)
+            if i == 2:
+                raise OSError("no file")
+            return before, arete.initial_seed(), get_worker_info(), arete.rand(()).item()
+
+    arete.manual_seed(9)
+    loader = iter(DataLoader(Asks(), None, collate_fn=lambda x: x))
+    state = arete.get_rng_state().tolist()
+    first, second = next(loader), next(loader)
+    assert first == second and first[:3] == (9, 123, None)
+    with pytest.raises(OSError):
+        next(loader)
+    assert arete.get_rng_state().tolist() == state and arete.initial_seed() == 9
 
 
 def test_worker_init_fn_may_choose_the_numbers():
@@ -180,15 +203,15 @@ def test_numbers_depend_on_the_batch_alone(root, kind):
         arete.manual_seed(4)
         loader = DataLoader(dataset, 3, shuffle=True, num_workers=workers, **options)
         if not native:
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         return loader
 
     loader = make(2, persistent_workers=True)
     whole, second = [pictures(b) for b in loader], [pictures(b) for b in loader]
     assert whole != second
-    for workers, native in [(1, True), (5, True), (1, False), (3, False)]:
+    for workers, native in [(0, True), (1, True), (5, True), (1, False), (3, False)]:
         assert [pictures(b) for b in make(workers, native)] == whole
-    for cut, before, after in [(1, 2, 2), (3, 2, 3), (2, 3, 1), (5, 1, 2)]:
+    for cut, before, after in [(1, 2, 2), (3, 2, 3), (2, 3, 1), (5, 1, 2), (3, 0, 2), (4, 3, 0)]:
         first = make(before)
         it = iter(first)
         got = [pictures(next(it)) for _ in range(cut)]
@@ -207,7 +230,7 @@ def test_a_batch_that_the_loop_makes_has_the_workers_numbers(root):
         arete.manual_seed(6)
         loader = DataLoader(dataset, batch_sampler=[[0, 1], wrap(2), [3, 4]], num_workers=2)
         if not native:
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         return [pictures(b) for b in loader], arete.rand(2).tolist()
 
     class Odd(list):
@@ -250,13 +273,13 @@ def test_unordered_loops_lose_and_repeat_nothing(workers, prefetch):
     arete.manual_seed(8)
     whole = sorted(rows(make(True)))
     got, rest, state = cut_unordered(make, 2, prefetch)
-    assert state["batches"] == 0 and len(state["later"]) == 2  # the first one is not there
+    assert state["batch"] == 0 and len(state["later"]) == 2  # the first one is not there
     assert sorted(got + rest) == whole and len(rest) == 10
     for options in ({"num_workers": 0}, {"num_workers": 2}):  # whoever goes on
         other = DataLoader(FirstIsSlow(), 2, **options)
         other.load_state_dict(state)
         assert sorted([int(x) for b in got + rows(other) for x in b]) == list(range(24))
-        assert other.state_dict()["batches"] is None
+        assert other.state_dict()["batch"] == 0
     third = make()
     third.load_state_dict(state)
     it = iter(third)
@@ -276,7 +299,7 @@ def test_unordered_native_loops_lose_and_repeat_nothing():
 
     got, rest, state = cut_unordered(make, 3)
     assert sorted(got + rest, key=lambda b: (len(b), b)) == sorted(order, key=lambda b: (len(b), b)) and len(rest) == 8
-    assert state["batches"] + len(state["later"]) == 3
+    assert state["batch"] + len(state["later"]) == 3
 
 
 @pytest.mark.parametrize("steps", [1, 5, 9])
@@ -298,7 +321,7 @@ def test_unordered_streams_lose_and_repeat_nothing(steps):
     arete.manual_seed(8)
     whole = sorted(rows(make(True)))
     got, rest, state = cut_unordered(make, steps)
-    assert sum(state["shares"]) == state["batches"] == steps
+    assert sum(state["shares"]) == state["batch"] == steps
     assert sorted(got + rest) == whole
     with pytest.raises(ValueError, match="by 3 workers, this loader has 2"):
         DataLoader(Uneven(), 2, num_workers=2).load_state_dict(state)
@@ -310,7 +333,7 @@ def test_states_without_the_new_entries_load():
     it = iter(loader)
     next(it)
     state = {k: v for k, v in loader.state_dict().items() if k not in ("later", "shares")}
-    state["batches"] = 2
+    state["batch"] = 2
     resumed = DataLoader(range(12), 2, num_workers=2)
     resumed.load_state_dict(state)
     assert rows(resumed) == [[4, 5], [6, 7], [8, 9], [10, 11]]

@@ -9,7 +9,6 @@ import pytest
 import arete
 from arete import vision
 from arete.utils.data import DataLoader
-from arete.utils.data._utils import iterators as loaders
 from arete.vision import transforms as T
 from arete.vision.transforms import functional as F
 
@@ -250,7 +249,7 @@ def test_folder_with_a_loader(folder):
     got, label = own[3]
     assert (got == plain[3][0][:1]).all() and label == plain[3][1] and seen == [plain.samples[3][0]]
     loader = DataLoader(own, 4, num_workers=2)
-    assert type(iter(loader)) is loaders.ThreadedIterator
+    assert not iter(loader)._pool.native
     assert [x.shape for x, _ in loader] == [(4, 1, 6, 7)] * 2
     for mode in ({"mode": "gray"}, {"at_least": 3}):
         with pytest.raises(ValueError, match="without a loader"):
@@ -285,15 +284,15 @@ def test_new_arguments_leave_the_workers_native(folder):
         arete.manual_seed(3)
         loader = DataLoader(data, 3, shuffle=True, num_workers=2)
         if not native:
-            loader._native_maker = lambda: None
+            loader._native_maker = lambda pin: None
         it = iter(loader)
-        assert type(it) is (loaders.NativeIterator if native else loaders.ThreadedIterator)
+        assert it._pool.native == native
         return [x.tolist() for x, _ in it]
 
     assert walk(True) == walk(False)
     python = vision.datasets.ImageFolder(folder, T.RandomCrop(4, padding=1, padding_mode="edge"))
     it = iter(DataLoader(python, 4, num_workers=1))
-    assert type(it) is loaders.ThreadedIterator and [x.shape for x, _ in it] == [(4, 3, 4, 4)] * 2
+    assert not it._pool.native and [x.shape for x, _ in it] == [(4, 3, 4, 4)] * 2
 
 
 def test_names_and_arguments():

@@ -210,47 +210,76 @@ TEST(Dataset, CollateOfMadeExamplesKeepsGradients) {
   EXPECT_TRUE(equal(x.grad(), full({2}, Scalar(6))));
 }
 
-TEST(Sampler, PermutationIsOneAndDependsOnSeedAndEpoch) {
-  for (const int64_t n : {0, 1, 2, 100}) EXPECT_EQ(sorted(permutation(n, 3, 4)), iota_vector(n));
-  const auto p = permutation(100, 1, 0);
-  EXPECT_EQ(permutation(100, 1, 0), p);
-  EXPECT_NE(permutation(100, 2, 0), p);
-  EXPECT_NE(permutation(100, 1, 1), p);
-  EXPECT_THROW(permutation(-1, 0, 0), ValueError);
+// The order of a new generator with this seed.
+std::vector<int64_t> order_of(const Sampler& s, uint64_t seed = 1, int64_t epoch = 0) {
+  Generator g(seed);
+  return s.order(epoch, g);
+}
+
+TEST(Sampler, PermutationIsOneAndDependsOnTheGenerator) {
+  Generator g(3);
+  for (const int64_t n : {0, 1, 2, 100}) EXPECT_EQ(sorted(permutation(n, g)), iota_vector(n));
+  Generator one(1), again(1), two(2);
+  const auto p = permutation(100, one);
+  EXPECT_EQ(permutation(100, again), p);
+  EXPECT_NE(permutation(100, again), p);
+  EXPECT_NE(permutation(100, two), p);
+  EXPECT_THROW(permutation(-1, g), ValueError);
+}
+
+TEST(Sampler, AnEpochTakesOneBlock) {
+  const RandomSampler all(50), drawn(50, true, 70);
+  const SubsetRandomSampler some({4, 8, 15});
+  const WeightedRandomSampler weighted({1, 2}, 9);
+  Generator g(5);
+  for (const Sampler* s : std::initializer_list<const Sampler*>{&all, &drawn, &some, &weighted}) {
+    const uint64_t before = g.state().offset;
+    const auto order = s->order(0, g);
+    EXPECT_EQ(g.state().offset, before + 1);
+    EXPECT_EQ(int64_t(order.size()), s->size());
+    EXPECT_NE(s->order(0, g), order);
+    g.set_state({5, before});
+    EXPECT_EQ(s->order(7, g), order);
+  }
+  const Generator::State before = g.state();
+  EXPECT_EQ(SequentialSampler(3).order(1, g), iota_vector(3));
+  EXPECT_NE(DistributedSampler(9, 1, 0).order(1, g), DistributedSampler(9, 1, 0).order(2, g));
+  EXPECT_EQ(g.state(), before);
 }
 
 TEST(Sampler, PermutationIsUniform) {
   // Each of the 6 orders of 3 things about equally often: 6000 draws, standard deviation 29.
   std::map<std::vector<int64_t>, int> count;
-  for (int64_t epoch = 0; epoch < 6000; ++epoch) ++count[permutation(3, 11, epoch)];
+  Generator g(11);
+  for (int i = 0; i < 6000; ++i) ++count[permutation(3, g)];
   ASSERT_EQ(count.size(), 6u);
   for (const auto& [order, n] : count) EXPECT_NEAR(n, 1000, 150);
 }
 
 TEST(Sampler, RandomWithReplacement) {
-  const RandomSampler s(5, 1, true, 1000);
+  const RandomSampler s(5, true, 1000);
   EXPECT_EQ(s.size(), 1000);
-  const auto order = s.order(0);
+  const auto order = order_of(s);
   ASSERT_EQ(order.size(), 1000u);
   EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()), (std::set<int64_t>{0, 1, 2, 3, 4}));
-  EXPECT_NE(s.order(1), order);
-  const auto some = RandomSampler(10, 1, false, 4).order(0);
+  EXPECT_NE(order_of(s, 2), order);
+  const auto some = order_of(RandomSampler(10, false, 4));
   EXPECT_EQ(std::set<int64_t>(some.begin(), some.end()).size(), 4u);
-  EXPECT_THROW(RandomSampler(3, 0, false, 4), ValueError);
-  EXPECT_THROW(RandomSampler(0, 0, true, 4), ValueError);
-  EXPECT_THROW(RandomSampler(3, 0, true, -4), ValueError);
+  EXPECT_THROW(RandomSampler(3, false, 4), ValueError);
+  EXPECT_THROW(RandomSampler(0, true, 4), ValueError);
+  EXPECT_THROW(RandomSampler(3, true, -4), ValueError);
 }
 
 TEST(Sampler, SubsetAndWeighted) {
-  const auto order = SubsetRandomSampler({4, 8, 15, 16, 23, 42}, 2).order(1);
+  const auto order = order_of(SubsetRandomSampler({4, 8, 15, 16, 23, 42}));
   EXPECT_EQ(sorted(order), (std::vector<int64_t>{4, 8, 15, 16, 23, 42}));
   std::vector<int> count(4);
-  for (const int64_t i : WeightedRandomSampler({1, 0, 3, 0}, 4000, 7).order(0)) ++count[size_t(i)];
+  for (const int64_t i : order_of(WeightedRandomSampler({1, 0, 3, 0}, 4000))) ++count[size_t(i)];
   EXPECT_EQ(count[1] + count[3], 0);
   EXPECT_NEAR(count[0], 1000, 150);
   for (const std::vector<double>& bad :
        {std::vector<double>{}, {0, 0}, {1, -1}, {1, NAN}, {INFINITY}, {1e308, 1e308}})
-    EXPECT_THROW(WeightedRandomSampler(bad, 1, 0), ValueError);
+    EXPECT_THROW(WeightedRandomSampler(bad, 1), ValueError);
 }
 
 TEST(Sampler, DistributedSharesCoverAll) {
@@ -260,7 +289,7 @@ TEST(Sampler, DistributedSharesCoverAll) {
         std::vector<int64_t> all;
         for (int rank = 0; rank < 4; ++rank) {
           const DistributedSampler s(n, 4, rank, shuffle, 9, drop);
-          const auto mine = s.order(2);
+          const auto mine = order_of(s, 1, 2);
           EXPECT_EQ(int64_t(mine.size()), s.size());
           EXPECT_EQ(s.size(), drop ? n / 4 : (n + 3) / 4);
           all.insert(all.end(), mine.begin(), mine.end());
@@ -341,7 +370,7 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
       state = first.state();
       if (got.size() == 3) break;
     }
-    EXPECT_EQ(state, (LoaderState{1, 3}));
+    EXPECT_EQ(state, (LoaderState{1, 3, Generator::State{8, 2}}));
     DataLoader second(counting(30), options(3 - workers));
     second.load_state(state);
     EXPECT_EQ(second.state(), state);
@@ -352,22 +381,35 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
 }
 
 TEST(DataLoader, StateAtTheEndIsTheNextEpoch) {
-  DataLoader loader(counting(8), {.batch_size = 4});
+  using State = Generator::State;
+  DataLoader loader(counting(8), {.batch_size = 4, .seed = 6});
+  EXPECT_EQ(loader.state(), (LoaderState{0, 0, State{6, 0}}));
   int seen = 0;
   for ([[maybe_unused]] const Batch& b : loader)
-    EXPECT_EQ(loader.state(), (++seen == 2 ? LoaderState{1, 0} : LoaderState{0, 1}));
-  EXPECT_EQ(loader.state(), (LoaderState{1, 0}));
+    EXPECT_EQ(loader.state(),
+              (++seen == 2 ? LoaderState{1, 0, State{6, 1}} : LoaderState{0, 1, State{6, 0}}));
+  EXPECT_EQ(loader.state(), (LoaderState{1, 0, State{6, 1}}));
   expect_error(ErrorKind::value, {"the saved position does not fit", "0..2", "batch 3"}, [&] {
-    loader.load_state({0, 3});
+    loader.load_state({0, 3, State{6, 0}});
   });
   EXPECT_THROW(loader.load_state({-1, 0}), ValueError);
+  EXPECT_THROW(loader.load_state({0, 1, State{6, 0}, {1}}), ValueError);
+  expect_error(ErrorKind::value, {"does not say where the generator was"}, [&] {
+    loader.load_state({0, 1});
+  });
+  DataLoader programs(counting(8), {.batch_size = 4});
+  EXPECT_EQ(programs.state(), LoaderState{});
+  for ([[maybe_unused]] const Batch& b : programs)
+    EXPECT_TRUE(seen++ % 2 || programs.state().generator);
+  EXPECT_EQ(programs.state(), (LoaderState{1, 0}));
 }
 
 TEST(DataLoader, AnEpochLeftEarlyIsAbandoned) {
   for (const int workers : {0, 2}) {
-    DataLoader loader(counting(40), {.batch_size = 4, .shuffle = true, .num_workers = workers});
+    DataLoader loader(counting(40),
+                      {.batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 0});
     for ([[maybe_unused]] const Batch& b : loader) break;
-    DataLoader other(counting(40), {.batch_size = 4, .shuffle = true});
+    DataLoader other(counting(40), {.batch_size = 4, .shuffle = true, .seed = 0});
     walk(other);
     EXPECT_EQ(walk(loader), walk(other));  // both are epoch 1
   }
@@ -398,11 +440,37 @@ TEST(DataLoader, ErrorsComeWhereTheirBatchWouldHave) {
       EXPECT_STREQ(e.what(), "example 9 is broken");
     }
     EXPECT_EQ(got, iota_vector(8));
-    EXPECT_EQ(loader.state(), (LoaderState{0, 2}));
+    EXPECT_EQ(loader.state().batch, 2);
+    const LoaderFailure failure = loader.failure();
+    EXPECT_EQ(failure.batch, 2);
+    EXPECT_EQ(failure.example, 9);
+    EXPECT_EQ(failure.worker, workers == 0 ? -1 : 2 % workers);
     // The next walk tries that batch again.
     EXPECT_EQ(joined(walk(loader)),
               (std::vector<int64_t>{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
   }
+}
+
+TEST(DataLoader, ErrorsSayWhichExampleAndWorker) {
+  const auto sampler = std::make_shared<SubsetRandomSampler>(std::vector<int64_t>{0, 1, 2, 9});
+  const Transform none = [](Example e, Generator&) { return e; };
+  for (const Transform& transform : {Transform(), none}) {
+    DataLoader loader(
+        counting(5),
+        {.batch_size = 4, .sampler = sampler, .num_workers = 2, .seed = 0, .transform = transform});
+    const char* const where = transform ? "examples (example 9, batch 0, worker 0). Operator"
+                                        : "examples (batch 0, worker 0). Operator";
+    expect_error(ErrorKind::index, {"index 9 is out of range for a data set of 5", where},
+                 [&] { walk(loader); });
+  }
+  DataLoader alone(counting(5), {.batch_size = 4, .sampler = sampler, .transform = none});
+  expect_error(ErrorKind::index, {"examples (example 9, batch 0). Operator"}, [&] { walk(alone); });
+  DataLoader sizes(counting(5),
+                   {.batch_size = 2, .num_workers = 1, .transform = [](Example e, Generator&) {
+                      e[0] = e[0].expand({e[0].item<int64_t>()});
+                      return e;
+                    }});
+  expect_error(ErrorKind::value, {"equal size (batch 0, worker 0)"}, [&] { walk(sizes); });
 }
 
 TEST(DataLoader, IsDestroyedWithWorkersBusy) {
@@ -441,13 +509,123 @@ TEST(DataLoader, TransformsDoNotDependOnWorkers) {
   EXPECT_GT(fractions.size(), 35u);
 }
 
+// Draws from the default generator, as a data set may.
+class Noisy final : public Dataset {
+ public:
+  explicit Noisy(bool slow) : slow_(slow) {}
+  int64_t size() const override { return 20; }
+  Example get(int64_t i) const override {
+    return {tensor(double(i)) + (slow_ ? tensor(0.25) : rand({}))};
+  }
+  bool is_slow() const override { return slow_; }
+
+ private:
+  bool slow_;
+};
+
+std::vector<double> values_of(DataLoader& loader) {
+  std::vector<double> values;
+  for (const Batch& b : loader)
+    for (const double v : b.input().to_vector<double>()) values.push_back(v);
+  return values;
+}
+
+TEST(DataLoader, DefaultGeneratorIsTheBatchsOwnMeanwhile) {
+  const Transform noise = [](Example e, Generator& g) {
+    e[0] = e[0] + rand({}, {}, &g) + rand({});
+    return e;
+  };
+  for (const bool slow : {false, true}) {
+    std::set<std::vector<double>> seen;
+    for (const int workers : {0, 1, 3}) {
+      manual_seed(4);
+      DataLoader loader(
+          std::make_shared<Noisy>(slow),
+          {.batch_size = 3, .shuffle = true, .num_workers = workers, .transform = noise});
+      std::vector<double> values = values_of(loader);
+      EXPECT_EQ(std::set<double>(values.begin(), values.end()).size(), 20u);
+      // The program's numbers are moved by the epoch's two draws only.
+      values.push_back(rand({}).item<double>());
+      const std::vector<double> again = values_of(loader);
+      EXPECT_FALSE(std::equal(again.begin(), again.end(), values.begin()));
+      seen.insert(values);
+    }
+    EXPECT_EQ(seen.size(), 1u);
+  }
+}
+
+TEST(DataLoader, ResumedEpochsLeaveTheProgramsNumbersAlone) {
+  const auto set = std::make_shared<Noisy>(false);
+  for (const int workers : {0, 2}) {
+    const DataLoaderOptions options{.batch_size = 3, .shuffle = true, .num_workers = workers};
+    manual_seed(4);
+    DataLoader whole(set, options), first(set, options), second(set, options);
+    const std::vector<double> want = values_of(whole);
+    manual_seed(4);
+    LoaderState state;
+    std::vector<double> got;
+    for (const Batch& b : first) {
+      for (const double v : b.input().to_vector<double>()) got.push_back(v);
+      state = first.state();
+      if (state.batch == 4) break;
+    }
+    manual_seed(77);
+    second.load_state(state);
+    for (const double v : values_of(second)) got.push_back(v);
+    EXPECT_EQ(got, want);
+    EXPECT_EQ(default_generator().state(), (Generator::State{77, 0}));
+  }
+}
+
+// Batches of the first worker come late.
+class LateFirst final : public Dataset {
+ public:
+  int64_t size() const override { return 24; }
+  Example get(int64_t i) const override {
+    if (i / 2 % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 60 : 5));
+    return {tensor(i), tensor(10 * i)};
+  }
+};
+
+TEST(DataLoader, WithoutOrderBatchesComeAsTheyAreMade) {
+  for (const std::optional<Device> device :
+       {std::optional<Device>(), std::optional<Device>(kCPU)}) {
+    DataLoaderOptions options{.batch_size = 2, .num_workers = 2, .device = device};
+    options.in_order = false;
+    DataLoader loader(std::make_shared<LateFirst>(), options);
+    LoaderState state;
+    std::vector<std::vector<int64_t>> got;
+    for (const Batch& b : loader) {
+      got.push_back(b.input().to_vector<int64_t>());
+      state = loader.state();
+      if (got.size() == 2) break;
+    }
+    EXPECT_NE(got[0], (std::vector<int64_t>{0, 1}));
+    EXPECT_EQ(state.batch, 0);
+    EXPECT_EQ(state.later.size(), 2u);
+    for (const int workers : {0, 2}) {  // whoever goes on, nothing is lost or comes twice
+      DataLoaderOptions ordered = options;
+      ordered.num_workers = workers;
+      ordered.in_order = workers == 2;
+      DataLoader rest(std::make_shared<LateFirst>(), ordered);
+      rest.load_state(state);
+      auto all = walk(rest);
+      EXPECT_EQ(all.front(), (std::vector<int64_t>{0, 1}));
+      EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+      all.insert(all.end(), got.begin(), got.end());
+      EXPECT_EQ(sorted(joined(all)), iota_vector(24));
+      EXPECT_EQ(rest.state().epoch, 1);
+    }
+  }
+}
+
 TEST(DataLoader, OwnCollateAndSampler) {
-  DataLoader loader(counting(6), {.batch_size = 4,
-                                  .sampler = std::make_shared<SubsetRandomSampler>(
-                                      std::vector<int64_t>{1, 3, 5}, 0),
-                                  .collate_fn = [](const std::vector<Example>& examples) {
-                                    return Batch{tensor(int64_t(examples.size()))};
-                                  }});
+  DataLoader loader(
+      counting(6), {.batch_size = 4,
+                    .sampler = std::make_shared<SubsetRandomSampler>(std::vector<int64_t>{1, 3, 5}),
+                    .collate_fn = [](const std::vector<Example>& examples) {
+                      return Batch{tensor(int64_t(examples.size()))};
+                    }});
   EXPECT_EQ(loader.size(), 1);
   for (const Batch& b : loader) EXPECT_EQ(b[0].item<int64_t>(), 3);
 }
@@ -462,7 +640,7 @@ TEST(DataLoader, RefusesWrongOptions) {
     DataLoader(d, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(4)});
   });
   class Liar final : public Sampler {
-    std::vector<int64_t> order(int64_t) const override { return {0}; }
+    std::vector<int64_t> order(int64_t, Generator&) const override { return {0}; }
     int64_t size() const override { return 4; }
   };
   DataLoader loader(d, {.sampler = std::make_shared<Liar>()});

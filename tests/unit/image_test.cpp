@@ -336,7 +336,8 @@ TEST(Transforms, InALoaderDoNotDependOnWorkers) {
                                                  transforms::normalize({0.5}, {0.5})});
   std::vector<Tensor> seen[2];
   for (int workers : {0, 2}) {
-    DataLoader loader(folder, {.batch_size = 2, .num_workers = workers, .transform = augment});
+    DataLoader loader(folder,
+                      {.batch_size = 2, .num_workers = workers, .seed = 0, .transform = augment});
     for (int epoch = 0; epoch < 2; ++epoch)
       for (const Batch& b : loader) seen[workers / 2].push_back(b.input());
   }
@@ -400,7 +401,7 @@ TEST(DataLoader, OnADeviceIsTheSameAndResumes) {
       if (got.size() == 4) {
         // Another loader goes on after this batch.
         const LoaderState state = loader.state();
-        EXPECT_EQ(state, (LoaderState{0, 4}));
+        EXPECT_EQ(state, (LoaderState{0, 4, Generator::State{3, 0}}));
         DataLoader other(dataset, options);
         other.load_state(state);
         for (const Batch& c : other) {
@@ -409,14 +410,14 @@ TEST(DataLoader, OnADeviceIsTheSameAndResumes) {
         }
       }
     }
-    EXPECT_EQ(loader.state(), (LoaderState{1, 0}));
+    EXPECT_EQ(loader.state(), (LoaderState{1, 0, Generator::State{3, 2}}));
     for (const Batch& b : loader) {
       got.push_back(values(b));
       if (got.size() == 8) break;
     }
-    EXPECT_EQ(loader.state(), (LoaderState{1, 2}));
+    EXPECT_EQ(loader.state(), (LoaderState{1, 2, Generator::State{3, 2}}));
     for (const Batch& b : loader) {  // left early: the epoch after it
-      EXPECT_EQ(loader.state(), (LoaderState{2, 1}));
+      EXPECT_EQ(loader.state(), (LoaderState{2, 1, Generator::State{3, 4}}));
       EXPECT_NE(values(b), want[6]);
       break;
     }

@@ -7,6 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from .. import _C
 from ..utils.data import Dataset, default_collate
+from ..utils.data.dataset import made_by as _made_by
 from .io import read_image
 from .transforms import _natives
 
@@ -87,18 +88,19 @@ class ImageFolder(Dataset):
             label = self.target_transform(label)
         return picture, label
 
-    def _rows(self, indices: list, pin: bool) -> Optional[list]:
+    def _pictures(self, labels: Optional[list], pin: bool) -> Optional[Any]:
+        """A maker of batches of pictures, with labels if they are given."""
         transforms = [] if self.transform is None else _natives(self.transform)
         if transforms is None or self.target_transform is not None or self._files is None:
             return None
-        pictures = self._files.get_batch(indices, transforms, _C.default_generator, pin)
-        return [pictures, default_collate([self.targets[i] for i in indices])]
+        return self._files.maker(transforms, labels, pin)
+
+    def _rows(self, indices: list, pin: bool) -> Optional[list]:
+        maker = self._pictures(None, pin)
+        return maker and [*_made_by(maker, indices), default_collate([self.targets[i] for i in indices])]
 
     def _maker(self, pin: bool) -> Optional[Any]:
-        transforms = [] if self.transform is None else _natives(self.transform)
-        if transforms is None or self.target_transform is not None or self._files is None or type(self.targets) is not list:
-            return None
-        return self._files.maker(transforms, self.targets, pin)
+        return self._pictures(self.targets, pin) if type(self.targets) is list else None
 
     def __repr__(self) -> str:
         return f"Dataset ImageFolder\n    Number of datapoints: {len(self)}\n    Root location: {self.root}"

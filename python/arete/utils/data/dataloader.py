@@ -4,14 +4,14 @@ from __future__ import annotations
 import itertools
 import operator
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 import arete
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.iterators import DirectIterator, NativeIterator, ThreadedIterator
-from ._utils.progress import Progress, Times
-from ._utils.worker import NativePool, WorkerPool, get_worker_info
+from ._utils.iterators import DirectIterator, WorkersIterator
+from ._utils.progress import Progress, Times, state_of, words_of
+from ._utils.worker import WorkerPool, get_worker_info
 from .dataset import Dataset, IterableDataset, maker_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -127,8 +127,8 @@ class DataLoader:
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
-        self._pool: Union[WorkerPool, NativePool, None] = None
-        self._times = Times(num_workers)
+        self._pool: Optional[WorkerPool] = None
+        self._times = Times()
         self._progress: Optional[Progress] = None
         self._resume: Optional[dict] = None
         self._warned = False
@@ -165,27 +165,27 @@ class DataLoader:
         return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator:
+        return self._walk()
+
+    def _walk(self, to: Any = None) -> Any:
+        """A loop over an epoch. `to`: a DevicePrefetcher that gets the batches, of workers in any case, on its device."""
         if self.pin_memory and not self._warned and not arete.cuda.is_available():
             self._warned = True
             warnings.warn("'pin_memory' argument is set as true but no accelerator is found, so batches stay in pageable memory",
-                          stacklevel=2)
-        if not self.num_workers:
-            return DirectIterator(self)
-        made = self._native_maker()
-        return ThreadedIterator(self) if made is None else NativeIterator(self, *made)
+                          stacklevel=3)
+        pin = arete.cuda.is_available() and (self.pin_memory or to is not None and to.device.type == "cuda")
+        if not self.num_workers and to is None:
+            return DirectIterator(self, pin)
+        return WorkersIterator(self, pin, self._native_maker(pin), to)
 
-    @property
-    def _pins(self) -> bool:
-        return self.pin_memory and arete.cuda.is_available()
-
-    def _native_maker(self) -> Optional[tuple]:
+    def _native_maker(self, pin: bool) -> Optional[Any]:
         """maker_of() the dataset, if workers need nothing of Python for its batches."""
-        pool = self._pool
-        if self.worker_init_fn is not None or self._iterable or not self._auto_collation:
+        if self.worker_init_fn is not None or self._iterable or not self._auto_collation or self.collate_fn is not default_collate:
             return None
-        if self.collate_fn is not default_collate or (isinstance(pool, WorkerPool) and not pool.closed):
+        pool = self._pool if self._pool is not None and not self._pool.closed else None
+        if pool is not None and not pool.native:
             return None
-        return maker_of(pool.dataset if isinstance(pool, NativePool) and not pool.closed else self.dataset, self._pins)
+        return maker_of(self.dataset if pool is None else pool.dataset, pin)
 
     def __len__(self) -> int:
         """Number of batches of an epoch. TypeError where the dataset or the sampler does not know its length."""
@@ -205,35 +205,43 @@ class DataLoader:
         >>> loader.stats().consumer_wait > 0
         True
         """
-        return LoaderStats(self._times.loop_wait(), self._times.worker_wait())
+        return LoaderStats(self._times.loop_wait(), self._times.workers())
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where the latest loop over this loader is, as a dict of plain values and tensors. Batches that workers have loaded ahead
-        do not count."""
+        """Where the latest loop over this loader is, as a dict of plain values. Batches that workers have loaded ahead do not count.
+
+        `epoch`, `batch`, `later` and, of the loader's generator when the epoch began, `seed` and `offset` are what the loader of C++ goes on
+        with (data::LoaderState), as this one goes on with those of a loader of C++."""
         if self._resume is not None:
             return dict(self._resume)
-        if self._progress is not None and not self._progress.is_over():
+        if self._progress is not None and not self._progress.done:
             return self._progress.state(self)
-        return {"version": 1, "batches": None, "later": [], "shares": None, "rng": None, "generators": [g.get_state() for g in self._generators()],
-                "epoch": None, "dataset": None}
+        own = None if self.generator is None else words_of(self.generator)
+        return state_of(own, [words_of(g) for g in self._generators()])
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Makes the next loop go on where the saved one was. The random state of the program is not touched."""
-        if state_dict.get("version") != 1:
+        if state_dict.get("version", 2) != 2 or not isinstance(state_dict.get("batch"), int):
             raise ValueError("this is no state of a DataLoader")
-        if len(state_dict["generators"]) != len(self._generators()):
+        if state_dict["batch"] and state_dict.get("seed") is None:
+            raise ValueError("the state does not say where the loader's generator was")
+        if len(state_dict.get("generators") or ()) != len(self._generators()):
             raise ValueError("the state is of a DataLoader with other generators")
         shares = state_dict.get("shares")
         if shares is not None and len(shares) != self.num_workers:
             raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader has {self.num_workers}")
         self._resume = dict(state_dict)
 
+    def _source(self) -> Any:
+        """The generator from which epochs draw their seeds."""
+        return arete.default_generator if self.generator is None else self.generator
+
     def _generators(self) -> list:
-        """The generators that the order depends on, apart from the global one."""
+        """Others that the order depends on."""
         found: list = []
-        for owner in (self, self.batch_sampler, self.sampler, getattr(self.batch_sampler, "sampler", None)):
+        for owner in (self.batch_sampler, self.sampler, getattr(self.batch_sampler, "sampler", None)):
             generator = getattr(owner, "generator", None)
-            if isinstance(generator, arete.Generator) and not any(generator is g for g in found):
+            if isinstance(generator, arete.Generator) and not any(generator is g for g in (self._source(), *found)):
                 found.append(generator)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import sys
 from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar, Union
 
 import arete
@@ -78,23 +79,10 @@ class TensorDataset(Dataset):
     def __getitem__(self, index: Any) -> tuple:
         return tuple(t[index] for t in self.tensors)
 
-    def _rows(self, indices: list, pin: bool) -> list:
-        n = len(self)
-        for i in indices:
-            if not -n <= i < n:
-                raise IndexError(f"index {i} of a dataset of {n} items")
-        where: dict = {}
-        rows = []
-        for t in self.tensors:
-            if t.device not in where:
-                where[t.device] = arete.tensor(indices, dtype=arete.int64, device=t.device)
-            rows.append(t[where[t.device]])
-        return rows
-
     def _maker(self, pin: bool) -> Optional[Any]:
-        if any(type(t) is not arete.Tensor or t.device.type != "cpu" or t.requires_grad for t in self.tensors):
+        if any(type(t) is not arete.Tensor or t.requires_grad for t in self.tensors):
             return None
-        return _C._row_maker(list(self.tensors), len(self), pin)
+        return _C._row_maker(list(self.tensors), pin)
 
     def __len__(self) -> int:
         return self.tensors[0].size(0)
@@ -254,17 +242,18 @@ def _whole(dataset: Any) -> Optional[tuple]:
     """The dataset that makes batches of `dataset` at once and the indices of the Subsets on the way to it, outermost first; None
     if they are made of items.
 
-    It has `_rows(indices, pin)`, and the class that defines it is the one that defines the items: a class derived from it may define
-    them anew.
+    It has `_maker(pin)`, and the class that defines it is the one that defines the items: a class derived from it may define
+    them anew. A maker is a function of C++ that gives the default collation of the items with these indices, or None for what are no
+    plain ones; `_rows(indices, pin)`, if there is one, does the same at once.
     """
     maps = []
     while type(dataset) is Subset:
         maps.append(dataset.indices)
         dataset = dataset.dataset
-    if not hasattr(type(dataset), "_rows") or hasattr(dataset, "__getitems__"):
+    if not hasattr(type(dataset), "_maker") or hasattr(dataset, "__getitems__"):
         return None
     owner = next(c for c in type(dataset).__mro__ if "__getitem__" in c.__dict__)
-    return (dataset, maps) if "_rows" in owner.__dict__ else None
+    return (dataset, maps) if "_maker" in owner.__dict__ else None
 
 
 def rows_of(dataset: Any, indices: list, pin: bool = False) -> Optional[list]:
@@ -277,18 +266,43 @@ def rows_of(dataset: Any, indices: list, pin: bool = False) -> Optional[list]:
     dataset, maps = whole
     for chosen in maps:
         indices = [chosen[i] for i in indices]
+    indices = list(indices)
     if not indices or any(type(i) is not int for i in indices):
         return None
-    return dataset._rows(indices, pin)
+    if hasattr(dataset, "_rows"):
+        return dataset._rows(indices, pin)
+    maker = dataset._maker(pin)
+    return None if maker is None else made_by(maker, indices)
 
 
-def maker_of(dataset: Any, pin: bool) -> Optional[tuple]:
-    """What threads without Python make such batches with (a C++ function of indices and a generator, and the indices of Subsets as
-    above), or None. It stands for the dataset as it is now; with `pin` batches come in page-locked memory.
+def made_by(native: Any, *args: Any) -> Any:
+    """What a function of C++ gives that makes batches, or fails to with one of their items."""
+    try:
+        return native(*args)
+    except Exception as error:
+        index = _C._failed_example()
+        if index >= 0:
+            note(error, f"At index {index} of the dataset.")
+        raise
+
+
+def note(error: BaseException, text: str) -> None:
+    if sys.version_info >= (3, 11):
+        error.add_note(text)
+
+
+def maker_of(dataset: Any, pin: bool) -> Optional[Any]:
+    """The maker of such batches, which threads can call without Python, or None. It stands for the dataset as it is now; with `pin`
+    batches come in page-locked memory.
     """
     whole = _whole(dataset)
-    maker = whole[0]._maker(pin) if whole is not None else None
-    return None if maker is None else (maker, whole[1])  # type: ignore[index]
+    if whole is None:
+        return None
+    maker = whole[0]._maker(pin)
+    for chosen in reversed(whole[1]):
+        if maker is not None:
+            maker = maker.subset(chosen if isinstance(chosen, (list, tuple, arete.Tensor)) else list(chosen))
+    return maker
 
 
 class TokenDataset(Dataset):
@@ -314,9 +328,6 @@ class TokenDataset(Dataset):
 
     def __getitem__(self, index: int):
         return tuple(self._file.get(index))
-
-    def _rows(self, indices: list, pin: bool) -> list:
-        return self._file.get_batch(indices)
 
     def _maker(self, pin: bool) -> Any:
         return self._file.maker(pin)

@@ -53,9 +53,8 @@ class DistributedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
         if self.shuffle:
-            generator = arete.Generator()
-            generator.manual_seed(self.seed + self.epoch)
-            order = arete._C._serial_randperm(n, generator).tolist()
+            generator = arete.Generator().manual_seed(self.seed + self.epoch)
+            order = arete._C._permutation(n, generator).tolist()
         else:
             order = list(range(n))
         if self.total_size > n > 0:

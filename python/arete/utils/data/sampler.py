@@ -88,15 +88,14 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def _whole(self) -> Any:
-        """All indices of an epoch as a tensor, or None. Draws what iterating draws; from a generator of its own that is more than
-        the indices."""
-        if self.replacement or self._num_samples is not None or self.generator is not None:
+        """All indices of an epoch as a tensor, or None. Draws what iterating draws."""
+        if self.replacement or self._num_samples is not None:
             return None
-        return _C._serial_randperm(len(self.data_source), _new_generator())
+        return _C._permutation(len(self.data_source), new_generator(self.generator))
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
-        generator = self.generator or _new_generator()
+        generator = new_generator(self.generator)
         if self.replacement:
             for begin in range(0, self.num_samples, 32):
                 count = min(32, self.num_samples - begin)
@@ -104,9 +103,9 @@ class RandomSampler(Sampler[int]):
             return
         whole, rest = divmod(self.num_samples, n) if n else (0, 0)
         for _ in range(whole):
-            yield from _C._serial_randperm(n, generator).tolist()
+            yield from _C._permutation(n, generator).tolist()
         if n:
-            yield from _C._serial_randperm(n, generator).tolist()[:rest]
+            yield from _C._permutation(n, generator).tolist()[:rest]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -124,7 +123,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in _C._serial_randperm(len(self.indices), self.generator).tolist():
+        for i in _C._permutation(len(self.indices), new_generator(self.generator)).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -153,7 +152,9 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        return iter(arete.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist())
+        if self.replacement:
+            return iter(_C._weighted_order(self.weights, self.num_samples, self.generator).tolist())
+        return iter(arete.multinomial(self.weights, self.num_samples, generator=new_generator(self.generator)).tolist())
 
     def __len__(self) -> int:
         return self.num_samples
@@ -194,12 +195,6 @@ class BatchSampler(Sampler[List[int]]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
-def _new_generator() -> Any:
-    generator = arete.Generator()
-    generator.manual_seed(random_seed())
-    return generator
-
-
-def random_seed(generator: Optional[Any] = None) -> int:
-    """A number of 63 bits from a generator, by default the global one."""
-    return int(arete.empty((), dtype=arete.int64).random_(generator=generator).item())
+def new_generator(source: Optional[Any] = None) -> Any:
+    """A generator with a seed from another one, by default the global one."""
+    return arete.Generator().manual_seed(_C._random_seed(source))

@@ -1,8 +1,8 @@
-"""Moves the tensors of a batch to page-locked memory."""
+"""The tensors of a batch: moving them to page-locked memory, taking them out and putting others in."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Iterator, List
 
 import arete
 
@@ -25,4 +25,30 @@ def pin_memory(data: Any) -> Any:
         return _rebuilt_sequence(data, [pin_memory(value) for value in data])
     if hasattr(data, "pin_memory"):
         return data.pin_memory()
+    return data
+
+
+def tensors_in(data: Any, found: List[Any]) -> List[Any]:
+    """The tensors of a batch, in order."""
+    if isinstance(data, arete.Tensor):
+        found.append(data)
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            tensors_in(value, found)
+    elif isinstance(data, (tuple, list)):
+        for value in data:
+            tensors_in(value, found)
+    return found
+
+
+def with_tensors(data: Any, tensors: Iterator[Any]) -> Any:
+    """`data` with other tensors."""
+    if isinstance(data, arete.Tensor):
+        return next(tensors)
+    if isinstance(data, Mapping):
+        return {key: with_tensors(value, tensors) for key, value in data.items()}
+    if _is_namedtuple(data):
+        return type(data)(*(with_tensors(value, tensors) for value in data))
+    if isinstance(data, (tuple, list)):
+        return type(data)(with_tensors(value, tensors) for value in data)
     return data

@@ -3,19 +3,17 @@ from __future__ import annotations
 
 import atexit
 import copy
-import queue
 import random
-import sys
 import threading
-import time
 import weakref
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import arete
 
+from ....random import _shown
 from .. import dataset as datasets
 from .collate import default_collate
-from .pin_memory import pin_memory
+from .pin_memory import pin_memory, tensors_in
 
 _local = threading.local()
 
@@ -43,7 +41,6 @@ class WorkerInfo:
         self.random = random.Random(seed)
         self.generator = arete.Generator()
         self.generator.manual_seed(seed)
-        self._epoch_seed: Optional[int] = None  # in the epoch
 
     def _begin_batch(self, stream: int, number: int) -> None:
         """What the worker draws from now on depends on these two numbers alone."""
@@ -63,6 +60,26 @@ def get_worker_info() -> Optional[WorkerInfo]:
     return getattr(_local, "info", None)
 
 
+class Streams:
+    """The random numbers of an epoch's batches for who makes them in the calling thread, whose own are left alone."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.pair = seed, arete.initial_seed()
+        self.generator = arete.Generator()
+
+    def call(self, number: int, make: Callable, *args: Any) -> Any:
+        """make(*args) with the numbers of a batch."""
+        shown, _shown.pair = _shown.pair, self.pair
+        arete._C._seed_for_batch(self.generator, self.seed, number)
+        before = arete._C._set_thread_generator(self.generator)
+        try:
+            return make(*args)
+        finally:
+            arete._C._set_thread_generator(before)
+            _shown.pair = shown
+
+
 class EndOfStream:
     """Given instead of a batch by a worker whose stream has ended."""
 
@@ -77,8 +94,7 @@ class Failure:
         error, self.error = self.error, None  # type: ignore[assignment]
         if isinstance(error, StopIteration):  # out of __next__ it would end the loop in silence
             raise RuntimeError(f"StopIteration raised {where}") from error
-        if sys.version_info >= (3, 11):
-            error.add_note(f"Raised {where}.")
+        datasets.note(error, f"Raised {where}.")
         raise error
 
 
@@ -106,7 +122,15 @@ class Fetcher:
                 return batch
         if callable(getattr(self.dataset, "__getitems__", None)):
             return self.collate_fn(self.dataset.__getitems__(indices))
-        return self.collate_fn([self.dataset[i] for i in indices])
+        items: List[Any] = []
+        i = None
+        try:
+            for i in indices:
+                items.append(self.dataset[i])
+        except Exception as error:
+            datasets.note(error, f"At index {i!r} of the dataset.")
+            raise
+        return self.collate_fn(items)
 
     def _next(self, indices: Any) -> Any:
         if not self.auto_collation:
@@ -152,34 +176,43 @@ def _close_all() -> None:
         pool.close()
 
 
-class WorkerPool:
-    """`num_workers` threads, each with a queue of tasks; the results come on one queue as (epoch, number, data).
+class Epoch:
+    """What Python's workers and a loop have in common, besides the order of the batches' numbers: what is to be made, and what was."""
 
-    Tasks of another epoch than `self.epoch` are thrown away, which is how a loop that was left early is forgotten. A task is
-    (epoch, number, indices, seed of the epoch, number of the batch in its random numbers).
-    """
-
-    def __init__(self, num_workers: int, dataset: Any, make_fetcher: Callable, init_fn: Optional[Callable], seed: int) -> None:
-        self.num_workers = num_workers
-        self.epoch = 0
+    def __init__(self, number: int, seed: int, feeds: bool) -> None:
+        self.number = number
         self.seed = seed
-        self.started = 0.0
-        self.waits = [0.0] * num_workers
+        self.feeds = feeds  # the tensors of batches go to a device
+        self.tasks: Dict[int, tuple] = {}  # indices, and the number of the batch in its random numbers
+        self.made: Dict[int, Any] = {}
+
+    def finish(self, threads: Any, number: int, data: Any) -> None:
+        self.made[number] = data
+        threads.finish(self.number, number, tensors_in(data, []) if self.feeds else [])
+
+
+class WorkerPool:
+    """The workers of a loader. `threads` has their queues and hands numbered batches on; it is the same engine for threads of Python
+    and of C++, which never take the interpreter's lock and are for datasets of which the library makes whole batches by itself.
+
+    Tasks of another epoch than the present one are forgotten, and with them a loop that was left early."""
+
+    def __init__(self, num_workers: int, dataset: Any, native: bool, shared: bool, *work: Any) -> None:
+        self.num_workers = num_workers
+        self.native = native
         self.closed = False
-        self.results: "queue.SimpleQueue" = queue.SimpleQueue()
-        self.tasks: List["queue.SimpleQueue"] = [queue.SimpleQueue() for _ in range(num_workers)]
-        self.threads = [threading.Thread(target=_work, args=(self, i, dataset, make_fetcher, init_fn), daemon=True,
-                                         name=f"arete-loader-{i}") for i in range(num_workers)]
+        self.epoch = Epoch(0, 0, False)
+        self.threads = arete._C._WorkerPool(num_workers, own_threads=native)
+        self.shared = shared  # workers have the dataset itself, and no copies
+        self.dataset = worker_copy(dataset) if native and not shared else dataset
+        self.python = [] if native else [threading.Thread(target=_work, args=(self, i, *work), daemon=True, name=f"arete-loader-{i}")
+                                         for i in range(num_workers)]
         _open_pools.add(self)
-        for thread in self.threads:
+        for thread in self.python:
             thread.start()
 
-    def start_epoch(self, seed: int, waits: List[float]) -> int:
-        """Workers add to `waits` how long they wait for tasks of the epoch, each to a place of its own."""
-        self.seed = seed
-        self.waits = waits
-        self.started = time.perf_counter()
-        self.epoch += 1
+    def start(self, maker: Any, seed: int, feeds: bool) -> Epoch:
+        self.epoch = Epoch(self.threads.start(maker, seed), seed, feeds)
         return self.epoch
 
     def close(self, wait: float = 5.0) -> None:
@@ -187,18 +220,16 @@ class WorkerPool:
         if self.closed:
             return
         self.closed = True
-        self.epoch += 1
-        for tasks in self.tasks:
-            tasks.put(None)
-        for thread in self.threads:
+        self.threads.close(wait)
+        for thread in self.python:
             if thread is not threading.current_thread():
                 thread.join(wait)
 
 
-def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, init_fn: Optional[Callable]) -> None:
+def _work(pool: WorkerPool, worker: int, make_fetcher: Callable, init_fn: Optional[Callable], first_seed: int) -> None:
     """What a worker thread does until its pool is closed."""
-    dataset = worker_copy(dataset)
-    info = _local.info = WorkerInfo(worker, pool.num_workers, pool.seed + worker, dataset)
+    dataset = pool.dataset if pool.shared else worker_copy(pool.dataset)
+    info = _local.info = WorkerInfo(worker, pool.num_workers, first_seed + worker, dataset)
     arete._C._set_thread_generator(info.generator)  # the main thread's numbers stay as they are
     broken: Optional[BaseException] = None
     try:
@@ -209,26 +240,27 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
     # A worker_init_fn that calls arete.manual_seed chooses the first epoch's numbers, as it does in torch.
     chosen = info.generator.initial_seed()
     stream: Optional[int] = None if chosen == info.seed else chosen
-    epoch, fetcher = 0, None
+    last, fetcher = 0, None
     while True:
-        start = time.perf_counter()
-        task = pool.tasks[worker].get()
-        if task is None or pool.closed:
+        task = pool.threads.next(worker)
+        if task is None:
             return
-        task_epoch, number, indices, seed, batch = task  # the epoch's seed: pool.seed may be that of a later one by now
-        if task_epoch != pool.epoch:
+        epoch, number = pool.epoch, task[1]
+        if task[0] != epoch.number:
             continue
-        pool.waits[worker] += max(0.0, time.perf_counter() - max(start, pool.started))  # not the time between epochs
+        indices, batch = epoch.tasks.pop(number)
         data: Any
         try:
             if broken is not None:
                 # Handed over once and not kept: its traceback will hold the loop's frames, and with them the iterator.
                 error, broken = broken, RuntimeError("worker_init_fn has failed in this worker")
                 raise error
-            if task_epoch != epoch:
-                if epoch != 0 or stream is None:
-                    stream = seed
-                epoch, fetcher, info.seed, info._epoch_seed = task_epoch, None, seed + worker, seed
+            if epoch.number != last:
+                if last != 0 or stream is None:
+                    stream = epoch.seed
+                last, fetcher = epoch.number, None
+                info.seed = epoch.seed + worker
+                _shown.pair = epoch.seed, info.seed
                 info._begin_batch(stream, batch)
                 fetcher = make_fetcher(info.dataset)
             else:
@@ -236,21 +268,5 @@ def _work(pool: WorkerPool, worker: int, dataset: Any, make_fetcher: Callable, i
             data = EndOfStream() if fetcher is None else fetcher.fetch(indices)
         except BaseException as error:
             data = Failure(error)
-        pool.results.put((task_epoch, number, data))
-        data = task = error = None  # type: ignore[assignment]
-
-
-class NativePool:
-    """The same with threads of C++ that never take the interpreter's lock, for datasets of which the library makes whole batches
-    by itself. It ends like the other one."""
-
-    def __init__(self, num_workers: int, dataset: Any) -> None:
-        self.num_workers = num_workers
-        self.dataset = worker_copy(dataset)
-        self.threads = arete._C._WorkerPool(num_workers)
-        self.closed = False
-        _open_pools.add(self)
-
-    def close(self) -> None:
-        self.closed = True
-        self.threads.close()
+        epoch.finish(pool.threads, number, data)
+        data = task = epoch = indices = error = None  # type: ignore[assignment]
