@@ -143,14 +143,15 @@ class Optimizer:
         """Wraps a step() so that hooks run around it and profilers see it."""
 
         @functools.wraps(func)
-        def step(self, *args, **kwargs):
-            if not self._tells_of_steps and _profile.is_recording():
-                range_ = _profile.RecordFunction(f"Optimizer.step#{type(self).__name__}.step")
-                try:
-                    return _step_with_hooks(func, self, args, kwargs)
-                finally:
-                    range_.end()
-            return _step_with_hooks(func, self, args, kwargs)
+        def step(*args, **kwargs):
+            self = args[0]
+            if self._tells_of_steps or not _profile.is_recording():
+                return _step_with_hooks(func, args, kwargs)
+            range_ = _profile.RecordFunction(f"Optimizer.step#{type(self).__name__}.step")
+            try:
+                return _step_with_hooks(func, args, kwargs)
+            finally:
+                range_.end()
 
         return step
 
@@ -195,7 +196,7 @@ class Optimizer:
     # ---- hooks
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """hook(optimizer, args, kwargs) runs before each step; it may return other (args, kwargs)."""
+        """hook(optimizer, args, kwargs) runs before each step; it may return other (args, kwargs). The first of args is the optimizer."""
         return _add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
@@ -338,10 +339,12 @@ def _typename(o: Any) -> str:
     return "arete.Tensor" if type(o) is Tensor else type(o).__name__
 
 
-def _step_with_hooks(func: Callable, self: Any, args: tuple, kwargs: dict) -> Any:
+def _step_with_hooks(func: Callable, args: tuple, kwargs: dict) -> Any:
+    """`args` begin with the optimizer, as hooks see them."""
+    self = args[0]
     pre, post = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
     if not (pre or post or _global_optimizer_pre_hooks or _global_optimizer_post_hooks):
-        return func(self, *args, **kwargs)
+        return func(*args, **kwargs)
     for hook in [*_global_optimizer_pre_hooks.values(), *pre.values()]:
         changed = hook(self, args, kwargs)
         if changed is None:
@@ -349,7 +352,7 @@ def _step_with_hooks(func: Callable, self: Any, args: tuple, kwargs: dict) -> An
         if not (isinstance(changed, tuple) and len(changed) == 2):
             raise RuntimeError(f"{func} must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
         args, kwargs = changed
-    result = func(self, *args, **kwargs)
+    result = func(*args, **kwargs)
     for hook in [*post.values(), *_global_optimizer_post_hooks.values()]:
         hook(self, args, kwargs)
     return result
