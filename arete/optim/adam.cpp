@@ -51,7 +51,7 @@ void Lion::update(const ParamGroup& group, Batch& batch) {
   const bool maximize = group.flag("maximize");
   const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
     const auto lr = given["lr"], b1 = given["beta1"], b2 = given["beta2"];
-    return {{lr, 1.0 - lr * given["weight_decay"], b1, 1.0 - b1, b2, 1.0 - b2}, {}};
+    return {{lr, 1.0 - unfused(lr * given["weight_decay"]), b1, 1.0 - b1, b2, 1.0 - b2}, {}};
   };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const std::span<const Value> n = v.numbers;

@@ -62,7 +62,7 @@ void Muon::update(const ParamGroup& group, Batch& batch) {
   const bool nesterov = group.flag("nesterov");
   batch.compute(0, [](const auto& given) -> ComputedFrom<decltype(given)> {
     const auto lr = given["lr"], mu = given["momentum"];
-    return {{mu, 1.0 - mu, lr, 1.0 - lr * given["weight_decay"]}, {}};
+    return {{mu, 1.0 - mu, lr, 1.0 - unfused(lr * given["weight_decay"])}, {}};
   });
   batch.unscale();
   std::vector<Tensor> updates;  // in the order of the items

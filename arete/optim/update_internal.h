@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -65,6 +66,13 @@ inline double floor(double x) { return std::floor(x); }
 inline double max(double a, double b) { return a < b ? b : a; }
 inline double min(double a, double b) { return b < a ? b : a; }
 inline double constant_like(double, double value) { return value; }
+/// A product that stays one, and is not merged into the sum that it is a part of, as devices do:
+/// what an optimizer without counts computes on the host before a step is recorded, and on the
+/// device after it, is the same to the last bit.
+inline double unfused(double product) { return product; }
+inline Value unfused(Value product) {
+  return expr::min(product, std::numeric_limits<double>::infinity());
+}
 /// base^t for a count t, by repeated squaring: products alone, which the host and every device
 /// round in the same way.
 template <class T>
@@ -100,7 +108,7 @@ struct Decay {
   template <class G>
   auto number(const G& given) const {
     const auto decay = given["weight_decay"];
-    return decoupled ? 1.0 - given["lr"] * decay : decay;
+    return decoupled ? 1.0 - unfused(given["lr"] * decay) : decay;
   }
   void apply(Value& param, Value& grad, Value number) const {
     if (on && decoupled) param = param * number;
