@@ -71,13 +71,16 @@
 // Training.
 #include "arete/amp/autocast.h"
 #include "arete/amp/grad_scaler.h"
+#include "arete/optim/adafactor.h"
 #include "arete/optim/adam.h"
 #include "arete/optim/adam_relatives.h"
 #include "arete/optim/adaptive.h"
 #include "arete/optim/asgd.h"
 #include "arete/optim/lbfgs.h"
 #include "arete/optim/lr_scheduler.h"
+#include "arete/optim/muon.h"
 #include "arete/optim/optimizer.h"
+#include "arete/optim/options.h"
 #include "arete/optim/rprop.h"
 #include "arete/optim/sgd.h"
 

@@ -40,7 +40,7 @@ struct Overflow {
   };
   std::vector<Parameter> parameters;  // those that had gradients, in the order of the flags
   Tensor flags;                       // 1-d, f32: 1 for an overflow at that step
-  Tensor step;                        // 0-d, f32: its number, 0 if there was none
+  Tensor step;                        // 0-d, f64: its number, 0 if there was none
 };
 
 // The gradients of one device and dtype: one launch.
@@ -120,20 +120,30 @@ void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs
                         .outputs = outputs});
 }
 
-Tensor number(double value, Device device) { return full({}, Scalar(value), {kFloat32, device}); }
+Tensor number(double value, Device device, DType dtype = kFloat32) {
+  return full({}, Scalar(value), {dtype, device});
+}
 
-// A small program over 0-d tensors (or one vector and 0-d tensors).
-ops::Results compute(expr::ProgramPtr& program, std::vector<Value> (*body)(Values),
-                     size_t n_outputs, const std::vector<Tensor>& inputs,
-                     const std::vector<double>& numbers) {
+// A small program over 0-d tensors (or vectors of one length and 0-d tensors). Its results are
+// written over what is in `results`: a graph that replays it finds them where they were.
+void compute(expr::ProgramPtr& program, std::vector<Value> (*body)(Values),
+             const std::vector<Tensor>& inputs, const std::vector<Tensor>& results) {
+  if (results[0].is_meta()) return;
   if (!program) {
-    std::vector<DType> types, outs(n_outputs, kFloat32);
+    std::vector<DType> types, outs;
     for (const Tensor& t : inputs) types.push_back(t.dtype());
-    const std::vector<expr::Type> params(numbers.size(), expr::Type::f32);
-    program = expr::trace([&](Values v) { return body(v); }, types, params, outs);
+    for (const Tensor& t : results) outs.push_back(t.dtype());
+    program = expr::trace([&](Values v) { return body(v); }, types, {}, outs);
   }
-  std::vector<Scalar> scalars(numbers.begin(), numbers.end());
-  return ops::apply_program(program, inputs, scalars, "grad_scaler");
+  std::vector<Tensor> wide;
+  std::vector<prim::View> in, out;
+  for (const Tensor& t : inputs) wide.push_back(t.expand(results[0].sizes()));
+  for (const Tensor& t : wide) in.push_back(ops::view_of(t));
+  for (const Tensor& t : results) {
+    out.push_back(ops::view_of(t));
+    t.storage()->bump_version();
+  }
+  ops::target(results[0].device()).pointwise({program.get(), in, out, {}});
 }
 
 // The scaler's own arithmetic is f32 without history, wherever it is called.
@@ -152,11 +162,18 @@ std::string shorter(double value) {
 
 Scalable::~Scalable() = default;
 
+// Note [A scaler inside graphs]
+// Scale, counters and what is known of overflows keep their places in memory and are written in
+// place, by programs that read everything that may change there, also the scaler's settings. So
+// step() and update() can be recorded into a CUDA graph. Only what they need must be there before:
+// made inside the capture it would be made anew by each replay.
+
 struct GradScaler::Body {
   GradScalerOptions options;
   int64_t initial_tracker = 0;
-  Tensor scale, tracker, skipped;  // 0-d, f32
-  int64_t steps = 0;               // asked for, taken or not
+  // 0-d: f32, and f64 for the counts of updates: those left out, and all. The last four are
+  // settings.
+  Tensor scale, tracker, skipped, steps, growth, backoff, interval, floor;
   std::map<const Scalable*, Progress> progress;
   std::map<const Scalable*, Overflow> overflows;
   expr::ProgramPtr inverse_program, update_program, flags_program, step_program;
@@ -164,10 +181,29 @@ struct GradScaler::Body {
 
   void prepare(Device device) {
     if (scale.defined()) return;
+    check_not_recorded(device);
     const OwnArithmetic own;
     scale = number(options.init_scale, device);
     tracker = number(double(initial_tracker), device);
-    skipped = number(0, device);
+    skipped = number(0, device, kFloat64);
+    steps = number(0, device, kFloat64);
+    growth = number(options.growth_factor, device);
+    backoff = number(options.backoff_factor, device);
+    interval = number(double(options.growth_interval), device);
+    floor = number(options.min_scale, device);
+  }
+  static void check_not_recorded(Device device) {
+    ARETE_CHECK(!device.is_cuda() || !prim::backend_for(device).is_capturing(),
+                DeviceError("GradScaler",
+                            "CUDA graph capture would make the scaler's state inside the graph, "
+                            "where each replay makes it anew")
+                    .hint("run one step with the scaler before the capture"));
+  }
+  // Writes a number that may be on the device already.
+  static void set(Tensor& t, double value) {
+    if (!t.defined()) return;
+    const OwnArithmetic own;
+    t.fill_(value);
   }
   void check_prepared(const char* function) const {
     ARETE_CHECK(scale.defined(),
@@ -178,12 +214,14 @@ struct GradScaler::Body {
   }
   // In f64: 1 / scale in f32 need not be the nearest number.
   Tensor inverse() {
-    return compute(
+    const Tensor result = empty_like(scale);
+    compute(
         inverse_program,
         [](Values v) {
           return std::vector{expr::cast(1.0 / expr::cast(v[0], expr::Type::f64), expr::Type::f32)};
         },
-        1, {scale}, {})[0];
+        {scale}, {result});
+    return result;
   }
 
   // Looks at all gradients; with `factor` multiplies them, too.
@@ -223,22 +261,18 @@ struct GradScaler::Body {
         kept.flags.defined() && kept.parameters.size() == seen.parameters.size() &&
         std::equal(kept.parameters.begin(), kept.parameters.end(), seen.parameters.begin(),
                    [](const auto& a, const auto& b) { return a.impl == b.impl; });
-    if (same)
-      seen.parameters = std::move(kept.parameters);
-    else
+    if (!same) {
+      check_not_recorded(scale.device());
       for (Overflow::Parameter& p : seen.parameters) p.text = ops::describe(parameters[p.number]);
-    const Tensor old_flags = same ? kept.flags : zeros_like(seen.flags);
-    const Tensor old_step = same ? kept.step : number(0, scale.device());
-    seen.flags =
-        compute(flags_program, [](Values v) { return std::vector{where(v[1] != 0.0, v[0], v[2])}; },
-                1, {seen.flags, found, old_flags}, {})[0];
-    seen.step =
-        compute(step_program, [](Values v) { return std::vector{where(v[0] != 0.0, v[2], v[1])}; },
-                1, {found, old_step}, {double(steps + 1)})[0];
-    kept = std::move(seen);
+      kept = {std::move(seen.parameters), zeros_like(seen.flags),
+              number(0, scale.device(), kFloat64)};
+    }
+    compute(flags_program, [](Values v) { return std::vector{where(v[1] != 0.0, v[0], v[2])}; },
+            {seen.flags, found, kept.flags}, {kept.flags});
+    compute(step_program,
+            [](Values v) { return std::vector{where(v[0] != 0.0, v[2] + 1.0, v[1])}; },
+            {found, kept.step, steps}, {kept.step});
   }
-
-  void set_scale(double value) { scale = number(value, scale.device()); }
 };
 
 GradScaler::GradScaler(const GradScalerOptions& options) : body_(std::make_unique<Body>()) {
@@ -308,7 +342,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   body_->check_prepared("update");
   const OwnArithmetic own;
   if (new_scale) {
-    body_->set_scale(*new_scale);
+    Body::set(body_->scale, *new_scale);
     body_->progress.clear();
     return;
   }
@@ -317,29 +351,24 @@ void GradScaler::update(std::optional<double> new_scale) {
     if (p.found_inf.defined()) found = found.defined() ? found + p.found_inf : p.found_inf;
   ARETE_CHECK(found.defined(),
               AutogradError("GradScaler", "No inf checks were recorded prior to update."));
-  const GradScalerOptions& o = body_->options;
-  const ops::Results r = compute(
-      body_->update_program,
-      [](Values v) -> std::vector<Value> {
-        const Value scale = v[0], tracker = v[1], skipped = v[2], growth = v[4], backoff = v[5],
-                    interval = v[6], floor = v[7], highest = v[8];
-        const Value overflow = v[3] != 0.0;
-        const Value steps = tracker + 1.0, grows = steps >= interval;
-        const Value larger = scale * growth;
-        // A floor keeps the scale from becoming 0; it never raises one that is below already.
-        const Value smaller = max(scale * backoff, min(floor, scale));
-        const Value kept = where(grows, where(larger <= highest, larger, scale), scale);
-        return {where(overflow, smaller, kept), where(overflow, 0.0, where(grows, 0.0, steps)),
-                where(overflow, skipped + 1.0, skipped)};
-      },
-      3, {body_->scale, body_->tracker, body_->skipped, found},
-      {o.growth_factor, o.backoff_factor, double(o.growth_interval), o.min_scale,
-       double(std::numeric_limits<float>::max())});
-  body_->scale = r[0];
-  body_->tracker = r[1];
-  body_->skipped = r[2];
-  ++body_->steps;
-  body_->progress.clear();
+  Body& b = *body_;
+  compute(b.update_program,
+          [](Values v) -> std::vector<Value> {
+            const Value scale = v[0], tracker = v[1], skipped = v[2], steps = v[3], growth = v[5],
+                        backoff = v[6], interval = v[7], floor = v[8];
+            const Value overflow = v[4] != 0.0;
+            const Value streak = tracker + 1.0, grows = streak >= interval;
+            const Value larger = scale * growth;
+            const Value fits = larger <= double(std::numeric_limits<float>::max());
+            // A floor keeps the scale from becoming 0; it never raises one that is below already.
+            const Value smaller = max(scale * backoff, min(floor, scale));
+            const Value kept = where(grows, where(fits, larger, scale), scale);
+            return {where(overflow, smaller, kept), where(overflow, 0.0, where(grows, 0.0, streak)),
+                    where(overflow, skipped + 1.0, skipped), steps + 1.0};
+          },
+          {b.scale, b.tracker, b.skipped, b.steps, found, b.growth, b.backoff, b.interval, b.floor},
+          {b.scale, b.tracker, b.skipped, b.steps});
+  b.progress.clear();
 }
 
 void GradScaler::update(const Tensor& new_scale) {
@@ -351,7 +380,7 @@ void GradScaler::update(const Tensor& new_scale) {
                          "torch.FloatTensor with requires_grad=False.")
                   .got(ops::describe(new_scale)));
   const OwnArithmetic own;
-  body_->scale = new_scale.reshape({}).to(body_->scale.device(), kFloat32, false, true);
+  body_->scale.copy_(new_scale.reshape({}));
   body_->progress.clear();
 }
 
@@ -370,14 +399,17 @@ void GradScaler::set_growth_factor(double factor) {
   ARETE_CHECK(factor > 1,
               ValueError("GradScaler", "The growth factor must be > 1.0.").got(shorter(factor)));
   body_->options.growth_factor = factor;
+  Body::set(body_->growth, factor);
 }
 void GradScaler::set_backoff_factor(double factor) {
   ARETE_CHECK(factor < 1,
               ValueError("GradScaler", "The backoff factor must be < 1.0.").got(shorter(factor)));
   body_->options.backoff_factor = factor;
+  Body::set(body_->backoff, factor);
 }
 void GradScaler::set_growth_interval(int64_t interval) {
   body_->options.growth_interval = interval;
+  Body::set(body_->interval, double(interval));
 }
 
 GradScalerState GradScaler::state() const {
@@ -391,10 +423,8 @@ void GradScaler::load_state(const GradScalerState& state) {
   set_growth_interval(state.growth_interval);
   body_->options.init_scale = state.scale;
   body_->initial_tracker = state.growth_tracker;
-  if (!body_->scale.defined()) return;
-  const OwnArithmetic own;
-  body_->set_scale(state.scale);
-  body_->tracker = number(double(state.growth_tracker), body_->scale.device());
+  Body::set(body_->scale, state.scale);
+  Body::set(body_->tracker, double(state.growth_tracker));
 }
 
 Tensor GradScaler::found_inf(const Scalable& optimizer) const {
@@ -404,11 +434,13 @@ Tensor GradScaler::found_inf(const Scalable& optimizer) const {
 int64_t GradScaler::num_skipped() const {
   return body_->skipped.defined() ? int64_t(body_->skipped.item<double>()) : 0;
 }
-int64_t GradScaler::num_steps() const { return body_->steps - num_skipped(); }
+int64_t GradScaler::num_steps() const {
+  return body_->steps.defined() ? int64_t(body_->steps.item<double>()) - num_skipped() : 0;
+}
 
 std::string GradScaler::report(const std::vector<std::pair<std::string, Tensor>>& names) const {
   if (!is_enabled()) return "GradScaler: not enabled; losses and gradients pass through.\n";
-  const int64_t steps = body_->steps, skipped = num_skipped();
+  const int64_t skipped = num_skipped(), steps = num_steps() + skipped;
   std::string text = "GradScaler: scale " + shorter(get_scale()) + ", " + std::to_string(skipped) +
                      " of " + std::to_string(steps) + " steps skipped.\n";
   bool any = false;

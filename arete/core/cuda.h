@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -164,6 +165,10 @@ class Graph {
   bool is_ready() const noexcept { return state_ != nullptr; }
   /// Runs it on the current stream of its device.
   void replay() const;
+  /// Has `function` run before each replay, by the thread that calls replay(): to write what the
+  /// graph reads, on the stream that it is about to run on. In the order of these calls; an
+  /// exception keeps the graph from running. DeviceError if the graph is not ready.
+  void before_replay(std::function<void()> function);
   /// Waits for replays that still run and forgets the graph.
   void reset() noexcept { state_.reset(); }
 
@@ -190,6 +195,10 @@ class GraphCapture {
   ~GraphCapture();
   /// Ends the capture and makes the graph ready; DeviceError if what was recorded is no graph.
   void end();
+  /// Graph::before_replay of the graph that is being recorded.
+  void before_replay(std::function<void()> function);
+  /// The one that the calling thread began on a device and has not ended; null if there is none.
+  static GraphCapture* current(int device = -1) noexcept;
   GraphCapture(const GraphCapture&) = delete;
   GraphCapture& operator=(const GraphCapture&) = delete;
 
@@ -198,6 +207,7 @@ class GraphCapture {
   GraphPool pool_;
   Stream stream_;
   std::unique_ptr<StreamGuard> guard_;
+  std::vector<std::function<void()>> before_replay_;
   int exceptions_;
   bool open_ = true;
 };

@@ -1,80 +1,127 @@
 // Adam and its relatives.
 #pragma once
 
-#include <vector>
-
 #include "arete/optim/optimizer.h"
 
 namespace arete::optim {
 
 /// The decay rates of the two running means.
 struct Betas {
-  double beta1 = 0.9, beta2 = 0.999;
+  Setting beta1 = 0.9, beta2 = 0.999;
 };
+void visit_betas(auto& visit, auto& betas) {
+  visit.tuple("betas",
+              member("beta1", betas.beta1, fraction("Invalid beta parameter at index 0: ")),
+              member("beta2", betas.beta2, fraction("Invalid beta parameter at index 1: ")));
+}
+constexpr Check is_epsilon = not_negative("Invalid epsilon value: ");
 
 struct AdamOptions {
-  double lr = 1e-3;
+  Setting lr = 1e-3;
   Betas betas = {};
-  double eps = 1e-8;
-  double weight_decay = 0;  ///< added to the gradient as weight_decay * parameter
-  bool amsgrad = false;     ///< divides by the largest second moment so far
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;  ///< added to the gradient as weight_decay * parameter
+  bool amsgrad = false;      ///< divides by the largest second moment so far
   bool maximize = false;
-  bool master_weights = false;  ///< f32 copies of parameters in half types, see Optimizer
+  bool capturable = false;              ///< for CUDA graphs, see Optimizer
+  bool differentiable = false;          ///< records history, see Optimizer
+  bool decoupled_weight_decay = false;  ///< as in AdamW
+  bool master_weights = false;          ///< f32 copies of parameters in half types, see Optimizer
+
+  static constexpr const char* kOptimizer = "Adam";
+  static constexpr StateKey kState[] = {
+      {"step", StateKey::count}, {"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit_betas(visit, o.betas);
+    visit("eps", o.eps, is_epsilon);
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit("amsgrad", o.amsgrad);
+    visit.keywords();
+    visit.python("foreach");
+    visit("maximize", o.maximize);
+    visit("capturable", o.capturable);
+    visit("differentiable", o.differentiable);
+    visit.python("fused");
+    visit("decoupled_weight_decay", o.decoupled_weight_decay);
+    visit.own("master_weights", o.master_weights);
+  }
 };
-Settings settings_of(const AdamOptions& options);
 
 /// m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
 /// p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps).
 /// State: step, exp_avg, exp_avg_sq, max_exp_avg_sq (amsgrad).
 class Adam : public TypedOptimizer<AdamOptions> {
  public:
-  explicit Adam(std::vector<Tensor> params, const AdamOptions& options = {})
-      : Adam(std::vector<Group<AdamOptions>>{{std::move(params), options}}) {}
-  explicit Adam(std::vector<Group<AdamOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t slot) const override;
+  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct AdamWOptions {
-  double lr = 1e-3;
+  Setting lr = 1e-3;
   Betas betas = {};
-  double eps = 1e-8;
-  double weight_decay = 1e-2;  ///< parameters shrink by lr * weight_decay, whatever the gradient
+  Setting eps = 1e-8;
+  Setting weight_decay = 1e-2;  ///< parameters shrink by lr * weight_decay, whatever the gradient
   bool amsgrad = false;
   bool maximize = false;
+  bool capturable = false;      ///< for CUDA graphs, see Optimizer
+  bool differentiable = false;  ///< records history, see Optimizer
   bool master_weights = false;  ///< f32 copies of parameters in half types, see Optimizer
+
+  static constexpr const char* kOptimizer = "AdamW";
+  static constexpr auto& kState = AdamOptions::kState;
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit_betas(visit, o.betas);
+    visit("eps", o.eps, is_epsilon);
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit("amsgrad", o.amsgrad);
+    visit.keywords();
+    visit("maximize", o.maximize);
+    visit.python("foreach");
+    visit("capturable", o.capturable);
+    visit("differentiable", o.differentiable);
+    visit.python("fused");
+    visit.fixed("decoupled_weight_decay", true);
+    visit.own("master_weights", o.master_weights);
+  }
 };
-Settings settings_of(const AdamWOptions& options);
 
 /// Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the update.
 class AdamW : public TypedOptimizer<AdamWOptions> {
  public:
-  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& options = {})
-      : AdamW(std::vector<Group<AdamWOptions>>{{std::move(params), options}}) {}
-  explicit AdamW(std::vector<Group<AdamWOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t slot) const override;
+  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct LionOptions {
-  double lr = 1e-4;
+  Setting lr = 1e-4;
   Betas betas = {0.9, 0.99};
-  double weight_decay = 0;  ///< decoupled, as in AdamW
+  Setting weight_decay = 0;  ///< decoupled, as in AdamW
   bool maximize = false;
+
+  static constexpr const char* kOptimizer = "Lion";
+  static constexpr StateKey kState[] = {{"exp_avg"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit_betas(visit, o.betas);
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit.keywords();
+    visit("maximize", o.maximize);
+  }
 };
-Settings settings_of(const LionOptions& options);
 
 /// p *= 1 - lr * weight_decay, p -= lr * sign(b1 m + (1 - b1) g), m = b2 m + (1 - b2) g.
 /// State: exp_avg.
 class Lion : public TypedOptimizer<LionOptions> {
  public:
-  explicit Lion(std::vector<Tensor> params, const LionOptions& options = {})
-      : Lion(std::vector<Group<LionOptions>>{{std::move(params), options}}) {}
-  explicit Lion(std::vector<Group<LionOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;

@@ -1,24 +1,39 @@
 // Optimizers that change one thing about Adam.
 #pragma once
 
-#include <utility>
-#include <vector>
-
 #include "arete/optim/adam.h"
 #include "arete/optim/optimizer.h"
 
 namespace arete::optim {
 
 struct NAdamOptions {
-  double lr = 2e-3;
+  Setting lr = 2e-3;
   Betas betas = {};
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum_decay = 4e-3;         ///< how fast the first decay rate reaches beta1
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting momentum_decay = 4e-3;        ///< how fast the first decay rate reaches beta1
   bool decoupled_weight_decay = false;  ///< as in AdamW
   bool maximize = false;
+  bool capturable = false;      ///< for CUDA graphs, see Optimizer
+  bool differentiable = false;  ///< records history, see Optimizer
+
+  static constexpr const char* kOptimizer = "NAdam";
+  static constexpr StateKey kState[] = {
+      {"step", StateKey::count}, {"mu_product", StateKey::number}, {"exp_avg"}, {"exp_avg_sq"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit_betas(visit, o.betas);
+    visit("eps", o.eps, is_epsilon);
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit("momentum_decay", o.momentum_decay, not_negative("Invalid momentum_decay value: "));
+    visit("decoupled_weight_decay", o.decoupled_weight_decay);
+    visit.keywords();
+    visit.python("foreach");
+    visit("maximize", o.maximize);
+    visit("capturable", o.capturable);
+    visit("differentiable", o.differentiable);
+  }
 };
-Settings settings_of(const NAdamOptions& options);
 
 /// Adam with Nesterov's momentum (Dozat 2016): the mean is looked at one step ahead. With
 /// u_t = b1 (1 - 0.96^(t psi) / 2) and U_t = u_1 ... u_t, p -= lr * ((1 - u_t) / (1 - U_t) * g +
@@ -26,54 +41,79 @@ Settings settings_of(const NAdamOptions& options);
 /// State: step, mu_product (a number), exp_avg, exp_avg_sq.
 class NAdam : public TypedOptimizer<NAdamOptions> {
  public:
-  explicit NAdam(std::vector<Tensor> params, const NAdamOptions& options = {})
-      : NAdam(std::vector<Group<NAdamOptions>>{{std::move(params), options}}) {}
-  explicit NAdam(std::vector<Group<NAdamOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  double initial_number(const ParamGroup& group, size_t number) const override;
+  double initial_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct RAdamOptions {
-  double lr = 1e-3;
+  Setting lr = 1e-3;
   Betas betas = {};
-  double eps = 1e-8;
-  double weight_decay = 0;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
   bool decoupled_weight_decay = false;  ///< as in AdamW
   bool maximize = false;
+  bool capturable = false;      ///< for CUDA graphs, see Optimizer
+  bool differentiable = false;  ///< records history, see Optimizer
+
+  static constexpr const char* kOptimizer = "RAdam";
+  static constexpr StateKey kState[] = {{"step", StateKey::count}, {"exp_avg"}, {"exp_avg_sq"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit_betas(visit, o.betas);
+    visit("eps", o.eps, is_epsilon);
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit("decoupled_weight_decay", o.decoupled_weight_decay);
+    visit.keywords();
+    visit.python("foreach");
+    visit("maximize", o.maximize);
+    visit("capturable", o.capturable);
+    visit("differentiable", o.differentiable);
+  }
 };
-Settings settings_of(const RAdamOptions& options);
 
 /// Rectified Adam (Liu et al. 2020): as long as too few gradients were seen to trust the second
 /// moment the step follows the mean alone; then it is scaled by how far it may be trusted.
 /// State: step, exp_avg, exp_avg_sq.
 class RAdam : public TypedOptimizer<RAdamOptions> {
  public:
-  explicit RAdam(std::vector<Tensor> params, const RAdamOptions& options = {})
-      : RAdam(std::vector<Group<RAdamOptions>>{{std::move(params), options}}) {}
-  explicit RAdam(std::vector<Group<RAdamOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
 };
 
 struct AdamaxOptions {
-  double lr = 2e-3;
+  Setting lr = 2e-3;
   Betas betas = {};
-  double eps = 1e-8;
-  double weight_decay = 0;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
   bool maximize = false;
+  bool differentiable = false;  ///< records history, see Optimizer
+  bool capturable = false;      ///< for CUDA graphs, see Optimizer
+
+  static constexpr const char* kOptimizer = "Adamax";
+  static constexpr StateKey kState[] = {{"step", StateKey::count}, {"exp_avg"}, {"exp_inf"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit_betas(visit, o.betas);
+    visit("eps", o.eps, is_epsilon);
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit.python("foreach");
+    visit.keywords();
+    visit("maximize", o.maximize);
+    visit("differentiable", o.differentiable);
+    visit("capturable", o.capturable);
+  }
 };
-Settings settings_of(const AdamaxOptions& options);
 
 /// Adam by the largest gradient instead of the mean square (Kingma and Ba 2015):
 /// u = max(b2 u, |g| + eps), p -= lr / (1 - b1^t) * m / u. State: step, exp_avg, exp_inf.
 class Adamax : public TypedOptimizer<AdamaxOptions> {
  public:
-  explicit Adamax(std::vector<Tensor> params, const AdamaxOptions& options = {})
-      : Adamax(std::vector<Group<AdamaxOptions>>{{std::move(params), options}}) {}
-  explicit Adamax(std::vector<Group<AdamaxOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;

@@ -1,43 +1,26 @@
 #include "arete/optim/adaptive.h"
 
-#include "arete/optim/check_internal.h"
 #include "arete/optim/update_internal.h"
 
 namespace arete::optim {
 
-using expr::Value;
-
-Settings settings_of(const RMSpropOptions& o) {
-  check_not_negative("RMSprop", {{"learning rate", o.lr},
-                                 {"epsilon", o.eps},
-                                 {"momentum", o.momentum},
-                                 {"weight_decay", o.weight_decay},
-                                 {"alpha", o.alpha}});
-  return {{"lr", o.lr},
-          {"alpha", o.alpha},
-          {"eps", o.eps},
-          {"weight_decay", o.weight_decay},
-          {"momentum", o.momentum},
-          {"centered", double(o.centered)},
-          {"maximize", double(o.maximize)}};
-}
-
-RMSprop::RMSprop(std::vector<Group<RMSpropOptions>> groups)
-    : TypedOptimizer("RMSprop", {"square_avg", "momentum_buffer", "grad_avg"}, std::move(groups)) {}
-
-bool RMSprop::uses_state(const ParamGroup& group, size_t slot) const {
-  return slot == 0 || (slot == 1 ? group.get("momentum") > 0 : group.flag("centered"));
+bool RMSprop::uses_state(const ParamGroup& group, size_t key) const {
+  return key < 2 || (key == 2 ? group.setting("momentum").may_count() : group.flag("centered"));
 }
 
 void RMSprop::update(const ParamGroup& group, Batch& batch) {
-  const double alpha = group.get("alpha"), decay = group.get("weight_decay"),
-               momentum = group.get("momentum");
-  const bool with_momentum = momentum > 0, with_decay = decay != 0;
-  const bool centered = group.flag("centered"), maximize = group.flag("maximize");
+  const bool with_momentum = uses_state(group, 2), centered = group.flag("centered"),
+             with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
+  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+    const auto alpha = given["alpha"];
+    return {
+        {given["lr"], alpha, 1.0 - alpha, given["eps"], given["weight_decay"], given["momentum"]},
+        {}};
+  };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value lr = v.numbers[0], a = v.numbers[1], b = v.numbers[2], eps = v.numbers[3],
-                wd = v.numbers[4], mu = v.numbers[5];
-    const Value g = effective_gradient(v, maximize, with_decay, wd);
+                decay = v.numbers[4], mu = v.numbers[5];
+    const Value g = effective_gradient(v, maximize, with_decay, decay);
     std::vector<Value> out{v.param, a * v.state[0] + b * g * g};
     Value mean_square = out[1], mean;
     if (centered) {
@@ -54,73 +37,41 @@ void RMSprop::update(const ParamGroup& group, Batch& batch) {
     out[0] = v.param - lr * step;
     return out;
   };
-  batch.run(uint32_t(with_momentum) | uint32_t(with_decay) << 1 | uint32_t(centered) << 2 |
-                uint32_t(maximize) << 3,
-            rule, {group.lr(), alpha, 1 - alpha, group.get("eps"), decay, momentum});
+  batch.run(variant_of({with_momentum, with_decay, centered, maximize}), numbers, rule);
 }
 
-Settings settings_of(const AdagradOptions& o) {
-  check_not_negative("Adagrad", {{"learning rate", o.lr},
-                                 {"lr_decay", o.lr_decay},
-                                 {"weight_decay", o.weight_decay},
-                                 {"initial_accumulator_value", o.initial_accumulator_value},
-                                 {"epsilon", o.eps}});
-  return {{"lr", o.lr},
-          {"lr_decay", o.lr_decay},
-          {"weight_decay", o.weight_decay},
-          {"initial_accumulator_value", o.initial_accumulator_value},
-          {"eps", o.eps},
-          {"maximize", double(o.maximize)}};
-}
-
-Adagrad::Adagrad(std::vector<Group<AdagradOptions>> groups)
-    : TypedOptimizer("Adagrad", {"sum"}, std::move(groups)) {}
-
-double Adagrad::initial_state(const ParamGroup& group, size_t) const {
-  return group.get("initial_accumulator_value");
+double Adagrad::initial_state(const ParamGroup& group, size_t key) const {
+  return key == 1 ? group.get("initial_accumulator_value") : 0;
 }
 
 void Adagrad::update(const ParamGroup& group, Batch& batch) {
-  const double decay = group.get("weight_decay");
-  const bool with_decay = decay != 0, maximize = group.flag("maximize");
+  const bool with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
+  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+    const auto rate = given["lr"] / (1.0 + (given.t - 1.0) * given["lr_decay"]);
+    return {{rate, given["eps"], given["weight_decay"]}, {}};
+  };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value g = effective_gradient(v, maximize, with_decay, v.numbers[2]);
     const Value sum = v.state[0] + g * g;
-    return {v.param - v.numbers[4] * g / (sqrt(sum) + v.numbers[1]), sum};
+    return {v.param - v.numbers[0] * g / (sqrt(sum) + v.numbers[1]), sum};
   };
-  const ByStep rate = [](auto t, auto n) { return std::vector{n[0] / (1.0 + (t - 1.0) * n[3])}; };
-  batch.run(uint32_t(with_decay) | uint32_t(maximize) << 1, rule,
-            {group.lr(), group.get("eps"), decay, group.get("lr_decay")}, rate);
+  batch.run(variant_of({with_decay, maximize}), numbers, rule);
 }
-
-Settings settings_of(const AdadeltaOptions& o) {
-  check_not_negative(
-      "Adadelta", {{"learning rate", o.lr}, {"epsilon", o.eps}, {"weight_decay", o.weight_decay}});
-  ARETE_CHECK(o.rho >= 0 && o.rho <= 1,
-              ValueError("Adadelta", "Invalid rho value: " + std::to_string(o.rho))
-                  .expected("a number in [0, 1]"));
-  return {{"lr", o.lr},
-          {"rho", o.rho},
-          {"eps", o.eps},
-          {"weight_decay", o.weight_decay},
-          {"maximize", double(o.maximize)}};
-}
-
-Adadelta::Adadelta(std::vector<Group<AdadeltaOptions>> groups)
-    : TypedOptimizer("Adadelta", {"square_avg", "acc_delta"}, std::move(groups)) {}
 
 void Adadelta::update(const ParamGroup& group, Batch& batch) {
-  const double rho = group.get("rho"), decay = group.get("weight_decay");
-  const bool with_decay = decay != 0, maximize = group.flag("maximize");
-  const auto rule = [=](const Operands& v) -> std::vector<Value> {
-    const Value rho_ = v.numbers[1], rest = v.numbers[2], eps = v.numbers[3];
-    const Value g = effective_gradient(v, maximize, with_decay, v.numbers[4]);
-    const Value square = rho_ * v.state[0] + rest * g * g;
-    const Value delta = sqrt(v.state[1] + eps) / sqrt(square + eps) * g;
-    return {v.param - v.numbers[0] * delta, square, rho_ * v.state[1] + rest * delta * delta};
+  const bool with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
+  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+    const auto rho = given["rho"];
+    return {{given["lr"], rho, 1.0 - rho, given["eps"], given["weight_decay"]}, {}};
   };
-  batch.run(uint32_t(with_decay) | uint32_t(maximize) << 1, rule,
-            {group.lr(), rho, 1 - rho, group.get("eps"), decay});
+  const auto rule = [=](const Operands& v) -> std::vector<Value> {
+    const Value rho = v.numbers[1], rest = v.numbers[2], eps = v.numbers[3];
+    const Value g = effective_gradient(v, maximize, with_decay, v.numbers[4]);
+    const Value square = rho * v.state[0] + rest * g * g;
+    const Value delta = sqrt(v.state[1] + eps) / sqrt(square + eps) * g;
+    return {v.param - v.numbers[0] * delta, square, rho * v.state[1] + rest * delta * delta};
+  };
+  batch.run(variant_of({with_decay, maximize}), numbers, rule);
 }
 
 }  // namespace arete::optim

@@ -1,74 +1,116 @@
 // Optimizers that scale each element's step by its past gradients.
 #pragma once
 
-#include <vector>
-
 #include "arete/optim/optimizer.h"
 
 namespace arete::optim {
 
 struct RMSpropOptions {
-  double lr = 1e-2;
-  double alpha = 0.99;  ///< decay rate of the mean square
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0;
-  bool centered = false;  ///< divides by the standard deviation instead
+  Setting lr = 1e-2;
+  Setting alpha = 0.99;  ///< decay rate of the mean square
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting momentum = 0;
+  bool centered = false;    ///< divides by the standard deviation instead
+  bool capturable = false;  ///< for CUDA graphs, see Optimizer
   bool maximize = false;
+  bool differentiable = false;  ///< records history, see Optimizer
+
+  static constexpr const char* kOptimizer = "RMSprop";
+  static constexpr StateKey kState[] = {
+      {"step", StateKey::count}, {"square_avg"}, {"momentum_buffer"}, {"grad_avg"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit("alpha", o.alpha, not_negative("Invalid alpha value: "));
+    visit("eps", o.eps, not_negative("Invalid epsilon value: "));
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit("momentum", o.momentum, not_negative("Invalid momentum value: "));
+    visit("centered", o.centered);
+    visit("capturable", o.capturable);
+    visit.python("foreach");
+    visit("maximize", o.maximize);
+    visit("differentiable", o.differentiable);
+  }
 };
-Settings settings_of(const RMSpropOptions& options);
 
 /// v = a v + (1 - a) g^2, p -= lr * g / (sqrt(v) + eps), through a momentum buffer if momentum > 0.
-/// State: square_avg, momentum_buffer, grad_avg (centered).
+/// State: step, square_avg, momentum_buffer, grad_avg (centered).
 class RMSprop : public TypedOptimizer<RMSpropOptions> {
  public:
-  explicit RMSprop(std::vector<Tensor> params, const RMSpropOptions& options = {})
-      : RMSprop(std::vector<Group<RMSpropOptions>>{{std::move(params), options}}) {}
-  explicit RMSprop(std::vector<Group<RMSpropOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t slot) const override;
+  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct AdagradOptions {
-  double lr = 1e-2;
-  double lr_decay = 0;  ///< the rate at update t is lr / (1 + (t - 1) lr_decay)
-  double weight_decay = 0;
-  double initial_accumulator_value = 0;
-  double eps = 1e-10;
+  Setting lr = 1e-2;
+  Setting lr_decay = 0;  ///< the rate at update t is lr / (1 + (t - 1) lr_decay)
+  Setting weight_decay = 0;
+  Setting initial_accumulator_value = 0;
+  Setting eps = 1e-10;
   bool maximize = false;
-};
-Settings settings_of(const AdagradOptions& options);
+  bool differentiable = false;  ///< records history, see Optimizer
+  bool capturable = false;      ///< for CUDA graphs, see Optimizer
 
-/// s += g^2, p -= lr_t * g / (sqrt(s) + eps). State: sum.
+  static constexpr const char* kOptimizer = "Adagrad";
+  static constexpr StateKey kState[] = {{"step", StateKey::count}, {"sum"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit("lr_decay", o.lr_decay, not_negative("Invalid lr_decay value: "));
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit("initial_accumulator_value", o.initial_accumulator_value,
+          not_negative("Invalid initial_accumulator_value value: "));
+    visit("eps", o.eps, not_negative("Invalid epsilon value: "));
+    visit.python("foreach");
+    visit.keywords();
+    visit("maximize", o.maximize);
+    visit("differentiable", o.differentiable);
+    visit.python("fused");
+    visit.own("capturable", o.capturable);
+  }
+};
+
+/// s += g^2, p -= lr_t * g / (sqrt(s) + eps). State: step, sum.
 class Adagrad : public TypedOptimizer<AdagradOptions> {
  public:
-  explicit Adagrad(std::vector<Tensor> params, const AdagradOptions& options = {})
-      : Adagrad(std::vector<Group<AdagradOptions>>{{std::move(params), options}}) {}
-  explicit Adagrad(std::vector<Group<AdagradOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  double initial_state(const ParamGroup& group, size_t slot) const override;
+  double initial_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct AdadeltaOptions {
-  double lr = 1.0;
-  double rho = 0.9;
-  double eps = 1e-6;
-  double weight_decay = 0;
+  Setting lr = 1.0;
+  Setting rho = 0.9;
+  Setting eps = 1e-6;
+  Setting weight_decay = 0;
+  bool capturable = false;  ///< for CUDA graphs, see Optimizer
   bool maximize = false;
+  bool differentiable = false;  ///< records history, see Optimizer
+
+  static constexpr const char* kOptimizer = "Adadelta";
+  static constexpr StateKey kState[] = {{"step", StateKey::count}, {"square_avg"}, {"acc_delta"}};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit("rho", o.rho, Check{Check::up_to_one, "Invalid rho value: "});
+    visit("eps", o.eps, not_negative("Invalid epsilon value: "));
+    visit("weight_decay", o.weight_decay, is_weight_decay);
+    visit.python("foreach");
+    visit.keywords();
+    visit("capturable", o.capturable);
+    visit("maximize", o.maximize);
+    visit("differentiable", o.differentiable);
+  }
 };
-Settings settings_of(const AdadeltaOptions& options);
 
 /// v = rho v + (1 - rho) g^2, d = g sqrt(u + eps) / sqrt(v + eps), u = rho u + (1 - rho) d^2,
-/// p -= lr d. State: square_avg (v), acc_delta (u).
+/// p -= lr d. State: step, square_avg (v), acc_delta (u).
 class Adadelta : public TypedOptimizer<AdadeltaOptions> {
  public:
-  explicit Adadelta(std::vector<Tensor> params, const AdadeltaOptions& options = {})
-      : Adadelta(std::vector<Group<AdadeltaOptions>>{{std::move(params), options}}) {}
-  explicit Adadelta(std::vector<Group<AdadeltaOptions>> groups);
+  using TypedOptimizer::TypedOptimizer;
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;

@@ -1,46 +1,28 @@
 #include "arete/optim/asgd.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "arete/optim/check_internal.h"
 #include "arete/optim/update_internal.h"
 
 namespace arete::optim {
 
-using expr::Value;
-
-Settings settings_of(const ASGDOptions& o) {
-  check_not_negative("ASGD", {{"learning rate", o.lr}, {"weight_decay", o.weight_decay}});
-  return {{"lr", o.lr},
-          {"lambd", o.lambd},
-          {"alpha", o.alpha},
-          {"t0", o.t0},
-          {"weight_decay", o.weight_decay},
-          {"maximize", double(o.maximize)}};
-}
-
-ASGD::ASGD(std::vector<Group<ASGDOptions>> groups)
-    : TypedOptimizer("ASGD", {"ax"}, std::move(groups), {"eta", "mu"}) {}
-
-double ASGD::initial_number(const ParamGroup& group, size_t number) const {
-  return number == 0 ? group.lr() : 1;
+double ASGD::initial_state(const ParamGroup& group, size_t key) const {
+  return key == 1 ? group.lr() : key == 2 ? 1 : 0;
 }
 
 void ASGD::update(const ParamGroup& group, Batch& batch) {
-  const double lr = group.lr(), lambd = group.get("lambd"), decay = group.get("weight_decay");
-  const double eta = batch.numbers[0], mu = batch.numbers[1], t = double(batch.step);
-  const bool with_decay = decay != 0, maximize = group.flag("maximize"), averages = mu != 1;
+  const bool with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
+  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+    const auto lr = given["lr"], lambd = given["lambd"], t = given.t;
+    const auto eta = given.state[0], mu = given.state[1];
+    return {{given["weight_decay"], 1.0 - lambd * eta, eta, mu},
+            {lr / pow(1.0 + lambd * lr * t, given["alpha"]), 1.0 / max(1.0, t - given["t0"])}};
+  };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const std::span<const Value> n = v.numbers;
-    const Value g = effective_gradient(v, maximize, with_decay, n[0]);
+    const Value g = effective_gradient(v, maximize, with_decay, n[0]), mu = n[3];
     const Value p = v.param * n[1] - n[2] * g;
-    return {p, averages ? v.state[0] + n[3] * (p - v.state[0]) : p};
+    return {p, where(mu == 1.0, p, v.state[0] + mu * (p - v.state[0]))};
   };
-  batch.run(uint32_t(with_decay) | uint32_t(maximize) << 1 | uint32_t(averages) << 2, rule,
-            {decay, 1 - lambd * eta, eta, mu});
-  batch.numbers = {lr / std::pow(1 + lambd * lr * t, group.get("alpha")),
-                   1 / std::max(1.0, t - group.get("t0"))};
+  batch.run(variant_of({with_decay, maximize}), numbers, rule);
 }
 
 }  // namespace arete::optim

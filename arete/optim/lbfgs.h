@@ -3,6 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "arete/optim/optimizer.h"
@@ -10,15 +14,27 @@
 namespace arete::optim {
 
 struct LBFGSOptions {
-  double lr = 1;
-  int64_t max_iter = 20;           ///< iterations per step
-  int64_t max_eval = 0;            ///< calls of the closure per step; 0: 5/4 of max_iter
-  double tolerance_grad = 1e-7;    ///< ends a step: the largest element of the gradient
-  double tolerance_change = 1e-9;  ///< the same: the change of the loss or of a parameter
-  int64_t history_size = 100;      ///< pairs of steps and changes of the gradient that are kept
-  bool strong_wolfe = false;       ///< searches along each direction; otherwise lr is the step
+  Setting lr = 1;
+  Setting max_iter = 20;            ///< iterations per step
+  std::optional<double> max_eval;   ///< calls of the closure per step; 5/4 of max_iter if not given
+  Setting tolerance_grad = 1e-7;    ///< ends a step: the largest element of the gradient
+  Setting tolerance_change = 1e-9;  ///< the same: the change of the loss or of a parameter
+  Setting history_size = 100;       ///< pairs of steps and changes of the gradient that are kept
+  bool strong_wolfe = false;        ///< searches along each direction; otherwise lr is the step
+
+  static constexpr const char* kOptimizer = "LBFGS";
+  static constexpr std::span<const StateKey> kState = {};
+  static void fields(auto& visit, auto& o) {
+    visit("lr", o.lr, is_learning_rate);
+    visit("max_iter", o.max_iter, not_negative("Invalid max_iter value: "));
+    visit("max_eval", o.max_eval, not_negative("Invalid max_eval value: "));
+    visit("tolerance_grad", o.tolerance_grad, not_negative("Invalid tolerance_grad value: "));
+    visit("tolerance_change", o.tolerance_change, not_negative("Invalid tolerance_change value: "));
+    visit("history_size", o.history_size,
+          Check{Check::at_least_one, "history_size must be positive: "});
+    visit.choice("line_search_fn", o.strong_wolfe, std::array{"strong_wolfe"});
+  }
 };
-Settings settings_of(const LBFGSOptions& options);
 
 /// The two-loop recursion of Nocedal and Wright (2006, algorithm 7.4), with a line search for the
 /// strong Wolfe conditions (3.5 and 3.6) if asked for. One group of parameters of one dtype and
@@ -26,9 +42,9 @@ Settings settings_of(const LBFGSOptions& options);
 /// backward(), and is called many times. Memory: 2 history_size vectors as long as all parameters.
 /// State, with the first parameter: n_iter, func_evals, t, prev_loss (numbers), d, prev_flat_grad,
 /// H_diag, old_dirs.<i>, old_stps.<i>, ro.<i> (i-th oldest pair).
-class LBFGS : public Optimizer {
+class LBFGS : public TypedOptimizer<LBFGSOptions> {
  public:
-  explicit LBFGS(std::vector<Tensor> params, const LBFGSOptions& options = {});
+  using TypedOptimizer::TypedOptimizer;
 
   /// ValueError: it needs the closure.
   void step() override;
@@ -39,30 +55,40 @@ class LBFGS : public Optimizer {
   State state_dict() const override;
   void load_state_dict(const State& state) override;
 
+  /// Two changes that belong together: of the gradient and of the parameters.
+  struct Pair {
+    Tensor change, step;
+    Tensor inverse;  ///< 0-d: 1 / (change . step)
+  };
+  /// All it knows of the function so far.
+  struct Memory {
+    int64_t iterations = 0, evaluations = 0;
+    double t = 0, loss = 0;  ///< of the last iteration
+    Tensor direction, gradient;
+    Tensor curvature;         ///< 0-d: the scale of the first guess of the inverse Hessian
+    std::vector<Pair> pairs;  ///< the oldest first
+  };
+  const Memory& memory() const { return memory_; }
+  /// Takes its tensors as they are; ValueError naming what does not fit to the parameters.
+  void put_memory(Memory memory);
+
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
 
  private:
-  struct Pair {
-    Tensor change, step;  // of the gradient and of the parameters
-    Tensor inverse;       // 0-d: 1 / (change . step)
-  };
   /// Where a line was looked at: t along it, the loss there, its slope and the gradient.
   struct Point {
     double t, loss, slope;
     Tensor gradient;
   };
+  std::string problems_of(const Memory& memory) const;
   Tensor flat_gradient() const;
   void move(double t, const Tensor& direction);
   Tensor direction_from(const Tensor& gradient);
-  static Point search(const Point& start, double t, double length,
+  static Point search(const Point& start, double t, double length, double most,
                       const std::function<Point(double)>& at);
 
-  int64_t iterations_ = 0, evaluations_ = 0;
-  double t_ = 0, loss_ = 0;  // of the last iteration
-  Tensor direction_, gradient_;
-  Tensor curvature_;  // 0-d: the scale of the first guess of the inverse Hessian
-  std::vector<Pair> pairs_;
+  Memory memory_;
 };
 
 }  // namespace arete::optim

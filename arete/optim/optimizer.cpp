@@ -1,44 +1,41 @@
 #include "arete/optim/optimizer.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
-#include <unordered_map>
 
 #include "arete/core/cuda.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/in_place.h"
-#include "arete/ops/target.h"
-#include "arete/ops/work.h"
+#include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
 #include "arete/prim/backend.h"
 
 namespace arete::optim {
 
-using expr::Value;
-
-// Programs already traced, by variant and dtypes.
-struct Optimizer::Programs {
-  std::unordered_map<uint64_t, expr::ProgramPtr> traced;
-};
-
 // ---- groups
 
-ParamGroup::ParamGroup(std::vector<Tensor> parameters, const Settings& settings)
-    : params(std::move(parameters)) {
-  for (const auto& [name, value] : settings) settings_.emplace_back(name, value);
+ParamGroup::ParamGroup(std::vector<Tensor> parameters, Settings settings)
+    : params(std::move(parameters)), options_(settings.size()) {
+  settings_.reserve(settings.size());
+  for (auto& [name, value] : settings) settings_.emplace_back(name, std::move(value));
+}
+
+Setting* ParamGroup::find(std::string_view name) {
+  for (auto& [key, setting] : settings_)
+    if (key == name) return &setting;
+  return nullptr;
 }
 
 bool ParamGroup::has(std::string_view name) const {
-  return std::any_of(settings_.begin(), settings_.end(),
-                     [&](const auto& s) { return s.first == name; });
+  return const_cast<ParamGroup*>(this)->find(name) != nullptr;
 }
 
-double ParamGroup::get(std::string_view name) const {
-  for (const auto& [key, value] : settings_)
-    if (key == name) return value;
+const Setting& ParamGroup::setting(std::string_view name) const {
+  if (const Setting* s = const_cast<ParamGroup*>(this)->find(name)) return *s;
   std::string there;
   for (const auto& [key, value] : settings_) there += (there.empty() ? "" : ", ") + key;
   throw ValueError("ParamGroup", "there is no setting of this name")
@@ -46,38 +43,51 @@ double ParamGroup::get(std::string_view name) const {
       .expected("one of: " + there);
 }
 
+bool ParamGroup::flag(std::string_view name) const {
+  const Setting* s = const_cast<ParamGroup*>(this)->find(name);
+  return s && s->value() != 0;
+}
+
 void ParamGroup::set(std::string_view name, double value, bool add) {
-  for (auto& [key, old] : settings_)
-    if (key == name) {
-      old = value;
-      return;
-    }
-  if (!add) get(name);  // reports it
-  settings_.emplace_back(name, value);
+  if (Setting* s = find(name)) {
+    s->set(value);
+  } else {
+    if (!add) setting(name);  // reports it
+    settings_.emplace_back(name, value);
+  }
+}
+
+void ParamGroup::replace(std::string_view name, Setting value) {
+  setting(name);  // reports it if there is none
+  *find(name) = std::move(value);
 }
 
 // ---- the optimizer
 
-Optimizer::Optimizer(const char* name, std::vector<std::string_view> state_names,
-                     std::vector<std::string_view> number_names)
+Optimizer::Optimizer(const char* name, std::span<const StateKey> keys)
     : name_(name),
-      state_names_(std::move(state_names)),
-      number_names_(std::move(number_names)),
-      programs_(std::make_unique<Programs>()) {}
+      keys_(keys.begin(), keys.end()),
+      programs_(std::make_unique<Programs>()),
+      self_(std::make_shared<Optimizer*>(this)) {
+  keys_.push_back({"master_param"});
+}
 Optimizer::~Optimizer() = default;
 
-void Optimizer::add_group(std::vector<Tensor> params, const Settings& settings) {
+void Optimizer::add_group(std::vector<Tensor> params, Settings settings) {
   ARETE_CHECK(!params.empty(), ValueError(name_, "optimizer got an empty parameter list"));
+  const bool with_history = ParamGroup({}, settings).flag("differentiable");
   std::vector<const TensorImpl*> seen;
   for (const ParamGroup& g : groups_)
     for (const Tensor& p : g.params) seen.push_back(p.impl());
   for (const Tensor& p : params) {
     ARETE_CHECK(p.defined(), ValueError(name_, "a parameter is an undefined tensor"));
-    ARETE_CHECK(p.is_leaf(), AutogradError(name_, "can't optimize a non-leaf Tensor")
-                                 .got(ops::describe(p))
-                                 .hint("detach() it, or optimize what it was computed from"));
-    ARETE_CHECK(p.is_floating_point(),
-                TypeError(name_, "parameters must have a floating dtype").got(ops::describe(p)));
+    ARETE_CHECK(p.is_leaf() || with_history || p.impl()->autograd->retains_grad,
+                AutogradError(name_, "can't optimize a non-leaf Tensor")
+                    .got(ops::describe(p))
+                    .hint("detach() it, or optimize what it was computed from"));
+    ARETE_CHECK(
+        p.is_floating_point() || is_complex(p.dtype()),
+        TypeError(name_, "parameters must have a floating or complex dtype").got(ops::describe(p)));
     ARETE_CHECK(std::find(seen.begin(), seen.end(), p.impl()) == seen.end(),
                 ValueError(name_,
                            "some parameters appear in more than one parameter group, or "
@@ -85,8 +95,28 @@ void Optimizer::add_group(std::vector<Tensor> params, const Settings& settings) 
                     .got(ops::describe(p)));
     seen.push_back(p.impl());
   }
-  slots_.emplace_back(params.size());
-  groups_.emplace_back(std::move(params), settings);
+  put_group(groups_.size(), std::move(params), std::move(settings));
+}
+
+void Optimizer::put_group(size_t group, std::vector<Tensor> params, Settings settings) {
+  ARETE_ASSERT(group <= groups_.size());
+  ParamGroup fresh(std::move(params), std::move(settings));
+  std::vector<Slot> slots(fresh.params.size());
+  for (Slot& s : slots) s.state.resize(keys_.size());
+  if (group == groups_.size()) {
+    groups_.push_back(std::move(fresh));
+    slots_.push_back(std::move(slots));
+  } else {
+    groups_[group] = std::move(fresh);
+    slots_[group] = std::move(slots);
+  }
+}
+
+void Optimizer::drop_groups(size_t keep) {
+  while (groups_.size() > keep) {
+    groups_.pop_back();
+    slots_.pop_back();
+  }
 }
 
 void Optimizer::set_lr(double value) {
@@ -98,16 +128,26 @@ void Optimizer::zero_grad(bool set_to_none) {
   const tracing::RangeScope traced(tracing::RangeKind::user, [&] {
     return "Optimizer.zero_grad#" + std::string(name_) + ".zero_grad";
   });
+  for (const ParamGroup& g : groups_) optim::zero_grad(g.params, set_to_none);
+}
+
+void zero_grad(std::span<const Tensor> params, bool set_to_none) {
   const NoGradGuard no_grad;
-  for (const ParamGroup& g : groups_)
-    for (const Tensor& p : g.params) {
-      Tensor grad = p.grad();
-      if (!grad.defined()) continue;
-      if (set_to_none)
-        p.set_grad(Tensor());
-      else
-        p.set_grad(zeros_like(grad));
+  for (const Tensor& p : params) {
+    Tensor grad = p.grad();
+    if (!grad.defined()) continue;
+    if (set_to_none) {
+      p.set_grad(Tensor());
+    } else if (!grad.layout().is_dense()) {  // elements may share memory
+      p.set_grad(zeros_like(grad));
+    } else {
+      if (grad.requires_grad() && !grad.is_view())
+        grad.detach_();
+      else if (grad.requires_grad())
+        p.set_grad(grad = grad.detach());
+      grad.zero_();
     }
+  }
 }
 
 Tensor Optimizer::step(const std::function<Tensor()>& closure) {
@@ -123,14 +163,7 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
 void Optimizer::step() { step_all({}, {}); }
 
 void Optimizer::step_scaled(const Tensor& found_inf, const Tensor& inverse_scale) {
-  if (number_names_.empty() || !found_inf.defined()) return step_all(found_inf, inverse_scale);
-  // Numbers of the state go on only where the update takes place, which the host must know.
-  if (found_inf.item<double>() == 0) return step_all({}, inverse_scale);
-  if (!inverse_scale.defined()) return;
-  const NoGradGuard no_grad;
-  for (const Tensor& p : scaled_parameters())
-    if (const Tensor grad = p.grad(); grad.defined())
-      grad.detach().mul_(inverse_scale.to(grad.device(), true));
+  step_all(found_inf, inverse_scale);
 }
 
 std::vector<Tensor> Optimizer::scaled_parameters() const {
@@ -140,9 +173,41 @@ std::vector<Tensor> Optimizer::scaled_parameters() const {
 }
 
 bool Optimizer::may_unscale_half() const {
-  return std::all_of(groups_.begin(), groups_.end(), [](const ParamGroup& g) {
-    return g.has("master_weights") && g.flag("master_weights");
-  });
+  return std::all_of(groups_.begin(), groups_.end(),
+                     [](const ParamGroup& g) { return g.flag("master_weights"); });
+}
+
+// ---- state
+
+double read_number(const Tensor& t) {
+  if (t.dtype() == kFloat32 && t.device().is_cpu()) return *static_cast<float*>(t.data_ptr());
+  return t.item<double>();
+}
+
+void write_number(const Tensor& t, double value) {
+  if (t.dtype() == kFloat32 && t.device().is_cpu())
+    *static_cast<float*>(t.data_ptr()) = float(value);
+  else if (!t.is_meta())
+    Tensor(t.detach()).fill_(value);
+  t.storage()->bump_version();
+}
+
+DType number_dtype_of_state() { return default_dtype() == kFloat64 ? kFloat64 : kFloat32; }
+
+const Tensor& Optimizer::state(size_t group, size_t param, size_t key) const {
+  return slots_[group][param].state[key];
+}
+
+void Optimizer::put_state(size_t group, size_t param, size_t key, Tensor value) {
+  Slot& slot = slots_[group][param];
+  slot.state[key] = std::move(value);
+  // What nobody sees belongs to what was there before.
+  for (size_t k = 0; k < keys_.size(); ++k)
+    if (!keys_[k].shown) slot.state[k] = Tensor();
+}
+
+std::vector<std::pair<size_t, size_t>> Optimizer::take_new_state() {
+  return std::exchange(new_state_, {});
 }
 
 // Note [Masters of parameters that others write]
@@ -157,375 +222,406 @@ bool Optimizer::may_unscale_half() const {
 // state has seen no step: it compares, too, and in whatever order a program loads the parameters
 // and the optimizer's state, a master is used where the parameter is its rounding.
 
-bool Optimizer::keeps_master(const ParamGroup& group, const Tensor& param) const {
-  return size_of(param.dtype()) < 4 && group.has("master_weights") && group.flag("master_weights");
+uint32_t Optimizer::keys_in_use(const ParamGroup& group) const {
+  uint32_t keys = group.flag("master_weights") ? 1u << master_key() : 0;
+  for (size_t key = 0; key < master_key(); ++key) keys |= uint32_t(uses_state(group, key)) << key;
+  return keys;
+}
+
+uint32_t Optimizer::keys_in_use(uint32_t of_group, const Tensor& param) const {
+  uint32_t keys = size_of(param.dtype()) < 4 ? of_group & 1u << master_key() : 0;
+  for (size_t key = 0; key < master_key(); ++key)
+    if (of_group >> key & 1 && has_state(param, key)) keys |= 1u << key;
+  return keys;
+}
+
+Tensor Optimizer::made_state(const ParamGroup& group, const Tensor& param, const Slot& slot,
+                             size_t key, Device place) const {
+  const StateKey& k = keys_[key];
+  if (key == master_key()) return param.detach().to(kFloat32);
+  double value = initial_state(group, key);
+  if (!k.is_tensor()) {
+    if (k.kind == StateKey::count && !k.shown)  // there is something already: it is not the first
+      for (size_t other = 0; other < keys_.size(); ++other)
+        if (keys_[other].shown && slot.state[other].defined()) value = 1;
+    return full({}, value, {number_dtype_of_state(), place});
+  }
+  const Tensor& master = slot.state[master_key()];
+  Tensor made = new_tensor(key, master.defined() ? master : param.detach());
+  if (value == 0) return made;
+  if (is_complex(made.dtype()))
+    view_as_real(made).fill_(value);
+  else
+    made.fill_(value);
+  return made;
+}
+
+// Zeros in the memory order of what it belongs to.
+Tensor Optimizer::new_tensor(size_t key, const Tensor& like) const {
+  return keys_[key].kind == StateKey::part
+             ? zeros(state_sizes(like, key), {like.dtype(), like.device()})
+             : zeros_like(like);
+}
+
+namespace {
+bool same_sizes(const Tensor& a, const Tensor& b) {
+  const IntList x = a.sizes(), y = b.sizes();
+  if (x.size() != y.size()) return false;
+  for (size_t d = 0; d < x.size(); ++d)
+    if (x[d] != y[d]) return false;
+  return true;
+}
+}  // namespace
+
+// Whether a part of the state is there and can be used as it is: others may have put it there, or
+// changed the parameter. ValueError or TypeError if it can never be.
+bool Optimizer::is_ready(const Tensor& param, const Tensor& t, size_t key, bool masters,
+                         Device place) const {
+  if (!t.defined()) return false;
+  const StateKey& k = keys_[key];
+  if (!k.is_tensor()) {
+    ARETE_CHECK(t.numel() == 1 && t.is_floating_point(),
+                TypeError(name_, "`state_steps` argument must contain a list of singleton tensors")
+                    .got("'" + std::string(k.name) + "' is " + ops::describe(t)));
+    return t.device() == place;
+  }
+  const DType dtype = masters ? kFloat32 : param.dtype();
+  const bool fits =
+      t.dtype() == dtype && t.device() == param.device() &&
+      (k.kind == StateKey::part ? std::ranges::equal(t.sizes(), state_sizes(param, key))
+                                : same_sizes(t, param));
+  ARETE_CHECK(
+      fits,
+      ValueError(name_, "the state '" + std::string(k.name) + "' does not fit to its parameter")
+          .got(ops::describe(t))
+          .expected("one of " + std::string(name_of(dtype)) + " for " + ops::describe(param)));
+  return true;
+}
+
+// ---- the step
+
+// What one call of step() knows, of the group at hand and of all.
+struct Optimizer::Step {
+  Tensor found_inf, inverse_scale;
+  std::optional<double> found_on_host;
+  std::vector<std::pair<Device, bool>> recorded;
+  std::vector<std::pair<const Tensor*, Slot*>> mastered;
+  // Of the group.
+  bool capturable = false, resident = false, history = false;
+  uint32_t keys = 0;
+  std::vector<Device> settings;  // where those are that are tensors
+
+  // Of a scaler, for updates with counts on the host.
+  bool is_left_out() {
+    if (!found_inf.defined()) return false;
+    if (!found_on_host) found_on_host = found_inf.item<double>();
+    return *found_on_host != 0;
+  }
+  // Whether what a GPU does becomes part of a graph.
+  bool is_recorded(Device device) {
+    if (!device.is_cuda()) return false;
+    for (const auto& [d, is] : recorded)
+      if (d == device) return is;
+    return recorded.emplace_back(device, prim::backend_for(device).is_capturing()).second;
+  }
+};
+
+// Where the counts are decides: see Note [Steps on the device]. Optimizers that do not count go the
+// way that needs no waiting.
+bool Optimizer::steps_on_device(const Tensor& param, const Slot& slot, uint32_t keys,
+                                Step& step) const {
+  if (step.capturable || modes().word & Modes::kCapture) return true;
+  const Device device = param.device();
+  if (device.is_cpu() || device.is_meta()) return false;
+  bool counts = false;
+  for (size_t key = 0; key < master_key(); ++key) {
+    if (!(keys >> key & 1) || keys_[key].is_tensor()) continue;
+    const Tensor& t = slot.state[key];
+    if (t.defined() ? !t.device().is_cpu() : step.resident || keys_[key].resident) return true;
+    counts = true;
+  }
+  if (step.is_recorded(device)) {
+    ARETE_CHECK(
+        !counts,
+        DeviceError(name_, "Attempting CUDA graph capture of step() for an instance of " +
+                               std::string(name_) + " but param_groups' capturable is False.")
+            .hint("the counts of its updates are on the host, where no replay moves them "
+                  "on: make the optimizer with capturable=True"));
+    return true;
+  }
+  if (step.found_inf.defined() && !step.found_inf.device().is_cpu()) return true;
+  return !counts && std::ranges::find(step.settings, device) != step.settings.end();
+}
+
+// Makes what is missing, and moves counts and numbers to where they are needed.
+void Optimizer::complete(size_t gi, size_t pi, uint32_t keys, bool on_device, bool recorded) {
+  const ParamGroup& group = groups_[gi];
+  const Tensor& param = group.params[pi];
+  Slot& slot = slots_[gi][pi];
+  const bool masters = keys >> master_key() & 1;
+  const Device place = on_device ? param.device() : kCPU;
+  if (!masters) slot.state[master_key()] = Tensor();
+  bool ready = true;
+  for (size_t key = 0; key < keys_.size(); ++key)
+    if (keys >> key & 1) ready = is_ready(param, slot.state[key], key, masters, place) && ready;
+  if (ready) return;
+
+  bool any = false, changed = false;
+  for (size_t key = 0; key < keys_.size(); ++key)
+    any = any || (keys_[key].shown && slot.state[key].defined());
+  const auto make = [&](size_t key) {
+    Tensor& t = slot.state[key];
+    const StateKey& k = keys_[key];
+    if (!(keys >> key & 1) || is_ready(param, t, key, masters, place)) return;
+    ARETE_CHECK(t.defined() || !any || k.is_tensor() || !k.shown,
+                ValueError(name_, "the state of a parameter has no '" + std::string(k.name) + "'")
+                    .got(ops::describe(param)));
+    ARETE_CHECK(!recorded,
+                DeviceError(name_,
+                            "CUDA graph capture of step() would make the optimizer's state "
+                            "inside the graph, where each replay makes it anew")
+                    .got("no '" + std::string(k.name) + "' there yet for " + ops::describe(param))
+                    .hint("run one step before the capture"));
+    t = t.defined() ? full({}, read_number(t), {t.dtype(), place})
+                    : made_state(group, param, slot, key, place);
+    changed = changed || k.shown;
+  };
+  make(master_key());  // the others are like it
+  for (size_t key = 0; key < master_key(); ++key) make(key);
+  if (changed) new_state_.emplace_back(gi, pi);
+}
+
+bool Optimizer::Kind::operator==(const Kind& o) const {
+  return on_device == o.on_device && masters == o.masters && compares == o.compares &&
+         keys == o.keys && numbers == o.numbers && param == o.param && grad == o.grad &&
+         device == o.device && steps == o.steps && std::ranges::equal(values, o.values);
+}
+
+// All that decides which parameters can be in one batch.
+Optimizer::Kind Optimizer::kind_of(const Tensor& param, Slot& slot, DType grad, bool on_device,
+                                   uint32_t keys, Step& step) const {
+  Kind kind{.on_device = on_device,
+            .masters = bool(keys >> master_key() & 1),
+            .keys = keys,
+            .param = param.dtype(),
+            .grad = grad,
+            .device = param.device()};
+  const bool recorded = step.is_recorded(param.device());
+  if (kind.masters) {
+    const bool same_memory = slot.left.defined() && slot.left.storage() == param.storage() &&
+                             slot.left.layout() == param.layout();
+    const bool always =
+        recorded || modes().word & Modes::kCapture || (on_device && step.found_inf.defined());
+    kind.compares = slot.state[master_key()].defined() &&
+                    (always || !same_memory || slot.left_version != param.version());
+    if (!same_memory) slot.left = param.detach();
+    step.mastered.emplace_back(&param, &slot);
+  } else if (slot.left.defined()) {
+    slot.left = Tensor();
+  }
+  for (size_t key = 0; key < master_key(); ++key) {
+    if (!(keys >> key & 1) || keys_[key].is_tensor()) continue;
+    const Tensor& t = slot.state[key];
+    kind.numbers = kind.numbers << 8 | uint32_t(t.dtype());
+    if (on_device || step.history) continue;
+    if (keys_[key].kind == StateKey::count)
+      kind.steps = read_number(t);
+    else
+      kind.values.push_back(read_number(t));
+  }
+  return kind;
+}
+
+Optimizer::Batch::Batch(Optimizer& optimizer, size_t group, const Kind& kind, const Step& step)
+    : kind_(kind),
+      group_(&optimizer.groups_[group]),
+      name_(optimizer.name_),
+      programs_(optimizer.programs_.get()),
+      master_(optimizer.master_key()),
+      history_(step.history),
+      values_(kind.values.begin(), kind.values.end()),
+      unscales_(step.inverse_scale.defined()) {
+  for (size_t key = 0; key < master_; ++key) {
+    if (!(kind.keys >> key & 1)) continue;
+    const StateKey& k = optimizer.keys_[key];
+    (k.is_tensor() ? tensors_ : moving_).push_back(key);
+    counts_ = counts_ || k.kind == StateKey::count;
+  }
+  if (!kind.on_device) {
+    if (unscales_) inverse_ = step.inverse_scale.item<double>();
+    return;
+  }
+  if (unscales_) inverse_scale_ = step.inverse_scale.to(kind.device, true);
+  if (step.found_inf.defined()) found_inf_ = step.found_inf.to(kind.device, true);
+}
+
+void Optimizer::step_group(size_t gi, Step& step) {
+  const ParamGroup& group = groups_[gi];
+  step.capturable = group.flag("capturable");
+  step.resident = group.flag("fused");
+  step.history = group.flag("differentiable");
+  step.keys = keys_in_use(group);
+  step.settings.clear();
+  for (const auto& [name, setting] : group.options())
+    if (setting.tensor().defined()) step.settings.push_back(setting.tensor().device());
+  const EnableGradGuard history(step.history);
+  // Usually all of them are one batch; parameters that missed some updates, or differ in dtype or
+  // device, take others.
+  std::vector<Batch> batches;
+  for (size_t pi = 0; pi < group.params.size(); ++pi) {
+    const Tensor& p = group.params[pi];
+    Tensor grad = p.grad();
+    if (!grad.defined()) continue;
+    if (step.inverse_scale.defined() && !grad.layout().is_dense())  // elements may share memory
+      p.set_grad(grad = grad.clone());
+    ARETE_CHECK(std::ranges::equal(grad.sizes(), p.sizes()) && grad.device() == p.device(),
+                ValueError(name_, "a gradient must have its parameter's shape and device")
+                    .got(ops::describe(grad))
+                    .expected(ops::describe(p)));
+    Slot& slot = slots_[gi][pi];
+    const uint32_t keys = keys_in_use(step.keys, p);
+    const bool counts_there = steps_on_device(p, slot, keys, step);
+    const bool on_device = counts_there && !step.history;
+    ARETE_CHECK(!step.history || !step.is_recorded(p.device()),
+                DeviceError(name_,
+                            "a step with differentiable=True cannot be captured into a CUDA "
+                            "graph: its history is the host's"));
+    if (!on_device && step.is_left_out()) {
+      const NoGradGuard no_grad;
+      if (step.inverse_scale.defined())
+        grad.detach().mul_(step.inverse_scale.to(grad.device(), true));
+      continue;
+    }
+    complete(gi, pi, keys, counts_there, step.is_recorded(p.device()));
+    const Kind kind = kind_of(p, slot, grad.dtype(), on_device, keys, step);
+    auto batch = std::ranges::find_if(batches, [&](const Batch& b) { return b.kind_ == kind; });
+    if (batch == batches.end()) {
+      batches.push_back(Batch(*this, gi, kind, step));
+      batch = batches.end() - 1;
+      batch->items_.reserve(group.params.size());
+    }
+    batch->items_.push_back({p, std::move(grad), &slot, pi});
+  }
+  for (Batch& batch : batches) {
+    if (batch.kind_.on_device) prepare_page(gi, batch, step);
+    update(group, batch);
+    batch.finish();
+  }
 }
 
 void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
   const tracing::RangeScope traced(tracing::RangeKind::optimizer, [&] {
     return "Optimizer.step#" + std::string(name_) + ".step";
   });
-  const NoGradGuard no_grad;
-  std::optional<bool> recorded;  // whether what GPUs do becomes part of a graph
-  std::vector<std::pair<const Tensor*, Slot*>> mastered;
-  for (size_t gi = 0; gi < groups_.size(); ++gi) {
-    const ParamGroup& group = groups_[gi];
-    std::vector<size_t> used;
-    for (size_t s = 0; s < state_names_.size(); ++s)
-      if (uses_state(group, s)) used.push_back(s);
-    // Usually all of them are one batch; parameters that missed some updates, or differ in dtype or
-    // device, take others.
-    std::vector<Batch> batches;
-    for (size_t pi = 0; pi < group.params.size(); ++pi) {
-      const Tensor& p = group.params[pi];
-      Tensor grad = p.grad();
-      if (!grad.defined()) continue;
-      if (inverse_scale.defined() && !grad.layout().is_dense())  // elements may share memory
-        p.set_grad(grad = grad.clone());
-      ARETE_CHECK(std::ranges::equal(grad.sizes(), p.sizes()) && grad.device() == p.device(),
-                  ValueError(name_, "a gradient must have its parameter's shape and device")
-                      .got(ops::describe(grad))
-                      .expected(ops::describe(p)));
-      Slot& slot = slots_[gi][pi];
-      slot.state.resize(state_names_.size());
-      for (size_t n = slot.numbers.size(); n < number_names_.size(); ++n)
-        slot.numbers.push_back(initial_number(group, n));
-      const bool masters = keeps_master(group, p);
-      bool compares = false;
-      if (masters) {
-        if (p.device().is_cuda() && !recorded) recorded = cuda::is_current_stream_capturing();
-        const bool replayed = modes().word & Modes::kCapture || (p.device().is_cuda() && *recorded);
-        const bool reads_it =
-            found_inf.defined() || inverse_scale.defined() || slot.skipped.defined();
-        const bool same_memory = slot.left.defined() && slot.left.storage() == p.storage() &&
-                                 slot.left.layout() == p.layout();
-        if (slot.master.defined())
-          compares = replayed || reads_it || !same_memory || slot.left_version != p.version();
-        else
-          slot.master = p.detach().to(kFloat32);
-        if (!same_memory) slot.left = p.detach();
-        mastered.emplace_back(&p, &slot);
-      } else {
-        slot.master = slot.left = Tensor();
-      }
-      bool fresh = false;
-      for (size_t s : used)
-        if (!slot.state[s].defined()) {
-          slot.state[s] = full_like(masters ? slot.master : p, initial_state(group, s));
-          fresh = true;
-        }
-      const auto fits = [&](const Batch& b) {
-        const Batch::Item& first = b.items_.front();
-        return b.step == slot.step + 1 && b.fresh == fresh && b.masters_ == masters &&
-               b.compares_ == compares && b.numbers == slot.numbers &&
-               first.slot->skipped.impl() == slot.skipped.impl() &&
-               first.param.dtype() == p.dtype() && first.grad.dtype() == grad.dtype() &&
-               first.param.device() == p.device();
-      };
-      auto batch = std::find_if(batches.begin(), batches.end(), fits);
-      if (batch == batches.end()) {
-        batches.emplace_back();
-        batch = batches.end() - 1;
-        batch->step = slot.step + 1;
-        batch->fresh = fresh;
-        batch->numbers = slot.numbers;
-        batch->used_ = used;
-        batch->masters_ = masters;
-        batch->compares_ = compares;
-        if (found_inf.defined()) batch->found_inf_ = found_inf.to(p.device(), true);
-        if (inverse_scale.defined()) batch->inverse_scale_ = inverse_scale.to(p.device(), true);
-        batch->programs_ = programs_.get();
-        batch->name_ = name_;
-      }
-      batch->items_.push_back({p, grad, &slot});
-    }
-    for (Batch& batch : batches) {
-      update(group, batch);
-      for (const Batch::Item& item : batch.items_) item.slot->numbers = batch.numbers;
-    }
-  }
+  Step step{.found_inf = found_inf, .inverse_scale = inverse_scale};
+  for (size_t gi = 0; gi < groups_.size(); ++gi) step_group(gi, step);
   // After all updates: parameters may share a storage.
-  for (const auto& [p, slot] : mastered) slot->left_version = p->version();
+  for (const auto& [p, slot] : step.mastered) slot->left_version = p->version();
 }
 
-// Note [Updates that may be left out]
-// Under a GradScaler only the device knows whether this update takes place, and so how many there
-// were. A small program, run once for a batch, computes from the device's count of updates left out
-// what depends on the number of updates (bias corrections, ...), and one number that says both:
-// what gradients are multiplied by, with a minus for "leave everything else as it is". The program
-// of the update reads these as tensors of one element, and writes the gradients that it multiplied:
-// after a step they are unscaled, whether it took place or not.
-
-std::vector<Tensor> Optimizer::Batch::numbers_on_device(std::initializer_list<double> numbers,
-                                                        const ByStep& by_step, expr::Type type) {
-  const DType dtype = type == expr::Type::f64 ? kFloat64 : kFloat32;
-  const Tensor& param = items_.front().param;
-  const auto one = [&](double value, DType t) {
-    return full({}, Scalar(value), {t, param.device()});
-  };
-  Tensor skipped = items_.front().slot->skipped;
-  if (!skipped.defined()) skipped = one(0, kFloat64);
-  const std::vector<Tensor> inputs{skipped, found_inf_.defined() ? found_inf_ : one(0, kFloat32),
-                                   inverse_scale_.defined() ? inverse_scale_ : one(1, kFloat32)};
-  expr::ProgramPtr& program = programs_->traced[uint64_t(1) << 63 | uint64_t(dtype)];
-  if (!program) {
-    const auto body = [&](std::span<const Value> v) {
-      const Value found = v[1] != 0.0, t = v[3] - v[0];
-      const Value inverse = expr::cast(v[2], expr::Type::f64);
-      std::vector<Value> out{v[0] + where(found, 1.0, v[0] * 0.0), where(found, -inverse, inverse)};
-      if (by_step.device)
-        for (const Value& n : by_step.device(t, v.subspan(4))) out.push_back(n);
-      for (size_t i = 1; i < out.size(); ++i) out[i] = expr::cast(out[i], type);
-      return out;
-    };
-    const DType types[] = {kFloat64, kFloat32, kFloat32};
-    const std::vector<expr::Type> params(1 + numbers.size(), expr::Type::f64);
-    const std::vector<double> values(numbers);
-    std::vector<DType> outs{kFloat64, dtype};
-    if (by_step.host) outs.resize(2 + by_step.host(1, values).size(), dtype);
-    program = expr::trace(body, types, params, outs);
-  }
-  std::vector<Scalar> scalars{Scalar(double(step))};
-  scalars.insert(scalars.end(), numbers.begin(), numbers.end());
-  const ops::Results r = ops::apply_program(program, inputs, scalars, "optimizer_step");
-  for (const Item& item : items_) item.slot->skipped = r[0];
-  return {r.begin() + 1, r.end()};
-}
-
-// Inputs: parameter, gradient, master, state, and with on_device numbers of one element. Outputs:
-// parameter, master, state, and the gradient if it is unscaled.
-expr::ProgramPtr& Optimizer::Batch::program(uint32_t variant, const Rule& rule, size_t n_numbers,
-                                            size_t n_uniform, bool on_device) {
-  const Item& first = items_.front();
-  const DType dtype = first.param.dtype(), grad_dtype = first.grad.dtype();
-  const DType state_dtype = masters_ ? kFloat32 : dtype;
-  const expr::Type type = dtype == kFloat64 ? expr::Type::f64 : expr::Type::f32;
-  const bool unscales = inverse_scale_.defined();
-  const uint64_t key = uint64_t(variant) << 20 | uint64_t(unscales) << 19 |
-                       uint64_t(compares_) << 18 | uint64_t(on_device) << 17 |
-                       uint64_t(masters_) << 16 | uint64_t(dtype) << 8 | uint64_t(grad_dtype);
-  expr::ProgramPtr& result = programs_->traced[key];
-  if (result) return result;
-  const size_t n_state = used_.size(), n_outputs = 1 + n_state;
-  std::vector<DType> inputs{dtype, grad_dtype}, outputs{dtype};
-  if (masters_) {
-    inputs.push_back(kFloat32);
-    outputs.push_back(kFloat32);
-  }
-  inputs.insert(inputs.end(), n_state, state_dtype);
-  outputs.insert(outputs.end(), n_state, state_dtype);
-  if (unscales) outputs.push_back(grad_dtype);
-  inputs.insert(inputs.end(), n_uniform, type == expr::Type::f64 ? kFloat64 : kFloat32);
-  const std::vector<expr::Type> params(n_numbers, type);
-  result = expr::trace(
-      [&](std::span<const Value> v) {
-        const Value* next = v.data();
-        Value param = *next++, grad = expr::cast(*next++, type);
-        const Value old_param = param;
-        if (masters_) param = *next++;
-        if (compares_)
-          param = where(old_param != param.builder()->round_to(param, dtype), old_param, param);
-        const std::span<const Value> state(next, n_state);
-        next += n_state;
-        Value factor;
-        std::vector<Value> by_step;
-        if (on_device) {
-          factor = *next++;
-          by_step.assign(next, next + n_uniform - 1);
-          next += n_uniform - 1;
-          grad = grad * abs(factor);
-        }
-        std::vector<Value> numbers(next, next + n_numbers);
-        numbers.insert(numbers.end(), by_step.begin(), by_step.end());
-        std::vector<Value> fresh = rule({param, grad, state, numbers});
-        if (on_device) {
-          // Gradients that overflowed have left their mark in all of the new values.
-          const Value takes_place = factor > 0.0;
-          for (size_t i = 0; i < n_outputs; ++i)
-            fresh[i] = where(takes_place, fresh[i], i == 0 ? param : state[i - 1]);
-        }
-        if (masters_) {
-          const Value rounded = on_device ? where(factor > 0.0, fresh[0], old_param) : fresh[0];
-          fresh.insert(fresh.begin(), rounded);
-        }
-        if (unscales) fresh.push_back(grad);
-        return fresh;
-      },
-      inputs, params, outputs);
-  return result;
-}
-
-void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
-                           std::initializer_list<double> numbers, const ByStep& by_step) {
-  const Item& first = items_.front();
-  const expr::Type type = first.param.dtype() == kFloat64 ? expr::Type::f64 : expr::Type::f32;
-  const bool on_device =
-      found_inf_.defined() || inverse_scale_.defined() || first.slot->skipped.defined();
-  std::vector<double> values(numbers);
-  std::vector<Tensor> uniform;
-  if (on_device) {
-    uniform = numbers_on_device(numbers, by_step, type);
-  } else if (by_step.host) {
-    const std::vector<double> more = by_step.host(double(step), values);
-    values.insert(values.end(), more.begin(), more.end());
-  }
-  const expr::ProgramPtr& update = program(variant, rule, values.size(), uniform.size(), on_device);
-
-  std::vector<prim::View> inputs, outputs;
-  inputs.reserve(items_.size() * update->inputs().size());
-  outputs.reserve(items_.size() * update->outputs().size());
-  int64_t n_tensors = 0;
-  for (const Item& item : items_) {
-    ops::check_in_place(item.param, name_, false);
-    if (item.param.numel() == 0) continue;
-    ++n_tensors;
-    inputs.push_back(ops::view_of(item.param));
-    inputs.push_back(ops::view_of(item.grad));
-    outputs.push_back(ops::view_of(item.param));
-    if (masters_) {
-      inputs.push_back(ops::view_of(item.slot->master));
-      outputs.push_back(ops::view_of(item.slot->master));
+void Optimizer::make_state() {
+  Step step;
+  const NoGradGuard no_grad;
+  for (size_t gi = 0; gi < groups_.size(); ++gi) {
+    step.capturable = groups_[gi].flag("capturable");
+    step.resident = groups_[gi].flag("fused");
+    for (size_t pi = 0; pi < groups_[gi].params.size(); ++pi) {
+      const Tensor& p = groups_[gi].params[pi];
+      const uint32_t keys = keys_in_use(keys_in_use(groups_[gi]), p);
+      const bool on_device = steps_on_device(p, slots_[gi][pi], keys, step);
+      complete(gi, pi, keys, on_device, step.is_recorded(p.device()));
     }
-    for (size_t s : used_) {
-      inputs.push_back(ops::view_of(item.slot->state[s]));
-      outputs.push_back(ops::view_of(item.slot->state[s]));
-    }
-    if (inverse_scale_.defined()) outputs.push_back(ops::view_of(item.grad));
-    for (const Tensor& u : uniform) inputs.push_back(ops::view_of(u));
-  }
-  std::vector<expr::Literal> params;
-  for (double n : values) params.push_back({.f = n});
-  if (n_tensors > 0 && !first.param.is_meta()) {
-    prim::Primitives& target = ops::target(first.param.device());
-    tracing::RangeScope traced(tracing::RangeKind::program, std::string_view("optimizer_update"));
-    traced.set_work([&] { return ops::work_of(*update, inputs, outputs, first.param.device()); });
-    target.multi_pointwise({.program = update.get(),
-                            .n_tensors = n_tensors,
-                            .inputs = inputs,
-                            .outputs = outputs,
-                            .params = params});
-  }
-  for (const Item& item : items_) {
-    item.param.storage()->bump_version();
-    if (masters_) item.slot->master.storage()->bump_version();
-    for (size_t s : used_) item.slot->state[s].storage()->bump_version();
-    if (inverse_scale_.defined()) item.grad.storage()->bump_version();
-    item.slot->step = step;
   }
 }
 
-// ---- saving and loading
+// Note [Steps inside graphs]
+// A CUDA graph replays what the device was given, and nothing that the host did. So a step that is
+// recorded has its counts and numbers on the device (Note [Steps on the device]), and reads the
+// settings of its group from a page in device memory. The graph runs a function before each replay
+// that writes the page if settings have changed since, with one launch. Several graphs, and steps
+// outside, share the page of a group. What a replay could not follow is an error before it runs: a
+// flag that has changed, or another tensor in the place of one that the graph writes or reads.
 
 namespace {
-constexpr const char* kMaster = "master_param";
+
+// The page's values: settings that are numbers, or tensors elsewhere.
+std::vector<double> page_values(const ParamGroup& group, Device device) {
+  std::vector<double> values;
+  for (const auto& [name, setting] : group.options()) {
+    if (setting.is_fixed()) continue;
+    const Tensor& t = setting.tensor();
+    values.push_back(t.defined() && t.device() == device ? 0 : setting.value());
+  }
+  return values;
 }
 
-State Optimizer::state_dict() const {
-  State result;
-  size_t index = 0;
-  for (size_t gi = 0; gi < groups_.size(); ++gi) {
-    const std::string group = "param_groups." + std::to_string(gi) + ".";
-    result.numbers[group + "params"] = double(groups_[gi].params.size());
-    for (const auto& [name, value] : groups_[gi].settings()) result.numbers[group + name] = value;
-    for (const Slot& slot : slots_[gi]) {
-      const std::string prefix = "state." + std::to_string(index++) + ".";
-      if (slot.step == 0) continue;
-      const double skipped = slot.skipped.defined() ? slot.skipped.item<double>() : 0;
-      result.numbers[prefix + "step"] = double(slot.step) - skipped;
-      for (size_t n = 0; n < number_names_.size(); ++n)
-        result.numbers[prefix + std::string(number_names_[n])] = slot.numbers[n];
-      if (slot.master.defined()) result.tensors[prefix + kMaster] = slot.master.detach();
-      for (size_t s = 0; s < slot.state.size(); ++s)
-        if (slot.state[s].defined())
-          result.tensors[prefix + std::string(state_names_[s])] = slot.state[s].detach();
+}  // namespace
+
+// What a recorded step depends on besides the values of settings: flags, and tensors.
+std::vector<uint64_t> Optimizer::fixed_parts(size_t gi, const std::vector<size_t>& params,
+                                             Device device, std::vector<std::string>* names) const {
+  const ParamGroup& group = groups_[gi];
+  std::vector<uint64_t> parts;
+  for (const auto& [name, setting] : group.options()) {
+    const Tensor& t = setting.tensor();
+    const bool is_read = t.defined() && t.device() == device;
+    if (!setting.is_fixed() && !is_read) continue;
+    parts.push_back(is_read ? uintptr_t(t.impl()) : std::bit_cast<uint64_t>(setting.value()));
+    if (names) names->push_back("the setting '" + name + "'");
+  }
+  const uint32_t of_group = keys_in_use(group);
+  for (size_t pi : params) {
+    const uint32_t keys = keys_in_use(of_group, group.params[pi]);
+    for (size_t key = 0; key < keys_.size(); ++key) {
+      if (!(keys >> key & 1)) continue;
+      parts.push_back(uintptr_t(slots_[gi][pi].state[key].impl()));
+      if (names)
+        names->push_back("the state '" + std::string(keys_[key].name) + "' of a parameter");
     }
   }
-  return result;
+  return parts;
 }
 
-void Optimizer::load_state_dict(const State& state) {
-  std::string problems;
-  std::map<std::string, double> numbers = state.numbers;  // what is left over is unexpected
-  std::map<std::string, Tensor> tensors = state.tensors;
-  const auto take = [&](const std::string& key) -> std::optional<double> {
-    const auto node = numbers.extract(key);
-    if (node.empty()) return {};
-    return node.mapped();
-  };
-  std::vector<ParamGroup> groups = groups_;
-  std::vector<std::vector<Slot>> slots;
-  size_t index = 0;
-  for (size_t gi = 0; gi < groups.size(); ++gi) {
-    const std::string prefix = "param_groups." + std::to_string(gi) + ".";
-    ParamGroup& group = groups[gi];
-    const std::optional<double> count = take(prefix + "params");
-    if (!count)
-      problems += " parameter group " + std::to_string(gi) + " is missing.";
-    else if (*count != double(group.params.size()))
-      problems += " parameter group " + std::to_string(gi) + " has " +
-                  std::to_string(group.params.size()) + " parameters, the state " +
-                  std::to_string(int64_t(*count)) + ".";
-    std::vector<std::string> names;
-    for (auto it = numbers.lower_bound(prefix);
-         it != numbers.end() && it->first.starts_with(prefix); ++it)
-      names.push_back(it->first.substr(prefix.size()));
-    for (const std::string& name : names) group.set(name, *take(prefix + name), true);
-    slots.emplace_back(group.params.size());
-    for (size_t pi = 0; pi < group.params.size(); ++pi) {
-      const std::string key = "state." + std::to_string(index++) + ".";
-      const std::optional<double> step = take(key + "step");
-      if (!step) continue;
-      Slot& slot = slots[gi][pi];
-      slot.step = int64_t(*step);
-      for (std::string_view n : number_names_) {
-        const std::optional<double> number = take(key + std::string(n));
-        if (!number) problems += " " + key + std::string(n) + " is missing.";
-        slot.numbers.push_back(number.value_or(0));
+void Optimizer::prepare_page(size_t gi, Batch& batch, Step& step) {
+  const Device device = batch.kind_.device;
+  const auto same = [&](const PageOfGroup& p) { return p.group == gi && p.device == device; };
+  auto page = std::ranges::find_if(pages_, same);
+  const std::vector<double> values = page_values(groups_[gi], device);
+  if (page == pages_.end())
+    page = pages_.insert(pages_.end(), {gi, device, std::make_shared<Page>(values.size(), device)});
+  batch.page_ = page->page.get();
+  if (!step.is_recorded(device)) return page->page->write(values, *programs_);
+
+  cuda::GraphCapture* const capture = cuda::GraphCapture::current(device.index);
+  ARETE_CHECK(capture, DeviceError(name_,
+                                   "step() can be recorded into a cuda::Graph only: others "
+                                   "do not hand over its settings before they replay it"));
+  std::vector<size_t> params;
+  for (const Batch::Item& item : batch.items_) params.push_back(item.number);
+  if (on_record) on_record(*capture);
+  capture->before_replay([self = std::weak_ptr(self_), name = std::string(name_), gi, device,
+                          page = page->page, parts = fixed_parts(gi, params, device), params] {
+    const std::shared_ptr<Optimizer*> alive = self.lock();
+    ARETE_CHECK(alive, DeviceError("replay", "the optimizer " + name +
+                                                 " whose step() the graph replays is no more")
+                           .hint("keep it as long as the graph"));
+    Optimizer& o = **alive;
+    const bool is_there = gi < o.groups_.size() && o.groups_[gi].params.size() > params.back();
+    if (!is_there || o.fixed_parts(gi, params, device) != parts) {
+      std::vector<std::string> names{"the parameters"};
+      size_t what = 0;
+      if (is_there) {
+        names.clear();
+        const std::vector<uint64_t> now = o.fixed_parts(gi, params, device, &names);
+        const auto [was, is] = std::ranges::mismatch(parts, now);
+        what = std::min(size_t(is - now.begin()), names.size() - 1);
       }
-      slot.state.resize(state_names_.size());
-      for (size_t s = 0; s < state_names_.size(); ++s) {
-        const std::string name = key + std::string(state_names_[s]);
-        const auto node = tensors.extract(name);
-        if (node.empty()) {
-          if (uses_state(group, s)) problems += " " + name + " is missing.";
-        } else if (!std::ranges::equal(node.mapped().sizes(), group.params[pi].sizes())) {
-          problems += " size mismatch for " + name + ": the parameter has shape " +
-                      to_string(group.params[pi].sizes()) + ", the state " +
-                      to_string(node.mapped().sizes()) + ".";
-        } else {
-          slot.state[s] = node.mapped();
-        }
-      }
-      // Without one, it is made of the parameter.
-      if (const auto node = tensors.extract(key + kMaster); !node.empty()) {
-        if (!keeps_master(group, group.params[pi]))
-          problems += " unexpected tensor " + key + kMaster + ".";
-        else if (!std::ranges::equal(node.mapped().sizes(), group.params[pi].sizes()))
-          problems += " size mismatch for " + key + kMaster + ".";
-        else
-          slot.master = node.mapped();
-      }
+      throw DeviceError("replay", names[what] + " of the optimizer " + name +
+                                      " has changed since its step() was recorded")
+          .hint("write into tensors in place, or record the graph again");
     }
-  }
-  for (const auto& [key, value] : numbers) problems += " unexpected number " + key + ".";
-  for (const auto& [key, value] : tensors) problems += " unexpected tensor " + key + ".";
-  ARETE_CHECK(problems.empty(),
-              ValueError("load_state_dict", std::string("Error(s) in loading state_dict for ") +
-                                                name_ + ":" + problems));
-  const NoGradGuard no_grad;
-  for (size_t gi = 0; gi < groups.size(); ++gi)
-    for (size_t pi = 0; pi < groups[gi].params.size(); ++pi) {
-      const Tensor& p = groups[gi].params[pi];
-      Slot& slot = slots[gi][pi];
-      const bool masters = keeps_master(groups[gi], p);
-      if (masters && slot.step > 0)
-        slot.master = p.detach().to(kFloat32).copy_(slot.master.defined() ? slot.master : p);
-      for (Tensor& t : slot.state)
-        if (t.defined())
-          t = zeros_like(masters && slot.master.defined() ? slot.master : p).copy_(t);
-    }
-  groups_ = std::move(groups);
-  slots_ = std::move(slots);
+    page->write(page_values(o.groups_[gi], device), *o.programs_);
+  });
 }
 
 }  // namespace arete::optim

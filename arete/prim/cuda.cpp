@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "arete/base/error.h"
 #include "arete/core/memory_events.h"
@@ -246,15 +247,42 @@ struct Graph::State {
   GraphPool pool;  // outlives the graph that uses it
   Backend& backend;
   prim::GraphHandle handle;
+  std::vector<std::function<void()>> before_replay;
   ~State() { backend.destroy_graph(handle); }
+  static State& of(const std::shared_ptr<State>& state, const char* function) {
+    ARETE_CHECK(state, DeviceError(function,
+                                   "the graph holds nothing: no capture into it has ended "
+                                   "well"));
+    return *state;
+  }
 };
 
 void Graph::replay() const {
-  ARETE_CHECK(state_, DeviceError("replay",
-                                  "the graph holds nothing: no capture into it has ended "
-                                  "well"));
-  state_->backend.launch_graph(state_->handle, state_->backend.current_stream());
+  const State& s = State::of(state_, "replay");
+  for (const std::function<void()>& f : s.before_replay) f();
+  s.backend.launch_graph(s.handle, s.backend.current_stream());
 }
+
+void Graph::before_replay(std::function<void()> function) {
+  State::of(state_, "before_replay").before_replay.push_back(std::move(function));
+}
+
+namespace {
+/// The captures that have not ended, with the threads that began them.
+struct OpenCaptures {
+  std::mutex mutex;
+  std::vector<std::pair<std::thread::id, GraphCapture*>> all;
+};
+OpenCaptures& open_captures() {
+  static auto* const captures = new OpenCaptures;
+  return *captures;
+}
+void forget(const GraphCapture* capture) {
+  OpenCaptures& open = open_captures();
+  const std::lock_guard lock(open.mutex);
+  std::erase_if(open.all, [&](const auto& c) { return c.second == capture; });
+}
+}  // namespace
 
 // A stream of its own, so that no other thread's work on the current one gets into the graph.
 GraphCapture::GraphCapture(Graph& graph) : GraphCapture(graph, GraphPool()) {}
@@ -285,19 +313,38 @@ GraphCapture::GraphCapture(Graph& graph, GraphPool pool, const Stream& stream)
   stream_.wait_stream(before);
   graph_.reset();
   b.begin_capture(stream_.native_handle(), pool_.state_->id);
+  OpenCaptures& open = open_captures();
+  const std::lock_guard lock(open.mutex);
+  open.all.emplace_back(std::this_thread::get_id(), this);
 }
 
 void GraphCapture::end() {
   ARETE_CHECK(open_, ValueError("GraphCapture", "the capture has ended already"));
   open_ = false;
+  forget(this);
   Backend& b = pool_.state_->backend;
   guard_.reset();
-  graph_.state_ = std::shared_ptr<Graph::State>(
-      new Graph::State{pool_, b, b.end_capture(stream_.native_handle())});
+  graph_.state_ = std::shared_ptr<Graph::State>(new Graph::State{
+      pool_, b, b.end_capture(stream_.native_handle()), std::move(before_replay_)});
+}
+
+void GraphCapture::before_replay(std::function<void()> function) {
+  ARETE_CHECK(open_, ValueError("GraphCapture", "the capture has ended already"));
+  before_replay_.push_back(std::move(function));
+}
+
+GraphCapture* GraphCapture::current(int device) noexcept {
+  if (device == -1) device = this_device;
+  OpenCaptures& open = open_captures();
+  const std::lock_guard lock(open.mutex);
+  for (const auto& [thread, capture] : open.all)
+    if (thread == std::this_thread::get_id() && capture->pool_.device() == device) return capture;
+  return nullptr;
 }
 
 GraphCapture::~GraphCapture() {
   if (!open_) return;
+  forget(this);
   if (std::uncaught_exceptions() > exceptions_) {
     guard_.reset();
     pool_.state_->backend.discard_capture(stream_.native_handle());

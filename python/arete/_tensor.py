@@ -240,6 +240,8 @@ def __deepcopy__(self, memo):
                            "at the moment.")
     if id(self) in memo:
         return memo[id(self)]
+    from copy import deepcopy
+
     with _grad_off():
         values = self.detach().clone()
         if type(self) is Tensor:
@@ -249,11 +251,9 @@ def __deepcopy__(self, memo):
         else:
             new = Tensor._make_subclass(type(self), values, self.requires_grad)
         if self.grad is not None:
-            new.grad = self.grad.__deepcopy__(memo)
+            new.grad = deepcopy(self.grad, memo)  # which keeps the object that the memo knows by its address
     memo[id(self)] = new
     for key, value in self.__dict__.items():
-        from copy import deepcopy
-
         new.__dict__[key] = deepcopy(value, memo)
     return new
 

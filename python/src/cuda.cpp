@@ -131,6 +131,7 @@ void bind_cuda(nb::module_& m) {
   nb::class_<cuda::Graph>(c, "Graph")
       .def(nb::init<>())
       .def("replay", [](const cuda::Graph& g) { g.replay(); })
+      .def("before_replay", &cuda::Graph::before_replay)
       .def("reset", &cuda::Graph::reset)
       .def_prop_ro("is_ready", &cuda::Graph::is_ready);
   nb::class_<Capture>(c, "Capture")
@@ -147,6 +148,8 @@ void bind_cuda(nb::module_& m) {
              p.open->end();
              p.open.reset();
            })
+      .def("before_replay",
+           [](Capture& p, std::function<void()> f) { p.open->before_replay(std::move(f)); })
       .def("abandon", [](Capture& p) { p.open.reset(); });
 
   nb::class_<cuda::RawKernel>(c, "RawKernel")

@@ -47,11 +47,13 @@ def test_resumes_bit_for_bit(kind, options):
 
 def test_against_torch():
     reference = pytest.importorskip("torch")
-    reference.set_default_dtype(reference.float64)  # that of the numbers in its states
+    for library in (torch, reference):
+        library.set_default_dtype(library.float64)  # that of the numbers in states
     try:
         compare_with(reference)
     finally:
-        reference.set_default_dtype(reference.float32)
+        for library in (torch, reference):
+            library.set_default_dtype(library.float32)
 
 
 def compare_with(reference):

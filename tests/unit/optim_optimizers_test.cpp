@@ -53,6 +53,12 @@ std::vector<Tensor> make_params() {
 }
 using State = std::vector<double>;
 
+// Counts and numbers of states are f32 unless this is the default.
+struct DoubleNumbers {
+  DoubleNumbers() { set_default_dtype(kFloat64); }
+  ~DoubleNumbers() { set_default_dtype(kFloat32); }
+};
+
 // The gradient that moments are made of; weight decay is part of it, or is taken off `p` here.
 double decayed(double& p, double g, double lr, double decay, bool decoupled, bool maximize) {
   if (maximize) g = -g;
@@ -191,6 +197,7 @@ TEST(OptimAdadelta, NeedsNoRate) {
 }
 
 TEST(OptimNAdam, AllVariants) {
+  const DoubleNumbers exact;
   for (bool decoupled : {false, true})
     for (double decay : {0.0, 0.1})
       for (bool maximize : {false, true}) {
@@ -292,6 +299,7 @@ TEST(OptimRprop, StepSizesFollowTheSigns) {
 }
 
 TEST(OptimASGD, Averages) {
+  const DoubleNumbers exact;
   for (double decay : {0.0, 0.1})
     for (bool maximize : {false, true}) {
       std::vector<Tensor> params = make_params();
@@ -517,9 +525,13 @@ TEST(Optimizer, MistakesAreNamed) {
   Tensor p = ones({1}).requires_grad_();
   EXPECT_TRUE(has(error_of([&] { optim::SGD({p, p}); }), "more than one parameter group"));
   EXPECT_TRUE(has(error_of([&] { optim::SGD({p * 2}); }), "can't optimize a non-leaf Tensor"));
-  EXPECT_TRUE(has(error_of([&] { optim::SGD({p}, {.lr = -1}); }), "Invalid learning rate"));
+  EXPECT_TRUE(has(error_of([&] { optim::SGD({p}, {.lr = -1}); }), "Invalid learning rate: -1"));
+  EXPECT_TRUE(has(error_of([&] { optim::SGD({p}, {.lr = ones({2})}); }), "must be 1-element"));
   EXPECT_TRUE(has(error_of([&] { optim::SGD({p}, {.nesterov = true}); }), "Nesterov"));
-  EXPECT_TRUE(has(error_of([&] { optim::Adam({p}, {.betas = {1.0, 0.9}}); }), "Invalid beta1"));
+  EXPECT_TRUE(has(error_of([&] {
+                    optim::Adam({p}, {.betas = {1.0, 0.9}});
+                  }),
+                  "Invalid beta parameter at index 0: 1.0"));
   EXPECT_TRUE(has(error_of([&] { optim::NAdam({p}, {.momentum_decay = -1}); }), "momentum_decay"));
   EXPECT_TRUE(has(error_of([&] { optim::Rprop({p}, {.eta_plus = 0.9}); }), "Invalid eta values"));
 }

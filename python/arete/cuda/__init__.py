@@ -334,6 +334,11 @@ class CUDAGraph:
     def replay(self):
         self._graph.replay()
 
+    def before_replay(self, function):
+        """Calls `function()` before each replay, also of what is being recorded now: to write what the graph reads. What it raises
+        keeps the graph from running."""
+        (self._graph if self._capture is None else self._capture).before_replay(function)
+
     def reset(self):
         self._graph.reset()
         self._pool = None

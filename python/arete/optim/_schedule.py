@@ -1,7 +1,9 @@
 """The base of the learning-rate schedules."""
 from __future__ import annotations
 
+import functools
 import warnings
+import weakref
 from typing import Any, Optional
 
 
@@ -35,17 +37,21 @@ def _check_optimizer(optimizer: Any) -> None:
 
 def _mark_steps(optimizer: Any) -> None:
     """Makes the optimizer note that it was stepped, so that a wrong order of calls can be told."""
-    if getattr(optimizer, "_schedulers_watch", False) or not hasattr(optimizer, "register_step_post_hook"):
+    function = getattr(getattr(optimizer, "step", None), "__func__", None)
+    if function is None or getattr(optimizer, "_schedulers_watch", False):
         return
+    itself = weakref.ref(optimizer)
+
+    @functools.wraps(function)
+    def stepped(*args: Any, **kwargs: Any) -> Any:
+        stepping = itself()
+        stepping._opt_called = True  # type: ignore[union-attr]
+        return function(stepping, *args, **kwargs)
+
     try:
-        optimizer._schedulers_watch = True
+        optimizer._schedulers_watch, optimizer.step = True, stepped
     except AttributeError:  # an optimizer that takes no attributes is used without this check
         return
-
-    def stepped(stepping: Any, args: Any, kwargs: Any) -> None:
-        stepping._opt_called = True
-
-    optimizer.register_step_post_hook(stepped)
 
 
 class LRScheduler:
