@@ -236,7 +236,7 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         PyErr_Format(PyExc_KeyError, "there is no operator record '%s'", record_name);
         return nullptr;
       }
-      overloads->push_back(make_overload(*record, signature));
+      overloads->push_back(make_overload(*record, signature, to_text(name)));
     }
     separate(*overloads);
     PyObject* o = checked(type->tp_alloc(type, 0));
