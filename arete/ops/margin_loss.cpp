@@ -109,13 +109,17 @@ const OpRecord& multi_margin_loss_op =
           if (c.has(4)) z = z.mul(c.tensor(4).index_select(0, column.flatten()).unsqueeze(1));
           const Tensor losses =
               z.scatter(1, column, Scalar(0)).sum(1).div(Scalar(double(logits.size(1))));
-          return {apply_reduction(batch ? losses : losses.squeeze(0), c[5].string(), c.name())};
+          // Without a batch the loss has the shape of the target: () or (1).
+          return {apply_reduction(batch ? losses : losses.reshape(c.tensor(1).sizes()),
+                                  c[5].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> Samples {
           return {{{m.make({3, 4}), m.make_index({3}, 4), 1, 1.0, std::nullopt, "mean"}},
                   {{m.make_strided({3, 4}), m.make_index({3}, 4), 2, 0.5,
                     m.make({4}, 0.5, 1).detach(), "none"}},
                   {{m.make({4}), m.make_index({}, 4), 1, 1.5, std::nullopt, "none"}, "no batch"},
+                  {{m.make({4}), m.make_index({1}, 4), 1, 1.5, std::nullopt, "none"},
+                   "no batch, a list of one target"},
                   {{m.make({2, 3}), m.make_index({2}, 3), 2, 1.0, std::nullopt, "sum"}}};
         })
         .errors([](SampleMaker& m) -> Errors {
