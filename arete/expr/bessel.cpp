@@ -18,12 +18,17 @@ Value halved_series(Value t, std::span<const double> coefficients) {
   return chebyshev(t, coefficients) - coefficients.back() * 0.5;
 }
 
+// Forms for x > 8 stand beside others for smaller x; there they are those of 8, whose derivatives
+// of any order are finite.
+Value far_from_zero(Value x) { return max(x, 8.0); }
+
 // The asymptotic form for x > 8: amplitude * (phase * cos(x - shift) -+ quad * sin(x - shift)). The
 // shifted sine and cosine come from those of x, so that the shift costs no digits.
 struct Asymptotic {
   Value phase, quad, amplitude, sum, difference;  // sum: (sin + cos) / sqrt 2
 };
-Asymptotic asymptotic(Value x, std::span<const double> phase, std::span<const double> quad) {
+Asymptotic asymptotic(Value near, std::span<const double> phase, std::span<const double> quad) {
+  const Value x = far_from_zero(near);
   const Value w = 8 / x, t = 2 * w * w - 1;
   const Value s = sin(x) * std::numbers::sqrt2 * 0.5, c = cos(x) * std::numbers::sqrt2 * 0.5;
   return {chebyshev(t, phase), w * chebyshev(t, quad), sqrt(2 / kPi / x), s + c, s - c};
@@ -38,7 +43,8 @@ Value near_series(Value x, std::span<const double> table) {
 Value scaled_near(Value a, std::span<const double> near) {
   return halved_series(a * 0.25 - 1, near);
 }
-Value scaled_far(Value a, std::span<const double> far) {
+Value scaled_far(Value size, std::span<const double> far) {
+  const Value a = far_from_zero(size);
   return halved_series(16 / a - 1, far) * rsqrt(a);
 }
 

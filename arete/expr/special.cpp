@@ -111,8 +111,10 @@ Value trigamma(Value x) {
   return where(negative, kPi * kPi / (sine * sine) - positive, positive);
 }
 
-// Euler-Maclaurin (DLMF 25.11.5) from the twentieth term.
-Value hurwitz_zeta(Value s, Value q) {
+namespace {
+
+// Euler-Maclaurin (DLMF 25.11.5) from the twentieth term, for positive q.
+Value hurwitz_sum(Value s, Value q) {
   constexpr int kTerms = 20;
   Value sum = pow(q, -s);
   for (int k = 1; k < kTerms; ++k) sum = sum + pow(q + k, -s);
@@ -126,6 +128,22 @@ Value hurwitz_zeta(Value s, Value q) {
     sum = sum + factor * kBernoulli[j];
     factor = factor * ((t + double(2 * j + 1)) * (t + double(2 * j + 2)) * r2);
   }
+  return sum;
+}
+
+}  // namespace
+
+// Far below 0 there are too many terms with negative bases, for which s must be whole. With f the
+// fractional part of q their sum is that of (-1)^s (k + 1 - f)^-s up to k + 1 - f = -q, a
+// difference of two series.
+Value hurwitz_zeta(Value s, Value q) {
+  const Value negative = q < -8, fraction = q - floor(q);
+  const Value odd = remainder(s, 2.0), sign = where(odd == 1, -1.0, constant_like(s, 1.0));
+  const Value first = hurwitz_sum(s, where(negative, fraction, q));
+  const Value others = hurwitz_sum(s, where(negative, 1 - fraction, 1.0)) -
+                       hurwitz_sum(s, where(negative, 1 - q, 1.0));
+  const Value whole = s == floor(s);
+  const Value sum = where(negative, where(whole, first + sign * others, kNaN), first);
   // At a pole infinity stays, whatever else was added to it.
   const Value pole = (q <= 0) & (q == floor(q));
   return where(s == 1, kInf, where(s < 1, kNaN, where(pole, kInf, sum)));
@@ -182,7 +200,7 @@ Value gamma_density(Value a, Value x) {
 IncompleteGamma incomplete_gamma(Value a, Value x) {
   static const Quadrature rule;
   constexpr double kEnd = 40;
-  constexpr double kSteep = 1e100;  // from here on P is a step at x = a in any floating type
+  constexpr double kSteep = 1e8;
   constexpr int kTerms = 44;
   const Value density = gamma_density(a, x);
 
@@ -205,6 +223,15 @@ IncompleteGamma incomplete_gamma(Value a, Value x) {
   const Value quadrature = density * integral * end;
 
   const Value by_series = (below & (a < 8)) | (x < 0.5);
+  // From here on the density loses digits, and the first terms of the uniform expansion (DLMF
+  // 8.12.3, 8.12.4) have all of them: with x = a (1 + u), t^2 / 2 = u - log(1 + u).
+  const Value u = max(min((x - a) / a, 0.01), -0.01);
+  const Value half = u * u * (0.5 - u * (1.0 / 3 - u * (0.25 - u * 0.2)));
+  const Value t = copysign(sqrt(half * 2), u);
+  const Value rest =
+      exp(-(a * half)) / sqrt(a * (2 * kPi)) * (t * (1.0 / 12 - t * (2.0 / 135)) - 1.0 / 3);
+  const Value steep = 0.5 * erfc(-(t * sqrt(a * 0.5))) - rest;
+
   const Value is_lower = by_series | below;
   const Value part = where(by_series, series, quadrature), other = 1 - part;
   // The edges, where the formulas above meet 0 / 0 and the like.
@@ -214,13 +241,12 @@ IncompleteGamma incomplete_gamma(Value a, Value x) {
     const Value infinite = where(is_inf(a) & is_inf(x), kNaN,
                                  where(is_inf(a), at_zero, constant_like(a, at_infinity)));
     const Value edge = where((a == 0) | (x == 0), zero, infinite);
-    const Value step = where(x == a, 0.5, where(x < a, at_zero, constant_like(a, at_infinity)));
-    const Value y =
-        where((a == 0) | (x == 0) | is_inf(a) | is_inf(x), edge, where(a > kSteep, step, inside));
+    const Value y = where((a == 0) | (x == 0) | is_inf(a) | is_inf(x), edge, inside);
     return where((a < 0) | (x < 0) | is_nan(a) | is_nan(x), kNaN, y);
   };
-  return {at_edges(where(is_lower, part, other), 0, 1),
-          at_edges(where(is_lower, other, part), 1, 0)};
+  const Value is_steep = a > kSteep;
+  return {at_edges(where(is_steep, steep, where(is_lower, part, other)), 0, 1),
+          at_edges(where(is_steep, 1 - steep, where(is_lower, other, part)), 1, 0)};
 }
 
 }  // namespace arete::expr

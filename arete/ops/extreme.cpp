@@ -360,16 +360,21 @@ const OpRecord& norm_op =
                 Shape list;
                 for (int d = 0; d < int(x.dim()); ++d)
                   if (dims >> d & 1) list.push_back(d);
-                const Tensor hit = (x.abs() == y).to(x.dtype());
-                const Tensor count = list.empty() ? hit : hit.sum(list, true);
-                return {hit * x.sign() * (dy / count)};
+                const Tensor hit = x.abs() == y;  // none where the norm is NaN
+                const Tensor hits = hit.to(x.dtype());
+                const Tensor count = list.empty() ? hits : hits.sum(list, true);
+                return {arete::where(hit, x.sign() * (dy / count), 0)};
               }
               // At the origin the subgradient 0 is chosen.
               const Tensor zero = y == 0;
               const Tensor safe = arete::where(zero, 1, y);
               const Tensor scale =
                   arete::where(zero, 0, dy * (p == 2 ? safe.reciprocal() : safe.pow(1 - p)));
-              return {p == 2 ? x * scale : x.sign() * x.abs().pow(p - 1) * scale};
+              if (p == 2) return {x * scale};
+              // So it is for elements that are zero: below p = 1 their slopes are infinite.
+              const Tensor none = x == 0;
+              const Tensor size = p < 1 ? arete::where(none, 1, x.abs()) : x.abs();
+              return {x.sign() * size.pow(p - 1) * scale};
             },
             1, 1)
         .samples([](SampleMaker& m) {

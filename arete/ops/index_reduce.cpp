@@ -61,16 +61,21 @@ TensorList product_grad(const GradCall& g) {
   // All factors but the zeros.
   const Tensor rest = call(op, {safe_self, dim, index, safe_src, mode});
   const Tensor total = zeros_met.add(self_zero.to(self.dtype()));
+  // A single zero among the others counts with its value, so that it has a second derivative.
+  const Tensor zero_src = where(src_zero, src, Scalar(0));
+  const Tensor met = scatter_add(zeros_like(self), dim, index, zero_src);
+  const auto product = [](const Tensor& others, const Tensor& zeros, const Tensor& zero) {
+    return where(zeros.eq(Scalar(0)), others,
+                 where(zeros.eq(Scalar(1)), zero.mul(others), Scalar(0)));
+  };
   TensorList r(3);
-  if (g.needs(0)) {
-    const Tensor others = where(zeros_met.gt(Scalar(0)), Scalar(0), rest.div(safe_self));
-    r[0] = g.grad().mul(others);
-  }
+  if (g.needs(0)) r[0] = g.grad().mul(product(rest.div(safe_self), zeros_met, met));
   if (g.needs(2)) {
-    const Tensor left = gather(total, dim, index).sub(src_zero.to(self.dtype()));
-    const Tensor others =
-        where(left.gt(Scalar(0)), Scalar(0), gather(rest, dim, index).div(safe_src));
-    r[2] = gather(g.grad(), dim, index).mul(others);
+    const Tensor zeros = gather(total, dim, index).sub(src_zero.to(self.dtype()));
+    const Tensor zero =
+        gather(met.add(where(self_zero, self, Scalar(0))), dim, index).sub(zero_src);
+    r[2] = gather(g.grad(), dim, index)
+               .mul(product(gather(rest, dim, index).div(safe_src), zeros, zero));
   }
   return r;
 }
@@ -109,6 +114,13 @@ const OpRecord& scatter_combine_op =
                 {{m.make_strided({2, 3}), -1, m.make_index({2, 4}, 3), one({2, 4}), int(mode)},
                  "repeated"});
           }
+          // Products with one zero among the factors, and with two.
+          const Tensor self = m.make({3}, 0.5, 2), src = m.make({5}, 0.5, 2);
+          self.detach()[0].zero_();
+          for (int64_t zero : {0, 1, 4}) src.detach()[zero].zero_();
+          all.push_back({{self, 0, tensor({1, 1, 0, 2, 0}, TensorOptions(kInt64, m.device)), src,
+                          int(ScatterMode::mul)},
+                         "zeros"});
           return all;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

@@ -112,6 +112,13 @@ Tensor singular_values_of(const Tensor& x, const Shape& dims) {
   return linalg::svdvals(arete::movedim(x, dims, IntList{-2, -1}));
 }
 
+// The largest value over dims; of nothing 0, the norm of an empty matrix.
+Tensor largest(const Tensor& y, IntList dims) {
+  for (int64_t d : dims)
+    if (y.size(d) == 0) return y.sum(dims);
+  return y.amax(dims);
+}
+
 Tensor matrix_norm_of(const Tensor& x, const Scalar& order, const Shape& dims, bool keepdim) {
   const double ord = order.to_double();
   const double size = std::fabs(ord);
@@ -121,11 +128,11 @@ Tensor matrix_norm_of(const Tensor& x, const Scalar& order, const Shape& dims, b
   Tensor y;
   if (size == 2) {
     const Tensor s = singular_values_of(x, dims);
-    y = ord > 0 ? s.amax({-1}) : s.amin({-1});
+    y = ord > 0 ? largest(s, {-1}) : s.amin({-1});
   } else {
     const size_t summed = size == 1 ? 0 : 1;
     const Tensor sums = x.norm(1, {dims[summed]}, true);
-    y = ord > 0 ? sums.amax(dims) : sums.amin(dims);
+    y = ord > 0 ? largest(sums, dims) : sums.amin(dims);
   }
   return restored(y, x, dims, keepdim);
 }
@@ -157,7 +164,7 @@ std::vector<Tensor> matrix_reference(const Call& c, IntList dims, bool keepdim,
 double reference_of(Matrix m, double ord) {
   if (std::fabs(ord) == 2) {
     const auto s = singular_values(m);
-    return ord > 0 ? s.front() : s.back();
+    return s.empty() ? 0 : ord > 0 ? s.front() : s.back();
   }
   if (std::isinf(ord)) m = transposed(m);
   double big = 0, small = INFINITY;
@@ -200,6 +207,9 @@ const OpRecord& linalg_matrix_norm_op =
           }
           all.push_back(
               {{m.make({2, 3, 4}), Scalar(1), {0, 2}, false, std::nullopt}, "outer dims"});
+          for (double ord : {1.0, 2.0, HUGE_VAL})
+            for (const Shape& none : {Shape{0, 2}, Shape{2, 0}})
+              all.push_back({{m.make(none), Scalar(ord), {-2, -1}, true, std::nullopt}, "empty"});
           return all;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

@@ -227,6 +227,9 @@ const OpRecord& inner_op =
 // ---- with an addend: beta * self + alpha * product, where self is not read if beta is 0
 
 Tensor plus(const Tensor& self, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+  if (self.dtype() == kBool && product.dtype() == kBool &&
+      !(beta.is_boolean() && alpha.is_boolean()))
+    return plus(self, product, beta.to_bool(), alpha.to_bool());  // or, and
   const Tensor scaled = alpha.to_double() == 1 ? product : product * alpha;
   if (beta.to_double() == 0) {
     expand(self.layout(), product.sizes());  // its errors are ours
@@ -296,13 +299,21 @@ const OpRecord& addr_op =
                 c.tensor(i).dim() == 1,
                 ValueError(c.name(), "addr: Expected 1-D argument vec" + std::to_string(i) +
                                          ", but got " + std::to_string(c.tensor(i).dim()) + "-D"));
-          return {plus(c.tensor(0), outer(c.tensor(1), c.tensor(2)), c.scalar(3), c.scalar(4))};
+          const Tensor product = outer(c.tensor(1), c.tensor(2));
+          for (size_t i : {3, 4})
+            ARETE_CHECK(c.scalar(i).is_integral() || !is_integral_or_bool(promote_types(
+                                                         c.tensor(0).dtype(), product.dtype())),
+                        ValueError(c.name(), std::string("For integral input tensors, argument ") +
+                                                 (i == 3 ? "beta" : "alpha") +
+                                                 " must not be a floating point number."));
+          return {plus(c.tensor(0), product, c.scalar(3), c.scalar(4))};
         })
         .dtypes(kWithIntegers)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(1), Scalar(1)}},
                   {{m.make({3}), m.make({2}), m.make({3}), Scalar(3), Scalar(2)}, "broadcast"},
-                  {{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(0), Scalar(1)}, "beta 0"}};
+                  {{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(0), Scalar(1)}, "beta 0"},
+                  {{m.make_mask({2, 3}), m.make_mask({2}), m.make_mask({3}), true, true}, "bool"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), m.make({2, 1}), m.make({3}), Scalar(1), Scalar(1)},
@@ -311,6 +322,13 @@ const OpRecord& addr_op =
         })
         .reference([](const Call& c) {
           const Tensor &a = c.tensor(1), &b = c.tensor(2);
+          if (a.dtype() == kBool)
+            return std::vector<Tensor>{build_tensor(
+                {a.size(0), b.size(0)},
+                [&](const Shape& i) {
+                  return at(c.tensor(0), i) != 0 || (at(a, {i[0]}) != 0 && at(b, {i[1]}) != 0);
+                },
+                kBool)};
           return addend_reference(c, {a.size(0), b.size(0)},
                                   [&](const Shape& i) { return at(a, {i[0]}) * at(b, {i[1]}); });
         });

@@ -122,6 +122,11 @@ Tensor channel_norm(const Call& c, bool by_instance, bool rectified = false) {
       !residual.defined() ||
           (Shape(residual.sizes()) == Shape(x.sizes()) && residual.dtype() == x.dtype()),
       ValueError(op, "residual must be like input").expected(describe(x)).got(describe(residual)));
+  if (x.dim() < 2 && !by_instance && x.numel() == 0) {  // there is no channel
+    check_channels(op, 0, running_mean, "running_mean");
+    check_channels(op, 0, running_var, "running_var");
+    return x.clone();
+  }
   ARETE_CHECK(x.dim() >= (by_instance ? 3 : 2),
               ValueError(op, std::string(op) + ": expected at least " + (by_instance ? "3" : "2") +
                                  " dimensions (N, C, ...)")
@@ -355,6 +360,9 @@ const OpRecord& batch_norm_op =
           auto s = channel_samples(m);
           s.push_back({{m.make({4, 2}), std::nullopt, std::nullopt, m.make({2}), m.make({2}), true,
                         0.1, 1e-3}});
+          s.push_back({{m.make({0}), m.make({0}).detach(), m.make({0}).detach(), std::nullopt,
+                        std::nullopt, false, 0.1, 1e-3},
+                       "no channels"});
           return s;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {

@@ -132,6 +132,7 @@ Tensor in_float64(const Arg& a) { return a.tensor().to(kFloat64); }
 const OpRecord& float_power_op =
     define("float_power(Tensor self, Tensor exponent) -> Tensor")
         .doc("self to the power exponent, in float64.")
+        .takes_numbers()
         .compose([](const Call& c) -> Results {
           const bool base = c[0].kind() == Arg::Kind::tensor,
                      top = c[1].kind() == Arg::Kind::tensor;

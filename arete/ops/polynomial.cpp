@@ -107,18 +107,30 @@ Results polynomial(const Call& c) {
   const DType t = result == kFloat64 ? kFloat64 : kFloat32;
   const Tensor x = as_tensor(c[0], device, t).to(t);
   const Tensor n = as_tensor(c[1], device, t).detach().to(t).trunc();
-  int64_t degree = 0;
+  // Of degrees that are not finite there is no polynomial, and none that can be reached of others.
+  constexpr double kLargest = 0x1p53;
+  const Tensor reached = n < Scalar(kLargest);
+  double degree = 0;
   if (c[1].kind() != Arg::Kind::tensor)
-    degree = c.scalar(1).to_int64();
+    degree = c.scalar(1).to_double();
   else if (!n.is_meta() && n.numel() > 0)
-    degree = int64_t(n.clamp(Scalar(-1)).max().item<double>());
+    degree = where(reached, n, 0).max().item<double>();
+  if (!(degree < kLargest)) degree = 0;
   const Programs& programs = programs_of(c.op, family, t);
   const Tensor start[] = {x, n};
   Results r = apply_program(programs.start, start, {}, c.name());
-  for (int64_t k = 1; k < degree; k += kSteps) {
+  for (double k = 1; k < degree; k += kSteps) {
     const Tensor state[] = {x, n, r[0], r[1], r[2]};
-    const Scalar from[] = {Scalar(double(k))};
+    const Scalar from[] = {Scalar(k)};
     r = apply_program(programs.walk, state, from, c.name());
+    if (int64_t(k) % (32 * kSteps) == 1 && k > kSteps && !x.is_meta()) {
+      // Where all that is still to come has overflowed, no further step changes anything.
+      const Tensor to_come = (n > Scalar(k + kSteps)) & reached;
+      if (!(to_come & r[0].detach().isfinite()).any().item<bool>()) {
+        r[2] = where(to_come, NAN, r[2]);
+        break;
+      }
+    }
   }
   return {r[2].to(result)};
 }
@@ -128,7 +140,7 @@ std::vector<Tensor> polynomial_reference(const Call& c) {
   const Family family = kFamily();
   return {build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
     const double x = at_arg(c[0], i), n = std::trunc(at_arg(c[1], i));
-    if (n <= 0) return n == 0 ? 1.0 : 0.0;
+    if (n <= 0 || !std::isfinite(n)) return n == 0 ? 1.0 : 0.0;
     double before = 1, p = family.first_number(x);
     for (int k = 1; k < int(n); ++k) {
       const double next = family.next_number(x, k, p, before);
@@ -146,6 +158,10 @@ std::vector<Sample> polynomial_samples(SampleMaker& m) {
           {{m.make_strided({3, 4}, 0.1, 1), Scalar(3)}, "a number"},
           {{m.make({4}, 0.1, 1), degree({4}, 3).sub(Scalar(1))}, "negative degrees"},
           {{m.make({}, -1, 1), Scalar(2)}, "0-d"},
+          {{m.make({3}, -1, 1),
+            tensor({3.0, HUGE_VAL, NAN},
+                   TensorOptions(is_floating(m.dtype) ? m.dtype : kFloat32, m.device))},
+           "degrees that are no numbers"},
           {{m.make({0}, -1, 1), degree({0}, 3)}, "empty"}};
 }
 
@@ -153,6 +169,7 @@ std::vector<Sample> polynomial_samples(SampleMaker& m) {
   Family family_of_##NAME() { return ARETE_FAMILY_OF(FIRST, NEXT); }                    \
   const OpRecord& NAME##_op = define("special_" #NAME "(Tensor x, Tensor n) -> Tensor") \
                                   .doc(DOC)                                             \
+                                  .takes_numbers()                                      \
                                   .compose(polynomial<family_of_##NAME>)                \
                                   .samples(polynomial_samples)                          \
                                   .errors(binary_errors())                              \

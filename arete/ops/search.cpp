@@ -5,6 +5,7 @@
 
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
+#include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/reference_util.h"
@@ -401,30 +402,65 @@ const OpRecord& cummin_op =
         .reference(running_reference(false));
 
 // Each step doubles how many elements the partial results cover, so that every sum is formed from
-// two of like size and nothing has to be scaled by a maximum that comes later.
+// two of like size and nothing has to be scaled by a maximum that comes later. Not in half
+// precision.
+Tensor running_logaddexp(const Tensor& x, int64_t dim) {
+  Tensor y = x.dtype() == kFloat64 ? x : x.to(kFloat32);
+  const int64_t n = x.dim() ? x.size(dim) : 1;
+  for (int64_t step = 1; step < n; step *= 2) {
+    const Tensor more = logaddexp(y.narrow(dim, step, n - step), y.narrow(dim, 0, n - step));
+    y = cat({y.narrow(dim, 0, step), more}, dim);
+  }
+  return y;
+}
+// sum of g[j] exp(x[i] - y[j]) over j >= i, in the same steps. y does not fall, so that no factor
+// exceeds 1; where y is -inf nothing has been added yet.
+Tensor logcumsumexp_gradient(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
+  const Tensor none = y == Scalar(-HUGE_VAL);
+  const Tensor shown = where(none, 0, y);
+  Tensor sum = g;
+  const int64_t n = x.dim() ? x.size(dim) : 1;
+  for (int64_t step = 1; step < n; step *= 2) {
+    const int64_t rest = n - step;
+    const Tensor decay = (shown.narrow(dim, 0, rest) - shown.narrow(dim, step, rest)).exp();
+    const Tensor more = sum.narrow(dim, 0, rest) +
+                        where(none.narrow(dim, 0, rest), 0, decay) * sum.narrow(dim, step, rest);
+    sum = cat({more, sum.narrow(dim, rest, step)}, dim);
+  }
+  return where(none, 0, (x - shown).exp() * sum);
+}
+
 const OpRecord& logcumsumexp_op =
     define("logcumsumexp(Tensor self, int dim) -> Tensor")
         .doc("log of the running sum of exponentials.")
-        .compose([](const Call& c) -> Results {
+        .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
-          const int dim = normalize_dim(c.integer(1), int(x.dim()), c.name());
+          normalize_dim(c.integer(1), int(x.dim()), c.name());
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "logcumsumexp: expected a floating point input")
                           .got(name_of(x.dtype())));
-          if (x.dim() == 0) return {x.clone()};
-          const int64_t n = x.size(dim);
-          Tensor y = x;
-          for (int64_t step = 1; step < n; step *= 2) {
-            const Tensor more =
-                logaddexp(y.narrow(dim, step, n - step), y.narrow(dim, 0, n - step));
-            y = cat({y.narrow(dim, 0, step), more}, dim);
-          }
-          return {n > 1 ? y : x.clone()};
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
         })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const PlainCalls guard;
+          const Tensor& x = c.tensor(0);
+          p.copy({view_of(out[0]), view_of(running_logaddexp(
+                                       x, normalize_dim(c.integer(1), int(x.dim()), c.name())))});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor x = g.input(0);
+              const int dim = normalize_dim(g.integer(1), int(x.dim()), "logcumsumexp");
+              const Tensor y = running_logaddexp(x, dim);
+              return {logcumsumexp_gradient(g.grad().to(y.dtype()), x.to(y.dtype()), y, dim)
+                          .to(x.dtype())};
+            },
+            1)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 5}), 1}, "rows"},
                   {{m.make_strided({3, 4}), 0}, "columns, strided"},
                   {{m.make({4}, -40, 40), -1}, "wide range"},
+                  {{m.make({33}, -3, 3), 0}, "long"},
                   {{m.make({}), 0}, "0-d"},
                   {{m.make({2, 1}), 1}, "one"}};
         })

@@ -412,8 +412,11 @@ const OpRecord& roll_op =
           Tensor out = x;
           bool copied = false;
           for (size_t k = 0; k < dims.size(); ++k) {
+            ARETE_CHECK(x.dim() > 0,
+                        IndexError(c.name(), "Dimension specified as " + std::to_string(dims[k]) +
+                                                 " but tensor has no dimensions"));
             const int d = normalize_dim(dims[k], int(x.dim()), c.name());
-            const int64_t n = x.dim() ? x.size(d) : 1;
+            const int64_t n = x.size(d);
             const int64_t shift = n ? (shifts[k] % n + n) % n : 0;
             if (shift == 0) continue;
             out = arete::cat({narrow(out, d, n - shift, shift), narrow(out, d, 0, n - shift)}, d);

@@ -134,6 +134,7 @@ std::vector<Sample> zeta_samples(SampleMaker& m) {
   return {{{m.make({2, 3}, 1.5, 6).detach(), m.make({2, 3}, 0.6, 4)}, "equal shapes"},
           {{m.make({2, 1}, 1.5, 6).detach(), m.make({4}, 0.6, 4)}, "broadcast"},
           {{Scalar(3.0), m.make({4}, 0.6, 4)}, "a number"},
+          {{Scalar(4.0), m.make({4}, -40.7, -40.3)}, "far below 0"},
           {{m.make({}, 2, 4).detach(), m.make({}, 0.6, 4)}, "0-d"},
           {{m.make({0}, 2, 4).detach(), m.make({0}, 0.6, 4)}, "empty"}};
 }

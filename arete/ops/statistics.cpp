@@ -135,7 +135,7 @@ const OpRecord& kthvalue_op =
           const int64_t k = c.integer(1);
           ARETE_CHECK(
               k >= 1 && k <= row.size(),
-              IndexError(c.name(), "kthvalue(): selected number k out of range for dimension " +
+              ValueError(c.name(), "kthvalue(): selected number k out of range for dimension " +
                                        std::to_string(row.dim))
                   .argument("k")
                   .expected("1 to " + std::to_string(row.size()))
@@ -150,7 +150,7 @@ const OpRecord& kthvalue_op =
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), 4, 1, false},
-                   ErrorKind::index,
+                   ErrorKind::value,
                    "selected number k out of range for dimension 1"}};
         })
         .reference([](const Call& c) {

@@ -125,13 +125,39 @@ const OpRecord& rsqrt_op =
         .samples(unary_samples(0.1, 4))
         .reference(reference1([](double v) { return 1 / std::sqrt(v); }));
 
-const OpRecord& square_op = define("square(Tensor self) -> Tensor")
-                                .doc("x * x.")
-                                .unary([](Value x) { return x * x; }, Result::promote)
-                                .complex(of_complex([](Complex z) { return z * z; }))
-                                .samples(unary_samples(-2, 2))
-                                .reference(reference1([](double v) { return v * v; }))
-                                .dtypes(kAllReal);
+const OpRecord& square_point_op =
+    define("square_point(Tensor self) -> Tensor")
+        .doc("x * x of numbers.")
+        .surface(Surface::internal)
+        .unary(
+            [](Value x) {
+              ARETE_CHECK(x.type() != expr::Type::boolean,
+                          TypeError("square",
+                                    "result type int64 can't be cast to the desired "
+                                    "output type bool"));
+              return x * x;
+            },
+            Result::promote)
+        .complex(of_complex([](Complex z) { return z * z; }))
+        .samples(unary_samples(-2, 2))
+        .reference(reference1([](double v) { return v * v; }))
+        .dtypes(kAllReal);
+
+const OpRecord& square_op =
+    define("square(Tensor self) -> Tensor")
+        .doc("x * x; of bool int64.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          return {x.dtype() == kBool ? x.to(kInt64) : call(square_point_op, {x})};
+        })
+        .in_place()
+        .samples([](SampleMaker& m) {
+          auto all = unary_samples(-2, 2)(m);
+          all.push_back({{m.make_mask({5})}, "bool"});
+          return all;
+        })
+        .reference(reference1([](double v) { return v * v; }))
+        .dtypes(kAllReal);
 
 const OpRecord& reciprocal_op =
     define("reciprocal(Tensor self) -> Tensor")
@@ -566,7 +592,6 @@ ARETE_DEFINE_UNARY(round)
 ARETE_DEFINE_UNARY(frac)
 ARETE_DEFINE_UNARY(sqrt)
 ARETE_DEFINE_UNARY(rsqrt)
-ARETE_DEFINE_UNARY(square)
 ARETE_DEFINE_UNARY(reciprocal)
 ARETE_DEFINE_UNARY(exp)
 ARETE_DEFINE_UNARY(exp2)
@@ -604,6 +629,10 @@ ARETE_DEFINE_UNARY(logical_not)
 ARETE_DEFINE_UNARY(bitwise_not)
 
 namespace arete {
+Tensor square(const Tensor& self) { return ops::call(ops::square_op, {self}); }
+Tensor Tensor::square() const { return arete::square(*this); }
+Tensor& Tensor::square_() { return ops::call_in_place(*this, ops::square_point_op, {*this}); }
+
 #define ARETE_DEFINE_TEST(name)                                                 \
   Tensor name(const Tensor& self) { return ops::call(ops::name##_op, {self}); } \
   Tensor Tensor::name() const { return arete::name(*this); }

@@ -17,8 +17,20 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     "div": [("div", None), ("div_mode", None)],
     "round": [("round", None), ("round_decimals", None)],
     "clamp": [("clamp", None), ("clamp_tensor", None)],
-    "_var": [("var", "var(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
-    "_std": [("std", "std(Tensor input, int[]? dim=None, *, float correction=1, bool keepdim=False)")],
+    **{name: [(name, f"{name}(Tensor input, int[]? dim=None, *, float? correction=1, bool keepdim=False)"),
+              (name, f"{name}(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)"),
+              (name, f"{name}(Tensor input, bool unbiased)")] for name in ("var", "std", "var_mean", "std_mean")},
+    # order and search
+    **{name: [(name, None), (name, f"{name}(Tensor self, Scalar q, int? dim=None, bool keepdim=False, *, "
+                                   "str interpolation='linear')")] for name in ("quantile", "nanquantile")},
+    "searchsorted": [("searchsorted", None),
+                     ("searchsorted", "searchsorted(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
+                                      "bool right=False, str? side=None, Tensor? sorter=None)")],
+    "bucketize": [("bucketize", None),
+                  ("bucketize", "bucketize(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False)")],
+    "isin": [("isin", None),
+             ("isin", "isin(Scalar elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)"),
+             ("isin", "isin(Tensor elements, Scalar test_elements, *, bool assume_unique=False, bool invert=False)")],
     # creation
     "arange": [("arange", "arange(Scalar end, *, Scalar start=0, dtype? dtype=None, device? device=None)"),
                ("arange", None)],

@@ -73,6 +73,16 @@ def register_post_accumulate_grad_hook(self, hook):
 
 
 @_method
+def __reversed__(self):
+    """The elements of the first dimension from the last to the first.
+
+    >>> reversed(arete.tensor([1, 2, 3]))
+    tensor([3, 2, 1])
+    """
+    return self.flip(0) if self.dim() else self
+
+
+@_method
 def numpy(self, *, force: bool = False):
     """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes.
 

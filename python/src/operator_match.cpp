@@ -1,8 +1,10 @@
 #include "operator_match.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
+#include "arete/ops/creation.h"
 #include "tensor_object.h"
 
 namespace arete::python {
@@ -44,12 +46,8 @@ const char* type_text(const Parameter& p) {
 /// False: the object is not of the parameter's type.
 bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, Arg& out) {
   if (x == Py_None) {
-    if (p.optional) {
-      out = Arg();
-      return true;
-    }
-    if (p.kind != Kind::generator) return false;
-    out = Arg();
+    if (!p.optional && !p.none_is_default && p.kind != Kind::generator) return false;
+    out = p.none_is_default ? p.fallback.borrow() : Arg();
     return true;
   }
   switch (p.kind) {
@@ -78,7 +76,7 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
     }
     case Kind::boolean:
       if (PyBool_Check(x)) {
-        out = Arg(x == Py_True);
+        out = p.as_real ? Arg(x == Py_True ? 1.0 : 0.0) : Arg(x == Py_True);
         return true;
       }
       if (std::strcmp(Py_TYPE(x)->tp_name, "numpy.bool") != 0 &&
@@ -172,7 +170,33 @@ bool takes_memory_format(const ops::OpRecord& record) {
          name == "randint_like";
 }
 
-bool same_text(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
+bool has_name(const Parameter& p, PyObject* key) {
+  const auto is_key = [key](PyObject* name) {
+    return name == key || PyUnicode_Compare(name, key) == 0;
+  };
+  return is_key(p.name) || std::any_of(p.others.begin(), p.others.end(), is_key);
+}
+
+// Numbers for which the record wants tensors become 0-d ones beside the call's tensors, with their
+// dtype where that is floating. Where all are numbers, the first of them becomes a tensor.
+void make_tensors_of_numbers(const Overload& o, ArgStorage& s, Arg* out) {
+  const Tensor* model = nullptr;
+  for (const Parameter& p : o.parameters) {
+    const Arg& a = out[p.position];
+    if (!model && a.kind() == Kind::tensor && a.tensor().defined()) model = &a.tensor();
+  }
+  if (model && !o.has_as_tensor) return;
+  for (const Parameter& p : o.parameters) {
+    Arg& a = out[p.position];
+    if (a.kind() != Kind::scalar || !(p.as_tensor || (!model && p.kind == Kind::tensor))) continue;
+    const Scalar number = a.scalar();
+    const bool follows = model && is_floating(model->dtype()) && !number.is_complex();
+    const TensorOptions options(follows ? model->dtype() : number.dtype(),
+                                model ? model->device() : Device(kCPU));
+    a = Arg(s.tensors.add(full({}, number, options)));
+    if (!p.as_tensor) return;
+  }
+}
 
 }  // namespace
 
@@ -214,9 +238,7 @@ bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* 
     for (size_t i = 0; i < o.parameters.size() && at == o.parameters.size(); ++i)
       if (o.parameters[i].name == key) at = i;
     for (size_t i = 0; i < o.parameters.size() && at == o.parameters.size(); ++i)
-      if (same_text(o.parameters[i].name, key) ||
-          (o.parameters[i].other && same_text(o.parameters[i].other, key)))
-        at = i;
+      if (has_name(o.parameters[i], key)) at = i;
     if (at < o.parameters.size()) {
       if (given[at]) {
         why.text = name() + "() got multiple values for argument '" + to_text(key) + "'";
@@ -272,6 +294,7 @@ bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* 
                Py_TYPE(given[i])->tp_name;
     return false;
   }
+  if (o.numbers || o.has_as_tensor) make_tensors_of_numbers(o, s, out);
   if (o.device_at < o.defaults.size() && out[o.device_at].is_none() && default_device)
     out[o.device_at] = Arg(*default_device);
   return true;

@@ -40,6 +40,7 @@ struct ArgStorage {
   Pool<Shape, 8> shapes;
   Pool<std::vector<double>, 4> reals;
   Pool<std::vector<Tensor>, 4> lists;
+  Pool<Tensor, 2> tensors;  // made of numbers
 };
 
 /// Keyword arguments that belong to no record.

@@ -252,7 +252,7 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         return nullptr;
       }
       overloads->push_back(face ? make_face(*record, signature)
-                                : make_overload(*record, signature));
+                                : make_overload(*record, signature, to_text(name)));
     }
     separate(*overloads);
     PyObject* o = checked(type->tp_alloc(type, 0));

@@ -65,20 +65,23 @@ OwnedArg default_of(Kind kind, std::string_view text) {
   }
 }
 
-// torch's own second names.
-const char* second_name(std::string_view name) {
-  if (name == "self") return "input";
-  if (name == "input") return "self";
-  if (name == "dim") return "axis";
-  if (name == "dims") return "dim";
-  if (name == "keepdim") return "keepdims";
-  if (name == "other") return "x2";
-  return nullptr;
-}
-
 }  // namespace
 
-Overload make_overload(const OpRecord& record, const char* signature) {
+std::vector<const char*> other_names(std::string_view name) {
+  if (name == "self") return {"input", "x", "a", "x1"};
+  if (name == "input") return {"self", "x", "a", "x1"};
+  if (name == "dim") return {"axis"};
+  if (name == "dims") return {"dim"};
+  if (name == "keepdim") return {"keepdims"};
+  if (name == "other") return {"x2"};
+  if (name == "elements") return {"element"};
+  if (name == "test_elements") return {"test_element"};
+  if (name == "dim0") return {"axis0"};
+  if (name == "dim1") return {"axis1"};
+  return {};
+}
+
+Overload make_overload(const OpRecord& record, const char* signature, std::string_view shown_as) {
   Overload o;
   o.record = &record;
   const ops::Schema& schema = ops::schema_of(record);
@@ -108,23 +111,33 @@ Overload make_overload(const OpRecord& record, const char* signature) {
     keyword_only = keyword_only || a.keyword_only;
     p.keyword_only = keyword_only;
     p.has_default = !a.default_text.empty();
-    if (p.has_default) p.fallback = default_of(p.kind, a.default_text);
     p.name = checked(PyUnicode_InternFromString(a.name.c_str()));
     bool found = false;
     for (size_t i = 0; i < schema.args.size() && !found; ++i) {
       const std::string& n = schema.args[i].name;
-      if (n == a.name || (a.name == "input" && n == "self") || (a.name == "self" && n == "input")) {
+      // torch's older name of a correction of 1 or 0 is "unbiased".
+      p.as_real = a.name == "unbiased" && n == "correction";
+      if (n == a.name || (a.name == "input" && n == "self") || (a.name == "self" && n == "input") ||
+          p.as_real) {
         p.position = i;
         found = true;
       }
     }
     if (!found)
       throw ValueError("Operator", "the record " + record.name + " has no argument " + a.name);
-    if (const char* second = second_name(a.name)) {
+    for (const char* other : other_names(a.name)) {
       bool free = true;
-      for (const ops::SchemaArg& b : names.args) free = free && b.name != second;
-      if (free) p.other = checked(PyUnicode_InternFromString(second));
+      for (const ops::SchemaArg& b : names.args) free = free && b.name != other;
+      if (free) p.others.push_back(checked(PyUnicode_InternFromString(other)));
     }
+    const ops::SchemaArg& own = schema.args[p.position];
+    if (p.has_default)
+      p.fallback = p.as_real ? OwnedArg(a.default_text == "True" ? 1.0 : 0.0)
+                             : default_of(p.kind, a.default_text);
+    p.none_is_default =
+        a.default_text == "[]" || (p.optional && p.has_default && !own.type.ends_with('?'));
+    p.as_tensor = p.kind == Kind::scalar && own.is_tensor();
+    o.has_as_tensor = o.has_as_tensor || p.as_tensor;
     if (!keyword_only) ++o.positional;
     o.parameters.push_back(std::move(p));
   }
@@ -134,7 +147,8 @@ Overload make_overload(const OpRecord& record, const char* signature) {
   // view(2, 3): a list that is the last positional parameter, first or after a tensor.
   if (o.positional > 0 && o.positional <= 2) {
     const size_t last = o.positional - 1;
-    o.spread = o.parameters[last].list && (last == 0 || o.parameters[0].kind == Kind::tensor);
+    o.spread = o.parameters[last].list && !o.parameters[last].has_default &&
+               (last == 0 || o.parameters[0].kind == Kind::tensor);
     o.spread_at = last;
   }
   bool of_tensors = false;
@@ -149,7 +163,7 @@ Overload make_overload(const OpRecord& record, const char* signature) {
       auto* field = new std::string(schema.returns[i].substr(schema.returns[i].find(' ') + 1));
       fields[i].name = field->c_str();
     }
-    auto* type_name = new std::string("arete.return_types." + record.name);
+    auto* type_name = new std::string("arete.return_types." + std::string(shown_as));
     PyStructSequence_Desc d{type_name->c_str(), nullptr, fields, int(schema.returns.size())};
     o.result_type = PyStructSequence_NewType(&d);
     checked(reinterpret_cast<PyObject*>(o.result_type));

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arete/ops/record.h"
@@ -15,12 +16,15 @@ namespace arete::python {
 inline constexpr size_t kMostParameters = 24;
 
 struct Parameter {
-  PyObject* name = nullptr;   // interned
-  PyObject* other = nullptr;  // a second name by which it may be given, or null
+  PyObject* name = nullptr;       // interned
+  std::vector<PyObject*> others;  // other names by which it may be given, interned
   ops::Arg::Kind kind = ops::Arg::Kind::none;
   size_t position = 0;  // among the record's arguments
   bool optional = false, list = false, keyword_only = false, has_default = false;
-  bool plain = false;  // an integer, for which no 0-d tensor may stand
+  bool none_is_default = false;  // None stands for the default
+  bool plain = false;      // an integer, for which no 0-d tensor may stand
+  bool as_tensor = false;  // a number here, a 0-d tensor for the record
+  bool as_real = false;    // a boolean here, 1 or 0 for the record
   ops::OwnedArg fallback;
   std::string type;  // as written
 };
@@ -33,7 +37,8 @@ struct Overload {
   std::vector<Parameter> parameters;
   std::vector<ops::OwnedArg> defaults;  // of all arguments of the record
   size_t positional = 0;                // parameters that may be given by position
-  bool numbers = false;                 // numbers stand for tensors
+  bool numbers = false;                 // numbers stand for tensors, of which one is needed
+  bool has_as_tensor = false;           // some parameter is a number that the record wants as tensor
   bool spread = false;                  // the first list may be given as separate integers
   size_t spread_at = 0;
   size_t device_at = size_t(-1);  // the argument that says where a tensor is made of numbers alone
@@ -43,9 +48,13 @@ struct Overload {
   std::shared_ptr<const Face> face;     // of functional faces: see operator_face.h
 };
 
+/// torch's other names for an argument, most of them NumPy's: "axis" for "dim".
+std::vector<const char*> other_names(std::string_view name);
+
 /// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; null is the record's own schema.
-/// ValueError if it names what the record does not have.
-Overload make_overload(const ops::OpRecord& record, const char* signature);
+/// ValueError if it names what the record does not have. `shown_as` is the operator's public name.
+Overload make_overload(const ops::OpRecord& record, const char* signature,
+                       std::string_view shown_as);
 
 /// What overloads of one operator must know of each other: where one of them takes a tensor, a 0-d
 /// tensor is no integer of another one. max(x, t) is the maximum of both, max(x, 1) along dim 1.

@@ -6,6 +6,7 @@
 #include "arete/ops/record.h"
 #include "bindings.h"
 #include "caster.h"
+#include "operator_signature.h"
 
 namespace nb = nanobind;
 
@@ -156,6 +157,7 @@ void bind_records(nb::module_& m) {
       names.emplace(std::string(a.name), std::string(a.record));
     return names;
   });
+  m.def("_other_names", [](const std::string& name) { return other_names(name); });
   m.def("_record", &describe);
   m.def("_record_facts", &facts);
   m.def("_record_samples", &samples);

@@ -62,7 +62,7 @@ const std::map<std::string, Reference>& references() {
       {"neg", [](V v) { return -v[0]; }},
       {"positive", [](V v) { return v[0]; }},
       {"conj_physical", [](V v) { return std::conj(v[0]); }},
-      {"square", [](V v) { return v[0] * v[0]; }},
+      {"square_point", [](V v) { return v[0] * v[0]; }},
       {"reciprocal", [](V v) { return 1.0 / v[0]; }},
       {"abs", [](V v) { return C(std::abs(v[0])); }},
       {"angle", [](V v) { return C(std::arg(v[0])); }},

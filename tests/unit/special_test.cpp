@@ -49,7 +49,13 @@ TEST(Special, GammaEdges) {
   EXPECT_EQ(two(igammac, 1e300, 1e301), 0);
   // P and Q of a large number meet near one half.
   EXPECT_NEAR(two(igamma, 1e6, 1e6), 0.50013298076087, 1e-13);
+  // So large that the integrand's factors lose half of their digits.
+  EXPECT_NEAR(two(igamma, 1e10, 1e10), 0.5000013298076014, 1e-15);
+  EXPECT_NEAR(two(igamma, 1e20, 1e20), 0.500000000013298, 1e-15);
+  EXPECT_NEAR(two(igammac, 1e12, 1e12 + 1e6), 0.1586552539314167, 1e-14);
   EXPECT_EQ(polygamma(1, tensor(-2.0, kFloat64)).item<double>(), kInf);
+  EXPECT_NEAR(polygamma(2, tensor(-1001.2, kFloat64)).item<double>(), 247.047919409235, 1e-11);
+  EXPECT_TRUE(std::isnan(two(special_zeta, 2.5, -1001.2)));
 }
 
 TEST(Special, BesselEdges) {
@@ -69,6 +75,20 @@ TEST(Special, BesselEdges) {
     f(x).backward();
     EXPECT_NEAR(x.grad().item<double>(), 0.5, 1e-15);
   }
+  // Those of i0 and j0 are x / 2 and -x / 2 there, whatever the forms for large numbers do.
+  for (const auto& [f, slope] : {std::pair(&i0, 0.5), std::pair(&special_bessel_j0, -0.5)}) {
+    const Tensor x = tensor(0.0, TensorOptions(kFloat64)).requires_grad_();
+    const Tensor first = autograd::grad(f(x), x, true)[0];
+    EXPECT_NEAR(autograd::grad(first, x)[0].item<double>(), slope, 1e-15);
+  }
+}
+
+TEST(Special, PolynomialsEndWhereTheyOverflow) {
+  const Tensor x = tensor({501.0, 0.5}, TensorOptions(kFloat64));
+  const Tensor n = tensor({1e9, 2.0}, TensorOptions(kFloat64));
+  const Tensor p = special_hermite_polynomial_h(x, n);
+  EXPECT_TRUE(std::isnan(p[0].item<double>()));
+  EXPECT_DOUBLE_EQ(p[1].item<double>(), -1);
 }
 
 TEST(Special, PolynomialsOfHighDegree) {

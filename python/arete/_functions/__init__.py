@@ -17,10 +17,7 @@ from .shapes import (
     atleast_1d, atleast_2d, atleast_3d, block_diag, broadcast_shapes, broadcast_tensors, cartesian_prod, einsum,
     meshgrid, resize_, resize_as_,
 )
-from .statistics import (
-    bucketize, histogram, histogramdd, nanquantile, norm, quantile, searchsorted, std, std_mean, unique,
-    unique_consecutive, var, var_mean,
-)
+from .statistics import histogram, histogramdd, norm, unique, unique_consecutive
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from .. import _C
 from .._C import Tensor
-from ._methods import METHODS
+from ._methods import METHODS, numpy_names
 
 
 def as_tensor(data, dtype=None, device=None):
@@ -56,6 +56,7 @@ def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 METHODS["new_tensor"] = _new_tensor
 
 
+@numpy_names
 def fill(input: Tensor, value):
     """A copy with all elements set.
 
@@ -65,6 +66,7 @@ def fill(input: Tensor, value):
     return input.clone().fill_(value)
 
 
+@numpy_names
 def detach(input: Tensor):
     """The same memory without history.
 
@@ -74,6 +76,7 @@ def detach(input: Tensor):
     return input.detach()
 
 
+@numpy_names
 def clone(input: Tensor, *, memory_format=None):
     """A copy, with history.
 

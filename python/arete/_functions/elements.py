@@ -5,7 +5,7 @@ import builtins
 
 from .. import _C, _ops
 from .._C import Tensor
-from ._methods import METHODS, also_method
+from ._methods import METHODS, also_method, numpy_names
 
 # ---- bounds and choice
 
@@ -28,6 +28,7 @@ METHODS["clip_"] = _clamp_
 _where = _C.Operator("where", [("where", "where(Tensor condition, Tensor input, Tensor other)")])
 
 
+@numpy_names
 def where(condition, input=None, other=None, *, out=None):
     """`input` where the condition holds, `other` elsewhere; alone: the positions where it holds.
 
@@ -56,6 +57,7 @@ METHODS["where"] = _where_method
 
 
 @also_method
+@numpy_names
 def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
     """The positions of elements that are not zero: (n, rank), or a tuple of vectors.
 
@@ -108,6 +110,7 @@ METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
 
 
 @also_method
+@numpy_names
 def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
     """Derivatives along dimensions; `spacing` is a step, or for each dimension a step or its coordinates.
 

@@ -5,7 +5,6 @@ import builtins
 
 from .. import _ops
 from .._C import Tensor
-from .statistics import var_mean
 
 _GRID_MODES, _GRID_PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
@@ -45,5 +44,5 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
     (tensor([[2.]]), tensor([[1.0000]]))
     """
     dims = list(builtins.range(-len(normalized_shape), 0))
-    spread, mean = var_mean(input, dims, correction=0, keepdim=True)
+    spread, mean = _ops.var_mean(input, dims, correction=0, keepdim=True)
     return _ops.layer_norm(input, list(normalized_shape), weight, bias, eps), mean, (spread + eps).rsqrt()

@@ -1,64 +1,14 @@
-"""Spreads, norms, histograms, quantiles and what else sorts or counts elements."""
+"""Norms, different elements, histograms."""
 from __future__ import annotations
 
 import builtins
 from collections import namedtuple
 
-from .. import _C, _ops
+from .. import _ops
 from .._C import Tensor
-from .._signatures import SIGNATURES
-from ._methods import METHODS, also_method
+from ._methods import also_method, numpy_names
 
-# ---- spreads and norms
-
-
-def _spread(name, title, example):
-    def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
-        if isinstance(dim, builtins.bool):  # var(x, unbiased)
-            dim, unbiased = None, dim
-        if correction is None:
-            correction = 1 if unbiased is None or unbiased else 0
-        return operator(input, dim, correction=correction, keepdim=keepdim, out=out)
-
-    operator = _C.Operator(name, SIGNATURES[f"_{name}"])
-    function.__name__ = name
-    function.__doc__ = f"""The {title} of all elements or over `dim` (an int or several).
-
-    `correction` is taken off the count: 1 by default, 0 with unbiased=False. The result is NaN where nothing is left.
-
-    >>> arete.{name}(arete.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1)
-    tensor([{example}])
-    """
-    METHODS[name] = function
-    return function
-
-
-var = _spread("var", "variance", "2., 8.")
-std = _spread("std", "standard deviation", "1.4142, 2.8284")
-
-
-@also_method
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Variance and mean.
-
-    >>> arete.var_mean(arete.tensor([1.0, 3.0]))
-    (tensor(2.), tensor(2.))
-    """
-    if isinstance(dim, builtins.bool):
-        dim, unbiased = None, dim
-    return var(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)
-
-
-@also_method
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Standard deviation and mean.
-
-    >>> arete.std_mean(arete.tensor([1.0, 3.0]), correction=0)
-    (tensor(1.), tensor(2.))
-    """
-    if isinstance(dim, builtins.bool):
-        dim, unbiased = None, dim
-    return std(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)
+# ---- norms
 
 
 @also_method
@@ -114,6 +64,7 @@ def _asked(results, return_inverse, return_counts):
 
 
 @also_method
+@numpy_names
 def histogram(input: Tensor, bins=100, *, range=None, weight=None, density: bool = False, out=None):  # noqa: A002
     """Counts (or sums of weights, or densities) and edges: `bins` is 1-d edges, or how many equal intervals of `range`
     (lowest and highest) or of the data's range there are.
@@ -170,65 +121,3 @@ def histogramdd(input: Tensor, bins, *, range=None, weight=None, density: bool =
 
 
 _histogramdd_result = namedtuple("histogramdd", ("hist", "bin_edges"))
-
-
-# ---- order
-
-
-def _with_tensor(name, place, doc):
-    """A record whose argument number `place` may be a number where it wants a tensor."""
-
-    def function(*args, **kwargs):
-        if len(args) > place and not isinstance(args[place], Tensor):
-            like = next(a for a in args if isinstance(a, Tensor))
-            number = _C.tensor(args[place], dtype=like.dtype if like.is_floating_point() else None, device=like.device)
-            args = (*args[:place], number, *args[place + 1:])
-        return operator(*args, **kwargs)
-
-    operator = getattr(_ops, name)
-    function.__name__ = name
-    function.__doc__ = doc
-    return function
-
-
-quantile = _with_tensor("quantile", 1, """quantile(input, q, dim=None, keepdim=False, *, interpolation="linear")
-
-    The values below which shares q (a number or a vector, in [0, 1]) lie, of all elements or along dim; NaN wins.
-
-    A vector q comes first in the shape. float32 and float64; interpolation "linear", "lower", "higher", "midpoint" or
-    "nearest".
-
-    >>> arete.quantile(arete.tensor([4.0, 1.0, 2.0, 3.0]), arete.tensor([0.25, 0.5]))
-    tensor([1.7500, 2.5000])
-    >>> arete.quantile(arete.ones(3), 2.0)
-    Traceback (most recent call last):
-    arete.ArgumentError: quantile() q values must be in the range [0, 1]...
-    """)
-nanquantile = _with_tensor("nanquantile", 1, """nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear")
-
-    quantile() of the elements that are not NaN; NaN where there are none.
-
-    >>> arete.nanquantile(arete.tensor([1.0, arete.nan, 2.0]), 0.5)
-    tensor(1.5000)
-    """)
-METHODS["quantile"], METHODS["nanquantile"] = quantile, nanquantile
-searchsorted = _with_tensor("searchsorted", 1, """searchsorted(sorted_sequence, input, *, out_int32=False, right=False, ...)
-
-    Where values would have to be put into a sorted sequence (n), or in each row of (..., n) those of (..., m).
-
-    The place is before equal elements, with right=True after them. int64 in the shape of the values.
-
-    >>> arete.searchsorted(arete.tensor([1, 3, 5]), arete.tensor([0, 3, 6]))
-    tensor([0, 1, 3])
-    >>> arete.searchsorted(arete.tensor([1, 3, 5]), 3, right=True)
-    tensor(2)
-    """)
-bucketize = _with_tensor("bucketize", 0, """bucketize(input, boundaries, *, out_int32=False, right=False)
-
-    The number of the interval between sorted boundaries (n) in which each element lies, 0 to n.
-
-    An element equal to a boundary lies below it, with right=True above.
-
-    >>> arete.bucketize(arete.tensor([0.5, 1.0, 7.0]), arete.tensor([1.0, 5.0]))
-    tensor([0, 0, 2])
-    """)

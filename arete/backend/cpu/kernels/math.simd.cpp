@@ -102,17 +102,12 @@ ARETE_WRAP(expm1, u10)
 ARETE_WRAP(log, u10)
 ARETE_WRAP(log2, u10)
 ARETE_WRAP(log10, u10)
-ARETE_WRAP(log1p, u10)
 ARETE_WRAP(sin, u10)
 ARETE_WRAP(cos, u10)
 ARETE_WRAP(tan, u10)
 ARETE_WRAP(asin, u10)
 ARETE_WRAP(acos, u10)
 ARETE_WRAP(atan, u10)
-ARETE_WRAP(sinh, u10)
-ARETE_WRAP(cosh, u10)
-ARETE_WRAP(asinh, u10)
-ARETE_WRAP(acosh, u10)
 ARETE_WRAP(atanh, u10)
 ARETE_WRAP(erfc, u15)
 ARETE_WRAP(lgamma, u10)
@@ -121,6 +116,47 @@ VD exp_d(VD x) { return ARETE_SLEEF_D(exp, u10)(x); }
 VD tanh_d(VD x) { return ARETE_SLEEF_D(tanh, u10)(x); }
 VD erf_d(VD x) { return ARETE_SLEEF_D(erf, u10)(x); }
 VD sigmoid_d(VD x) { return sigmoid_of(x, exp_d(x < 0 ? x : -x), VD{} + 1.0); }
+
+// Where the library's functions overflow though their results do not: hyperbolic functions just
+// before infinity, and inverse ones of arguments with an infinite square.
+inline bool any(bool mask) { return mask; }
+template <class M>
+inline bool any(const M& mask) {
+  bool found = false;
+  for (size_t i = 0; i < sizeof(M) / sizeof(mask[0]); ++i) found |= mask[i] != 0;
+  return found;
+}
+enum class Symmetry { none, even, odd };
+/// near(x), or far(x) beyond `limit`.
+template <Symmetry kSymmetry, auto kNear, class V, class T, class Far>
+inline V with_far(V x, T limit, Far far) {
+  const V size = kSymmetry == Symmetry::none ? x : x < 0 ? -x : x;
+  const V y = kNear(x);
+  const auto large = size > limit;
+  if (!any(large)) return y;
+  const V z = far(size);
+  return large ? (kSymmetry == Symmetry::odd ? (x < 0 ? -z : z) : z) : y;
+}
+#define ARETE_WRAP_FAR(name, symmetry, limit_f, limit_d, ...)                                \
+  VF near_##name##_f(VF x) { return ARETE_SLEEF_F(name, u10)(x); }                           \
+  VD near_##name##_d(VD x) { return ARETE_SLEEF_D(name, u10)(x); }                           \
+  VF name##_f(VF x) {                                                                        \
+    [[maybe_unused]] constexpr auto e = exp_f, l = log_f;                                    \
+    [[maybe_unused]] constexpr float ln2 = 0.693147181f;                                     \
+    return with_far<Symmetry::symmetry, near_##name##_f>(x, limit_f,                         \
+                                                         [=](VF s) { return __VA_ARGS__; }); \
+  }                                                                                          \
+  VD name##_d(VD x) {                                                                        \
+    [[maybe_unused]] constexpr auto e = exp_d, l = log_d;                                    \
+    [[maybe_unused]] constexpr double ln2 = 0.69314718055994531;                                           \
+    return with_far<Symmetry::symmetry, near_##name##_d>(x, limit_d,                         \
+                                                         [=](VD s) { return __VA_ARGS__; }); \
+  }
+ARETE_WRAP_FAR(sinh, odd, 88.0f, 709.0, e(s / 2) / 2 * e(s / 2))
+ARETE_WRAP_FAR(cosh, even, 88.0f, 709.0, e(s / 2) / 2 * e(s / 2))
+ARETE_WRAP_FAR(asinh, odd, 1e10f, 1e10, l(s) + ln2)
+ARETE_WRAP_FAR(acosh, none, 1e10f, 1e10, l(s) + ln2)
+ARETE_WRAP_FAR(log1p, none, 1e20f, 1e20, l(s))
 
 VF pow_f(VF x, VF y) { return ARETE_SLEEF_F(pow, u10)(x, y); }
 VD pow_d(VD x, VD y) { return ARETE_SLEEF_D(pow, u10)(x, y); }

@@ -1,0 +1,91 @@
+"""How operators take their arguments: torch's other names for them, numbers where tensors are wanted, None for a default."""
+import pytest
+
+import arete
+
+X = arete.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("call, same", [
+    (lambda: arete.sum(a=X, axis=0, keepdims=True), lambda: arete.sum(X, 0, True)),
+    (lambda: arete.add(x1=X, x2=X), lambda: X + X),
+    (lambda: arete.mul(x=X, other=2), lambda: X * 2),
+    (lambda: X.add(x2=X), lambda: X + X),
+    (lambda: arete.matmul(x1=X, x2=X.T), lambda: X @ X.T),
+    (lambda: arete.fft.fft(a=X, axis=0), lambda: arete.fft.fft(X, dim=0)),
+    (lambda: arete.linalg.vector_norm(x=X, axis=0, keepdims=True), lambda: arete.linalg.vector_norm(X, dim=0, keepdim=True)),
+    (lambda: arete.quantile(X, 0.5, axis=0, keepdims=True), lambda: arete.quantile(X, 0.5, 0, True)),
+    (lambda: arete.var(X, axis=0, keepdims=True), lambda: arete.var(X, 0, keepdim=True)),
+    (lambda: X.std(axis=1), lambda: X.std(1)),
+    (lambda: arete.std_mean(X, axis=0)[1], lambda: X.mean(0)),
+    (lambda: arete.gradient(X, axis=0)[0], lambda: arete.gradient(X, dim=0)[0]),
+    (lambda: arete.where(X > 1, x=X, x2=0.0), lambda: arete.where(X > 1, X, 0.0)),
+    (lambda: arete.tensordot(a=X, b=X.T, dims=1), lambda: X @ X.T),
+    (lambda: arete.swapaxes(X, axis0=0, axis1=1), lambda: X.T),
+    (lambda: arete.roll(X, 1, None), lambda: arete.roll(X, 1)),
+])
+def test_other_names(call, same):
+    assert call().tolist() == same().tolist()
+
+
+def test_a_name_given_twice():
+    with pytest.raises(TypeError, match="multiple values"):
+        arete.sum(X, dim=0, axis=0)
+    with pytest.raises(TypeError, match="multiple values"):
+        arete.gradient(X, dim=0, axis=0)
+
+
+def test_forms_of_the_correction():
+    biased = X.var(1, correction=0)
+    assert arete.var(X, 1, False).tolist() == X.var(1, unbiased=False).tolist() == biased.tolist()
+    assert arete.var(X, 1, False, True).shape == (2, 1)
+    assert X.var(False).item() == X.var(correction=0).item()
+    assert X.std(True).item() == X.std().item() == X.std(correction=None).item()
+    assert arete.var_mean(X, False)[0].item() == X.var(correction=0).item()
+    with pytest.raises(TypeError):
+        X.var(1, unbiased=False, correction=0)
+
+
+@pytest.mark.parametrize("call, value, dtype", [
+    (lambda: arete.div(2, 4), 0.5, arete.float32),
+    (lambda: arete.div(7, 2, rounding_mode="floor"), 3, arete.int64),
+    (lambda: arete.add(2, 3), 5, arete.int64),
+    (lambda: arete.add(2, 3, alpha=2), 8, arete.int64),
+    (lambda: arete.add(2.0, 3), 5.0, arete.float32),
+    (lambda: arete.mul(2, True), 2, arete.int64),
+    (lambda: arete.add(True, True), True, arete.bool),
+    (lambda: arete.mul(2j, 2), 4j, arete.complex64),
+    (lambda: arete.floor_divide(7, 2), 3, arete.int64),
+    (lambda: arete.remainder(-7, 2), 1, arete.int64),
+])
+def test_two_numbers(call, value, dtype):
+    result = call()
+    assert result.shape == () and result.dtype is dtype and result.item() == value
+
+
+def test_isin_of_tensors_and_numbers():
+    assert arete.isin(X, 2).tolist() == [[False, False, True], [False, False, False]]
+    assert arete.isin(X, 2.5).any().item() is False
+    assert arete.isin(2, X).item() is True
+    assert arete.isin(element=7, test_elements=X).item() is False
+    assert arete.isin(X.long(), test_element=2.0, invert=True).tolist() == [[True, True, False], [True, True, True]]
+    assert arete.isin(arete.tensor([0.1], dtype=arete.float64), 0.1).item() is True  # not rounded to float32
+    with pytest.raises(TypeError):
+        arete.isin(2, 2)
+
+
+def test_numbers_for_which_records_want_tensors():
+    boundaries = arete.tensor([1, 3, 5])
+    assert arete.searchsorted(boundaries, 3, right=True).item() == 2
+    assert arete.searchsorted(boundaries, 2.5).item() == 1
+    assert arete.bucketize(4, boundaries).item() == 2
+    assert arete.quantile(X.double(), 0.1).item() == pytest.approx(0.5, rel=1e-15)
+
+
+def test_several_results_are_called_as_their_function():
+    assert type(X.max(0)).__name__ == "max" and type(X.median(dim=0)).__name__ == "median"
+
+
+def test_reversed():
+    assert reversed(X).tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]
+    assert reversed(arete.tensor(3)).item() == 3
