@@ -114,7 +114,7 @@ void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs
     inputs.push_back(ops::view_of(t));
     inputs.push_back(ops::view_of(factor));
     outputs.push_back(ops::view_of(t));
-    t.storage()->bump_version();
+    t.bump_version();
   }
   target_of(tensors[0])
       .multi_pointwise({.program = program.get(),

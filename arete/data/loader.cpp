@@ -263,6 +263,7 @@ DataLoader::DataLoader(DatasetPtr dataset, DataLoaderOptions options)
   }
   impl_->dataset = std::move(dataset);
   impl_->options = std::move(options);
+  if (auto& device = impl_->options.device) device = device->resolved();
 }
 
 DataLoader::~DataLoader() = default;

@@ -260,7 +260,7 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
         }
       });
     }
-    self.storage()->bump_version();
+    self.bump_version();
     if (node) {
       node->save_outputs({&self, 1});
       rebase_history(self, node);

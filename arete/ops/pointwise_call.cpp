@@ -631,7 +631,7 @@ bool call_pointwise_into(const Call& call, Tensor& self, bool record) {
   }
   execute(*r.variant->program, {safe.data(), safe.size()}, {&self, 1},
           {r.params.data(), r.params.size()});
-  self.storage()->bump_version();
+  self.bump_version();
   if (node) {
     node->save_outputs({&self, 1});
     rebase_history(self, node);

@@ -199,7 +199,8 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
         const bool same_memory = slot.left.defined() && slot.left.storage() == p.storage() &&
                                  slot.left.layout() == p.layout();
         if (slot.master.defined())
-          compares = replayed || reads_it || !same_memory || slot.left_version != p.version();
+          compares =
+              replayed || reads_it || !same_memory || slot.left_writes != p.storage()->writes();
         else
           slot.master = p.detach().to(kFloat32);
         if (!same_memory) slot.left = p.detach();
@@ -244,7 +245,7 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
     }
   }
   // After all updates: parameters may share a storage.
-  for (const auto& [p, slot] : mastered) slot->left_version = p->version();
+  for (const auto& [p, slot] : mastered) slot->left_writes = p->storage()->writes();
 }
 
 // Note [Updates that may be left out]
@@ -407,10 +408,10 @@ void Optimizer::Batch::run(uint32_t variant, const Rule& rule,
                             .params = params});
   }
   for (const Item& item : items_) {
-    item.param.storage()->bump_version();
-    if (masters_) item.slot->master.storage()->bump_version();
-    for (size_t s : used_) item.slot->state[s].storage()->bump_version();
-    if (inverse_scale_.defined()) item.grad.storage()->bump_version();
+    item.param.bump_version();
+    if (masters_) item.slot->master.bump_version();
+    for (size_t s : used_) item.slot->state[s].bump_version();
+    if (inverse_scale_.defined()) item.grad.bump_version();
     item.slot->step = step;
   }
 }

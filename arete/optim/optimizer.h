@@ -128,7 +128,7 @@ class Optimizer : public amp::Scalable {
     Tensor skipped;             // 0-d, f64: how many those were; undefined if there are none
     Tensor master;              // the parameter in f32, with master_weights
     Tensor left;                // shows the parameter's memory as the last step with it found it
-    uint64_t left_version = 0;  // and this is the version which that step left
+    uint64_t left_writes = 0;   // and so many writes that memory had then
     std::vector<Tensor> state;  // one per name; undefined until used
     std::vector<double> numbers;
   };
