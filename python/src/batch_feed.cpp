@@ -32,8 +32,8 @@ double now() {
 // Copies to a device on a stream of their own, each behind an event that is used again.
 class CopyAhead {
  public:
-  explicit CopyAhead(Device device) : device_(device) {
-    if (device.is_cuda()) stream_.emplace(0, device.index);
+  explicit CopyAhead(Device device) : device_(device.resolved()) {
+    if (device_.is_cuda()) stream_.emplace(0, device_.index);
   }
 
   struct Copied {
