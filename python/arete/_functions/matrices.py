@@ -9,7 +9,7 @@ from ._methods import METHODS, also_method
 
 
 @also_method
-def tensordot(input: Tensor, other: Tensor, dims=2, out=None):
+def tensordot(a: Tensor, b: Tensor, dims=2, out=None):
     """Products summed over pairs of dimensions: the last n and the first n, or two lists.
 
     >>> arete.tensordot(arete.tensor([[1, 2], [3, 4]]), arete.tensor([10, 1]), dims=1)
@@ -25,10 +25,10 @@ def tensordot(input: Tensor, other: Tensor, dims=2, out=None):
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
-        first, second = list(range(input.dim() - dims, input.dim())), list(range(dims))
+        first, second = list(range(a.dim() - dims, a.dim())), list(range(dims))
     else:
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
-    result = _ops.tensordot(input, other, first, second)
+    result = _ops.tensordot(a, b, first, second)
     return out.copy_(result) if out is not None else result
 
 
