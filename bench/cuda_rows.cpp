@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "arete/base/error.h"
+#include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
 #include "arete/core/modes.h"
 #include "arete/expr/value.h"
@@ -293,18 +294,30 @@ void add_attention(Rows& rows) {
 
 void add_convolution(Rows& rows) {
   const double flops = 2.0 * 256 * 28 * 28 * 128 * 128 * 9;
-  for (DType t : {kFloat16, kFloat32}) {
-    const Goal goal = t == kFloat16 ? times_the_peer(1) : Goal{};
-    const auto make = [t] {
+  const struct {
+    DType dtype;
+    const char* name;
+    bool tf32, timed;  // whether the fastest of cuDNN's engines is looked for
+  } kinds[] = {{kFloat16, "f16", false, true},
+               {kFloat16, "f16_not_timed", false, false},
+               {kFloat32, "f32", false, true},
+               {kFloat32, "tf32", true, true},
+               {kFloat32, "tf32_not_timed", true, false}};
+  for (const auto& k : kinds) {
+    const DType t = k.dtype;
+    const Goal goal = t == kFloat16 && k.timed ? times_the_peer(1) : Goal{};
+    const auto make = [k, t] {
+      cuda::set_cudnn_benchmark(k.timed);
+      set_float32_convolution_tf32(k.tf32);
       std::array<Tensor, 2> r{
           randn({256, 128, 28, 28}, gpu(t)).contiguous(MemoryFormat::channels_last),
           (randn({128, 128, 3, 3}, gpu(t)) * 0.03).contiguous(MemoryFormat::channels_last)};
       for (Tensor& x : r) x.requires_grad_();
       return r;
     };
-    rows.add("conv/3x3_128_fwd_" + suffix(t), Unit::tflop_per_s, flops, goal,
+    rows.add(std::string("conv/3x3_128_fwd_") + k.name, Unit::tflop_per_s, flops, goal,
              [=] { return dropping([r = make()] { return conv2d(r[0], r[1], {}, 1, 1); }); });
-    rows.add("conv/3x3_128_fwdbwd_" + suffix(t), Unit::tflop_per_s, 3 * flops, goal, [=] {
+    rows.add(std::string("conv/3x3_128_fwdbwd_") + k.name, Unit::tflop_per_s, 3 * flops, goal, [=] {
       const auto r = make();
       return [r, g = randn({256, 128, 28, 28}, gpu(t)).contiguous(MemoryFormat::channels_last)] {
         for (const Tensor& x : r) x.set_grad({});
@@ -405,6 +418,8 @@ void add_arrays(Rows& rows) {
            })
       .repetitions = 5;
   rows.add("array/conv5x5_4k_f32", Unit::ms, 0, at_most(0.05), [] {
+    cuda::set_cudnn_benchmark(true);
+    set_float32_convolution_tf32(false);
     return plain([x = rand({1, 1, 2160, 3840}, gpu()), w = rand({1, 1, 5, 5}, gpu())] {
       return conv2d(x, w, {}, 1, 2);
     });

@@ -245,12 +245,12 @@ def make_rows(torch):
 
     flops = 2 * 256 * 28 * 28 * 128 * 128 * 9
     last = {"memory_format": torch.channels_last}
-    for dtype, suffix in ((torch.float16, "f16"), (torch.float32, "f32")):
+    for dtype, suffix in ((torch.float16, "f16"), (torch.float16, "f16_not_timed"), (torch.float32, "f32"), (torch.float32, "tf32"),
+                          (torch.float32, "tf32_not_timed")):  # fmt: skip
 
-        def make(dtype=dtype):
-            torch.backends.cudnn.benchmark = True
-            # Arete's f32 is f32 unless told otherwise.
-            torch.backends.cudnn.allow_tf32 = False
+        def make(dtype=dtype, suffix=suffix):
+            torch.backends.cudnn.benchmark = "not_timed" not in suffix
+            torch.backends.cudnn.allow_tf32 = "tf32" in suffix
             x = randn(256, 128, 28, 28, dtype=dtype).to(**last).requires_grad_()
             w = (randn(128, 128, 3, 3, dtype=dtype) * 0.03).to(**last).requires_grad_()
             return x, w
@@ -338,6 +338,7 @@ def make_rows(torch):
 
     @rows.add("array/conv5x5_4k_f32", "ms")
     def _():
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
         x, w = torch.rand(1, 1, 2160, 3840, device=gpu), torch.rand(1, 1, 5, 5, device=gpu)
         return lambda: functional.conv2d(x, w, padding=2)
 

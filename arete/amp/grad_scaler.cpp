@@ -111,7 +111,7 @@ void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs
     inputs.push_back(ops::view_of(t));
     inputs.push_back(ops::view_of(factor));
     outputs.push_back(ops::view_of(t));
-    t.storage()->bump_version();
+    t.bump_version();
   }
   ops::target(tensors[0].device())
       .multi_pointwise({.program = program.get(),
@@ -141,7 +141,7 @@ void compute(expr::ProgramPtr& program, std::vector<Value> (*body)(Values),
   for (const Tensor& t : wide) in.push_back(ops::view_of(t));
   for (const Tensor& t : results) {
     out.push_back(ops::view_of(t));
-    t.storage()->bump_version();
+    t.bump_version();
   }
   ops::target(results[0].device()).pointwise({program.get(), in, out, {}});
 }

@@ -1,5 +1,7 @@
 #include "arete/base/thread_pool.h"
 
+#include <dirent.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -202,6 +204,31 @@ void tell_libraries(int n) { omp_set_num_threads(n); }
 
 #endif
 
+// After a fork: see set_num_threads() in the header.
+
+bool has_several_threads() {
+  DIR* const tasks = opendir("/proc/self/task");
+  if (!tasks) return true;
+  int entries = 0;  // with "." and ".."
+  while (entries < 4 && readdir(tasks)) ++entries;
+  closedir(tasks);
+  return entries > 3;
+}
+
+bool g_forks_threads = false, g_is_serial = false;
+
+void watch_forks() {
+  static const int watched =
+      pthread_atfork([] { g_forks_threads = has_several_threads(); }, nullptr,
+                     [] {
+                       if (!g_forks_threads) return;
+                       g_is_serial = true;
+                       g_threads.store(1, std::memory_order_relaxed);
+                       tell_libraries(1);
+                     });
+  static_cast<void>(watched);
+}
+
 }  // namespace
 
 int num_threads() noexcept {
@@ -209,6 +236,7 @@ int num_threads() noexcept {
   if (n == 0) [[unlikely]] {
     const int found = default_threads();
     if (g_threads.compare_exchange_strong(n, found)) {
+      watch_forks();
       tell_libraries(found);
       n = found;
     }
@@ -221,6 +249,12 @@ void set_num_threads(int n) {
                           .argument("n")
                           .expected("at least 1")
                           .got(std::to_string(n)));
+  ARETE_CHECK(n == 1 || !g_is_serial,
+              ValueError("set_num_threads",
+                         "this process was forked from one with threads, and can have one only")
+                  .got(std::to_string(n))
+                  .hint("start processes with multiprocessing.get_context('spawn')"));
+  watch_forks();
   g_threads.store(n, std::memory_order_relaxed);
   tell_libraries(n);
 }

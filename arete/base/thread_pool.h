@@ -9,7 +9,8 @@ namespace arete {
 /// Threads that parallel_for may use (ARETE_NUM_THREADS, else OMP_NUM_THREADS, else the CPUs this
 /// process may run on).
 int num_threads() noexcept;
-/// Sets the number for the whole process; at least 1 (ValueError).
+/// Sets the number for the whole process; at least 1 (ValueError). A process that was forked from
+/// one with several threads has one: those of its parent are gone, and OpenMP waits for them.
 void set_num_threads(int n);
 /// True inside a parallel_for body or a thread marked by SerialRegion: nested loops run inline.
 bool in_parallel_region() noexcept;

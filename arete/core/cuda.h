@@ -20,11 +20,18 @@ namespace arete::cuda {
 
 /// True if there is at least one GPU that can be used.
 bool is_available();
+/// True once a GPU is in use: the first call that needs one starts CUDA for it. In a process forked
+/// after that false, and whatever needs a GPU is a DeviceError that says so.
+bool is_initialized();
+/// Starts CUDA for the current device, which else the first call that needs it does.
+void init();
+/// True in a process forked from one that had begun to use CUDA (is_available() does).
+bool is_in_bad_fork() noexcept;
 /// Why there is none: no driver, no libarete_cuda.so, ...; "" if there is one.
 std::string unavailable_reason();
 int device_count();
-/// The calling thread's choice, 0 at first: what the functions here work on unless told otherwise.
-/// It has no influence on where tensors are made: kCUDA is always cuda:0.
+/// The calling thread's choice, 0 at first: what the functions here work on unless told otherwise,
+/// and what a device without an ordinal (kCUDA, Device("cuda")) stands for.
 int current_device() noexcept;
 void set_device(int device);
 /// Sets the current device and restores the previous one at its end.
@@ -230,8 +237,9 @@ MemoryStats memory_stats(int device = -1);
 /// on. Small and large blocks have no pools of their own here: all are in large_pool. Peaks that
 /// nobody keeps (segments, inactive memory) are the present values.
 std::vector<std::pair<std::string, int64_t>> memory_stats_by_name(int device = -1);
-/// A readable table.
-std::string memory_summary(int device = -1);
+/// A readable table with the rows of torch.cuda.memory_summary, and unless `abbreviated` what the
+/// allocator knows besides: its pools, and who holds most.
+std::string memory_summary(int device = -1, bool abbreviated = false);
 /// Physical memory, whoever uses it. Needs a GPU.
 MemoryInfo mem_get_info(int device = -1);
 /// Gives memory that is cached, but not in use, back to the driver.

@@ -6,7 +6,7 @@
 
 namespace arete::cuda {
 
-constinit std::atomic<bool> detail::cudnn_enabled{true}, detail::cudnn_benchmark{true},
+constinit std::atomic<bool> detail::cudnn_enabled{true}, detail::cudnn_benchmark{false},
     detail::cudnn_deterministic{false};
 constinit std::atomic<int> detail::cudnn_benchmark_limit{10};
 

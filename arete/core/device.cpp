@@ -7,7 +7,11 @@
 namespace arete {
 namespace {
 constexpr std::string_view kNames[kNumDeviceTypes] = {"cpu", "cuda", "meta"};
-}
+thread_local constinit int this_thread_ordinal = 0;
+}  // namespace
+
+int current_ordinal() noexcept { return this_thread_ordinal; }
+void set_current_ordinal(int ordinal) noexcept { this_thread_ordinal = ordinal; }
 
 Device::Device(std::string_view text) {
   const size_t colon = text.find(':');
@@ -21,7 +25,7 @@ Device::Device(std::string_view text) {
                                      "device string: " +
                                          std::string(text))
                               .argument("device"));
-  type = DeviceType(found);
+  *this = Device(DeviceType(found));
   if (colon == std::string_view::npos) return;
   const std::string_view digits = text.substr(colon + 1);
   int value = -1;
@@ -40,7 +44,7 @@ Device::Device(std::string_view text) {
 
 std::string Device::to_string() const {
   std::string s(kNames[int(type)]);
-  if (type == DeviceType::cuda) s += ":" + std::to_string(int(index));
+  if (type == DeviceType::cuda && index >= 0) s += ":" + std::to_string(int(index));
   return s;
 }
 

@@ -44,8 +44,7 @@ Tensor pack(const Tensor& t, bool is_output) {
     const NoGradGuard no_grad;
     SavedTensorHooks* const hooks = current_hooks;
     const SavedTensorHooksGuard none(nullptr);
-    packed = hooks->pack(
-        Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), t.layout(), t.dtype()))));
+    packed = hooks->pack(Tensor(t.impl()->alias()));
   }
   ARETE_CHECK(t.version() == version,
               AutogradError("saved_tensors_hooks",
@@ -73,8 +72,7 @@ Tensor unpack_values(const PackNode& node, const std::string& op) {
   const Tensor values = node.packed->unpack();
   ARETE_CHECK(values.defined(),
               AutogradError(op, "the hook that unpacks saved tensors returned no tensor"));
-  return Tensor(
-      IntrusivePtr<TensorImpl>(new TensorImpl(values.storage(), values.layout(), values.dtype())));
+  return Tensor(values.impl()->alias());
 }
 }  // namespace
 
@@ -113,7 +111,7 @@ void set_history(Tensor& t, const IntrusivePtr<Node>& node, uint32_t slot) {
   // node itself, and every producer must have a lower number than its consumers.
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   meta.requires_grad = false;
-  t.impl()->view_version = t.impl()->storage->version();
+  t.impl()->view_version = t.version();
 }
 
 SavedTensor::SavedTensor(const Tensor& t, bool is_output)
@@ -129,7 +127,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output)
     is_leaf_ = true;
     return;
   }
-  saved_ = Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), t.layout(), t.dtype())));
+  saved_ = Tensor(t.impl()->alias());
   if (!is_output) edge_ = gradient_edge(t);
 }
 
@@ -164,8 +162,7 @@ Tensor SavedTensor::unpack(Node* owner, uint32_t output_slot, const std::string&
                   .got("version " + std::to_string(saved_.version()))
                   .hint("use the out-of-place form of the later operator, or clone() first"));
   if (is_leaf_) return saved_;
-  Tensor t(
-      IntrusivePtr<TensorImpl>(new TensorImpl(saved_.storage(), saved_.layout(), saved_.dtype())));
+  Tensor t(saved_.impl()->alias());
   // Not by set_history(): the producers keep their numbers.
   if (is_output_ && owner) autograd_meta(t).grad_fn = {IntrusivePtr<Node>(owner), output_slot};
   if (!is_output_ && edge_) autograd_meta(t).grad_fn = edge_;

@@ -10,8 +10,9 @@ namespace {
 constexpr std::string_view kNames[] = {"highest", "high", "medium"};
 }
 
-constinit std::atomic<MatmulPrecision> detail::float32_matmul_precision{MatmulPrecision::highest};
-constinit std::atomic<int8_t> detail::float32_convolution_tf32{-1};
+constinit std::atomic<Float32Precision> detail::float32_precisions[] = {
+    Float32Precision::none, Float32Precision::none, Float32Precision::none, Float32Precision::tf32};
+constinit std::atomic<bool> detail::float32_products_in_bf16{false};
 
 void set_float32_matmul_precision(std::string_view name) {
   for (int i = 0; i < 3; ++i)

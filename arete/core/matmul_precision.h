@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,34 +12,58 @@ namespace arete {
 /// which is several times faster on GPUs that have it. medium: to bf16 where that is faster still.
 enum class MatmulPrecision : uint8_t { highest, high, medium };
 
+/// What f32 operands may be rounded to; none: as what is wider says.
+enum class Float32Precision : uint8_t { none, ieee, tf32 };
+/// What a precision is set for. Products and convolutions that have none of their own take that of
+/// GPUs, which takes that of everything; where none is set nothing is rounded.
+enum class Float32Scope : uint8_t { all, gpu, products, convolutions };
+inline constexpr int kNumFloat32Scopes = 4;
+
 namespace detail {
-extern constinit std::atomic<MatmulPrecision> float32_matmul_precision;
-extern constinit std::atomic<int8_t> float32_convolution_tf32;  // -1: follows the above
+extern constinit std::atomic<Float32Precision> float32_precisions[kNumFloat32Scopes];
+extern constinit std::atomic<bool> float32_products_in_bf16;
 }  // namespace detail
 
-/// For the whole process, at start highest. What no device has a faster way for is computed in f32.
-inline MatmulPrecision float32_matmul_precision() noexcept {
-  return detail::float32_matmul_precision.load(std::memory_order_relaxed);
+/// As it was set for the scope alone, for the whole process. At start convolutions have tf32 and
+/// everything else none, as in PyTorch: products round nothing.
+inline Float32Precision float32_precision_setting(Float32Scope scope) noexcept {
+  return detail::float32_precisions[int(scope)].load(std::memory_order_relaxed);
 }
-inline void set_float32_matmul_precision(MatmulPrecision precision) noexcept {
-  detail::float32_matmul_precision.store(precision, std::memory_order_relaxed);
+inline void set_float32_precision(Float32Scope scope, Float32Precision precision) noexcept {
+  detail::float32_precisions[int(scope)].store(precision, std::memory_order_relaxed);
+  if (scope == Float32Scope::products)
+    detail::float32_products_in_bf16.store(false, std::memory_order_relaxed);
+}
+/// As it is in force.
+inline Float32Precision float32_precision(Float32Scope scope) noexcept {
+  Float32Precision p = float32_precision_setting(scope);
+  if (p == Float32Precision::none && scope > Float32Scope::gpu)
+    p = float32_precision_setting(Float32Scope::gpu);
+  return p == Float32Precision::none ? float32_precision_setting(Float32Scope::all) : p;
 }
 
-/// Whether convolutions of f32 tensors may round their operands to tf32: as set here, or if it was
-/// not, with any precision but highest.
-inline bool float32_convolution_tf32() noexcept {
-  const int8_t set = detail::float32_convolution_tf32.load(std::memory_order_relaxed);
-  return set < 0 ? float32_matmul_precision() != MatmulPrecision::highest : set != 0;
+/// That of products. What no device has a faster way for is computed in f32.
+inline MatmulPrecision float32_matmul_precision() noexcept {
+  if (float32_precision(Float32Scope::products) != Float32Precision::tf32)
+    return MatmulPrecision::highest;
+  return detail::float32_products_in_bf16.load(std::memory_order_relaxed) ? MatmulPrecision::medium
+                                                                          : MatmulPrecision::high;
 }
-/// The same, or nothing if it was not set.
-inline std::optional<bool> float32_convolution_tf32_setting() noexcept {
-  const int8_t set = detail::float32_convolution_tf32.load(std::memory_order_relaxed);
-  return set < 0 ? std::nullopt : std::optional(set != 0);
-}
-/// Nothing: it follows products again.
-inline void set_float32_convolution_tf32(std::optional<bool> allowed) noexcept {
-  detail::float32_convolution_tf32.store(allowed ? int8_t(*allowed) : int8_t(-1),
+inline void set_float32_matmul_precision(MatmulPrecision precision) noexcept {
+  const bool exact = precision == MatmulPrecision::highest;
+  set_float32_precision(Float32Scope::products,
+                        exact ? Float32Precision::ieee : Float32Precision::tf32);
+  detail::float32_products_in_bf16.store(precision == MatmulPrecision::medium,
                                          std::memory_order_relaxed);
+}
+
+/// Whether convolutions of f32 tensors may round their operands to tf32.
+inline bool float32_convolution_tf32() noexcept {
+  return float32_precision(Float32Scope::convolutions) == Float32Precision::tf32;
+}
+inline void set_float32_convolution_tf32(bool allowed) noexcept {
+  set_float32_precision(Float32Scope::convolutions,
+                        allowed ? Float32Precision::tf32 : Float32Precision::ieee);
 }
 
 /// The precision by name: "highest", "high" or "medium"; ValueError otherwise.

@@ -1,11 +1,20 @@
 #include "arete/core/storage.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "arete/base/error.h"
 #include "arete/core/memory_events.h"
 #include "arete/core/tracing.h"
 
@@ -22,6 +31,20 @@ struct Storage::Pending {
 namespace {
 // Of all lists of pending copies: they are rare, and no one waits for a copy while holding it.
 std::mutex pending_mutex;
+
+IoError not_shared(const char* what) {
+  return IoError("share_memory_", std::string("shared memory cannot be ") + what)
+      .got(std::strerror(errno));
+}
+
+/// Never nothing, which cannot be mapped.
+size_t mapped_bytes(size_t bytes) { return std::max<size_t>(bytes, 1); }
+
+std::byte* map_file(int file, size_t bytes) {
+  void* const p = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (p == MAP_FAILED) throw not_shared("mapped");
+  return static_cast<std::byte*>(p);
+}
 
 // A GPU's allocator speaks itself, of temporary blocks too.
 void tell(MemoryEvent::Action action, const Storage& s) {
@@ -53,17 +76,70 @@ IntrusivePtr<Storage> Storage::adopt(Device device, void* data, size_t bytes,
   return s;
 }
 
+IntrusivePtr<Storage> Storage::map_shared(int file, size_t bytes) {
+  struct stat known;
+  if (fstat(file, &known) < 0) throw not_shared("looked at");
+  ARETE_CHECK(size_t(known.st_size) >= mapped_bytes(bytes),
+              IoError("map_shared", "the shared memory is smaller than the tensor")
+                  .expected(std::to_string(bytes) + " bytes")
+                  .got(std::to_string(known.st_size)));
+  IntrusivePtr<Storage> s(new Storage(kCPU, map_file(file, bytes), bytes, nullptr, false));
+  s->shared_file_ = file;
+  return s;
+}
+
+void Storage::share() {
+  if (is_shared()) return;
+  ARETE_CHECK(device_.is_cpu(),
+              DeviceError("share_memory_", "only host memory is shared between processes")
+                  .got("a tensor on " + device_.to_string())
+                  .hint("send .cpu(), or a copy: pickles hold the values"));
+  writable_data();  // copies from and to a GPU are done
+  const int file = memfd_create("arete", MFD_CLOEXEC);
+  if (file < 0) throw not_shared("made");
+  std::byte* shared = nullptr;
+  try {
+    if (ftruncate(file, off_t(mapped_bytes(bytes_))) < 0) throw not_shared("made");
+    shared = map_file(file, bytes_);
+  } catch (...) {
+    close(file);
+    throw;
+  }
+  if (bytes_ > 0) std::memcpy(shared, data_, bytes_);
+  if (exported_.load(std::memory_order_relaxed)) {
+    // Whoever has the old address may go on to read there.
+    const auto kept = std::shared_ptr<Storage>(
+        new Storage(device_, data_, bytes_, allocator_, pinned_), [](Storage* s) { delete s; });
+    kept->release_ = std::move(release_);
+    release_ = std::make_unique<std::function<void()>>([kept] {});
+  } else {
+    free_memory();
+  }
+  allocator_ = nullptr;
+  pinned_ = false;
+  data_ = shared;
+  shared_file_ = file;
+}
+
 Storage::~Storage() {
   // The allocator of pinned memory knows of the copies by itself.
   delete pending_.load(std::memory_order_acquire);
+  if (is_shared()) {
+    munmap(data_, mapped_bytes(bytes_));
+    close(shared_file_);
+  }
+  free_memory();
+}
+
+void Storage::free_memory() noexcept {
   if (allocator_) {
     // Told before: from then on another thread may be given the address.
     tell(MemoryEvent::Action::free, *this);
     allocator_->deallocate(data_, bytes_);
   }
-  if (release_) {
+  if (const auto release = std::move(release_)) {
     try {
-      (*release_)();
+      (*release)();
     } catch (...) {
       // A destructor has nobody to tell.
     }

@@ -31,8 +31,21 @@ class PendingCopy {
   virtual const void* queue() const noexcept = 0;
 };
 
+/// A count of writes.
+class VersionCounter final : public RefCounted {
+ public:
+  explicit VersionCounter(uint64_t start) : version_(start) {}
+  uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
+  void bump() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+  void destroy() const noexcept { delete this; }
+
+ private:
+  std::atomic<uint64_t> version_;
+};
+
 /// Owns bytes on a device. Every in-place write through any view bumps the version, so that a
-/// tensor saved for the backward pass notices.
+/// tensor saved for the backward pass notices. Writes that it shall not notice, by tensors with a
+/// counter of their own (Tensor::variable_data), count among all writes.
 class Storage final : public RefCounted {
  public:
   /// Allocates; `allocator` may be null for meta storages (no data). `pinned`: host memory that a
@@ -42,6 +55,9 @@ class Storage final : public RefCounted {
   /// Takes over foreign memory; `release` runs when the last view is gone.
   static IntrusivePtr<Storage> adopt(Device device, void* data, size_t bytes,
                                      std::function<void()> release);
+  /// Over memory that another process shares: takes over its file (shared_file); IoError if that
+  /// has fewer bytes.
+  static IntrusivePtr<Storage> map_shared(int file, size_t bytes);
 
   /// The address. Whoever reads or writes host memory takes one of the next two instead.
   std::byte* data() const noexcept { return data_; }
@@ -64,8 +80,26 @@ class Storage final : public RefCounted {
   Device device() const noexcept { return device_; }
   uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
   void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// How often the memory was written, by whatever tensor.
+  uint64_t writes() const noexcept {
+    return version() + hidden_writes_.load(std::memory_order_relaxed);
+  }
+  /// A write that the version does not tell of.
+  void note_write() noexcept { hidden_writes_.fetch_add(1, std::memory_order_relaxed); }
 
   bool is_pinned() const noexcept { return pinned_; }
+
+  /// Moves the bytes to memory that processes share: the ones forked from now on, and those that
+  /// map shared_file(). Host memory only (DeviceError); what is shared stays as it is. Addresses
+  /// taken before are not valid any more, unless mark_exported() was called.
+  void share();
+  bool is_shared() const noexcept { return shared_file_ >= 0; }
+  /// The descriptor of the shared memory, which lives as long as this object; -1 if it is not
+  /// shared.
+  int shared_file() const noexcept { return shared_file_; }
+  /// Somebody was given the address, to whom this object does not answer (NumPy, DLPack): the
+  /// memory stays there as long as this object lives.
+  void mark_exported() noexcept { exported_.store(true, std::memory_order_relaxed); }
 
   /// Who starts a copy to (`writes`) or from this memory and does not wait for it calls the first
   /// before, which waits for copies in other queues that it would collide with, and the second
@@ -78,16 +112,23 @@ class Storage final : public RefCounted {
  private:
   struct Pending;
   Storage(Device device, std::byte* data, size_t bytes, Allocator* allocator, bool pinned)
-      : data_(data), bytes_(bytes), allocator_(allocator), device_(device), pinned_(pinned) {}
+      : data_(data),
+        bytes_(bytes),
+        allocator_(allocator),
+        device_(device.resolved()),
+        pinned_(pinned) {}
   ~Storage();
   void wait_for_copies(bool readers_too) const;
+  void free_memory() noexcept;
   std::byte* data_;
   size_t bytes_;
   Allocator* allocator_;
-  std::atomic<uint64_t> version_{0};
+  std::atomic<uint64_t> version_{0}, hidden_writes_{0};
   mutable std::atomic<Pending*> pending_{nullptr};
   Device device_;
   bool pinned_;
+  std::atomic<bool> exported_{false};
+  int shared_file_ = -1;
   std::unique_ptr<std::function<void()>> release_;
 };
 using StoragePtr = IntrusivePtr<Storage>;

@@ -16,6 +16,12 @@ TensorImpl::TensorImpl(StoragePtr s, Layout l, DType t)
 TensorImpl::~TensorImpl() = default;
 void TensorImpl::destroy() const noexcept { delete this; }
 
+IntrusivePtr<TensorImpl> TensorImpl::alias(Layout l, DType t) const {
+  IntrusivePtr<TensorImpl> other(new TensorImpl(storage, std::move(l), t));
+  other->own_version = own_version;
+  return other;
+}
+
 namespace {
 
 void check_defined(const Tensor& t, const char* op) {
@@ -72,6 +78,14 @@ int64_t Tensor::stride(int64_t dim) const {
 }
 
 bool Tensor::is_view() const { return defined() && impl_->base; }
+
+Tensor Tensor::variable_data() const {
+  check_defined(*this, "variable_data");
+  Tensor t(impl_->alias());
+  t.impl_->inference = impl_->inference;
+  t.impl_->own_version = IntrusivePtr<VersionCounter>(new VersionCounter(0));
+  return t;
+}
 
 void* Tensor::data_ptr() const {
   check_defined(*this, "data_ptr");

@@ -34,6 +34,19 @@ class TensorImpl final : public RefCounted {
   ~TensorImpl();
   void destroy() const noexcept;
 
+  /// Another body over the same memory, without history, that counts writes with this one.
+  IntrusivePtr<TensorImpl> alias(Layout l, DType t) const;
+  IntrusivePtr<TensorImpl> alias() const { return alias(layout, dtype); }
+  /// What saved tensors compare: the writes of this body and those that count with it.
+  uint64_t version() const noexcept {
+    return own_version ? own_version->version() : storage->version();
+  }
+  void bump_version() noexcept {
+    if (!own_version) return storage->bump_version();
+    own_version->bump();
+    storage->note_write();
+  }
+
   StoragePtr storage;
   Layout layout;
   DType dtype;
@@ -47,6 +60,9 @@ class TensorImpl final : public RefCounted {
   IntrusivePtr<TensorImpl> base;
   const char* made_by = nullptr;
   uint64_t view_version = 0;
+
+  // In the place of the storage's, for writes that saved tensors shall not notice.
+  IntrusivePtr<VersionCounter> own_version;
 };
 
 /// dtype, device and requires_grad for creation; absent dtype means default_dtype() (or what the
@@ -124,7 +140,9 @@ class Tensor {
   bool is_meta() const { return device().is_meta(); }
   bool is_cuda() const { return device().is_cuda(); }
   bool is_inference() const { return impl_->inference; }
-  uint64_t version() const { return impl_->storage->version(); }
+  uint64_t version() const { return impl_->version(); }
+  /// To be called by whatever writes the values in place.
+  void bump_version() const { impl_->bump_version(); }
   /// True for tensors that share their storage by a view operator and know their base.
   bool is_view() const;
 
@@ -180,6 +198,8 @@ class Tensor {
   void remove_hook(uint64_t id) const;
   /// The same data without history; in-place writes to it are seen by the version check.
   Tensor detach() const;
+  /// The same, but in-place writes to it are not seen: Python's `.data`.
+  Tensor variable_data() const;
   Tensor& detach_();
 
   // ---- conversion and copies
@@ -191,7 +211,8 @@ class Tensor {
   Tensor to(Device d, DType t, bool non_blocking = false, bool copy = false) const;
   Tensor to(const TensorOptions& o) const;
   Tensor cpu() const { return to(kCPU); }
-  Tensor cuda(int index = 0) const { return to(Device(DeviceType::cuda, index)); }
+  /// On the current GPU, or that of the ordinal.
+  Tensor cuda(int index = -1) const { return to(Device(DeviceType::cuda, index)); }
   Tensor clone(MemoryFormat f = MemoryFormat::preserve) const;
   Tensor contiguous(MemoryFormat f = MemoryFormat::contiguous) const;
   Tensor& copy_(const Tensor& src, bool non_blocking = false);

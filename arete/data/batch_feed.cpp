@@ -10,8 +10,8 @@ double now() {
 }
 }  // namespace
 
-CopyAhead::CopyAhead(Device device) : device_(device) {
-  if (device.is_cuda()) stream_.emplace(0, device.index);
+CopyAhead::CopyAhead(Device device) : device_(device.resolved()) {
+  if (device_.is_cuda()) stream_.emplace(0, device_.index);
 }
 
 Copied CopyAhead::copy(std::vector<Tensor> tensors) const {

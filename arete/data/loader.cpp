@@ -189,6 +189,7 @@ DataLoader::DataLoader(DatasetPtr dataset, DataLoaderOptions options)
     l.own.manual_seed(*l.options.seed);
     l.position.generator = l.own.state();
   }
+  if (auto& device = l.options.device) device = device->resolved();
 }
 
 DataLoader::~DataLoader() = default;

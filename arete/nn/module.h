@@ -133,7 +133,7 @@ class Module {
   Module& half() { return to(kFloat16); }
   Module& bfloat16() { return to(kBFloat16); }
   Module& cpu() { return to(kCPU); }
-  Module& cuda(int index = 0) { return to(Device(DeviceType::cuda, index)); }
+  Module& cuda(int index = -1) { return to(Device(DeviceType::cuda, index)); }
   /// Calls `f` for all modules below, children before their parents, and this one last.
   Module& apply(const std::function<void(Module&)>& f);
 

@@ -68,7 +68,7 @@ void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body
     // ones in the device's cache.
     for (size_t k = batch.size(); k-- > 0;) {
       const Tensor& t = *batch[k];
-      t.storage()->bump_version();
+      t.bump_version();
       if (t.numel() == 0 || t.is_meta()) continue;
       ++n;
       inputs.push_back(ops::view_of(t));

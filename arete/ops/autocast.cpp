@@ -14,7 +14,7 @@ namespace {
 struct KeptCast {
   Tensor source, casted;
   StoragePtr storage;  // Module::to() gives a parameter another one
-  uint64_t version = 0;
+  uint64_t writes = 0;
   bool with_history = false, inference = false;
 };
 
@@ -94,9 +94,9 @@ Tensor autocast_cast(const Tensor& t, DType to) {
   if (!keep) return t.to(to);
   const bool history = is_grad_enabled(), inference = is_inference_mode();
   KeptCast& kept = state.kept[t.impl()];
-  if (!kept.casted.defined() || kept.version != t.version() || kept.casted.dtype() != to ||
+  if (!kept.casted.defined() || kept.writes != t.storage()->writes() || kept.casted.dtype() != to ||
       kept.storage != t.storage() || kept.with_history != history || kept.inference != inference)
-    kept = {t, t.to(to), t.storage(), t.version(), history, inference};
+    kept = {t, t.to(to), t.storage(), t.storage()->writes(), history, inference};
   return kept.casted;
 }
 

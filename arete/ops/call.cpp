@@ -247,7 +247,7 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
         }
       });
     }
-    self.storage()->bump_version();
+    self.bump_version();
     if (node) {
       node->save_outputs({&self, 1});
       rebase_history(self, node);
@@ -323,7 +323,7 @@ void write_result(Tensor& out, const Tensor& result, const std::string& op) {
   fit(out, result.sizes(), op.c_str());
   const bool same_memory = result.storage() == out.storage();
   if (same_memory && result.layout() == out.layout() && result.dtype() == out.dtype())
-    out.storage()->bump_version();
+    out.bump_version();
   else
     out.copy_(same_memory ? result.clone() : result);
 }

@@ -44,7 +44,7 @@ Tensor part_of(const Tensor& t, int part) {
 }
 
 Tensor alias(const Tensor& t, Layout layout, DType dtype) {
-  return Tensor(IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), std::move(layout), dtype)));
+  return Tensor(t.impl()->alias(std::move(layout), dtype));
 }
 
 namespace {

@@ -259,6 +259,7 @@ Tensor make_pinned(const Tensor& self) {
 namespace arete {
 
 Tensor Tensor::to(Device d, DType t, bool non_blocking, bool copy) const {
+  d = d.resolved();
   if (!copy && d == device() && t == dtype()) return *this;
   return ops::to_copy(*this, t, d, MemoryFormat::preserve, non_blocking);
 }

@@ -283,7 +283,7 @@ std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor&
                              {input, weight, bias, running.mean, running.var, s.shape, s.dims,
                               s.weight_shape, s.center, s.eps, s.relu, running.momentum});
   for (const Tensor* t : {&running.mean, &running.var})
-    if (t->defined()) t->storage()->bump_version();
+    if (t->defined()) t->bump_version();
   return {r[0], r[1], r[2]};
 }
 

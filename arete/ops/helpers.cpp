@@ -59,8 +59,7 @@ Tensor empty_tensor(const OutputSpec& spec) {
 }
 
 Tensor alias(const Tensor& t, Layout layout) {
-  return Tensor(
-      IntrusivePtr<TensorImpl>(new TensorImpl(t.storage(), std::move(layout), t.dtype())));
+  return Tensor(t.impl()->alias(std::move(layout), t.dtype()));
 }
 
 Tensor sum_to_size(const Tensor& g, IntList sizes) {

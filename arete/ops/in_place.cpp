@@ -30,7 +30,7 @@ bool has_own_history(const Tensor& t) {
 // A live differentiable view whose storage was written after its grad_fn was made.
 bool is_stale_view(const Tensor& t) {
   const TensorImpl* impl = t.impl();
-  return impl->base && !impl->no_grad_view && impl->view_version != impl->storage->version();
+  return impl->base && !impl->no_grad_view && impl->view_version != impl->version();
 }
 
 Tensor base_of(const Tensor& t) { return Tensor(t.impl()->base); }

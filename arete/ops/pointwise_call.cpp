@@ -681,7 +681,7 @@ void write_into(const Resolved& r, Tensor& self) {
     inputs = {safe.data(), safe.size()};
   }
   execute(*r.variant->program, inputs, {&self, 1}, {r.params.data(), r.params.size()});
-  self.storage()->bump_version();
+  self.bump_version();
 }
 
 }  // namespace

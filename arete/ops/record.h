@@ -58,7 +58,7 @@ class Arg {
   Arg(std::string_view s) : kind_(Kind::string), count_(uint32_t(s.size())) { chars_ = s.data(); }
   Arg(const char* s) : Arg(std::string_view(s)) {}
   Arg(DType t) : kind_(Kind::dtype) { integer_ = int64_t(t); }
-  Arg(Device d) : kind_(Kind::device), device_(d) {}
+  Arg(Device d) : kind_(Kind::device), device_(d.resolved()) {}
   Arg(Generator* g) : kind_(g ? Kind::generator : Kind::none) { generator_ = g; }
   template <class T>
   Arg(const std::optional<T>& o) : Arg() {

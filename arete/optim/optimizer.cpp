@@ -189,7 +189,7 @@ void write_number(const Tensor& t, double value) {
     *static_cast<float*>(t.data_ptr()) = float(value);
   else if (!t.is_meta())
     Tensor(t.detach()).fill_(value);
-  t.storage()->bump_version();
+  t.bump_version();
 }
 
 DType number_dtype_of_state() { return default_dtype() == kFloat64 ? kFloat64 : kFloat32; }
@@ -413,7 +413,7 @@ Optimizer::Kind Optimizer::kind_of(const Tensor& param, Slot& slot, DType grad, 
     const bool always =
         recorded || modes().word & Modes::kCapture || (on_device && step.found_inf.defined());
     kind.compares = slot.state[master_key()].defined() &&
-                    (always || !same_memory || slot.left_version != param.version());
+                    (always || !same_memory || slot.left_writes != param.storage()->writes());
     if (!same_memory) slot.left = param.detach();
     step.mastered.emplace_back(&param, &slot);
   } else if (slot.left.defined()) {
@@ -516,7 +516,7 @@ void Optimizer::step_all(const Tensor& found_inf, const Tensor& inverse_scale) {
   Step step{.found_inf = found_inf, .inverse_scale = inverse_scale};
   for (size_t gi = 0; gi < groups_.size(); ++gi) step_group(gi, step);
   // After all updates: parameters may share a storage.
-  for (const auto& [p, slot] : step.mastered) slot->left_version = p->version();
+  for (const auto& [p, slot] : step.mastered) slot->left_writes = p->storage()->writes();
 }
 
 void Optimizer::make_state() {

@@ -188,7 +188,7 @@ class Optimizer : public amp::Scalable {
   struct Slot {                 // of one parameter
     std::vector<Tensor> state;  // one per key; undefined until made
     Tensor left;                // shows the parameter's memory as the last step with it found it
-    uint64_t left_version = 0;  // and this is the version which that step left
+    uint64_t left_writes = 0;   // and so many writes that memory had then
   };
   struct Programs;
   struct Page;

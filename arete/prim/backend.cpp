@@ -1,5 +1,7 @@
 #include "arete/prim/backend.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -34,6 +36,21 @@ Registry& registry() {
   return *r;
 }
 
+// Note [Forked processes]
+// A driver that has been started does not work in a child of fork(), whose threads, streams and
+// mapped memory are gone. So once there is a provider (its library has started the driver), a child
+// forgets the backends and refuses to make any: whatever uses a device there says what is wrong,
+// and not what the driver says of it. Memory that the child inherits is left alone.
+constinit std::atomic<bool> forked{false};
+
+void in_child() noexcept {
+  forked.store(true, std::memory_order_relaxed);
+  for (size_t type = 0; type < kNumDeviceTypes; ++type)
+    if (DeviceType(type) != DeviceType::cpu)
+      for (auto& backend : registry().backends[type])
+        backend.store(nullptr, std::memory_order_relaxed);
+}
+
 Backend* registered(Device device) noexcept {
   if (device.index < 0) return nullptr;
   return registry().backends[int(device.type)][device.index].load(std::memory_order_acquire);
@@ -50,6 +67,8 @@ DeviceError no_such_ordinal(Device device, int count) {
 }
 
 Backend* make_backend(Device device) {
+  device = device.resolved();
+  if (Backend* b = registered(device)) return b;  // under its ordinal
   if (device == kCPU) {
     static std::once_flag once;
     std::call_once(once, cpu::register_cpu_backend);
@@ -57,6 +76,7 @@ Backend* make_backend(Device device) {
   }
   DeviceProvider* const provider = find_provider(device.type);
   if (!provider) return nullptr;
+  check_not_forked();
   const int count = provider->count();
   ARETE_CHECK(device.index >= 0 && device.index < count, no_such_ordinal(device, count));
   const std::lock_guard lock(registry().making);
@@ -78,14 +98,26 @@ Backend* find_backend(Device device) noexcept {
   }
 }
 
-Backend* used_backend(Device device) noexcept { return registered(device); }
+Backend* used_backend(Device device) noexcept { return registered(device.resolved()); }
+
+bool is_forked_from_device_user() noexcept { return forked.load(std::memory_order_relaxed); }
+
+void check_not_forked() {
+  ARETE_CHECK(!is_forked_from_device_user(),
+              DeviceError("",
+                          "Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+                          "multiprocessing, you must use the 'spawn' start method")
+                  .got("a process forked from one that had started CUDA already")
+                  .hint("start processes with multiprocessing.get_context('spawn'), or call "
+                        "nothing of CUDA (is_available() included) before the fork"));
+}
 
 Backend& backend_for(Device device) {
   if (Backend* b = registered(device)) [[likely]]
     return *b;
   if (Backend* b = make_backend(device)) return *b;
-  throw DeviceError("",
-                    device.to_string() + " is not available: " + unavailable_reason(device.type));
+  throw DeviceError(
+      "", device.resolved().to_string() + " is not available: " + unavailable_reason(device.type));
 }
 
 void register_backend(Device device, Backend* backend) {
@@ -99,6 +131,8 @@ DeviceProvider* find_provider(DeviceType type) noexcept {
 }
 
 void register_provider(DeviceType type, DeviceProvider* provider) {
+  static const int watches = pthread_atfork(nullptr, nullptr, in_child);
+  ARETE_ASSERT(watches == 0);
   registry().providers[int(type)].store(provider, std::memory_order_release);
 }
 

@@ -102,7 +102,7 @@ class Backend : public Primitives, public DeviceRuntime {
 };
 
 /// The backend of a device, made at its first use; DeviceError saying why if there is none. cpu is
-/// always there.
+/// always there. In all of these a GPU without an ordinal is the calling thread's current one.
 Backend& backend_for(Device device);
 /// Null instead of an error.
 Backend* find_backend(Device device) noexcept;
@@ -110,6 +110,9 @@ Backend* find_backend(Device device) noexcept;
 Backend* used_backend(Device device) noexcept;
 /// Called by backends when they load; the object lives for the rest of the process.
 void register_backend(Device device, Backend* backend);
+/// True in a process that was forked after its parent had begun to use a device that a plug-in
+/// brings: see Note [Forked processes] in backend.cpp.
+bool is_forked_from_device_user() noexcept;
 /// Why there is no device of a type ("" if there is one).
 std::string unavailable_reason(DeviceType type);
 /// Set by a loader that tried and failed.

@@ -2,6 +2,8 @@
 #include "arete/core/cuda.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -18,14 +20,13 @@ namespace {
 
 using prim::Backend;
 
-thread_local constinit int this_device = 0;
-
 prim::DeviceProvider* provider() { return prim::find_provider(DeviceType::cuda); }
 
 // With the checks and the texts of backend_for.
 int checked(int device) {
-  if (device == -1) device = this_device;
+  if (device == -1) device = current_ordinal();
   ARETE_CHECK(provider(), DeviceError("", "CUDA is not available: " + unavailable_reason()));
+  prim::check_not_forked();
   const int n = device_count();
   ARETE_CHECK(device >= 0 && device < n,
               DeviceError("", "CUDA error: invalid device ordinal")
@@ -40,7 +41,7 @@ Backend& backend(int device) {
 
 // Null if the device has not been used: then its counters are 0 and nothing is to be done.
 Backend* backend_if_used(int device) {
-  if (device == -1) device = this_device;
+  if (device == -1) device = current_ordinal();
   if (device < 0 || device > 127) return nullptr;
   return prim::used_backend(Device(DeviceType::cuda, device));
 }
@@ -53,10 +54,17 @@ tracing::HostEvent wait_of(const char* what, const Backend& b) {
 
 bool is_available() { return provider() != nullptr; }
 std::string unavailable_reason() { return prim::unavailable_reason(DeviceType::cuda); }
+bool is_initialized() {
+  for (int i = 0; i < 128; ++i)
+    if (backend_if_used(i)) return true;
+  return false;
+}
+void init() { backend(-1); }
+bool is_in_bad_fork() noexcept { return prim::is_forked_from_device_user(); }
 int device_count() { return provider() ? provider()->count() : 0; }
-int current_device() noexcept { return this_device; }
-void set_device(int device) { this_device = checked(device); }
-DeviceGuard::~DeviceGuard() { this_device = previous_; }
+int current_device() noexcept { return current_ordinal(); }
+void set_device(int device) { set_current_ordinal(checked(device)); }
+DeviceGuard::~DeviceGuard() { set_current_ordinal(previous_); }
 
 DeviceProperties get_device_properties(int device) {
   device = checked(device);
@@ -334,7 +342,7 @@ void GraphCapture::before_replay(std::function<void()> function) {
 }
 
 GraphCapture* GraphCapture::current(int device) noexcept {
-  if (device == -1) device = this_device;
+  if (device == -1) device = current_ordinal();
   OpenCaptures& open = open_captures();
   const std::lock_guard lock(open.mutex);
   for (const auto& [thread, capture] : open.all)
@@ -394,7 +402,7 @@ Baseline baseline(int device) {
   return it == baselines().end() ? Baseline{} : it->second;
 }
 
-int number_of(int device) { return device == -1 ? this_device : device; }
+int number_of(int device) { return device == -1 ? current_ordinal() : device; }
 
 }  // namespace
 
@@ -471,10 +479,76 @@ size_t max_memory_reserved(int device) { return memory_stats(device).peak_reserv
 void reset_peak_memory_stats(int device) {
   if (Backend* b = backend_if_used(device)) b->reset_peak_memory_stats();
 }
-std::string memory_summary(int device) {
-  if (const Backend* b = backend_if_used(device)) return b->memory_summary();
-  return "cuda:" + std::to_string(device == -1 ? this_device : device) +
-         " has not been used: no memory is taken\n";
+
+namespace {
+
+std::string amount(int64_t value, bool bytes) {
+  static constexpr const char *kBytes[] = {"B", "KiB", "MiB", "GiB", "TiB"},
+                              *kCounts[] = {"", "K", "M", "G", "T"};
+  const int64_t step = bytes ? 1024 : 1000;
+  int unit = 0;
+  for (; unit < 4 && std::abs(value) >= 1000 * step; ++unit) value /= step;
+  char text[32];
+  std::snprintf(text, sizeof text, "%6lld %-3s", static_cast<long long>(value),
+                (bytes ? kBytes : kCounts)[unit]);
+  return text;
+}
+
+std::string framed(const std::string& text, int width) {
+  return "|" + text + std::string(size_t(std::max(0, width - int(text.size()))), ' ') + "|\n";
+}
+
+}  // namespace
+
+std::string memory_summary(int device, bool abbreviated) {
+  constexpr int kWidth = 75;
+  const std::string thick = framed(std::string(kWidth, '='), kWidth),
+                    thin = framed(std::string(kWidth, '-'), kWidth);
+  std::map<std::string, int64_t> stats;
+  for (auto& [name, value] : memory_stats_by_name(device)) stats[name] = value;
+  std::string s = thick + framed("  CUDA memory summary, device ID " +
+                                     std::to_string(device == -1 ? current_ordinal() : device),
+                                 kWidth);
+  s += thin + framed("  CUDA OOMs: " + std::to_string(stats["num_ooms"]) +
+                         "  |  cudaMalloc retries: " + std::to_string(stats["num_alloc_retries"]),
+                     kWidth);
+  s += thick +
+       framed(" Metric                | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed", kWidth);
+  const auto row = [&](const char* label, const std::string& prefix, bool bytes) {
+    char head[32];
+    std::snprintf(head, sizeof head, " %-21s ", label);
+    std::string line = head;
+    for (const char* part : {"current", "peak", "allocated", "freed"})
+      line += "| " + amount(stats[prefix + "." + part], bytes) + " ";
+    s += framed(line, kWidth);
+  };
+  const struct {
+    const char *name, *label;
+    bool bytes;
+  } rows[] = {{"allocated_bytes", "Allocated memory", true},
+              {"active_bytes", "Active memory", true},
+              {"requested_bytes", "Requested memory", true},
+              {"reserved_bytes", "GPU reserved memory", true},
+              {"inactive_split_bytes", "Non-releasable memory", true},
+              {"allocation", "Allocations", false},
+              {"active", "Active allocs", false},
+              {"segment", "GPU reserved segments", false},
+              {"inactive_split", "Non-releasable allocs", false}};
+  for (const auto& r : rows) {
+    s += thin;
+    row(r.label, std::string(r.name) + ".all", r.bytes);
+    if (abbreviated) continue;
+    row("      from large pool", std::string(r.name) + ".large_pool", r.bytes);
+    row("      from small pool", std::string(r.name) + ".small_pool", r.bytes);
+  }
+  s += thin;
+  row("Oversize allocations", "oversize_allocations", false);
+  s += thin;
+  row("Oversize GPU segments", "oversize_segments", false);
+  s += thick;
+  const Backend* b = backend_if_used(device);
+  if (b && !abbreviated) s += b->memory_summary();
+  return s;
 }
 MemoryInfo mem_get_info(int device) { return backend(device).memory_info(); }
 void empty_cache() {

@@ -34,6 +34,9 @@ inline constexpr const char* kPluginTimeline = "arete_cuda_timeline";
 /// The address in this copy of libarete.
 const void* library_identity() noexcept;
 
+/// DeviceError in a process of which is_forked_from_device_user() is true.
+void check_not_forked();
+
 /// Tries to open libarete_cuda.so, once; later calls do nothing.
 void load_cuda_plugin() noexcept;
 /// The function of a library that has been opened and can be used, else null.

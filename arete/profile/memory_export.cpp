@@ -143,6 +143,7 @@ class ViewerFile {
     p_.text("external_annotations");
     p_.begin_list();
     p_.end_list();
+    p_.key("host_device", gpus_);  // ours: which of the devices is the CPU
     p_.text("allocator_settings");
     p_.begin_dict();
     p_.text("expandable_segments");

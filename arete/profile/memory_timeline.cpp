@@ -214,6 +214,7 @@ void export_memory_timeline(const Trace& trace, const std::string& path, Device 
                   .argument("path")
                   .expected("a name that ends in .html, .json, .json.gz or .raw.json.gz")
                   .got(io::quote_text(path)));
+  device = device.resolved();
   const bool is_known = std::any_of(trace.memory.begin(), trace.memory.end(),
                                     [&](const MemoryChange& c) { return c.device == device; });
   ARETE_CHECK(

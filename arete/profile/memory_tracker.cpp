@@ -28,7 +28,7 @@ std::string text_of(int64_t bytes, bool sign) {
 }  // namespace
 
 struct GPUMemoryTracker::Impl final : MemoryObserver {
-  explicit Impl(Device d) : device(d) {}
+  explicit Impl(Device d) : device(d.resolved()) {}
 
   void on_memory(const MemoryEvent& e) noexcept override {
     if (!(e.device == device)) return;

@@ -53,6 +53,7 @@ __version__ = "0.1.0"
 half, float, double = float16, float32, float64  # noqa: A001
 short, int, long = int16, int32, int64  # noqa: A001
 cfloat, cdouble = complex64, complex128
+newaxis = None
 
 
 class _Layout:
@@ -192,7 +193,7 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "nn", "numpy", "optim", "random", "special",
+_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "multiprocessing", "nn", "numpy", "optim", "random", "special",
          "testing", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu")  # fmt: skip
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",

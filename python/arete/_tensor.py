@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import copyreg
+import sys
+import warnings
 
 from . import _C, _ops
 from ._C import Tensor
@@ -126,7 +128,7 @@ def from_numpy(array):
     """A tensor over the memory of an array; writing to the one changes the other.
 
     TypeError for what is no array and for dtypes that Arete lacks (uint16, texts, ...), ValueError for foreign byte
-    order.
+    order. To an array that may not be written the tensor must not write either.
 
     >>> import numpy
     >>> array = numpy.zeros(2)
@@ -138,17 +140,13 @@ def from_numpy(array):
     Traceback (most recent call last):
     TypeError: expected np.ndarray (got list)
     """
-    import numpy as np
-
-    if not isinstance(array, np.ndarray):
+    if not _C._is_numpy_array(array):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    if array.dtype.byteorder == ">":
-        raise ValueError("given numpy array has byte order different from the native byte order. "
-                         "Conversion between byte orders is currently not supported.")
-    if array.dtype in (np.uint16, np.uint32, np.uint64) or array.dtype.kind not in "biufc":
-        raise TypeError(f"can't convert np.ndarray of type {array.dtype}. The only supported types are: float64, "
-                        "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool.")
-    return _C._over_buffer(array)
+    tensor = _C._over_array(array)
+    if not array.flags.writeable and array.size:
+        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors, nor does Arete: to write "
+                      "to the tensor is undefined behaviour. Copy the array first, or only read.", UserWarning, stacklevel=2)
+    return tensor
 
 
 # ---- DLPack, https://dmlc.github.io/dlpack and the Python array API
@@ -292,6 +290,11 @@ def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes):
 
 @_method
 def __reduce_ex__(self, protocol):
+    # Pickled by multiprocessing: the other process shares the memory, as in torch.
+    if self.device.type == "cpu" and sys._getframe(1).f_globals.get("__name__") == "multiprocessing.reduction":
+        from .multiprocessing._tensors import reduce_tensor
+
+        return reduce_tensor(self)
     values = self.detach()
     return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(self.shape), str(self.device),
                       self.requires_grad, dict(self.__dict__))  # fmt: skip
@@ -466,26 +469,6 @@ def record_stream(self, stream):
 
 
 @_method
-def share_memory_(self):
-    """Nothing to do: threads share memory, and there are no worker processes.
-
-    >>> arete.tensor([1]).share_memory_()
-    tensor([1])
-    """
-    return self
-
-
-@_method
-def is_shared(self):
-    """False: see share_memory_().
-
-    >>> arete.tensor([1]).is_shared()
-    False
-    """
-    return False
-
-
-@_method
 def apply_(self, function):
     """Replaces every element x by function(x); slow, CPU only.
 
@@ -528,6 +511,13 @@ class UntypedStorage:
 
     size = nbytes
     __len__ = nbytes
+
+    def is_shared(self):
+        return self._tensor.is_shared()
+
+    def share_memory_(self):
+        self._tensor.share_memory_()
+        return self
 
     @property
     def device(self):

@@ -137,7 +137,7 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
     return place
 
 
-def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_module: Any = None, *, weights_only: Optional[bool] = True,
+def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_module: Any = None, *, weights_only: Optional[bool] = None,
          mmap: Optional[bool] = None, **pickle_load_args: Any) -> Any:
     """Reads what `save` wrote, any other safetensors file (a dict of tensors), PyTorch's .pt files, .npy (a tensor), .npz (a dict).
 

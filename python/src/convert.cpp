@@ -164,7 +164,7 @@ PyType_Spec dtype_spec{"arete.dtype", sizeof(DTypeObject), 0,
 
 struct DeviceObject {
   PyObject_HEAD Device device;
-  bool indexed;  // "cuda:0" is not quite "cuda" when printed
+  bool indexed;  // "cuda:0" is not "cuda", nor "cpu:0" quite "cpu"
 };
 PyTypeObject* device_type;
 
@@ -188,7 +188,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
       int64_t i = 0;
       if (!PyUnicode_Check(what) || !to_int(index, i))
         type_error("device(): expected a type such as 'cuda' and an index");
-      Device d(std::string_view(to_text(what)));
+      const Device d(std::string_view(to_text(what)));
       if (i < 0 || i > 127) {
         PyErr_SetString(PyExc_RuntimeError, "device(): Device index must not be negative");
         return nullptr;
@@ -207,18 +207,19 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
 }
 PyObject* device_repr(PyObject* o) {
   const Device d = device_in(o)->device;
-  if (d.is_cuda() && device_in(o)->indexed)
-    return PyUnicode_FromFormat("device(type='cuda', index=%d)", int(d.index));
-  return PyUnicode_FromFormat("device(type='%s')", type_name(d));
+  return device_in(o)->indexed
+             ? PyUnicode_FromFormat("device(type='%s', index=%d)", type_name(d), int(d.index))
+             : PyUnicode_FromFormat("device(type='%s')", type_name(d));
 }
 PyObject* device_str(PyObject* o) {
   const Device d = device_in(o)->device;
-  if (d.is_cuda() && device_in(o)->indexed) return PyUnicode_FromFormat("cuda:%d", int(d.index));
+  if (device_in(o)->indexed) return PyUnicode_FromFormat("%s:%d", type_name(d), int(d.index));
   return PyUnicode_FromString(type_name(d));
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  const bool same = device_in(a)->device == device_in(b)->device;
+  const bool same = device_in(a)->device == device_in(b)->device &&
+                    device_in(a)->indexed == device_in(b)->indexed;
   return PyBool_FromLong(same == (op == Py_EQ));
 }
 Py_hash_t device_hash(PyObject* o) {
@@ -347,7 +348,7 @@ bool init_value_types(PyObject* module) {
 }
 
 PyObject* wrap(DType t) { return Py_NewRef(dtype_objects[int(t)]); }
-PyObject* wrap(Device d) { return new_device(d, d.is_cuda()); }
+PyObject* wrap(Device d) { return new_device(d, d.is_cuda() && d.index >= 0); }
 
 PyObject* wrap_size(IntList sizes) {
   PyObject* o = size_type->tp_alloc(size_type, Py_ssize_t(sizes.size()));
@@ -454,8 +455,11 @@ bool to_scalar(PyObject* o, Scalar& s) {
     s = Scalar(int64_t(v));
     return true;
   }
-  if (PyComplex_Check(o)) {
-    s = Scalar(std::complex<double>(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
+  // numpy.complex64 is not derived from complex, as numpy.complex128 is.
+  if (PyComplex_Check(o) || std::string_view(Py_TYPE(o)->tp_name).starts_with("numpy.c")) {
+    const Py_complex v = PyComplex_AsCComplex(o);
+    if (v.real == -1 && PyErr_Occurred()) throw PythonError{};
+    s = Scalar(std::complex<double>(v.real, v.imag));
     return true;
   }
   if (is_tensor(o) || PySequence_Check(o) || PyUnicode_Check(o)) return false;
@@ -467,9 +471,12 @@ bool to_scalar(PyObject* o, Scalar& s) {
     return true;
   }
   const PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
+  const std::string_view type = Py_TYPE(o)->tp_name;
+  if (type == "numpy.datetime64" || type == "numpy.timedelta64")
+    return false;  // days are no number
   if (n && n->nb_float) {
     // numpy.bool_ has no __index__; its name tells it from floats.
-    if (std::string_view(Py_TYPE(o)->tp_name).find("bool") != std::string_view::npos) {
+    if (type.find("bool") != std::string_view::npos) {
       s = Scalar(truth(o));
       return true;
     }

@@ -27,6 +27,9 @@ void bind_cuda(nb::module_& m) {
   nb::module_ c = m.def_submodule("_cuda");
   c.def("is_available", &cuda::is_available);
   c.def("unavailable_reason", &cuda::unavailable_reason);
+  c.def("is_initialized", &cuda::is_initialized);
+  c.def("is_in_bad_fork", &cuda::is_in_bad_fork);
+  c.def("init", &cuda::init);
   c.def("device_count", [] { return cuda::is_available() ? cuda::device_count() : 0; });
   c.def("current_device", &cuda::current_device);
   c.def("set_device", &cuda::set_device);
@@ -46,7 +49,7 @@ void bind_cuda(nb::module_& m) {
   c.def("reset_peak_memory_stats", &cuda::reset_peak_memory_stats, "device"_a = -1);
   c.def("reset_accumulated_memory_stats", &cuda::reset_accumulated_memory_stats, "device"_a = -1);
   c.def("memory_stats", &cuda::memory_stats_by_name, "device"_a = -1);
-  c.def("memory_summary", &cuda::memory_summary, "device"_a = -1);
+  c.def("memory_summary", &cuda::memory_summary, "device"_a, "abbreviated"_a);
   c.def("empty_cache", &cuda::empty_cache);
   c.def("set_per_process_memory_fraction", &cuda::set_per_process_memory_fraction, "fraction"_a,
         "device"_a = -1);
@@ -237,13 +240,14 @@ void bind_cuda(nb::module_& m) {
     const AttentionBackends b = attention_backends();
     return std::array{b.flash, b.mem_efficient, b.cudnn, b.math};
   });
-  m.def("_convolution_tf32", [](std::optional<bool> on) {
-    if (on) set_float32_convolution_tf32(*on);
-    return float32_convolution_tf32();
+  // By the numbers of Float32Scope and Float32Precision: in force, and as set for the scope alone.
+  m.def("_float32_precision",
+        [](int scope) { return int(float32_precision(Float32Scope(scope))); });
+  m.def("_float32_precision_setting",
+        [](int scope) { return int(float32_precision_setting(Float32Scope(scope))); });
+  m.def("_set_float32_precision", [](int scope, int precision) {
+    set_float32_precision(Float32Scope(scope), Float32Precision(precision));
   });
-  // As it was set; none: it follows products.
-  m.def("_convolution_tf32_setting", &float32_convolution_tf32_setting);
-  m.def("_set_convolution_tf32_setting", &set_float32_convolution_tf32, "allowed"_a.none());
 }
 
 }  // namespace arete::python

@@ -13,6 +13,7 @@ namespace {
 
 struct GeneratorObject {
   PyObject_HEAD Generator* own;  // null: the default generator of the thread that asks
+  Device device;                 // as the program said; the numbers are the same on all
 };
 PyTypeObject* generator_type;
 
@@ -32,6 +33,7 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       type_error("Generator(): expected a device");
     PyObject* o = checked(type->tp_alloc(type, 0));
     object_in(o)->own = new Generator(67280421310721ull);  // PyTorch's default seed
+    object_in(o)->device = d.resolved();
     return o;
   });
 }
@@ -90,7 +92,7 @@ PyObject* generator_set_state(PyObject* o, PyObject* state) {
     return Py_NewRef(o);
   });
 }
-PyObject* generator_device(PyObject*, void*) { return wrap(Device()); }
+PyObject* generator_device(PyObject* o, void*) { return wrap(object_in(o)->device); }
 PyMethodDef generator_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O, "Starts the stream of numbers of a seed."},
     {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed."},

@@ -143,6 +143,35 @@ void bind_memory(nb::module_& m) {
     const WithoutGil free;
     return memory::to_html(memory::snapshot());
   });
+  // The page of events that were recorded elsewhere, on one device: (is it an allocation, address,
+  // bytes, microseconds, operator, scope, number of its stack), and stacks of (file, function,
+  // line).
+  using Event = std::tuple<bool, uint64_t, uint64_t, int64_t, std::string, std::string, uint32_t>;
+  using Place = std::tuple<std::string, std::string, int>;
+  c.def("page", [](const std::string& device, const std::vector<Event>& events,
+                   const std::vector<std::vector<Place>>& stacks) {
+    memory::Snapshot s;
+    for (const auto& [begins, address, bytes, time_us, op, scope, stack] : events) {
+      memory::Entry e;
+      e.event = {begins ? MemoryEvent::Action::alloc : MemoryEvent::Action::free,
+                 Device(device),
+                 false,
+                 uintptr_t(address),
+                 size_t(bytes),
+                 size_t(bytes)};
+      e.time_us = time_us;
+      e.operator_name = op;
+      e.scope = scope;
+      e.stack = stack;
+      s.events.push_back(std::move(e));
+    }
+    for (const auto& stack : stacks) {
+      s.stacks.emplace_back();
+      for (const auto& [file, function, line] : stack)
+        s.stacks.back().push_back({file, function, line});
+    }
+    return memory::to_html(s);
+  });
   c.def("dump", [](const std::string& path) {
     const WithoutGil free;
     memory::dump_snapshot(path);

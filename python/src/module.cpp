@@ -12,6 +12,7 @@
 #include "arete/ops/creation.h"
 #include "bindings.h"
 #include "caster.h"
+#include "numpy_data.h"
 #include "operator_object.h"
 #include "tensor_data.h"
 
@@ -33,22 +34,27 @@ void bind_data(nb::module_& m) {
         if (requires_grad) t.requires_grad_();
         return t;
       },
-      "data"_a, nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
+      "data"_a.none(), nb::kw_only(), "dtype"_a = nb::none(), "device"_a = nb::none(),
       "requires_grad"_a = false, "pin_memory"_a = false,
       R"(A new tensor of numbers, nested sequences or an array; the dtype is read off if not given.
 
-ValueError for sequences of different lengths, TypeError for what is no number.
+ValueError for sequences of different lengths; TypeError for arrays of other elements, and RuntimeError for what is no number.
 
 >>> arete.tensor([[1, 2], [3, 4]])
 tensor([[1, 2],
         [3, 4]])
 )");
-  m.def("_over_buffer", [](nb::handle o) {
-    Tensor t = tensor_over_buffer(o.ptr());
-    if (!t.defined())
-      type_error("expected an array (an object with the buffer protocol), got %s",
-                 Py_TYPE(o.ptr())->tp_name);
-    return t;
+  m.def("_is_numpy_array", [](nb::handle o) { return is_numpy_array(o.ptr()); });
+  m.def("_over_array", [](nb::handle o) { return tensor_over_array(o.ptr()); });
+  m.def("_map_shared", [](int file, size_t bytes, DType dtype, const std::vector<int64_t>& sizes,
+                          const std::vector<int64_t>& strides, int64_t offset) {
+    StoragePtr storage = Storage::map_shared(file, bytes);
+    Layout layout(IntList(sizes.data(), sizes.size()), IntList(strides.data(), strides.size()),
+                  offset);
+    ARETE_CHECK(offset >= 0 && size_t(layout.end()) * size_of(dtype) <= bytes,
+                ValueError("_map_shared", "the tensor reaches beyond its memory"));
+    return Tensor(
+        IntrusivePtr<TensorImpl>(new TensorImpl(std::move(storage), std::move(layout), dtype)));
   });
   m.def(
       "frombuffer",
@@ -94,7 +100,8 @@ void bind_settings(nb::module_& m) {
 arete.float32
 )");
   m.def("set_default_dtype", &set_default_dtype, "d"_a);
-  m.def("_default_device", [] { return default_device; });
+  m.def("_default_device",
+        [] { return default_device ? std::optional(default_device->resolved()) : std::nullopt; });
   m.def(
       "_set_default_device", [](std::optional<Device> d) { default_device = d; },
       "device"_a.none());

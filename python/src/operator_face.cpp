@@ -19,7 +19,7 @@ Overload make_face(const OpRecord& record, const char* signature) {
   OpRecord& face_record = *shown.back();
   face_record.name = record.name;
   face_record.schema = std::string(signature) + " -> Tensor";
-  Overload o = make_overload(face_record, nullptr);
+  Overload o = make_overload(face_record, nullptr, record.name);
   o.record = &record;
   o.numbers = false;
 
@@ -35,7 +35,7 @@ Overload make_face(const OpRecord& record, const char* signature) {
       }
     return -1;
   };
-  const Overload plain = make_overload(record, nullptr);
+  const Overload plain = make_overload(record, nullptr, record.name);
   for (size_t i = 0; i < own.size(); ++i) {
     // The first tensor may be called differently.
     const bool first = i == 0 && given[0].type == "Tensor";
@@ -63,7 +63,7 @@ Overload make_face(const OpRecord& record, const char* signature) {
       given.empty() || given[0].name == "input" || given[0].name == own[0].name;
   if (plain_names && face->inplace < 0 && face->return_indices < 0 && face->size_average < 0 &&
       face->out < 0 && !record.name.ends_with("_with_indices"))
-    return make_overload(record, signature);  // nothing besides: a call like any other
+    return make_overload(record, signature, record.name);  // nothing besides: a call like any other
   o.face = std::move(face);
   return o;
 }

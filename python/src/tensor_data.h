@@ -9,7 +9,7 @@
 
 namespace arete::python {
 
-/// arete.tensor(): a copy of numbers, nested lists, arrays with the buffer protocol, or tensors.
+/// arete.tensor(): a copy of numbers, nested sequences of them, NumPy's arrays, or tensors.
 Tensor tensor_from(PyObject* data, std::optional<DType> dtype, Device device);
 /// A tensor over the memory of an object with the buffer protocol, which it keeps alive. Null
 /// handle if the object has none (or is text).

@@ -4,6 +4,7 @@
 #include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
 #include "convert.h"
+#include "numpy_data.h"
 #include "tensor_data.h"
 #include "tensor_internal.h"
 
@@ -37,7 +38,12 @@ Tensor values_for(const Tensor& t, PyObject* value) {
     const Tensor& v = tensor_of(value);
     return v.to(v.numel() == 1 ? t.device() : v.device(), t.dtype());
   }
-  if (to_scalar(value, s)) return full({}, s, TensorOptions(t.dtype(), t.device()));
+  if (to_scalar(value, s)) {
+    ARETE_CHECK(is_complex(t.dtype()) || s.to_complex().imag() == 0,
+                ValueError("", "value cannot be converted to type " +
+                                   std::string(name_of(t.dtype())) + " without overflow"));
+    return full({}, s, TensorOptions(t.dtype(), t.device()));
+  }
   return tensor_from(value, t.dtype(), t.device());
 }
 int tensor_assign(PyObject* o, PyObject* index, PyObject* value) {
@@ -89,9 +95,12 @@ PyObject* tensor_iterate(PyObject* o) {
   });
 }
 int tensor_contains(PyObject* o, PyObject* value) {
-  const Ref equal(compare(o, value, Py_EQ));
+  const Ref equal(is_numpy_array(value) ? Py_NewRef(Py_NotImplemented) : compare(o, value, Py_EQ));
   if (!equal || equal.get() == Py_NotImplemented) {
-    if (equal) PyErr_SetString(PyExc_TypeError, "Tensor.__contains__ takes a Tensor or a number");
+    if (equal)
+      PyErr_Format(PyExc_RuntimeError,
+                   "Tensor.__contains__ only supports Tensor or scalar, but you passed in a %R.",
+                   Py_TYPE(value));
     return -1;
   }
   return guarded(-1, [&] { return int(tensor_of(equal.get()).any().item<bool>()); });

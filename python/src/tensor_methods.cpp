@@ -40,6 +40,12 @@ METHOD(zero_, t.zero_(); return Py_NewRef(o))
 METHOD(storage_key, return PyLong_FromVoidPtr(t.storage().get()))
 METHOD(storage_bytes, return PyLong_FromSize_t(t.storage()->bytes()))
 METHOD(storage_data, return PyLong_FromVoidPtr(t.storage()->data()))
+METHOD(share_memory_, {
+  const WithoutGil free;
+  t.storage()->share();
+} return Py_NewRef(o))
+METHOD(is_shared, return PyBool_FromLong(t.storage()->is_shared()))
+METHOD(shared_file, return PyLong_FromLong(t.storage()->shared_file()))
 #undef METHOD
 
 PyObject* m_is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
@@ -268,6 +274,7 @@ PyObject* m_to(PyObject* o, PyObject* args, PyObject* kwargs) {
           type_error("to() received an invalid argument '%s'", k.c_str());
       }
     }
+    device = device.resolved();
     if (device == t.device() && dtype == t.dtype() && !copy && !format) return Py_NewRef(o);
     const Format wanted = format_from(format, MemoryFormat::preserve, "to");
     // Sizes of 1 fit several orders: strides are then made those of the wanted one.
@@ -370,6 +377,8 @@ PyObject* m_tobytes(PyObject* o, PyObject*) {
 
 #define WITH_KEYWORDS(f) \
   reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_VARARGS | METH_KEYWORDS
+/// What inspect.signature() reads off the beginning of a method's text.
+#define SIGNATURE(name, arguments, text) name "($self, " arguments ")\n--\n\n" text
 PyMethodDef tensor_methods[] = {
     {"dim", m_dim, METH_NOARGS, "The number of dimensions."},
     {"ndimension", m_dim, METH_NOARGS, "The number of dimensions."},
@@ -382,7 +391,8 @@ PyMethodDef tensor_methods[] = {
     {"is_complex", m_is_complex, METH_NOARGS, nullptr},
     {"is_signed", m_is_signed, METH_NOARGS, nullptr},
     {"is_inference", m_is_inference, METH_NOARGS, nullptr},
-    {"is_pinned", WITH_KEYWORDS(m_is_pinned), "Whether a GPU reaches this host memory by itself."},
+    {"is_pinned", WITH_KEYWORDS(m_is_pinned),
+     SIGNATURE("is_pinned", "device=None", "Whether a GPU reaches this host memory by itself.")},
     {"data_ptr", m_data_ptr, METH_NOARGS, "The address of the first element."},
     {"storage_offset", m_storage_offset, METH_NOARGS, nullptr},
     {"element_size", m_element_size, METH_NOARGS, "Bytes of one element."},
@@ -391,23 +401,51 @@ PyMethodDef tensor_methods[] = {
     {"detach_", m_detach_, METH_NOARGS, "Forgets the history."},
     {"retain_grad", m_retain_grad, METH_NOARGS, "Keeps the gradient of a non-leaf, too."},
     {"zero_", m_zero_, METH_NOARGS, "Sets all elements to zero."},
+    {"share_memory_", m_share_memory_, METH_NOARGS, R"(Moves the memory to where processes share it.
+
+What it or a process forked afterwards writes is seen by both, and arete.multiprocessing sends the tensor to others without a copy.
+Views move with it. RuntimeError for memory of a GPU.
+
+>>> x = arete.zeros(3).share_memory_()
+>>> x.is_shared()
+True
+)"},
+    {"is_shared", m_is_shared, METH_NOARGS,
+     R"(Whether processes share the memory: see share_memory_().
+
+>>> arete.zeros(3).is_shared()
+False
+)"},
+    {"_shared_file", m_shared_file, METH_NOARGS, nullptr},
     {"_storage_key", m_storage_key, METH_NOARGS, nullptr},
     {"_storage_bytes", m_storage_bytes, METH_NOARGS, nullptr},
     {"_storage_data", m_storage_data, METH_NOARGS, nullptr},
-    {"is_contiguous", WITH_KEYWORDS(m_is_contiguous), "Whether the memory is row-major."},
-    {"size", WITH_KEYWORDS(m_size), "The sizes, or that of one dimension."},
-    {"stride", WITH_KEYWORDS(m_stride), "The strides, or that of one dimension."},
-    {"requires_grad_", WITH_KEYWORDS(m_requires_grad_), "Whether gradients are wanted."},
-    {"backward", WITH_KEYWORDS(m_backward), "Accumulates gradients in the leaves."},
+    {"is_contiguous", WITH_KEYWORDS(m_is_contiguous),
+     SIGNATURE("is_contiguous", "memory_format=None", "Whether the memory is row-major.")},
+    {"size", WITH_KEYWORDS(m_size),
+     SIGNATURE("size", "dim=None", "The sizes, or that of one dimension.")},
+    {"stride", WITH_KEYWORDS(m_stride),
+     SIGNATURE("stride", "dim=None", "The strides, or that of one dimension.")},
+    {"requires_grad_", WITH_KEYWORDS(m_requires_grad_),
+     SIGNATURE("requires_grad_", "requires_grad=True", "Whether gradients are wanted.")},
+    {"backward", WITH_KEYWORDS(m_backward),
+     SIGNATURE("backward", "gradient=None, retain_graph=None, create_graph=False, inputs=None",
+               "Accumulates gradients in the leaves.")},
     {"_register_hook", m_register_hook, METH_O, nullptr},
     {"_remove_hook", m_remove_hook, METH_O, nullptr},
     {"_register_post_accumulate", m_register_post_accumulate, METH_O, nullptr},
     {"_remove_post_accumulate", m_remove_post_accumulate, METH_O, nullptr},
-    {"to", WITH_KEYWORDS(m_to), "Another dtype or device; itself if nothing changes."},
-    {"clone", WITH_KEYWORDS(m_clone), "A copy, with history."},
-    {"contiguous", WITH_KEYWORDS(m_contiguous), "Itself or a copy in row-major order."},
-    {"pin_memory", WITH_KEYWORDS(m_pin_memory), "A copy in pinned host memory."},
-    {"copy_", WITH_KEYWORDS(m_copy_), "Takes over the values of another tensor."},
+    {"to", WITH_KEYWORDS(m_to),
+     SIGNATURE("to", "*args, non_blocking=False, copy=False, memory_format=None",
+               "Another dtype or device; itself if nothing changes.")},
+    {"clone", WITH_KEYWORDS(m_clone),
+     SIGNATURE("clone", "*, memory_format=None", "A copy, with history.")},
+    {"contiguous", WITH_KEYWORDS(m_contiguous),
+     SIGNATURE("contiguous", "memory_format=None", "Itself or a copy in row-major order.")},
+    {"pin_memory", WITH_KEYWORDS(m_pin_memory),
+     SIGNATURE("pin_memory", "device=None", "A copy in pinned host memory.")},
+    {"copy_", WITH_KEYWORDS(m_copy_),
+     SIGNATURE("copy_", "other, non_blocking=False", "Takes over the values of another tensor.")},
     {"_put_at", m_put_at, METH_VARARGS, nullptr},
     {"_make_subclass", WITH_KEYWORDS(make_subclass) | METH_STATIC, nullptr},
     {"_dlpack_capsule", m_dlpack_capsule, METH_VARARGS, nullptr},

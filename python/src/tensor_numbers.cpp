@@ -1,6 +1,7 @@
 // The number protocol of Tensor: arithmetic, comparisons, bool(), int(), float().
 #include "arete/ops/call.h"
 #include "convert.h"
+#include "numpy_data.h"
 #include "operator_object.h"
 #include "tensor_internal.h"
 
@@ -16,7 +17,22 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
   static const ops::OpRecord* const records[] = {&record_of("lt"), &record_of("le"),
                                                  &record_of("eq"), &record_of("ne"),
                                                  &record_of("gt"), &record_of("ge")};
-  return binary_operator(*records[op], a, b);
+  PyObject* const result = binary_operator(*records[op], a, b);
+  if (result != Py_NotImplemented || !is_numpy_array(b)) return result;
+  // NumPy leaves comparisons with a tensor to the tensor (__array_priority__).
+  Py_DECREF(result);
+  return guarded([&]() -> PyObject* {
+    const DType wide = is_floating(tensor_of(a).dtype()) ? kFloat64 : kInt64;
+    Ref other;
+    try {
+      other = Ref(checked(wrap(tensor_over_array(b, wide))));
+    } catch (const PythonError&) {
+      if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw;
+      PyErr_Clear();  // an array of no numbers is not equal
+      Py_RETURN_NOTIMPLEMENTED;
+    }
+    return binary_operator(*records[op], a, other.get());
+  });
 }
 
 Scalar only_item(const Tensor& t) {
@@ -37,10 +53,29 @@ namespace {
     static const ops::OpRecord& record = record_of(name); \
     return binary_operator(record, a, b, true);           \
   }
-BINARY(nb_add, "add")
+PyObject* nb_add(PyObject* a, PyObject* b) {
+  // Else bytes would take the tensor's memory for more of them.
+  if (PyBytes_Check(a) || PyByteArray_Check(a)) {
+    PyErr_Format(PyExc_TypeError, "can't concat Tensor to %s", Py_TYPE(a)->tp_name);
+    return nullptr;
+  }
+  static const ops::OpRecord& record = record_of("add");
+  return binary_operator(record, a, b);
+}
 BINARY(nb_sub, "sub")
 BINARY(nb_mul, "mul")
-BINARY(nb_div, "div")
+PyObject* nb_div(PyObject* a, PyObject* b) {
+  static const ops::OpRecord& record = record_of("div");
+  PyObject* const result = binary_operator(record, a, b);
+  if (result != Py_NotImplemented || !is_numpy_array(a)) return result;
+  // The only operator besides comparisons that PyTorch has for an array on the left.
+  Py_DECREF(result);
+  return guarded([&] {
+    static const ops::OpRecord& reciprocal = record_of("reciprocal");
+    const Ref inverse(checked(wrap(ops::call(reciprocal, {tensor_of(b)}))));
+    return PyNumber_Multiply(inverse.get(), a);
+  });
+}
 BINARY(nb_floor_div, "floor_divide")
 BINARY(nb_mod, "remainder")
 BINARY(nb_and, "bitwise_and")

@@ -49,8 +49,11 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       t = empty(sizes);
     } else if (PyTuple_GET_SIZE(args) == 1) {
       PyObject* a = PyTuple_GET_ITEM(args, 0);
+      Scalar number;
       if (is_tensor(a) && type != tensor_type)
         t = tensor_of(a).detach();
+      else if (!is_tensor(a) && to_scalar(a, number))
+        type_error("new(): data must be a sequence (got %s)", Py_TYPE(a)->tp_name);
       else
         t = tensor_from(a, default_dtype(), Device());
     } else {
@@ -118,7 +121,7 @@ GETTER(is_cpu, PyBool_FromLong(t.device().is_cpu()))
 GETTER(is_meta, PyBool_FromLong(t.is_meta()))
 GETTER(version, PyLong_FromUnsignedLongLong(t.version()))
 GETTER(grad, wrap(t.grad()))
-GETTER(data, wrap(t.detach()))
+GETTER(data, wrap(t.variable_data()))
 GETTER(retains_grad, PyBool_FromLong(t.impl()->autograd&& t.impl()->autograd->retains_grad))
 GETTER(is_view, PyBool_FromLong(t.is_view()))
 GETTER(no, Py_NewRef(Py_False))
@@ -173,6 +176,9 @@ int set_data(PyObject* o, PyObject* value, void*) {
                  value ? Py_TYPE(value)->tp_name : "nothing");
     TensorImpl& self = *tensor_of(o).impl();
     const TensorImpl& from = *tensor_of(value).impl();
+    // The count of writes goes on: what was saved before stays good.
+    if (!self.own_version)
+      self.own_version = IntrusivePtr<VersionCounter>(new VersionCounter(self.version()));
     self.storage = from.storage;
     self.layout = from.layout;
     self.dtype = from.dtype;

@@ -3,6 +3,9 @@ import pytest
 
 import arete
 
+# References are of float32, not of the TF32 that convolutions on GPUs have by default.
+arete.backends.cudnn.allow_tf32 = False
+
 
 @pytest.fixture(autouse=True)
 def _fresh_state():

@@ -18,37 +18,35 @@ def test_switches():
             arete.set_float32_matmul_precision("lowest")
     finally:
         arete.set_float32_matmul_precision("highest")
-    assert not cudnn.allow_tf32
+    assert not cudnn.allow_tf32  # conftest.py
     cudnn.allow_tf32 = True
-    assert cudnn.allow_tf32
-    assert not matmul.allow_tf32
+    assert cudnn.allow_tf32 and not matmul.allow_tf32
     cudnn.allow_tf32 = False
-    with cudnn.flags(deterministic=True, allow_tf32=True):
+    with cudnn.flags(enabled=True, deterministic=True):
         assert cudnn.deterministic and arete._C._cudnn_deterministic(None)
         assert cudnn.allow_tf32
     assert not cudnn.allow_tf32
-    for precision, inside in (("tf32", True), ("ieee", False)):
-        for allowed in (None, True, False):
-            cudnn.allow_tf32 = not inside
-            with cudnn.flags(allow_tf32=allowed, fp32_precision=precision):
-                assert cudnn.allow_tf32 is inside and cudnn.conv.fp32_precision == cudnn.fp32_precision == precision
-            assert cudnn.allow_tf32 is not inside
-    with cudnn.flags(allow_tf32=True, fp32_precision="none"):
-        assert cudnn.allow_tf32
-    with cudnn.flags(False, False, 5, True, False, "tf32"):  # in PyTorch's order
-        assert cudnn.benchmark_limit == 5 and cudnn.deterministic and cudnn.allow_tf32 and not cudnn.enabled
-    with pytest.raises(ValueError, match="'half'"):
+    matmul.fp32_precision = "none"
+    with cudnn.flags(False, True, 5, True, False, "tf32"):  # in PyTorch's order
+        assert cudnn.benchmark_limit == 5 and cudnn.deterministic and cudnn.benchmark and not cudnn.enabled
+        assert not cudnn.allow_tf32 and cudnn.fp32_precision == matmul.fp32_precision == "tf32"
+    assert cudnn.fp32_precision == matmul.fp32_precision == "none" and not cudnn.allow_tf32
+    with pytest.raises(RuntimeError, match="Unknown precision: 'half'"):
         with cudnn.flags(enabled=False, fp32_precision="half"):
             raise AssertionError("not reached")
     assert cudnn.enabled
-    # What was never set follows products again, afterwards too.
-    cudnn.conv.fp32_precision = "none"
-    with cudnn.flags(fp32_precision="tf32"):
-        assert cudnn.allow_tf32 and not matmul.allow_tf32
-    assert not cudnn.allow_tf32
-    matmul.allow_tf32 = True
-    assert cudnn.allow_tf32
-    matmul.allow_tf32 = False
+    # What has none of its own follows what is wider.
+    cudnn.conv.fp32_precision = matmul.fp32_precision = "none"
+    for wider in (cudnn, arete.backends):
+        wider.fp32_precision = "tf32"
+        assert cudnn.allow_tf32 and matmul.allow_tf32 and arete.get_float32_matmul_precision() == "high"
+        cudnn.conv.fp32_precision = "ieee"
+        assert not cudnn.allow_tf32 and matmul.allow_tf32
+        cudnn.conv.fp32_precision = wider.fp32_precision = "none"
+        assert not cudnn.allow_tf32 and not matmul.allow_tf32
+    cudnn.conv.fp32_precision = matmul.fp32_precision = "ieee"
+    with pytest.raises(NotImplementedError, match="products of matrices"):
+        cudnn.rnn.fp32_precision = "tf32"
     before = cudnn.deterministic
     assert not arete.are_deterministic_algorithms_enabled()
     arete.use_deterministic_algorithms(True)
@@ -58,12 +56,12 @@ def test_switches():
     assert cudnn.deterministic
     cudnn.deterministic = before
     # The switches are those that the C++ library reads.
-    assert cudnn.enabled and cudnn.benchmark and cudnn.benchmark_limit == 10
-    with cudnn.flags(enabled=False, benchmark=False, benchmark_limit=3):
-        assert not arete._C._cudnn_enabled(None) and not arete._C._cudnn_benchmark(None)
+    assert cudnn.enabled and not cudnn.benchmark and cudnn.benchmark_limit == 10
+    with cudnn.flags(enabled=False, benchmark=True, benchmark_limit=3):
+        assert not arete._C._cudnn_enabled(None) and arete._C._cudnn_benchmark(None)
         assert arete._C._cudnn_benchmark_limit(None) == 3
-        assert not cudnn.enabled and not cudnn.benchmark and cudnn.benchmark_limit == 3
-    assert cudnn.enabled and cudnn.benchmark and cudnn.benchmark_limit == 10
+        assert not cudnn.enabled and cudnn.benchmark and cudnn.benchmark_limit == 3
+    assert cudnn.enabled and not cudnn.benchmark and cudnn.benchmark_limit == 10
     with pytest.raises(ValueError):
         cudnn.benchmark_limit = -1
 
@@ -148,11 +146,12 @@ def test_backends_are_modules():
         with pytest.raises(AttributeError):
             setattr(owner, name, True)
         assert not hasattr(owner, name)
-    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction", "allow_fp16_accumulation"):
-        assert getattr(matmul, name) is False
-        setattr(matmul, name, True)
-        assert getattr(matmul, name) is True
-        setattr(matmul, name, False)
+    for name, start in (("allow_fp16_reduced_precision_reduction", True), ("allow_bf16_reduced_precision_reduction", True),
+                        ("allow_fp16_accumulation", False)):  # fmt: skip
+        assert getattr(matmul, name) is start
+        setattr(matmul, name, not start)
+        assert getattr(matmul, name) is not start
+        setattr(matmul, name, start)
     with nvtx.range("step {}", 3):
         with nvtx.range("inner"):
             pass

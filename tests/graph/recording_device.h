@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "arete/core/cuda.h"
-#include "arete/expr/value.h"
-#include "arete/prim/backend.h"
+#include "arete/prim/forward.h"
+#include "arete/prim/kept.h"
 
 namespace arete::test {
 
-class RecordingDevice final : public prim::Backend {
+class RecordingDevice final : public prim::Forwarding<prim::Backend, RecordingDevice> {
  public:
   /// Makes it cuda:0 of this process, whatever GPUs there are.
   static RecordingDevice& install() {
@@ -30,69 +30,20 @@ class RecordingDevice final : public prim::Backend {
   int64_t calls = 0;
 
   Device device() const override { return Device(DeviceType::cuda, 0); }
-  std::string supports(prim::Primitive, DType) const override { return ""; }
   std::string description() const override { return "the CPU"; }
 
-  void fill(const prim::FillArgs& a) override {
-    run([this, a, out = Kept(a.out)] {
-      prim::FillArgs b = a;
-      b.out = out.view();
-      cpu_.fill(b);
-    });
-  }
-  void copy(const prim::CopyArgs& a) override {
-    run([this, out = Kept(a.out), in = Kept(a.in)] { cpu_.copy({out.view(), in.view()}); });
-  }
-  void pointwise(const prim::PointwiseArgs& a) override {
-    run([this, program = kept(*a.program), in = kept(a.inputs), out = kept(a.outputs),
-         params = std::vector<expr::Literal>(a.params.begin(), a.params.end())] {
-      const std::vector<prim::View> i = views(in), o = views(out);
-      cpu_.pointwise({program.get(), i, o, params});
-    });
-  }
-  void reduce(const prim::ReduceArgs& a) override {
-    run([this, a, space = Shape(a.space), in = kept(a.inputs), out = Kept(a.out),
-         prologue = a.prologue ? kept(*a.prologue) : nullptr,
-         epilogue = a.epilogue ? kept(*a.epilogue) : nullptr,
-         params = std::vector<expr::Literal>(a.params.begin(), a.params.end()),
-         after = std::vector<expr::Literal>(a.epilogue_params.begin(), a.epilogue_params.end())] {
-      const std::vector<prim::View> i = views(in);
-      cpu_.reduce({a.monoid, space, a.reduced, i, out.view(), prologue.get(), params,
-                   epilogue.get(), after});
-    });
-  }
-  void gemm(const prim::GemmArgs& a) override {
-    ARETE_ASSERT(!a.aux.data && !a.a_sum.data && !a.a_scale.data && !a.b_scale.data);
-    run([this, a, x = Kept(a.a), y = Kept(a.b), out = Kept(a.out), bias = Kept(a.bias)] {
-      prim::GemmArgs g = a;
-      g.a = x.view(), g.b = y.view(), g.out = out.view(), g.bias = bias.view();
-      cpu_.gemm(g);
-    });
-  }
-  void iota(const prim::IotaArgs& a) override {
-    at_once([&] { cpu_.iota(a); });
-  }
-  void arg_reduce(const prim::ArgReduceArgs& a) override {
-    at_once([&] { cpu_.arg_reduce(a); });
-  }
-  void scan(const prim::ScanArgs& a) override {
-    at_once([&] { cpu_.scan(a); });
-  }
-  void sort(const prim::SortArgs& a) override {
-    at_once([&] { cpu_.sort(a); });
-  }
-  void gather(const prim::GatherArgs& a) override {
-    at_once([&] { cpu_.gather(a); });
-  }
-  void scatter(const prim::ScatterArgs& a) override {
-    at_once([&] { cpu_.scatter(a); });
-  }
-  int64_t compact(const prim::CompactArgs& a) override {
-    check_open();
-    return cpu_.compact(a);
-  }
-  void random(const prim::RandomArgs& a) override {
-    at_once([&] { cpu_.random(a); });
+  template <prim::Primitive P, class Args>
+  prim::ResultOf<P> pass(const Args& args) {
+    if constexpr (P == prim::Primitive::compact) {
+      check_open();  // the host waits for how many there are
+    } else if (is_capturing()) {
+      tape_->push_back([this, kept = std::make_shared<prim::Kept<Args>>(args)] {
+        prim::run_primitive<P>(cpu_, kept->args());
+      });
+      return;
+    }
+    ++calls;
+    return prim::run_primitive<P>(cpu_, args);
   }
 
   void* allocate(size_t bytes) override {
@@ -159,51 +110,6 @@ class RecordingDevice final : public prim::Backend {
     RecordingDevice& device_;
   };
 
-  /// A view that lives longer than its call.
-  class Kept {
-   public:
-    explicit Kept(const prim::View& v) : view_(v), sizes_(v.sizes), strides_(v.strides) {}
-    prim::View view() const {
-      prim::View v = view_;
-      v.sizes = sizes_;
-      v.strides = strides_;
-      return v;
-    }
-
-   private:
-    prim::View view_;
-    Shape sizes_, strides_;
-  };
-  static std::vector<Kept> kept(std::span<const prim::View> all) {
-    return std::vector<Kept>(all.begin(), all.end());
-  }
-  static std::vector<prim::View> views(const std::vector<Kept>& all) {
-    std::vector<prim::View> result;
-    for (const Kept& k : all) result.push_back(k.view());
-    return result;
-  }
-  /// Equal programs are one object.
-  static expr::ProgramPtr kept(const expr::Program& p) {
-    expr::Builder b;
-    std::vector<expr::Value> inputs, params;
-    for (DType t : p.inputs()) inputs.push_back(b.input(t));
-    for (expr::Type t : p.params()) params.push_back(b.param(t));
-    std::vector<DType> dtypes;
-    for (const auto& o : p.outputs()) dtypes.push_back(o.dtype);
-    return b.build(b.inline_program(p, inputs, params), dtypes);
-  }
-
-  void run(std::function<void()> f) {
-    if (is_capturing()) return tape_->push_back(std::move(f));
-    ++calls;
-    f();
-  }
-  template <class F>
-  void at_once(F&& f) {
-    check_open();
-    ++calls;
-    f();
-  }
   void check_open() {
     ARETE_CHECK(!is_capturing(), DeviceError("", "not while the stream is being captured"));
   }

@@ -4,10 +4,13 @@
 #include <cstdio>
 
 #include "arete/base/error.h"
+#include "arete/core/matmul_precision.h"
 #include "tests/support/test_device.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  // References are of f32, not of the tf32 that convolutions on GPUs have by default.
+  arete::set_float32_convolution_tf32(false);
   try {
     const arete::Device device = arete::test::test_device();
     if (!arete::prim::find_backend(device) && !testing::GTEST_FLAG(list_tests)) {

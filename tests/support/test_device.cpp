@@ -9,7 +9,7 @@ namespace arete::test {
 Device test_device() {
   static const Device device = [] {
     const char* name = std::getenv("ARETE_TEST_DEVICE");
-    return name && *name ? Device(name) : kCPU;
+    return (name && *name ? Device(name) : kCPU).resolved();
   }();
   return device;
 }

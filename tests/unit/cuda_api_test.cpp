@@ -2,6 +2,7 @@
 // clear reasons and zeros.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -40,22 +41,57 @@ std::vector<float> count(int64_t n, float start = 0) {
 // ---- everywhere
 
 TEST(CudnnSwitches, AreSetAndReadAnywhere) {
-  EXPECT_TRUE(cuda::cudnn_enabled() && cuda::cudnn_benchmark() && !cuda::cudnn_deterministic());
+  EXPECT_TRUE(cuda::cudnn_enabled() && !cuda::cudnn_benchmark() && !cuda::cudnn_deterministic());
   cuda::set_cudnn_deterministic(true);
   EXPECT_TRUE(cuda::cudnn_deterministic() && !modes().deterministic);
   cuda::set_cudnn_deterministic(false);
   cuda::set_cudnn_enabled(false);
   EXPECT_FALSE(cuda::cudnn_enabled());
-  EXPECT_TRUE(cuda::cudnn_benchmark());
-  cuda::set_cudnn_benchmark(false);
   EXPECT_FALSE(cuda::cudnn_benchmark());
-  cuda::set_cudnn_enabled(true);
   cuda::set_cudnn_benchmark(true);
+  EXPECT_TRUE(cuda::cudnn_benchmark());
+  cuda::set_cudnn_enabled(true);
+  cuda::set_cudnn_benchmark(false);
   cuda::set_cudnn_benchmark_limit(0);
   EXPECT_EQ(cuda::cudnn_benchmark_limit(), 0);
   EXPECT_ERROR(cuda::set_cudnn_benchmark_limit(-1), "must not be negative");
   EXPECT_EQ(cuda::cudnn_benchmark_limit(), 0);
   cuda::set_cudnn_benchmark_limit(10);
+}
+
+TEST(Float32Precision, WhatIsCloserDecides) {
+  using enum Float32Scope;
+  using P = Float32Precision;
+  struct Restore {
+    std::array<P, kNumFloat32Scopes> before;
+    Restore() {
+      for (int i = 0; i < kNumFloat32Scopes; ++i)
+        before[size_t(i)] = float32_precision_setting(Float32Scope(i));
+    }
+    ~Restore() {
+      for (int i = 0; i < kNumFloat32Scopes; ++i)
+        set_float32_precision(Float32Scope(i), before[size_t(i)]);
+    }
+  } restore;
+  set_float32_precision(convolutions, P::tf32);  // as at the start of a program
+  EXPECT_TRUE(float32_convolution_tf32());
+  EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::highest);
+  EXPECT_EQ(float32_precision(products), P::none);
+  set_float32_precision(all, P::tf32);
+  EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::high);
+  set_float32_precision(gpu, P::ieee);
+  EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::highest);
+  EXPECT_TRUE(float32_convolution_tf32());  // its own setting stays
+  set_float32_precision(convolutions, P::none);
+  EXPECT_FALSE(float32_convolution_tf32());
+  set_float32_precision(gpu, P::none);
+  EXPECT_TRUE(float32_convolution_tf32());
+  set_float32_matmul_precision("medium");
+  EXPECT_EQ(get_float32_matmul_precision(), "medium");
+  set_float32_precision(products, P::tf32);
+  EXPECT_EQ(get_float32_matmul_precision(), "high");
+  set_float32_matmul_precision("highest");
+  EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::highest);
 }
 
 TEST(AttentionBackends, AreAskedByEachCall) {
@@ -94,7 +130,7 @@ TEST(CudnnSwitches, ConvolutionsAgree) {
       }
   }
   cuda::set_cudnn_enabled(true);
-  cuda::set_cudnn_benchmark(true);
+  cuda::set_cudnn_benchmark(false);
 }
 
 TEST(CudaApi, AvailabilityAndReasonAgree) {

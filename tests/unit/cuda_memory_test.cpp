@@ -65,9 +65,9 @@ TEST(CudaMemory, HistoryReplaysToTheLiveSet) {
   memory::stop_history();
   std::map<uintptr_t, size_t> live, replayed;
   for (const memory::Entry& e : s.live)
-    if (e.event.device == kCUDA) live[e.event.address] = e.event.requested;
+    if (e.event.device == ones({1}, kCUDA).device()) live[e.event.address] = e.event.requested;
   for (const memory::Entry& e : memory::replay(s))
-    if (e.event.device == kCUDA) replayed[e.event.address] = e.event.requested;
+    if (e.event.device == ones({1}, kCUDA).device()) replayed[e.event.address] = e.event.requested;
   EXPECT_EQ(live, replayed);
   for (const auto& [address, bytes] : held) EXPECT_EQ(live[address], bytes);
   EXPECT_NE(memory::to_json(s).find("\"operator\":\"exp\",\"scope\":\"loop\""), std::string::npos);

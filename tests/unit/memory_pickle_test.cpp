@@ -12,6 +12,8 @@
 namespace arete::memory {
 namespace {
 
+const Device kGpu(DeviceType::cuda, 0);
+
 using Json = nlohmann::json;
 
 /// Reads what the writer may write; anything else is an error.
@@ -111,7 +113,7 @@ class Reader {
   std::map<uint32_t, Json> kept_;
 };
 
-Entry entry(MemoryEvent::Action action, uintptr_t address, size_t bytes, Device device = kCUDA,
+Entry entry(MemoryEvent::Action action, uintptr_t address, size_t bytes, Device device = kGpu,
             StackId stack = 0) {
   Entry e;
   e.event.action = action;
@@ -131,9 +133,9 @@ TEST(MemoryPickle, SegmentsOfAGpu) {
   s.events = {
       entry(Action::segment_map, kBase, 4096),
       entry(Action::segment_map, kBase + 4096, 4096),  // joins the first
-      entry(Action::alloc, kBase, 1024, kCUDA, 1),
+      entry(Action::alloc, kBase, 1024, kGpu, 1),
       entry(Action::alloc, kBase + 1024, 1024),
-      entry(Action::alloc, kBase + 2048, 512, kCUDA, 1),
+      entry(Action::alloc, kBase + 2048, 512, kGpu, 1),
       entry(Action::free, kBase + 1024, 1024),
       entry(Action::segment_unmap, kBase + 6144, 2048),  // the end of the second
       entry(Action::segment_alloc, 64, 256),

@@ -13,6 +13,8 @@
 namespace arete {
 namespace {
 
+const Device kGpu(DeviceType::cuda, 0);
+
 using profile::Event;
 using profile::EventKind;
 using profile::Trace;
@@ -23,7 +25,7 @@ TEST(MemoryTimeline, TellsWhatMemoryIsHeldFor) {
   t.begin_ns = 1000;
   t.wall_begin_us = 5;
   t.with_memory = true;
-  t.memory_before = {{kCUDA, 1000}};
+  t.memory_before = {{kGpu, 1000}};
   const auto event = [&](EventKind kind, const char* name, uint64_t id, uint64_t parent,
                          int64_t begin, int64_t end, int64_t sequence = -1) {
     Event e;
@@ -51,8 +53,8 @@ TEST(MemoryTimeline, TellsWhatMemoryIsHeldFor) {
   std::map<uint64_t, MemoryCategory> expected;
   const auto memory = [&](MemoryCategory category, uint64_t within, int64_t begin, int64_t end) {
     const uint64_t address = 100 + expected.size();
-    t.memory.push_back({begin, 1, kCUDA, address, 8, 0, int64_t(within)});
-    if (end >= 0) t.memory.push_back({end, 1, kCUDA, address, -8, 0, 0});
+    t.memory.push_back({begin, 1, kGpu, address, 8, 0, int64_t(within)});
+    if (end >= 0) t.memory.push_back({end, 1, kGpu, address, -8, 0, 0});
     expected[address] = category;
   };
   memory(MemoryCategory::unknown, 1, 1150, -1);            // an input
@@ -70,7 +72,7 @@ TEST(MemoryTimeline, TellsWhatMemoryIsHeldFor) {
   memory(MemoryCategory::optimizer_state, 11, 9152, 9901);
   memory(MemoryCategory::gradient, 12, 20001, -1);
   // Two that were there before, on another device, too.
-  t.memory.push_back({1300, 1, kCUDA, 7, -600, 0, 0});
+  t.memory.push_back({1300, 1, kGpu, 7, -600, 0, 0});
   t.memory.push_back({1301, 1, kCPU, 7, -40, 0, 0});
   t.finish();
 
@@ -79,7 +81,7 @@ TEST(MemoryTimeline, TellsWhatMemoryIsHeldFor) {
   for (const profile::MemoryLife& l : memory_lives(t)) {
     if (l.begin_ns < 0) {
       EXPECT_EQ(l.category, MemoryCategory::unknown);
-      if (l.device == kCUDA) before += l.bytes;
+      if (l.device == kGpu) before += l.bytes;
       continue;
     }
     EXPECT_EQ(l.category, expected.at(l.address))
@@ -90,7 +92,7 @@ TEST(MemoryTimeline, TellsWhatMemoryIsHeldFor) {
   EXPECT_EQ(before, 1000) << "600 were given back, 400 stayed";
 
   const std::string path = testing::TempDir() + "timeline";
-  export_memory_timeline(t, path + ".json", kCUDA);
+  export_memory_timeline(t, path + ".json", kGpu);
   const auto j = nlohmann::json::parse(std::ifstream(path + ".json"));
   ASSERT_EQ(j[0].size(), j[1].size());
   // Before the recording, at 1.150, 1.155 and so on: microseconds since 1970, where it began at 5.
@@ -104,9 +106,9 @@ TEST(MemoryTimeline, TellsWhatMemoryIsHeldFor) {
   const std::vector<uint8_t> text = io::gunzip(packed, 1000);
   EXPECT_EQ(nlohmann::json::parse(text.begin(), text.end()),
             nlohmann::json({{-1, 1, 40, 7}, {5301, 4, -40, 7}}));
-  EXPECT_THROW(export_memory_timeline(t, path + ".png", kCUDA), ValueError);
+  EXPECT_THROW(export_memory_timeline(t, path + ".png", kGpu), ValueError);
   t.with_memory = false;
-  EXPECT_THROW(export_memory_timeline(t, path + ".json", kCUDA), ValueError);
+  EXPECT_THROW(export_memory_timeline(t, path + ".json", kGpu), ValueError);
 }
 
 }  // namespace

@@ -24,6 +24,8 @@
 namespace arete {
 namespace {
 
+const Device kGpu(DeviceType::cuda, 0);
+
 using profile::Action;
 using profile::Event;
 using profile::EventKind;
@@ -432,7 +434,7 @@ TEST(Profiler, WorkOfDevicesBelongsToOperators) {
     e.thread = 1;
     e.begin_ns = begin;
     e.end_ns = end;
-    e.device = kCUDA;
+    e.device = kGpu;
     t.events.push_back(e);
   };
   event("linear", 11, 0, 2000, 9000);
@@ -443,7 +445,7 @@ TEST(Profiler, WorkOfDevicesBelongsToOperators) {
     a.name = name;
     a.range = range;
     a.correlation = number;
-    a.device = kCUDA;
+    a.device = kGpu;
     a.stream = 7;
     a.begin_ns = begin;
     a.end_ns = end;
@@ -499,7 +501,7 @@ TEST(Profiler, WorkOfDevicesBelongsToOperators) {
   EXPECT_EQ(row.cpu_time_total, 0);
   const Event one = Trace::event_of(t.activities[0]);
   EXPECT_EQ(one.device_ns, 20000);
-  EXPECT_EQ(one.device, kCUDA);
+  EXPECT_EQ(one.device, kGpu);
 }
 
 TEST(Profiler, TimesBetweenEventsAreSaidToBeSuch) {
@@ -558,9 +560,9 @@ TEST(Profiler, ListsWaitsAndCopies) {
   using Kind = tracing::HostEvent::Kind;
   const Trace t = recorded({}, [] {
     const RecordFunction range("loop");
-    { const tracing::HostScope item({Kind::to_host, "item", kCUDA, 4, true}); }
-    { const tracing::HostScope wait({Kind::synchronize, "synchronize", kCUDA, 0, true}); }
-    { const tracing::HostScope copy({Kind::from_host, "to", kCUDA, 4096, false}); }
+    { const tracing::HostScope item({Kind::to_host, "item", kGpu, 4, true}); }
+    { const tracing::HostScope wait({Kind::synchronize, "synchronize", kGpu, 0, true}); }
+    { const tracing::HostScope copy({Kind::from_host, "to", kGpu, 4096, false}); }
   });
   const auto all = t.synchronizations();
   ASSERT_EQ(all.size(), 3u);

@@ -37,7 +37,8 @@ void* CudaBackend::allocate(size_t bytes) {
 }
 
 void CudaBackend::deallocate(void* p, size_t) noexcept {
-  if (p) allocator_.deallocate(p);
+  // A forked process has no part in the memory: see Note [Forked processes].
+  if (p && !prim::is_forked_from_device_user()) allocator_.deallocate(p);
 }
 
 void* CudaBackend::scratch(size_t bytes) { return allocate(bytes); }

@@ -18,11 +18,10 @@ def as_tensor(data, dtype=None, device=None):
     device = _C._default_device() if device is None else device
     if isinstance(data, Tensor):
         return data.to(device or data.device, dtype or data.dtype)
-    if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
+    if _C._is_numpy_array(data) and (dtype is None or data.dtype.name == dtype._name):
         from .._tensor import from_numpy
 
-        t = from_numpy(data)
-        return t.to(device or "cpu", dtype or t.dtype)
+        return from_numpy(data).to(device or "cpu")
     return _C.tensor(data, dtype=dtype, device=device)
 
 

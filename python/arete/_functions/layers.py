@@ -46,3 +46,50 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
     dims = list(builtins.range(-len(normalized_shape), 0))
     spread, mean = _ops.var_mean(input, dims, correction=0, keepdim=True)
     return _ops.layer_norm(input, list(normalized_shape), weight, bias, eps), mean, (spread + eps).rsqrt()
+
+
+# Below nn.functional, which has these functions with their arguments in another order.
+
+
+def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True):
+    """nn.functional.batch_norm. Nothing of cuDNN takes part, whether it may or not.
+
+    >>> arete.batch_norm(arete.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 0.0)
+    tensor([[-1.],
+            [ 1.]])
+    """
+    return _ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(input: Tensor, weight, bias, running_mean, running_var, use_input_stats: bool, momentum: float, eps: float,
+                  cudnn_enabled: bool = True):
+    """nn.functional.instance_norm. Nothing of cuDNN takes part, whether it may or not.
+
+    >>> arete.instance_norm(arete.tensor([[[1.0, 3.0]]]), None, None, None, None, True, 0.1, 0.0)
+    tensor([[[-1.,  1.]]])
+    """
+    return _ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False):
+    """The rows of `weight` with these numbers; that of padding_idx, unless it is negative, gets no gradient.
+
+    >>> arete.embedding(arete.tensor([[1.0, 2.0], [3.0, 4.0]]), arete.tensor([1, 0]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
+    padding = None if padding_idx < 0 else padding_idx
+    return _ops.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight=None, pos_weight=None, reduction=1):
+    """nn.functional.binary_cross_entropy_with_logits; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.binary_cross_entropy_with_logits(arete.zeros(2), arete.ones(2))
+    tensor(0.6931)
+    """
+    reduction = _REDUCTIONS[reduction] if isinstance(reduction, int) else reduction
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)

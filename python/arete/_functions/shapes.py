@@ -29,10 +29,10 @@ def einsum(equation, *operands):
     return _ops.einsum(equation, list(operands))
 
 
-def meshgrid(*tensors, indexing="ij"):
+def meshgrid(*tensors, indexing=None):
     """Coordinates of a grid, one tensor for each axis.
 
-    Vectors (m), (n) -> (m, n) each; indexing "xy" exchanges the first two dimensions.
+    Vectors (m), (n) -> (m, n) each; indexing "xy", other than "ij" or None, exchanges the first two dimensions.
 
     >>> arete.meshgrid(arete.tensor([1, 2]), arete.tensor([5, 6, 7]))
     (tensor([[1, 1, 1],

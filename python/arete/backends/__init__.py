@@ -5,14 +5,9 @@ from . import _switches, cuda, cudnn, mps  # noqa: F401
 
 
 class _Backends(_switches.Switches):
-    @property
-    def fp32_precision(self) -> str:
-        """That of products; setting it sets that of convolutions, too."""
-        return cuda.matmul.fp32_precision
-
-    @fp32_precision.setter
-    def fp32_precision(self, precision: str):
-        cuda.matmul.fp32_precision = cudnn.fp32_precision = precision
+    fp32_precision = _switches.precision_of(
+        _switches.ALL, """What f32 products and convolutions may round their operands to, "ieee" or "tf32", where nothing closer says: convolutions start
+        with "tf32", so it is products that this decides.""")  # fmt: skip
 
 
 _switches.become(__name__, _Backends)

@@ -5,6 +5,8 @@ import sys
 import types
 from typing import Any
 
+from .. import _C
+
 
 class Switches(types.ModuleType):
     """A module whose properties are switches. To assign to a name that is none would change nothing, so it is an error."""
@@ -20,8 +22,24 @@ def become(name: str, kind: type) -> None:
     sys.modules[name].__class__ = kind
 
 
-def is_tf32(precision: str):
-    """What a name of a precision says of TF32; None: nothing."""
-    if precision not in ("none", "ieee", "tf32"):
-        raise ValueError(f"fp32_precision must be 'ieee', 'tf32' or 'none', not {precision!r}")
-    return None if precision == "none" else precision == "tf32"
+# What a precision of f32 is set for, by the numbers of the library, and what it can be. Products and convolutions for which none
+# is set have that of GPUs, and that is, where none is set, that of everything.
+ALL, GPU, PRODUCTS, CONVOLUTIONS = range(4)
+PRECISIONS = ("none", "ieee", "tf32")
+
+
+def set_precision(scope: int, precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise RuntimeError(f"Unknown precision: {precision!r}; it must be 'ieee', 'tf32' or 'none'")
+    _C._set_float32_precision(scope, PRECISIONS.index(precision))
+
+
+def precision_of(scope: int, doc: str) -> property:
+    """The switch "fp32_precision" of a scope; it reads as what is in force there."""
+    return property(lambda _: PRECISIONS[_C._float32_precision(scope)], lambda _, precision: set_precision(scope, precision), doc=doc)
+
+
+def allows_tf32(scope: int, doc: str) -> property:
+    """The same as a bool."""
+    return property(lambda _: PRECISIONS[_C._float32_precision(scope)] == "tf32",
+                    lambda _, allowed: set_precision(scope, "tf32" if allowed else "ieee"), doc=doc)  # fmt: skip

@@ -13,40 +13,26 @@ class _Matmul:
     kept, and not made use of."""
 
     __slots__ = ("_allowed",)
-    _PERMISSIONS = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction", "allow_fp16_accumulation")
 
     def __init__(self):
-        object.__setattr__(self, "_allowed", dict.fromkeys(self._PERMISSIONS, False))
+        object.__setattr__(self, "_allowed", {"allow_fp16_reduced_precision_reduction": True,
+                                              "allow_bf16_reduced_precision_reduction": True, "allow_fp16_accumulation": False})  # fmt: skip
 
     def __getattr__(self, name: str):
-        if name in self._PERMISSIONS:
+        if name in self._allowed:
             return self._allowed[name]
         raise AttributeError("Unknown attribute " + name)
 
     def __setattr__(self, name: str, value):
-        if name in self._PERMISSIONS:
+        if name in self._allowed:
             self._allowed[name] = bool(value)
         elif isinstance(getattr(type(self), name, None), property):
             object.__setattr__(self, name, value)
         else:
             raise AttributeError("Unknown attribute " + name)
 
-    @property
-    def allow_tf32(self) -> bool:
-        return _C._matmul_precision(None) != "highest"
-
-    @allow_tf32.setter
-    def allow_tf32(self, value: bool):
-        _C._matmul_precision("high" if value else "highest")
-
-    @property
-    def fp32_precision(self) -> str:
-        """The same as "tf32" or "ieee"."""
-        return "tf32" if self.allow_tf32 else "ieee"
-
-    @fp32_precision.setter
-    def fp32_precision(self, precision: str):
-        self.allow_tf32 = bool(_switches.is_tf32(precision))
+    allow_tf32 = _switches.allows_tf32(_switches.PRODUCTS, "Whether they may; set_float32_matmul_precision() is the same switch.")
+    fp32_precision = _switches.precision_of(_switches.PRODUCTS, """The same as "tf32" or "ieee"; "none": as cudnn.fp32_precision says.""")
 
 
 matmul = _Matmul()

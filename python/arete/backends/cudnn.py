@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib as _contextlib
+import sys as _sys
 
 from .. import _C
 from . import _switches
@@ -9,19 +10,27 @@ from . import _switches
 
 class _Convolutions:
     __slots__ = ()
+    fp32_precision = _switches.precision_of(_switches.CONVOLUTIONS, """cudnn.allow_tf32 as "tf32" or "ieee"; "none": as cudnn.fp32_precision says.""")
+
+
+class _Recurrences:
+    """Recurrent layers are products of matrices, which cuDNN has no part in: their precision is that of products."""
+
+    __slots__ = ()
 
     @property
     def fp32_precision(self) -> str:
-        """cudnn.allow_tf32 as "tf32" or "ieee"; set to "none" it follows that of products again."""
-        return "tf32" if _C._convolution_tf32(None) else "ieee"
+        return _switches.PRECISIONS[_C._float32_precision(_switches.PRODUCTS)]
 
     @fp32_precision.setter
     def fp32_precision(self, precision: str):
-        _C._set_convolution_tf32_setting(_switches.is_tf32(precision))
+        raise NotImplementedError("backends.cudnn.rnn.fp32_precision: recurrent layers are products of matrices here; set "
+                                  "backends.cuda.matmul.fp32_precision")
 
 
 class _Cudnn(_switches.Switches):
-    fp32_precision = _Convolutions.fp32_precision
+    fp32_precision = _switches.precision_of(_switches.GPU, "That of products and convolutions that have none of their own.")
+    allow_tf32 = _switches.allows_tf32(_switches.CONVOLUTIONS, "Whether convolutions of f32 tensors may round their operands to TF32; True at the start.")
 
     @property
     def enabled(self) -> bool:
@@ -34,8 +43,8 @@ class _Cudnn(_switches.Switches):
 
     @property
     def benchmark(self) -> bool:
-        """Whether cuDNN's algorithms are timed once for each shape and the fastest is kept (True at the start, other than
-        in torch), or the first in the opinion of its heuristics is taken."""
+        """Whether cuDNN's algorithms are timed once for each shape and the fastest is kept, or the first in the opinion of its
+        heuristics is taken, as at the start."""
         return _C._cudnn_benchmark(None)
 
     @benchmark.setter
@@ -52,15 +61,6 @@ class _Cudnn(_switches.Switches):
         _C._cudnn_benchmark_limit(int(value))
 
     @property
-    def allow_tf32(self) -> bool:
-        """As backends.cuda.matmul.allow_tf32 until it is set."""
-        return _C._convolution_tf32(None)
-
-    @allow_tf32.setter
-    def allow_tf32(self, value: bool):
-        _C._convolution_tf32(bool(value))
-
-    @property
     def deterministic(self) -> bool:
         """Whether cuDNN may only use algorithms that give the same bits each time; use_deterministic_algorithms(True), a switch
         of its own, says the same to it."""
@@ -70,27 +70,29 @@ class _Cudnn(_switches.Switches):
     def deterministic(self, value: bool):
         _C._cudnn_deterministic(bool(value))
 
+    @staticmethod
+    def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"):
+        """Sets what is not None, and gives what was set before."""
+        here = _sys.modules[__name__]
+        before = (here.enabled, here.benchmark, here.benchmark_limit, here.deterministic, here.allow_tf32,
+                  _switches.PRECISIONS[_C._float32_precision_setting(_switches.GPU)])  # fmt: skip
+        for name, value in (("enabled", _enabled), ("benchmark", _benchmark), ("benchmark_limit", _benchmark_limit),
+                            ("deterministic", _deterministic), ("allow_tf32", _allow_tf32), ("fp32_precision", _fp32_precision)):  # fmt: skip
+            if value is not None:
+                setattr(here, name, value)
+        return before
+
     @_contextlib.contextmanager
-    def flags(self, enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
-        """Sets what is given inside. `fp32_precision`: "ieee" or "tf32" decides over `allow_tf32`, its older name; "none" leaves
-        the decision to it."""
-        if fp32_precision is not None and _switches.is_tf32(fp32_precision) is not None:
-            allow_tf32 = _switches.is_tf32(fp32_precision)
-        wanted = {"enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit, "deterministic": deterministic}
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        before = {name: getattr(self, name) for name in wanted}
-        tf32_before = _C._convolution_tf32_setting()
+    def flags(self, enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True, fp32_precision="none"):
+        """Sets all of them inside; what is left out is set to what stands here, as in torch: without `enabled=True` cuDNN is off."""
+        convolutions = _C._float32_precision_setting(_switches.CONVOLUTIONS)
+        before = self.set_flags(_fp32_precision=None)
         try:
-            for name, value in wanted.items():
-                setattr(self, name, value)
-            if allow_tf32 is not None:
-                self.allow_tf32 = allow_tf32
+            self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32, fp32_precision)
             yield
         finally:
-            for name, value in before.items():
-                setattr(self, name, value)
-            if allow_tf32 is not None:
-                _C._set_convolution_tf32_setting(tf32_before)
+            self.set_flags(*before)
+            _C._set_float32_precision(_switches.CONVOLUTIONS, convolutions)
 
     @staticmethod
     def is_available() -> bool:
@@ -105,5 +107,5 @@ class _Cudnn(_switches.Switches):
         return None
 
 
-conv = _Convolutions()
+conv, rnn = _Convolutions(), _Recurrences()
 _switches.become(__name__, _Cudnn)

@@ -26,12 +26,18 @@ def is_tf32_supported() -> bool:
 
 
 def is_initialized() -> bool:
-    return _c.is_available()
+    """Whether a GPU is in use: CUDA starts when it is first used."""
+    return _c.is_initialized()
 
 
 def init() -> None:
-    """Nothing to do: CUDA starts when it is first used. RuntimeError that says why where there is no GPU."""
-    _c.set_device(_c.current_device())
+    """Starts CUDA, which otherwise the first use does. RuntimeError that says why where that is not possible."""
+    _c.init()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked while its parent used CUDA, so that it cannot."""
+    return _c.is_in_bad_fork()
 
 
 def ipc_collect() -> None:
@@ -88,8 +94,8 @@ class device(contextlib.ContextDecorator):  # noqa: A001
 class device_of(device):
     """Makes the GPU of a tensor the current one inside."""
 
-    def __init__(self, tensor):
-        super().__init__(tensor.device if tensor.is_cuda else None)
+    def __init__(self, obj):
+        super().__init__(obj.device if obj.is_cuda else None)
 
 
 class _Properties:
@@ -265,9 +271,10 @@ def default_stream(device=None) -> Stream:
 
 
 def set_stream(stream: Stream) -> None:
-    """This thread's work goes to the stream from now on."""
+    """This thread's work goes to the stream from now on, and the stream's device is the current one."""
     if stream is not None:
         _c.set_stream(stream._stream)
+        _c.set_device(stream.device_index)
 
 
 class StreamContext:
@@ -288,7 +295,7 @@ class StreamContext:
 
 
 def stream(stream) -> StreamContext:
-    """Inside, this thread's work goes to the stream."""
+    """Inside, this thread's work goes to the stream, and its device is the current one."""
     return StreamContext(stream)
 
 

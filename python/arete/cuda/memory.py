@@ -81,11 +81,10 @@ def memory_stats_as_nested_dict(device: Any = None) -> Dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """A table of the counters and of who holds most; abbreviated: the counters alone."""
+    """A table of the counters with torch's rows, then the allocator's pools and who holds most; abbreviated: the main rows alone."""
     if not _c.is_available():
         return "no GPU: " + _c.unavailable_reason()
-    text = _c.memory_summary(_number(device))
-    return text.split("\npool ")[0] + "\n" if abbreviated else text
+    return _c.memory_summary(_number(device), abbreviated)
 
 
 def mem_get_info(device: Any = None) -> Tuple[int, int]:
@@ -218,8 +217,10 @@ def _snapshot(device: Any = None) -> Dict[str, Any]:
     return pickle.loads(_m.pickle())
 
 
-def memory_snapshot(mempool_id: Any = None) -> List[Dict[str, Any]]:
-    """The live memory that a history knows."""
+def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> List[Dict[str, Any]]:
+    """The live memory that a history knows; traces, which _snapshot() has, are no part of it."""
+    if mempool_id is not None:
+        raise NotImplementedError("memory_snapshot(): a history does not know which pool memory comes from")
     return _snapshot()["segments"]
 
 

@@ -561,8 +561,8 @@ class Module(Calls, State):
                 grad.zero_()
 
     def share_memory(self: T) -> T:
-        """Does nothing: threads share memory as it is."""
-        return self
+        """Moves parameters and buffers to memory that processes share: Tensor.share_memory_()."""
+        return self._apply(lambda t: t.share_memory_())
 
     # -- text -------------------------------------------------------------------------------
 

@@ -211,7 +211,7 @@ class Subset(Dataset[T_co]):
         return len(self.indices)
 
 
-def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = None) -> List[Subset]:
+def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = arete.default_generator) -> List[Subset]:
     """Splits at random into Subsets with the given lengths, or with fractions of it that sum to 1 (what is left over by
     rounding down goes round the first ones).
 

@@ -62,7 +62,7 @@ class FuzzedTensor:
     def __init__(self, name: str, size: Sequence[Union[str, int]], steps: Optional[Sequence[Union[str, int]]] = None,
                  probability_contiguous: float = 0.5, min_elements: Optional[int] = None, max_elements: Optional[int] = None,
                  max_allocation_bytes: Optional[int] = None, dim_parameter: Optional[str] = None,
-                 roll_parameter: Optional[str] = None, dtype: Any = None, cuda: bool = False,
+                 roll_parameter: Optional[str] = None, dtype: Any = arete.float32, cuda: bool = False,
                  tensor_constructor: Optional[Callable[..., Any]] = None) -> None:  # fmt: skip
         self.name = name
         self._size, self._steps = tuple(size), tuple(steps) if steps is not None else (1,) * len(size)

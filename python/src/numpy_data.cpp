@@ -1,0 +1,114 @@
+#include "numpy_data.h"
+
+#include <string>
+
+#include "convert.h"
+#include "tensor_data.h"
+
+namespace arete::python {
+
+namespace {
+
+/// numpy.ndarray and numpy.generic, looked up when NumPy is there; kept for good.
+struct Classes {
+  PyObject *array = nullptr, *generic = nullptr;
+};
+const Classes& classes() {
+  static Classes known;
+  if (known.generic) return known;
+  const Ref module(PyImport_GetModule(Ref(PyUnicode_InternFromString("numpy")).get()));
+  if (module) {
+    Ref array(PyObject_GetAttrString(module.get(), "ndarray"));
+    Ref generic(PyObject_GetAttrString(module.get(), "generic"));
+    if (array && generic) known = {array.release(), generic.release()};
+  }
+  PyErr_Clear();  // NumPy is being imported
+  return known;
+}
+
+bool is_of(PyObject* o, PyObject* type) {
+  return type && PyType_IsSubtype(Py_TYPE(o), reinterpret_cast<PyTypeObject*>(type));
+}
+
+// The letter of a dtype's attribute.
+char letter_of(PyObject* dtype, const char* attribute) {
+  const Ref text(checked(PyObject_GetAttrString(dtype, attribute)));
+  return to_text(text.get()).at(0);
+}
+
+std::string name_of_elements(PyObject* dtype) {
+  const Ref type(checked(PyObject_GetAttrString(dtype, "type")));
+  const Ref name(checked(PyObject_GetAttrString(type.get(), "__name__")));
+  return "numpy." + to_text(name.get());
+}
+
+struct Elements {
+  std::optional<DType> dtype;  // none: numbers of a kind that Arete lacks
+  char kind;                   // b, i, u, f, c
+};
+
+// TypeError for what is no number.
+Elements elements_of(PyObject* o) {
+  const Ref dtype(checked(PyObject_GetAttrString(o, "dtype")));
+  const char kind = letter_of(dtype.get(), "kind");
+  const Ref size_object(checked(PyObject_GetAttrString(dtype.get(), "itemsize")));
+  const int64_t size = PyLong_AsLongLong(size_object.get());
+  switch (kind) {
+    case 'b':
+      return {kBool, kind};
+    case 'i':
+      return {size == 1 ? kInt8 : size == 2 ? kInt16 : size == 4 ? kInt32 : kInt64, kind};
+    case 'u':
+      return {size == 1 ? std::optional(kUInt8) : std::nullopt, kind};
+    case 'f':
+      if (size > 8) return {{}, kind};
+      return {size == 2 ? kFloat16 : size == 4 ? kFloat32 : kFloat64, kind};
+    case 'c':
+      if (size > 16) return {{}, kind};
+      return {size == 8 ? kComplex64 : kComplex128, kind};
+    default:
+      return {{}, '?'};
+  }
+}
+
+[[noreturn]] void unsupported(PyObject* o, char kind) {
+  const Ref dtype(checked(PyObject_GetAttrString(o, "dtype")));
+  type_error(
+      "can't convert np.ndarray of type %s. The only supported types are: float64, float32, "
+      "float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool.%s",
+      name_of_elements(dtype.get()).c_str(),
+      kind == '?' ? "" : " Given a dtype, arete.tensor() converts it.");
+}
+
+}  // namespace
+
+bool is_numpy_array(PyObject* o) { return is_of(o, classes().array); }
+bool is_numpy_scalar(PyObject* o) { return is_of(o, classes().generic); }
+
+DType numpy_dtype(PyObject* o, std::optional<DType> wanted) {
+  const Elements e = elements_of(o);
+  if (e.dtype) return *e.dtype;
+  if (e.kind == '?' || !wanted) unsupported(o, e.kind);
+  if (e.kind == 'c') return kComplex128;
+  // 64 bits without a sign fit no integer, but the conversion to one is modulo 2^64 as in NumPy.
+  return e.kind == 'f' || is_floating(*wanted) ? kFloat64 : kInt64;
+}
+
+Tensor tensor_over_array(PyObject* array, std::optional<DType> wanted) {
+  const Ref dtype(checked(PyObject_GetAttrString(array, "dtype")));
+  const DType t = numpy_dtype(array, wanted);
+  if (!elements_of(array).dtype) {
+    const Ref converted(
+        checked(PyObject_CallMethod(array, "astype", "s", std::string(name_of(t)).c_str())));
+    return tensor_over_array(converted.get());
+  }
+  if (letter_of(dtype.get(), "byteorder") == '>') {
+    PyErr_SetString(PyExc_ValueError,
+                    "given numpy array has byte order different from the native byte order. "
+                    "Conversion between byte orders is currently not supported.");
+    throw PythonError{};
+  }
+  return tensor_over_buffer(array);
+}
+
+}  // namespace arete::python

@@ -1,0 +1,352 @@
+"""Memory that processes share, over a fork and through pickles; and CUDA in processes that were forked."""
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+
+import numpy as np
+import pytest
+from fake_gpus import run
+
+import arete
+import arete.multiprocessing as mp
+
+START = ["fork", "spawn", "forkserver"]
+
+
+def in_child(function):
+    """Runs it in a forked process, which must end well."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(100)
+        try:
+            function()
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+# ---- one tensor
+
+
+def test_a_fork_shares():
+    shared, plain = arete.zeros(4).share_memory_(), arete.zeros(4)
+    in_child(lambda: (shared.add_(1), plain.add_(1)))
+    assert shared.tolist() == [1] * 4 and plain.tolist() == [0] * 4
+    shared.fill_(5)
+    seen = arete.zeros(1).share_memory_()
+    in_child(lambda: seen.fill_(shared.sum()))
+    assert seen.item() == 20
+
+
+def test_it_moves_in_place():
+    x = arete.arange(6.0)
+    view, address = x[2:], x.data_ptr()
+    assert not x.is_shared() and x.share_memory_() is x
+    assert x.is_shared() and view.is_shared() and x.untyped_storage().is_shared() and x[1:].is_shared()
+    assert x.tolist() == [0, 1, 2, 3, 4, 5] and view.tolist() == [2, 3, 4, 5]
+    assert x.data_ptr() != address and view.data_ptr() == x.data_ptr() + 8
+    again = x.data_ptr()
+    assert x.share_memory_().data_ptr() == again  # once is enough
+    view.fill_(7)
+    assert x.tolist() == [0, 1, 7, 7, 7, 7]
+    assert not (x + 1).is_shared() and not x.clone().is_shared()
+
+
+@pytest.mark.parametrize("make", [lambda: arete.zeros(0), lambda: arete.tensor(3.0), lambda: arete.zeros(3, 4).T, lambda: arete.ones(2, 2)[:, :1],
+                                  lambda: arete.tensor([True, False]), lambda: arete.randn(4).to(arete.bfloat16), lambda: arete.tensor([1 + 2j])])  # fmt: skip
+def test_any_tensor(make):
+    x = make()
+    before = x.tolist()
+    x.share_memory_()
+    assert x.is_shared() and x.tolist() == before
+    y = through_a_pipe(x)
+    assert y.tolist() == before and y.dtype is x.dtype and y.stride() == x.stride()
+
+
+def test_arrays_that_were_given_out_stay_valid():
+    x = arete.arange(1000.0)
+    array, capsule = x.numpy(), arete.arange(5.0)
+    before = np.from_dlpack(capsule)
+    x.share_memory_()
+    capsule.share_memory_()
+    del x, capsule
+    gc.collect()
+    arete.zeros(1000).fill_(-1)  # would take the memory over
+    assert array.sum() == 499500 and before.sum() == 10
+    foreign = np.zeros(3)
+    y = arete.from_numpy(foreign).share_memory_()
+    y.fill_(4)
+    assert foreign.sum() == 0 and y.sum() == 12
+
+
+def test_training_in_shared_memory():
+    net = arete.nn.Linear(3, 2)
+    net.register_buffer("seen", arete.zeros(1))
+    assert net.share_memory() is net
+    assert all(p.is_shared() for p in net.parameters()) and net.seen.is_shared() and isinstance(net.weight, arete.nn.Parameter)
+
+    def step():
+        optimizer = arete.optim.SGD(net.parameters(), lr=0.5)
+        net(arete.ones(4, 3)).sum().backward()
+        optimizer.step()
+        net.seen.add_(1)
+
+    before = net.weight.detach().clone()
+    in_child(step)
+    assert arete.allclose(net.weight, before - 0.5 * 4) and net.seen.item() == 1 and net.weight.grad is None
+
+
+def test_lazy_parameters_have_nothing_to_share():
+    with pytest.raises(RuntimeError, match="uninitialized parameter"):
+        arete.nn.LazyLinear(3).share_memory()
+
+
+def test_meta_and_gpus_are_refused():
+    with pytest.raises(RuntimeError, match="only host memory is shared"):
+        arete.zeros(2, device="meta").share_memory_()
+    run("""
+x = torch.ones(2, device="cuda")
+assert not x.is_shared()
+try:
+    x.share_memory_()
+except RuntimeError as e:
+    assert "only host memory is shared" in str(e) and "cuda:0" in str(e), e
+else:
+    raise AssertionError("accepted")
+import multiprocessing
+receive, send = multiprocessing.Pipe()
+send.send(x)  # by its values
+y = receive.recv()
+assert y.device == x.device and y.tolist() == [1, 1] and y.data_ptr() != x.data_ptr()
+""")
+
+
+def test_memory_is_given_back():
+    def mapped():
+        with open("/proc/self/maps") as f:
+            return sum("memfd:arete" in line for line in f), len(os.listdir("/proc/self/fd"))
+
+    gc.collect()
+    before = mapped()
+    for _ in range(50):
+        x = arete.zeros(10000).share_memory_()
+        y = through_a_pipe(x)
+    assert mapped()[0] <= before[0] + 4
+    del x, y
+    gc.collect()
+    assert mapped() == before
+
+
+# ---- other processes
+
+
+def through_a_pipe(x):
+    receive, send = multiprocessing.Pipe(duplex=False)
+    with receive, send:
+        send.send(x)
+        return receive.recv()
+
+
+def test_what_is_received_shares():
+    x = arete.arange(6.0).reshape(2, 3)
+    y = through_a_pipe(x.T)
+    assert x.is_shared() and y.is_shared() and y.shape == (3, 2) and y.stride() == (1, 3)
+    y[0, 1] = 70
+    assert x[1, 0] == 70
+    p = arete.nn.Parameter(arete.ones(2))
+    p.note = "mine"
+    q = through_a_pipe(p)
+    assert type(q) is arete.nn.Parameter and q.requires_grad and q.note == "mine"
+    with arete.no_grad():
+        q.fill_(3)
+    assert p.tolist() == [3, 3]
+    leaf = through_a_pipe(arete.ones(2, requires_grad=True))
+    assert leaf.requires_grad and leaf.is_leaf
+    with pytest.raises(RuntimeError, match="^Cowardly refusing to serialize non-leaf tensor which requires_grad"):
+        through_a_pipe(leaf * 2)
+    net = arete.nn.Linear(2, 2)
+    other = through_a_pipe(net)
+    with arete.no_grad():
+        other.weight.fill_(9)
+    assert net.weight.tolist() == [[9, 9], [9, 9]]
+
+
+def test_other_pickles_hold_values():
+    x = arete.zeros(3)
+    y = pickle.loads(pickle.dumps(x))
+    y.fill_(1)
+    assert x.tolist() == [0, 0, 0] and not x.is_shared() and not y.is_shared()
+    shared = arete.ones(3).share_memory_()
+    copy = pickle.loads(pickle.dumps(shared))
+    copy.fill_(5)
+    assert shared.tolist() == [1, 1, 1]
+    file = io.BytesIO()
+    arete.save(shared, file)
+    file.seek(0)
+    assert not arete.load(file).is_shared()
+
+
+def work(index, x, queue):
+    x[index] += index + 1
+    queue.put((index, arete.full((2,), float(index)), x.is_shared()))
+    queue.close()
+    queue.join_thread()
+    while x[-1] == 0:  # what is in the queue goes with this process
+        pass
+
+
+@pytest.mark.parametrize("method", START)
+def test_processes_and_queues(method):
+    context = mp.get_context(method)
+    x, queue = arete.zeros(3), context.Queue()
+    x.share_memory_()
+    processes = [context.Process(target=work, args=(i, x, queue)) for i in range(2)]
+    for p in processes:
+        p.start()
+    got = sorted((queue.get(timeout=100) for _ in processes), key=lambda entry: entry[0])
+    x[-1] = 1
+    for p in processes:
+        p.join(100)
+    assert [p.exitcode for p in processes] == [0, 0]
+    assert x.tolist() == [1, 2, 1] and [(i, t.tolist(), s) for i, t, s in got] == [(0, [0, 0], True), (1, [1, 1], True)]
+
+
+def double(x):
+    return x * 2
+
+
+def test_a_pool():
+    with mp.get_context("fork").Pool(2) as pool:
+        assert [t.tolist() for t in pool.map(double, [arete.ones(2), arete.arange(3)])] == [[2, 2], [0, 2, 4]]
+
+
+def raises(index, x):
+    x[index] = 1
+    if index == 1:
+        raise ValueError("a reason")
+    import time
+
+    time.sleep(100)
+
+
+def exits(index):
+    sys.exit(3)
+
+
+def is_killed(index):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_spawn():
+    x = arete.zeros(3).share_memory_()
+    with pytest.raises(mp.ProcessRaisedException, match="-- Process 1 terminated with the following error:\n(.|\n)*ValueError: a reason") as caught:
+        mp.start_processes(raises, (x,), nprocs=3, start_method="fork")
+    assert caught.value.error_index == 1 and x[1] == 1 and pickle.loads(pickle.dumps(caught.value)).error_index == 1
+    with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 3") as caught:
+        mp.start_processes(exits, nprocs=1, start_method="fork")
+    assert caught.value.exit_code == 3
+    with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with signal SIGKILL") as caught:
+        mp.start_processes(is_killed, nprocs=1, start_method="fork")
+    assert caught.value.signal_name == "SIGKILL"
+    context = mp.spawn(double_in_place, (x,), nprocs=1, join=False)
+    assert len(context.pids()) == 1
+    while not context.join(timeout=100):
+        pass
+    assert x.tolist() == [2, 2, 2]
+
+
+def double_in_place(index, x):
+    x.fill_(2)
+
+
+def test_sharing_strategies():
+    assert mp.get_sharing_strategy() in mp.get_all_sharing_strategies()
+    mp.set_sharing_strategy(mp.get_sharing_strategy())
+    with pytest.raises(NotImplementedError, match="ulimit"):
+        mp.set_sharing_strategy("file_system")
+    with pytest.raises(ValueError):
+        mp.set_sharing_strategy("telepathy")
+
+
+# ---- forks
+
+
+def test_a_forked_process_computes():
+    """Also if its parent has threads that are gone there."""
+    before = arete.get_num_threads()
+    arete.set_num_threads(2)
+    a, image, weight = arete.randn(300, 300), arete.randn(2, 3, 40, 40), arete.randn(4, 3, 3, 3)
+    expected = [(a @ a).sum(), arete.nn.functional.conv2d(image, weight).sum(), a.exp().sum(), a.sort()[0][0].sum()]
+
+    def compute():
+        got = [(a @ a).sum(), arete.nn.functional.conv2d(image, weight).sum(), a.exp().sum(), a.sort()[0][0].sum()]
+        assert all(arete.allclose(x, y, rtol=1e-3) for x, y in zip(expected, got))
+        assert arete.get_num_threads() == 1
+        arete.set_num_threads(1)
+        with pytest.raises(RuntimeError, match="forked from one with threads"):
+            arete.set_num_threads(2)
+
+    in_child(compute)
+    arete.set_num_threads(before)
+
+
+FORKED = """
+import os, sys
+def child(function):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function()
+        except RuntimeError as e:
+            print(e)
+        except BaseException as e:
+            print("another error", repr(e))
+        else:
+            print("no error")
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_cuda_after_a_fork_says_so():
+    out = run(FORKED + """
+child(lambda: torch.zeros(2, device="cuda"))          # not used before: fine
+assert not torch.cuda.is_initialized()
+x = torch.ones(2, device="cuda")
+assert torch.cuda.is_initialized() and not torch.cuda._is_in_bad_fork()
+for f in (lambda: torch.zeros(2, device="cuda"), lambda: x + 1, lambda: x.cpu(), lambda: torch.ones(2).cuda(1), torch.cuda.synchronize,
+          torch.cuda.current_stream, torch.cuda.get_device_name, torch.cuda.init, lambda: torch.cuda.Stream()):
+    child(f)
+def fine():
+    assert torch.cuda._is_in_bad_fork() and not torch.cuda.is_initialized()
+    assert torch.cuda.memory_allocated() == 0 and torch.ones(2).sum() == 2
+child(fine)
+""").splitlines()
+    assert out[0] == "no error" and out[-1] == "no error" and len(out) == 11
+    for text in out[1:-1]:
+        assert text.startswith("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
+                               "method")  # fmt: skip
+        assert "get_context('spawn')" in text and "before the fork" in text
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")
+def test_a_real_gpu_after_a_fork():
+    x = arete.ones(3, device="cuda")
+
+    def use():
+        for f in (lambda: arete.zeros(2, device="cuda"), lambda: x + 1, lambda: x.cpu(), arete.cuda.synchronize):
+            with pytest.raises(RuntimeError, match="^Cannot re-initialize CUDA in forked subprocess"):
+                f()
+
+    in_child(use)
+    assert (x + 1).sum().item() == 6
