@@ -1,5 +1,5 @@
-// The path of a call (docs/architecture.md): check, autocast, infer, capture or run, record history,
-// tell the observer.
+// The path of a call (docs/architecture.md): check, autocast, infer, capture or run, record
+// history, tell the observer.
 #pragma once
 
 #include <initializer_list>
