@@ -190,14 +190,14 @@ void write_report(const std::string& folder, const RunState& s, const std::strin
 
 Device resolve_device(const std::string& name) {
   if (name == "cpu") return kCPU;
-  if (name == "auto") return cuda::is_available() ? kCUDA : kCPU;
+  if (name == "auto") return (cuda::is_available() ? kCUDA : kCPU).resolved();
   ARETE_CHECK(cuda::is_available(),
               DeviceError("", "there is no CUDA device: " + cuda::unavailable_reason())
                   .argument("--device " + name)
                   .hint("use --device cpu, or --device auto"));
   const Device device(name);
   prim::backend_for(device);  // an ordinal that is too high shows now
-  return device;
+  return device.resolved();
 }
 
 }  // namespace arete::cli

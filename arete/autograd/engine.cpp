@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory_resource>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -156,7 +157,8 @@ class Pass {
     TensorList grads = std::move(state.grads);
     state.grads.clear();
     TensorList results;
-    if (!grads.empty()) results = compute(node, state, grads);
+    std::optional<tracing::RangeScope> traced;  // until its results are added to others
+    if (!grads.empty()) results = compute(node, state, grads, traced);
     if (!state.needed) return;
     for (size_t i = 0; i < node.edges.size(); ++i) {
       const Edge& e = node.edges[i];
@@ -170,7 +172,8 @@ class Pass {
   }
 
   // The gradients for a node's edges, from those of its outputs, of which at least one arrived.
-  TensorList compute(Node& node, const State& state, TensorList& grads) {
+  TensorList compute(Node& node, const State& state, TensorList& grads,
+                     std::optional<tracing::RangeScope>& traced) {
     for (const Tensor& g : grads)
       if (g.defined()) owned_.erase(g.impl());
     if (node.hooks) {
@@ -188,7 +191,7 @@ class Pass {
     uint64_t needed = 0;
     for (size_t i = 0; i < node.edges.size() && i < 64; ++i)
       if (node.edges[i] && leads_on(node.edges[i])) needed |= uint64_t(1) << i;
-    const tracing::RangeScope traced(
+    traced.emplace(
         tracing::RangeKind::backward, [&] { return tracing::backward_name(node.name()); },
         int64_t(node.sequence));
     TensorList results = node.backward(grads, needed);

@@ -20,15 +20,15 @@ namespace arete::cuda {
 
 /// True if there is at least one GPU that can be used.
 bool is_available();
-/// True once a GPU is in use: the first call that needs one starts CUDA for it. In a process forked
-/// after that false, and whatever needs a GPU is a DeviceError that says so.
-bool is_initialized();
-/// Starts CUDA for the current device, which else the first call that needs it does.
-void init();
-/// True in a process forked from one that had begun to use CUDA (is_available() does).
-bool is_in_bad_fork() noexcept;
 /// Why there is none: no driver, no libarete_cuda.so, ...; "" if there is one.
 std::string unavailable_reason();
+/// True once a GPU is in use. The first call that needs one starts CUDA for it; init() does so for
+/// the current device.
+bool is_initialized();
+void init();
+/// True in a process forked from one that had started CUDA, which is_available() does, too: what
+/// needs a GPU is a DeviceError there that says so.
+bool is_in_bad_fork() noexcept;
 int device_count();
 /// The calling thread's choice, 0 at first: what the functions here work on unless told otherwise,
 /// and what a device without an ordinal (kCUDA, Device("cuda")) stands for.

@@ -77,15 +77,20 @@ IntrusivePtr<Storage> Storage::adopt(Device device, void* data, size_t bytes,
 }
 
 IntrusivePtr<Storage> Storage::map_shared(int file, size_t bytes) {
-  struct stat known;
-  if (fstat(file, &known) < 0) throw not_shared("looked at");
-  ARETE_CHECK(size_t(known.st_size) >= mapped_bytes(bytes),
-              IoError("map_shared", "the shared memory is smaller than the tensor")
-                  .expected(std::to_string(bytes) + " bytes")
-                  .got(std::to_string(known.st_size)));
-  IntrusivePtr<Storage> s(new Storage(kCPU, map_file(file, bytes), bytes, nullptr, false));
-  s->shared_file_ = file;
-  return s;
+  try {
+    struct stat known;
+    if (fstat(file, &known) < 0) throw not_shared("looked at");
+    ARETE_CHECK(size_t(known.st_size) >= mapped_bytes(bytes),
+                IoError("map_shared", "the shared memory is smaller than the tensor")
+                    .expected(std::to_string(bytes) + " bytes")
+                    .got(std::to_string(known.st_size)));
+    IntrusivePtr<Storage> s(new Storage(kCPU, map_file(file, bytes), bytes, nullptr, false));
+    s->shared_file_ = file;
+    return s;
+  } catch (...) {
+    close(file);
+    throw;
+  }
 }
 
 void Storage::share() {

@@ -17,9 +17,9 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
     "div": [("div", None), ("div_mode", None)],
     "round": [("round", None), ("round_decimals", None)],
     "clamp": [("clamp", None), ("clamp_tensor", None)],
-    **{name: [(name, f"{name}(Tensor input, int[]? dim=None, *, float? correction=1, bool keepdim=False)"),
+    **{name: [(name, f"{name}(Tensor input, int[]? dim=None, *, float? correction=None, bool keepdim=False)"),
               (name, f"{name}(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)"),
-              (name, f"{name}(Tensor input, bool unbiased)")] for name in ("var", "std", "var_mean", "std_mean")},
+              (name, f"{name}(Tensor input, bool unbiased=True)")] for name in ("var", "std", "var_mean", "std_mean")},
     # order and search
     **{name: [(name, None), (name, f"{name}(Tensor self, Scalar q, int? dim=None, bool keepdim=False, *, "
                                    "str interpolation='linear')")] for name in ("quantile", "nanquantile")},

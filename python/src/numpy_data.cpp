@@ -1,6 +1,7 @@
 #include "numpy_data.h"
 
 #include <string>
+#include <unordered_map>
 
 #include "convert.h"
 #include "tensor_data.h"
@@ -47,8 +48,7 @@ struct Elements {
   char kind;                   // b, i, u, f, c
 };
 
-// TypeError for what is no number.
-Elements elements_of(PyObject* o) {
+Elements read_elements(PyObject* o) {
   const Ref dtype(checked(PyObject_GetAttrString(o, "dtype")));
   const char kind = letter_of(dtype.get(), "kind");
   const Ref size_object(checked(PyObject_GetAttrString(dtype.get(), "itemsize")));
@@ -69,6 +69,21 @@ Elements elements_of(PyObject* o) {
     default:
       return {{}, '?'};
   }
+}
+
+// Single elements, which come by the thousand, are known by their class; its texts and records are
+// not, whose sizes differ.
+Elements elements_of(PyObject* o) {
+  static std::unordered_map<PyTypeObject*, Elements> known;
+  if (!is_numpy_scalar(o)) return read_elements(o);
+  const auto it = known.find(Py_TYPE(o));
+  if (it != known.end()) return it->second;
+  const Elements e = read_elements(o);
+  if (e.kind != '?') {
+    Py_INCREF(Py_TYPE(o));
+    known[Py_TYPE(o)] = e;
+  }
+  return e;
 }
 
 [[noreturn]] void unsupported(PyObject* o, char kind) {
@@ -97,18 +112,20 @@ DType numpy_dtype(PyObject* o, std::optional<DType> wanted) {
 Tensor tensor_over_array(PyObject* array, std::optional<DType> wanted) {
   const Ref dtype(checked(PyObject_GetAttrString(array, "dtype")));
   const DType t = numpy_dtype(array, wanted);
+  Ref converted;
   if (!elements_of(array).dtype) {
-    const Ref converted(
-        checked(PyObject_CallMethod(array, "astype", "s", std::string(name_of(t)).c_str())));
-    return tensor_over_array(converted.get());
-  }
-  if (letter_of(dtype.get(), "byteorder") == '>') {
+    converted =
+        Ref(checked(PyObject_CallMethod(array, "astype", "s", std::string(name_of(t)).c_str())));
+    array = converted.get();
+  } else if (letter_of(dtype.get(), "byteorder") == '>') {
     PyErr_SetString(PyExc_ValueError,
                     "given numpy array has byte order different from the native byte order. "
                     "Conversion between byte orders is currently not supported.");
     throw PythonError{};
   }
-  return tensor_over_buffer(array);
+  const Tensor tensor = tensor_over_buffer(array);
+  if (!tensor.defined()) type_error("an array of %s has no buffer", Py_TYPE(array)->tp_name);
+  return tensor;
 }
 
 }  // namespace arete::python

@@ -616,6 +616,32 @@ TEST(CudaGpu, MemoryCounters) {
   EXPECT_EQ(ones({2}, TensorOptions(kFloat32, kCUDA)).sum().item<float>(), 2);
 }
 
+TEST(CudaGpu, WithoutANumberItIsTheCurrentOne) {
+  NEEDS_GPU();
+  if (cuda::device_count() < 2) GTEST_SKIP() << "one GPU";
+  const Device first(DeviceType::cuda, 0), second(DeviceType::cuda, 1);
+  const Tensor host = tensor({1.0f, 2.0f, 3.0f});
+  EXPECT_EQ(host.cuda().device(), first);
+  const cuda::DeviceGuard guard(1);
+  const size_t before = cuda::memory_allocated();
+  const Tensor x = host.cuda(), y = full({3}, 2, TensorOptions(kFloat32, kCUDA));
+  EXPECT_EQ(x.device(), second);
+  EXPECT_EQ((x * y).to_vector<float>(), (std::vector<float>{2, 4, 6}));
+  EXPECT_GT(cuda::memory_allocated(), before);
+  EXPECT_EQ(host.cuda(0).to(kCUDA).device(), second);
+  EXPECT_EQ(cuda::current_stream().device(), 1);
+  cuda::Graph graph;
+  Tensor z;
+  {
+    cuda::GraphCapture capture(graph);
+    z = x + y;
+    capture.end();
+  }
+  graph.replay();
+  EXPECT_EQ(z.device(), second);
+  EXPECT_EQ(z.to_vector<float>(), (std::vector<float>{3, 4, 5}));
+}
+
 TEST(CudaGpu, TensorsOnTwoDevicesDoNotMix) {
   NEEDS_GPU();
   EXPECT_ERROR(ones({2}) + ones({2}, TensorOptions(kFloat32, kCUDA)),

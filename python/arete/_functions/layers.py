@@ -54,7 +54,7 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
 def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True):
     """nn.functional.batch_norm. Nothing of cuDNN takes part, whether it may or not.
 
-    >>> arete.batch_norm(arete.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 0.0)
+    >>> arete.batch_norm(arete.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)
     tensor([[-1.],
             [ 1.]])
     """
@@ -65,7 +65,7 @@ def instance_norm(input: Tensor, weight, bias, running_mean, running_var, use_in
                   cudnn_enabled: bool = True):
     """nn.functional.instance_norm. Nothing of cuDNN takes part, whether it may or not.
 
-    >>> arete.instance_norm(arete.tensor([[[1.0, 3.0]]]), None, None, None, None, True, 0.1, 0.0)
+    >>> arete.instance_norm(arete.tensor([[[1.0, 3.0]]]), None, None, None, None, True, 0.1, 1e-5)
     tensor([[[-1.,  1.]]])
     """
     return _ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
