@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -288,6 +289,14 @@ void check_bags(const Call& c) {
 }
 
 Tensor bag_embeddings(const Call& c) {
+  if (c.tensor(1).dtype() == kInt64 && c.tensor(0).is_floating_point()) {
+    warn(
+        "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, "
+        "input, ...)` is deprecated, and should now be `embedding_bag(input, weight, ...)`.");
+    std::vector<Arg> args(c.args().begin(), c.args().end());
+    std::swap(args[0], args[1]);
+    return bag_embeddings(Call(c.op, args));
+  }
   check_bags(c);
   const Tensor& weight = c.tensor(1);
   const bool rows_are_bags = c.tensor(0).dim() == 2;

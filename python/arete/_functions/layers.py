@@ -55,8 +55,8 @@ def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training:
     """nn.functional.batch_norm. Nothing of cuDNN takes part, whether it may or not.
 
     >>> arete.batch_norm(arete.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)
-    tensor([[-1.],
-            [ 1.]])
+    tensor([[-1.0000],
+            [ 1.0000]])
     """
     return _ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
@@ -66,7 +66,7 @@ def instance_norm(input: Tensor, weight, bias, running_mean, running_var, use_in
     """nn.functional.instance_norm. Nothing of cuDNN takes part, whether it may or not.
 
     >>> arete.instance_norm(arete.tensor([[[1.0, 3.0]]]), None, None, None, None, True, 0.1, 1e-5)
-    tensor([[[-1.,  1.]]])
+    tensor([[[-1.0000,  1.0000]]])
     """
     return _ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
