@@ -245,9 +245,21 @@ Value Builder::input(DType storage) {
   return {this, impl_->leaf(Op::input, t, int32_t(impl_->inputs.size()) - 1)};
 }
 
-Value Builder::param(Type type) {
+Value Builder::param(Type type, bool in_memory) {
+  if (in_memory) {
+    ARETE_ASSERT(impl_->params.size() < 64);
+    impl_->params_in_memory |= uint64_t{1} << impl_->params.size();
+  }
   impl_->params.push_back(type);
   return {this, impl_->leaf(Op::param, type, int32_t(impl_->params.size()) - 1)};
+}
+
+std::vector<Value> Builder::params_of(const Program& program, uint64_t in_memory) {
+  std::vector<Value> all;
+  in_memory |= program.params_in_memory();
+  for (Type t : program.params())
+    all.push_back(param(t, all.size() < 64 && in_memory >> all.size() & 1));
+  return all;
 }
 
 Value Builder::constant(Type type, double value) { return {this, impl_->constant(type, value)}; }
@@ -361,6 +373,7 @@ ProgramPtr Builder::build(std::span<const Value> outputs, std::span<const DType>
   auto program = std::shared_ptr<Program>(new Program);
   program->inputs_ = impl_->inputs;
   program->params_ = impl_->params;
+  program->params_in_memory_ = impl_->params_in_memory;
   for (size_t i = 0; i < code.size(); ++i) {
     if (position[i] < 0) continue;
     position[i] = int32_t(program->code_.size());

@@ -24,6 +24,7 @@ struct Builder::Impl {
   std::vector<Instruction> code;
   std::vector<DType> inputs;
   std::vector<Type> params;
+  uint64_t params_in_memory = 0;
   std::unordered_map<Instruction, int32_t, InstructionHash, InstructionEqual> known;
 
   /// Appends `in` or finds its equal.

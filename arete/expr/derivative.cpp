@@ -314,7 +314,7 @@ Derivative extract(const Program& p, size_t outputs, const std::vector<Derivativ
 
   Derivative d;
   Builder b;
-  std::vector<Value> inputs(p.inputs().size()), params, loads(code.size());
+  std::vector<Value> inputs(p.inputs().size()), loads(code.size());
   std::vector<char> needed(p.inputs().size());
   for (size_t i = 0; i < code.size(); ++i)
     if (live[i] && code[i].op == Op::input) needed[size_t(code[i].index)] = 1;
@@ -332,7 +332,7 @@ Derivative extract(const Program& p, size_t outputs, const std::vector<Derivativ
     }
   for (size_t i = 0; i < inputs.size(); ++i)
     if (needed[i] && sources[i].from == DerivativeInput::From::grad) add_input(i);
-  for (Type t : p.params()) params.push_back(b.param(t));
+  const std::vector<Value> params = b.params_of(p);
 
   const std::vector<Value> values = b.inline_code(p, inputs, params, live, loads);
   std::vector<Value> results;
@@ -350,13 +350,13 @@ Derivative extract(const Program& p, size_t outputs, const std::vector<Derivativ
 Derivative differentiate(const Program& program, uint32_t wanted) {
   using From = DerivativeInput::From;
   Builder b;
-  std::vector<Value> inputs, params;
+  std::vector<Value> inputs;
   std::vector<DerivativeInput> sources;
   for (size_t i = 0; i < program.inputs().size(); ++i) {
     inputs.push_back(b.input(program.inputs()[i]));
     sources.push_back({From::input, int(i)});
   }
-  for (Type t : program.params()) params.push_back(b.param(t));
+  const std::vector<Value> params = b.params_of(program);
   const std::vector<Value> forward = b.inline_code(program, inputs, params);
 
   Reverse reverse(b, program, forward, wanted);

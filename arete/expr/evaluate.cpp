@@ -304,6 +304,11 @@ Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Litera
   __builtin_unreachable();
 }
 
+Literal number_of(const Program& program, std::span<const Literal> params, size_t k) {
+  const bool in_memory = k < 64 && program.params_in_memory() >> k & 1;
+  return in_memory ? *reinterpret_cast<const Literal*>(params[k].i) : params[k];
+}
+
 std::vector<Literal> evaluate(const Program& program, std::span<const Literal> inputs,
                               std::span<const Literal> params) {
   ARETE_CHECK(inputs.size() == program.inputs().size(),
@@ -323,7 +328,7 @@ std::vector<Literal> evaluate(const Program& program, std::span<const Literal> i
         values[i] = convert(inputs[size_t(in.index)], in.type, in.type);
         break;
       case Op::param:
-        values[i] = convert(params[size_t(in.index)], in.type, in.type);
+        values[i] = convert(number_of(program, params, size_t(in.index)), in.type, in.type);
         break;
       case Op::constant:
         values[i] = in.value;

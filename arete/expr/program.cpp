@@ -54,6 +54,7 @@ ProgramPtr Program::intern(std::shared_ptr<Program> program) {
   for (DType t : program->inputs_) append_bytes(key, t);
   count(program->params_.size());
   for (Type t : program->params_) append_bytes(key, t);
+  append_bytes(key, program->params_in_memory_);
   count(program->outputs_.size());
   for (const Output& o : program->outputs_) {
     append_bytes(key, o.value);
@@ -86,7 +87,7 @@ bool Program::same_as(const Program& o) const {
   auto same_output = [](const Output& a, const Output& b) {
     return a.value == b.value && a.dtype == b.dtype;
   };
-  return inputs_ == o.inputs_ && params_ == o.params_ &&
+  return inputs_ == o.inputs_ && params_ == o.params_ && params_in_memory_ == o.params_in_memory_ &&
          std::equal(outputs_.begin(), outputs_.end(), o.outputs_.begin(), o.outputs_.end(),
                     same_output) &&
          std::equal(code_.begin(), code_.end(), o.code_.begin(), o.code_.end(), InstructionEqual());
@@ -148,6 +149,7 @@ std::string Program::text() const {
     for (int32_t o : in.operand)
       if (o >= 0) s += " %" + std::to_string(o);
     if (in.op == Op::input || in.op == Op::param) s += " " + std::to_string(in.index);
+    if (in.op == Op::param && params_in_memory_ >> in.index & 1) s += " in memory";
     if (in.op == Op::input) s += " " + std::string(arete::name_of(inputs_[size_t(in.index)]));
     if (in.op == Op::round_to) s += " " + std::string(arete::name_of(DType(in.index)));
     if (in.op == Op::constant) s += " " + number_text(in);

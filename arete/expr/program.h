@@ -37,7 +37,7 @@ constexpr bool is_int(Type t) { return t == Type::i32 || t == Type::i64; }
 enum class Op : uint8_t {
   // leaves
   input,     ///< `index`: which input; converted from its storage type
-  param,     ///< `index`: which run-time scalar
+  param,     ///< `index`: which run-time scalar; see Program::params_in_memory
   constant,  ///< `value`
   // unary, any arithmetic type
   neg,
@@ -153,8 +153,8 @@ struct Derivative {
   std::vector<DerivativeInput> inputs;
 };
 
-/// An immutable program. Equal programs are one object (interned), so pointers compare. Who is given
-/// one by reference may keep it: shared_from_this().
+/// An immutable program. Equal programs are one object (interned), so pointers compare. Who is
+/// given one by reference may keep it: shared_from_this().
 class Program : public std::enable_shared_from_this<Program> {
  public:
   struct Output {
@@ -165,6 +165,9 @@ class Program : public std::enable_shared_from_this<Program> {
   std::span<const Instruction> code() const { return code_; }
   std::span<const DType> inputs() const { return inputs_; }
   std::span<const Type> params() const { return params_; }
+  /// Bit k: the Literal that is given for parameter k holds in `i` the address of the number, a
+  /// double or an i64 in the memory of the device that runs the program.
+  uint64_t params_in_memory() const { return params_in_memory_; }
   std::span<const Output> outputs() const { return outputs_; }
   const Hash128& hash() const { return hash_; }
 
@@ -198,6 +201,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<Instruction> code_;
   std::vector<DType> inputs_;
   std::vector<Type> params_;
+  uint64_t params_in_memory_ = 0;
   std::vector<Output> outputs_;
   Hash128 hash_;
   mutable std::array<std::atomic<Compiled*>, 4> compiled_{};
@@ -205,8 +209,12 @@ class Program : public std::enable_shared_from_this<Program> {
   mutable std::atomic<Derivatives*> derivatives_{nullptr};
 };
 
+/// Parameter k, fetched if it is in (the host's) memory.
+Literal number_of(const Program& program, std::span<const Literal> params, size_t k);
+
 /// Evaluates the program on one element in plain scalar code: the reference for every backend.
-/// `inputs` hold values already converted to double or i64 as Literals of the compute type.
+/// `inputs` hold values already converted to double or i64 as Literals of the compute type; those
+/// of `params` that are in memory are in the host's.
 std::vector<Literal> evaluate(const Program& program, std::span<const Literal> inputs,
                               std::span<const Literal> params);
 

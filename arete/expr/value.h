@@ -40,7 +40,9 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   Value input(DType storage);
-  Value param(Type type);
+  Value param(Type type, bool in_memory = false);
+  /// A parameter for each of the program's; those of the bits of `in_memory`, too, are in memory.
+  std::vector<Value> params_of(const Program& program, uint64_t in_memory = 0);
   Value constant(Type type, double value);
   Value constant(Type type, int64_t value);
   Value constant(Type type, int value) { return constant(type, int64_t{value}); }

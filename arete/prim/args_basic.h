@@ -22,7 +22,7 @@ enum class Access : uint8_t {
 
 /// A number that changes while the call stays the same (it was recorded, or captured in a graph):
 /// number `number` of a program's parameters is read from memory of the device when the call runs.
-/// `value` has no dimensions; it is f64 for floating parameters, i64 for others.
+/// `value` is one element, f64 for floating parameters, i64 for others.
 struct Slot {
   int number;
   View value;
@@ -307,8 +307,8 @@ struct CompactArgs {
 /// Philox4x32-10 numbers: element i (row-major position in `out`) takes lane i % 4 of block
 /// (offset + i / 4) under `seed`, the same on every backend; 64-bit results take two lanes.
 /// See Note [Random numbers] in prim/philox.h for the exact mapping of each distribution.
-/// state (optional, two i64 in the device's memory): the seed, and what is added to `offset`; then
-/// `seed` is not looked at.
+/// state (optional, two i64 in the device's memory): what the bits of `seed` are changed by (xor),
+/// and what is added to `offset`, for calls that are run again and shall draw other numbers.
 struct RandomArgs {
   enum class Distribution : uint8_t {
     uniform,    ///< [a, b)

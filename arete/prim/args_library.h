@@ -21,9 +21,7 @@ enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
 /// a_sum (optional, 1-d over rows): sums of a's rows, a linear layer's bias gradient beside the
 /// gradient of its weight; only for products without batch dimensions and activation.
 /// a_scale, b_scale (optional, f32, of out's rank, broadcast to it): factors of the operands, read
-/// on the device; with neither beta nor a_sum.
-/// alpha_slot, beta_slot (optional, f64 without dimensions, in the device's memory): take the place
-/// of alpha and beta.
+/// on the device; with neither beta nor a_sum. One number is an alpha that changes.
 struct GemmArgs {
   View a, b, out;
   double alpha = 1, beta = 0;
@@ -32,21 +30,18 @@ struct GemmArgs {
   bool differentiate = false;
   View a_sum{};
   View a_scale{}, b_scale{};
-  View alpha_slot{}, beta_slot{};
   Context context{};
 
   template <class A, class V>
   static void describe(A& a, V&& v) {
     v(a.a, Access::read);
     v(a.b, Access::read);
-    v(a.out, a.beta != 0 || a.beta_slot ? Access::update : Access::write);
+    v(a.out, a.beta != 0 ? Access::update : Access::write);
     v(a.bias, Access::read);
     v(a.aux, a.differentiate ? Access::read : Access::write);
     v(a.a_sum, Access::write);
     v(a.a_scale, Access::read);
     v(a.b_scale, Access::read);
-    v(a.alpha_slot, Access::read);
-    v(a.beta_slot, Access::read);
   }
 };
 

@@ -1,6 +1,7 @@
 // Calls that outlive what they were made of.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -8,6 +9,12 @@
 #include "arete/prim/args.h"
 
 namespace arete::prim {
+
+/// A number of a call: what it would take from memory as f64 or i64.
+struct Number {
+  DType dtype;
+  expr::Literal value;
+};
 
 /// A copy of a call's arguments that owns everything they borrow: sizes, lists, programs. Memory is
 /// not owned: see Recorder.
@@ -25,7 +32,51 @@ class Kept {
     Args::describe(args_, Changer<F>{f});
   }
 
+  /// Parameters of its programs, those of an epilogue last, as they were given.
+  std::vector<Number> numbers() const {
+    std::vector<Number> all;
+    const auto add = [&](const expr::Program* program, std::span<const expr::Literal> params) {
+      for (size_t k = 0; program && k < params.size() && k < program->params().size(); ++k)
+        all.push_back({expr::is_float(program->params()[k]) ? kFloat64 : kInt64, params[k]});
+    };
+    if constexpr (requires { args_.spec; }) {
+      // Each program declares a prefix of them.
+      const auto declared = [](const FusedStage& s) { return s.program->params().size(); };
+      const auto most = std::ranges::max_element(args_.spec->stages, {}, declared);
+      add(most->program.get(), args_.params);
+    } else if constexpr (requires { args_.prologue; }) {
+      add(args_.prologue, args_.params);
+    } else if constexpr (requires { args_.program; }) {
+      add(args_.program, args_.params);
+    }
+    if constexpr (requires { args_.epilogue; }) add(args_.epilogue, args_.epilogue_params);
+    return all;
+  }
+  /// Makes number k a slot.
+  void put_in_memory(size_t k, const View& value) {
+    if constexpr (requires { args_.slots; }) {
+      if constexpr (requires { args_.epilogue_slots; }) {
+        const size_t before = args_.prologue ? args_.params.size() : 0;
+        if (k >= before) return add_slot(args_.epilogue_slots, k - before, value);
+      }
+      add_slot(args_.slots, k, value);
+    }
+  }
+  /// Gives a random call its state; others have none.
+  void put_random_state(const View& state) {
+    if constexpr (requires { args_.state; }) {
+      args_.state = state;
+      Owner{*this}(args_.state);
+    }
+  }
+
  private:
+  void add_slot(std::span<const Slot>& slots, size_t number, const View& value) {
+    std::vector<Slot> all(slots.begin(), slots.end());
+    all.push_back({int(number), value});
+    slots = all;
+    Owner{*this}(slots);
+  }
   struct Owner {
     Kept& kept;
     void operator()(View& view, Access = Access::read) {

@@ -5,6 +5,7 @@
 
 #include "arete/base/error.h"
 #include "arete/prim/args.h"
+#include "arete/prim/view.h"
 
 namespace arete::prim {
 namespace {
@@ -65,6 +66,13 @@ UniformLimits uniform_limits(DType dtype, double a, double b) {
       throw TypeError("uniform", "uniform random numbers need a floating dtype")
           .got(name_of(dtype));
   }
+}
+
+void apply_random_state(const View& state, uint64_t& seed, uint64_t& offset) {
+  ARETE_ASSERT(state.dtype == kInt64 && state.numel() == 2);
+  const uint64_t* const numbers = state.as<uint64_t>();
+  seed ^= numbers[0];
+  offset += numbers[state.strides[0]];
 }
 
 int random_elements_per_block(const RandomArgs& args) {

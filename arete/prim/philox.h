@@ -11,6 +11,7 @@ enum class DType : uint8_t;
 namespace arete::prim {
 
 struct RandomArgs;
+struct View;
 
 // Note [Random numbers]
 // The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as
@@ -193,6 +194,9 @@ struct UniformLimits {
   double low, high;
 };
 UniformLimits uniform_limits(DType dtype, double a, double b);
+
+/// Moves seed and offset as a random call's state, in the host's memory, says (RandomArgs).
+void apply_random_state(const View& state, uint64_t& seed, uint64_t& offset);
 
 /// Elements made from one block: 4, or 2 where an element takes two lanes.
 int random_elements_per_block(const RandomArgs& args);

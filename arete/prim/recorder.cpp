@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "arete/base/error.h"
 #include "arete/prim/forward.h"
-#include "arete/prim/kept.h"
 
 namespace arete::prim {
 
@@ -30,8 +30,13 @@ class Recorder::Call final : public RecordedCall {
     return std::string(name_of(P)) + "(" + read + (read.empty() ? "-> " : " -> ") + written + ")";
   }
   StreamHandle stream() const override { return kept_.args().context.stream; }
+  std::vector<Number> numbers() const override { return kept_.numbers(); }
 
  private:
+  void put_in_memory(size_t number, const View& value) override {
+    kept_.put_in_memory(number, value);
+  }
+  void put_random_state(const View& state) override { kept_.put_random_state(state); }
   static Args named(Args args, Backend& backend) {
     args.context.stream = backend.current_stream();
     return args;
@@ -90,6 +95,30 @@ std::vector<StoragePtr> Recorder::results() const {
   for (const auto& [address, memory] : memory_)
     if (memory.made && memory.used && !memory.filled_by_host) all.push_back(memory.storage);
   return all;
+}
+
+void Recorder::put_in_memory(size_t call, size_t number, const View& value) {
+  ARETE_CHECK(call < calls_.size(),
+              IndexError("Recorder", "there is no call of that number").got(std::to_string(call)));
+  const std::vector<Number> numbers = calls_[call]->numbers();
+  ARETE_CHECK(number < numbers.size(),
+              IndexError("Recorder", "the call has no number of that position")
+                  .got(std::to_string(number) + " of " + std::to_string(numbers.size())));
+  ARETE_CHECK(value.dtype == numbers[number].dtype && value.numel() == 1 && value.storage,
+              ValueError("Recorder", "a number in memory is one element of a tensor")
+                  .expected(arete::name_of(numbers[number].dtype))
+                  .got(std::string(arete::name_of(value.dtype)) + arete::to_string(value.sizes)));
+  keep(value.storage).used = true;
+  calls_[call]->put_in_memory(number, value);
+}
+
+void Recorder::put_random_state(const View& state) {
+  ARETE_CHECK(state.dtype == kInt64 && state.numel() == 2 && state.is_contiguous() && state.storage,
+              ValueError("Recorder", "the state of random calls is two numbers of int64")
+                  .got(std::string(arete::name_of(state.dtype)) + arete::to_string(state.sizes)));
+  keep(state.storage).used = true;
+  for (const auto& call : calls_)
+    if (call->device() == state.storage->device()) call->put_random_state(state);
 }
 
 void Recorder::replay() const {

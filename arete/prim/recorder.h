@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arete/prim/backend.h"
+#include "arete/prim/kept.h"
 
 namespace arete::prim {
 
@@ -26,6 +27,8 @@ class RecordedCall {
   Device device() const { return device_; }
   /// The stream of the device that it was recorded on.
   virtual StreamHandle stream() const = 0;
+  /// Its numbers that a replay can take from memory (Note [Numbers that change] in slots.h).
+  virtual std::vector<Number> numbers() const = 0;
   /// Runs it again.
   virtual void run(Primitives& on) const = 0;
   /// "gemm(float32[2, 3], float32[3, 4] -> float32[2, 4])".
@@ -33,6 +36,9 @@ class RecordedCall {
 
  protected:
   explicit RecordedCall(Device device) : device_(device) {}
+  friend class Recorder;
+  virtual void put_in_memory(size_t number, const View& value) = 0;
+  virtual void put_random_state(const View& state) = 0;
 
  private:
   Device device_;
@@ -47,6 +53,12 @@ class Recorder final : public Capture {
   Primitives& on(Device device) override;
 
   const std::vector<std::unique_ptr<RecordedCall>>& calls() const { return calls_; }
+  /// From now on replays take the number of a call from memory of its device: one element of the
+  /// number's dtype, which is kept alive.
+  void put_in_memory(size_t call, size_t number, const View& value);
+  /// From now on replays of random calls on the state's device draw other numbers: RandomArgs says
+  /// how two i64 move them. Without it they draw the same again.
+  void put_random_state(const View& state);
   /// The memory of results and temporaries: allocated meanwhile, and first used by a call that
   /// wrote it. A replay reads none of the values that it holds now. (Memory that was read first was
   /// filled by the host; it stays as it is.)

@@ -9,6 +9,7 @@
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/prim/loop_nest.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cpu {
 namespace {
@@ -398,6 +399,7 @@ class Fusion {
 }  // namespace
 
 void CpuBackend::fused(const prim::FusedArgs& args) {
+  if (!args.slots.empty()) return fused(prim::Addressed(args).args());
   Fusion fusion(args);
   // Few rows so long that one fills several caches, and rows without elements: stage by stage,
   // each parallel in itself.

@@ -102,7 +102,7 @@ class Compiler {
   }
   int add_cell(int size) {
     const int slot = code_.n_slots++;
-    code_.cells.push_back({uint16_t(slot), -1, Type::i64, 0});
+    code_.cells.push_back({uint16_t(slot), -1, false, Type::i64, 0});
     return add_value(true, size, slot);
   }
 
@@ -162,6 +162,7 @@ class Compiler {
         cell.type = in.type;
         if (in.op == Op::param) {
           cell.param = int16_t(in.index);
+          cell.in_memory = in.index < 64 && program_.params_in_memory() >> in.index & 1;
         } else {
           cell.bits = cell_bits(in.type, in.value);
         }
@@ -441,7 +442,13 @@ Frame::Frame(const Code& code, std::span<const expr::Literal> params, std::byte*
   cells_.resize(code.cells.size(), 0);
   for (size_t k = 0; k < code.cells.size(); ++k) {
     const Code::Cell& cell = code.cells[k];
-    cells_[k] = cell.param < 0 ? cell.bits : cell_bits(cell.type, params[size_t(cell.param)]);
+    if (cell.param < 0) {
+      cells_[k] = cell.bits;
+    } else {
+      const expr::Literal p = params[size_t(cell.param)];
+      cells_[k] =
+          cell_bits(cell.type, cell.in_memory ? *reinterpret_cast<const expr::Literal*>(p.i) : p);
+    }
     slots_[cell.slot] = &cells_[k];
   }
   for (const Code::Register& r : code.registers) slots_[r.slot] = registers + r.offset;

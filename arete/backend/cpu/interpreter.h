@@ -49,7 +49,8 @@ struct Code {
   };
   struct Cell {
     uint16_t slot;
-    int16_t param;  // -1: none
+    int16_t param;   // -1: none
+    bool in_memory;  // the parameter
     expr::Type type;
     uint64_t bits;  // the constant
   };

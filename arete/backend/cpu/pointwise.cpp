@@ -7,6 +7,7 @@
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/prim/loop_nest.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cpu {
 namespace {
@@ -118,6 +119,7 @@ void run_nest(const prim::PointwiseArgs& args) {
 }  // namespace
 
 void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
+  if (!args.slots.empty()) return pointwise(prim::Addressed(args).args());
   ARETE_ASSERT(args.inputs.size() == args.program->inputs().size());
   ARETE_ASSERT(args.outputs.size() == args.program->outputs().size());
   ARETE_ASSERT(args.params.size() == args.program->params().size());
@@ -129,6 +131,7 @@ void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
 }
 
 void CpuBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
+  if (!args.slots.empty()) return multi_pointwise(prim::Addressed(args).args());
   const size_t n_in = args.program->inputs().size(), n_out = args.program->outputs().size();
   int64_t total = 0;
   for (int64_t k = 0; k < args.n_tensors; ++k) total += args.outputs[size_t(k) * n_out].numel();

@@ -16,6 +16,7 @@ namespace arete::cpu {
 namespace {
 
 using prim::RandomArgs;
+using prim::View;
 using Distribution = RandomArgs::Distribution;
 
 constexpr int64_t kChunkBlocks = 256;
@@ -162,6 +163,12 @@ void random_bernoulli(const RandomArgs& a) {
 }  // namespace
 
 void CpuBackend::random(const RandomArgs& args) {
+  if (args.state) {
+    RandomArgs moved = args;
+    moved.state = View{};
+    prim::apply_random_state(args.state, moved.seed, moved.offset);
+    return random(moved);
+  }
   visit_dtype(args.out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     switch (args.distribution) {

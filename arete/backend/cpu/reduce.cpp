@@ -10,6 +10,7 @@
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/prim/loop_nest.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cpu {
 
@@ -572,6 +573,10 @@ class Reduction {
 
 }  // namespace
 
-void CpuBackend::reduce(const prim::ReduceArgs& args) { Reduction(args).run(); }
+void CpuBackend::reduce(const prim::ReduceArgs& args) {
+  if (!args.slots.empty() || !args.epilogue_slots.empty())
+    return reduce(prim::Addressed(args).args());
+  Reduction(args).run();
+}
 
 }  // namespace arete::cpu

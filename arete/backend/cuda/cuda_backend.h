@@ -9,6 +9,7 @@
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/graph.h"
 #include "arete/backend/cuda/runtime/kernel.h"
+#include "arete/base/error.h"
 #include "arete/prim/backend.h"
 
 namespace arete::cuda {
@@ -122,6 +123,13 @@ class CudaBackend final : public prim::Backend {
       prim::for_each_operand(args,
                              [&](const prim::View& v, prim::Access) { note_use(v.data, stream); });
     return stream;
+  }
+  /// Where a random call on the stream that enter() gave finds its state; null: it has none.
+  template <class Args>
+  const uint64_t* random_state(const Args& args, CUstream stream) {
+    if (!args.state) return captures_.random_state(stream, args.seed, args.offset);
+    ARETE_ASSERT(args.state.dtype == kInt64 && args.state.is_contiguous());
+    return args.state.template as<uint64_t>();
   }
   CUstream enter() {
     context_.make_current();

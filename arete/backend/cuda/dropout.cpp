@@ -17,7 +17,7 @@ struct DropoutKernelArgs {
   uint64_t numel, block, kept;
   uint32_t keys[20];
   double scale;
-  const uint64_t* stream;
+  const uint64_t* state;
 };
 
 }  // namespace
@@ -30,10 +30,12 @@ void CudaBackend::dropout(const prim::DropoutArgs& a) {
   const CUstream stream = enter(a);
   const bool vectors =
       (reinterpret_cast<uintptr_t>(a.in.data) | reinterpret_cast<uintptr_t>(a.out.data)) % 16 == 0;
-  static KernelTable<2 * kNumDTypes> kernels;
+  const uint64_t* const state = random_state(a, stream);
+  const bool moved = state != nullptr;
+  static KernelTable<4 * kNumDTypes> kernels;
   const DType dtype = a.in.dtype;
-  const Kernel& k = kernels.get(*this, size_t(dtype) * 2 + vectors,
-                                [&] { return dropout_source(dtype, vectors); });
+  const Kernel& k = kernels.get(*this, size_t(dtype) * 4 + size_t(vectors) * 2 + moved,
+                                [&] { return dropout_source(dtype, vectors, moved); });
   DropoutKernelArgs args{.in = a.in.data,
                          .out = a.out.data,
                          .numel = uint64_t(numel),
@@ -41,7 +43,7 @@ void CudaBackend::dropout(const prim::DropoutArgs& a) {
                          // lane * 2^-32 < keep
                          .kept = uint64_t(std::ceil(std::ldexp(a.keep, 32))),
                          .scale = a.scale,
-                         .stream = captures_.random_stream(stream)};
+                         .state = state};
   philox_keys(a.seed, args.keys);
   const int64_t groups = (numel + dropout_group(dtype) - 1) / dropout_group(dtype);
   const int64_t blocks = std::min<int64_t>((groups + 255) / 256, 64 * limits().multiprocessors);

@@ -8,6 +8,7 @@
 #include "arete/backend/cuda/codegen/fused_plan.h"
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/scratch_memory.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cuda {
 namespace {
@@ -51,6 +52,10 @@ prim::FusedSpec only_columns(const prim::FusedSpec& spec) {
 }  // namespace
 
 void CudaBackend::fused(const prim::FusedArgs& args) {
+  if (!args.slots.empty()) [[unlikely]] {
+    enter(args);
+    return fused(prim::Addressed(args).args());
+  }
   const DeviceLimits& l = limits();
   FusedPlan plan =
       plan_fused(args, {l.multiprocessors, l.shared_per_block, l.shared_per_multiprocessor});

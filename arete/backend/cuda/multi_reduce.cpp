@@ -6,6 +6,7 @@
 
 #include "arete/backend/cuda/codegen/multi_reduce.h"
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cuda {
 namespace {
@@ -60,6 +61,10 @@ void run(CudaBackend& backend, const prim::MultiReduceArgs& a, const Pair& kerne
 }  // namespace
 
 void CudaBackend::multi_reduce(const prim::MultiReduceArgs& a) {
+  if (!a.slots.empty()) [[unlikely]] {
+    enter(a);
+    return multi_reduce(prim::Addressed(a).args());
+  }
   const expr::Program& prologue = *a.prologue;
   const DType out = prologue.outputs()[0].dtype;
   bool simple = prologue.params().size() <= size_t(kMultiReduceParams) &&

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "arete/base/error.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cuda {
 
@@ -68,6 +69,10 @@ SmallVector<View, 8> operands_of(std::span<const View> outputs, std::span<const 
 }  // namespace
 
 void CudaBackend::pointwise(const prim::PointwiseArgs& args) {
+  if (!args.slots.empty()) [[unlikely]] {
+    enter(args);
+    return pointwise(prim::Addressed(args).args());
+  }
   ARETE_ASSERT(args.inputs.size() == args.program->inputs().size());
   ARETE_ASSERT(args.outputs.size() == args.program->outputs().size());
   ARETE_ASSERT(args.params.size() == args.program->params().size());
@@ -137,6 +142,10 @@ uint32_t uniform_inputs(const prim::MultiPointwiseArgs& args) {
 }  // namespace
 
 void CudaBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {
+  if (!args.slots.empty()) [[unlikely]] {
+    enter(args);
+    return multi_pointwise(prim::Addressed(args).args());
+  }
   const size_t n_in = args.program->inputs().size(), n_out = args.program->outputs().size();
   if (n_out == 0) return;
   const size_t n_tensors = size_t(args.n_tensors);

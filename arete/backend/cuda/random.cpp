@@ -24,18 +24,18 @@ struct RandomKernelArgs {
   uint64_t start, range;
   float f[4];
   double d[4];
-  const uint64_t* stream;
+  const uint64_t* state;
 };
 
-const Kernel& random_kernel(CudaBackend& backend, RandomKind kind, DType dtype, bool replayed) {
+const Kernel& random_kernel(CudaBackend& backend, RandomKind kind, DType dtype, bool moved) {
   constexpr size_t kKinds = 2 * kNumRandomKinds;
   static std::array<std::atomic<const Kernel*>, 64 * kKinds * kNumDTypes> all{};
-  const size_t number = size_t(kind) * 2 + replayed;
+  const size_t number = size_t(kind) * 2 + moved;
   std::atomic<const Kernel*>& entry =
       all[(size_t(backend.context().ordinal()) * kKinds + number) * kNumDTypes + size_t(dtype)];
   const Kernel* kernel = entry.load(std::memory_order_acquire);
   if (!kernel) {
-    kernel = &backend.kernel(random_source(kind, dtype, replayed));
+    kernel = &backend.kernel(random_source(kind, dtype, moved));
     entry.store(kernel, std::memory_order_release);
   }
   return *kernel;
@@ -115,8 +115,8 @@ void CudaBackend::random(const prim::RandomArgs& args) {
   }
   const CUstream stream = enter(args);
   const int64_t per = prim::random_elements_per_block(args), size = int64_t(size_of(out.dtype));
-  k.stream = captures_.random_stream(stream);
-  const Kernel& kernel = random_kernel(*this, kind_of(args), out.dtype, k.stream != nullptr);
+  k.state = random_state(args, stream);
+  const Kernel& kernel = random_kernel(*this, kind_of(args), out.dtype, k.state != nullptr);
   const int64_t group = random_group(out.dtype, int(per)), group_elements = group * per;
   const uintptr_t vector_bytes = uintptr_t(std::min<int64_t>(16, group_elements * size));
 

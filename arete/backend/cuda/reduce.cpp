@@ -5,6 +5,7 @@
 
 #include "arete/backend/cuda/reduce_launch.h"
 #include "arete/base/error.h"
+#include "arete/prim/slots.h"
 
 namespace arete::cuda {
 
@@ -51,6 +52,10 @@ DType partial_dtype(const ReduceArgs& a) {
 }  // namespace
 
 void CudaBackend::reduce(const ReduceArgs& args) {
+  if (!args.slots.empty() || !args.epilogue_slots.empty()) [[unlikely]] {
+    enter(args);
+    return reduce(prim::Addressed(args).args());
+  }
   ARETE_ASSERT(args.inputs.size() + 1 <= size_t(prim::LoopNest::kMaxOperands));
   const CUstream stream = enter(args);
   SmallVector<View, 4> views{args.out};

@@ -39,7 +39,8 @@ void Primitives::dropout(const DropoutArgs& a) {
           .out = mask,
           .seed = a.seed,
           .offset = a.offset,
-          .a = a.keep});
+          .a = a.keep,
+          .state = a.state});
   const std::array<View, 2> inputs{a.in, mask.view()};
   const expr::Literal scale{.f = a.scale};
   pointwise({&masked_scale(a.in.dtype), inputs, {&a.out, 1}, {&scale, 1}});

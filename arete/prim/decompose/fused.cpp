@@ -5,6 +5,7 @@
 #include "arete/base/error.h"
 #include "arete/expr/value.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/slots.h"
 
 namespace arete::prim {
 namespace {
@@ -13,10 +14,10 @@ namespace {
 expr::ProgramPtr single_output(const expr::ProgramPtr& program, size_t k) {
   if (program->outputs().size() == 1) return program;
   expr::Builder b;
-  std::vector<expr::Value> inputs, params;
+  std::vector<expr::Value> inputs;
   for (DType t : program->inputs()) inputs.push_back(b.input(t));
-  for (expr::Type t : program->params()) params.push_back(b.param(t));
-  const std::vector<expr::Value> outputs = b.inline_program(*program, inputs, params);
+  const std::vector<expr::Value> outputs =
+      b.inline_program(*program, inputs, b.params_of(*program));
   const DType dtype = program->outputs()[k].dtype;
   return b.build({&outputs[k], 1}, {&dtype, 1});
 }
@@ -30,6 +31,7 @@ bool is_identity(const expr::Program& program) {
 
 // Note [Fused kernels] in args.h says what the stages mean.
 void Primitives::fused(const FusedArgs& a) {
+  if (!a.slots.empty()) return fused(Addressed(a).args());
   Shape row_sizes(a.space);
   const uint32_t outer = (1u << a.outer_rank) - 1;
   uint32_t inner = 0;

@@ -9,7 +9,8 @@ void Primitives::multi_pointwise(const MultiPointwiseArgs& a) {
     pointwise({.program = a.program,
                .inputs = a.inputs.subspan(t * n_in, n_in),
                .outputs = a.outputs.subspan(t * n_out, n_out),
-               .params = a.params});
+               .params = a.params,
+               .slots = a.slots});
 }
 
 }  // namespace arete::prim

@@ -17,7 +17,8 @@ void Primitives::multi_reduce(const MultiReduceArgs& a) {
             .inputs = {&in, 1},
             .out = result,
             .prologue = a.prologue,
-            .params = a.params});
+            .params = a.params,
+            .slots = a.slots});
   }
 }
 

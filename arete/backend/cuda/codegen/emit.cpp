@@ -58,11 +58,25 @@ std::string literal_text(expr::Literal value, Type type) {
   return buffer;
 }
 
-std::string param_expression(std::string_view base, size_t k, Type type) {
-  const std::string slot = std::string(base) + "[" + std::to_string(k) + "]";
-  if (expr::is_float(type)) return std::string(compute_name(type)) + "(" + slot + ".f)";
-  return type == Type::boolean ? "(" + slot + ".i != 0)"
-                               : std::string(compute_name(type)) + "(" + slot + ".i)";
+std::string param_expression(const expr::Program& program, size_t k, const std::string& slot) {
+  const Type type = program.params()[k];
+  const bool in_memory = k < 64 && program.params_in_memory() >> k & 1;
+  const auto number = [&](const char* field, const char* name) {
+    return in_memory ? std::string("*reinterpret_cast<const ") + name + "*>(" + slot + ".i)"
+                     : slot + field;
+  };
+  if (expr::is_float(type))
+    return std::string(compute_name(type)) + "(" + number(".f", "f64") + ")";
+  return type == Type::boolean ? "(" + number(".i", "i64") + " != 0)"
+                               : std::string(compute_name(type)) + "(" + number(".i", "i64") + ")";
+}
+
+std::vector<std::string> param_expressions(const expr::Program& program, const std::string& list,
+                                           size_t first) {
+  std::vector<std::string> all;
+  for (size_t k = 0; k < program.params().size(); ++k)
+    all.push_back(param_expression(program, k, list + "[" + std::to_string(first + k) + "]"));
+  return all;
 }
 
 std::string monoid_name(prim::Monoid m, Type type) {

@@ -30,9 +30,12 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
                                      std::span<const std::string> params, std::string_view prefix,
                                      std::string_view indent);
 
-/// Members of the struct by which parameters reach kernels: one 8-byte slot each (double or i64),
-/// and the expression that reads parameter k from struct `base` as its compute type.
-std::string param_expression(std::string_view base, size_t k, expr::Type type);
+/// The expression that reads parameter k as its compute type from `slot`: the 8 bytes (a union of
+/// f64 `f` and i64 `i`) by which it, or its address, reaches the kernel.
+std::string param_expression(const expr::Program& program, size_t k, const std::string& slot);
+/// Those of all parameters, from the slots of `list` from `first` on.
+std::vector<std::string> param_expressions(const expr::Program& program, const std::string& list,
+                                           size_t first = 0);
 /// The C++ text of a constant of a type, exact.
 std::string literal_text(expr::Literal value, expr::Type type);
 

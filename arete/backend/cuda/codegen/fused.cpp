@@ -195,11 +195,9 @@ bool FusedWriter::is_copied_async(int i) const { return is_fresh(i) && chunk_byt
 // The values of a program's outputs, as the compute types of the outputs' dtypes.
 std::vector<std::string> FusedWriter::values(const expr::Program& program,
                                              const std::vector<std::string>& inputs, int depth) {
-  std::vector<std::string> params;
-  for (size_t k = 0; k < program.params().size(); ++k)
-    params.push_back(param_expression("a.params", k, program.params()[k]));
   std::vector<std::string> r =
-      emit_values(text_, program, inputs, params, "v", std::string(size_t(2 * depth), ' '));
+      emit_values(text_, program, inputs, param_expressions(program, "a.params"), "v",
+                  std::string(size_t(2 * depth), ' '));
   for (size_t k = 0; k < r.size(); ++k) {
     const auto& o = program.outputs()[k];
     const expr::Type wanted = expr::compute_type(o.dtype);

@@ -39,9 +39,7 @@ KernelSource multi_reduce_chunks(prim::Monoid monoid, const expr::Program& prolo
   const expr::Type work = expr::compute_type(out);
   const std::string element = storage_name(in);
   const int width = vectorized ? int(16 / size_of(in)) : 1;
-  std::vector<std::string> params;
-  for (size_t k = 0; k < prologue.params().size(); ++k)
-    params.push_back(param_expression("p.s", k, prologue.params()[k]));
+  const std::vector<std::string> params = param_expressions(prologue, "p.s");
   const std::string input = "x";
   std::string body;
   const std::vector<std::string> value =

@@ -161,13 +161,9 @@ ElementCode element_code(const expr::Program& program) {
   std::vector<std::string> inputs, params;
   for (size_t k = 0; k < program.inputs().size(); ++k) inputs.push_back("x" + number(int64_t(k)));
   for (size_t k = 0; k < program.params().size(); ++k) {
-    const Type t = program.params()[k];
-    const std::string name = "p" + number(int64_t(k)), slot = "q" + number(int64_t(k));
-    body += std::string("  const ") + compute_name(t) + " " + name + " = " +
-            (expr::is_float(t)    ? std::string(compute_name(t)) + "(" + slot + ".f)"
-             : t == Type::boolean ? slot + ".i != 0"
-                                  : std::string(compute_name(t)) + "(" + slot + ".i)") +
-            ";\n";
+    const std::string name = "p" + number(int64_t(k));
+    body += std::string("  const ") + compute_name(program.params()[k]) + " " + name + " = " +
+            param_expression(program, k, "q" + number(int64_t(k))) + ";\n";
     params.push_back(name);
   }
   const std::vector<std::string> results = emit_program(body, program, inputs, params, "v", "  ");

@@ -4,17 +4,17 @@
 
 namespace arete::cuda {
 
-KernelSource random_source(RandomKind kind, DType dtype, bool replayed) {
+KernelSource random_source(RandomKind kind, DType dtype, bool moved) {
   static constexpr const char* kStructs[] = {"Uniform",   "Normal",       "Integers",
                                              "Bernoulli", "WideIntegers", "FusedNormal"};
   static constexpr const char* kNames[] = {"uniform",   "normal",        "integers",
                                            "bernoulli", "wide_integers", "fused_normal"};
   const std::string type = storage_name(dtype);
   const std::string name =
-      std::string(replayed ? "replayed_" : "random_") + kNames[int(kind)] + "_" + type;
+      std::string(moved ? "moved_" : "random_") + kNames[int(kind)] + "_" + type;
   return {name, "#include \"random.cuh\"\nextern \"C\" __global__ void __launch_bounds__(256) " +
                     name + "(const __grid_constant__ RandomArgs a) {\n  random_elements<" +
-                    kStructs[int(kind)] + "<" + type + ">, " + (replayed ? "true" : "false") +
+                    kStructs[int(kind)] + "<" + type + ">, " + (moved ? "true" : "false") +
                     ">(a);\n}\n"};
 }
 

@@ -17,9 +17,8 @@ enum class RandomKind : uint8_t {
   fused_normal,
 };
 inline constexpr int kNumRandomKinds = 6;
-/// The argument is a RandomArgs of device/random.cuh. `replayed`: for a graph, whose replays draw
-/// new numbers each.
-KernelSource random_source(RandomKind kind, DType dtype, bool replayed);
+/// The argument is a RandomArgs of device/random.cuh. `moved`: it has a state.
+KernelSource random_source(RandomKind kind, DType dtype, bool moved);
 /// Philox blocks that a thread makes at a time: `random_elements` in device/random.cuh.
 int random_group(DType dtype, int elements_per_block);
 

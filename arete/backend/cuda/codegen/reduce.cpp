@@ -109,13 +109,12 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
 
   t += std::string("  template <int V> DEVICE ") + compute_name(value) +
        " value(const Loaded<V>& l, int v, const Arguments& a) {\n";
-  std::vector<std::string> elements, params;
+  std::vector<std::string> elements;
   for (size_t k = 0; k < stored.size(); ++k) elements.push_back(computed_element(plan, k));
   std::string result = elements[0];
   if (kernel.prologue) {
-    for (size_t k = 0; k < before; ++k)
-      params.push_back(param_expression("a.params", k, kernel.prologue->params()[k]));
-    result = emit_values(t, *kernel.prologue, elements, params, "t", "    ")[0];
+    result = emit_values(t, *kernel.prologue, elements,
+                         param_expressions(*kernel.prologue, "a.params"), "t", "    ")[0];
     const auto& output = kernel.prologue->outputs()[0];
     if (kernel.prologue->code()[size_t(output.value)].type != value)
       result = std::string("op_cast<") + compute_name(value) + ">(" + result + ")";
@@ -128,11 +127,9 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
     const std::string between = storage_name(kernel.epilogue->inputs()[0]);
     const std::vector<std::string> in{"to_compute(from_compute<" + between + ">(compute_of<" +
                                       between + ">(r)))"};
-    params.clear();
-    for (size_t k = 0; k < after; ++k)
-      params.push_back(param_expression("a.params", before + k, kernel.epilogue->params()[k]));
     ARETE_ASSERT(kernel.epilogue->outputs()[0].dtype == kernel.out);
-    result = emit_program(t, *kernel.epilogue, in, params, "e", "    ")[0];
+    result = emit_program(t, *kernel.epilogue, in,
+                          param_expressions(*kernel.epilogue, "a.params", before), "e", "    ")[0];
   } else {
     result = "from_compute<" + out + ">(compute_of<" + out + ">(r))";
   }

@@ -11,17 +11,31 @@ struct DropoutArgs {
   u64 kept;          // lanes below this are kept
   u32 keys[20];
   f64 scale;
-  const u64* stream;  // of a graph's replay, or null
+  const u64* state;  // read by kernels with kMoved only
+};
+
+template <bool kMoved>
+struct DropoutStream {
+  const DropoutArgs& a;
+  __device__ __forceinline__ DropoutStream(const DropoutArgs& args) : a(args) {}
+  __device__ __forceinline__ Lanes block(u64 number) const {
+    const u64 at = a.block + number;
+    return philox(u32(at), u32(at >> 32), a.keys);
+  }
+};
+template <>
+struct DropoutStream<true> : MovedStream {
+  __device__ __forceinline__ DropoutStream(const DropoutArgs& a) : MovedStream(a.block, a.keys, a.state) {}
 };
 
 // Each thread makes kGroup elements, a multiple of the 4 of a block, at a time.
-template <class T, int kGroup, bool kVectors>
+template <class T, int kGroup, bool kVectors, bool kMoved>
 DEVICE void dropout_elements(const DropoutArgs& a) {
   typedef compute_of<T> C;
   constexpr int kWidth = kGroup * sizeof(T) <= 16 ? kGroup : 16 / sizeof(T);
   typedef Vec<T, kWidth> V;
   const C scale = C(a.scale);
-  const u64 random_stream = a.stream ? *a.stream : 0;
+  const DropoutStream<kMoved> random(a);
   const T* in = static_cast<const T*>(a.in);
   T* out = static_cast<T*>(a.out);
   const u64 stride = u64(gridDim.x) * blockDim.x;
@@ -41,8 +55,7 @@ DEVICE void dropout_elements(const DropoutArgs& a) {
     }
 #pragma unroll
     for (int b = 0; b < kGroup / 4; ++b) {
-      const u64 block = a.block + g * (kGroup / 4) + b;
-      const Lanes lanes = philox(u32(block), u32(block >> 32), a.keys, random_stream);
+      const Lanes lanes = random.block(g * (kGroup / 4) + b);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const C v = to_compute(x[4 * b + e]) * scale;

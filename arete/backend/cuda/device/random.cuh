@@ -11,9 +11,8 @@ struct Lanes {
 
 // Block number high:low of a stream. `keys`: the two words of the seed for each of the ten rounds.
 // They come as arguments of the kernel, where instructions read them for nothing.
-// `stream`: the other half of the counter, 0 but in replays of a graph.
-DEVICE Lanes philox(u32 low, u32 high, const u32* keys, u64 stream = 0) {
-  u32 c0 = low, c1 = high, c2 = u32(stream), c3 = u32(stream >> 32);
+DEVICE Lanes philox(u32 low, u32 high, const u32* keys) {
+  u32 c0 = low, c1 = high, c2 = 0, c3 = 0;
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const u64 p0 = u64(0xD2511F53u) * c0, p1 = u64(0xCD9E8D57u) * c2;
@@ -25,6 +24,25 @@ DEVICE Lanes philox(u32 low, u32 high, const u32* keys, u64 stream = 0) {
   return {{c0, c1, c2, c3}};
 }
 DEVICE u64 lane_pair(u32 low, u32 high) { return u64(high) << 32 | low; }
+
+// The same where a state in memory moves seed and counter.
+struct MovedStream {
+  u64 first;
+  u32 keys[20];
+  __device__ __forceinline__ MovedStream(u64 block, const u32* seed, const u64* state) : first(block + state[1]) {
+    keys[0] = seed[0] ^ u32(state[0]);
+    keys[1] = seed[1] ^ u32(state[0] >> 32);
+#pragma unroll
+    for (int k = 2; k < 20; k += 2) {
+      keys[k] = keys[k - 2] + 0x9E3779B9u;
+      keys[k + 1] = keys[k - 1] + 0xBB67AE85u;
+    }
+  }
+  __device__ __forceinline__ Lanes block(u64 number) const {
+    const u64 at = first + number;
+    return philox(u32(at), u32(at >> 32), keys);
+  }
+};
 
 // ---- what is made of the lanes. Mirrors the struct in random.cpp.
 struct RandomArgs {
@@ -38,7 +56,18 @@ struct RandomArgs {
   // uniform: first value, range, limits. normal: mean and deviation.
   f32 f[4];
   f64 d[4];
-  const u64* stream;  // of a replay; read by kernels with kReplayed only
+  const u64* state;  // read by kernels with kMoved only
+};
+// The blocks of a launch by their numbers within it.
+template <bool kMoved>
+struct LaunchStream {
+  const RandomArgs& a;
+  __device__ __forceinline__ LaunchStream(const RandomArgs& args) : a(args) {}
+  __device__ __forceinline__ Lanes block(u32 number) const { return philox(a.low + number, a.high, a.keys); }
+};
+template <>
+struct LaunchStream<true> : MovedStream {
+  __device__ __forceinline__ LaunchStream(const RandomArgs& a) : MovedStream(lane_pair(a.low, a.high), a.keys, a.state) {}
 };
 
 // ---- uniform numbers
@@ -261,17 +290,18 @@ struct RandomGroup {
   static const int kBlockBytes = D::kPer * int(sizeof(T));
   static const u32 kBlocks = kBlockBytes < 16 ? 16 / kBlockBytes : 1, kElements = kBlocks * D::kPer;
   Pack<T, int(kElements)> values;
-  __device__ __forceinline__ RandomGroup(const RandomArgs& a, u32 g, u64 stream) {
+  template <class Stream>
+  __device__ __forceinline__ RandomGroup(const RandomArgs& a, u32 g, const Stream& stream) {
 #pragma unroll
     for (u32 b = 0; b < kBlocks; ++b)
-      D::make(a, philox(a.low + g * kBlocks + b, a.high, a.keys, stream), values.v + b * D::kPer);
+      D::make(a, stream.block(g * kBlocks + b), values.v + b * D::kPer);
   }
 };
 
 // Contiguous elements. A thread makes groups of blocks: as many as fill 16 bytes.
-template <class D, bool kReplayed>
+template <class D, bool kMoved>
 DEVICE void random_elements(const RandomArgs& a) {
-  const u64 stream = kReplayed ? *a.stream : 0;
+  const LaunchStream<kMoved> stream(a);
   typedef RandomGroup<D> Group;
   typename D::T* const out = static_cast<typename D::T*>(a.out);
   const u32 threads = gridDim.x * blockDim.x;

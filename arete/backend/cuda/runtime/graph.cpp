@@ -6,8 +6,6 @@
 #include "arete/backend/cuda/runtime/context.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
-#include "arete/base/hash.h"
-#include "arete/core/generator.h"
 
 namespace arete::cuda {
 namespace {
@@ -27,6 +25,41 @@ cuuint64_t capture_id(CUstream stream) {
 
 }  // namespace
 
+RandomState::RandomState(DeviceContext& device, Generator::State begin)
+    : device_(device), begin_(begin) {
+  // From the driver: memory of the capture's pool is used again within the graph.
+  ARETE_CU(cuMemAlloc, &words_, 2 * sizeof(uint64_t));
+}
+
+RandomState::~RandomState() {
+  try {
+    device_.make_current();
+    driver().cuMemFree(words_);
+  } catch (...) {
+    // The driver is gone, and its memory.
+  }
+}
+
+void RandomState::move_on(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  const Generator::State now = default_generator().reserve(end_ - begin_.offset);
+  write({now.seed ^ begin_.seed, now.offset - begin_.offset}, stream);
+}
+
+void RandomState::begin(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (!written_) write({0, 0}, stream);
+}
+
+void RandomState::write(std::array<uint64_t, 2> words, CUstream stream) {
+  for (size_t half = 0; half < 4; ++half) {
+    const auto part = [&](uint64_t word) { return uint32_t(word >> half % 2 * 32); };
+    if (!written_ || part(words[half / 2]) != part((*written_)[half / 2]))
+      ARETE_CU(cuMemsetD32Async, words_ + half * 4, part(words[half / 2]), 1, stream);
+  }
+  written_ = words;
+}
+
 void GraphCaptures::begin(CUstream stream, uint64_t pool) {
   device_.make_current();
   allocator_.begin_pool(pool, stream);
@@ -36,7 +69,7 @@ void GraphCaptures::begin(CUstream stream, uint64_t pool) {
     ARETE_CU(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     const cuuint64_t id = capture_id(stream);
     const std::lock_guard lock(mutex_);
-    captures_.push_back({stream, id, pool, {stream}, {}});
+    captures_.push_back({stream, id, pool, {stream}, default_generator().state()});
   } catch (...) {
     allocator_.end_pool(stream);
     throw;
@@ -65,15 +98,20 @@ void GraphCaptures::keep(CUstream stream, StoragePtr memory) {
   if (Capture* c = find(stream)) c->kept.push_back(std::move(memory));
 }
 
-const uint64_t* GraphCaptures::random_stream(CUstream stream) {
+const uint64_t* GraphCaptures::random_state(CUstream stream, uint64_t seed, uint64_t offset) {
   if (!device_.has_captures() || !device_.is_capturing(stream)) [[likely]]
     return nullptr;
   const std::lock_guard lock(mutex_);
   Capture* const c = find(stream);
   if (!c) return nullptr;  // a capture by other code
-  // From the driver: memory of the capture's pool is used again within the graph.
-  if (!c->random_stream) ARETE_CU(cuMemAlloc, &c->random_stream, sizeof(uint64_t));
-  return reinterpret_cast<const uint64_t*>(c->random_stream);
+  if (offset < c->random_begin.offset)
+    for (const auto& known : random_states_)
+      if (std::shared_ptr<RandomState> other = known.lock(); other && other->has(seed, offset)) {
+        c->others.push_back(other);
+        return other->words();
+      }
+  if (!c->random) c->random = std::make_shared<RandomState>(device_, c->random_begin);
+  return c->random->words();
 }
 
 // Takes the capture out of the list.
@@ -96,17 +134,21 @@ std::unique_ptr<CapturedGraph> GraphCaptures::end(CUstream stream) {
   for (CUstream s : c.streams) allocator_.end_pool(s);
   if (result != CUDA_SUCCESS) {
     if (graph) driver().cuGraphDestroy(graph);
-    if (c.random_stream) driver().cuMemFree(c.random_stream);
     throw_cuda_error(result,
                      "the capture of a graph failed; every stream that joined it must be waited "
                      "for before it ends");
   }
   auto captured = std::make_unique<CapturedGraph>();
   captured->kept = std::move(c.kept);
-  captured->random_stream = c.random_stream;
+  captured->others = std::move(c.others);
+  if ((captured->random = c.random)) {
+    c.random->close(default_generator().state());
+    const std::lock_guard lock(mutex_);
+    std::erase_if(random_states_, [](const auto& known) { return known.expired(); });
+    random_states_.push_back(c.random);
+  }
   const CUresult made = driver().cuGraphInstantiate(&captured->executable, graph, 0);
   driver().cuGraphDestroy(graph);
-  if (made != CUDA_SUCCESS && c.random_stream) driver().cuMemFree(c.random_stream);
   check(made, "cuGraphInstantiate");
   // A wish: otherwise the first launch takes longer.
   driver().cuGraphUpload(captured->executable, stream);
@@ -119,7 +161,6 @@ void GraphCaptures::discard(CUstream stream) noexcept try {
   CUgraph graph = nullptr;
   driver().cuStreamEndCapture(stream, &graph);
   if (graph) driver().cuGraphDestroy(graph);
-  if (c.random_stream) driver().cuMemFree(c.random_stream);
   device_.add_capture(-1);
   for (CUstream s : c.streams) allocator_.end_pool(s);
 } catch (...) {
@@ -127,13 +168,8 @@ void GraphCaptures::discard(CUstream stream) noexcept try {
 
 void GraphCaptures::launch(CapturedGraph& graph, CUstream stream) {
   device_.make_current();
-  if (graph.random_stream) {
-    const Generator::State s = default_generator().reserve(1);
-    const uint64_t key[2] = {s.seed, s.offset};
-    const uint64_t drawn_by = hash_bytes(key, sizeof key).low | 1;  // never 0
-    ARETE_CU(cuMemsetD32Async, graph.random_stream, uint32_t(drawn_by), 1, stream);
-    ARETE_CU(cuMemsetD32Async, graph.random_stream + 4, uint32_t(drawn_by >> 32), 1, stream);
-  }
+  if (graph.random) graph.random->move_on(stream);
+  for (const auto& other : graph.others) other->begin(stream);
   ARETE_CU(cuGraphLaunch, graph.executable, stream);
   const std::lock_guard lock(graph.mutex);
   auto& streams = graph.launched_on;
@@ -147,7 +183,6 @@ void GraphCaptures::destroy(CapturedGraph* graph) noexcept {
     for (CUstream s : graph->launched_on)
       if (!device_.is_capturing(s)) driver().cuStreamSynchronize(s);
     driver().cuGraphExecDestroy(graph->executable);
-    if (graph->random_stream) driver().cuMemFree(graph->random_stream);
   } catch (...) {
     // The driver is gone, and the graph with it.
   }

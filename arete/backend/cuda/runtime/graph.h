@@ -3,11 +3,15 @@
 
 #include <cuda.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "arete/core/generator.h"
 #include "arete/core/storage.h"
 
 namespace arete::cuda {
@@ -17,17 +21,52 @@ class DeviceContext;
 
 // Note [Random numbers in graphs]
 // A kernel in a graph has its seed and counter fixed when it is captured; replays would draw the
-// same numbers again. The kernels of a graph therefore read 8 bytes on the device, which stand in
-// the half of Philox's counter that is 0 otherwise, and each launch writes them first: a hash of
-// seed and counter of the default generator, which it advances by 1. So replays draw different
-// numbers, and the same ones again after manual_seed. Kernels of one launch share the 8 bytes:
-// what a backward pass draws again (dropout's mask) agrees with the forward pass.
+// same numbers again. The random kernels of a graph therefore have a state in memory (RandomArgs),
+// and each launch writes it first: by how much the default generator has moved on since the graph
+// was captured. The launch takes as many numbers from it as the capture did. So a replay draws what
+// the same calls outside of a graph would draw at its place, and the same again after manual_seed.
+// What is drawn again (the mask of dropout, in a backward pass) lies before the numbers of its own
+// graph where the forward pass is another graph: then it is moved by the state of that one.
+
+/// How far the numbers of a graph's launch are from those of its capture: two words on the device.
+class RandomState {
+ public:
+  RandomState(DeviceContext& device, Generator::State begin);
+  RandomState(const RandomState&) = delete;
+  RandomState& operator=(const RandomState&) = delete;
+  ~RandomState();
+
+  /// Whether a call drew, or draws again, numbers of the capture.
+  bool has(uint64_t seed, uint64_t offset) const {
+    return seed == begin_.seed && offset >= begin_.offset && offset < end_;
+  }
+  const uint64_t* words() const { return reinterpret_cast<const uint64_t*>(words_); }
+  /// The capture has ended where the default generator is at `end`.
+  void close(Generator::State end) {
+    end_ = end.seed == begin_.seed ? std::max(begin_.offset, end.offset) : begin_.offset;
+  }
+  /// Takes numbers from the default generator and writes the words, on the stream.
+  void move_on(CUstream stream);
+  /// Writes that they are where they were, if nothing was written yet.
+  void begin(CUstream stream);
+
+ private:
+  void write(std::array<uint64_t, 2> words, CUstream stream);
+
+  DeviceContext& device_;
+  Generator::State begin_;
+  uint64_t end_ = UINT64_MAX;
+  CUdeviceptr words_ = 0;
+  std::mutex mutex_;
+  std::optional<std::array<uint64_t, 2>> written_;
+};
 
 /// A graph that can be launched, and the host memory that its copies read.
 struct CapturedGraph {
   CUgraphExec executable = nullptr;
   std::vector<StoragePtr> kept;
-  CUdeviceptr random_stream = 0;  // 0: it draws no numbers
+  std::shared_ptr<RandomState> random;               // null: it draws no numbers
+  std::vector<std::shared_ptr<RandomState>> others;  // of the graphs whose numbers it draws again
   std::mutex mutex;
   std::vector<CUstream> launched_on;  // since they were last waited for
 };
@@ -47,8 +86,8 @@ class GraphCaptures {
   /// Keeps host memory alive with the graph that `stream` is captured into.
   void keep(CUstream stream, StoragePtr memory);
 
-  /// Where kernels on `stream` find what their replay draws numbers by; null: it is not captured.
-  const uint64_t* random_stream(CUstream stream);
+  /// Where a random call on `stream` finds its state; null: it is not captured.
+  const uint64_t* random_state(CUstream stream, uint64_t seed, uint64_t offset);
 
   void launch(CapturedGraph& graph, CUstream stream);
   /// Waits for launches that still run.
@@ -60,8 +99,10 @@ class GraphCaptures {
     cuuint64_t id;
     uint64_t pool;
     std::vector<CUstream> streams;
-    std::vector<StoragePtr> kept;
-    CUdeviceptr random_stream = 0;
+    Generator::State random_begin;
+    std::vector<StoragePtr> kept{};
+    std::shared_ptr<RandomState> random{};
+    std::vector<std::shared_ptr<RandomState>> others{};
   };
   Capture* find(CUstream stream);
   Capture take(CUstream stream);
@@ -70,6 +111,7 @@ class GraphCaptures {
   CachingAllocator& allocator_;
   std::mutex mutex_;
   std::vector<Capture> captures_;
+  std::vector<std::weak_ptr<RandomState>> random_states_;  // of graphs
 };
 
 }  // namespace arete::cuda
