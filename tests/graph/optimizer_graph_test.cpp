@@ -289,7 +289,7 @@ TEST_F(OptimizerGraph, ReplaysNameWhatChanged) {
   graph.replay();
   const optim::State saved = opt->state_dict();
   opt->load_state_dict(saved);
-  EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "has changed since its step() was recorded"));
+  EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "changed since its step() was recorded"));
   opt.reset();
   EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "the optimizer Adam whose step()"));
 }
