@@ -15,12 +15,12 @@ namespace arete::optim {
 
 struct LBFGSOptions {
   Setting lr = 1;
-  Setting max_iter = 20;            ///< iterations per step
-  std::optional<double> max_eval;   ///< calls of the closure per step; 5/4 of max_iter if not given
-  Setting tolerance_grad = 1e-7;    ///< ends a step: the largest element of the gradient
-  Setting tolerance_change = 1e-9;  ///< the same: the change of the loss or of a parameter
-  Setting history_size = 100;       ///< pairs of steps and changes of the gradient that are kept
-  bool strong_wolfe = false;        ///< searches along each direction; otherwise lr is the step
+  Setting max_iter = 20;                ///< iterations per step
+  std::optional<double> max_eval = {};  ///< calls of the closure per step; else 5/4 of max_iter
+  Setting tolerance_grad = 1e-7;        ///< ends a step: the largest element of the gradient
+  Setting tolerance_change = 1e-9;      ///< the same: the change of the loss or of a parameter
+  Setting history_size = 100;  ///< pairs of steps and changes of the gradient that are kept
+  bool strong_wolfe = false;   ///< searches along each direction; otherwise lr is the step
 
   static constexpr const char* kOptimizer = "LBFGS";
   static constexpr std::span<const StateKey> kState = {};

@@ -199,6 +199,7 @@ class Optimizer : public amp::Scalable {
   };
   struct Step;
   struct Kind;
+  struct Part;
 
   size_t master_key() const { return keys_.size() - 1; }
   uint32_t keys_in_use(const ParamGroup& group) const;
@@ -214,8 +215,10 @@ class Optimizer : public amp::Scalable {
   void step_all(const Tensor& found_inf, const Tensor& inverse_scale);
   void step_group(size_t group, Step& step);
   void prepare_page(size_t group, Batch& batch, Step& step);
-  std::vector<uint64_t> fixed_parts(size_t group, const std::vector<size_t>& params, Device device,
-                                    std::vector<std::string>* names = nullptr) const;
+  template <class F>
+  void visit_parts(size_t group, const std::vector<size_t>& params, Device device, F&& f) const;
+  std::string changed_part(size_t group, const std::vector<size_t>& params, Device device,
+                           const std::vector<Part>& recorded) const;
 
   const char* name_;
   std::vector<StateKey> keys_;

@@ -1,13 +1,174 @@
-// States as tensors and numbers by name, and numbers as texts that give the same numbers back.
+// What optimizers keep for each parameter: made, looked at, saved, loaded.
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
 #include "arete/core/modes.h"
+#include "arete/ops/call.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/optim/state_internal.h"
 
 namespace arete::optim {
+
+double read_number(const Tensor& t) {
+  if (t.dtype() == kFloat32 && t.device().is_cpu()) return *static_cast<float*>(t.data_ptr());
+  return t.item<double>();
+}
+
+void write_number(const Tensor& t, double value) {
+  if (t.dtype() == kFloat32 && t.device().is_cpu())
+    *static_cast<float*>(t.data_ptr()) = float(value);
+  else if (!t.is_meta())
+    Tensor(t.detach()).fill_(value);
+  t.bump_version();
+}
+
+DType number_dtype_of_state() { return default_dtype() == kFloat64 ? kFloat64 : kFloat32; }
+
+const Tensor& Optimizer::state(size_t group, size_t param, size_t key) const {
+  return slots_[group][param].state[key];
+}
+
+void Optimizer::put_state(size_t group, size_t param, size_t key, Tensor value) {
+  Slot& slot = slots_[group][param];
+  slot.state[key] = std::move(value);
+  // What nobody sees belongs to what was there before.
+  for (size_t k = 0; k < keys_.size(); ++k)
+    if (!keys_[k].shown) slot.state[k] = Tensor();
+}
+
+std::vector<std::pair<size_t, size_t>> Optimizer::take_new_state() {
+  return std::exchange(new_state_, {});
+}
+
+// Note [Masters of parameters that others write]
+// Between two steps a program may write to a parameter: load_state_dict of a module, an average, a
+// clip, x.data = y. A parameter is its master, rounded; so where it is not, somebody wrote, and
+// there the update begins at the parameter. Elements that are equal keep their master, which has
+// more digits, and so a write to a few elements, or to a neighbour in the same storage, costs the
+// rest nothing. Comparing takes reading the parameter, which the update does not need to do
+// otherwise: it is done only if the storage is not the one, or not in the version, that the last
+// step left. A recorded graph cannot ask for versions when it is replayed, so it always compares;
+// so do updates that may be left out, which read the parameter anyway, and stay one batch. A loaded
+// state has seen no step: it compares, too, and in whatever order a program loads the parameters
+// and the optimizer's state, a master is used where the parameter is its rounding.
+
+uint32_t Optimizer::keys_in_use(const ParamGroup& group) const {
+  uint32_t keys = group.flag("master_weights") ? 1u << master_key() : 0;
+  for (size_t key = 0; key < master_key(); ++key) keys |= uint32_t(uses_state(group, key)) << key;
+  return keys;
+}
+
+uint32_t Optimizer::keys_in_use(uint32_t of_group, const Tensor& param) const {
+  uint32_t keys = size_of(param.dtype()) < 4 ? of_group & 1u << master_key() : 0;
+  for (size_t key = 0; key < master_key(); ++key)
+    if (of_group >> key & 1 && has_state(param, key)) keys |= 1u << key;
+  return keys;
+}
+
+Tensor Optimizer::made_state(const ParamGroup& group, const Tensor& param, const Slot& slot,
+                             size_t key, Device place) const {
+  const StateKey& k = keys_[key];
+  if (key == master_key()) return param.detach().to(kFloat32);
+  double value = initial_state(group, key);
+  if (!k.is_tensor()) {
+    if (k.kind == StateKey::count && !k.shown)  // there is something already: it is not the first
+      for (size_t other = 0; other < keys_.size(); ++other)
+        if (keys_[other].shown && slot.state[other].defined()) value = 1;
+    return full({}, value, {number_dtype_of_state(), place});
+  }
+  const Tensor& master = slot.state[master_key()];
+  Tensor made = new_tensor(key, master.defined() ? master : param.detach());
+  if (value == 0) return made;
+  if (is_complex(made.dtype()))
+    view_as_real(made).fill_(value);
+  else
+    made.fill_(value);
+  return made;
+}
+
+// Zeros in the memory order of what it belongs to.
+Tensor Optimizer::new_tensor(size_t key, const Tensor& like) const {
+  return keys_[key].kind == StateKey::part
+             ? zeros(state_sizes(like, key), {like.dtype(), like.device()})
+             : zeros_like(like);
+}
+
+namespace {
+bool same_sizes(const Tensor& a, const Tensor& b) {
+  const IntList x = a.sizes(), y = b.sizes();
+  if (x.size() != y.size()) return false;
+  for (size_t d = 0; d < x.size(); ++d)
+    if (x[d] != y[d]) return false;
+  return true;
+}
+}  // namespace
+
+// Whether a part of the state is there and can be used as it is: others may have put it there, or
+// changed the parameter. ValueError or TypeError if it can never be.
+bool Optimizer::is_ready(const Tensor& param, const Tensor& t, size_t key, bool masters,
+                         Device place) const {
+  if (!t.defined()) return false;
+  const StateKey& k = keys_[key];
+  if (!k.is_tensor()) {
+    ARETE_CHECK(t.numel() == 1 && t.is_floating_point(),
+                TypeError(name_, "`state_steps` argument must contain a list of singleton tensors")
+                    .got("'" + std::string(k.name) + "' is " + ops::describe(t)));
+    return t.device() == place;
+  }
+  const DType dtype = masters ? kFloat32 : param.dtype();
+  const bool fits =
+      t.dtype() == dtype && t.device() == param.device() &&
+      (k.kind == StateKey::part ? std::ranges::equal(t.sizes(), state_sizes(param, key))
+                                : same_sizes(t, param));
+  ARETE_CHECK(
+      fits,
+      ValueError(name_, "the state '" + std::string(k.name) + "' does not fit to its parameter")
+          .got(ops::describe(t))
+          .expected("one of " + std::string(name_of(dtype)) + " for " + ops::describe(param)));
+  return true;
+}
+
+// Makes what is missing, and moves counts and numbers to where they are needed.
+void Optimizer::complete(size_t gi, size_t pi, uint32_t keys, bool on_device, bool recorded) {
+  const ParamGroup& group = groups_[gi];
+  const Tensor& param = group.params[pi];
+  Slot& slot = slots_[gi][pi];
+  const bool masters = keys >> master_key() & 1;
+  const Device place = on_device ? param.device() : kCPU;
+  if (!masters) slot.state[master_key()] = Tensor();
+  bool ready = true;
+  for (size_t key = 0; key < keys_.size(); ++key)
+    if (keys >> key & 1) ready = is_ready(param, slot.state[key], key, masters, place) && ready;
+  if (ready) return;
+
+  bool any = false, changed = false;
+  for (size_t key = 0; key < keys_.size(); ++key)
+    any = any || (keys_[key].shown && slot.state[key].defined());
+  const auto make = [&](size_t key) {
+    Tensor& t = slot.state[key];
+    const StateKey& k = keys_[key];
+    if (!(keys >> key & 1) || is_ready(param, t, key, masters, place)) return;
+    ARETE_CHECK(t.defined() || !any || k.is_tensor() || !k.shown,
+                ValueError(name_, "the state of a parameter has no '" + std::string(k.name) + "'")
+                    .got(ops::describe(param)));
+    ARETE_CHECK(!recorded,
+                DeviceError(name_,
+                            "CUDA graph capture of step() would make the optimizer's state "
+                            "inside the graph, where each replay makes it anew")
+                    .got("no '" + std::string(k.name) + "' there yet for " + ops::describe(param))
+                    .hint("run one step before the capture"));
+    t = t.defined() ? full({}, read_number(t), {t.dtype(), place})
+                    : made_state(group, param, slot, key, place);
+    changed = changed || k.shown;
+  };
+  make(master_key());  // the others are like it
+  for (size_t key = 0; key < master_key(); ++key) make(key);
+  if (changed) new_state_.emplace_back(gi, pi);
+}
+
+// ---- saving and loading
 
 std::map<std::string, std::string> numbers_to_text(const std::map<std::string, double>& numbers) {
   std::map<std::string, std::string> texts;

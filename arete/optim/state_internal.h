@@ -1,8 +1,11 @@
 // What the sources of the optimizer's base share.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arete/expr/program.h"
@@ -26,6 +29,31 @@ struct Optimizer::Page {
   void write(const std::vector<double>& values, Programs& programs);
   Tensor memory;
   std::vector<double> written;
+};
+
+/// What one call of step() knows, of the group at hand and of all.
+struct Optimizer::Step {
+  Tensor found_inf, inverse_scale;
+  std::optional<double> found_on_host = {};
+  std::vector<std::pair<Device, bool>> recorded = {};
+  std::vector<std::pair<const Tensor*, Slot*>> mastered = {};
+  // Of the group.
+  bool capturable = false, resident = false, history = false;
+  uint32_t keys = 0;
+  std::vector<Device> settings = {};  // where those are that are tensors
+
+  /// Of a scaler, for updates with counts on the host.
+  bool is_left_out();
+  /// Whether what a GPU does becomes part of a graph.
+  bool is_recorded(Device device);
+};
+
+/// Something that must be the same when a recorded step is replayed.
+struct Optimizer::Part {
+  enum What : uint8_t { setting, state, memory } what;
+  uint64_t number;
+  Tensor tensor;
+  StoragePtr storage;
 };
 
 /// A count or number that is on the host.

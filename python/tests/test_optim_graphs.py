@@ -152,7 +152,7 @@ def test_changes_that_replays_cannot_follow():
     w, optimizer, graph = recorded(capturable=True)
     graph.replay()
     optimizer.param_groups[0]["maximize"] = True
-    with pytest.raises(RuntimeError, match="the setting 'maximize' of the optimizer Adam has changed"):
+    with pytest.raises(RuntimeError, match="the setting 'maximize' of the optimizer Adam changed"):
         graph.replay()
     optimizer.param_groups[0]["maximize"] = False
     graph.replay()
@@ -163,8 +163,14 @@ def test_changes_that_replays_cannot_follow():
         graph.replay()
     optimizer.state[w] = kept
     graph.replay()
+    memory = w.data
+    w.data = memory.clone()
+    with pytest.raises(RuntimeError, match="the memory of a parameter of the optimizer Adam changed"):
+        graph.replay()
+    w.data = memory
+    graph.replay()
     optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    with pytest.raises(RuntimeError, match="has changed since its step"):
+    with pytest.raises(RuntimeError, match="changed since its step"):
         graph.replay()
 
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "arete/arete.h"
 #include "tests/graph/recording_device.h"
@@ -287,9 +288,15 @@ TEST_F(OptimizerGraph, ReplaysNameWhatChanged) {
   EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "the state 'exp_avg' of a parameter"));
   opt->put_state(0, 1, 1, mean);
   graph.replay();
+  StoragePtr& memory = net.params[1].impl()->storage;  // what Python's w.data = t writes
+  const StoragePtr before = std::exchange(memory, zeros_like(net.params[1]).storage());
+  EXPECT_TRUE(
+      has(error_of([&] { graph.replay(); }), "the memory of a parameter of the optimizer Adam"));
+  memory = before;
+  graph.replay();
   const optim::State saved = opt->state_dict();
   opt->load_state_dict(saved);
-  EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "has changed since its step() was recorded"));
+  EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "changed since its step() was recorded"));
   opt.reset();
   EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "the optimizer Adam whose step()"));
 }
