@@ -10,6 +10,8 @@ void bind_autograd(nanobind::module_& m);
 void bind_batch_feed(nanobind::module_& m);
 void bind_benchmark(nanobind::module_& m);
 void bind_expressions(nanobind::module_& m);
+void bind_cpp_layers(nanobind::module_& m);
+void bind_layers(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_rnn(nanobind::module_& m);
