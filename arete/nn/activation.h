@@ -38,6 +38,7 @@ ARETE_ACTIVATION(Sigmoid)
 ARETE_ACTIVATION(LogSigmoid)
 ARETE_ACTIVATION(Softsign)
 ARETE_ACTIVATION(Tanhshrink)
+ARETE_ACTIVATION(Softmax2d)  // over the channels of (N, C, H, W) or (C, H, W)
 #undef ARETE_ACTIVATION
 
 struct GELUOptions {

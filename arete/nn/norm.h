@@ -156,4 +156,17 @@ class GroupNorm : public DescribedLayer {
   double eps_;
 };
 
+struct LocalResponseNormOptions {
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double k = 1;
+};
+/// x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta.
+class LocalResponseNorm : public OperatorLayer {
+ public:
+  explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& o = {})
+      : OperatorLayer("LocalResponseNorm",
+                      {{"size", size}, {"alpha", o.alpha}, {"beta", o.beta}, {"k", o.k}}) {}
+};
+
 }  // namespace arete::nn

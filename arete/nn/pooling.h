@@ -29,6 +29,28 @@ using MaxPool1d = MaxPoolNd<1>;
 using MaxPool2d = MaxPoolNd<2>;
 using MaxPool3d = MaxPoolNd<3>;
 
+struct MaxUnpoolOptions {
+  std::optional<Extent> stride = {};  ///< the kernel's size if left out
+  Extent padding = 0;
+};
+/// Puts maxima back to where max_pool with indices found them; zero elsewhere.
+template <int N>
+class MaxUnpoolNd : public OperatorLayer {
+ public:
+  explicit MaxUnpoolNd(const Extent& kernel_size, const MaxUnpoolOptions& o = {})
+      : OperatorLayer(numbered("MaxUnpool", N), {{"kernel_size", option(kernel_size)},
+                                                 {"stride", option(o.stride)},
+                                                 {"padding", option(o.padding)}}) {}
+  using OperatorLayer::forward;
+  Tensor forward(const Tensor& input, const Tensor& indices) const { return run({input, indices}); }
+  Tensor operator()(const Tensor& input, const Tensor& indices) const {
+    return forward(input, indices);
+  }
+};
+using MaxUnpool1d = MaxUnpoolNd<1>;
+using MaxUnpool2d = MaxUnpoolNd<2>;
+using MaxUnpool3d = MaxUnpoolNd<3>;
+
 struct AvgPool1dOptions {
   std::optional<Extent> stride = {};  ///< the kernel's size if left out
   Extent padding = 0;

@@ -2,6 +2,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 
 #include "arete/arete.h"
 #include "arete/autograd/function.h"
@@ -20,7 +21,7 @@ using Tensors = std::vector<Tensor>;
 
 // A layer and its call with any number of tensors.
 struct Made {
-  Module module;
+  std::shared_ptr<Module> module;
   std::function<Tensors(const Tensors&)> forward;
 };
 
@@ -50,15 +51,18 @@ Tensors call(L& layer, const Tensors& x) {
 
 template <class L>
 Made made(L layer) {
-  return {layer, [layer](const Tensors& x) mutable { return call(layer, x); }};
+  const auto shared = std::make_shared<L>(std::move(layer));
+  return {shared, [shared](const Tensors& x) { return call(*shared, x); }};
 }
 
-// The options that were given; the others keep what C++ says.
+// The options that were given. The others keep what C++ says, but where they stand before one that
+// was given: then they are the table's.
 class Given {
  public:
   Given(const LayerRecord& layer, nb::dict options) : layer_(layer), options_(options) {}
 
   bool has(const char* name) const { return options_.contains(name); }
+  bool empty() const { return options_.size() == 0; }
   template <class T>
   T get(const char* name) {
     T value{};
@@ -81,7 +85,8 @@ class Given {
 
  private:
   Option value(const char* name) {
-    return layer_option(nb::object(options_[name]), layer_, layer_.option(name));
+    const size_t i = layer_.option(name);
+    return has(name) ? layer_option(nb::object(options_[name]), layer_, i) : layer_.defaults[i];
   }
   template <class T>
   void set(const char* name, T& field) {
@@ -135,11 +140,11 @@ InplaceOptions inplace(Given& g) {
 // A layer of one number and `inplace`.
 template <class L>
 Maker with_number(const char* name) {
-  return [name](Given& g) { return made(g.has(name) ? L(g.real(name), inplace(g)) : L()); };
+  return [name](Given& g) { return made(g.empty() ? L() : L(g.real(name), inplace(g))); };
 }
 template <class L>
 Maker of_number(const char* name) {
-  return [name](Given& g) { return made(g.has(name) ? L(g.real(name)) : L()); };
+  return [name](Given& g) { return made(g.empty() ? L() : L(g.real(name))); };
 }
 template <class L>
 Maker of_integer(const char* name) {
@@ -170,6 +175,7 @@ void add_activations(Makers& m) {
   m["Softsign"] = plain<Softsign>();
   m["Tanhshrink"] = plain<Tanhshrink>();
   m["Identity"] = plain<Identity>();
+  m["Softmax2d"] = plain<Softmax2d>();
   m["GELU"] = [](Given& g) {
     GELUOptions o;
     g("approximate", o.approximate);
@@ -179,26 +185,24 @@ void add_activations(Makers& m) {
   m["ELU"] = with_number<ELU>("alpha");
   m["CELU"] = with_number<CELU>("alpha");
   m["RReLU"] = [](Given& g) {
-    return made(g.has("lower") ? RReLU(g.real("lower"), g.real("upper"), inplace(g)) : RReLU());
+    return made(g.empty() ? RReLU() : RReLU(g.real("lower"), g.real("upper"), inplace(g)));
   };
   m["Hardtanh"] = [](Given& g) {
-    return made(g.has("min_val") ? Hardtanh(g.real("min_val"), g.real("max_val"), inplace(g))
-                                 : Hardtanh());
+    return made(g.empty() ? Hardtanh()
+                          : Hardtanh(g.real("min_val"), g.real("max_val"), inplace(g)));
   };
   m["Threshold"] = [](Given& g) {
     return made(Threshold(g.real("threshold"), g.real("value"), inplace(g)));
   };
   m["Softplus"] = [](Given& g) {
-    return made(g.has("beta") ? Softplus(g.real("beta"), g.real("threshold")) : Softplus());
+    return made(g.empty() ? Softplus() : Softplus(g.real("beta"), g.real("threshold")));
   };
   m["Softshrink"] = of_number<Softshrink>("lambd");
   m["Hardshrink"] = of_number<Hardshrink>("lambd");
   m["PReLU"] = [](Given& g) {
-    return made(g.has("init")             ? PReLU(g.integer("num_parameters"), g.real("init"))
-                : g.has("num_parameters") ? PReLU(g.integer("num_parameters"))
-                                          : PReLU());
+    return made(g.empty() ? PReLU() : PReLU(g.integer("num_parameters"), g.real("init")));
   };
-  m["GLU"] = [](Given& g) { return made(g.has("dim") ? GLU(g.integer("dim")) : GLU()); };
+  m["GLU"] = [](Given& g) { return made(g.empty() ? GLU() : GLU(g.integer("dim"))); };
   m["Softmax"] = of_integer<Softmax>("dim");
   m["Softmin"] = of_integer<Softmin>("dim");
   m["LogSoftmax"] = of_integer<LogSoftmax>("dim");
@@ -231,6 +235,11 @@ void add_spatial(Makers& m) {
     MaxPoolOptions o;
     g("stride", o.stride)("padding", o.padding)("dilation", o.dilation)("ceil_mode", o.ceil_mode);
     return made(MaxPoolNd<N>(g.extent("kernel_size"), o));
+  };
+  m[named("MaxUnpool")] = [](Given& g) {
+    MaxUnpoolOptions o;
+    g("stride", o.stride)("padding", o.padding);
+    return made(MaxUnpoolNd<N>(g.extent("kernel_size"), o));
   };
   m[named("AvgPool")] = [](Given& g) {
     if constexpr (N == 1) {
@@ -277,8 +286,7 @@ void add_spatial(Makers& m) {
 
 void add_shapes(Makers& m) {
   m["Flatten"] = [](Given& g) {
-    return made(g.has("start_dim") ? Flatten(g.integer("start_dim"), g.integer("end_dim"))
-                                   : Flatten());
+    return made(g.empty() ? Flatten() : Flatten(g.integer("start_dim"), g.integer("end_dim")));
   };
   m["Unflatten"] = [](Given& g) {
     return made(Unflatten(g.integer("dim"), g.get<std::vector<int64_t>>("unflattened_size")));
@@ -337,6 +345,21 @@ void add_weighted(Makers& m) {
     RMSNormOptions o;
     g("eps", o.eps)("elementwise_affine", o.elementwise_affine);
     return made(RMSNorm(IntList(g.get<std::vector<int64_t>>("normalized_shape")), o));
+  };
+  m["LocalResponseNorm"] = [](Given& g) {
+    LocalResponseNormOptions o;
+    g("alpha", o.alpha)("beta", o.beta)("k", o.k);
+    return made(LocalResponseNorm(g.integer("size"), o));
+  };
+  m["CosineSimilarity"] = [](Given& g) {
+    CosineSimilarityOptions o;
+    g("dim", o.dim)("eps", o.eps);
+    return made(CosineSimilarity(o));
+  };
+  m["PairwiseDistance"] = [](Given& g) {
+    PairwiseDistanceOptions o;
+    g("p", o.p)("eps", o.eps)("keepdim", o.keepdim);
+    return made(PairwiseDistance(o));
   };
   m["GroupNorm"] = [](Given& g) {
     GroupNormOptions o;
@@ -476,7 +499,7 @@ nb::dict tensors(const StateDict& named) {
 
 void bind_cpp_layers(nb::module_& m) {
   nb::class_<Made>(m, "_CppLayer")
-      .def("__repr__", [](const Made& l) { return l.module.to_string(); })
+      .def("__repr__", [](const Made& l) { return l.module->to_string(); })
       .def("__call__",
            [](Made& l, const nb::args& inputs) {
              Tensors x;
@@ -485,10 +508,10 @@ void bind_cpp_layers(nb::module_& m) {
              autograd::note_uses(x);
              return l.forward(x);
            })
-      .def("train", [](Made& l, bool on) { l.module.train(on); })
-      .def("double", [](Made& l) { l.module.to(kFloat64); })
-      .def("state_dict", [](const Made& l) { return tensors(l.module.state_dict()); })
-      .def("parameters", [](const Made& l) { return tensors(l.module.named_parameters()); });
+      .def("train", [](Made& l, bool on) { l.module->train(on); })
+      .def("double", [](Made& l) { l.module->to(kFloat64); })
+      .def("state_dict", [](const Made& l) { return tensors(l.module->state_dict()); })
+      .def("parameters", [](const Made& l) { return tensors(l.module->named_parameters()); });
   m.def("_cpp_layers", [] {
     nb::list names;
     for (const auto& [name, make] : makers()) names.append(name);

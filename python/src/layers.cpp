@@ -60,7 +60,7 @@ nn::Option layer_option(nb::handle value, const nn::LayerRecord& layer, size_t i
   const ops::SchemaArg& a = layer.options[i];
   PyObject* const o = value.ptr();
   const bool list = a.type.find('[') != std::string::npos;
-  if (value.is_none()) return {};
+  if (value.is_none() && (a.type.ends_with('?') || a.default_text == "None")) return {};
   if (a.type.starts_with("Tensor") && is_tensor(o)) return tensor_of(o);
   if (a.type.starts_with("bool")) return PyObject_IsTrue(o) == 1;
   if (PyUnicode_Check(o) && (list || a.type.starts_with("str")))
