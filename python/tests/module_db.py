@@ -332,12 +332,13 @@ def check_factories(case, device):
         return
     name, arguments = case.constructor
     cls = getattr(torch.nn, name)
-    parameters = inspect.signature(cls).parameters
-    if not {"device", "dtype"} <= set(parameters) and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        own = set(inspect.signature(getattr(arete.nn, name)).parameters)
-        if {"device", "dtype"} & own:
-            raise AssertionError("device and dtype are no arguments of torch's")
+    parameters, own = (inspect.signature(c).parameters for c in (cls, getattr(arete.nn, name)))
+    if not {"device", "dtype"} & set(own):
+        if {"device", "dtype"} & set(parameters):
+            raise AssertionError("lacks device and dtype")
         return
+    if not {"device", "dtype"} <= set(parameters) and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise AssertionError("device and dtype are no arguments of torch's")
     for dtype in (torch.float64, torch.float16, torch.bfloat16):
         (args, kwargs), (own, own_kwargs) = arguments
         rest = {k: v for k, v in kwargs.items() if k not in ("device", "dtype")}
