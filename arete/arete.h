@@ -54,6 +54,7 @@
 #include "arete/nn/attention.h"
 #include "arete/nn/container.h"
 #include "arete/nn/conv.h"
+#include "arete/nn/distance.h"
 #include "arete/nn/dropout.h"
 #include "arete/nn/embedding.h"
 #include "arete/nn/init.h"

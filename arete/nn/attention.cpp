@@ -13,18 +13,21 @@ namespace arete::nn {
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
                                        const MultiheadAttentionOptions& o)
-    : embed_dim_(embed_dim),
+    : DescribedLayer("MultiheadAttention", {{"embed_dim", embed_dim},
+                                            {"num_heads", num_heads},
+                                            {"dropout", o.dropout},
+                                            {"bias", o.bias},
+                                            {"add_bias_kv", o.add_bias_kv},
+                                            {"add_zero_attn", o.add_zero_attn},
+                                            {"kdim", option(o.kdim)},
+                                            {"vdim", option(o.vdim)},
+                                            {"batch_first", o.batch_first}}),
+      embed_dim_(embed_dim),
       heads_(num_heads),
       dropout_(o.dropout),
       batch_first_(o.batch_first),
       add_zero_attn_(o.add_zero_attn),
-      out_proj(
-          (check_sizes("MultiheadAttention", {{"embed_dim", embed_dim}, {"num_heads", num_heads}}),
-           embed_dim),
-          embed_dim, {.bias = o.bias}) {
-  ARETE_CHECK(embed_dim % num_heads == 0,
-              ValueError("MultiheadAttention", "embed_dim must be divisible by num_heads")
-                  .got(text_of(embed_dim) + " and " + text_of(num_heads)));
+      out_proj(embed_dim, embed_dim, {.bias = o.bias}) {
   const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
   const bool same = kdim == embed_dim && vdim == embed_dim;
   const auto projection = [&](const char* name, bool wanted, int64_t rows, int64_t features) {
@@ -53,11 +56,6 @@ void MultiheadAttention::reset_parameters() {
   }
   for (const Tensor& b : {bias_k, bias_v})
     if (b.defined()) init::xavier_normal_(b);
-}
-
-std::string MultiheadAttention::extra_repr() const {
-  return "embed_dim=" + text_of(embed_dim_) + ", num_heads=" + text_of(heads_) +
-         ", batch_first=" + text_of(batch_first_);
 }
 
 namespace {

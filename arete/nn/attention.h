@@ -37,7 +37,7 @@ struct AttentionResult {
 /// N, or with N first (batch_first). Parameters: in_proj_weight (3E, E), or q_proj_weight,
 /// k_proj_weight and v_proj_weight where kdim or vdim differ; in_proj_bias (3E); out_proj.weight
 /// and out_proj.bias.
-class MultiheadAttention : public Module {
+class MultiheadAttention : public DescribedLayer {
  public:
   /// ValueError unless num_heads divides embed_dim.
   MultiheadAttention(int64_t embed_dim, int64_t num_heads,
@@ -51,7 +51,6 @@ class MultiheadAttention : public Module {
                              const AttentionCall& call = {}) const {
     return forward(query, key, value, call);
   }
-  std::string extra_repr() const override;
   void reset_parameters();
 
   Parameter in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k,

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "arete/nn/module.h"
+#include "arete/nn/layer.h"
 #include "arete/ops/extent.h"
 
 namespace arete::nn {
@@ -25,27 +25,27 @@ struct ConvTransposeOptions {
   int64_t groups = 1;
   bool bias = true;
   Extent dilation = 1;
+  std::string_view padding_mode = "zeros";  ///< no other
 };
 
 /// Cross-correlation over N spatial dimensions: (batch, in, *space) or (in, *space). Parameters:
 /// weight (out, in / groups, *kernel) and bias (out), uniform in +-1 / sqrt(in / groups * window).
 /// ValueError if groups does not divide the channels.
 template <int N>
-class ConvNd : public Module {
+class ConvNd : public DescribedLayer {
  public:
   ConvNd(int64_t in_channels, int64_t out_channels, const Extent& kernel_size,
          const ConvOptions& options = {});
   Tensor forward(const Tensor& input) override;
-  std::string name() const override;
-  std::string extra_repr() const override;
   void reset_parameters();
 
   Parameter weight, bias;
 
  private:
-  Shape stride_, padding_, dilation_, pad_;  // pad_: before the convolution, unless mode is zeros
+  Shape stride_, dilation_, edges_;  // edges_: of the input, filled as padding_mode_ says
+  Padding padding_;
   int64_t groups_;
-  std::string padding_text_, padding_mode_;
+  std::string padding_mode_;
 };
 using Conv1d = ConvNd<1>;
 using Conv2d = ConvNd<2>;
@@ -54,15 +54,13 @@ using Conv3d = ConvNd<3>;
 /// The transpose of a convolution (its gradient used as a layer). Parameters: weight
 /// (in, out / groups, *kernel) and bias (out).
 template <int N>
-class ConvTransposeNd : public Module {
+class ConvTransposeNd : public DescribedLayer {
  public:
   ConvTransposeNd(int64_t in_channels, int64_t out_channels, const Extent& kernel_size,
                   const ConvTransposeOptions& options = {});
   Tensor forward(const Tensor& input) override { return forward(input, {}); }
-  /// With the wanted spatial size of the output, which chooses the output padding.
+  /// With the wanted size of the output, which chooses the output padding.
   Tensor forward(const Tensor& input, IntList output_size);
-  std::string name() const override;
-  std::string extra_repr() const override;
   void reset_parameters();
 
   Parameter weight, bias;

@@ -2,30 +2,46 @@
 
 #include "arete/core/modes.h"
 #include "arete/nn/layer_internal.h"
-#include "arete/ops/nn.h"
 
 namespace arete::nn {
 
+namespace {
+
+// Counted from the first row.
+std::optional<int64_t> row_of(std::optional<int64_t> padding_idx, int64_t rows) {
+  return padding_idx && *padding_idx < 0 ? *padding_idx + rows : padding_idx;
+}
+
+void start_values(const Tensor& weight, std::optional<int64_t> padding_idx) {
+  init::normal_(weight);
+  if (!padding_idx) return;
+  const NoGradGuard no_grad;
+  weight.select(0, *padding_idx).zero_();
+}
+
+int64_t size_of(const Tensor& table, int dim) {
+  ARETE_CHECK(table.dim() == 2,
+              ValueError("Embedding", "Embeddings parameter is expected to be 2-dimensional")
+                  .got(text_of(table.sizes())));
+  return table.size(dim);
+}
+
+}  // namespace
+
 Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingOptions& options)
-    : Embedding((check_sizes("Embedding", {{"num_embeddings", num_embeddings},
-                                           {"embedding_dim", embedding_dim}}),
-                 empty({num_embeddings, embedding_dim})),
-                true, options) {
+    : Embedding(empty({num_embeddings, embedding_dim}), true, options) {
   reset_parameters();
 }
 
-Embedding::Embedding(const Tensor& table, bool trained, const EmbeddingOptions& options)
-    : padding_idx_(options.padding_idx) {
-  ARETE_CHECK(
-      table.dim() == 2,
-      ValueError("Embedding", "the table must have two dimensions").got(text_of(table.sizes())));
-  if (padding_idx_) {
-    const int64_t rows = table.size(0);
-    ARETE_CHECK(*padding_idx_ >= -rows && *padding_idx_ < rows,
-                IndexError("Embedding", "padding_idx must be within num_embeddings")
-                    .got(text_of(*padding_idx_)));
-    if (*padding_idx_ < 0) *padding_idx_ += rows;
-  }
+Embedding::Embedding(const Tensor& table, bool trained, const EmbeddingOptions& o)
+    : OperatorLayer("Embedding", {{"num_embeddings", size_of(table, 0)},
+                                  {"embedding_dim", size_of(table, 1)},
+                                  {"padding_idx", option(row_of(o.padding_idx, table.size(0)))},
+                                  {"max_norm", option(o.max_norm)},
+                                  {"norm_type", o.norm_type},
+                                  {"scale_grad_by_freq", o.scale_grad_by_freq},
+                                  {"sparse", o.sparse}}),
+      padding_idx_(row_of(o.padding_idx, table.size(0))) {
   weight = register_parameter("weight", table, trained);
 }
 
@@ -34,19 +50,25 @@ Embedding Embedding::from_pretrained(const Tensor& table, bool freeze,
   return Embedding(table.detach(), !freeze, options);
 }
 
-void Embedding::reset_parameters() {
-  init::normal_(weight);
-  if (!padding_idx_) return;
-  const NoGradGuard no_grad;
-  weight.select(0, *padding_idx_).zero_();
+void Embedding::reset_parameters() { start_values(weight, padding_idx_); }
+
+EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim,
+                           const EmbeddingBagOptions& o)
+    : OperatorLayer("EmbeddingBag",
+                    {{"num_embeddings", num_embeddings},
+                     {"embedding_dim", embedding_dim},
+                     {"max_norm", option(o.max_norm)},
+                     {"norm_type", o.norm_type},
+                     {"scale_grad_by_freq", o.scale_grad_by_freq},
+                     {"mode", option(o.mode)},
+                     {"sparse", o.sparse},
+                     {"include_last_offset", o.include_last_offset},
+                     {"padding_idx", option(row_of(o.padding_idx, num_embeddings))}}),
+      padding_idx_(row_of(o.padding_idx, num_embeddings)) {
+  weight = register_parameter("weight", empty({num_embeddings, embedding_dim}));
+  reset_parameters();
 }
 
-Tensor Embedding::forward(const Tensor& input) { return embedding(input, weight, padding_idx_); }
-
-std::string Embedding::extra_repr() const {
-  std::string text = text_of(weight.size(0)) + ", " + text_of(weight.size(1));
-  if (padding_idx_) text += ", padding_idx=" + text_of(*padding_idx_);
-  return text;
-}
+void EmbeddingBag::reset_parameters() { start_values(weight, padding_idx_); }
 
 }  // namespace arete::nn

@@ -3,26 +3,13 @@
 
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
-#include <utility>
 
 #include "arete/base/error.h"
 #include "arete/nn/init.h"
 #include "arete/ops/creation.h"
 
 namespace arete::nn {
-
-/// ValueError naming the first size below `least`.
-inline void check_sizes(const char* layer,
-                        std::initializer_list<std::pair<const char*, int64_t>> sizes,
-                        int64_t least = 1) {
-  for (const auto& [name, size] : sizes)
-    ARETE_CHECK(size >= least,
-                ValueError(layer, std::string(name) + " must be at least " + std::to_string(least))
-                    .argument(name)
-                    .got(std::to_string(size)));
-}
 
 /// U(-1 / sqrt(fan_in), 1 / sqrt(fan_in)).
 inline void init_uniform(const Tensor& t, int64_t fan_in) {

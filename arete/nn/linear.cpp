@@ -8,8 +8,10 @@
 
 namespace arete::nn {
 
-Linear::Linear(int64_t in_features, int64_t out_features, const LinearOptions& options) {
-  check_sizes("Linear", {{"in_features", in_features}, {"out_features", out_features}}, 0);
+Linear::Linear(int64_t in_features, int64_t out_features, const LinearOptions& options)
+    : DescribedLayer(
+          "Linear",
+          {{"in_features", in_features}, {"out_features", out_features}, {"bias", options.bias}}) {
   weight = register_parameter("weight", empty({out_features, in_features}));
   bias = register_parameter("bias", options.bias ? empty({out_features}) : Tensor());
   reset_parameters();
@@ -22,16 +24,12 @@ void Linear::reset_parameters() {
 
 Tensor Linear::forward(const Tensor& input) { return linear(input, weight, bias); }
 
-std::string Linear::extra_repr() const {
-  return "in_features=" + std::to_string(weight.size(1)) +
-         ", out_features=" + std::to_string(weight.size(0)) + ", bias=" + text_of(bias.defined());
-}
-
 Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features,
-                   const LinearOptions& options) {
-  check_sizes("Bilinear", {{"in1_features", in1_features},
-                           {"in2_features", in2_features},
-                           {"out_features", out_features}});
+                   const LinearOptions& options)
+    : DescribedLayer("Bilinear", {{"in1_features", in1_features},
+                                  {"in2_features", in2_features},
+                                  {"out_features", out_features},
+                                  {"bias", options.bias}}) {
   weight = register_parameter("weight", empty({out_features, in1_features, in2_features}));
   bias = register_parameter("bias", options.bias ? empty({out_features}) : Tensor());
   reset_parameters();
@@ -44,12 +42,6 @@ void Bilinear::reset_parameters() {
 
 Tensor Bilinear::forward(const Tensor& input1, const Tensor& input2) const {
   return bilinear(input1, input2, weight, bias);
-}
-
-std::string Bilinear::extra_repr() const {
-  return "in1_features=" + std::to_string(weight.size(1)) +
-         ", in2_features=" + std::to_string(weight.size(2)) +
-         ", out_features=" + std::to_string(weight.size(0)) + ", bias=" + text_of(bias.defined());
 }
 
 }  // namespace arete::nn

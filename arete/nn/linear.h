@@ -1,7 +1,7 @@
 // Layers that are matrix products.
 #pragma once
 
-#include "arete/nn/module.h"
+#include "arete/nn/layer.h"
 
 namespace arete::nn {
 
@@ -11,11 +11,10 @@ struct LinearOptions {
 
 /// y = x W^T + b over the last dimension: (*, in_features) -> (*, out_features). Parameters: weight
 /// (out, in) and bias (out), both uniform in +-1 / sqrt(in) at first.
-class Linear : public Module {
+class Linear : public DescribedLayer {
  public:
   Linear(int64_t in_features, int64_t out_features, const LinearOptions& options = {});
   Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
   /// Draws new values.
   void reset_parameters();
 
@@ -23,7 +22,7 @@ class Linear : public Module {
 };
 
 /// x1^T A x2 + b: (*, in1) and (*, in2) -> (*, out).
-class Bilinear : public Module {
+class Bilinear : public DescribedLayer {
  public:
   Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features,
            const LinearOptions& options = {});
@@ -32,7 +31,6 @@ class Bilinear : public Module {
   Tensor operator()(const Tensor& input1, const Tensor& input2) const {
     return forward(input1, input2);
   }
-  std::string extra_repr() const override;
   void reset_parameters();
 
   Parameter weight, bias;

@@ -2,26 +2,54 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
-#include "arete/nn/module.h"
+#include "arete/nn/layer.h"
 
 namespace arete::nn {
 
 /// A module of an input and a target.
-class Loss : public Module {
+class Loss : public OperatorLayer {
  public:
-  using Module::forward;
-  virtual Tensor forward(const Tensor& input, const Tensor& target) const = 0;
+  using OperatorLayer::forward;
+  virtual Tensor forward(const Tensor& input, const Tensor& target) const {
+    return run({input, target});
+  }
   Tensor operator()(const Tensor& input, const Tensor& target) const {
     return forward(input, target);
   }
 
  protected:
-  /// ValueError unless one of "none", "mean", "sum" (and "batchmean" if allowed).
-  Loss(const char* name, std::string_view reduction, bool batchmean = false);
-  std::string reduction_;
+  using OperatorLayer::OperatorLayer;
+};
+
+/// A loss with a weight for each class or element.
+class WeightedLoss : public Loss {
+ public:
+  Tensor forward(const Tensor& input, const Tensor& target) const override {
+    return run({input, target, weight});
+  }
+
+  Buffer weight;
+
+ protected:
+  WeightedLoss(std::string_view layer, const Tensor& weights, OptionList options)
+      : Loss(layer, options), weight(register_buffer("weight", weights)) {}
+};
+
+/// A loss of three tensors.
+class TripleLoss : public OperatorLayer {
+ public:
+  using OperatorLayer::forward;
+  Tensor forward(const Tensor& first, const Tensor& second, const Tensor& third) const {
+    return run({first, second, third});
+  }
+  Tensor operator()(const Tensor& first, const Tensor& second, const Tensor& third) const {
+    return forward(first, second, third);
+  }
+
+ protected:
+  using OperatorLayer::OperatorLayer;
 };
 
 struct CrossEntropyLossOptions {
@@ -31,16 +59,13 @@ struct CrossEntropyLossOptions {
   double label_smoothing = 0;
 };
 /// Logits against classes (integers) or probabilities.
-class CrossEntropyLoss : public Loss {
+class CrossEntropyLoss : public WeightedLoss {
  public:
-  explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {});
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-
-  Buffer weight;
-
- private:
-  int64_t ignore_index_;
-  double label_smoothing_;
+  explicit CrossEntropyLoss(const CrossEntropyLossOptions& o = {})
+      : WeightedLoss("CrossEntropyLoss", o.weight,
+                     {{"ignore_index", o.ignore_index},
+                      {"reduction", option(o.reduction)},
+                      {"label_smoothing", o.label_smoothing}}) {}
 };
 
 struct NLLLossOptions {
@@ -49,30 +74,27 @@ struct NLLLossOptions {
   std::string_view reduction = "mean";
 };
 /// Log probabilities against classes.
-class NLLLoss : public Loss {
+class NLLLoss : public WeightedLoss {
  public:
-  explicit NLLLoss(const NLLLossOptions& options = {});
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-
-  Buffer weight;
-
- private:
-  int64_t ignore_index_;
+  explicit NLLLoss(const NLLLossOptions& o = {})
+      : WeightedLoss("NLLLoss", o.weight,
+                     {{"ignore_index", o.ignore_index}, {"reduction", option(o.reduction)}}) {}
 };
 
 struct LossOptions {
   std::string_view reduction = "mean";
 };
-class MSELoss : public Loss {
- public:
-  explicit MSELoss(const LossOptions& options = {}) : Loss("MSELoss", options.reduction) {}
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-};
-class L1Loss : public Loss {
- public:
-  explicit L1Loss(const LossOptions& options = {}) : Loss("L1Loss", options.reduction) {}
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-};
+#define ARETE_PLAIN_LOSS(Name)                                 \
+  class Name : public Loss {                                   \
+   public:                                                     \
+    explicit Name(const LossOptions& o = {})                   \
+        : Loss(#Name, {{"reduction", option(o.reduction)}}) {} \
+  };
+ARETE_PLAIN_LOSS(MSELoss)
+ARETE_PLAIN_LOSS(L1Loss)
+ARETE_PLAIN_LOSS(SoftMarginLoss)
+ARETE_PLAIN_LOSS(MultiLabelMarginLoss)
+#undef ARETE_PLAIN_LOSS
 
 struct SmoothL1LossOptions {
   std::string_view reduction = "mean";
@@ -80,12 +102,8 @@ struct SmoothL1LossOptions {
 };
 class SmoothL1Loss : public Loss {
  public:
-  explicit SmoothL1Loss(const SmoothL1LossOptions& options = {})
-      : Loss("SmoothL1Loss", options.reduction), beta_(options.beta) {}
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-
- private:
-  double beta_;
+  explicit SmoothL1Loss(const SmoothL1LossOptions& o = {})
+      : Loss("SmoothL1Loss", {{"reduction", option(o.reduction)}, {"beta", o.beta}}) {}
 };
 
 struct HuberLossOptions {
@@ -94,25 +112,26 @@ struct HuberLossOptions {
 };
 class HuberLoss : public Loss {
  public:
-  explicit HuberLoss(const HuberLossOptions& options = {})
-      : Loss("HuberLoss", options.reduction), delta_(options.delta) {}
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-
- private:
-  double delta_;
+  explicit HuberLoss(const HuberLossOptions& o = {})
+      : Loss("HuberLoss", {{"reduction", option(o.reduction)}, {"delta", o.delta}}) {}
 };
 
-struct BCELossOptions {
+struct WeightedLossOptions {
   Tensor weight = {};
   std::string_view reduction = "mean";
 };
+using BCELossOptions = WeightedLossOptions;
 /// Probabilities against numbers in [0, 1].
-class BCELoss : public Loss {
+class BCELoss : public WeightedLoss {
  public:
-  explicit BCELoss(const BCELossOptions& options = {});
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
-
-  Buffer weight;
+  explicit BCELoss(const WeightedLossOptions& o = {})
+      : WeightedLoss("BCELoss", o.weight, {{"reduction", option(o.reduction)}}) {}
+};
+/// Logits against labels: binary cross entropies averaged over the classes.
+class MultiLabelSoftMarginLoss : public WeightedLoss {
+ public:
+  explicit MultiLabelSoftMarginLoss(const WeightedLossOptions& o = {})
+      : WeightedLoss("MultiLabelSoftMarginLoss", o.weight, {{"reduction", option(o.reduction)}}) {}
 };
 
 struct BCEWithLogitsLossOptions {
@@ -121,12 +140,33 @@ struct BCEWithLogitsLossOptions {
   Tensor pos_weight = {};
 };
 /// Logits against numbers in [0, 1].
-class BCEWithLogitsLoss : public Loss {
+class BCEWithLogitsLoss : public WeightedLoss {
  public:
-  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {});
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
+  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& o = {})
+      : WeightedLoss("BCEWithLogitsLoss", o.weight, {{"reduction", option(o.reduction)}}),
+        pos_weight(register_buffer("pos_weight", o.pos_weight)) {}
+  Tensor forward(const Tensor& input, const Tensor& target) const override {
+    return run({input, target, weight, pos_weight});
+  }
 
-  Buffer weight, pos_weight;
+  Buffer pos_weight;
+};
+
+struct MultiMarginLossOptions {
+  int64_t p = 1;  ///< or 2
+  double margin = 1;
+  Tensor weight = {};
+  std::string_view reduction = "mean";
+};
+/// Hinge of every other class against the target's.
+class MultiMarginLoss : public WeightedLoss {
+ public:
+  explicit MultiMarginLoss(const MultiMarginLossOptions& o = {})
+      : WeightedLoss("MultiMarginLoss", o.weight,
+                     {{"p", o.p},
+                      {"margin", o.margin},
+                      {"weight", o.weight.defined() ? Option(o.weight) : Option()},
+                      {"reduction", option(o.reduction)}}) {}
 };
 
 struct KLDivLossOptions {
@@ -136,12 +176,108 @@ struct KLDivLossOptions {
 /// Log probabilities against probabilities (or their logarithms).
 class KLDivLoss : public Loss {
  public:
-  explicit KLDivLoss(const KLDivLossOptions& options = {})
-      : Loss("KLDivLoss", options.reduction, true), log_target_(options.log_target) {}
-  Tensor forward(const Tensor& input, const Tensor& target) const override;
+  explicit KLDivLoss(const KLDivLossOptions& o = {})
+      : Loss("KLDivLoss", {{"reduction", option(o.reduction)}, {"log_target", o.log_target}}) {}
+};
 
- private:
-  bool log_target_;
+struct PoissonNLLLossOptions {
+  bool log_input = true;
+  bool full = false;
+  double eps = 1e-8;
+  std::string_view reduction = "mean";
+};
+/// Rates, or their logarithms, against counts.
+class PoissonNLLLoss : public Loss {
+ public:
+  explicit PoissonNLLLoss(const PoissonNLLLossOptions& o = {})
+      : Loss("PoissonNLLLoss", {{"log_input", o.log_input},
+                                {"full", o.full},
+                                {"eps", o.eps},
+                                {"reduction", option(o.reduction)}}) {}
+};
+
+struct HingeEmbeddingLossOptions {
+  double margin = 1;
+  std::string_view reduction = "mean";
+};
+/// Distances against 1 (near) and -1 (far).
+class HingeEmbeddingLoss : public Loss {
+ public:
+  explicit HingeEmbeddingLoss(const HingeEmbeddingLossOptions& o = {})
+      : Loss("HingeEmbeddingLoss", {{"margin", o.margin}, {"reduction", option(o.reduction)}}) {}
+};
+
+struct GaussianNLLLossOptions {
+  bool full = false;
+  double eps = 1e-6;
+  std::string_view reduction = "mean";
+};
+/// Means, targets and variances.
+class GaussianNLLLoss : public TripleLoss {
+ public:
+  explicit GaussianNLLLoss(const GaussianNLLLossOptions& o = {})
+      : TripleLoss("GaussianNLLLoss",
+                   {{"full", o.full}, {"eps", o.eps}, {"reduction", option(o.reduction)}}) {}
+};
+
+struct MarginLossOptions {
+  double margin = 0;
+  std::string_view reduction = "mean";
+};
+/// Pairs of vectors, near where the third is 1 and far where it is -1.
+class CosineEmbeddingLoss : public TripleLoss {
+ public:
+  explicit CosineEmbeddingLoss(const MarginLossOptions& o = {})
+      : TripleLoss("CosineEmbeddingLoss",
+                   {{"margin", o.margin}, {"reduction", option(o.reduction)}}) {}
+};
+/// Pairs of numbers, of which the third (1 or -1) says which should be larger.
+class MarginRankingLoss : public TripleLoss {
+ public:
+  explicit MarginRankingLoss(const MarginLossOptions& o = {})
+      : TripleLoss("MarginRankingLoss",
+                   {{"margin", o.margin}, {"reduction", option(o.reduction)}}) {}
+};
+
+struct TripletMarginLossOptions {
+  double margin = 1;
+  double p = 2;
+  double eps = 1e-6;
+  bool swap = false;
+  std::string_view reduction = "mean";
+};
+/// Anchors, what they should be near, and what they should be far from.
+class TripletMarginLoss : public TripleLoss {
+ public:
+  explicit TripletMarginLoss(const TripletMarginLossOptions& o = {})
+      : TripleLoss("TripletMarginLoss", {{"margin", o.margin},
+                                         {"p", o.p},
+                                         {"eps", o.eps},
+                                         {"swap", o.swap},
+                                         {"reduction", option(o.reduction)}}) {}
+};
+
+struct CTCLossOptions {
+  int64_t blank = 0;
+  std::string_view reduction = "mean";
+  bool zero_infinity = false;
+};
+/// Connectionist temporal classification of log probabilities (T, N, C); lengths are integers (N).
+class CTCLoss : public OperatorLayer {
+ public:
+  explicit CTCLoss(const CTCLossOptions& o = {})
+      : OperatorLayer("CTCLoss", {{"blank", o.blank},
+                                  {"reduction", option(o.reduction)},
+                                  {"zero_infinity", o.zero_infinity}}) {}
+  using OperatorLayer::forward;
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths) const {
+    return run({log_probs, targets, input_lengths, target_lengths});
+  }
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                    const Tensor& target_lengths) const {
+    return forward(log_probs, targets, input_lengths, target_lengths);
+  }
 };
 
 }  // namespace arete::nn

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <string>
+#include <string_view>
 
-#include "arete/nn/module.h"
+#include "arete/nn/layer.h"
 
 namespace arete::nn {
 
@@ -17,17 +17,10 @@ struct BatchNormOptions {
   bool track_running_stats = true;
 };
 
-/// Batch normalization; use BatchNorm1d, 2d or 3d, which check the rank of their inputs.
-/// Parameters weight and bias (if affine); buffers running_mean, running_var, num_batches_tracked
-/// (if tracked). In eval mode, and only if tracked, the running statistics are used.
-class BatchNorm : public Module {
+/// What batch and instance normalization share: parameters weight and bias (if affine); buffers
+/// running_mean, running_var, num_batches_tracked (if tracked).
+class NormBase : public DescribedLayer {
  public:
-  BatchNorm(int64_t num_features, const BatchNormOptions& options = {});
-  Tensor forward(const Tensor& input) override;
-  /// relu(forward(input) + residual) in one pass; `residual` (like input) may be undefined. What a
-  /// Sequential does with a BatchNorm before a ReLU.
-  Tensor forward_relu(const Tensor& input, const Tensor& residual = {});
-  std::string extra_repr() const override;
   void reset_parameters();
   void reset_running_stats();
 
@@ -35,59 +28,64 @@ class BatchNorm : public Module {
   Buffer running_mean, running_var, num_batches_tracked;
 
  protected:
-  virtual void check_input(const Tensor&) const {}
+  NormBase(std::string_view layer, int64_t num_features, const BatchNormOptions& options);
+  void check_rank(const Tensor& input, int least, int most) const;
+
+  int64_t num_features_;
+  BatchNormOptions settings_;
+};
+
+/// Batch normalization; use BatchNorm1d, 2d or 3d, which check the rank of their inputs. In eval
+/// mode, and only if tracked, the running statistics are used.
+class BatchNorm : public NormBase {
+ public:
+  Tensor forward(const Tensor& input) override;
+  /// relu(forward(input) + residual) in one pass; `residual` (like input) may be undefined. What a
+  /// Sequential does with a BatchNorm before a ReLU.
+  Tensor forward_relu(const Tensor& input, const Tensor& residual = {});
+
+ protected:
+  BatchNorm(std::string_view layer, int64_t num_features, const BatchNormOptions& options,
+            int least_rank, int most_rank)
+      : NormBase(layer, num_features, options), least_(least_rank), most_(most_rank) {}
 
  private:
   Tensor run(const Tensor& input, bool rectified, const Tensor& residual);
-  int64_t num_features_;
-  BatchNormOptions options_;
+  int least_, most_;
 };
 /// (N, C) or (N, C, L).
 class BatchNorm1d : public BatchNorm {
  public:
-  using BatchNorm::BatchNorm;
-
- protected:
-  void check_input(const Tensor& input) const override;
+  BatchNorm1d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm1d", num_features, options, 2, 3) {}
 };
 /// (N, C, H, W).
 class BatchNorm2d : public BatchNorm {
  public:
-  using BatchNorm::BatchNorm;
-
- protected:
-  void check_input(const Tensor& input) const override;
+  BatchNorm2d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm2d", num_features, options, 4, 4) {}
 };
 /// (N, C, D, H, W).
 class BatchNorm3d : public BatchNorm {
  public:
-  using BatchNorm::BatchNorm;
-
- protected:
-  void check_input(const Tensor& input) const override;
+  BatchNorm3d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm3d", num_features, options, 5, 5) {}
 };
 
 struct InstanceNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;
+  std::optional<double> momentum = 0.1;  ///< absent: running statistics stay as they are
   bool affine = false;
   bool track_running_stats = false;
 };
 /// Normalizes each channel of each sample over its N spatial dimensions; the batch may be missing.
 template <int N>
-class InstanceNormNd : public Module {
+class InstanceNormNd : public NormBase {
  public:
-  explicit InstanceNormNd(int64_t num_features, const InstanceNormOptions& options = {});
+  explicit InstanceNormNd(int64_t num_features, const InstanceNormOptions& o = {})
+      : NormBase(numbered("InstanceNorm", N), num_features,
+                 {o.eps, o.momentum, o.affine, o.track_running_stats}) {}
   Tensor forward(const Tensor& input) override;
-  std::string name() const override;
-  std::string extra_repr() const override;
-
-  Parameter weight, bias;
-  Buffer running_mean, running_var, num_batches_tracked;
-
- private:
-  int64_t num_features_;
-  InstanceNormOptions options_;
 };
 using InstanceNorm1d = InstanceNormNd<1>;
 using InstanceNorm2d = InstanceNormNd<2>;
@@ -112,11 +110,10 @@ struct LayerNormOptions {
   bool bias = true;
 };
 /// Normalizes over the last dimensions. Parameters weight (ones) and bias (zeros) of their sizes.
-class LayerNorm : public Module {
+class LayerNorm : public DescribedLayer {
  public:
   explicit LayerNorm(const NormalizedShape& normalized_shape, const LayerNormOptions& options = {});
   Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
 
   Parameter weight, bias;
 
@@ -130,11 +127,10 @@ struct RMSNormOptions {
   bool elementwise_affine = true;
 };
 /// x / sqrt(mean(x^2) + eps) * weight over the last dimensions.
-class RMSNorm : public Module {
+class RMSNorm : public DescribedLayer {
  public:
   explicit RMSNorm(const NormalizedShape& normalized_shape, const RMSNormOptions& options = {});
   Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
 
   Parameter weight;
 
@@ -148,17 +144,29 @@ struct GroupNormOptions {
   bool affine = true;
 };
 /// Normalizes num_groups groups of channels of each sample; (N, num_channels, ...).
-class GroupNorm : public Module {
+class GroupNorm : public DescribedLayer {
  public:
   GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOptions& options = {});
   Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
 
   Parameter weight, bias;
 
  private:
-  int64_t groups_, channels_;
+  int64_t groups_;
   double eps_;
+};
+
+struct LocalResponseNormOptions {
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double k = 1;
+};
+/// x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta.
+class LocalResponseNorm : public OperatorLayer {
+ public:
+  explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& o = {})
+      : OperatorLayer("LocalResponseNorm",
+                      {{"size", size}, {"alpha", o.alpha}, {"beta", o.beta}, {"k", o.k}}) {}
 };
 
 }  // namespace arete::nn

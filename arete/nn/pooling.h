@@ -2,10 +2,8 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
-#include "arete/nn/module.h"
-#include "arete/ops/extent.h"
+#include "arete/nn/layer.h"
 
 namespace arete::nn {
 
@@ -18,58 +16,107 @@ struct MaxPoolOptions {
 
 /// The maximum of each window.
 template <int N>
-class MaxPoolNd : public Module {
+class MaxPoolNd : public OperatorLayer {
  public:
-  explicit MaxPoolNd(const Extent& kernel_size, const MaxPoolOptions& options = {})
-      : kernel_(kernel_size), options_(options) {}
-  Tensor forward(const Tensor& input) override;
-  std::string name() const override;
-  std::string extra_repr() const override;
-
- private:
-  Extent kernel_;
-  MaxPoolOptions options_;
+  explicit MaxPoolNd(const Extent& kernel_size, const MaxPoolOptions& o = {})
+      : OperatorLayer(numbered("MaxPool", N), {{"kernel_size", option(kernel_size)},
+                                               {"stride", option(o.stride)},
+                                               {"padding", option(o.padding)},
+                                               {"dilation", option(o.dilation)},
+                                               {"ceil_mode", o.ceil_mode}}) {}
 };
 using MaxPool1d = MaxPoolNd<1>;
 using MaxPool2d = MaxPoolNd<2>;
 using MaxPool3d = MaxPoolNd<3>;
+
+struct MaxUnpoolOptions {
+  std::optional<Extent> stride = {};  ///< the kernel's size if left out
+  Extent padding = 0;
+};
+/// Puts maxima back to where max_pool with indices found them; zero elsewhere.
+template <int N>
+class MaxUnpoolNd : public OperatorLayer {
+ public:
+  explicit MaxUnpoolNd(const Extent& kernel_size, const MaxUnpoolOptions& o = {})
+      : OperatorLayer(numbered("MaxUnpool", N), {{"kernel_size", option(kernel_size)},
+                                                 {"stride", option(o.stride)},
+                                                 {"padding", option(o.padding)}}) {}
+  using OperatorLayer::forward;
+  Tensor forward(const Tensor& input, const Tensor& indices) const { return run({input, indices}); }
+  Tensor operator()(const Tensor& input, const Tensor& indices) const {
+    return forward(input, indices);
+  }
+};
+using MaxUnpool1d = MaxUnpoolNd<1>;
+using MaxUnpool2d = MaxUnpoolNd<2>;
+using MaxUnpool3d = MaxUnpoolNd<3>;
+
+struct AvgPool1dOptions {
+  std::optional<Extent> stride = {};  ///< the kernel's size if left out
+  Extent padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+};
+
+/// The mean of each window.
+class AvgPool1d : public OperatorLayer {
+ public:
+  explicit AvgPool1d(const Extent& kernel_size, const AvgPool1dOptions& o = {})
+      : OperatorLayer("AvgPool1d", {{"kernel_size", option(kernel_size)},
+                                    {"stride", option(o.stride)},
+                                    {"padding", option(o.padding)},
+                                    {"ceil_mode", o.ceil_mode},
+                                    {"count_include_pad", o.count_include_pad}}) {}
+};
 
 struct AvgPoolOptions {
   std::optional<Extent> stride = {};  ///< the kernel's size if left out
   Extent padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
-  std::optional<int64_t> divisor_override = {};  ///< not for AvgPool1d
+  std::optional<int64_t> divisor_override = {};
 };
 
 /// The mean of each window.
 template <int N>
-class AvgPoolNd : public Module {
+class AvgPoolNd : public OperatorLayer {
  public:
-  explicit AvgPoolNd(const Extent& kernel_size, const AvgPoolOptions& options = {});
-  Tensor forward(const Tensor& input) override;
-  std::string name() const override;
-  std::string extra_repr() const override;
-
- private:
-  Extent kernel_;
-  AvgPoolOptions options_;
+  explicit AvgPoolNd(const Extent& kernel_size, const AvgPoolOptions& o = {})
+      : OperatorLayer(numbered("AvgPool", N), {{"kernel_size", option(kernel_size)},
+                                               {"stride", option(o.stride)},
+                                               {"padding", option(o.padding)},
+                                               {"ceil_mode", o.ceil_mode},
+                                               {"count_include_pad", o.count_include_pad},
+                                               {"divisor_override", option(o.divisor_override)}}) {}
 };
-using AvgPool1d = AvgPoolNd<1>;
 using AvgPool2d = AvgPoolNd<2>;
 using AvgPool3d = AvgPoolNd<3>;
 
+struct LPPoolOptions {
+  std::optional<Extent> stride = {};  ///< the kernel's size if left out
+  bool ceil_mode = false;
+};
+
+/// (The sum of x^p in each window)^(1 / p), where p is norm_type.
+template <int N>
+class LPPoolNd : public OperatorLayer {
+ public:
+  LPPoolNd(double norm_type, const Extent& kernel_size, const LPPoolOptions& o = {})
+      : OperatorLayer(numbered("LPPool", N), {{"norm_type", norm_type},
+                                              {"kernel_size", option(kernel_size)},
+                                              {"stride", option(o.stride)},
+                                              {"ceil_mode", o.ceil_mode}}) {}
+};
+using LPPool1d = LPPoolNd<1>;
+using LPPool2d = LPPoolNd<2>;
+using LPPool3d = LPPoolNd<3>;
+
 /// The mean over as many windows as the output has places; -1 keeps a size.
 template <int N>
-class AdaptiveAvgPoolNd : public Module {
+class AdaptiveAvgPoolNd : public OperatorLayer {
  public:
-  explicit AdaptiveAvgPoolNd(const Extent& output_size) : output_(output_size) {}
-  Tensor forward(const Tensor& input) override;
-  std::string name() const override;
-  std::string extra_repr() const override;
-
- private:
-  Extent output_;
+  explicit AdaptiveAvgPoolNd(const Extent& output_size)
+      : OperatorLayer(numbered("AdaptiveAvgPool", N), {{"output_size", option(output_size)}}) {}
 };
 using AdaptiveAvgPool1d = AdaptiveAvgPoolNd<1>;
 using AdaptiveAvgPool2d = AdaptiveAvgPoolNd<2>;
@@ -77,28 +124,13 @@ using AdaptiveAvgPool3d = AdaptiveAvgPoolNd<3>;
 
 /// The same with maxima.
 template <int N>
-class AdaptiveMaxPoolNd : public Module {
+class AdaptiveMaxPoolNd : public OperatorLayer {
  public:
-  explicit AdaptiveMaxPoolNd(const Extent& output_size) : output_(output_size) {}
-  Tensor forward(const Tensor& input) override;
-  std::string name() const override;
-  std::string extra_repr() const override;
-
- private:
-  Extent output_;
+  explicit AdaptiveMaxPoolNd(const Extent& output_size)
+      : OperatorLayer(numbered("AdaptiveMaxPool", N), {{"output_size", option(output_size)}}) {}
 };
 using AdaptiveMaxPool1d = AdaptiveMaxPoolNd<1>;
 using AdaptiveMaxPool2d = AdaptiveMaxPoolNd<2>;
 using AdaptiveMaxPool3d = AdaptiveMaxPoolNd<3>;
-
-#define ARETE_EXTERN_POOL(N)                  \
-  extern template class MaxPoolNd<N>;         \
-  extern template class AvgPoolNd<N>;         \
-  extern template class AdaptiveAvgPoolNd<N>; \
-  extern template class AdaptiveMaxPoolNd<N>;
-ARETE_EXTERN_POOL(1)
-ARETE_EXTERN_POOL(2)
-ARETE_EXTERN_POOL(3)
-#undef ARETE_EXTERN_POOL
 
 }  // namespace arete::nn

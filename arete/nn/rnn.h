@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "arete/nn/module.h"
+#include "arete/nn/layer.h"
 
 namespace arete::nn {
 
@@ -25,14 +25,15 @@ enum class Recurrence : uint8_t { tanh, relu, lstm, gru };
 /// weight_hh_l<k> (gates * hidden, hidden), bias_ih_l<k>, bias_hh_l<k>, with a projection
 /// weight_hr_l<k>; those of the backward direction end in "_reverse". All are uniform in
 /// +-1 / sqrt(hidden) at first.
-class RNNBase : public Module {
+class RNNBase : public DescribedLayer {
  public:
-  std::string extra_repr() const override;
   void reset_parameters();
 
  protected:
   using Kind = Recurrence;
-  RNNBase(Kind kind, int64_t input_size, int64_t hidden_size, const RNNOptions& options);
+  RNNBase(Kind kind, std::string_view layer, int64_t input_size, int64_t hidden_size,
+          const RNNOptions& options);
+  /// The output, h and for an LSTM c.
   struct Run {
     Tensor output, h, c;
   };
@@ -40,13 +41,14 @@ class RNNBase : public Module {
   Run run(const Tensor& input, const Tensor& h0, const Tensor& c0) const;
 
  private:
+  static OptionList options_of(std::string_view layer, int64_t input_size, int64_t hidden_size,
+                               const RNNOptions& options);
   struct Weights {
     Parameter ih, hh, bias_ih, bias_hh, hr;
   };
   Kind kind_;
-  int64_t input_size_, hidden_size_, layers_, directions_, proj_size_;
-  bool bias_, batch_first_;
-  double dropout_;
+  int64_t input_size_, hidden_size_;
+  RNNOptions settings_;
   std::vector<Weights> weights_;  // [layer * directions + direction]
 };
 
@@ -102,17 +104,17 @@ struct CellOptions {
   std::string_view nonlinearity = "tanh";  ///< RNNCell only; or "relu"
 };
 
-/// Parameters of one step: weight_ih, weight_hh, bias_ih, bias_hh.
-class CellBase : public Module {
+/// What the cells share. Parameters: weight_ih, weight_hh, bias_ih, bias_hh.
+class CellBase : public DescribedLayer {
  public:
-  std::string extra_repr() const override;
   void reset_parameters();
 
   Parameter weight_ih, weight_hh, bias_ih, bias_hh;
 
  protected:
-  CellBase(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size, bool bias);
-  Tensor zero_state(const Tensor& input) const;
+  CellBase(std::string_view layer, int64_t gates, int64_t input_size, int64_t hidden_size,
+           const CellOptions& options);
+  std::vector<Tensor> run(Recurrence kind, const Tensor& input, std::vector<Tensor> states) const;
 };
 
 /// One step: input (N, input) and h (N, hidden) or undefined -> the new h.
@@ -124,7 +126,7 @@ class RNNCell : public CellBase {
   Tensor operator()(const Tensor& input, const Tensor& h = {}) const { return forward(input, h); }
 
  private:
-  bool relu_;
+  std::string nonlinearity_;
 };
 
 class GRUCell : public CellBase {

@@ -3,6 +3,8 @@
 
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,11 +38,35 @@ class StepPrograms {
 struct DirectionWeights {
   Tensor ih, hh, bias_ih, bias_hh, hr;
 };
-/// Steps through x (T, N, features) from the state h (and c), which ends as the last one. The
-/// outputs (T, N, state) are in order of time.
+/// A recurrent layer but for its parameters.
+struct Recurrent {
+  Recurrence kind;
+  std::string_view name;  ///< in messages
+  int64_t input_size, hidden_size, layers, directions, proj_size;
+  bool batch_first;
+  double dropout;  ///< between layers; 0 out of training
+};
+struct RecurrentResult {
+  Tensor output;
+  std::vector<Tensor> states;  ///< h, or h and c
+};
+/// Weights by layer and direction. No states: zeros. With `batch_sizes` the input is packed, (sum
+/// of them, features): step t has the first batch_sizes[t] sequences.
+RecurrentResult run_recurrent(const Recurrent& r, std::span<const DirectionWeights> weights,
+                              const Tensor& input, std::vector<Tensor> states,
+                              const std::vector<int64_t>& batch_sizes = {});
+/// Of "tanh" and "relu"; ValueError for others.
+Recurrence recurrence_of(std::string_view nonlinearity);
+/// One step of the cell called `name`: the new h, or h and c.
+std::vector<Tensor> run_cell(Recurrence kind, const std::string& name, const DirectionWeights& w,
+                             const Tensor& input, std::vector<Tensor> states);
+
+/// All steps of x (T, N, features) or packed, from the state, which ends as the last one. The
+/// outputs are in order of time.
 Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
-                     Tensor& h, Tensor& c);
-/// The same for an LSTM without projection, as one function of differentiation.
+                     std::vector<Tensor>& state, const std::vector<int64_t>& batch_sizes);
+/// The same for (T, N, features) and an LSTM without projection, as one function of
+/// differentiation.
 Tensor run_lstm(const DirectionWeights& w, const Tensor& x, bool reverse, Tensor& h, Tensor& c);
 bool can_run_lstm(const DirectionWeights& w, const Tensor& x, const Tensor& h, const Tensor& c);
 

@@ -10,6 +10,45 @@
 
 namespace arete {
 namespace ops {
+
+Shape explicit_padding(const Padding& padding, IntList kernel, IntList dilation) {
+  Shape edges;
+  for (size_t d = kernel.size(); d-- > 0;) {
+    const int64_t total = padding.mode() == "same"    ? dilation[d] * (kernel[d] - 1)
+                          : padding.mode() == "valid" ? 0
+                                                      : 2 * padding.values()[d];
+    edges.push_back(total / 2);
+    edges.push_back(total - total / 2);
+  }
+  return edges;
+}
+
+Shape output_padding_for(IntList input_size, IntList output_size, IntList stride, IntList padding,
+                         IntList kernel, IntList dilation) {
+  const size_t spatial = kernel.size(), lead = input_size.size() - spatial;
+  const std::string n = std::to_string(spatial), rank = std::to_string(input_size.size());
+  const char* op = "conv_transpose";
+  ARETE_CHECK(output_size.size() == spatial || output_size.size() == input_size.size(),
+              ValueError(op, "ConvTranspose" + n + "D: for " + rank +
+                                 "D input, output_size must have " + n + " or " + rank +
+                                 " elements (got " + std::to_string(output_size.size()) + ")"));
+  const IntList wanted = output_size.subspan(output_size.size() - spatial);
+  Shape least, most, extra;
+  bool possible = true;
+  for (size_t d = 0; d < spatial; ++d) {
+    least.push_back((input_size[lead + d] - 1) * stride[d] - 2 * padding[d] +
+                    dilation[d] * (kernel[d] - 1) + 1);
+    most.push_back(least[d] + stride[d] - 1);
+    extra.push_back(wanted[d] - least[d]);
+    possible = possible && wanted[d] >= least[d] && wanted[d] <= most[d];
+  }
+  ARETE_CHECK(possible, ValueError(op, "requested an output size of " + to_string(wanted) +
+                                           ", but valid sizes range from " + to_string(least) +
+                                           " to " + to_string(most) + " (for an input of " +
+                                           to_string(input_size.subspan(2)) + ")"));
+  return extra;
+}
+
 namespace {
 
 std::string conv_name(const char* prefix, int spatial) {
@@ -40,28 +79,23 @@ Tensor conv_any(int spatial, const Tensor& input, const Tensor& w, const Tensor&
   const Tensor x = batched(input, spatial, op);
   ConvParams c{
       spread(stride, spatial, op, "stride"), {}, spread(dilation, spatial, op, "dilation"), groups};
-  Shape skip(size_t(spatial), 0);
-  if (padding.mode().empty()) {
-    c.padding = spread(padding.values(), spatial, op, "padding");
-  } else if (padding.mode() == "valid") {
-    c.padding = Shape(size_t(spatial), 0);
-  } else {
-    ARETE_CHECK(padding.mode() == "same",
-                ValueError(op, "Invalid padding string: '" + std::string(padding.mode()) + "'")
-                    .expected("\"same\", \"valid\" or integers"));
-    for (int d = 0; d < spatial; ++d) {
-      ARETE_CHECK(c.stride[size_t(d)] == 1,
-                  ValueError(op, "padding='same' is not supported for strided convolutions"));
-      // The odd one goes to the right: pad both sides by the larger part and skip the results that
-      // start too early.
-      const int64_t total = c.dilation[size_t(d)] * (w.size(d + 2) - 1);
-      c.padding.push_back((total + 1) / 2);
-      skip[size_t(d)] = total % 2;
-    }
+  const std::string_view mode = padding.mode();
+  ARETE_CHECK(mode.empty() || mode == "same" || mode == "valid",
+              ValueError(op, "Invalid padding string: '" + std::string(mode) + "'")
+                  .expected("\"same\", \"valid\" or integers"));
+  ARETE_CHECK(mode != "same" || std::ranges::all_of(c.stride, [](int64_t s) { return s == 1; }),
+              ValueError(op, "padding='same' is not supported for strided convolutions"));
+  const Shape edges = explicit_padding(
+      mode.empty() ? Padding(spread(padding.values(), spatial, op, "padding")) : padding,
+      w.sizes().subspan(2), c.dilation);
+  Shape more(edges.size(), 0);  // after the last element, where that is padded by more
+  bool uneven = false;
+  for (size_t i = edges.size(); i > 0; i -= 2) {
+    c.padding.push_back(edges[i - 2]);
+    more[i - 1] = edges[i - 1] - edges[i - 2];
+    uneven = uneven || more[i - 1] != 0;
   }
-  Tensor y = convolution_forward(x, w, bias, c);
-  for (int d = 0; d < spatial; ++d)
-    if (skip[size_t(d)]) y = y.narrow(d + 2, 1, y.size(d + 2) - 1);
+  const Tensor y = convolution_forward(uneven ? pad(x, more) : x, w, bias, c);
   return x.is_same(input) ? y : y.squeeze(0);
 }
 

@@ -4,8 +4,17 @@
 #include <tuple>
 
 #include "arete/core/tensor.h"
+#include "arete/ops/extent.h"
 
 namespace arete::ops {
+
+/// A padding as pad() takes it: (before, after) of each spatial dimension, from the last on. "same"
+/// puts the odd one after.
+Shape explicit_padding(const Padding& padding, IntList kernel, IntList dilation);
+/// The output padding with which a transposed convolution of an input of `input_size`
+/// gives `output_size`, which may leave out batch and channels; ValueError where none does.
+Shape output_padding_for(IntList input_size, IntList output_size, IntList stride, IntList padding,
+                         IntList kernel, IntList dilation);
 
 /// Geometry: one number for each spatial dimension.
 struct ConvParams {

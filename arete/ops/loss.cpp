@@ -118,7 +118,6 @@ const OpRecord& absolute_error_op =
         .doc("|input - target|.")
         .surface(Surface::internal)
         .pointwise(loss(2, 0, [](Values v) { return abs(v[0] - v[1]); }))
-        .complex([](const Call& c) -> Results { return {c.tensor(0).sub(c.tensor(1)).abs()}; })
         .samples(ARETE_PAIR_SAMPLES)
         .reference(element_reference([](double x, double y) { return std::fabs(x - y); }));
 
@@ -252,7 +251,10 @@ const OpRecord& l1_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           warn_of_sizes(c);
-          return {weighted(c, 3, call(absolute_error_op, {c[0], c[1]}), true)};
+          const Tensor &x = c.tensor(0), &y = c.tensor(1);
+          const bool real = !is_complex(x.dtype()) && !is_complex(y.dtype());
+          const Tensor error = real ? call(absolute_error_op, {c[0], c[1]}) : x.sub(y).abs();
+          return {weighted(c, 3, error, true)};
         })
         .samples([](SampleMaker& m) {
           return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));

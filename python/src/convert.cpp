@@ -70,7 +70,7 @@ PyObject* class_of(ErrorKind kind) {
 
 bool init_errors(PyObject* module) {
   argument_error = new_error(module, "ArgumentError", "An argument has a wrong value or shape.",
-                             {PyExc_RuntimeError, PyExc_ValueError});
+                             {PyExc_RuntimeError, PyExc_ValueError, PyExc_AssertionError});
   autograd_error = new_error(module, "AutogradError", "A rule of differentiation is broken.",
                              {PyExc_RuntimeError});
   device_error = new_error(module, "DeviceError",

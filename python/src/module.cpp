@@ -236,6 +236,8 @@ NB_MODULE(_C, m) {
   bind_saved_tensor_hooks(m);
   bind_expressions(m);
   bind_optim(m);
+  bind_layers(m);
+  bind_cpp_layers(m);
   bind_rnn(m);
   bind_cuda(m);
   bind_profiler(m);

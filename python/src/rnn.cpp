@@ -1,4 +1,4 @@
-// What arete/nn's recurrent layers do in C++: whole directions and single steps.
+// What arete/nn's recurrent layers do in C++: all layers of a call, and the steps of cells.
 #include "arete/autograd/function.h"
 #include "arete/nn/rnn_internal.h"
 #include "bindings.h"
@@ -17,45 +17,37 @@ nn::Recurrence recurrence_of(const std::string& mode) {
                               : nn::Recurrence::tanh;
 }
 
-using MaybeTensor = std::optional<Tensor>;
-
 }  // namespace
 
 void bind_rnn(nb::module_& m) {
-  // The output and the last state, (h,) or (h, c).
-  m.def("_rnn_direction",
-        [](const std::string& mode, const Tensor& x, const std::vector<Tensor>& state,
-           const Tensor& ih, const Tensor& hh, const MaybeTensor& bias_ih,
-           const MaybeTensor& bias_hh, const MaybeTensor& hr, bool reverse) {
-          const nn::DirectionWeights w{ih, hh, bias_ih.value_or(Tensor()),
-                                       bias_hh.value_or(Tensor()), hr.value_or(Tensor())};
-          std::vector<Tensor> s = state;
-          Tensor out, none;
-          {
-            const WithoutGil free;
-            autograd::note_uses(s);
-            out = nn::run_direction(recurrence_of(mode), w, x, reverse, s.at(0),
-                                    s.size() > 1 ? s[1] : none);
-          }
-          return std::make_pair(out, s);
-        });
-  // One step: the gates' shares of input and state to the new state.
-  m.def("_rnn_step", [](const std::string& mode, const Tensor& from_input, const Tensor& from_state,
-                        const std::vector<Tensor>& state) {
-    const nn::Recurrence kind = recurrence_of(mode);
-    std::vector<Tensor> next;
-    const WithoutGil free;
-    autograd::note_uses(state);
-    if (kind == nn::Recurrence::lstm) {
-      const nn::LSTMState s = nn::lstm_step(from_input, from_state, state.at(1));
-      next = {s.h, s.c};
-    } else if (kind == nn::Recurrence::gru) {
-      next = {nn::gru_step(from_input, from_state, state.at(0))};
-    } else {
-      next = {nn::rnn_step(from_input, from_state, kind == nn::Recurrence::relu)};
+  // The output and the last states, (h,) or (h, c). Weights of each layer and direction: w_ih,
+  // w_hh, b_ih, b_hh, w_hr; None where there is none. No states: zeros. No batch_sizes: not packed.
+  m.def("_rnn", [](const std::string& mode, const std::string& name, int64_t input_size,
+                   int64_t hidden_size, int64_t layers, bool bidirectional, int64_t proj_size,
+                   bool batch_first, double dropout,
+                   const std::vector<std::vector<Tensor>>& weights, const Tensor& input,
+                   const std::vector<Tensor>& states, const std::vector<int64_t>& batch_sizes) {
+    std::vector<nn::DirectionWeights> all;
+    for (const auto& w : weights) all.push_back({w.at(0), w.at(1), w.at(2), w.at(3), w.at(4)});
+    const nn::Recurrent r{recurrence_of(mode),   name,      input_size,  hidden_size, layers,
+                          bidirectional ? 2 : 1, proj_size, batch_first, dropout};
+    nn::RecurrentResult result;
+    {
+      const WithoutGil free;
+      autograd::note_uses(states);
+      result = nn::run_recurrent(r, all, input, states, batch_sizes);
     }
-    return next;
+    return std::make_pair(result.output, result.states);
   });
+  // The new state, (h,) or (h, c).
+  m.def("_rnn_cell",
+        [](const std::string& mode, const std::string& name, const std::vector<Tensor>& w,
+           const Tensor& input, const std::vector<Tensor>& states) {
+          const WithoutGil free;
+          autograd::note_uses(states);
+          return nn::run_cell(recurrence_of(mode), name, {w.at(0), w.at(1), w.at(2), w.at(3), {}},
+                              input, states);
+        });
 }
 
 }  // namespace arete::python

@@ -298,3 +298,13 @@ def test_negative_targets_and_powers_of_negative_numbers():
             a, b = F.lp_pool1d(x, p, 2), TF.lp_pool1d(y, p, 2)
             a.sum().backward(), b.sum().backward()
             assert_same((a, x.grad), (b, y.grad))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_l1_loss_of_complex_numbers(reduction):
+    x = arete.tensor([3 + 4j, 1 - 1j], requires_grad=True)
+    loss = arete.nn.functional.l1_loss(x, arete.tensor([0j, 1 - 2j]), reduction=reduction)
+    assert loss.tolist() == {"none": [5.0, 1.0], "mean": 3.0, "sum": 6.0}[reduction]
+    loss.sum().backward()
+    scale = 0.5 if reduction == "mean" else 1.0
+    assert arete.allclose(x.grad, arete.tensor([0.6 + 0.8j, 1j]) * scale)

@@ -431,8 +431,16 @@ def test_backward_hooks(lib):
 def test_backward_hooks_without_input_gradients(lib):
     net, log = lib.nn.Linear(2, 3), []
     net.register_full_backward_hook(lambda m, gi, go: log.append((gi, go[0].tolist())))
-    net(lib.ones(1, 2)).sum().backward()
+    with pytest.warns(UserWarning, match="since no inputs require gradients"):
+        net(lib.ones(1, 2)).sum().backward()
     assert log == [((None,), [[1.0, 1.0, 1.0]])]
+
+
+def test_backward_hooks_see_zeros_for_inputs_without_gradients(lib):
+    net, log = lib.nn.Bilinear(2, 3, 1), []
+    net.register_full_backward_hook(lambda m, gi, go: log.append(gi))
+    net(lib.ones(4, 2, requires_grad=True), lib.ones(4, 3)).sum().backward()
+    assert log[0][1].shape == (4, 3) and not log[0][1].any()
 
 
 def test_backward_hooks_of_several_tensors(lib):

@@ -183,7 +183,7 @@ TEST(NnConv, TransposeUndoesTheSize) {
   const Tensor y = down(x);
   EXPECT_EQ(to_string(up(y).sizes()), "[1, 2, 7, 7]");
   EXPECT_EQ(to_string(up.forward(y, {8, 7}).sizes()), "[1, 2, 8, 7]");
-  EXPECT_TRUE(has(error_of([&] { up.forward(y, {9, 7}); }), "7 to 8"));
+  EXPECT_TRUE(has(error_of([&] { up.forward(y, {9, 7}); }), "from [7, 7] to [8, 8]"));
   // The adjoint of the same convolution: <conv(x), z> = <x, transpose(z)>.
   nn::Conv2d a(2, 3, 3, {.bias = false});
   nn::ConvTranspose2d b(3, 2, 3, {.bias = false});
@@ -376,7 +376,7 @@ TEST(NnLoss, ModulesCallTheFunctions) {
       nn::KLDivLoss({.reduction = "batchmean"})(tensor({{std::log(0.5), std::log(0.5)}}, kFloat64),
                                                 tensor({{0.25, 0.75}}, kFloat64)),
       {0.25 * std::log(0.5) + 0.75 * std::log(1.5)}, 2);
-  EXPECT_TRUE(has(error_of([] { nn::MSELoss({.reduction = "average"}); }),
+  EXPECT_TRUE(has(error_of([&] { nn::MSELoss({.reduction = "average"})(a, b); }),
                   "not a valid value for reduction"));
 }
 

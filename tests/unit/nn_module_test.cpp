@@ -226,7 +226,7 @@ TEST(NnModule, MistakesAreNamed) {
   EXPECT_TRUE(
       has(error_of([&] { nn::ModuleList()(ones({1})); }), "missing the required \"forward\""));
   EXPECT_TRUE(has(error_of([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }), "divisible by groups"));
-  EXPECT_TRUE(has(error_of([] { nn::Linear(2, -1); }), "out_features"));
+  EXPECT_TRUE(has(error_of([] { nn::Linear(2, -1); }), "negative dimension"));
 }
 
 TEST(NnModule, ReplacingAChild) {

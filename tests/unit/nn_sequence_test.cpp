@@ -181,9 +181,9 @@ TEST(NnRnn, NamesFormsAndGradients) {
   EXPECT_EQ(autograd::gradgradcheck(gru_output, inputs), "");
   EXPECT_TRUE(has(error_of([&] { lstm(randn({4, 5, 7}, kFloat64)); }), "Expected 2, got 7"));
   EXPECT_TRUE(has(error_of([&] {
-                    lstm(x, {zeros({1, 4, 3}, kFloat64), {}});
+                    lstm(x, {zeros({1, 4, 3}, kFloat64), zeros({2, 4, 3}, kFloat64)});
                   }),
-                  "Expected hidden[0] size [2, 4, 3]"));
+                  "Expected hidden[0] size (2, 4, 3), got [1, 4, 3]"));
   EXPECT_TRUE(has(error_of([] { nn::GRU(2, 3, {.proj_size = 1}); }), "only supported for LSTM"));
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections import OrderedDict
 from typing import Any, Callable, Iterable, Optional
@@ -99,6 +100,7 @@ class BackwardHook:
         self.pre_hooks = pre_hooks
         self.grad_outputs: Optional[tuple] = None
         self.num_inputs = self.num_outputs = 0
+        self.constants: dict = {}  # by position: shape, dtype and device
         self.input_positions: Any = None
         self.output_positions: Any = None
 
@@ -123,6 +125,11 @@ class BackwardHook:
 
     def setup_input(self, args: tuple) -> tuple:
         self.num_inputs = len(args)
+        self.constants = {
+            i: (v.shape, v.dtype, v.device)
+            for i, v in enumerate(args)
+            if isinstance(v, Tensor) and not v.requires_grad
+        }
         args, self.input_positions = self._tap(self._at_input, args)
         return args
 
@@ -151,6 +158,12 @@ class BackwardHook:
             full = result
         self.grad_outputs = full
         if self.input_positions is None:  # no input takes part: nothing will follow
+            if self.hooks:
+                warnings.warn(
+                    "Full backward hook is firing when gradients are computed with respect to "
+                    "module outputs since no inputs require gradients.",
+                    stacklevel=2,
+                )
             for hook in self.hooks:
                 result = hook(self.module, (None,) * self.num_inputs, full)
                 if result is not None and any(g is not None for g in _as_tuple(result)):
@@ -165,7 +178,11 @@ class BackwardHook:
         places = self.input_positions or []
         if self.grad_outputs is None:
             return grads
-        full = self._place(grads, places, self.num_inputs)
+        own = [*zip(places, grads)]
+        # As in torch, the gradient of an input that needs none is zeros.
+        for i, (shape, dtype, device) in self.constants.items() if self.hooks else ():
+            own.append((i, arete.zeros(shape, dtype=dtype, device=device)))
+        full = self._place((g for _, g in own), [i for i, _ in own], self.num_inputs)
         for hook in self.hooks:
             result = hook(self.module, full, self.grad_outputs)
             if result is None:

@@ -10,6 +10,7 @@ from arete import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._records import check, layer
 from .attention import MultiheadAttention
 from .module import Module
 
@@ -46,24 +47,11 @@ __all__ = [
 ]
 
 
-class _InPlace(Module):
-    """An activation whose only option is whether it overwrites its input."""
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
 def _inplace_text(inplace: bool) -> str:
     return ", inplace=True" if inplace else ""
 
 
+@layer
 class Threshold(Module):
     """x where x > threshold, else value.
 
@@ -71,33 +59,17 @@ class Threshold(Module):
     tensor([-7.,  2.])
     """
 
-    __constants__ = ["threshold", "value", "inplace"]
 
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.threshold(input, self.threshold, self.value, self.inplace)
-
-    def extra_repr(self) -> str:
-        text = f"threshold={self.threshold}, value={self.value}"
-        return text + _inplace_text(self.inplace)
-
-
-class ReLU(_InPlace):
+@layer
+class ReLU(Module):
     """max(x, 0).
 
     >>> nn.ReLU()(arete.tensor([-1.0, 0.0, 2.0]))
     tensor([0., 0., 2.])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu(input, self.inplace)
 
-
+@layer
 class RReLU(Module):
     """Leaky ReLU whose slopes are random in [lower, upper] in training, else their mean.
 
@@ -105,23 +77,8 @@ class RReLU(Module):
     tensor([-11.,   2.])
     """
 
-    __constants__ = ["lower", "upper", "inplace"]
 
-    def __init__(
-        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
-    ) -> None:
-        super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"lower={self.lower}, upper={self.upper}" + _inplace_text(self.inplace)
-
-
+@layer
 class Hardtanh(Module):
     """x limited to [min_val, max_val].
 
@@ -130,8 +87,6 @@ class Hardtanh(Module):
     >>> nn.Hardtanh(-2.0, 2.0)(arete.tensor([-3.0, 0.5, 3.0]))
     tensor([-2.0000,  0.5000,  2.0000])
     """
-
-    __constants__ = ["min_val", "max_val", "inplace"]
 
     def __init__(
         self,
@@ -145,18 +100,10 @@ class Hardtanh(Module):
         self.min_val = min_val if min_value is None else min_value
         self.max_val = max_val if max_value is None else max_value
         self.inplace = inplace
-        if self.max_val <= self.min_val:
-            raise AssertionError(
-                f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})"
-            )
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}" + _inplace_text(self.inplace)
+        check("Hardtanh", self.min_val, self.max_val, inplace)
 
 
+@layer
 class ReLU6(Hardtanh):
     """x limited to [0, 6].
 
@@ -167,10 +114,8 @@ class ReLU6(Hardtanh):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
-
+@layer
 class Sigmoid(Module):
     """1 / (1 + exp(-x)).
 
@@ -178,24 +123,17 @@ class Sigmoid(Module):
     tensor([0.2689, 0.5000, 0.8808])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.sigmoid(input)
 
-
-class Hardsigmoid(_InPlace):
+@layer
+class Hardsigmoid(Module):
     """relu6(x + 3) / 6.
 
     >>> nn.Hardsigmoid()(arete.tensor([-1.0, 0.0, 2.0]))
     tensor([0.3333, 0.5000, 0.8333])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardsigmoid(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return ""
-
-
+@layer
 class Tanh(Module):
     """The hyperbolic tangent.
 
@@ -203,46 +141,35 @@ class Tanh(Module):
     tensor([-0.7616,  0.0000,  0.9640])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.tanh(input)
 
-
-class SiLU(_InPlace):
+@layer
+class SiLU(Module):
     """x * sigmoid(x).
 
     >>> nn.SiLU()(arete.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.2689,  0.0000,  1.7616])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.silu(input, self.inplace)
 
-
-class Mish(_InPlace):
+@layer
+class Mish(Module):
     """x * tanh(softplus(x)).
 
     >>> nn.Mish()(arete.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3034,  0.0000,  1.9440])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.mish(input, self.inplace)
 
-
-class Hardswish(_InPlace):
+@layer
+class Hardswish(Module):
     """x * relu6(x + 3) / 6.
 
     >>> nn.Hardswish()(arete.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3333,  0.0000,  1.6667])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardswish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return ""
-
-
+@layer
 class ELU(Module):
     """x where positive, else alpha * (exp(x) - 1).
 
@@ -250,20 +177,8 @@ class ELU(Module):
     tensor([-0.3161,  0.0000,  2.0000])
     """
 
-    __constants__ = ["alpha", "inplace"]
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.elu(input, self.alpha, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + _inplace_text(self.inplace)
-
-
+@layer
 class CELU(Module):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
@@ -271,31 +186,17 @@ class CELU(Module):
     tensor([-0.7869,  0.0000,  2.0000])
     """
 
-    __constants__ = ["alpha", "inplace"]
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.celu(input, self.alpha, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + _inplace_text(self.inplace)
-
-
-class SELU(_InPlace):
+@layer
+class SELU(Module):
     """The self-normalizing ELU.
 
     >>> nn.SELU()(arete.tensor([-1.0, 0.0, 2.0]))
     tensor([-1.1113,  0.0000,  2.1014])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.selu(input, self.inplace)
 
-
+@layer
 class GLU(Module):
     """The first half along `dim` times the sigmoid of the second.
 
@@ -305,19 +206,8 @@ class GLU(Module):
     tensor([1., 2.])
     """
 
-    __constants__ = ["dim"]
 
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.glu(input, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
+@layer
 class GELU(Module):
     """x * Phi(x) with the normal distribution's Phi; approximate "none" or "tanh".
 
@@ -325,19 +215,8 @@ class GELU(Module):
     tensor([-0.1587,  0.0000,  1.9545])
     """
 
-    __constants__ = ["approximate"]
 
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.gelu(input, approximate=self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
-
-
+@layer
 class Hardshrink(Module):
     """x where |x| > lambd, else 0.
 
@@ -345,19 +224,8 @@ class Hardshrink(Module):
     tensor([-1.,  0.,  2.])
     """
 
-    __constants__ = ["lambd"]
 
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.hardshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        return f"{self.lambd}"
-
-
+@layer
 class LeakyReLU(Module):
     """x where positive, else negative_slope * x.
 
@@ -365,20 +233,8 @@ class LeakyReLU(Module):
     tensor([-0.1000,  0.0000,  2.0000])
     """
 
-    __constants__ = ["inplace", "negative_slope"]
 
-    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.leaky_relu(input, self.negative_slope, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}" + _inplace_text(self.inplace)
-
-
+@layer
 class LogSigmoid(Module):
     """log(sigmoid(x)).
 
@@ -386,10 +242,8 @@ class LogSigmoid(Module):
     tensor([-1.3133, -0.6931, -0.1269])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.logsigmoid(input)
 
-
+@layer
 class Softplus(Module):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold.
 
@@ -397,20 +251,8 @@ class Softplus(Module):
     tensor([0.3133, 0.6931, 2.1269])
     """
 
-    __constants__ = ["beta", "threshold"]
 
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta = beta
-        self.threshold = threshold
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
-
-
+@layer
 class Softshrink(Module):
     """x moved towards 0 by lambd, and 0 where |x| <= lambd.
 
@@ -418,27 +260,14 @@ class Softshrink(Module):
     tensor([-0.5000,  0.0000,  1.5000])
     """
 
-    __constants__ = ["lambd"]
 
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        return str(self.lambd)
-
-
+@layer
 class PReLU(Module):
     """x where positive, else weight * x; one weight or one for each channel, at first `init`.
 
     >>> nn.PReLU()(arete.tensor([-1.0, 2.0])).tolist()
     [-0.25, 2.0]
     """
-
-    __constants__ = ["num_parameters"]
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -456,10 +285,8 @@ class PReLU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
 
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
 
-
+@layer
 class Softsign(Module):
     """x / (1 + |x|).
 
@@ -467,10 +294,8 @@ class Softsign(Module):
     tensor([-0.5000,  0.0000,  0.6667])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softsign(input)
 
-
+@layer
 class Tanhshrink(Module):
     """x - tanh(x).
 
@@ -478,34 +303,18 @@ class Tanhshrink(Module):
     tensor([-0.2384,  0.0000,  1.0360])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.tanhshrink(input)
 
-
-class _AlongDim(Module):
-    __constants__ = ["dim"]
-    dim: Optional[int]
-
-    def __init__(self, dim: Optional[int] = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Softmin(_AlongDim):
+@layer
+class Softmin(Module):
     """softmax(-x) along `dim`.
 
     >>> nn.Softmin(dim=0)(arete.tensor([0.0, 1.0]))
     tensor([0.7311, 0.2689])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim)
 
-
-class Softmax(_AlongDim):
+@layer
+class Softmax(Module):
     """exp(x) / sum(exp(x)) along `dim`.
 
     >>> nn.Softmax(dim=1)(arete.tensor([[0.0, 0.0], [0.0, 1.0]]))
@@ -513,10 +322,8 @@ class Softmax(_AlongDim):
             [0.2689, 0.7311]])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim)
 
-
+@layer
 class Softmax2d(Module):
     """Softmax over the channels of (N, C, H, W) or (C, H, W).
 
@@ -531,12 +338,11 @@ class Softmax2d(Module):
         return F.softmax(input, -3)
 
 
-class LogSoftmax(_AlongDim):
+@layer
+class LogSoftmax(Module):
     """The logarithm of softmax along `dim`.
 
     >>> nn.LogSoftmax(dim=0)(arete.tensor([0.0, 1.0]))
     tensor([-1.3133, -0.3133])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim)

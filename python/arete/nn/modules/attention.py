@@ -10,6 +10,7 @@ from arete import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._records import check
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
@@ -48,11 +49,8 @@ class MultiheadAttention(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and "
-                f"num_heads={num_heads} instead"
-            )
+        flags = (dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first)
+        check("MultiheadAttention", embed_dim, num_heads, *flags)
         options: dict = {"device": device, "dtype": dtype}
         super().__init__()
         self.embed_dim = embed_dim
@@ -63,8 +61,6 @@ class MultiheadAttention(Module):
         self.dropout = dropout
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
-        if self.head_dim * num_heads != embed_dim:
-            raise AssertionError("embed_dim must be divisible by num_heads")
         if self._qkv_same_embed_dim:
             self.in_proj_weight = Parameter(arete.empty((3 * embed_dim, embed_dim), **options))
             self.register_parameter("q_proj_weight", None)

@@ -10,6 +10,7 @@ from arete import Tensor, _ops
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from ._records import layer
 from .lazy import LazyModuleMixin
 from .module import Module, weight_and_bias
 
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@layer("BatchNorm1d")
 class _NormBase(Module):
     """What batch and instance norm share: weights, running statistics, their state."""
 
@@ -84,12 +86,6 @@ class _NormBase(Module):
 
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
-        )
 
     def _load_from_state_dict(
         self, state_dict: dict, prefix: str, local_metadata: dict, *rest: Any

@@ -5,11 +5,13 @@ from __future__ import annotations
 from arete import Tensor
 
 from .. import functional as F
+from ._records import layer
 from .module import Module
 
 __all__ = ["ChannelShuffle"]
 
 
+@layer
 class ChannelShuffle(Module):
     """Interleaves the channels of `groups` groups of (N, C, ...).
 
@@ -17,14 +19,4 @@ class ChannelShuffle(Module):
     tensor([0, 2, 1, 3])
     """
 
-    __constants__ = ["groups"]
 
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Union
+from typing import Any, Callable, List, Optional, Union
 
 import arete
-from arete import Tensor
+from arete import Tensor, _C
 
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedParameter
+from ._records import check, layer
 from .lazy import LazyModuleMixin
 from .module import Module, weight_and_bias
-from .utils import _ntuple, _reverse_repeat_tuple
+from .utils import _ntuple
 
 __all__ = [
     "Conv1d",
@@ -29,8 +30,6 @@ __all__ = [
     "LazyConvTranspose2d",
     "LazyConvTranspose3d",
 ]
-
-_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
@@ -65,24 +64,10 @@ class _ConvNd(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if groups <= 0:
-            raise ValueError("groups must be a positive integer")
-        if in_channels % groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
-        if out_channels % groups != 0:
-            raise ValueError("out_channels must be divisible by groups")
-        if isinstance(padding, str):
-            if padding not in ("same", "valid"):
-                raise ValueError(
-                    f"Invalid padding string {padding!r}, should be one of {{'same', 'valid'}}"
-                )
-            if padding == "same" and any(s != 1 for s in stride):
-                raise ValueError("padding='same' is not supported for strided convolutions")
-        if padding_mode not in _PADDING_MODES:
-            raise ValueError(
-                f"padding_mode must be one of {set(_PADDING_MODES)}, "
-                f"but got padding_mode='{padding_mode}'"
-            )
+        name = f"Conv{'Transpose' if transposed else ''}{len(kernel_size)}d"
+        more = (output_padding, groups, bias, dilation) if transposed else (dilation, groups, bias)
+        options = (kernel_size, stride, padding, *more, padding_mode)
+        check(name, in_channels, out_channels, *options)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
@@ -93,7 +78,7 @@ class _ConvNd(Module):
         self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
-        self._reversed_padding_repeated_twice = self._explicit_padding()
+        self._reversed_padding_repeated_twice = _C._conv_edges(padding, kernel_size, dilation)
         channels = (in_channels, out_channels // groups)
         if not transposed:
             channels = (out_channels, in_channels // groups)
@@ -106,16 +91,6 @@ class _ConvNd(Module):
             self.register_parameter("bias", None)
         self.reset_parameters()
 
-    def _explicit_padding(self) -> List[int]:
-        """The padding as F.pad takes it: (before, after) from the last dimension on."""
-        if not isinstance(self.padding, str):
-            return list(_reverse_repeat_tuple(self.padding, 2))
-        pads: List[int] = []
-        for k, d in zip(reversed(self.kernel_size), reversed(self.dilation)):
-            total = d * (k - 1) if self.padding == "same" else 0
-            pads += [total // 2, total - total // 2]
-        return pads
-
     def reset_parameters(self) -> None:
         """Sets the initial values anew."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
@@ -125,26 +100,6 @@ class _ConvNd(Module):
                 bound = 1 / math.sqrt(fan_in)
                 init.uniform_(self.bias, -bound, bound)
 
-    def extra_repr(self) -> str:
-        text = (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}"
-        )
-        none = (0,) * len(self.padding)
-        if self.padding != none:
-            text += f", padding={self.padding}"
-        if self.dilation != (1,) * len(self.dilation):
-            text += f", dilation={self.dilation}"
-        if self.output_padding != (0,) * len(self.output_padding):
-            text += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
-        if self.bias is None:
-            text += ", bias=False"
-        if self.padding_mode != "zeros":
-            text += f", padding_mode={self.padding_mode}"
-        return text
-
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         if not hasattr(self, "padding_mode"):
@@ -153,6 +108,7 @@ class _ConvNd(Module):
 
 class _Conv(_ConvNd):
     _spatial = 0
+    _function: Callable
 
     def __init__(
         self,
@@ -185,10 +141,20 @@ class _Conv(_ConvNd):
             dtype,
         )
 
-    def _padded(self, input: Tensor) -> Tensor:
-        return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = 0
+        return self._function(
+            input, weight, bias, self.stride, padding, self.dilation, self.groups
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, *weight_and_bias(self))
 
 
+@layer
 class Conv1d(_Conv):
     """Convolution of (N, Cin, L) or (Cin, L); weight (Cout, Cin / groups, k).
 
@@ -199,24 +165,14 @@ class Conv1d(_Conv):
     arete.Size([2, 8, 16])
     >>> nn.Conv1d(3, 8, 5, groups=2)
     Traceback (most recent call last):
-    ValueError: in_channels must be divisible by groups
+    arete.ArgumentError: in_channels must be divisible by groups...
     """
 
     _spatial = 1
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-        if self.padding_mode != "zeros":
-            return F.conv1d(
-                self._padded(input), weight, bias, self.stride, 0, self.dilation, self.groups
-            )
-        return F.conv1d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, *weight_and_bias(self))
+    _function = F.conv1d
 
 
+@layer
 class Conv2d(_Conv):
     """Convolution of (N, Cin, H, W) or (Cin, H, W); weight (Cout, Cin / groups, kh, kw).
 
@@ -227,20 +183,10 @@ class Conv2d(_Conv):
     """
 
     _spatial = 2
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-        if self.padding_mode != "zeros":
-            return F.conv2d(
-                self._padded(input), weight, bias, self.stride, 0, self.dilation, self.groups
-            )
-        return F.conv2d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, *weight_and_bias(self))
+    _function = F.conv2d
 
 
+@layer
 class Conv3d(_Conv):
     """Convolution of (N, Cin, D, H, W) or (Cin, D, H, W); weight (Cout, Cin / groups, kd, kh, kw).
 
@@ -249,22 +195,12 @@ class Conv3d(_Conv):
     """
 
     _spatial = 3
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-        if self.padding_mode != "zeros":
-            return F.conv3d(
-                self._padded(input), weight, bias, self.stride, 0, self.dilation, self.groups
-            )
-        return F.conv3d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, *weight_and_bias(self))
+    _function = F.conv3d
 
 
 class _ConvTransposeNd(_ConvNd):
     _spatial = 0
+    _function: Callable
 
     def __init__(
         self,
@@ -281,10 +217,6 @@ class _ConvTransposeNd(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if padding_mode != "zeros":
-            raise ValueError(
-                f'Only "zeros" padding mode is supported for {type(self).__name__}'
-            )
         tuple_of = _ntuple(self._spatial)
         super().__init__(
             in_channels,
@@ -315,30 +247,8 @@ class _ConvTransposeNd(_ConvNd):
         """The output padding that gives `output_size`; ValueError where none does."""
         if output_size is None:
             return list(_ntuple(num_spatial_dims)(self.output_padding))
-        size = list(output_size)
-        lead = input.dim() - num_spatial_dims
-        if len(size) == input.dim():
-            size = size[lead:]
-        if len(size) != num_spatial_dims:
-            raise ValueError(
-                f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must "
-                f"have {num_spatial_dims} or {input.dim()} elements (got {len(size)})"
-            )
         dilation = dilation or (1,) * num_spatial_dims
-        smallest = [
-            (input.size(lead + d) - 1) * stride[d]
-            - 2 * padding[d]
-            + dilation[d] * (kernel_size[d] - 1)
-            + 1
-            for d in range(num_spatial_dims)
-        ]
-        largest = [s + stride[d] - 1 for d, s in enumerate(smallest)]
-        if any(not low <= s <= high for s, low, high in zip(size, smallest, largest)):
-            raise ValueError(
-                f"requested an output size of {output_size}, but valid sizes range from "
-                f"{smallest} to {largest} (for an input of {input.size()[2:]})"
-            )
-        return [s - low for s, low in zip(size, smallest)]
+        return _C._conv_output_padding(input, output_size, stride, padding, kernel_size, dilation)
 
     def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
         if self.padding_mode != "zeros":
@@ -366,6 +276,7 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+@layer
 class ConvTranspose1d(_ConvTransposeNd):
     """The gradient of Conv1d as a layer: (N, Cin, L) -> (N, Cout, L'); weight (Cin, Cout/groups, k).
 
@@ -376,13 +287,14 @@ class ConvTranspose1d(_ConvTransposeNd):
     (arete.Size([2, 8, 11]), arete.Size([2, 8, 12]))
     >>> layer(arete.randn(2, 3, 5), output_size=[20])
     Traceback (most recent call last):
-    ValueError: requested an output size of [20], but valid sizes range from [11] to [12] (for an input of ...
+    arete.ArgumentError: requested an output size of [20], but valid sizes range from [11] to [12] (for an input of ...
     """
 
     _spatial = 1
     _function = F.conv_transpose1d
 
 
+@layer
 class ConvTranspose2d(_ConvTransposeNd):
     """The gradient of Conv2d as a layer; weight (Cin, Cout / groups, kh, kw).
 
@@ -394,6 +306,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     _function = F.conv_transpose2d
 
 
+@layer
 class ConvTranspose3d(_ConvTransposeNd):
     """The gradient of Conv3d as a layer; weight (Cin, Cout / groups, kd, kh, kw).
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from arete import Tensor
 
 from .. import functional as F
+from ._records import layer
 from .module import Module
 
 __all__ = ["PairwiseDistance", "CosineSimilarity"]
 
 
+@layer
 class PairwiseDistance(Module):
     """The p-norm of x1 - x2 + eps along the last dimension.
 
@@ -29,6 +31,7 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
+@layer
 class CosineSimilarity(Module):
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`.
 
@@ -36,12 +39,4 @@ class CosineSimilarity(Module):
     tensor([0.6000])
     """
 
-    __constants__ = ["dim", "eps"]
 
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
-
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return F.cosine_similarity(x1, x2, self.dim, self.eps)

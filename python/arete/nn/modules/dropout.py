@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from arete import Tensor
-
-from .. import functional as F
+from ._records import layer
 from .module import Module
 
 __all__ = [
@@ -18,21 +16,13 @@ __all__ = [
 
 
 class _DropoutNd(Module):
-    __constants__ = ["p", "inplace"]
+    """What the dropout layers are."""
+
     p: float
     inplace: bool
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        if p < 0 or p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
-        self.inplace = inplace
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
-
-
+@layer
 class Dropout(_DropoutNd):
     """In training, elements become 0 with probability p; the others are divided by 1 - p.
 
@@ -41,13 +31,11 @@ class Dropout(_DropoutNd):
     (arete.Size([2, 3]), tensor([1., 1., 1.]))
     >>> nn.Dropout(p=1.5)
     Traceback (most recent call last):
-    ValueError: dropout probability has to be between 0 and 1, but got 1.5
+    arete.ArgumentError: dropout probability has to be between 0 and 1, but got 1.5...
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training, self.inplace)
 
-
+@layer
 class Dropout1d(_DropoutNd):
     """Dropout of whole channels of (N, C, L) or (C, L).
 
@@ -55,10 +43,8 @@ class Dropout1d(_DropoutNd):
     arete.Size([2, 3, 4])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout1d(input, self.p, self.training, self.inplace)
 
-
+@layer
 class Dropout2d(_DropoutNd):
     """Dropout of whole channels of (N, C, H, W).
 
@@ -66,10 +52,8 @@ class Dropout2d(_DropoutNd):
     arete.Size([2, 3, 4, 4])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout2d(input, self.p, self.training, self.inplace)
 
-
+@layer
 class Dropout3d(_DropoutNd):
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W).
 
@@ -77,10 +61,8 @@ class Dropout3d(_DropoutNd):
     arete.Size([2, 3, 4, 4, 4])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.dropout3d(input, self.p, self.training, self.inplace)
 
-
+@layer
 class AlphaDropout(_DropoutNd):
     """Dropout that keeps mean 0 and variance 1 (for SELU).
 
@@ -88,10 +70,8 @@ class AlphaDropout(_DropoutNd):
     arete.Size([2, 3])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
-
+@layer
 class FeatureAlphaDropout(_DropoutNd):
     """AlphaDropout of whole channels.
 
@@ -99,5 +79,3 @@ class FeatureAlphaDropout(_DropoutNd):
     arete.Size([2, 3, 4])
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -6,11 +6,13 @@ from typing import Any, Sequence, Union
 
 from arete import Tensor
 
+from ._records import layer
 from .module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 
 
+@layer
 class Flatten(Module):
     """Makes one dimension of those from start_dim to end_dim (by default all but the batch).
 
@@ -18,28 +20,14 @@ class Flatten(Module):
     arete.Size([2, 12])
     """
 
-    __constants__ = ["start_dim", "end_dim"]
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
+@layer
 class Unflatten(Module):
     """Makes dimension `dim` several ones of sizes unflattened_size.
 
     >>> nn.Unflatten(1, (3, 4))(arete.zeros(2, 12)).shape
     arete.Size([2, 3, 4])
     """
-
-    __constants__ = ["dim", "unflattened_size"]
 
     def __init__(self, dim: Union[int, str], unflattened_size: Sequence[Any]) -> None:
         super().__init__()
@@ -61,8 +49,4 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = unflattened_size
 
-    def forward(self, input: Tensor) -> Tensor:
-        return input.unflatten(self.dim, tuple(self.unflattened_size))
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

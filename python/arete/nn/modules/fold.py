@@ -7,11 +7,13 @@ from typing import Any
 from arete import Tensor
 
 from .. import functional as F
+from ._records import layer
 from .module import Module
 
 __all__ = ["Fold", "Unfold"]
 
 
+@layer
 class Fold(Module):
     """Sums columns (N, C kh kw, windows) into images (N, C, *output_size).
 
@@ -20,35 +22,8 @@ class Fold(Module):
               [1., 2., 1.]]]])
     """
 
-    __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 
-    def __init__(
-        self,
-        output_size: Any,
-        kernel_size: Any,
-        dilation: Any = 1,
-        padding: Any = 0,
-        stride: Any = 1,
-    ) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.fold(
-            input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
-            f"dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-        )
-
-
+@layer
 class Unfold(Module):
     """The windows of images (N, C, H, W) as columns (N, C kh kw, windows).
 
@@ -56,22 +31,4 @@ class Unfold(Module):
     arete.Size([1, 12, 9])
     """
 
-    __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
-    def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, "
-            f"padding={self.padding}, stride={self.stride}"
-        )

@@ -10,6 +10,7 @@ from arete import Tensor, _ops
 
 from .. import init
 from ..parameter import Parameter, UninitializedParameter
+from ._records import check, layer
 from .lazy import LazyModuleMixin
 from .module import Module, weight_and_bias
 
@@ -32,6 +33,7 @@ class Identity(Module):
         return input
 
 
+@layer
 class Linear(Module):
     """x W^T + b: (*, in_features) -> (*, out_features), weight (out_features, in_features).
 
@@ -45,7 +47,6 @@ class Linear(Module):
     arete.ArgumentError: mat1 and mat2 shapes cannot be multiplied (128x10 and 20x30)...
     """
 
-    __constants__ = ["in_features", "out_features"]
     in_features: int
     out_features: int
     weight: Tensor
@@ -81,17 +82,12 @@ class Linear(Module):
         weight, bias = weight_and_bias(self)
         return _linear(input, weight, bias)
 
-    def extra_repr(self) -> str:
-        return (
-            f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
-
 
 class NonDynamicallyQuantizableLinear(Linear):
     """The output projection of attention."""
 
 
+@layer
 class Bilinear(Module):
     """x1^T A x2 + b with weight (out, in1, in2).
 
@@ -100,8 +96,6 @@ class Bilinear(Module):
     >>> nn.Bilinear(3, 4, 5)(arete.randn(2, 3), arete.randn(2, 4)).shape
     arete.Size([2, 5])
     """
-
-    __constants__ = ["in1_features", "in2_features", "out_features"]
 
     def __init__(
         self,
@@ -113,8 +107,7 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if in1_features <= 0:
-            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+        check("Bilinear", in1_features, in2_features, out_features, bias)
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
@@ -136,12 +129,6 @@ class Bilinear(Module):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return _ops.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )
 
 
 class LazyLinear(LazyModuleMixin, Linear):

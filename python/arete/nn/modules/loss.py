@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Optional, Tuple
+from typing import Callable, Optional
 
 from arete import Tensor
 
 from .. import functional as F
+from ._records import check, layer
 from .distance import PairwiseDistance
 from .module import Module
 
@@ -38,12 +39,9 @@ __all__ = [
 
 
 class _Loss(Module):
-    """What losses share. Most are called with (input, target): their forward hands the attributes
-    named by _options to _function."""
+    """What losses share."""
 
     reduction: str
-    _function: Callable[..., Tensor]
-    _options: Tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -63,10 +61,6 @@ class _Loss(Module):
             )
         self.reduction = reduction
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        options = {name: getattr(self, name) for name in self._options}
-        return self._function(input, target, reduction=self.reduction, **options)
-
 
 class _WeightedLoss(_Loss):
     def __init__(
@@ -80,6 +74,7 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
+@layer
 class L1Loss(_Loss):
     """|input - target|.
 
@@ -87,31 +82,14 @@ class L1Loss(_Loss):
     tensor(1.)
     """
 
-    __constants__ = ["reduction"]
-    _function = F.l1_loss
 
-
+@layer
 class NLLLoss(_WeightedLoss):
     """-input at the classes `target` (N, ...), for log probabilities (N, C, ...).
 
     >>> nn.NLLLoss()(arete.tensor([[-1.0, -2.0], [-3.0, -4.0]]), arete.tensor([0, 1]))
     tensor(2.5000)
     """
-
-    __constants__ = ["ignore_index", "reduction"]
-    _function = F.nll_loss
-    _options = ("weight", "ignore_index")
-
-    def __init__(
-        self,
-        weight: Optional[Tensor] = None,
-        size_average: Optional[bool] = None,
-        ignore_index: int = -100,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
 
 
 class NLLLoss2d(NLLLoss):
@@ -122,28 +100,13 @@ class NLLLoss2d(NLLLoss):
     """
 
 
+@layer
 class PoissonNLLLoss(_Loss):
     """exp(x) - target x, or with log_input=False x - target log(x + eps).
 
     >>> nn.PoissonNLLLoss()(arete.zeros(2), arete.tensor([1.0, 3.0]))
     tensor(1.)
     """
-
-    __constants__ = ["log_input", "full", "eps", "reduction"]
-
-    def __init__(
-        self,
-        log_input: bool = True,
-        full: bool = False,
-        size_average: Optional[bool] = None,
-        eps: float = 1e-8,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_input = log_input
-        self.full = full
-        self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return F.poisson_nll_loss(
@@ -156,6 +119,7 @@ class PoissonNLLLoss(_Loss):
         )
 
 
+@layer
 class GaussianNLLLoss(_Loss):
     """(log var + (input - target)^2 / var) / 2, called with (input, target, var).
 
@@ -163,19 +127,8 @@ class GaussianNLLLoss(_Loss):
     tensor(2.)
     """
 
-    __constants__ = ["full", "eps", "reduction"]
 
-    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
-        super().__init__(None, None, reduction)
-        self.full = full
-        self.eps = eps
-
-    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
-        return F.gaussian_nll_loss(
-            input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
-        )
-
-
+@layer
 class KLDivLoss(_Loss):
     """target * (log target - input), `input` in logarithms; "batchmean" divides by the batch.
 
@@ -184,21 +137,8 @@ class KLDivLoss(_Loss):
     tensor(0.1438)
     """
 
-    __constants__ = ["reduction"]
-    _function = F.kl_div
-    _options = ("log_target",)
 
-    def __init__(
-        self,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-        log_target: bool = False,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
-
-
+@layer
 class MSELoss(_Loss):
     """(input - target)^2.
 
@@ -208,10 +148,8 @@ class MSELoss(_Loss):
     tensor([0., 4.])
     """
 
-    __constants__ = ["reduction"]
-    _function = F.mse_loss
 
-
+@layer
 class BCELoss(_WeightedLoss):
     """Binary cross entropy of probabilities.
 
@@ -219,11 +157,8 @@ class BCELoss(_WeightedLoss):
     tensor(0.6931)
     """
 
-    __constants__ = ["reduction"]
-    _function = F.binary_cross_entropy
-    _options = ("weight",)
 
-
+@layer
 class BCEWithLogitsLoss(_Loss):
     """Binary cross entropy of logits; pos_weight scales the positive term.
 
@@ -231,22 +166,8 @@ class BCEWithLogitsLoss(_Loss):
     tensor(0.6931)
     """
 
-    _function = F.binary_cross_entropy_with_logits
-    _options = ("weight", "pos_weight")
 
-    def __init__(
-        self,
-        weight: Optional[Tensor] = None,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-        pos_weight: Optional[Tensor] = None,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.register_buffer("pos_weight", pos_weight)
-
-
+@layer
 class HingeEmbeddingLoss(_Loss):
     """x where target is 1, max(0, margin - x) where it is -1.
 
@@ -254,21 +175,8 @@ class HingeEmbeddingLoss(_Loss):
     tensor([0.2500, 0.7500])
     """
 
-    __constants__ = ["margin", "reduction"]
-    _function = F.hinge_embedding_loss
-    _options = ("margin",)
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-
+@layer
 class MultiLabelMarginLoss(_Loss):
     """Hinge of every class outside the target against every class in it.
 
@@ -278,10 +186,8 @@ class MultiLabelMarginLoss(_Loss):
     tensor(0.2500)
     """
 
-    __constants__ = ["reduction"]
-    _function = F.multilabel_margin_loss
 
-
+@layer
 class SmoothL1Loss(_Loss):
     """Quadratic / beta below beta, linear beyond.
 
@@ -289,21 +195,8 @@ class SmoothL1Loss(_Loss):
     tensor([0.1250, 2.5000])
     """
 
-    __constants__ = ["reduction"]
-    _function = F.smooth_l1_loss
-    _options = ("beta",)
 
-    def __init__(
-        self,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-        beta: float = 1.0,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
-
-
+@layer
 class HuberLoss(_Loss):
     """Quadratic up to delta, linear with slope delta beyond.
 
@@ -311,15 +204,8 @@ class HuberLoss(_Loss):
     tensor([0.1250, 4.0000])
     """
 
-    __constants__ = ["reduction", "delta"]
-    _function = F.huber_loss
-    _options = ("delta",)
 
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
-        self.delta = delta
-
-
+@layer
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input)).
 
@@ -327,10 +213,8 @@ class SoftMarginLoss(_Loss):
     tensor(0.6931)
     """
 
-    __constants__ = ["reduction"]
-    _function = F.soft_margin_loss
 
-
+@layer
 class CrossEntropyLoss(_WeightedLoss):
     """Cross entropy of logits (N, C, ...) against classes (N, ...) or probabilities (N, C, ...).
 
@@ -342,24 +226,8 @@ class CrossEntropyLoss(_WeightedLoss):
     IndexError: Target 4 is out of bounds. Operator: cross_entropy. Argument: target. Expected: classes in [0, 4)
     """
 
-    __constants__ = ["ignore_index", "reduction", "label_smoothing"]
-    _function = F.cross_entropy
-    _options = ("weight", "ignore_index", "label_smoothing")
 
-    def __init__(
-        self,
-        weight: Optional[Tensor] = None,
-        size_average: Optional[bool] = None,
-        ignore_index: int = -100,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-
-
+@layer
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Binary cross entropy with logits, averaged over the classes.
 
@@ -367,11 +235,8 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     tensor(0.6931)
     """
 
-    __constants__ = ["reduction"]
-    _function = F.multilabel_soft_margin_loss
-    _options = ("weight",)
 
-
+@layer
 class CosineEmbeddingLoss(_Loss):
     """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1.
 
@@ -380,24 +245,8 @@ class CosineEmbeddingLoss(_Loss):
     tensor(0.4000)
     """
 
-    __constants__ = ["margin", "reduction"]
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
-
-
+@layer
 class MarginRankingLoss(_Loss):
     """max(0, -target * (input1 - input2) + margin).
 
@@ -406,24 +255,8 @@ class MarginRankingLoss(_Loss):
     tensor(2.5000)
     """
 
-    __constants__ = ["margin", "reduction"]
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.margin_ranking_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
-
-
+@layer
 class MultiMarginLoss(_WeightedLoss):
     """Hinge (to the power p) of every other class against the target's.
 
@@ -431,34 +264,11 @@ class MultiMarginLoss(_WeightedLoss):
     tensor(0.2500)
     >>> nn.MultiMarginLoss(p=3)
     Traceback (most recent call last):
-    ValueError: only p == 1 and p == 2 supported
+    arete.ArgumentError: only p == 1 and p == 2 supported...
     """
 
-    __constants__ = ["p", "margin", "reduction"]
-    _function = F.multi_margin_loss
-    _options = ("p", "margin", "weight")
 
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: Optional[Tensor] = None,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        if p not in (1, 2):
-            raise ValueError("only p == 1 and p == 2 supported")
-        if weight is not None and weight.dim() != 1:
-            raise ValueError(
-                f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D "
-                "instead"
-            )
-        self.p = p
-        self.margin = margin
-
-
+@layer
 class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin).
 
@@ -466,40 +276,6 @@ class TripletMarginLoss(_Loss):
     >>> nn.TripletMarginLoss(margin=2.0, eps=0.0)(a, p, n)
     tensor(1.)
     """
-
-    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        size_average: Optional[bool] = None,
-        reduce: Optional[bool] = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        if margin <= 0:
-            raise ValueError(
-                f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"
-            )
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
 
 
 class TripletMarginWithDistanceLoss(_Loss):
@@ -542,6 +318,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         )
 
 
+@layer
 class CTCLoss(_Loss):
     """Connectionist temporal classification of log probabilities (T, N, C).
 
@@ -550,24 +327,4 @@ class CTCLoss(_Loss):
     tensor([0.2877])
     """
 
-    __constants__ = ["blank", "reduction"]
 
-    def __init__(
-        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
-    ) -> None:
-        super().__init__(reduction=reduction)
-        self.blank = blank
-        self.zero_infinity = zero_infinity
-
-    def forward(
-        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
-    ) -> Tensor:
-        return F.ctc_loss(
-            log_probs,
-            targets,
-            input_lengths,
-            target_lengths,
-            self.blank,
-            self.reduction,
-            self.zero_infinity,
-        )

@@ -11,11 +11,13 @@ from arete import Tensor, _ops
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._records import check, layer
 from .module import Module, weight_and_bias
 
 __all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSNorm"]
 
 
+@layer
 class LocalResponseNorm(Module):
     """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta.
 
@@ -23,31 +25,14 @@ class LocalResponseNorm(Module):
     arete.Size([1, 4, 3])
     """
 
-    __constants__ = ["size", "alpha", "beta", "k"]
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
-
-
+@layer
 class CrossMapLRN2d(LocalResponseNorm):
     """LocalResponseNorm under its older name.
 
     >>> nn.CrossMapLRN2d(2)(arete.ones(1, 4, 3, 3)).shape
     arete.Size([1, 4, 3, 3])
     """
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__(size, alpha, beta, k)
 
 
 def _shape_of(normalized_shape: Any) -> Tuple[int, ...]:
@@ -56,6 +41,7 @@ def _shape_of(normalized_shape: Any) -> Tuple[int, ...]:
     return tuple(normalized_shape)
 
 
+@layer
 class LayerNorm(Module):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions (normalized_shape).
 
@@ -65,8 +51,6 @@ class LayerNorm(Module):
     Traceback (most recent call last):
     arete.ArgumentError: Given normalized_shape=[4], expected input with shape [*, 4], but got input of ...
     """
-
-    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
     def __init__(
         self,
@@ -100,13 +84,8 @@ class LayerNorm(Module):
         weight, bias = weight_and_bias(self)
         return _ops.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
-        )
 
-
+@layer
 class GroupNorm(Module):
     """Normalizes the channels of each sample of (N, C, ...) in num_groups groups.
 
@@ -114,10 +93,8 @@ class GroupNorm(Module):
     arete.Size([3, 4, 5])
     >>> nn.GroupNorm(3, 4)
     Traceback (most recent call last):
-    ValueError: num_channels (4) must be divisible by num_groups (3)
+    arete.ArgumentError: num_channels (4) must be divisible by num_groups (3)...
     """
-
-    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
     def __init__(
         self,
@@ -129,10 +106,7 @@ class GroupNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if num_channels % num_groups != 0:
-            raise ValueError(
-                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
-            )
+        check("GroupNorm", num_groups, num_channels, eps, affine)
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
@@ -155,20 +129,14 @@ class GroupNorm(Module):
         weight, bias = weight_and_bias(self)
         return _ops.group_norm(input, self.num_groups, weight, bias, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-        )
 
-
+@layer
 class RMSNorm(Module):
     """x / sqrt(mean(x^2) + eps) * weight over the last dimensions; eps None: the dtype's.
 
     >>> nn.RMSNorm(4)(arete.randn(2, 4)).shape
     arete.Size([2, 4])
     """
-
-    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
     def __init__(
         self,
@@ -196,8 +164,3 @@ class RMSNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         return _ops.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
-        )

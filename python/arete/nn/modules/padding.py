@@ -7,8 +7,8 @@ from typing import Any
 from arete import Tensor
 
 from .. import functional as F
+from ._records import layer
 from .module import Module
-from .utils import _ntuple
 
 __all__ = [
     *(f"CircularPad{n}d" for n in (1, 2, 3)),
@@ -19,62 +19,29 @@ __all__ = [
 ]
 
 
-class _PadNd(Module):
-    __constants__ = ["padding"]
-    _spatial = 0
-    _mode = "constant"
+class _ConstantPadNd(Module):
+    """What the constant paddings are."""
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _ntuple(2 * self._spatial)(padding)
+
+class _CircularPadNd(Module):
+    padding: tuple
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, self._mode)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
-
-
-class _ConstantPadNd(_PadNd):
-    __constants__ = ["padding", "value"]
-
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(padding)
-        self.value = value
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, "constant", self.value)
-
-    def extra_repr(self) -> str:
-        return f"padding={self.padding}, value={self.value}"
+        low = len(self.padding) // 2 + 1
+        if input.dim() not in (low, low + 1):
+            raise ValueError(f"expected {low}D or {low + 1}D input (got {input.dim()}D input)")
+        return F.pad(input, self.padding, "circular")
 
 
-class _ZeroPadNd(_ConstantPadNd):
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
+class _ReflectionPadNd(Module):
+    """What the reflection paddings are."""
 
 
-class _CircularPadNd(_PadNd):
-    _mode = "circular"
-
-    def forward(self, input: Tensor) -> Tensor:
-        low, high = self._spatial + 1, self._spatial + 2
-        if input.dim() not in (low, high):
-            raise ValueError(f"expected {low}D or {high}D input (got {input.dim()}D input)")
-        return super().forward(input)
+class _ReplicationPadNd(Module):
+    """What the replication paddings are."""
 
 
-class _ReflectionPadNd(_PadNd):
-    _mode = "reflect"
-
-
-class _ReplicationPadNd(_PadNd):
-    _mode = "replicate"
-
-
+@layer
 class CircularPad1d(_CircularPadNd):
     """Pads (N, C, L) as if it repeated.
 
@@ -82,9 +49,8 @@ class CircularPad1d(_CircularPadNd):
     tensor([[3., 1., 2., 3., 1., 2.]])
     """
 
-    _spatial = 1
 
-
+@layer
 class CircularPad2d(_CircularPadNd):
     """Pads (N, C, H, W) as if it repeated.
 
@@ -92,9 +58,8 @@ class CircularPad2d(_CircularPadNd):
     arete.Size([1, 2, 6, 6])
     """
 
-    _spatial = 2
 
-
+@layer
 class CircularPad3d(_CircularPadNd):
     """Pads (N, C, D, H, W) as if it repeated.
 
@@ -102,9 +67,8 @@ class CircularPad3d(_CircularPadNd):
     arete.Size([1, 2, 6, 6, 6])
     """
 
-    _spatial = 3
 
-
+@layer
 class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with `value`.
 
@@ -112,9 +76,8 @@ class ConstantPad1d(_ConstantPadNd):
     tensor([[9., 1., 2., 3., 9., 9.]])
     """
 
-    _spatial = 1
 
-
+@layer
 class ConstantPad2d(_ConstantPadNd):
     """Pads the last two dimensions with `value`.
 
@@ -122,9 +85,8 @@ class ConstantPad2d(_ConstantPadNd):
     arete.Size([1, 2, 6, 6])
     """
 
-    _spatial = 2
 
-
+@layer
 class ConstantPad3d(_ConstantPadNd):
     """Pads the last three dimensions with `value`.
 
@@ -132,9 +94,8 @@ class ConstantPad3d(_ConstantPadNd):
     arete.Size([1, 2, 6, 6, 6])
     """
 
-    _spatial = 3
 
-
+@layer
 class ReflectionPad1d(_ReflectionPadNd):
     """Pads (N, C, L) with its reflection.
 
@@ -142,9 +103,8 @@ class ReflectionPad1d(_ReflectionPadNd):
     tensor([[2., 1., 2., 3., 2., 1.]])
     """
 
-    _spatial = 1
 
-
+@layer
 class ReflectionPad2d(_ReflectionPadNd):
     """Pads (N, C, H, W) with its reflection.
 
@@ -152,9 +112,8 @@ class ReflectionPad2d(_ReflectionPadNd):
     arete.Size([1, 2, 6, 6])
     """
 
-    _spatial = 2
 
-
+@layer
 class ReflectionPad3d(_ReflectionPadNd):
     """Pads (N, C, D, H, W) with its reflection.
 
@@ -162,9 +121,8 @@ class ReflectionPad3d(_ReflectionPadNd):
     arete.Size([1, 2, 6, 6, 6])
     """
 
-    _spatial = 3
 
-
+@layer
 class ReplicationPad1d(_ReplicationPadNd):
     """Pads (N, C, L) with its border.
 
@@ -172,9 +130,8 @@ class ReplicationPad1d(_ReplicationPadNd):
     tensor([[1., 1., 2., 3., 3., 3.]])
     """
 
-    _spatial = 1
 
-
+@layer
 class ReplicationPad2d(_ReplicationPadNd):
     """Pads (N, C, H, W) with its border.
 
@@ -182,9 +139,8 @@ class ReplicationPad2d(_ReplicationPadNd):
     arete.Size([1, 2, 6, 6])
     """
 
-    _spatial = 2
 
-
+@layer
 class ReplicationPad3d(_ReplicationPadNd):
     """Pads (N, C, D, H, W) with its border.
 
@@ -192,34 +148,39 @@ class ReplicationPad3d(_ReplicationPadNd):
     arete.Size([1, 2, 6, 6, 6])
     """
 
-    _spatial = 3
 
-
-class ZeroPad1d(_ZeroPadNd):
+@layer
+class ZeroPad1d(ConstantPad1d):
     """Pads the last dimension with zeros.
 
     >>> nn.ZeroPad1d((1, 2))(arete.tensor([[1.0, 2.0, 3.0]]))
     tensor([[0., 1., 2., 3., 0., 0.]])
     """
 
-    _spatial = 1
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
 
 
-class ZeroPad2d(_ZeroPadNd):
+@layer
+class ZeroPad2d(ConstantPad2d):
     """Pads the last two dimensions with zeros.
 
     >>> nn.ZeroPad2d(1)(arete.zeros(1, 2, 4, 4)).shape
     arete.Size([1, 2, 6, 6])
     """
 
-    _spatial = 2
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
 
 
-class ZeroPad3d(_ZeroPadNd):
+@layer
+class ZeroPad3d(ConstantPad3d):
     """Pads the last three dimensions with zeros.
 
     >>> nn.ZeroPad3d(1)(arete.zeros(1, 2, 4, 4, 4)).shape
     arete.Size([1, 2, 6, 6, 6])
     """
 
-    _spatial = 3
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+

@@ -4,48 +4,38 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from typing import Any, List, Optional, Tuple
 
 import arete
-from arete import Tensor, _ops
+from arete import Tensor, _C
 
 from .. import init
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
-from ._recurrence import GATES, run_direction, step
+from ._records import check, layer
 from .module import Module
 
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
 
 
-def _check_options(mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj: int) -> None:
-    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
+_KINDS = {"RNN_TANH": "RNN", "RNN_RELU": "RNN"}
+
+
+def _check_types(**options: Any) -> None:
+    dropout = options["dropout"]
+    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool):
         raise ValueError(
             "dropout should be a number in range [0, 1] representing the probability of an "
             "element being zeroed"
         )
-    if dropout > 0 and num_layers == 1:
-        warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-            f"expects num_layers greater than 1, but got dropout={dropout} and "
-            f"num_layers={num_layers}",
-            stacklevel=4,
-        )
-    if not isinstance(hidden_size, int):
-        raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-    if hidden_size <= 0:
-        raise ValueError("hidden_size must be greater than zero")
-    if num_layers <= 0:
-        raise ValueError("num_layers must be greater than zero")
-    if proj < 0:
-        raise ValueError("proj_size should be a positive integer or zero to disable projections")
-    if proj >= hidden_size:
-        raise ValueError("proj_size has to be smaller than hidden_size")
-    if mode not in GATES:
-        raise ValueError("Unrecognized RNN mode: " + mode)
+    for name, kind in (("bias", bool), ("batch_first", bool), ("input_size", int), ("hidden_size", int)):
+        if not isinstance(options[name], kind):
+            got = type(options[name]).__name__
+            raise TypeError(f"{name} should be of type {kind.__name__}, got: {got}")
 
 
+@layer("LSTM")
 class RNNBase(Module):
     """What the recurrent layers share.
 
@@ -87,7 +77,20 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        _check_options(mode, hidden_size, num_layers, dropout, proj_size)
+        _check_types(
+            dropout=dropout,
+            bias=bias,
+            batch_first=batch_first,
+            input_size=input_size,
+            hidden_size=hidden_size,
+        )
+        kind = _KINDS.get(mode, mode)
+        f = ("relu" if mode == "RNN_RELU" else "tanh",) if kind == "RNN" else ()
+        flags = (bias, batch_first, dropout, bidirectional, proj_size)
+        if mode in _GATES:
+            check(kind, input_size, hidden_size, num_layers, *f, *flags)
+        else:
+            raise ValueError("Unrecognized RNN mode: " + mode)
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -98,7 +101,7 @@ class RNNBase(Module):
         self.bidirectional = bidirectional
         self.proj_size = proj_size
         self._all_weights: List[List[str]] = []
-        gates = GATES[mode] * hidden_size
+        gates = _GATES[mode] * hidden_size
         state = proj_size or hidden_size
         directions = 2 if bidirectional else 1
         for layer in range(num_layers):
@@ -140,123 +143,38 @@ class RNNBase(Module):
     def _flat_weights(self) -> List[Tensor]:
         return [getattr(self, name) for name in self._flat_weights_names]
 
-    def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.proj_size != 0:
-            text += f", proj_size={self.proj_size}"
-        if self.num_layers != 1:
-            text += f", num_layers={self.num_layers}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        if self.batch_first is not False:
-            text += f", batch_first={self.batch_first}"
-        if self.dropout != 0:
-            text += f", dropout={self.dropout}"
-        if self.bidirectional is not False:
-            text += f", bidirectional={self.bidirectional}"
-        return text
-
-    # -- running ----------------------------------------------------------------------------
-
-    def _state_sizes(self) -> Tuple[int, ...]:
-        """Features of the states: h, and for LSTM c."""
-        first = self.proj_size or self.hidden_size
-        return (first, self.hidden_size) if self.mode == "LSTM" else (first,)
-
-    def _check_states(self, states: Tuple[Tensor, ...], batch: int) -> None:
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        words = ("[0]", "[1]") if len(states) == 2 else ("",)
-        for state, features, word in zip(states, self._state_sizes(), words):
-            expected = (count, batch, features)
-            if tuple(state.shape) != expected:
-                raise RuntimeError(
-                    f"Expected hidden{word} size {expected}, got {list(state.shape)}"
-                )
-
-    def _layers(
-        self, x: Tensor, states: Tuple[Tensor, ...], sizes: Optional[List[int]]
-    ) -> Tuple[Tensor, Tuple[Tensor, ...]]:
-        directions = 2 if self.bidirectional else 1
-        last: List = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                k = layer * directions + direction
-                names = self._all_weights[k]
-                own = [getattr(self, n) for n in names]
-                w_hr = own.pop() if self.proj_size else None
-                weights = [*own, *([None] * (4 - len(own))), w_hr]
-                state = tuple(s[k] for s in states)
-                out, end = run_direction(self.mode, x, state, weights, direction == 1, sizes)
-                outputs.append(out)
-                last.append(end)
-            x = outputs[0] if directions == 1 else arete.cat(outputs, -1)
-            if self.dropout and self.training and layer + 1 < self.num_layers:
-                x = _ops.dropout(x, self.dropout)
-        return x, tuple(arete.stack(parts) for parts in zip(*last))
-
     def _run(self, input: Any, hx: Any) -> Tuple[Any, Tuple[Tensor, ...]]:
         """The output and the last states, h or (h, c)."""
-        if isinstance(input, PackedSequence):
-            return self._run_packed(input, hx)
-        kind = type(self).__name__
-        if input.dim() not in (2, 3):
-            raise ValueError(
-                f"{kind}: Expected input to be 2D or 3D, got {input.dim()}D tensor instead"
-            )
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(
-                "input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {input.shape[-1]}"
-            )
-        batched = input.dim() == 3
-        if hx is not None and any(s.dim() != input.dim() for s in hx):
-            n, text = (3, "batched 3-D") if batched else (2, "unbatched 2-D")
-            dims = [f"{s.dim()}-D" for s in hx]
-            got = f"({', '.join(dims)}) tensors" if len(dims) == 2 else f"{dims[0]} tensor"
-            names = "hx and cx" if len(dims) == 2 else "hx"
-            raise RuntimeError(
-                f"For {text} input, {names} should also be {n}-D but got {got}"
-            )
-        batch_dim = 0 if self.batch_first else 1
-        if not batched:
-            input = input.unsqueeze(batch_dim)
-            hx = None if hx is None else tuple(s.unsqueeze(1) for s in hx)
-        x = input.transpose(0, 1) if self.batch_first else input
-        if x.shape[0] == 0:
-            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        states = self._start(x, x.shape[1], hx)
-        out, last = self._layers(x, states, None)
-        if self.batch_first:
-            out = out.transpose(0, 1)
-        if not batched:
-            out, last = out.squeeze(batch_dim), tuple(s.squeeze(1) for s in last)
-        return out, last
-
-    def _start(self, x: Tensor, batch: int, hx: Optional[Tuple]) -> Tuple[Tensor, ...]:
-        if hx is not None:
-            self._check_states(hx, batch)
-            return hx
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        return tuple(
-            arete.zeros((count, batch, n), dtype=x.dtype, device=x.device)
-            for n in self._state_sizes()
+        sizes, packed = [], isinstance(input, PackedSequence)
+        data, order, back = input, None, None
+        if packed:
+            data, batch_sizes, order, back = input
+            sizes = batch_sizes.tolist()
+            if hx is not None and order is not None:
+                hx = tuple(s.index_select(1, order) for s in hx)
+        weights = []
+        for names in self._all_weights:
+            own = [getattr(self, name) for name in names]
+            w_hr = own.pop() if self.proj_size else None
+            weights.append([*own, *([None] * (4 - len(own))), w_hr])
+        out, last = _C._rnn(
+            self.mode,
+            type(self).__name__,
+            self.input_size,
+            self.hidden_size,
+            self.num_layers,
+            self.bidirectional,
+            self.proj_size,
+            self.batch_first,
+            self.dropout if self.training else 0.0,
+            weights,
+            data,
+            hx or (),
+            sizes,
         )
-
-    def _run_packed(self, input: PackedSequence, hx: Any) -> Tuple[Any, Tuple[Tensor, ...]]:
-        data, batch_sizes, order, back = input
-        if data.shape[-1] != self.input_size:
-            raise RuntimeError(
-                "input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {data.shape[-1]}"
-            )
-        sizes = batch_sizes.tolist()
-        if hx is not None and order is not None:
-            hx = tuple(s.index_select(1, order) for s in hx)
-        out, last = self._layers(data, self._start(data, sizes[0], hx), sizes)
         if back is not None:
-            last = tuple(s.index_select(1, back) for s in last)
-        return PackedSequence(out, batch_sizes, order, back), last
+            last = [s.index_select(1, back) for s in last]
+        return PackedSequence(out, batch_sizes, order, back) if packed else out, tuple(last)
 
 
 class RNN(RNNBase):
@@ -270,7 +188,7 @@ class RNN(RNNBase):
     (arete.Size([7, 3, 20]), arete.Size([1, 3, 20]))
     >>> nn.RNN(10, 20)(arete.randn(7, 3, 11))
     Traceback (most recent call last):
-    RuntimeError: input.size(-1) must be equal to input_size. Expected 10, got 11
+    arete.ArgumentError: input.size(-1) must be equal to input_size. Expected 10, got 11...
     """
 
     def __init__(
@@ -398,6 +316,7 @@ class GRU(RNNBase):
         return output, states[0]
 
 
+@layer("GRUCell")
 class RNNCellBase(Module):
     """One step of a recurrence: weight_ih, weight_hh, bias_ih, bias_hh.
 
@@ -406,7 +325,6 @@ class RNNCellBase(Module):
     """
 
     __constants__ = ["input_size", "hidden_size", "bias"]
-    _mode = ""
 
     def __init__(
         self,
@@ -433,50 +351,18 @@ class RNNCellBase(Module):
             self.register_parameter("bias_hh", None)
         self.reset_parameters()
 
-    def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        nonlinearity = self.__dict__.get("nonlinearity", "tanh")
-        if nonlinearity != "tanh":
-            text += f", nonlinearity={nonlinearity}"
-        return text
-
     def reset_parameters(self) -> None:
         """Sets the initial values anew."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _step(self, mode: str, input: Tensor, states: Optional[Tuple]) -> Tuple[Tensor, ...]:
-        kind = type(self).__name__
-        if input.dim() not in (1, 2):
-            raise ValueError(
-                f"{kind}: Expected input to be 1D or 2D, got {input.dim()}D instead"
-            )
-        if states is not None:
-            for i, s in enumerate(states):
-                if s.dim() not in (1, 2):
-                    where = f"hx[{i}]" if len(states) == 2 else "hidden"
-                    raise ValueError(
-                        f"{kind}: Expected {where} to be 1D or 2D, got {s.dim()}D instead"
-                    )
-        batched = input.dim() == 2
-        x = input if batched else input.unsqueeze(0)
-        if states is None:
-            zeros = arete.zeros((x.shape[0], self.hidden_size), dtype=x.dtype, device=x.device)
-            states = (zeros, zeros) if mode == "LSTM" else (zeros,)
-        elif not batched:
-            states = tuple(s.unsqueeze(0) for s in states)
-        result = step(
-            mode,
-            _ops.linear(x, self.weight_ih, self.bias_ih),
-            _ops.linear(states[0], self.weight_hh, self.bias_hh),
-            states,
-        )
-        return result if batched else tuple(s.squeeze(0) for s in result)
+    def _step(self, mode: str, input: Tensor, states: Optional[Tuple]) -> List[Tensor]:
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return _C._rnn_cell(mode, type(self).__name__, weights, input, states or ())
 
 
+@layer
 class RNNCell(RNNCellBase):
     """One step: input (N, input) and h (N, hidden), or without N, -> the new h.
 

@@ -10,19 +10,18 @@ from arete import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._records import check, layer
 from .module import Module
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
 
 def _padding_row(padding_idx: Optional[int], rows: int) -> Optional[int]:
-    if padding_idx is None:
-        return None
-    if not -rows <= padding_idx < rows:
-        raise AssertionError("Padding_idx must be within num_embeddings")
-    return padding_idx if padding_idx >= 0 else rows + padding_idx
+    """Counted from the first row."""
+    return padding_idx + rows if padding_idx is not None and padding_idx < 0 else padding_idx
 
 
+@layer
 class Embedding(Module):
     """A table of num_embeddings rows: integers (*) -> (*, embedding_dim).
 
@@ -36,16 +35,6 @@ class Embedding(Module):
     Traceback (most recent call last):
     IndexError: index 10 is out of bounds for dimension 0 with size 10. Operator: embedding. Argument: index
     """
-
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "padding_idx",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "sparse",
-    ]
 
     def __init__(
         self,
@@ -64,6 +53,8 @@ class Embedding(Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
+        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        check("Embedding", num_embeddings, embedding_dim, *options)
         self.padding_idx = _padding_row(padding_idx, num_embeddings)
         self.max_norm = max_norm
         self.norm_type = norm_type
@@ -100,20 +91,6 @@ class Embedding(Module):
             self.sparse,
         )
 
-    def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse is not False:
-            text += ", sparse=True"
-        return text
-
     @classmethod
     def from_pretrained(
         cls,
@@ -142,6 +119,7 @@ class Embedding(Module):
         )
 
 
+@layer
 class EmbeddingBag(Module):
     """Sums, means or maxima of bags of rows, without making the rows: -> (bags, embedding_dim).
 
@@ -150,18 +128,6 @@ class EmbeddingBag(Module):
     >>> nn.EmbeddingBag(10, 3, mode="sum")(arete.tensor([1, 2, 9]), arete.tensor([0, 2])).shape
     arete.Size([2, 3])
     """
-
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "mode",
-        "sparse",
-        "include_last_offset",
-        "padding_idx",
-    ]
 
     def __init__(
         self,
@@ -184,6 +150,8 @@ class EmbeddingBag(Module):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
+        options = (norm_type, scale_grad_by_freq, mode, sparse, include_last_offset, padding_idx)
+        check("EmbeddingBag", num_embeddings, embedding_dim, max_norm, *options)
         self.padding_idx = _padding_row(padding_idx, num_embeddings)
         if _weight is None:
             self.weight = Parameter(
@@ -221,19 +189,6 @@ class EmbeddingBag(Module):
             self.include_last_offset,
             self.padding_idx,
         )
-
-    def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        text += f", mode={self.mode!r}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        return text
 
     @classmethod
     def from_pretrained(

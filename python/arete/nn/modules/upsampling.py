@@ -7,11 +7,13 @@ from typing import Any, Optional
 from arete import Tensor
 
 from .. import functional as F
+from ._records import layer
 from .module import Module
 
 __all__ = ["Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"]
 
 
+@layer
 class Upsample(Module):
     """Resizes (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by scale_factor.
 
@@ -48,23 +50,6 @@ class Upsample(Module):
         self.mode = mode
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(
-            input,
-            self.size,
-            self.scale_factor,
-            self.mode,
-            self.align_corners,
-            self.recompute_scale_factor,
-        )
-
-    def extra_repr(self) -> str:
-        if self.scale_factor is not None:
-            text = f"scale_factor={self.scale_factor!r}"
-        else:
-            text = f"size={self.size!r}"
-        return text + f", mode={self.mode!r}"
 
 
 class UpsamplingNearest2d(Upsample):
