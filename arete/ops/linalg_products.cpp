@@ -269,6 +269,7 @@ const OpRecord& addmv_op =
                                        std::to_string(vec.size(0)) + ")"));
           return {plus(self, mv(mat, vec), c.scalar(3), c.scalar(4))};
         })
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2}), m.make({2, 3}), m.make({3}), Scalar(1), Scalar(1)}},
                   {{m.make({}), m.make({2, 3}), m.make({3}), Scalar(0.5), Scalar(2)}, "0-d self"},
@@ -309,6 +310,7 @@ const OpRecord& addr_op =
           return {plus(c.tensor(0), product, c.scalar(3), c.scalar(4))};
         })
         .dtypes(kWithIntegers)
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(1), Scalar(1)}},
                   {{m.make({3}), m.make({2}), m.make({3}), Scalar(3), Scalar(2)}, "broadcast"},
@@ -361,6 +363,7 @@ const OpRecord& addbmm_op =
           return {addmm(c.tensor(0), a.transpose(0, 1).reshape({a.size(1), inner}),
                         b.reshape({inner, b.size(2)}), c.scalar(3), c.scalar(4))};
         })
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 2}), m.make({3, 2, 2}), m.make({3, 2, 2}), Scalar(1), Scalar(1)}},
                   {{m.make({2}), m.make({2, 1, 3}), m.make({2, 3, 2}), Scalar(0.5), Scalar(2)},
