@@ -267,7 +267,12 @@ const OpRecord& addmv_op =
                                        std::to_string(mat.size(0)) + "x" +
                                        std::to_string(mat.size(1)) + "), vec (" +
                                        std::to_string(vec.size(0)) + ")"));
-          return {plus(self, mv(mat, vec), c.scalar(3), c.scalar(4))};
+          const bool whole = is_integral_or_bool(self.dtype()) && is_integral_or_bool(mat.dtype());
+          const auto factor = [&](size_t i) {  // of the dtype of what it multiplies
+            const Scalar& s = c.scalar(i);
+            return whole && !s.is_integral() ? Scalar(int64_t(s.to_double())) : s;
+          };
+          return {plus(self, mv(mat, vec), factor(3), factor(4))};
         })
         .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {

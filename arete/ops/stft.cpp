@@ -191,7 +191,10 @@ const OpRecord& istft_op =
           Tensor parts = view_as_real_copy(z);
           if (!batched) parts = parts.unsqueeze(0);
           parts = parts.transpose(1, 2);
-          if (onesided) parts = completed(parts, 2, f.n);
+          if (!complex) {  // of a real signal, of which the first half says everything
+            if (!onesided) parts = parts.narrow(2, 0, f.n / 2 + 1);
+            parts = completed(parts, 2, f.n);
+          }
           const double scale = 1 / (c.boolean(6) ? std::sqrt(double(f.n)) : double(f.n));
           parts = transform_lines(parts, false, scale);
           const Tensor frames = complex ? view_as_complex_copy(parts) : parts.select(-1, 0);
@@ -246,7 +249,6 @@ const OpRecord& istft_op =
           const int64_t frequencies = z.size(-2), steps = z.size(-1),
                         total = f.n + f.hop * (steps - 1), batch = z.dim() == 3 ? z.size(0) : 1;
           const auto* values = static_cast<const std::complex<double>*>(z.data_ptr());
-          const bool half = frequencies != f.n;
           const int64_t begin = c.boolean(5) ? f.n / 2 : 0;
           const int64_t length =
               c.has(8) ? c.integer(8) : total - (c.boolean(5) ? 2 * (f.n / 2) : 0);
@@ -258,9 +260,9 @@ const OpRecord& istft_op =
                 const int64_t k = p - t * f.hop;
                 if (k < 0 || k >= f.n) continue;
                 double v = 0;
-                for (int64_t q = 0; q < frequencies; ++q) {
+                for (int64_t q = 0; q < f.n / 2 + 1; ++q) {
                   const double a = 2 * std::numbers::pi * double(k * q % f.n) / double(f.n);
-                  const double twice = half && q > 0 && 2 * q != f.n ? 2 : 1;
+                  const double twice = q > 0 && 2 * q != f.n ? 2 : 1;
                   v += twice *
                        (values[(b * frequencies + q) * steps + t] * std::polar(1.0, a)).real();
                 }
