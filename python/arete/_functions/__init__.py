@@ -9,7 +9,7 @@ from ._methods import METHODS
 from .creation import as_tensor, asarray, clone, detach, fill
 from .elements import gradient, index_put, index_put_, nonzero, where
 from .layers import grid_sampler, grid_sampler_2d, grid_sampler_3d, native_layer_norm
-from .matrices import chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
+from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (
     allclose, can_cast, equal, is_complex, is_floating_point, is_nonzero, is_storage, is_tensor, numel, result_type,
 )

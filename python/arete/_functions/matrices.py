@@ -9,6 +9,17 @@ from ._methods import METHODS, also_method
 
 
 @also_method
+def adjoint(input: Tensor):
+    """The last two dimensions swapped, and complex numbers conjugated.
+
+    >>> arete.adjoint(arete.tensor([[1j, 2]]))
+    tensor([[0.-1.j],
+            [2.-0.j]])
+    """
+    return input.mH
+
+
+@also_method
 def tensordot(a: Tensor, b: Tensor, dims=2, out=None):
     """Products summed over pairs of dimensions: the last n and the first n, or two lists.
 

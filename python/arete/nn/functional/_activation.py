@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from arete import Tensor, _ops
+from arete import ArgumentError, Tensor, _ops
 
 from ._common import check_probability, in_place, softmax_dim
 
@@ -43,6 +43,8 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     >>> F.threshold(arete.tensor([0.5, 1.0, 2.0]), 1.0, -7.0)
     tensor([-7., -7.,  2.])
     """
+    if not input.is_floating_point():
+        threshold, value = int(threshold), int(value)
     if inplace:
         return in_place("threshold", input, threshold, value)
     return _ops.threshold(input, threshold, value)
@@ -311,7 +313,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     tensor([-1.5000,  0.0000,  0.5000])
     """
     if lambd < 0:
-        raise ValueError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+        raise ArgumentError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _ops.softshrink(input, lambd)
 
 
