@@ -43,9 +43,9 @@ const OpRecord& tensordot_op =
           for (size_t i = 0; i < da.size(); ++i) {
             const int64_t x = a.size(da[i]), y = b.size(db[i]);
             if (x == 1 && y != 1)
-              b = b.sum(db[i], true);
+              b = b.sum(db[i], true).to(b.dtype());
             else if (y == 1 && x != 1)
-              a = a.sum(da[i], true);
+              a = a.sum(da[i], true).to(a.dtype());
             else
               ARETE_CHECK(x == y,
                           ValueError(c.name(),

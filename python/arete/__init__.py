@@ -227,9 +227,9 @@ def _install() -> None:
             if name + "_" not in here:
                 here[name + "_"] = _C.Operator(name + "_", writers, True)
     for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
-        if name in here:
-            here.setdefault(alias, here[name])
         for end in ("", "_"):
+            if name + end in here:
+                here.setdefault(alias + end, here[name + end])
             if hasattr(Tensor, name + end) and not hasattr(Tensor, alias + end):
                 setattr(Tensor, alias + end, Tensor.__dict__[name + end])
     for name, value in vars(_functions).items():

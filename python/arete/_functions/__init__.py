@@ -6,7 +6,7 @@ import math as _math
 import types as _types
 
 from ._methods import METHODS
-from .creation import as_tensor, asarray, clone, detach, fill
+from .creation import as_tensor, asarray, clone, detach, fill, zero_
 from .elements import gradient, index_put, index_put_, nonzero, where
 from .layers import grid_sampler, grid_sampler_2d, grid_sampler_3d, native_layer_norm
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot

@@ -5,7 +5,7 @@ import builtins
 
 from .. import _C, _ops
 from .._C import Tensor
-from ._methods import METHODS, also_method, numpy_names
+from ._methods import METHODS, also_method, given, numpy_names
 
 # ---- bounds and choice
 
@@ -72,7 +72,7 @@ def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
         if input.dim() == 0:
             return (_ops.nonzero(input.reshape(1))[:, 0],)
         return positions.unbind(1)
-    return out.copy_(positions) if out is not None else positions
+    return given(out, positions)
 
 
 # ---- writing
