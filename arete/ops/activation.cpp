@@ -4,6 +4,7 @@
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_form.h"
 #include "arete/ops/reference_util.h"
 
 namespace arete {
@@ -124,6 +125,11 @@ const OpRecord& silu_op =
         .doc("x * sigmoid(x).")
         .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] * sigmoid(v[0]); }))
+        .complex(holomorphic([](Complex z) { return z / (1.0 + exp(-z)); },
+                             [](Complex z, Complex y) {
+                               const Complex s = reciprocal(1.0 + exp(-z));
+                               return s + y * (1.0 - s);
+                             }))
         .in_place()
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return x / (1 + std::exp(-x)); }));
@@ -232,6 +238,7 @@ const OpRecord& softsign_op =
         .doc("x / (1 + |x|).")
         .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] / (1.0 + abs(v[0])); }))
+        .complex(of_complex([](Complex z) { return z * (1.0 / (1.0 + abs(z))); }))
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return x / (1 + std::fabs(x)); }));
 
@@ -340,6 +347,8 @@ const OpRecord& tanhshrink_op =
         .doc("x - tanh(x).")
         .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] - tanh(v[0]); }))
+        .complex(holomorphic([](Complex z) { return z - tanh(z); },
+                             [](Complex z, Complex y) { return (z - y) * (z - y); }))
         .samples(plain_samples)
         .reference(map([](double x, const Call&) { return x - std::tanh(x); }));
 

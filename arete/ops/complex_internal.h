@@ -1,6 +1,8 @@
 // How operators meet complex tensors (Note [Complex tensors] in complex_call.cpp).
 #pragma once
 
+#include <complex>
+
 #include "arete/ops/call.h"
 
 namespace arete::ops {
@@ -9,6 +11,10 @@ namespace arete::ops {
 DType real_of(DType t);
 /// complex64 for float32 (and what computes in it), complex128 for float64.
 DType complex_of(DType t);
+/// The conjugate number.
+inline Scalar conjugate(const Scalar& s) {
+  return s.is_complex() ? Scalar(std::conj(s.to_complex())) : s;
+}
 
 /// Memory of complex numbers as one of real numbers: layouts in units of the parts, with one
 /// dimension more.

@@ -8,7 +8,10 @@
 #include "arete/ops/conv.h"
 
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/conv_internal.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
 #include "arete/ops/window_util.h"
 
@@ -171,6 +174,20 @@ void add_channels(std::vector<double>& y, IntList sizes, const Tensor& bias) {
 
 using L = std::initializer_list<int64_t>;
 
+// Of complex numbers, from the four products of their parts; the bias is added by the caller.
+Tensor complex_product(const Call& c) {
+  const Results a = parts_of(c.tensor(0)), b = parts_of(c.tensor(1));
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    std::vector<Arg> args(c.args().begin(), c.args().end());
+    args[0] = Arg(x);
+    args[1] = Arg(y);
+    if (c.op.name == "convolution") args[2] = Arg();
+    return call(c.op, args);
+  };
+  return complex(product(a[0], b[0]) - product(a[1], b[1]),
+                 product(a[0], b[1]) + product(a[1], b[0]));
+}
+
 // ---- the three records ----
 
 const OpRecord& convolution_op =
@@ -190,6 +207,15 @@ const OpRecord& convolution_op =
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::forward, call.tensor(0), call.tensor(1), out[0],
               call.has(2) ? call.tensor(2) : Tensor(), params_of(call, 3));
+        })
+        .complex([](const Call& c) -> Results {
+          check_operands(c.name(), c.tensor(0), c.tensor(1), c.has(2) ? c.tensor(2) : Tensor(),
+                         params_of(c, 3));
+          const Tensor y = complex_product(c);
+          if (!c.has(2)) return {y};
+          Shape channel(size_t(y.dim()), 1);
+          channel[1] = y.size(1);
+          return {y + c.tensor(2).reshape(channel)};
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -288,6 +314,10 @@ const OpRecord& convolution_dgrad_op =
         })
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
           run(p, Pass::dgrad, out[0], call.tensor(1), call.tensor(0), Tensor(), params_of(call, 3));
+        })
+        .complex([](const Call& c) -> Results {
+          check_dtypes(c.name(), c.tensor(0), c.tensor(1), Tensor());
+          return {complex_product(c)};
         })
         .grad(
             [](const GradCall& g) -> TensorList {

@@ -162,7 +162,9 @@ Tensor uneven_gradient(const Tensor& x, int64_t d, const Tensor& coordinates, in
   return cat({first, middle, last}, d);
 }
 
-Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : x.to(default_dtype()); }
+Tensor floating(const Tensor& x) {
+  return is_integral_or_bool(x.dtype()) ? x.to(default_dtype()) : x;
+}
 
 // By Lagrange's weights, for references.
 double reference_slope(const std::vector<double>& f, const std::vector<double>& t, size_t i,

@@ -44,6 +44,7 @@ namespace arete::ops {
   X(linalg_distance)      \
   X(linalg_functions)     \
   X(linalg_inverse)       \
+  X(linalg_ldl)           \
   X(linalg_least_squares) \
   X(linalg_lu)            \
   X(linalg_norm)          \

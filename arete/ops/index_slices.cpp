@@ -1,9 +1,11 @@
 // Slices at the positions that a 1-d index names along one dimension: (self, dim, index, source).
 #include <algorithm>
 
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
+#include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
@@ -261,17 +263,8 @@ const OpRecord& index_add_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Scalar alpha = alpha_of(c);
           if (alpha == Scalar(1)) return slices_lower<ScatterMode::add>(c, out, p);
-          const Tensor& src = c.tensor(3);
-          const Tensor scaled = empty_tensor(src.sizes(), src.dtype(), src.device());
-          const expr::Type type = expr::compute_type(src.dtype());
-          const DType types[] = {src.dtype()};
-          const expr::Type params[] = {type};
-          const expr::ProgramPtr times =
-              expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; },
-                          types, params, types);
-          const expr::Literal factor = literal(alpha, type);
-          const prim::View in = view_of(src), to = view_of(scaled);
-          p.pointwise({times.get(), {&in, 1}, {&to, 1}, {&factor, 1}});
+          const PlainCalls guard;
+          const Tensor scaled = c.tensor(3).mul(alpha).to(c.tensor(3).dtype());
           const Arg args[] = {c[0], c[1], c[2], scaled};
           slices_lower<ScatterMode::add>(Call(c.op, args, c.in_place()), out, p);
         })
@@ -281,7 +274,7 @@ const OpRecord& index_add_op =
               r[0] = g.grad();
               if (g.needs(2)) {
                 r[2] = slices_of_grad(g);
-                if (g.scalar(4) != Scalar(1)) r[2] = r[2].mul(g.scalar(4));
+                if (g.scalar(4) != Scalar(1)) r[2] = r[2].mul(conjugate(g.scalar(4)));
               }
               return r;
             },

@@ -28,6 +28,14 @@ std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper = false,
 // ---- LU, with partial pivoting
 /// P, L, U with A = P L U: (m, n) -> (m, m), (m, k), (k, n), k = min(m, n).
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a);
+/// L and D of a symmetric matrix A = P L D L^T P^T in one matrix, and LAPACK's pivots: for
+/// ldl_solve. No gradient.
+std::tuple<Tensor, Tensor> ldl_factor(const Tensor& a, bool hermitian = false);
+/// The same, and for each matrix the first zero pivot (from 1) or 0.
+std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, bool hermitian = false,
+                                                 bool check_errors = false);
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian = false);
+
 /// Both factors in one matrix, and the row exchanges (int32, from 1): for lu_solve.
 std::tuple<Tensor, Tensor> lu_factor(const Tensor& a);
 /// The same and error numbers, k where U[k, k] is zero.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "arete/ops/autocast.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/linalg.h"
@@ -72,6 +73,7 @@ const OpRecord& renorm_op =
           const Tensor factors = Scalar(limit) / (lengths + Scalar(1e-7));
           return {x * arete::where(lengths > Scalar(limit), factors, 1)};
         })
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3, 4}, 0.5, 2), Scalar(2), 0, Scalar(1.5)}},
                   {{m.make({2, 3, 2}, 0.5, 2), Scalar(1), 1, Scalar(4)}, "some below"},
@@ -240,8 +242,8 @@ const OpRecord& cov_op =
                                      std::to_string(c.tensor(0).dim()) + " dimensions"));
           ARETE_CHECK(c.tensor(0).dtype() != kBool,
                       TypeError(c.name(), "cov(): bool dtype is not supported for input"));
-          Tensor x =
-              is_floating(c.tensor(0).dtype()) ? c.tensor(0) : c.tensor(0).to(default_dtype());
+          Tensor x = is_integral_or_bool(c.tensor(0).dtype()) ? c.tensor(0).to(default_dtype())
+                                                              : c.tensor(0);
           if (c.has(3)) x = x.to(promote_types(x.dtype(), c.tensor(3).dtype()));
           if (x.dim() < 2) x = x.reshape({1, -1});
           const int64_t n = x.size(1);
@@ -270,7 +272,7 @@ const OpRecord& cov_op =
           if (!weights.defined()) {
             const Tensor centered = x - x.mean(1, true);
             const Scalar degrees(std::max(double(n) - correction, 0.0));
-            return {(mm(centered, centered.t()) / degrees).squeeze()};
+            return {(mm(centered, conj(centered).t()) / degrees).squeeze()};
           }
           const Tensor total = weights.sum();
           const Tensor centered = x - (x * weights).sum(1, true) / total;
@@ -278,7 +280,8 @@ const OpRecord& cov_op =
           if (c.has(3))
             degrees = total - (weights * c.tensor(3).to(x.dtype()).reshape({n})).sum() *
                                   Scalar(correction) / total;
-          return {(mm(centered, (centered * weights).t()) / degrees.clamp(Scalar(0))).squeeze()};
+          return {(mm(centered, conj(centered * weights).t()) / real(degrees).clamp(Scalar(0)))
+                      .squeeze()};
         })
         .dtypes({kFloat32, kFloat64})
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -348,9 +351,10 @@ const OpRecord& corrcoef_op =
                                      std::to_string(c.tensor(0).dim()) + " dimensions"));
           const Tensor covariance = cov(c.tensor(0));
           if (covariance.dim() == 0) return {covariance / covariance};
-          const Tensor deviation = covariance.diagonal().sqrt();
-          return {(covariance / deviation.unsqueeze(-1) / deviation.unsqueeze(-2))
-                      .clamp(Scalar(-1), Scalar(1))};
+          const Tensor deviation = real(covariance.diagonal()).sqrt();
+          const Tensor r = covariance / deviation.unsqueeze(-1) / deviation.unsqueeze(-2);
+          const auto bounded = [](const Tensor& t) { return t.clamp(Scalar(-1), Scalar(1)); };
+          return {is_complex(r.dtype()) ? complex(bounded(real(r)), bounded(imag(r))) : bounded(r)};
         })
         .dtypes({kFloat32, kFloat64})
         .samples([](SampleMaker& m) -> std::vector<Sample> {

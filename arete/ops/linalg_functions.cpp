@@ -151,7 +151,10 @@ Results power(const Call& c) {
   Tensor a = c.tensor(0);
   int64_t n = c.integer(1);
   check_square("linalg.matrix_power", a);
-  if (n == 0) return {identities(batch_sizes(a.sizes()), a.size(-1), a.options()).clone()};
+  if (n == 0) {  // a constant, whose gradient is zero
+    const Tensor one = identities(batch_sizes(a.sizes()), a.size(-1), a.options());
+    return {arete::where(full({}, true, TensorOptions(kBool, a.device())), one, a)};
+  }
   if (n < 0) {
     ARETE_CHECK(n != INT64_MIN, ValueError(c.name(), "the exponent is too small"));
     a = linalg::inv(a);

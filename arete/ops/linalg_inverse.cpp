@@ -305,12 +305,11 @@ const OpRecord& linalg_slogdet_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              if (!g.grad(1).defined()) return {};
+              if (!g.grad(1).defined()) return {zeros(g.input_sizes(0), g.input(0).options())};
               return {std::get<0>(linalg::inv_ex(g.input(0))).mT() *
                       g.grad(1).unsqueeze(-1).unsqueeze(-1)};
             },
             1)
-        .no_grad_outputs(1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
         .dtypes(kTypes)

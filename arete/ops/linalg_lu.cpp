@@ -14,9 +14,37 @@ namespace {
 
 const std::vector<DType> kTypes{kFloat32, kFloat64};
 
-void check_pivot(const Call& c, bool pivot) {
-  ARETE_CHECK(pivot, NotImplementedError(
-                         c.name(), public_name(c) + ": LU without pivoting is not implemented"));
+// Overwrites `lu` with its factors without exchanges, panel by panel: what is left of a panel is
+// eliminated column by column, and what is right of it by products.
+void factor_without_pivots(const Tensor& lu) {
+  constexpr int64_t kPanel = 32;
+  const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
+  for (int64_t j = 0; j < k; j += kPanel) {
+    const int64_t width = std::min(kPanel, k - j), rows = m - j;
+    const Tensor panel = lu.narrow(-2, j, rows).narrow(-1, j, width);
+    for (int64_t i = 0; i < width && i + 1 < rows; ++i) {
+      const Tensor row = panel.select(-2, i), below = panel.narrow(-2, i + 1, rows - i - 1);
+      Tensor column = below.select(-1, i);
+      column.div_(row.narrow(-1, i, 1));
+      if (i + 1 < width)
+        below.narrow(-1, i + 1, width - i - 1)
+            .sub_(column.unsqueeze(-1) * row.narrow(-1, i + 1, width - i - 1).unsqueeze(-2));
+    }
+    const int64_t next = j + width;
+    if (next >= n) continue;
+    const Tensor right = lu.narrow(-1, next, n - next);
+    Tensor top = right.narrow(-2, j, width);
+    top.copy_(linalg::solve_triangular(panel.narrow(-2, 0, width), top, false, true, true));
+    if (next < m)
+      right.narrow(-2, next, m - next).sub_(matmul(panel.narrow(-2, width, rows - width), top));
+  }
+}
+
+// The first zero on the diagonal of U, from 1, or 0.
+Tensor first_zero_pivot(const Tensor& lu) {
+  const Tensor zero = lu.diagonal(0, -2, -1) == 0;
+  if (zero.size(-1) == 0) return zeros(batch_sizes(lu.sizes()), TensorOptions(kInt32, lu.device()));
+  return (zero.to(kInt32).argmax(-1) + 1) * zero.any({-1});
 }
 
 // Unit lower and upper triangular factors, the thin ones.
@@ -64,12 +92,26 @@ std::string zero_pivot_text(int64_t info) {
          "linalg.lu_factor_ex(A, pivot)";
 }
 
+// Doolittle's elimination as it stands in books; eliminate() exchanges rows.
+void eliminate_in_order(Matrix& m) {
+  for (int64_t k = 0; k < std::min(m.rows, m.columns); ++k) {
+    for (int64_t i = k + 1; i < m.rows; ++i) {
+      m(i, k) /= m(k, k);
+      for (int64_t j = k + 1; j < m.columns; ++j) m(i, j) -= m(i, k) * m(k, j);
+    }
+  }
+}
 std::vector<Tensor> factor_reference(const Call& c) {
   const Tensor& a = c.tensor(0);
   const int64_t k = std::min(a.size(-1), a.size(-2));
   std::vector<double> pivots;
   const Tensor lu = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
-    for (int64_t p : eliminate(m)) pivots.push_back(double(p + 1));
+    if (c.boolean(1)) {
+      for (int64_t p : eliminate(m)) pivots.push_back(double(p + 1));
+    } else {
+      eliminate_in_order(m);
+      for (int64_t p = 0; p < k; ++p) pivots.push_back(double(p + 1));
+    }
     return m;
   });
   const Shape batch = batch_sizes(a.sizes());
@@ -86,7 +128,6 @@ const OpRecord& linalg_lu_factor_ex_op =
           const Tensor& a = c.tensor(0);
           check_factorizable(public_name(c), a);
           check_matrix(public_name(c), a);
-          check_pivot(c, c.boolean(1));
           const Shape batch = batch_sizes(a.sizes());
           const int64_t m = a.size(-2), n = a.size(-1);
           out.push_back(matrix_spec(batch, m, n, a));
@@ -96,10 +137,19 @@ const OpRecord& linalg_lu_factor_ex_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& a = c.tensor(0);
           p.copy({view_of(out[0]), view_of(a)});
-          p.linalg({.op = Factorization::lu,
-                    .a = view_of(out[0]),
-                    .b = view_of(out[1]),
-                    .info = view_of(out[2])});
+          if (c.boolean(1)) {
+            p.linalg({.op = Factorization::lu,
+                      .a = view_of(out[0]),
+                      .b = view_of(out[1]),
+                      .info = view_of(out[2])});
+          } else {
+            const PlainCalls guard;
+            factor_without_pivots(out[0]);
+            const Tensor order =
+                arange(Scalar(1), Scalar(out[1].size(-1) + 1), TensorOptions(kInt32, a.device()));
+            p.copy({view_of(out[1]), view_of(order, expand(order.layout(), out[1].sizes()))});
+            p.copy({view_of(out[2]), view_of(first_zero_pivot(out[0]))});
+          }
           if (c.boolean(2)) check_info(public_name(c), out[2], zero_pivot_text);
         })
         .grad(
@@ -116,6 +166,11 @@ const OpRecord& linalg_lu_factor_ex_op =
                   {{make_invertible(m, {2, 2, 2}), true, true}, "batch"},
                   {{m.make({2, 4}), true, false}, "wide"},
                   {{m.make_strided({4, 2}), true, false}, "tall, strided"},
+                  {{make_invertible(m, {2, 3, 3}), false, false}, "without exchanges"},
+                  {{make_invertible(m, {2, 4}), false, true}, "wide, without exchanges"},
+                  {{make_invertible(m, {4, 2}), false, false}, "tall, without exchanges"},
+                  {{make_invertible(m, {35, 40}).detach(), false, false},
+                   "more than a panel, without exchanges"},
                   {{m.make({0, 2, 3}), true, false}, "empty batch"},
                   {{m.make({2, 0, 3}), true, false}, "empty matrices"}};
         })
@@ -123,10 +178,8 @@ const OpRecord& linalg_lu_factor_ex_op =
           return {{{m.make({3}), true, false},
                    ErrorKind::value,
                    "linalg.lu_factor_ex: The input tensor A must have at least 2 dimensions."},
-                  {{m.make({3, 3}), false, false},
-                   ErrorKind::not_implemented,
-                   "LU without pivoting is not implemented"},
-                  {{m.make({3, 3}, 0, 0), true, true}, ErrorKind::value, "U[1,1] is zero"}};
+                  {{m.make({3, 3}, 0, 0), true, true}, ErrorKind::value, "U[1,1] is zero"},
+                  {{m.make({3, 3}, 0, 0), false, true}, ErrorKind::value, "U[1,1] is zero"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           auto r = factor_reference(c);
@@ -141,16 +194,17 @@ const OpRecord& linalg_lu_factor_op =
         .doc("Both LU factors in one matrix, and the row exchanges.")
         .compose([](const Call& c) -> Results {
           check_matrix(public_name(c), c.tensor(0));
-          check_pivot(c, c.boolean(1));
-          const auto [lu, pivots, info] = linalg::lu_factor_ex(c.tensor(0));
-          check_info("torch.linalg.lu_factor", info, zero_pivot_text);
-          return {lu, pivots};
+          const Results r = call_all(linalg_lu_factor_ex_op, {c.tensor(0), c.boolean(1), false});
+          check_info("torch.linalg.lu_factor", r[2], zero_pivot_text);
+          return {r[0], r[1]};
         })
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
         .dtypes(kTypes)
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 3}), true}}, {{m.make({2, 4, 2}), true}, "batch, tall"}};
+          return {{{m.make({3, 3}), true}},
+                  {{m.make({2, 4, 2}), true}, "batch, tall"},
+                  {{make_invertible(m, {3, 3}), false}, "without exchanges"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {
@@ -302,9 +356,9 @@ const OpRecord& linalg_lu_op =
         .doc("P, L, U with A = P L U.")
         .compose([](const Call& c) -> Results {
           check_matrix(public_name(c), c.tensor(0));
-          check_pivot(c, c.boolean(1));
-          const auto [lu, pivots, info] = linalg::lu_factor_ex(c.tensor(0));
-          const auto [p, l, u] = lu_unpack(lu, pivots);
+          const bool pivot = c.boolean(1);  // without it there is no P
+          const Results r = call_all(linalg_lu_factor_ex_op, {c.tensor(0), pivot, false});
+          const auto [p, l, u] = lu_unpack(r[0], r[1], true, pivot);
           return {p, l, u};
         })
         .autocast(Autocast::f32)
@@ -313,6 +367,7 @@ const OpRecord& linalg_lu_op =
           return {{{m.make({3, 3}), true}},
                   {{m.make({2, 4, 2}), true}, "batch, tall"},
                   {{m.make({2, 4}), true}, "wide"},
+                  {{make_invertible(m, {3, 3}), false}, "without exchanges"},
                   {{m.make({0, 2, 3}), true}, "empty"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
@@ -324,10 +379,14 @@ const OpRecord& linalg_lu_op =
           const Shape batch = batch_sizes(a.sizes());
           std::vector<Matrix> ps, ls, us;
           for (Matrix f : matrices_of(a)) {
-            const std::vector<int64_t> pivots = eliminate(f);
             Matrix p = identity_matrix(m), l(m, k), u(k, n);
-            for (int64_t i = k; i-- > 0;)
-              for (int64_t j = 0; j < m; ++j) std::swap(p(i, j), p(pivots[size_t(i)], j));
+            if (c.boolean(1)) {
+              const std::vector<int64_t> pivots = eliminate(f);
+              for (int64_t i = k; i-- > 0;)
+                for (int64_t j = 0; j < m; ++j) std::swap(p(i, j), p(pivots[size_t(i)], j));
+            } else {
+              eliminate_in_order(f);
+            }
             for (int64_t i = 0; i < m; ++i)
               for (int64_t j = 0; j < k; ++j) l(i, j) = i > j ? f(i, j) : double(i == j);
             for (int64_t i = 0; i < k; ++i)
@@ -336,8 +395,8 @@ const OpRecord& linalg_lu_op =
             ls.push_back(l);
             us.push_back(u);
           }
-          return {from_matrices(ps, batch, m, m), from_matrices(ls, batch, m, k),
-                  from_matrices(us, batch, k, n)};
+          return {c.boolean(1) ? from_matrices(ps, batch, m, m) : from_values({}, {0}),
+                  from_matrices(ls, batch, m, k), from_matrices(us, batch, k, n)};
         });
 
 // ---- solving with the factors

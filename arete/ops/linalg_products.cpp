@@ -43,9 +43,9 @@ const OpRecord& tensordot_op =
           for (size_t i = 0; i < da.size(); ++i) {
             const int64_t x = a.size(da[i]), y = b.size(db[i]);
             if (x == 1 && y != 1)
-              b = b.sum(db[i], true);
+              b = b.sum(db[i], true).to(b.dtype());
             else if (y == 1 && x != 1)
-              a = a.sum(da[i], true);
+              a = a.sum(da[i], true).to(a.dtype());
             else
               ARETE_CHECK(x == y,
                           ValueError(c.name(),
@@ -267,8 +267,14 @@ const OpRecord& addmv_op =
                                        std::to_string(mat.size(0)) + "x" +
                                        std::to_string(mat.size(1)) + "), vec (" +
                                        std::to_string(vec.size(0)) + ")"));
-          return {plus(self, mv(mat, vec), c.scalar(3), c.scalar(4))};
+          const bool whole = is_integral_or_bool(self.dtype()) && is_integral_or_bool(mat.dtype());
+          const auto factor = [&](size_t i) {  // of the dtype of what it multiplies
+            const Scalar& s = c.scalar(i);
+            return whole && !s.is_integral() ? Scalar(int64_t(s.to_double())) : s;
+          };
+          return {plus(self, mv(mat, vec), factor(3), factor(4))};
         })
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2}), m.make({2, 3}), m.make({3}), Scalar(1), Scalar(1)}},
                   {{m.make({}), m.make({2, 3}), m.make({3}), Scalar(0.5), Scalar(2)}, "0-d self"},
@@ -309,6 +315,7 @@ const OpRecord& addr_op =
           return {plus(c.tensor(0), product, c.scalar(3), c.scalar(4))};
         })
         .dtypes(kWithIntegers)
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(1), Scalar(1)}},
                   {{m.make({3}), m.make({2}), m.make({3}), Scalar(3), Scalar(2)}, "broadcast"},
@@ -361,6 +368,7 @@ const OpRecord& addbmm_op =
           return {addmm(c.tensor(0), a.transpose(0, 1).reshape({a.size(1), inner}),
                         b.reshape({inner, b.size(2)}), c.scalar(3), c.scalar(4))};
         })
+        .in_place()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 2}), m.make({3, 2, 2}), m.make({3, 2, 2}), Scalar(1), Scalar(1)}},
                   {{m.make({2}), m.make({2, 1, 3}), m.make({2, 3, 2}), Scalar(0.5), Scalar(2)},

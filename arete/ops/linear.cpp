@@ -3,6 +3,7 @@
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/matmul_internal.h"
 #include "arete/ops/reference_util.h"
@@ -70,6 +71,8 @@ void linear_lower(const Call& call, std::span<const Tensor> out, prim::Primitive
   run_product(x, w, out[0], p, bias, false);
 }
 
+Tensor conjugated(const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : t; }
+
 TensorList linear_grad(const GradCall& g) {
   const Tensor& grad = g.grad();
   const IntList xs = g.input_sizes(0);
@@ -81,7 +84,7 @@ TensorList linear_grad(const GradCall& g) {
   const Tensor g2 = flat ? grad : grad.reshape({rows, features});
   TensorList out(3);
   if (g.needs(0)) {
-    const Tensor w = g.input(1);
+    const Tensor w = conjugated(g.input(1));
     const Tensor gx = mm(g2, vector ? w.unsqueeze(0) : w);
     out[0] = flat ? gx : gx.view(xs);
   }
@@ -92,7 +95,7 @@ TensorList linear_grad(const GradCall& g) {
     if (bias && is_floating(x.dtype()))
       std::tie(gw, gb) = linear_weight_grad(g2, x2);
     else
-      gw = mm(g2.t(), x2);
+      gw = mm(g2.t(), conjugated(x2));
     out[1] = vector ? gw.squeeze(0) : gw;
   }
   if (bias) {

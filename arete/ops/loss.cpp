@@ -7,6 +7,7 @@
 #include "arete/base/warn.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
 
@@ -118,6 +119,11 @@ const OpRecord& absolute_error_op =
         .doc("|input - target|.")
         .surface(Surface::internal)
         .pointwise(loss(2, 0, [](Values v) { return abs(v[0] - v[1]); }))
+        .complex(of_complex([](Complex a, Complex b) { return abs(a - b); },
+                            [](Values v) {
+                              const Complex d = sgn(complex_at(v, 0) - complex_at(v, 1)) * v[5];
+                              return parts(d, -d);
+                            }))
         .samples(ARETE_PAIR_SAMPLES)
         .reference(element_reference([](double x, double y) { return std::fabs(x - y); }));
 

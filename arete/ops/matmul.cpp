@@ -3,7 +3,10 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
+#include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul_internal.h"
+#include "arete/ops/pointwise.h"
 #include "arete/ops/reference_util.h"
 
 namespace arete {
@@ -421,6 +424,11 @@ void add_product_infer(const Call& call, OutputSpecs& out, int rank) {
                                          std::string(name_of(self.dtype())) + " and " +
                                          std::string(name_of(a.dtype()))));
   check_inner(call, a, b, a.size(-1), b.size(-2));
+  for (size_t i : {3, 4})
+    ARETE_CHECK(!call.scalar(i).is_complex() || is_complex(a.dtype()),
+                TypeError(call.name(), "value cannot be converted to type " +
+                                           std::string(name_of(a.dtype())) + " without overflow")
+                    .argument(i == 3 ? "beta" : "alpha"));
   Shape sizes;
   if (rank == 3) {
     ARETE_CHECK(a.size(0) == b.size(0),
@@ -438,6 +446,14 @@ void add_product_infer(const Call& call, OutputSpecs& out, int rank) {
 void add_product_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
   const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
   const double beta = call.real(3), alpha = call.real(4);
+  if (call.scalar(3).is_complex() || call.scalar(4).is_complex()) {  // factors that gemm has not
+    const PlainCalls guard;
+    const Tensor product = empty_tensor(out[0].sizes(), out[0].dtype(), out[0].device());
+    run_gemm(a, b, product, p);
+    p.copy({view_of(out[0]), view_of(self.expand(out[0].sizes()).mul(call.scalar(3)) +
+                                     product.mul(call.scalar(4)))});
+    return;
+  }
   if (call.in_place() || beta == 0) return run_gemm(a, b, out[0], p, alpha, beta);
   const Layout full = expand(self.layout(), out[0].sizes());
   const size_t rank = full.sizes.size();
@@ -453,13 +469,15 @@ void add_product_lower(const Call& call, std::span<const Tensor> out, prim::Prim
 }
 
 TensorList add_product_grad(const GradCall& g) {
-  const Tensor& grad = g.grad();
-  const double beta = g.real(3), alpha = g.real(4);
+  Tensor grad = g.grad();
+  const Scalar beta = g.scalar(3), factor = g.scalar(4);
   TensorList out(3);
   if (g.needs(0)) {
     out[0] = sum_to_size(grad, g.input_sizes(0));
-    if (beta != 1) out[0] = out[0].mul(Scalar(beta));
+    if (!(beta == Scalar(1))) out[0] = out[0].mul(conjugate(beta));
   }
+  if (factor.is_complex()) grad = grad.mul(conjugate(factor));
+  const double alpha = factor.is_complex() ? 1 : factor.to_double();
   if (g.needs(1)) out[1] = matmul_scaled(grad, adjoint(g.input(2)), alpha);
   if (g.needs(2)) out[2] = matmul_scaled(adjoint(g.input(1)), grad, alpha);
   return out;

@@ -81,6 +81,7 @@ const OpRecord& div_mode_op =
           return {call(*find_record("floor_divide"), {c[0], c[1]})};
         })
         .no_gradient_test()
+        .in_place()
         .samples([](SampleMaker& m) {
           auto all = binary_samples(-5, 5, 0.7, 2, {"trunc"})(m);
           for (auto& s : binary_samples(-5, 5, 0.7, 2, {"floor"})(m)) all.push_back(s);
@@ -114,6 +115,7 @@ const OpRecord& round_decimals_op = []() -> const OpRecord& {
       })
       .no_gradient_test()
       .dtypes({kFloat32, kFloat64})
+      .in_place()
       .samples([](SampleMaker& m) {
         return std::vector<Sample>{{{m.make({2, 3}), 0}, "whole"},
                                    {{m.make({2, 3}), 2}, "behind"},
@@ -127,7 +129,13 @@ const OpRecord& round_decimals_op = []() -> const OpRecord& {
       });
 }();
 
-Tensor in_float64(const Arg& a) { return a.tensor().to(kFloat64); }
+// In float64 or complex128.
+Tensor wide_tensor(const Arg& a) {
+  return a.tensor().to(is_complex(a.tensor().dtype()) ? kComplex128 : kFloat64);
+}
+Scalar wide_number(const Arg& a) {
+  return a.scalar().is_complex() ? a.scalar() : Scalar(a.scalar().to_double());
+}
 
 const OpRecord& float_power_op =
     define("float_power(Tensor self, Tensor exponent) -> Tensor")
@@ -136,9 +144,9 @@ const OpRecord& float_power_op =
         .compose([](const Call& c) -> Results {
           const bool base = c[0].kind() == Arg::Kind::tensor,
                      top = c[1].kind() == Arg::Kind::tensor;
-          if (!top) return {pow(in_float64(c[0]), Scalar(c.scalar(1).to_double()))};
-          if (!base) return {pow(Scalar(c.scalar(0).to_double()), in_float64(c[1]))};
-          return {pow(in_float64(c[0]), in_float64(c[1]))};
+          if (!top) return {pow(wide_tensor(c[0]), wide_number(c[1]))};
+          if (!base) return {pow(wide_number(c[0]), wide_tensor(c[1]))};
+          return {pow(wide_tensor(c[0]), wide_tensor(c[1]))};
         })
         .samples(binary_samples(0.3, 3, -2, 2))
         .errors(binary_errors())
@@ -148,6 +156,7 @@ const OpRecord& ldexp_op =
     define("ldexp(Tensor self, Tensor other) -> Tensor")
         .doc("self * 2^other.")
         .binary([](Value a, Value b) { return a * exp2(b); }, Result::floating)
+        .complex(of_complex([](Complex a, Complex b) { return a * exp(b * std::numbers::ln2); }))
         .samples(binary_samples(-2, 2, -3, 3))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return a * std::exp2(b); }));
@@ -387,6 +396,7 @@ const OpRecord& clamp_op =
         .compose([](const Call& c) -> Results {
           return {clamp(c.tensor(0), maybe_scalar(c, 1), maybe_scalar(c, 2))};
         })
+        .in_place()
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5), Scalar(0.75)}, "both"},
                                      {{m.make({3, 4}), std::nullopt, Scalar(0.75)}, "max"},
@@ -412,6 +422,7 @@ const OpRecord& clamp_tensor_op =
           return {clamp(c.tensor(0), c.has(1) ? c.tensor(1) : Tensor(),
                         c.has(2) ? c.tensor(2) : Tensor())};
         })
+        .in_place()
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{
               {{m.make({3, 4}), m.make({4}, -1.5, -0.5), m.make({3, 1}, 0.5, 1.5)}, "both"},
@@ -435,10 +446,12 @@ const OpRecord& logit_op =
         .compose([](const Call& c) -> Results {
           if (!c.has(1)) return {logit(c.tensor(0))};
           const double eps = c.real(1);
-          const Tensor x =
-              is_floating(c.tensor(0).dtype()) ? c.tensor(0) : c.tensor(0).to(default_dtype());
+          const Tensor x = is_integral_or_bool(c.tensor(0).dtype())
+                               ? c.tensor(0).to(default_dtype())
+                               : c.tensor(0);
           return {logit(clamp(x, Scalar(eps), Scalar(1 - eps)))};
         })
+        .in_place()
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({2, 3}, 0.1, 0.9), std::nullopt}, "none"},
                                      {{m.make({2, 3}, 0.05, 0.95), 0.2}, "eps"}};
@@ -461,6 +474,7 @@ const OpRecord& nan_to_num_op =
                              maybe_real(c, 3))};
         })
         .no_gradient_test()
+        .in_place()
         .samples([](SampleMaker& m) {
           Tensor x = m.make({5}).detach();
           x.copy_(tensor({1.0, HUGE_VAL, -HUGE_VAL, double(NAN), 0.0}));

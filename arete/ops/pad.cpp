@@ -99,6 +99,7 @@ const OpRecord& tril_op =
           lower_triangle(c, out[0], p, true);
         })
         .grad([](const GradCall& g) -> TensorList { return {tril(g.grad(), g.integer(1))}; })
+        .in_place()
         .samples(triangle_samples)
         .errors(triangle_errors)
         .reference([](const Call& c) -> Refs {
@@ -117,6 +118,7 @@ const OpRecord& triu_op =
           lower_triangle(c, out[0], p, false);
         })
         .grad([](const GradCall& g) -> TensorList { return {triu(g.grad(), g.integer(1))}; })
+        .in_place()
         .samples(triangle_samples)
         .errors(triangle_errors)
         .reference([](const Call& c) -> Refs {

@@ -1,5 +1,6 @@
 // Products and log-sum-exp.
 #include "arete/ops/autocast.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/reduce_family.h"
 
 namespace arete::ops {
@@ -34,7 +35,7 @@ Results complex_product(const Call& c) {
   const bool whole = !c.has(1) || x.dim() == 0;
   const Tensor rows = whole ? x.reshape({-1}) : x.movedim(c.integer(1), -1);
   const Shape sizes = reduced_sizes(x.sizes(), product_dims(c), c.boolean(2));
-  if (rows.size(-1) == 0) return {ones(sizes, x.options())};
+  if (rows.size(-1) == 0) return {rows.sum(-1).add(Scalar(1)).reshape(sizes)};
   return {rows.cumprod(-1).select(-1, -1).reshape(sizes)};
 }
 
@@ -112,15 +113,16 @@ const OpRecord& logsumexp_op =
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(sum(exp(x))) without overflow.")
         .compose([](const Call& c) -> Results {
-          const Tensor x =
-              is_floating(c.tensor(0).dtype()) ? c.tensor(0) : c.tensor(0).to(default_dtype());
+          const Tensor x = is_integral_or_bool(c.tensor(0).dtype())
+                               ? c.tensor(0).to(default_dtype())
+                               : c.tensor(0);
           const uint32_t dims = reduced_dims(c, 1);
           if (x.numel() == 0) return {x.exp().sum(c.ints(1), c.boolean(2)).log()};
           Shape list;
           for (int d = 0; d < int(x.dim()); ++d)
             if (dims >> d & 1) list.push_back(d);
           // An infinite maximum must not give inf - inf.
-          const Tensor top = x.detach().amax(list, true);
+          const Tensor top = real(x.detach()).amax(list, true);
           const Tensor shift = arete::where(top.isfinite(), top, 0);
           const Tensor y = (x - shift).exp().sum(list, true).log() + shift;
           return {c.boolean(2) ? y : y.reshape(reduced_sizes(x.sizes(), dims, false))};

@@ -293,7 +293,7 @@ const OpRecord& uniform_op =
         .doc("Uniform in [from, to), in self's shape and dtype.")
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
-          check_floating(c, c.tensor(0).dtype());
+          check_floating(c, c.tensor(0).dtype(), true);
           ARETE_CHECK(c.real(1) <= c.real(2),
                       ValueError(c.name(),
                                  "uniform_ expects to return a [from, to) range, but found "
@@ -303,7 +303,7 @@ const OpRecord& uniform_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          draw(p, Distribution::uniform, view_of(out[0]), c.real(1), c.real(2), c[3]);
+          draw_all(p, Distribution::uniform, out[0], c.real(1), c.real(2), c[3]);
         })
         .grad(no_random_gradient)
         .no_gradient_test()

@@ -168,10 +168,11 @@ const OpRecord& sum_to_size_op =
           ARETE_CHECK(fits, ValueError(c.name(), "size {" + to_string(sizes) +
                                                      "} is not expandable to size {" +
                                                      to_string(x.sizes()) + "}."));
-          return {sum_to_size(x, sizes)};
+          return {sizes.empty() ? x.sum() : sum_to_size(x, sizes)};
         })
         .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3, 4}), {3, 1}}, "leading and last"},
+          return std::vector<Sample>{{{m.make({}), std::vector<int64_t>{}}, "0-d"},
+                                     {{m.make({2, 3, 4}), {3, 1}}, "leading and last"},
                                      {{m.make({2, 3}), {2, 3}}, "nothing"},
                                      {{m.make_strided({3, 4}), {1, 4}}, "first"}};
         })

@@ -98,6 +98,7 @@ const OpRecord& cumsum_op =
         .grad([](const GradCall& g) -> TensorList {
           return {call(reverse_cumsum_op, {g.grad(), g.integer(1)}).to(g.input_dtype(0))};
         })
+        .in_place(true)
         .samples(scan_samples)
         .errors(scan_errors)
         .reference(scan_reference([](double a, double b) { return a + b; }))
@@ -132,6 +133,7 @@ const OpRecord& cumprod_op =
               return {dx.movedim(-1, d).to(g.input_dtype(0))};
             },
             1)
+        .in_place(true)
         .samples([](SampleMaker& m) {
           auto all = scan_samples(m);
           Tensor with_zero = m.make({2, 3}, 0.5, 2);

@@ -449,11 +449,12 @@ const OpRecord& logcumsumexp_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              const Tensor x = g.input(0);
+              // A sum of 1e3 is known to 1e-4 in float32, and so would be the exponentials of it.
+              const Tensor x = g.input(0).to(kFloat64);
               const int dim = normalize_dim(g.integer(1), int(x.dim()), "logcumsumexp");
-              const Tensor y = running_logaddexp(x, dim);
-              return {logcumsumexp_gradient(g.grad().to(y.dtype()), x.to(y.dtype()), y, dim)
-                          .to(x.dtype())};
+              return {
+                  logcumsumexp_gradient(g.grad().to(kFloat64), x, running_logaddexp(x, dim), dim)
+                      .to(g.input_dtype(0))};
             },
             1)
         .samples([](SampleMaker& m) -> std::vector<Sample> {

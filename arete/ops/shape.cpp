@@ -521,8 +521,6 @@ const OpRecord& as_strided_op =
 
 }  // namespace
 
-namespace {
-// The in-place forms of views: the same handle with another layout and history.
 Tensor& become(Tensor& self, const Tensor& view) {
   ARETE_CHECK(!(self.requires_grad() && self.is_leaf()) || !is_grad_enabled(),
               AutogradError("",
@@ -536,7 +534,6 @@ Tensor& become(Tensor& self, const Tensor& view) {
   self.impl()->layout = view.layout();
   return self;
 }
-}  // namespace
 }  // namespace ops
 
 Tensor view(const Tensor& self, IntList sizes) { return ops::call(ops::view_op, {self, sizes}); }

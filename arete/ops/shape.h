@@ -164,6 +164,8 @@ namespace ops {
 /// Zeros of `sizes` (row-major) into which `values` are added where a view with `strides` and
 /// `offset` would show them: the gradient of views. Repeated places add up.
 Tensor embed_window(const Tensor& values, IntList sizes, IntList strides, int64_t offset);
+/// The in-place form of a view: self's handle gets the layout and history of one of its views.
+Tensor& become(Tensor& self, const Tensor& view);
 }  // namespace ops
 
 }  // namespace arete

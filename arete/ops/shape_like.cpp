@@ -263,9 +263,10 @@ const OpRecord& unravel_index_op =
                                                  to_string(c.ints(1)))
                             .argument("shape"));
           Results out(c.ints(1).size());
+          const Tensor wide = flat.to(kInt64);
           int64_t stride = 1;
           for (size_t d = out.size(); d-- > 0;) {
-            const Tensor t = stride == 1 ? flat : flat.floor_divide(Scalar(stride));
+            const Tensor t = stride == 1 ? wide : wide.floor_divide(Scalar(stride));
             out[d] = t.remainder(Scalar(c.ints(1)[d]));
             stride *= c.ints(1)[d];
           }

@@ -203,6 +203,7 @@ const OpRecord& mvlgamma_op =
             sum = sum.add(lgamma(c.tensor(0).sub(Scalar(double(j) / 2))));
           return {sum.add(Scalar(double(p * (p - 1)) / 4 * std::log(kPi)))};
         })
+        .in_place()
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({2, 3}, 0.5, 5), 1}, "one"},
                                      {{m.make({2, 3}, 1.6, 5), 3}, "three"},
@@ -247,6 +248,7 @@ const OpRecord& igamma_op =
     define("igamma(Tensor self, Tensor other) -> Tensor")
         .doc("Regularized lower incomplete gamma function P(self, other). No gradient for self.")
         .pointwise(igamma_def(false))
+        .in_place()
         .samples(igamma_samples)
         .errors(binary_errors())
         .reference(reference2([](double a, double x) { return igamma_reference(a, x, false); }));
@@ -255,6 +257,7 @@ const OpRecord& igammac_op =
     define("igammac(Tensor self, Tensor other) -> Tensor")
         .doc("Regularized upper incomplete gamma function Q(self, other). No gradient for self.")
         .pointwise(igamma_def(true))
+        .in_place()
         .samples(igamma_samples)
         .errors(binary_errors())
         .reference(reference2([](double a, double x) { return igamma_reference(a, x, true); }));

@@ -7,6 +7,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/fft_internal.h"
@@ -50,6 +51,9 @@ Tensor window_of(const Call& c, const Frames& f, const TensorOptions& o) {
   const int64_t left = (f.n - f.window) / 2;
   return f.window == f.n ? w : pad(w, {left, f.n - f.window - left});
 }
+bool of_complex(const Call& c) {
+  return is_complex(c.tensor(0).dtype()) || (c.has(4) && is_complex(c.tensor(4).dtype()));
+}
 double window_at(const Call& c, const Frames& f, int64_t k) {
   const int64_t i = k - (f.n - f.window) / 2;
   if (i < 0 || i >= f.window) return 0;
@@ -62,20 +66,28 @@ const OpRecord& stft_op =
         "window=None, bool center=True, str pad_mode=\"reflect\", bool normalized=False, bool? "
         "onesided=None, bool? return_complex=None) -> Tensor")
         .autocast(autocast_on_cpu(Autocast::f32))
-        .doc("Fourier transforms of windowed frames of a real signal.")
+        .doc("Fourier transforms of windowed frames of a signal.")
         .compose([](const Call& c) -> Results {
           const Tensor& signal = c.tensor(0);
           const Frames f = frames_of(c);
-          ARETE_CHECK(signal.dtype() == kFloat32 || signal.dtype() == kFloat64,
-                      TypeError(c.name(), "stft: expected a tensor of floating point values")
-                          .expected("float32 or float64")
-                          .got(describe(signal)));
+          ARETE_CHECK(
+              signal.dtype() == kFloat32 || signal.dtype() == kFloat64 ||
+                  is_complex(signal.dtype()),
+              TypeError(c.name(), "stft: expected a tensor of floating point or complex values")
+                  .expected("float32, float64 or complex")
+                  .got(describe(signal)));
+          const bool complex = of_complex(c), onesided = flag(c, 8, !complex);
+          ARETE_CHECK(
+              !onesided || !complex,
+              ValueError(c.name(), "Cannot have onesided output if window or input is complex"));
           ARETE_CHECK(
               signal.dim() == 1 || signal.dim() == 2,
               ValueError(c.name(), "stft: expected a 1D or 2D tensor").got(describe(signal)));
-          ARETE_CHECK(c.has(9), ValueError(c.name(),
-                                           "stft requires the return_complex parameter be given "
-                                           "for real inputs"));
+          ARETE_CHECK(c.has(9) || complex,
+                      ValueError(c.name(),
+                                 "stft requires the return_complex parameter be given for real "
+                                 "inputs, and will further require that return_complex=True in a "
+                                 "future PyTorch release."));
           const bool batched = signal.dim() == 2;
           Tensor x = batched ? signal : signal.unsqueeze(0);
           if (c.boolean(5)) x = pad(x.unsqueeze(1), {f.n / 2, f.n / 2}, c[6].string()).squeeze(1);
@@ -85,11 +97,12 @@ const OpRecord& stft_op =
                                        ", but got n_fft=" + std::to_string(f.n)));
           const Tensor frames = x.unfold(1, f.n, f.hop).mul(window_of(c, f, signal.options()));
           const double scale = c.boolean(7) ? 1 / std::sqrt(double(f.n)) : 1;
-          Tensor parts = transform_lines(pad(frames.unsqueeze(-1), {0, 1}), true, scale);
-          if (flag(c, 8, true)) parts = parts.narrow(2, 0, f.n / 2 + 1);
+          Tensor parts = transform_lines(
+              complex ? view_as_real_copy(frames) : pad(frames.unsqueeze(-1), {0, 1}), true, scale);
+          if (onesided) parts = parts.narrow(2, 0, f.n / 2 + 1);
           parts = parts.transpose(1, 2);
           if (!batched) parts = parts.squeeze(0);
-          return {c.boolean(9) ? view_as_complex_copy(parts) : parts.contiguous()};
+          return {flag(c, 9, true) ? view_as_complex_copy(parts) : parts.contiguous()};
         })
         .dtypes({kFloat32, kFloat64})
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -139,6 +152,8 @@ const OpRecord& stft_op =
 
 // Frames (B, T, n) added up where they overlap: (B, n + hop (T - 1)).
 Tensor overlap_add(const Tensor& frames, int64_t hop) {
+  if (is_complex(frames.dtype()))
+    return complex(overlap_add(real(frames), hop), overlap_add(imag(frames), hop));
   const int64_t total = frames.size(2) + hop * (frames.size(1) - 1);
   return embed_window(frames, {frames.size(0), total}, {total, hop, 1}, 0);
 }
@@ -158,11 +173,16 @@ const OpRecord& istft_op =
           ARETE_CHECK((z.dim() == 2 || z.dim() == 3) && z.numel() > 0,
                       ValueError(c.name(), "istft: expected a tensor with 2 or 3 dimensions")
                           .got(describe(z)));
-          ARETE_CHECK(!c.boolean(9),
-                      NotImplementedError(c.name(), "istft: complex signals are not supported"));
+          const bool complex = c.boolean(9);
+          ARETE_CHECK(
+              complex || !c.has(4) || !is_complex(c.tensor(4).dtype()),
+              ValueError(c.name(), "Complex windows are incompatible with return_complex=False"));
           const bool batched = z.dim() == 3, center = c.boolean(5);
           // Without a word the number of frequencies says whether they are one-sided.
           const bool onesided = flag(c, 7, z.size(-2) != f.n || f.n == f.n / 2 + 1);
+          ARETE_CHECK(
+              !onesided || !complex,
+              ValueError(c.name(), "Cannot have onesided output if window or input is complex"));
           const int64_t wanted = onesided ? f.n / 2 + 1 : f.n;
           ARETE_CHECK(z.size(-2) == wanted,
                       ValueError(c.name(), "istft: expected the frequency dimension to be " +
@@ -171,9 +191,13 @@ const OpRecord& istft_op =
           Tensor parts = view_as_real_copy(z);
           if (!batched) parts = parts.unsqueeze(0);
           parts = parts.transpose(1, 2);
-          if (onesided) parts = completed(parts, 2, f.n);
+          if (!complex) {  // of a real signal, of which the first half says everything
+            if (!onesided) parts = parts.narrow(2, 0, f.n / 2 + 1);
+            parts = completed(parts, 2, f.n);
+          }
           const double scale = 1 / (c.boolean(6) ? std::sqrt(double(f.n)) : double(f.n));
-          const Tensor frames = transform_lines(parts, false, scale).select(-1, 0);
+          parts = transform_lines(parts, false, scale);
+          const Tensor frames = complex ? view_as_complex_copy(parts) : parts.select(-1, 0);
           const Tensor window = window_of(c, f, frames.options());
           const int64_t steps = frames.size(1), total = f.n + f.hop * (steps - 1);
           const Tensor sum = overlap_add(frames.mul(window), f.hop);
@@ -225,7 +249,6 @@ const OpRecord& istft_op =
           const int64_t frequencies = z.size(-2), steps = z.size(-1),
                         total = f.n + f.hop * (steps - 1), batch = z.dim() == 3 ? z.size(0) : 1;
           const auto* values = static_cast<const std::complex<double>*>(z.data_ptr());
-          const bool half = frequencies != f.n;
           const int64_t begin = c.boolean(5) ? f.n / 2 : 0;
           const int64_t length =
               c.has(8) ? c.integer(8) : total - (c.boolean(5) ? 2 * (f.n / 2) : 0);
@@ -237,9 +260,9 @@ const OpRecord& istft_op =
                 const int64_t k = p - t * f.hop;
                 if (k < 0 || k >= f.n) continue;
                 double v = 0;
-                for (int64_t q = 0; q < frequencies; ++q) {
+                for (int64_t q = 0; q < f.n / 2 + 1; ++q) {
                   const double a = 2 * std::numbers::pi * double(k * q % f.n) / double(f.n);
-                  const double twice = half && q > 0 && 2 * q != f.n ? 2 : 1;
+                  const double twice = q > 0 && 2 * q != f.n ? 2 : 1;
                   v += twice *
                        (values[(b * frequencies + q) * steps + t] * std::polar(1.0, a)).real();
                 }

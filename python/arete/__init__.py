@@ -9,6 +9,7 @@ import builtins as _builtins
 from . import _C, _functions, _ops, _signatures
 from ._C import (  # noqa: F401
     ArgumentError,
+    DTypeError,
     AutogradError,
     BugError,
     DeviceError,
@@ -227,10 +228,11 @@ def _install() -> None:
             if name + "_" not in here:
                 here[name + "_"] = _C.Operator(name + "_", writers, True)
     for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
-        if name in here:
-            here.setdefault(alias, here[name])
-        if hasattr(Tensor, name) and not hasattr(Tensor, alias):
-            setattr(Tensor, alias, Tensor.__dict__[name])
+        for end in ("", "_"):
+            if name + end in here:
+                here.setdefault(alias + end, here[name + end])
+            if hasattr(Tensor, name + end) and not hasattr(Tensor, alias + end):
+                setattr(Tensor, alias + end, Tensor.__dict__[name + end])
     for name, value in vars(_functions).items():
         if not name.startswith("_") and (callable(value) or isinstance(value, _builtins.float)) and \
                 getattr(value, "__module__", _functions.__name__) == _functions.__name__:

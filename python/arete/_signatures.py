@@ -76,10 +76,13 @@ SIGNATURES: dict[str, list[tuple[str, str | None]]] = {
         "split_size", "split_sizes"))],
     "permute": [("permute", "permute(Tensor input, int[] dims)")],
     "softmin": [("softmin", None)],
+    **{name: [(name, None), (name + "_padding", f"{name}(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, "
+                             "str padding='valid', int[] dilation=1, int groups=1)")]
+       for name in ("conv1d", "conv2d", "conv3d")},
 }
 
 # Other names of the same function.
 ALIASES = {
     "moveaxis": "movedim", "swapdims": "swapaxes", "concat": "cat", "concatenate": "cat",
-    "row_stack": "vstack", "broadcast_to": "expand", "adjoint": "mT",
+    "row_stack": "vstack", "broadcast_to": "expand",
 }

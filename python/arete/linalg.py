@@ -2,6 +2,7 @@
 from . import _C, _ops
 from ._C import Tensor
 from ._families import install as _install
+from ._functions._methods import given as _given
 
 
 def _with_tolerances(name, A, atol, rtol, hermitian, out):
@@ -13,7 +14,7 @@ def _with_tolerances(name, A, atol, rtol, hermitian, out):
         result = getattr(_ops, name + "_tensor")(A, atol=given(atol), rtol=given(rtol), hermitian=hermitian)
     else:
         result = getattr(_ops, name)(A, atol=atol, rtol=rtol, hermitian=hermitian)
-    return out.copy_(result) if out is not None else result
+    return _given(out, result)
 
 
 def pinv(A: Tensor, rcond=None, hermitian: bool = False, *, atol=None, rtol=None, out=None) -> Tensor:

@@ -25,6 +25,7 @@ void type_error(const char* format, ...) {
 namespace {
 
 PyObject* argument_error;  // RuntimeError and ValueError: PyTorch raises the one or the other
+PyObject* dtype_error;     // TypeError and RuntimeError, for the same reason
 PyObject* autograd_error;
 PyObject* device_error;
 PyObject* out_of_memory_error;
@@ -49,7 +50,7 @@ PyObject* class_of(ErrorKind kind) {
     case ErrorKind::value:
       return argument_error;
     case ErrorKind::type:
-      return PyExc_TypeError;
+      return dtype_error;
     case ErrorKind::index:
       return PyExc_IndexError;
     case ErrorKind::device:
@@ -71,6 +72,8 @@ PyObject* class_of(ErrorKind kind) {
 bool init_errors(PyObject* module) {
   argument_error = new_error(module, "ArgumentError", "An argument has a wrong value or shape.",
                              {PyExc_RuntimeError, PyExc_ValueError, PyExc_AssertionError});
+  dtype_error = new_error(module, "DTypeError", "An operator does not take tensors of this dtype.",
+                          {PyExc_TypeError, PyExc_RuntimeError});
   autograd_error = new_error(module, "AutogradError", "A rule of differentiation is broken.",
                              {PyExc_RuntimeError});
   device_error = new_error(module, "DeviceError",
@@ -80,7 +83,8 @@ bool init_errors(PyObject* module) {
                                   {PyExc_RuntimeError, PyExc_MemoryError});
   bug_error = new_error(module, "BugError", "An internal inconsistency: please report it.",
                         {PyExc_RuntimeError});
-  return argument_error && autograd_error && device_error && out_of_memory_error && bug_error;
+  return argument_error && dtype_error && autograd_error && device_error && out_of_memory_error &&
+         bug_error;
 }
 
 void set_python_error() noexcept {

@@ -100,7 +100,7 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
       Scalar& v = s.scalars.add();
       if (is_tensor(x)) {
         // Its gradient would be lost: an overload with a tensor may follow.
-        if (tensor_of(x).numel() != 1 || tensor_of(x).requires_grad()) return false;
+        if (tensor_of(x).dim() != 0 || tensor_of(x).requires_grad()) return false;
         v = tensor_of(x).item();
       } else if (!to_scalar(x, v)) {
         return false;
@@ -111,7 +111,9 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
     case Kind::ints: {
       Shape& v = s.shapes.add();
       int64_t one = 0;
-      if (to_ints(x, v)) {
+      if (p.plain && is_tensor(x)) {
+        return false;
+      } else if (to_ints(x, v)) {
       } else if (to_int(x, one)) {
         v.push_back(one);
       } else {

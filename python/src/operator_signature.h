@@ -22,9 +22,9 @@ struct Parameter {
   size_t position = 0;  // among the record's arguments
   bool optional = false, list = false, keyword_only = false, has_default = false;
   bool none_is_default = false;  // None stands for the default
-  bool plain = false;      // an integer, for which no 0-d tensor may stand
-  bool as_tensor = false;  // a number here, a 0-d tensor for the record
-  bool as_real = false;    // a boolean here, 1 or 0 for the record
+  bool plain = false;            // an integer, for which no 0-d tensor may stand
+  bool as_tensor = false;        // a number here, a 0-d tensor for the record
+  bool as_real = false;          // a boolean here, 1 or 0 for the record
   ops::OwnedArg fallback;
   std::string type;  // as written
 };
@@ -38,8 +38,8 @@ struct Overload {
   std::vector<ops::OwnedArg> defaults;  // of all arguments of the record
   size_t positional = 0;                // parameters that may be given by position
   bool numbers = false;                 // numbers stand for tensors, of which one is needed
-  bool has_as_tensor = false;           // some parameter is a number that the record wants as tensor
-  bool spread = false;                  // the first list may be given as separate integers
+  bool has_as_tensor = false;  // some parameter is a number that the record wants as tensor
+  bool spread = false;         // the first list may be given as separate integers
   size_t spread_at = 0;
   size_t device_at = size_t(-1);  // the argument that says where a tensor is made of numbers alone
   bool returns_list = false;
@@ -57,7 +57,8 @@ Overload make_overload(const ops::OpRecord& record, const char* signature,
                        std::string_view shown_as);
 
 /// What overloads of one operator must know of each other: where one of them takes a tensor, a 0-d
-/// tensor is no integer of another one. max(x, t) is the maximum of both, max(x, 1) along dim 1.
+/// tensor is no integer and no list of another one. max(x, t) is the maximum of both, max(x, 1)
+/// along dim 1.
 void separate(std::vector<Overload>& overloads);
 
 }  // namespace arete::python

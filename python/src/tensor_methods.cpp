@@ -210,6 +210,13 @@ PyObject* m_remove_post_accumulate(PyObject* o, PyObject* id) {
     Py_RETURN_NONE;
   });
 }
+PyObject* m_become(PyObject* o, PyObject* view) {
+  return guarded([&]() -> PyObject* {
+    if (!is_tensor(view)) type_error("_become(): a view of the tensor is wanted");
+    ops::become(tensor_of(o), tensor_of(view));
+    return Py_NewRef(o);
+  });
+}
 PyObject* m_register_hook(PyObject* o, PyObject* callable) {
   return guarded([&]() -> PyObject* {
     if (!PyCallable_Check(callable)) type_error("register_hook(): the hook must be callable");
@@ -447,6 +454,7 @@ False
     {"copy_", WITH_KEYWORDS(m_copy_),
      SIGNATURE("copy_", "other, non_blocking=False", "Takes over the values of another tensor.")},
     {"_put_at", m_put_at, METH_VARARGS, nullptr},
+    {"_become", m_become, METH_O, nullptr},
     {"_make_subclass", WITH_KEYWORDS(make_subclass) | METH_STATIC, nullptr},
     {"_dlpack_capsule", m_dlpack_capsule, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};

@@ -89,6 +89,8 @@ BINARY_IN_PLACE(nb_imul, "mul")
 BINARY_IN_PLACE(nb_idiv, "div")
 BINARY_IN_PLACE(nb_ifloor_div, "floor_divide")
 BINARY_IN_PLACE(nb_imod, "remainder")
+BINARY_IN_PLACE(nb_ilshift, "bitwise_left_shift")
+BINARY_IN_PLACE(nb_irshift, "bitwise_right_shift")
 BINARY_IN_PLACE(nb_iand, "bitwise_and")
 BINARY_IN_PLACE(nb_ior, "bitwise_or")
 BINARY_IN_PLACE(nb_ixor, "bitwise_xor")
@@ -178,6 +180,8 @@ const PyType_Slot kNumberSlots[] = {
     SLOT(Py_nb_inplace_floor_divide, nb_ifloor_div),
     SLOT(Py_nb_inplace_remainder, nb_imod),
     SLOT(Py_nb_inplace_power, nb_ipow),
+    SLOT(Py_nb_inplace_lshift, nb_ilshift),
+    SLOT(Py_nb_inplace_rshift, nb_irshift),
     SLOT(Py_nb_inplace_and, nb_iand),
     SLOT(Py_nb_inplace_or, nb_ior),
     SLOT(Py_nb_inplace_xor, nb_ixor),

@@ -1,20 +1,23 @@
-"""Drives PyTorch's operator database against arete: every sample of every entry, results and gradients.
+"""Drives PyTorch's operator database through arete: every entry, every dtype PyTorch has for it, every sample.
 
-    python op_db.py [--device cuda] [--dtype float32,int64] [--filter REGEX] [--verbose] [--json FILE]
+    python op_db.py [--device cuda] [--dtype float32,int64] [--filter REGEX] [--checks function,gradient] [--jobs N]
+                    [--quick] [--verbose] [--json FILE]
 
-Prints agreed / samples for each entry and, for each dtype, of how many of the entries that PyTorch has for it all
-samples agree. Needs torch (its CPU results are the reference); samples whose arguments arete cannot represent (sparse,
-complex, ...) count as skipped. A result that is further from torch's than that dtype's tolerance also agrees if it is as
-close to torch's result in float64. Gradients are those of what torch's own gradient tests look at: behind
-output_process_fn_grad (only solutions of lstsq, ...) and gradcheck_wrapper (triangular inputs of operators that read one
-triangle, ...)."""
+The checks are those in CHECKS. What differs and is not in the table of op_db_differences.py is printed, and the exit status
+is 1; so it is if an entry of that table does not differ any more. A result that is further from PyTorch's than the dtype's
+tolerance also agrees if it is as close to PyTorch's result in float64. With --device cuda both libraries compute there."""
 from __future__ import annotations
 
 import argparse
+import collections
+import concurrent.futures
 import json
+import os
 import re
 import sys
+import time
 import warnings
+import zlib
 
 import torch
 
@@ -23,403 +26,464 @@ import arete
 # These imports forbid setting the flags of torch.backends in this process, which programs in other tests do.
 with torch.backends.__allow_nonbracketed_mutation():
     from torch.testing._internal.common_methods_invocations import op_db
-    from torch.testing._internal.opinfo.core import SampleInput
 
-warnings.filterwarnings("ignore")
+from op_db_compare import DTYPES, Unsupported, compare, copied, counterpart, in_float64, tensors_in, to_arete, to_torch, translated
+from op_db_differences import DIFFERENCES, INVARIANT, is_random, known
 
-DTYPES = {getattr(torch, n): getattr(arete, n) for n in (
-    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64",
-    "complex128")}  # fmt: skip
-BACK = {v: k for k, v in DTYPES.items()}
-
-
-class Unsupported(Exception):
-    """The sample needs something that arete leaves out on purpose."""
-
-
-def to_arete(x, device):
-    if isinstance(x, torch.Tensor):
-        if x.layout is not torch.strided or x.dtype not in DTYPES:
-            raise Unsupported(f"{x.layout} {x.dtype}")
-        t = x.detach()
-        if t.is_conj() or t.is_neg():
-            raise Unsupported("lazy conjugate")
-        # The whole memory with the same strides, so that views and layouts are tested, too.
-        span = t.untyped_storage().nbytes() // t.element_size() if t.numel() else 0
-        flat = torch.as_strided(t, (span,), (1,), 0).contiguous() if span else t.reshape(-1)
-        dtype = DTYPES[x.dtype]
-        if x.dtype is torch.bfloat16:
-            a = arete.from_numpy(flat.float().numpy()).to(dtype)
-        elif flat.numel() == 0:
-            a = arete.empty(0, dtype=dtype)
-        else:
-            a = arete.from_numpy(flat.numpy()).clone()
-        a = (a.as_strided(tuple(t.shape), tuple(t.stride()), t.storage_offset()) if span
-             else arete.empty(tuple(t.shape), dtype=dtype))
-        a = a.detach().to(device)
-        return a.requires_grad_(x.requires_grad) if x.requires_grad else a
-    if isinstance(x, torch.dtype):
-        if x not in DTYPES:
-            raise Unsupported(str(x))
-        return DTYPES[x]
-    if isinstance(x, torch.device):
-        return arete.device(device)
-    if isinstance(x, torch.memory_format):
-        return getattr(arete, str(x).split(".")[1])
-    if isinstance(x, torch.layout):
-        if x is not torch.strided:
-            raise Unsupported(str(x))
-        return arete.strided
-    if isinstance(x, torch.Size):
-        return arete.Size(x)
-    if isinstance(x, (complex,)):
-        raise Unsupported("complex numbers")
-    if isinstance(x, torch.Generator):
-        raise Unsupported("generator")
-    if isinstance(x, torch.nn.PairwiseDistance):
-        return arete.nn.PairwiseDistance(x.norm, x.eps, x.keepdim)
-    if isinstance(x, tuple):
-        return tuple(to_arete(e, device) for e in x)
-    if isinstance(x, list):
-        return [to_arete(e, device) for e in x]
-    if isinstance(x, dict):
-        return {k: to_arete(v, device) for k, v in x.items()}
-    if callable(x) and not isinstance(x, type):
-        name = getattr(x, "__name__", "")
-        module = getattr(x, "__module__", "") or ""
-        if module.startswith("torch") or name in dir(torch):
-            found = resolve(name, None)
-            if found is not None:
-                return found
-        raise Unsupported(f"function argument {name}")
-    return x
-
-
-def to_torch(x):
-    if isinstance(x, arete.Tensor):
-        t = x.detach().cpu()
-        if t.dtype is arete.bfloat16:
-            return torch.from_numpy(t.float().numpy().copy()).to(torch.bfloat16)
-        return torch.from_numpy(t.numpy().copy()) if t.numel() else torch.empty(tuple(t.shape), dtype=BACK[t.dtype])
-    if isinstance(x, (tuple, list)):
-        return [to_torch(e) for e in x]
-    if isinstance(x, arete.dtype):
-        return BACK[x]
-    return x
-
-
-def resolve(name, variant):
-    """The arete counterpart of an entry's function."""
-    if name.startswith("nn.functional."):
-        nn = getattr(arete, "nn", None)
-        return getattr(nn.functional, name[14:], None) if nn else None
-    for prefix in ("linalg.", "fft.", "special.", "masked.", "signal.windows."):
-        if name.startswith(prefix):
-            module = arete
-            for part in prefix[:-1].split("."):
-                module = getattr(module, part, None)
-                if module is None:
-                    return None
-            return getattr(module, name[len(prefix):], None)
-    if name.startswith("__"):
-        if name == "__getitem__":
-            return lambda x, index: x[index]
-        return getattr(arete.Tensor, name, None)
-    if "." in name:
-        return None
-    function = getattr(arete, name, None)
-    if function is None or not callable(function) or isinstance(function, (arete.dtype, type)):
-        method = getattr(arete.Tensor, name, None)
-        if callable(method):
-            return method
-        if method is not None and hasattr(method, "__get__"):
-            return lambda t: getattr(t, name)
-        return None
-    return function
-
-
-# Entries whose function takes its arguments in another order than torch's function of that name.
-WRAPPED = {
-    "where": lambda self, condition, other: arete.where(condition, self, other),
-    "einsum": lambda tensors, equation: arete.einsum(equation, *tensors),
-    "nn.functional.embedding": lambda weight, indices, **options: arete.nn.functional.embedding(
-        indices, weight, **options),
-    "normal.in_place": lambda self, *args, **options: self.clone().normal_(*args, **options),
-    "normal.number_mean": lambda std, mean, *args, **options: arete.normal(mean, std, *args, **options),
-    "zero_": lambda self: self.clone().zero_(),
-    "uniform": lambda self, *args, **options: self.clone().uniform_(*args, **options),
-    "cauchy": lambda self, *args, **options: self.clone().cauchy_(*args, **options),
-    "exponential": lambda self, *args, **options: self.clone().exponential_(*args, **options),
-    "geometric": lambda self, *args, **options: self.clone().geometric_(*args, **options),
-    "log_normal": lambda self, *args, **options: self.clone().log_normal_(*args, **options),
-    "resize_": lambda self, *args, **options: self.clone().resize_(*args, **options),
-    "resize_as_": lambda self, *args, **options: self.clone().resize_as_(*args, **options),
-    "item": lambda self: self.item(),
-    "fill": lambda self, value: arete.fill(self, value),
-    **{f"{prefix}polygamma.{special}polygamma_n_{n}": lambda x, n, **options: arete.polygamma(n, x, **options)
-       for n in range(5) for prefix, special in (("", ""), ("special.", "special_"))},
-    "unravel_index": lambda self, shape: arete.unravel_index(self, shape),
-    "linalg.lstsq.grad_oriented": lambda a, b, driver: arete.linalg.lstsq(a, b, driver=driver)[:2],
-    "linalg.pinv.singular": lambda a, b: arete.linalg.pinv(a @ b.mT),
-    "svd_lowrank": lambda a, b, **options: arete.svd_lowrank(a @ b.mT, **options),
-    "pca_lowrank": lambda a, b, **options: arete.pca_lowrank(a @ b.mT, **options),
+CHECKS = {
+    "function": "results of the function, with all samples and PyTorch's reference inputs",
+    "method": "the method of Tensor and other names of the function",
+    "strided": "results with inputs that are not contiguous",
+    "in place": "x_() and the operators that assign",
+    "out": "out= of the right size, of none, of another, and of a dtype that does not fit",
+    "gradient": "which results have a gradient, and the gradients; in float64 those of the gradients, too",
+    "error": "PyTorch's error inputs: the kind of exception",
 }
 
 
-def tensors_in(x):
-    if isinstance(x, (torch.Tensor, arete.Tensor)):
-        yield x
-    elif isinstance(x, (tuple, list)):
-        for e in x:
-            yield from tensors_in(e)
-    elif isinstance(x, dict):
-        for e in x.values():
-            yield from tensors_in(e)
+def entry_name(op):
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
 
 
-def tolerance(dtype):
-    return {torch.float16: 2e-2, torch.bfloat16: 5e-2, torch.float64: 1e-7, torch.complex128: 1e-7}.get(dtype, 1e-4)
+class Outcome:
+    """What a call gave: results, or an exception."""
 
-
-def distance(a, b):
-    """The largest difference; infinities and NaN must be the same."""
-    a, b = a.double(), b.double()
-    same = (a == b) | (a.isnan() & b.isnan())
-    return float(torch.where(same, 0.0, (a - b).abs()).nan_to_num(nan=float("inf")).max())
-
-
-def compare(ours, theirs, what, precise=None):
-    """`precise` is torch's result in float64, or what computes it."""
-    if isinstance(theirs, torch.Tensor):
-        if not isinstance(ours, torch.Tensor):
-            raise AssertionError(f"{what}: {type(ours).__name__} instead of a tensor")
-        if tuple(ours.shape) != tuple(theirs.shape):
-            raise AssertionError(f"{what}: shape {tuple(ours.shape)} instead of {tuple(theirs.shape)}")
-        if ours.dtype is not theirs.dtype:
-            raise AssertionError(f"{what}: {ours.dtype} instead of {theirs.dtype}")
-        t = tolerance(theirs.dtype)
-        theirs = theirs.detach().contiguous()
+    def __init__(self, call):
+        self.error = self.value = None
         try:
-            torch.testing.assert_close(ours, theirs, rtol=t, atol=t, equal_nan=True)
-        except AssertionError:
-            exact = precise() if callable(precise) else precise
-            if (not isinstance(exact, torch.Tensor) or exact.shape != theirs.shape
-                    or not theirs.dtype.is_floating_point
-                    or not distance(ours, exact.detach()) <= distance(theirs, exact.detach())):
-                raise
-    elif isinstance(theirs, (tuple, list)):
-        if not isinstance(ours, (tuple, list)) or len(ours) != len(theirs):
-            raise AssertionError(f"{what}: {ours!r} instead of a sequence of {len(theirs)}")
+            self.value = call()
+        except Unsupported:
+            raise
+        except Exception as e:  # noqa: BLE001
+            self.error = e
+
+
+class Entry:
+    """The checks of one entry in one dtype."""
+
+    def __init__(self, op, dtype, options):
+        self.op, self.dtype, self.options, self.device = op, dtype, options, options.device
+        self.name = entry_name(op)
+        self.counts = collections.Counter()
+        self.skipped = collections.Counter()
+        self.failures = []
+
+    def failed(self, check, sample, text):
+        self.failures.append((self.name, str(self.dtype)[6:], check, " ".join(text.split())[:300]))
+        if self.options.verbose:
+            print(f"{self.name} [{self.dtype}] {check}: {sample}\n    {text[:800]}", flush=True)
+
+    def attempt(self, check, sample, function):
+        if check not in self.options.checks:
+            return
+        try:
+            function()
+        except Unsupported as e:
+            self.skipped[str(e)] += 1
+            return
+        except AssertionError as e:
+            self.failed(check, _summary(sample), str(e))
+        except Exception as e:  # noqa: BLE001
+            self.failed(check, _summary(sample), f"{type(e).__name__}: {e}")
+        self.counts[check] += 1
+
+    # ---- samples
+
+    def samples(self, requires_grad=False):
+        """PyTorch's samples and, where they are not the same, its reference inputs."""
+        most = 3 if self.options.quick else 1 << 30
+        for i, sample in enumerate(self.op.sample_inputs(self.device, self.dtype, requires_grad=requires_grad)):
+            if i >= most:
+                return
+            yield sample
+        if self.op.reference_inputs_func is None or requires_grad or self.options.quick:
+            return
+        yield from self.op.reference_inputs(self.device, self.dtype)
+
+    def run(self):
+        torch.manual_seed(0)
+        op = self.op
+        try:
+            self.function = counterpart(op)
+        except AttributeError as e:
+            self.failed("function", "", f"does not exist: {e}")
+            return self
+        torch.manual_seed(zlib.crc32(self.name.encode()))
+        try:
+            for i, sample in enumerate(self.samples()):
+                self.attempt("function", sample, lambda: self.check_function(sample))
+                if i < 8:
+                    self.attempt("strided", sample, lambda: self.check_function(sample.noncontiguous()))
+                    self.attempt("method", sample, lambda: self.check_names(sample))
+                    self.attempt("out", sample, lambda: self.check_out(sample))
+                self.attempt("in place", sample, lambda: self.check_in_place(sample))
+            if op.supports_autograd and self.dtype in op.supported_backward_dtypes(_kind(self.device)) and (
+                    self.dtype.is_floating_point or self.dtype.is_complex):
+                for sample in self.samples(requires_grad=True):
+                    self.attempt("gradient", sample, lambda: self.check_gradient(sample))
+        except Exception as e:  # noqa: BLE001
+            self.skipped[f"samples: {type(e).__name__}: {e}"[:200]] += 1
+        return self
+
+    # ---- checks
+
+    def arguments(self, sample):
+        args, kwargs = to_arete((sample.input, *sample.args), self.device), to_arete(sample.kwargs, self.device)
+        return args, kwargs
+
+    def same(self, ours, theirs, what, precise=None):
+        if any(t.layout is not torch.strided or t.dtype not in DTYPES for t in tensors_in(theirs)):
+            raise Unsupported("results that are sparse or of a dtype that arete does not have")
+        if isinstance(theirs, (tuple, list)):
+            theirs = list(theirs)
+        compare(to_torch(ours), theirs, what, precise)
+
+    def check_function(self, sample, function=None, original=None):
+        function, original = function or self.function, original or self.op.op
+        args, kwargs = self.arguments(sample)
+        torch.manual_seed(0)
+        try:
+            theirs = original(*copied((sample.input, *sample.args)), **copied(sample.kwargs))
+        except Exception as e:  # noqa: BLE001
+            raise Unsupported(f"PyTorch itself fails: {type(e).__name__}") from None
+        ours = function(*args, **kwargs)
+        invariant = _invariant(self.op, sample)
+        if invariant:
+            ours, theirs = invariant(to_torch(ours), sample), invariant(to_torch_like(theirs), sample)
+
+        def precise():
+            result = original(*in_float64((sample.input, *sample.args)), **in_float64(sample.kwargs))
+            return invariant(to_torch_like(result), sample) if invariant else result
+
+        if not invariant:
+            for a, b in zip(tensors_in(ours), tensors_in(theirs)):
+                if str(a.device).partition(":")[0] != str(b.device).partition(":")[0]:
+                    raise AssertionError(f"result on {a.device} instead of {b.device}")
+        self.same(ours, theirs, "result", precise)
+
+    def check_names(self, sample):
+        op = self.op
+        variants = [op.method_variant, op.operator_variant, *(a.op for a in op.aliases), *(a.method_variant for a in op.aliases)]
+        for variant in variants:
+            if variant is None or variant is op.op:
+                continue
+            theirs = Outcome(lambda: variant(*copied((sample.input, *sample.args)), **copied(sample.kwargs)))
+            if theirs.error is None:
+                try:
+                    ours = translated(variant)
+                except AttributeError as e:
+                    raise AssertionError(f"does not exist: {e}") from None
+                self.check_function(sample, ours, variant)
+
+    def check_in_place(self, sample):
+        for variant in (self.op.inplace_variant, self.op.inplace_operator_variant):
+            if variant is None:
+                continue
+            try:
+                function = translated(variant)
+            except AttributeError as e:
+                raise AssertionError(f"does not exist: {e}") from None
+            theirs_input = sample.input.detach().clone() if isinstance(sample.input, torch.Tensor) else sample.input
+            args, kwargs = self.arguments(sample)
+            args = (args[0].clone() if isinstance(args[0], arete.Tensor) else args[0], *args[1:])
+            torch.manual_seed(0)
+            theirs = Outcome(lambda: variant(theirs_input, *copied(sample.args), **copied(sample.kwargs)))
+            ours = Outcome(lambda: function(*args, **kwargs))
+            if _compare_errors(ours, theirs, "in place"):
+                continue
+            if not isinstance(theirs.value, torch.Tensor):
+                continue
+            if theirs.value is theirs_input and ours.value is not args[0]:
+                raise AssertionError("in place: the result is another tensor")
+            invariant = _invariant(self.op, sample)
+            if invariant:
+                self.same(invariant(to_torch(ours.value), sample), invariant(theirs.value, sample), "in place")
+                continue
+            self.same(args[0], theirs_input, "in place", lambda variant=variant: variant(
+                in_float64(sample.input.detach()), *in_float64(sample.args), **in_float64(sample.kwargs)))
+
+    def check_out(self, sample):
+        op = self.op
+        if not op.supports_out or isinstance(sample.input, (list, tuple)) and not sample.input or "out" in sample.kwargs:
+            return
+        expected = op.op(*copied((sample.input, *sample.args)), **copied(sample.kwargs))
+        single = isinstance(expected, torch.Tensor)
+        if not single and not (isinstance(expected, (tuple, list)) and all(isinstance(t, torch.Tensor) for t in expected)):
+            return
+        if any(t.layout is not torch.strided or t.dtype not in DTYPES for t in tensors_in(expected)):
+            raise Unsupported("results that are sparse or of a dtype that arete does not have")
+        results = [expected] if single else list(expected)
+        another = {"out of the right size": lambda r: torch.full_like(r, 1), "empty out": lambda r: r.new_empty(0),
+                   "strided out": lambda r: torch.full_like(r.unsqueeze(-1).expand(*r.shape, 2), 1).contiguous()[..., 0],
+                   "out of another size": lambda r: r.new_zeros((*r.shape, 2)),
+                   "out of int64": lambda r: torch.zeros(r.shape, dtype=torch.int64, device=r.device),
+                   "out of float64": lambda r: torch.zeros(r.shape, dtype=torch.float64, device=r.device)}
+        for what, make in another.items():
+            outs = [make(r) for r in results]
+            ours_outs = [to_arete(o, self.device) for o in outs]
+            given, ours_given = (outs[0], ours_outs[0]) if single else (tuple(outs), tuple(ours_outs))
+            args, kwargs = self.arguments(sample)
+            torch.manual_seed(0)
+            theirs = Outcome(lambda: op.op(*copied((sample.input, *sample.args)), **copied(sample.kwargs), out=given))
+            ours = Outcome(lambda: self.function(*args, **kwargs, out=ours_given))
+            if _compare_errors(ours, theirs, what):
+                continue
+            if single and ours.value is not ours_given or not single and any(
+                    a is not b for a, b in zip(ours.value, ours_given)):
+                raise AssertionError(f"{what}: another tensor is returned")
+            invariant = _invariant(op, sample)
+            if invariant:
+                compare(invariant(to_torch(ours_outs[0] if single else ours_outs), sample),
+                        invariant(given if single else list(given), sample), what)
+            else:
+                self.same(ours_outs, outs, what, lambda: [t.to(o.dtype) for t, o in zip(tensors_in(
+                    op.op(*in_float64((sample.input, *sample.args)), **in_float64(sample.kwargs))), outs)])
+
+    def check_gradient(self, sample):
+        if is_random(self.op, sample):
+            return
+        args, kwargs = self.arguments(sample)
+        theirs_args = (sample.input, *sample.args)
+        # What PyTorch's gradient tests look at: solutions of lstsq only, one triangle of what reads one, ...
+        wrapper, process = self.op.gradcheck_wrapper, sample.output_process_fn_grad
+        our_wrapper, our_process = translated(wrapper), translated(process)
+        try:
+            ours, our_leaves = _differentiated(our_wrapper(self.function, *args, **kwargs), our_process, (args, kwargs))
+        except AttributeError:  # written with what is private in PyTorch
+            wrapper = process = our_wrapper = our_process = None
+            ours, our_leaves = _differentiated(self.function(*args, **kwargs), None, (args, kwargs))
+
+        def original(args, kwargs):
+            return wrapper(self.op.op, *args, **kwargs) if wrapper else self.op.op(*args, **kwargs)
+
+        theirs, leaves = _differentiated(original(theirs_args, sample.kwargs), process, (theirs_args, sample.kwargs))
+        if len(ours) != len(theirs):
+            raise AssertionError(f"{len(ours)} results instead of {len(theirs)}")
         for i, (a, b) in enumerate(zip(ours, theirs)):
-            compare(a, b, f"{what}[{i}]", precise and (lambda i=i: (precise() if callable(precise) else precise)[i]))
-    elif isinstance(theirs, float):
-        if not (abs(ours - theirs) <= 1e-4 * max(1, abs(theirs)) or ours != ours and theirs != theirs):
-            raise AssertionError(f"{what}: {ours} instead of {theirs}")
-    elif isinstance(theirs, torch.dtype) or not isinstance(theirs, (int, bool, str, type(None))):
-        pass
-    elif ours != theirs:
-        raise AssertionError(f"{what}: {ours} instead of {theirs}")
+            if a.requires_grad != b.requires_grad and b.numel():
+                raise AssertionError(f"result {i} {'needs no' if b.requires_grad else 'needs a'} gradient")
+        weights = [_weight(o) if o.requires_grad else None for o in theirs]
+        if not leaves or all(w is None for w in weights):
+            return
+        second = self.dtype is torch.float64 and self.op.supports_gradgrad and not self.options.quick
+        expected = _gradients(torch.autograd, theirs, leaves, weights, second)
+        found = _gradients(arete.autograd, ours, our_leaves, [None if w is None else to_arete(w, self.device) for w in weights],
+                           second)
 
+        def precise():
+            wide = in_float64((theirs_args, sample.kwargs))
+            wide_out, wide_leaves = _differentiated(original(*wide), process, wide)
+            return _gradients(torch.autograd, wide_out, wide_leaves, [
+                None if w is None else w.to(o.dtype) for w, o in zip(weights, wide_out)], False)
 
-def in_float64(x):
-    """The same arguments with all that is float of less precision in float64, as new leaves."""
-    if isinstance(x, torch.Tensor):
-        narrow = x.dtype in (torch.float16, torch.bfloat16, torch.float32)
-        t = x.detach().to(torch.float64) if narrow else x.detach().clone()
-        return t.requires_grad_() if x.requires_grad else t
-    if isinstance(x, torch.dtype):
-        return torch.float64 if x.is_floating_point else x
-    if isinstance(x, (list, tuple)) and not isinstance(x, torch.Size):
-        return type(x)(in_float64(e) for e in x) if not hasattr(x, "_fields") else x
-    return {k: in_float64(v) for k, v in x.items()} if isinstance(x, dict) else x
-
-
-# Results that are random, or memory without values: only shape and dtype can agree.
-RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand_like",
-          "randint", "randint_like", "randn", "randn_like", "uniform", "empty", "empty_like", "empty_permuted",
-          "empty_strided", "new_empty", "new_empty_strided", "nn.functional.alpha_dropout",
-          "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
-          "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "nn.functional.fractional_max_pool2d",
-          "nn.functional.fractional_max_pool3d", "pca_lowrank", "svd_lowrank", "resize_", "resize_as_"}  # fmt: skip
-# Factors that are unique only up to signs: their products are compared where they are used, here their sizes.
-UP_TO_SIGN = {"linalg.svd", "svd", "linalg.eigh", "linalg.eig", "linalg.qr", "qr", "geqrf",
-              "nn.functional.multi_head_attention_forward"}  # fmt: skip
-
-
-# Operators with positions of elements among their results. Where elements are equal, any of them may stand there.
-POSITIONS = {"argsort": -1, "sort": -1, "topk": -1, "kthvalue": -1, "median": -1, "nanmedian": -1, "mode": -1, "msort": -1}
-
-
-def values_at(op, sample, results):
-    """The results with positions replaced by the elements that stand there."""
-    place = 1 if op.name in ("topk", "kthvalue") else 0
-    dim = sample.kwargs.get("dim", sample.args[place] if len(sample.args) > place else POSITIONS[op.name])
-    x = sample.input.detach()
-    if not isinstance(dim, int) or isinstance(dim, bool) or x.dim() == 0:
-        return results
-
-    def shown(r):
-        if not isinstance(r, torch.Tensor) or r.dtype is not torch.int64 or r is results:
-            return r
-        at = r if r.dim() == x.dim() else r.unsqueeze(dim)
-        return x.gather(dim, at).reshape(r.shape)
-
-    if isinstance(results, torch.Tensor):
-        return shown(results) if op.name == "argsort" else results
-    return [results[0], shown(results[1])] if len(results) == 2 else results
-
-
-def shapes_only(x):
-    if isinstance(x, torch.Tensor):
-        return torch.zeros(x.shape, dtype=x.dtype)
-    return [shapes_only(e) for e in x] if isinstance(x, (tuple, list)) else x
-
-
-def run_sample(op, function, sample, device, gradients):
-    args = (sample.input, *sample.args)
-    ours_args, ours_kwargs = to_arete(args, device), to_arete(sample.kwargs, device)
-    if "device" in ours_kwargs:
-        ours_kwargs["device"] = device
-    theirs = op.op(*args, **sample.kwargs)
-    if any(t.layout is not torch.strided or t.dtype not in DTYPES for t in tensors_in(theirs)):
-        raise Unsupported("the result is sparse or of another dtype")
-    result = function(*ours_args, **ours_kwargs)
-    ours = to_torch(result)
-    loose = op.name in RANDOM or op.name in UP_TO_SIGN or sample.kwargs.get("dropout_p", 0) > 0
-    if loose:
-        compare(shapes_only(ours), shapes_only(theirs), "result")
-        return
-
-    def precise():
-        return op.op(*in_float64(args), **in_float64(sample.kwargs))
-
-    if op.name in POSITIONS:
-        listed = list(theirs) if isinstance(theirs, (tuple, list)) else theirs
-        compare(values_at(op, sample, ours), values_at(op, sample, listed), "result")
-    else:
-        compare(ours, theirs, "result", precise)
-    if not gradients:
-        return
-
-    def call(f, a, k):
-        return op.gradcheck_wrapper(f, *a, **k)
-
-    try:
-        theirs, result = call(op.op, args, sample.kwargs), call(function, ours_args, ours_kwargs)
-    except Exception:  # noqa: BLE001 -- a wrapper that is written for torch's tensors only
-        def call(f, a, k):
-            return f(*a, **k)
-
-    def differentiated(x, inputs):
+        _compare_gradients(found, expected, "gradient", precise)
+        if not second:
+            return
+        pairs = [(a, b) for a, b in zip(found, expected) if b is not None and b.requires_grad]
+        if not pairs:
+            return
+        theirs, weights = [b for _, b in pairs], [_weight(b) for _, b in pairs]
         try:
-            x = sample.output_process_fn_grad(x)
-        except Exception:  # noqa: BLE001, S110 -- written for torch's tensors only
-            pass
-        return list(tensors_in(x)), [t for t in tensors_in(inputs) if t.requires_grad]
+            expected = _gradients(torch.autograd, theirs, leaves, weights, False)
+        except (RuntimeError, NotImplementedError) as e:
+            raise Unsupported(f"PyTorch itself fails: {type(e).__name__}, second gradient") from None
+        # A gradient without history is constant: what it would give is zero.
+        pairs = [(a, w) for (a, _), w in zip(pairs, weights) if a is not None and a.requires_grad]
+        found = (_gradients(arete.autograd, [a for a, _ in pairs], our_leaves, [to_arete(w, self.device) for _, w in pairs], False)
+                 if pairs else [None] * len(leaves))
+        _compare_gradients(found, expected, "second gradient", None)
 
-    out, leaves = differentiated(theirs, (args, sample.kwargs))
-    our_out, our_leaves = differentiated(result, (ours_args, ours_kwargs))
-    if len(out) != len(our_out):
-        raise AssertionError(f"{len(our_out)} results instead of {len(out)}")
-    weights = [torch.linspace(0.5, 1.5, o.numel(), dtype=torch.float64).to(o.dtype).reshape(o.shape)
-               if o.requires_grad else None for o in out]
-    if not leaves or not any(w is not None for w in weights):
-        return
+    def run_errors(self):
+        """The entry's error inputs, whose dtypes they choose themselves."""
+        op = self.op
+        if op.error_inputs_func is None or "error" not in self.options.checks:
+            return self
+        try:
+            self.function = counterpart(op)
+            inputs = list(op.error_inputs(self.device))
+        except Exception as e:  # noqa: BLE001
+            self.skipped[f"error inputs: {type(e).__name__}: {e}"[:200]] += 1
+            return self
+        for given in inputs:
+            self.attempt("error", given.sample_input, lambda: self.check_error(given.sample_input))
+        return self
 
-    def gradients_of(out, leaves, weights):
-        pairs = [(o, w) for o, w in zip(out, weights) if w is not None]
-        return torch.autograd.grad([o for o, _ in pairs], leaves, [w.to(o.dtype) for o, w in pairs], allow_unused=True)
+    def check_error(self, sample):
+        theirs = Outcome(lambda: self.op.op(*copied((sample.input, *sample.args)), **copied(sample.kwargs)))
+        if theirs.error is None:
+            return
+        args, kwargs = self.arguments(sample)
+        ours = Outcome(lambda: self.function(*args, **kwargs))
+        _compare_errors(ours, theirs, "error")
 
-    expected = gradients_of(out, leaves, weights)
-    # A result without history is a constant: its gradients are zeros.
-    pairs = [(o, to_arete(w, device)) for o, w in zip(our_out, weights) if w is not None and o.requires_grad]
-    found = (arete.autograd.grad([o for o, _ in pairs], our_leaves, [w for _, w in pairs], allow_unused=True)
-             if pairs else [None] * len(leaves))
 
-    def exact(i):
-        a, k = in_float64(args), in_float64(sample.kwargs)
-        return gradients_of(*differentiated(call(op.op, a, k), (a, k)), weights)[i]
+# ---- pieces
+
+
+def to_torch_like(x):
+    return list(x) if isinstance(x, (tuple, list)) else x
+
+
+def _kind(device):
+    return device.partition(":")[0]
+
+
+def _summary(sample):
+    try:
+        return sample.summary()[:300]
+    except Exception:  # noqa: BLE001
+        return "?"
+
+
+def _invariant(op, sample):
+    """What of random results, or of those that are not unique, can be compared."""
+    name = entry_name(op)
+    if name in INVARIANT or op.name in INVARIANT:
+        return INVARIANT.get(name) or INVARIANT[op.name]
+    if is_random(op, sample):
+        return lambda results, _: [torch.zeros(t.shape, dtype=t.dtype) for t in tensors_in(results)]
+    return None
+
+
+def _compare_errors(ours, theirs, what):
+    """True if PyTorch's call failed, and ours in the same way."""
+    if theirs.error is None:
+        if ours.error is not None:
+            raise AssertionError(f"{what}: {type(ours.error).__name__}: {ours.error}")
+        return False
+    if ours.error is None:
+        raise AssertionError(f"{what}: no error instead of {type(theirs.error).__name__}: {theirs.error}")
+    if not isinstance(ours.error, type(theirs.error)):
+        raise AssertionError(f"{what}: {type(ours.error).__name__}: {ours.error} --- instead of "
+                             f"{type(theirs.error).__name__}: {theirs.error}")
+    return True
+
+
+def _differentiated(results, process, inputs):
+    return list(tensors_in(process(results) if process else results)), [t for t in tensors_in(inputs) if t.requires_grad]
+
+
+def _weight(o):
+    return torch.linspace(0.5, 1.5, o.numel(), dtype=torch.float64).to(o.dtype).reshape(o.shape).to(o.device)
+
+
+def _gradients(autograd, out, leaves, weights, create_graph):
+    pairs = [(o, w) for o, w in zip(out, weights) if w is not None]
+    return autograd.grad([o for o, _ in pairs], leaves, [w for _, w in pairs], allow_unused=True, create_graph=create_graph)
+
+
+def _compare_gradients(found, expected, what, precise):
+    exact = []
+
+    def nth(i):
+        if not exact:
+            exact.append(precise())
+        return exact[0][i]
 
     for i, (a, b) in enumerate(zip(found, expected)):
-        if b is None or a is None:
-            given = a if b is None else b
-            if given is not None and bool((given != 0).any()):
-                raise AssertionError(f"gradient {i}: {'missing' if a is None else 'unexpected'}")
+        if a is None or b is None:
+            # Without a gradient optimizers leave a parameter alone, so zeros are not none; the other way round zeros are right.
+            if b is not None and (what == "gradient" or bool((b != 0).any())):
+                raise AssertionError(f"{what} {i}: missing")
+            if a is not None and bool((a != 0).any()):
+                raise AssertionError(f"{what} {i}: unexpected")
             continue
-        compare(to_torch(a), b, f"gradient {i}", lambda i=i: exact(i))
+        compare(to_torch(a), b.detach(), f"{what} {i}", precise and (lambda i=i: nth(i)))
 
 
-def run_entry(op, name, dtype, options):
-    """What became of the samples of an entry in one dtype."""
-    row = {"agreed": 0, "samples": 0, "skipped": 0, "why": "", "exists": True}
-    function = WRAPPED.get(name) or resolve(op.name, op.variant_test_name)
-    if function is None:
-        return {**row, "exists": False, "why": "does not exist"}
-    with_grad = (not options.no_gradients and op.supports_autograd and dtype.is_floating_point
-                 and dtype in op.supported_backward_dtypes("cpu"))
-    try:
-        for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=with_grad)):
-            if options.most and i >= options.most:
-                break
-            assert isinstance(sample, SampleInput)
-            try:
-                run_sample(op, function, sample, options.device, with_grad)
-                row["agreed"] += 1
-            except Unsupported as e:
-                row["skipped"] += 1
-                row["why"] = row["why"] or f"skipped: {e}"
-                continue
-            except Exception as e:  # noqa: BLE001
-                text = f"{type(e).__name__}: {str(e).strip()}"
-                if not row["why"] or row["why"].startswith("skipped"):
-                    row["why"] = " ".join(text.split())[:300]
-                if options.verbose:
-                    print(f"{name} [{dtype}] {sample.summary()[:300]}\n    {text[:600]}")
-            row["samples"] += 1
-    except Exception as e:  # noqa: BLE001
-        row["why"] = row["why"] or f"samples: {type(e).__name__}: {e}"[:200]
-    return row
+# ---- the run
+
+
+def _run_entry(task):
+    index, dtype_name, options = task
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    op = op_db[index]
+    start = time.perf_counter()
+    if dtype_name == "errors":
+        entry = Entry(op, torch.float32, options).run_errors()
+    else:
+        entry = Entry(op, getattr(torch, dtype_name), options).run()
+    return dict(entry.counts), dict(entry.skipped), entry.failures, time.perf_counter() - start, entry.name
+
+
+def run(options):
+    """(failures, counts of checks, counts of what was skipped, seconds of entries)."""
+    tasks = []
+    for dtype_name in [*options.dtypes, "errors"]:
+        for i, op in enumerate(op_db):
+            if re.search(options.filter, entry_name(op)) and (
+                    dtype_name == "errors" or getattr(torch, dtype_name) in op.supported_dtypes(_kind(options.device))):
+                tasks.append((i, dtype_name, options))
+    counts, skipped, seconds = collections.Counter(), collections.Counter(), collections.Counter()
+    failures = []
+
+    def take(result):
+        counts.update(result[0])
+        skipped.update(result[1])
+        failures.extend(result[2])
+        seconds[result[4]] += result[3]
+
+    if options.jobs <= 1:
+        for task in tasks:
+            take(_run_entry(task))
+    else:
+        import multiprocessing
+
+        with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+            for result in pool.map(_run_entry, tasks, chunksize=4):
+                take(result)
+    return failures, counts, skipped, seconds
+
+
+def parse(argv=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default=",".join(str(t)[6:] for t in DTYPES))
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--checks", default=",".join(CHECKS))
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument("--quick", action="store_true", help="3 samples of each entry")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json")
+    parser.add_argument("--slowest", type=int, default=0)
+    options = parser.parse_args(argv)
+    options.dtypes, options.checks = options.dtype.split(","), options.checks.split(",")
+    return options
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", help="one or more, separated by commas")
-    parser.add_argument("--filter", default="")
-    parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--json")
-    parser.add_argument("--most", type=int, default=0, help="samples of an entry (0: all)")
-    parser.add_argument("--no-gradients", action="store_true")
-    options = parser.parse_args(argv)
-    tables = {}
-    for dtype_name in options.dtype.split(","):
-        dtype = getattr(torch, dtype_name)
-        torch.manual_seed(0)
-        table = tables[dtype_name] = {}
-        for op in op_db:
-            name = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
-            if re.search(options.filter, name) and dtype in op.supported_dtypes("cpu"):
-                row = run_entry(op, name, dtype, options)
-                if name in table:  # an entry that stands twice in the database
-                    for key in ("agreed", "samples", "skipped"):
-                        row[key] += table[name][key]
-                    row["why"] = table[name]["why"] or row["why"]
-                table[name] = row
-        full = [n for n, r in table.items() if r["exists"] and r["samples"] and r["agreed"] == r["samples"]]
-        for name, r in sorted(table.items()):
-            if name not in full:
-                print(f"{name:50s} {r['agreed']:4d}/{r['samples']:<4d} {r['why'][:170]}")
-        agreed, total = sum(r["agreed"] for r in table.values()), sum(r["samples"] for r in table.values())
-        skipped = [n for n, r in table.items() if r["exists"] and not r["samples"] and r["skipped"]]
-        print(f"{dtype_name}: {len(full)} of the {len(table)} entries that PyTorch has agree on all samples; "
-              f"{sum(not r['exists'] for r in table.values())} do not exist, of {len(skipped)} all samples were skipped; "
-              f"samples: {agreed} / {total}", flush=True)  # fmt: skip
+    options = parse(argv)
+    start = time.perf_counter()
+    failures, counts, skipped, seconds = run(options)
+    unknown, used = collections.defaultdict(list), set()
+    for failure in failures:
+        entry = known(failure, options.device)
+        if entry is None:
+            unknown[failure[0], failure[2]].append(failure)
+        else:
+            used.add(entry)
+    for (name, check), found in sorted(unknown.items()):
+        dtypes = list(dict.fromkeys(f[1] for f in found))
+        print(f"{name} ({check}; {', '.join(dtypes)}; {len(found)}): {found[0][3]}")
+    complete = not options.filter and not options.quick and len(options.dtypes) == len(DTYPES) and len(options.checks) == len(CHECKS)
+    stale = [d for i, d in enumerate(DIFFERENCES) if i not in used and d.on(options.device)] if complete else []
+    for d in stale:
+        print(f"does not differ any more: {d.entries} ({d.check}; {d.dtypes})")
+    for text, n in sorted(skipped.items(), key=lambda p: -p[1]):
+        print(f"skipped {n}: {text}")
+    for name, s in seconds.most_common(options.slowest):
+        print(f"{s:8.2f} s {name}")
+    print(f"{options.device}: {sum(counts.values())} checks in {time.perf_counter() - start:.0f} s ("
+          + ", ".join(f"{check} {counts[check]}" for check in options.checks)
+          + f"); {len(failures)} differ, {sum(map(len, unknown.values()))} of them in {len(unknown)} rows are not in the table; "
+          f"{len(stale)} entries of the table are out of date", flush=True)
     if options.json:
         with open(options.json, "w") as f:
-            json.dump(tables, f, indent=1, sort_keys=True)
-    return tables
+            json.dump(failures, f, indent=0)
+    return 1 if unknown or stale else 0
 
 
 if __name__ == "__main__":
-    main()
-    sys.exit(0)
+    sys.exit(main())

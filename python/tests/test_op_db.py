@@ -1,5 +1,4 @@
-"""PyTorch's operator database through the package, a sample of each entry; op_db.py alone runs all of them."""
-import re
+"""PyTorch's operator database through the package, some samples of each entry; op_db.py alone runs all of them."""
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +10,14 @@ import arete
 pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # torch's database needs it
 
+DTYPES = "float32,int64,complex128"
+# out= stands in op_db.py's own run: PyTorch has a rule of its own for nearly every operator.
+CHECKS = "function,method,strided,in place,gradient,error"
+
 
 @pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * arete.cuda.is_available())
-def test_entries_agree(device, dtype="float32", least=635):
+def test_what_differs_is_in_the_table(device):
     script = Path(__file__).with_name("op_db.py")
-    run = subprocess.run([sys.executable, script, "--device", device, "--dtype", dtype, "--most", "1"],
-                         capture_output=True, text=True, timeout=600)  # fmt: skip
-    last = run.stdout.strip().splitlines()[-1]
-    print(last)
-    agreed = re.match(rf"{dtype}: (\d+) of the (\d+) entries", last)
-    assert agreed, run.stdout[-1000:] + run.stderr[-1000:]
-    assert int(agreed[1]) >= least, last
+    run = subprocess.run([sys.executable, script, "--device", device, "--quick", "--dtype", DTYPES, "--checks", CHECKS],
+                         capture_output=True, text=True, timeout=900)  # fmt: skip
+    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-1000:]

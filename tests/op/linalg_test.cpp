@@ -39,6 +39,28 @@ const std::vector<std::vector<int64_t>> kShapes{{3, 3},    {4, 2},   {2, 5},    
                                                 {30, 17},  {17, 30}, {3, 40, 40}, {1, 1},
                                                 {0, 3, 3}, {3, 0},   {0, 3},      {2, 0, 0}};
 
+// Indefinite matrices; with nothing on the diagonal every pivot is a block of two.
+TEST_P(Linalg, LdlSolves) {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{5, 5}, {2, 3, 8, 8}, {40, 40}}) {
+    for (bool hollow : {false, true}) {
+      SCOPED_TRACE(to_string(shape) + (hollow ? ", hollow" : ""));
+      Tensor a = symmetric(shape);
+      if (hollow) a.diagonal(0, -2, -1).zero_();
+      const auto [ld, pivots] = linalg::ldl_factor(a);
+      expect_close(ld.triu(1), zeros(ld.sizes(), ld.options()), 1);
+      if (hollow) {
+        EXPECT_LT(pivots.min().item<int64_t>(), 0);
+      }
+      std::vector<int64_t> right = shape;
+      right.back() = 2;
+      const Tensor b = random(right), x = linalg::ldl_solve(ld, pivots, b);
+      const int64_t n = a.size(-1);
+      expect_close(matmul(a, x) / Scalar(x.abs().max().item<double>() + 1),
+                   b / Scalar(x.abs().max().item<double>() + 1), 4 * n);
+    }
+  }
+}
+
 TEST_P(Linalg, SvdReconstructs) {
   for (const auto& shape : kShapes) {
     for (bool full : {false, true}) {

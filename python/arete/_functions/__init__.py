@@ -6,12 +6,12 @@ import math as _math
 import types as _types
 
 from ._methods import METHODS
-from .creation import as_tensor, asarray, clone, detach, fill
+from .creation import as_tensor, asarray, clone, detach, fill, zero_
 from .elements import gradient, index_put, index_put_, nonzero, where
 from .layers import (
     batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm, native_layer_norm,
 )
-from .matrices import chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
+from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (
     allclose, can_cast, equal, is_complex, is_floating_point, is_nonzero, is_storage, is_tensor, numel, result_type,
 )

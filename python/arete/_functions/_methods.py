@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 
-from .. import _C
+from .. import _C, _ops
 
 METHODS: dict[str, object] = {}
 
@@ -30,3 +30,12 @@ def numpy_names(function):
         return function(*args, **kwargs)
 
     return renamed
+
+
+def given(out, result):
+    """The result, or the tensors of out= with its values: an operator writes them, under the rules for all of them."""
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        return tuple(given(o, r) for o, r in zip(out, result))
+    return _ops.positive(result, out=out)

@@ -65,6 +65,15 @@ def fill(input: Tensor, value):
     return input.clone().fill_(value)
 
 
+def zero_(input: Tensor):
+    """Sets all elements to zero.
+
+    >>> arete.zero_(arete.tensor([1, 2]))
+    tensor([0, 0])
+    """
+    return input.zero_()
+
+
 @numpy_names
 def detach(input: Tensor):
     """The same memory without history.

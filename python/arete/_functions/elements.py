@@ -5,7 +5,7 @@ import builtins
 
 from .. import _C, _ops
 from .._C import Tensor
-from ._methods import METHODS, also_method, numpy_names
+from ._methods import METHODS, also_method, given, numpy_names
 
 # ---- bounds and choice
 
@@ -16,12 +16,12 @@ def _clamp_(self, min=None, max=None):
     >>> arete.tensor([1, 5, 9]).clamp_(2, 6)
     tensor([2, 5, 6])
     """
-    if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None:
-        return self.copy_(self.clamp(min, max))
-    return _clamp_in_place(self, min, max)
+    both = not (isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None)
+    return (_clamp_point_ if both else _clamp_any_)(self, min, max)
 
 
-_clamp_in_place = _C.Operator("clamp_", [("clamp_point", None)], True)
+_clamp_point_ = _C.Operator("clamp_", [("clamp_point", None)], True)
+_clamp_any_ = _C.Operator("clamp_", [("clamp", None), ("clamp_tensor", None)], True)
 METHODS["clamp_"] = _clamp_
 METHODS["clip_"] = _clamp_
 
@@ -72,7 +72,7 @@ def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
         if input.dim() == 0:
             return (_ops.nonzero(input.reshape(1))[:, 0],)
         return positions.unbind(1)
-    return out.copy_(positions) if out is not None else positions
+    return given(out, positions)
 
 
 # ---- writing
@@ -102,6 +102,7 @@ def index_put(input, indices, values, accumulate=False):
     return index_put_(input.clone(), indices, values, accumulate)
 
 
+METHODS["square_"] = _C.OperatorMethod("square_", [("square_point", "square(Tensor self)")], True)
 METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
 METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
 
@@ -145,4 +146,32 @@ def _polygamma(self, n: int):
     return _ops.polygamma(n, self)
 
 
-METHODS["polygamma"] = _polygamma
+def _polygamma_(self, n: int):
+    """polygamma(), written into this tensor.
+
+    >>> arete.tensor([1.0]).polygamma_(1)
+    tensor([1.6449])
+    """
+    if not (self.is_floating_point() or self.is_complex()):
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {self.dtype}")
+    return self.copy_(_ops.polygamma(n, self))
+
+
+def _float_power_(self, exponent):
+    """float_power(), written into this tensor, which must have the dtype of the result.
+
+    >>> arete.tensor([2.0], dtype=arete.float64).float_power_(3)
+    tensor([8.], dtype=arete.float64)
+    >>> arete.tensor([2.0]).float_power_(3)
+    Traceback (most recent call last):
+    RuntimeError: the base given to float_power_ has dtype arete.float32 but the operation's result requires dtype arete.float64
+    """
+    result = _ops.float_power(self, exponent)
+    if result.dtype != self.dtype:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
+                           f"dtype {result.dtype}")
+    return self.copy_(result)
+
+
+METHODS["polygamma"], METHODS["polygamma_"] = _polygamma, _polygamma_
+METHODS["float_power_"] = _float_power_

@@ -5,7 +5,18 @@ import builtins
 
 from .. import _ops
 from .._C import Tensor
-from ._methods import METHODS, also_method
+from ._methods import METHODS, also_method, given
+
+
+@also_method
+def adjoint(input: Tensor):
+    """The last two dimensions swapped, and complex numbers conjugated.
+
+    >>> arete.adjoint(arete.tensor([[1j, 2]]))
+    tensor([[0.-1.j],
+            [2.-0.j]])
+    """
+    return input.mH
 
 
 @also_method
@@ -29,7 +40,7 @@ def tensordot(a: Tensor, b: Tensor, dims=2, out=None):
     else:
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
     result = _ops.tensordot(a, b, first, second)
-    return out.copy_(result) if out is not None else result
+    return given(out, result)
 
 
 def chain_matmul(*matrices, out=None):
@@ -40,7 +51,7 @@ def chain_matmul(*matrices, out=None):
             [12.]])
     """
     result = _ops.linalg_multi_dot(list(matrices))
-    return out.copy_(result) if out is not None else result
+    return given(out, result)
 
 
 def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M=None):
@@ -101,7 +112,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
         result = tuple(linalg.lu_factor_ex(A, pivot=pivot))
     else:
         result = tuple(linalg.lu_factor(A, pivot=pivot))
-    return tuple(o.copy_(r) for o, r in zip(out, result)) if out is not None else result
+    return given(out, result)
 
 
 METHODS["lu"] = lu

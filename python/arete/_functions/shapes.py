@@ -6,7 +6,7 @@ import math
 
 from .. import _C, _ops
 from .._C import Tensor
-from ._methods import also_method
+from ._methods import METHODS, also_method
 
 
 def einsum(equation, *operands):
@@ -124,6 +124,29 @@ block_diag = _listed("block_diag", """A matrix with the given ones (of at most 2
     tensor([[1, 2, 0],
             [0, 0, 3]])
     """)
+
+
+def _in_place_view(name, shape, arguments, result):
+    def method(self, *args, **kwargs):
+        return self._become(getattr(self, name)(*args, **kwargs))
+
+    method.__name__ = name + "_"
+    method.__doc__ = f"""{name}() in place: this tensor becomes its view.
+
+    >>> x = arete.zeros({shape})
+    >>> x.{name}_({arguments}) is x, x.shape
+    (True, arete.Size([{result}]))
+    """
+    METHODS[method.__name__] = method
+
+
+_in_place_view("t", "2, 1", "", "1, 2")
+_in_place_view("transpose", "2, 1", "0, 1", "1, 2")
+_in_place_view("swapaxes", "2, 1", "0, 1", "1, 2")
+_in_place_view("swapdims", "2, 1", "0, 1", "1, 2")
+_in_place_view("squeeze", "2, 1", "1", "2")
+_in_place_view("unsqueeze", "2", "0", "1, 2")
+_in_place_view("as_strided", "2, 1", "(1, 2), (2, 1)", "1, 2")
 
 
 @also_method

@@ -6,7 +6,7 @@ from collections import namedtuple
 
 from .. import _ops
 from .._C import Tensor
-from ._methods import also_method, numpy_names
+from ._methods import also_method, given, numpy_names
 
 # ---- norms
 
@@ -29,7 +29,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
     else:
         p = 2.0 if p in ("fro", None) else float(p)
         result = _ops.norm(input, p, dim, keepdim)
-    return out.copy_(result) if out is not None else result
+    return given(out, result)
 
 
 # ---- different ones, counts
@@ -80,7 +80,7 @@ def histogram(input: Tensor, bins=100, *, range=None, weight=None, density: bool
     else:
         low, high = range if range is not None else (None, None)
         result = _ops.histogram_count(input, bins, min=low, max=high, weight=weight, density=density)
-    return tuple(o.copy_(r) for o, r in zip(out, result)) if out is not None else result
+    return given(out, result)
 
 
 def histogramdd(input: Tensor, bins, *, range=None, weight=None, density: bool = False):  # noqa: A002

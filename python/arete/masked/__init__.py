@@ -93,7 +93,7 @@ def cumsum(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
     tensor([[1., 1.],
             [3., 7.]])
     """
-    return _filled(input, mask, 0).cumsum(_dims(dim, input.dim())[0], dtype=_sum_dtype(input, dtype))
+    return _filled(input, mask, 0).cumsum(_dims(dim, input.dim())[0], dtype=dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
@@ -104,7 +104,7 @@ def cumprod(input: Tensor, dim: int, *, dtype=None, mask=None) -> Tensor:
     tensor([[ 1.,  1.],
             [ 3., 12.]])
     """
-    return _filled(input, mask, 1).cumprod(_dims(dim, input.dim())[0], dtype=_sum_dtype(input, dtype))
+    return _filled(input, mask, 1).cumprod(_dims(dim, input.dim())[0], dtype=dtype or input.dtype)
 
 
 def amax(input: Tensor, dim=None, *, keepdim=False, dtype=None, mask=None) -> Tensor:

@@ -148,7 +148,7 @@ inline V with_far(V x, T limit, Far far) {
   }                                                                                          \
   VD name##_d(VD x) {                                                                        \
     [[maybe_unused]] constexpr auto e = exp_d, l = log_d;                                    \
-    [[maybe_unused]] constexpr double ln2 = 0.69314718055994531;                                           \
+    [[maybe_unused]] constexpr double ln2 = 0.69314718055994531;                             \
     return with_far<Symmetry::symmetry, near_##name##_d>(x, limit_d,                         \
                                                          [=](VD s) { return __VA_ARGS__; }); \
   }

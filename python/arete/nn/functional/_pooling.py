@@ -13,9 +13,13 @@ _SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
 
 def _output_size(size: Any) -> Any:
     """-1 for dimensions that keep their size (None)."""
-    if isinstance(size, int):
-        return size
-    return tuple(-1 if s is None else int(s) for s in ((size,) if size is None else size))
+    sizes = (size,) if size is None or isinstance(size, int) else tuple(size)
+    if any(s is not None and s < 0 for s in sizes):
+        received = ", ".join(map(str, sizes))
+        raise RuntimeError(
+            f"elements of output_size must be greater than or equal to 0 but received {{{received}}}"
+        )
+    return tuple(-1 if s is None else int(s) for s in sizes)
 
 
 def _adaptive(n: int) -> Tuple[Callable, Callable, Callable]:

@@ -1,0 +1,378 @@
+// Factors of symmetric indefinite matrices, A = P L D L^T P^T, by the pivoting of Bunch and Kaufman
+// ("Some stable methods for calculating inertia and solving symmetric linear systems", 1977), as
+// LAPACK's sytf2 and sytrs lay them out. Every pivot depends on the one before: it runs on the
+// host.
+#include <algorithm>
+#include <cmath>
+
+#include "arete/core/host_access.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/ops/linalg_reference_internal.h"
+
+namespace arete {
+namespace ops {
+namespace {
+
+const std::vector<DType> kTypes{kFloat32, kFloat64};
+
+// A row-major matrix in host memory.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t columns;
+  T& operator()(int64_t i, int64_t j) const { return data[i * columns + j]; }
+  void swap_rows(int64_t i, int64_t j) const {
+    if (i != j) std::swap_ranges(data + i * columns, data + (i + 1) * columns, data + j * columns);
+  }
+};
+
+// Which of the rows `from` to n has the largest element of column k.
+template <class T>
+int64_t largest_below(const Rows<T>& a, int64_t from, int64_t n, int64_t k) {
+  int64_t best = from;
+  for (int64_t i = from + 1; i < n; ++i)
+    if (std::fabs(a(i, k)) > std::fabs(a(best, k))) best = i;
+  return best;
+}
+
+struct Pivot {
+  int64_t with;
+  int64_t size;  // 1, or 2: a block of two on the diagonal
+};
+
+// The pivot of step k, so that no element grows by more than a factor.
+template <class T>
+Pivot choose_pivot(const Rows<T>& a, int64_t n, int64_t k) {
+  const T growth = T((1 + std::sqrt(17.0)) / 8);
+  const T own = std::fabs(a(k, k));
+  if (k + 1 == n) return {k, 1};
+  const int64_t row = largest_below(a, k + 1, n, k);
+  const T column_size = std::fabs(a(row, k));
+  if (own >= growth * column_size) return {k, 1};
+  T row_size = 0;
+  for (int64_t j = k; j < row; ++j) row_size = std::max(row_size, std::fabs(a(row, j)));
+  for (int64_t i = row + 1; i < n; ++i) row_size = std::max(row_size, std::fabs(a(i, row)));
+  if (own >= growth * column_size * (column_size / row_size)) return {k, 1};
+  return {row, std::fabs(a(row, row)) >= growth * row_size ? 1 : 2};
+}
+
+// Exchanges rows and columns p and q > p of what is left, of which the lower triangle is kept.
+template <class T>
+void exchange(const Rows<T>& a, int64_t n, int64_t p, int64_t q) {
+  for (int64_t i = q + 1; i < n; ++i) std::swap(a(i, p), a(i, q));
+  for (int64_t i = p + 1; i < q; ++i) std::swap(a(i, p), a(q, i));
+  std::swap(a(p, p), a(q, q));
+}
+
+// Overwrites the lower triangle of a with L and D. `info` is the first zero pivot, or 0.
+template <class T>
+void factor(const Rows<T>& a, int64_t n, int32_t* pivots, int32_t& info) {
+  info = 0;
+  for (int64_t k = 0; k < n;) {
+    Pivot p = choose_pivot(a, n, k);
+    const bool nothing = a(k, k) == 0 && (k + 1 == n || a(largest_below(a, k + 1, n, k), k) == 0);
+    if (nothing || std::isnan(a(k, k))) {
+      if (info == 0) info = int32_t(k + 1);
+      pivots[k] = int32_t(k + 1);
+      ++k;
+      continue;
+    }
+    const int64_t last = k + p.size - 1;
+    if (p.with != last) {
+      exchange(a, n, last, p.with);
+      if (p.size == 2) std::swap(a(k + 1, k), a(p.with, k));
+    }
+    if (p.size == 1) {
+      const T scale = 1 / a(k, k);
+      for (int64_t i = k + 1; i < n; ++i)
+        for (int64_t j = k + 1; j <= i; ++j) a(i, j) -= scale * a(i, k) * a(j, k);
+      for (int64_t i = k + 1; i < n; ++i) a(i, k) *= scale;
+      pivots[k] = int32_t(p.with + 1);
+    } else {
+      const T off = a(k + 1, k), d11 = a(k + 1, k + 1) / off, d22 = a(k, k) / off;
+      const T scale = 1 / ((d11 * d22 - 1) * off);
+      for (int64_t j = k + 2; j < n; ++j) {
+        const T w0 = scale * (d11 * a(j, k) - a(j, k + 1));
+        const T w1 = scale * (d22 * a(j, k + 1) - a(j, k));
+        for (int64_t i = j; i < n; ++i) a(i, j) -= a(i, k) * w0 + a(i, k + 1) * w1;
+        a(j, k) = w0;
+        a(j, k + 1) = w1;
+      }
+      pivots[k] = pivots[k + 1] = -int32_t(p.with + 1);
+    }
+    k += p.size;
+  }
+}
+
+// b becomes the solution: L and D from the first row on, then L^T from the last.
+template <class T>
+void solve(const Rows<T>& a, int64_t n, const int32_t* pivots, const Rows<T>& b) {
+  const int64_t columns = b.columns;
+  const auto subtract = [&](int64_t from, int64_t row, T factor) {
+    for (int64_t c = 0; c < columns; ++c) b(row, c) -= factor * b(from, c);
+  };
+  for (int64_t k = 0; k < n;) {
+    if (pivots[k] > 0) {
+      b.swap_rows(k, pivots[k] - 1);
+      for (int64_t i = k + 1; i < n; ++i) subtract(k, i, a(i, k));
+      for (int64_t c = 0; c < columns; ++c) b(k, c) /= a(k, k);
+      ++k;
+      continue;
+    }
+    b.swap_rows(k + 1, -pivots[k] - 1);
+    for (int64_t i = k + 2; i < n; ++i) {
+      subtract(k, i, a(i, k));
+      subtract(k + 1, i, a(i, k + 1));
+    }
+    const T off = a(k + 1, k), d11 = a(k, k) / off, d22 = a(k + 1, k + 1) / off;
+    const T determinant = d11 * d22 - 1;
+    for (int64_t c = 0; c < columns; ++c) {
+      const T b0 = b(k, c) / off, b1 = b(k + 1, c) / off;
+      b(k, c) = (d22 * b0 - b1) / determinant;
+      b(k + 1, c) = (d11 * b1 - b0) / determinant;
+    }
+    k += 2;
+  }
+  for (int64_t k = n - 1; k >= 0;) {
+    for (int64_t i = k + 1; i < n; ++i) subtract(i, k, a(i, k));
+    if (pivots[k] > 0) {
+      b.swap_rows(k, pivots[k] - 1);
+      --k;
+      continue;
+    }
+    for (int64_t i = k + 1; i < n; ++i) subtract(i, k - 1, a(i, k - 1));
+    b.swap_rows(k, -pivots[k] - 1);
+    k -= 2;
+  }
+}
+
+template <class T>
+std::vector<T> on_host(const Tensor& t, IntList batch) {
+  Shape sizes(batch);
+  for (int64_t s : t.sizes().subspan(t.sizes().size() - (t.dtype() == kInt32 ? 1 : 2)))
+    sizes.push_back(s);
+  std::vector<T> values(size_t(numel_of(sizes)));
+  read_to_host(t, expand(t.layout(), sizes), values.data());
+  return values;
+}
+
+template <class T>
+void run_factor(const Tensor& a, std::span<const Tensor> out) {
+  const Shape batch = batch_sizes(a.sizes());
+  const int64_t n = a.size(-1), count = numel_of(batch);
+  std::vector<T> values = on_host<T>(a, batch);
+  std::vector<int32_t> pivots(size_t(count * n)), info(size_t(count), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const Rows<T> m{values.data() + i * n * n, n};
+    for (int64_t r = 0; r < n; ++r) std::fill(&m(r, 0) + r + 1, &m(r, 0) + n, T(0));
+    factor(m, n, pivots.data() + i * n, info[size_t(i)]);
+  }
+  write_from_host(out[0], values.data());
+  write_from_host(out[1], pivots.data());
+  write_from_host(out[2], info.data());
+}
+
+template <class T>
+void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Tensor& out) {
+  const Shape batch = batch_sizes(out.sizes());
+  const int64_t n = ld.size(-1), columns = b.size(-1), count = numel_of(batch);
+  std::vector<T> a = on_host<T>(ld, batch), x = on_host<T>(b, batch);
+  const std::vector<int32_t> p = on_host<int32_t>(pivots, batch);
+  for (int32_t v : p)
+    ARETE_CHECK(v != 0 && std::abs(v) <= n,
+                ValueError("linalg.ldl_solve", "pivots are not those of ldl_factor")
+                    .got(std::to_string(v)));
+  for (int64_t i = 0; i < count; ++i)
+    solve(Rows<T>{a.data() + i * n * n, n}, n, p.data() + i * n,
+          Rows<T>{x.data() + i * n * columns, columns});
+  write_from_host(out, x.data());
+}
+
+std::string zero_pivot_text(int64_t info) {
+  const std::string k = std::to_string(info);
+  return "D[" + k + "," + k +
+         "] is zero and using it on ldl_solve would result in a division by zero.";
+}
+
+const OpRecord& linalg_ldl_factor_ex_op =
+    define(
+        "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> "
+        "(Tensor LD, Tensor pivots, Tensor info)")
+        .doc("L and D of symmetric matrices in one, exchanges, and where D has a zero.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          check_factorizable("torch." + public_name(c), a);
+          check_square("torch." + public_name(c), a);
+          const Shape batch = batch_sizes(a.sizes());
+          out.push_back({Shape(a.sizes()), a.dtype(), a.device(), {}});
+          out.push_back({with_sizes(batch, {a.size(-1)}), kInt32, a.device(), {}});
+          out.push_back({batch, kInt32, a.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
+          (out[0].dtype() == kFloat64 ? run_factor<double> : run_factor<float>)(c.tensor(0), out);
+          if (c.boolean(2)) check_info("torch." + public_name(c), out[2], zero_pivot_text);
+        })
+        .no_grad_outputs(7)
+        .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) / 3; })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{make_symmetric(m, {3, 3}), false, false}},
+                  {{m.make({2, 1, 4, 4}), true, false}, "indefinite, batch"},
+                  {{m.make({3, 3}, 0, 0), false, false}, "zeros"},
+                  {{m.make({0, 3, 3}), false, true}, "empty batch"},
+                  {{m.make({2, 0, 0}), false, true}, "empty matrices"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), false, false},
+                   ErrorKind::value,
+                   "torch.linalg.ldl_factor_ex: A must be batches of square matrices, but they are "
+                   "2 by 3 matrices"},
+                  {{m.make({2, 2}, 0, 0), false, true}, ErrorKind::value, "D[1,1] is zero"}};
+        })
+        .no_reference("pivots are a choice: tests/op/linalg_test.cpp multiplies the factors");
+
+const OpRecord& linalg_ldl_factor_op =
+    define("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)")
+        .doc("L and D of symmetric matrices in one, and the exchanges of rows and columns.")
+        .compose([](const Call& c) -> Results {
+          const Results r = call_all(linalg_ldl_factor_ex_op, {c.tensor(0), c.boolean(1), false});
+          check_info("torch.linalg.ldl_factor", r[2], zero_pivot_text);
+          return {r[0], r[1]};
+        })
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{make_symmetric(m, {3, 3}), false}}, {{m.make({2, 4, 4}), false}, "batch"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 2}, 0, 0), false},
+                   ErrorKind::value,
+                   "torch.linalg.ldl_factor: D[1,1] is zero"}};
+        })
+        .no_reference("linalg_ldl_factor_ex without its last result");
+
+// The matrix whose factors these are: exchanges are undone from the last to the first.
+Matrix composed(const Matrix& ld, const std::vector<double>& pivots) {
+  const int64_t n = ld.rows;
+  Matrix a(n, n);
+  const auto pair = [&](int64_t k) { return pivots[size_t(k)] < 0; };
+  std::vector<int64_t> starts;  // of the blocks of D
+  for (int64_t k = 0; k < n; k += pair(k) ? 2 : 1) starts.push_back(k);
+  for (size_t s = starts.size(); s-- > 0;) {
+    const int64_t k = starts[s], size = pair(k) ? 2 : 1, end = k + size;
+    Matrix l = identity_matrix(n), d = a;
+    for (int64_t i = end; i < n; ++i)
+      for (int64_t j = k; j < end; ++j) l(i, j) = ld(i, j);
+    for (int64_t i = k; i < end; ++i)
+      for (int64_t j = k; j < end; ++j) d(i, j) = i >= j ? ld(i, j) : ld(j, i);
+    a = product(product(l, d), transposed(l));
+    const int64_t p = end - 1, q = int64_t(std::fabs(pivots[size_t(k)])) - 1;
+    for (int64_t j = 0; j < n; ++j) std::swap(a(p, j), a(q, j));
+    for (int64_t i = 0; i < n; ++i) std::swap(a(i, p), a(i, q));
+  }
+  return a;
+}
+
+const OpRecord& linalg_ldl_solve_op =
+    define(
+        "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
+        .doc("X with A X = B from the results of ldl_factor.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &ld = c.tensor(0), &pivots = c.tensor(1), &b = c.tensor(2);
+          const std::string name = "torch." + public_name(c);
+          check_factorizable(name, ld);
+          check_square(name, ld, "LD");
+          check_matrix(name, b, "B");
+          check_same_dtype(name, ld, b);
+          ARETE_CHECK(pivots.dtype() == kInt32,
+                      TypeError(name, name + ": Expected pivots to be integers. Got " +
+                                          std::string(name_of(pivots.dtype()))));
+          const IntList rows = ld.sizes().first(ld.sizes().size() - 1);
+          ARETE_CHECK(std::ranges::equal(pivots.sizes(), rows),
+                      ValueError(name, name +
+                                           ": Expected LD.shape[:-1] and pivots.shape to be the "
+                                           "same, but got pivots with shape " +
+                                           to_string(pivots.sizes()) + " instead"));
+          ARETE_CHECK(ld.size(-1) == b.size(-2),
+                      ValueError(name, "Incompatible matrix sizes for " + name +
+                                           ": each A matrix is " + std::to_string(ld.size(-1)) +
+                                           " by " + std::to_string(ld.size(-1)) +
+                                           " but each b matrix is " + std::to_string(b.size(-2)) +
+                                           " by " + std::to_string(b.size(-1))));
+          const Shape batch =
+              broadcast_shapes(batch_sizes(ld.sizes()), batch_sizes(b.sizes()), c.name());
+          out.push_back(
+              {with_sizes(batch, {b.size(-2), b.size(-1)}), b.dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
+          (out[0].dtype() == kFloat64 ? run_solve<double> : run_solve<float>)(c.tensor(0),
+                                                                              c.tensor(1),
+                                                                              c.tensor(2), out[0]);
+        })
+        .no_grad_outputs(1)
+        .autocast(Autocast::f32)
+        .dtypes(kTypes)
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto factors = [](const Tensor& a) {
+            return call_all(linalg_ldl_factor_ex_op, {a.detach(), false, false});
+          };
+          const Results one = factors(make_symmetric(m, {4, 4}));
+          Tensor swapped = make_symmetric(m, {2, 3, 3}).detach();
+          swapped.diagonal(0, -2, -1).zero_();  // every pivot is a block of two
+          const Results two = factors(swapped);
+          return {{{one[0], one[1], m.make({4, 2}), false}},
+                  {{two[0], two[1], m.make_strided({3, 2}), false}, "blocks of two, broadcast B"},
+                  {{two[0], two[1], m.make({2, 3, 0}), true}, "no columns"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const Tensor a = m.make({2, 2});
+          const Tensor pivots = ones({2}, TensorOptions(kInt32, m.device));
+          return {{{a, m.make({2}), m.make({2, 1}), false},
+                   ErrorKind::type,
+                   "torch.linalg.ldl_solve: Expected pivots to be integers."},
+                  {{a, pivots, m.make({3, 1}), false},
+                   ErrorKind::value,
+                   "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is 2 by 2 "
+                   "but each b matrix is 3 by 1"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &ld = c.tensor(0), &b = c.tensor(2);
+          const std::vector<double> all = values_of(c.tensor(1));
+          const std::vector<Matrix> rights = matrices_of(b);
+          const int64_t n = ld.size(-1);
+          size_t index = 0;
+          return {map_matrices(ld, b.size(-2), b.size(-1), [&](const Matrix& m) {
+            const std::vector<double> own(all.begin() + int64_t(index) * n,
+                                          all.begin() + int64_t(index + 1) * n);
+            const Matrix& right = rights[rights.size() == 1 ? 0 : index];
+            ++index;
+            return solved(composed(m, own), right);
+          })};
+        });
+
+}  // namespace
+}  // namespace ops
+
+namespace linalg {
+std::tuple<Tensor, Tensor> ldl_factor(const Tensor& a, bool hermitian) {
+  const auto r = ops::call_all(ops::linalg_ldl_factor_op, {a, hermitian});
+  return {r[0], r[1]};
+}
+std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, bool hermitian,
+                                                 bool check_errors) {
+  const auto r = ops::call_all(ops::linalg_ldl_factor_ex_op, {a, hermitian, check_errors});
+  return {r[0], r[1], r[2]};
+}
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian) {
+  return ops::call(ops::linalg_ldl_solve_op, {ld, pivots, b, hermitian});
+}
+}  // namespace linalg
+
+}  // namespace arete
+
+ARETE_FAMILY(linalg_ldl)
