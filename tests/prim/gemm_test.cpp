@@ -320,9 +320,9 @@ TEST(Gemm, BlockedProductOfEveryInstructionSet) {
 }
 
 TEST(Gemm, BooleanIsATypeError) {
-  StridedBuffer a(kBool, {2, 2});
+  StridedBuffer a(kBool, {2, 2}), out(kBool, {2, 2});
   GemmArgs g;
-  g.a = a.view(), g.b = a.view(), g.out = a.view();
+  g.a = a.view(), g.b = a.view(), g.out = out.view();
   EXPECT_THROW(backend_under_test().gemm(g), TypeError);
 }
 

@@ -23,5 +23,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;
   }
-  return RUN_ALL_TESTS();
+  const int result = RUN_ALL_TESTS();
+  if (const int n = arete::test::count_too_large_for_reference())
+    std::printf("[  SKIPPED ] %d cases that are too large for the reference device\n", n);
+  return result;
 }

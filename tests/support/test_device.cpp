@@ -1,18 +1,38 @@
 #include "tests/support/test_device.h"
 
+#include <atomic>
 #include <cstdlib>
+#include <string>
 
 #include "tests/support/mirror_backend.h"
+#include "tests/support/reference_backend.h"
 
 namespace arete::test {
 
+namespace {
+
+std::atomic<int> n_too_large{0};
+
+std::string device_name() {
+  const char* const name = std::getenv("ARETE_TEST_DEVICE");
+  return name && *name ? name : "cpu";
+}
+bool is_reference() { return device_name() == "reference"; }
+
+}  // namespace
+
 Device test_device() {
-  static const Device device = [] {
-    const char* name = std::getenv("ARETE_TEST_DEVICE");
-    return (name && *name ? Device(name) : kCPU).resolved();
-  }();
+  static const Device device =
+      is_reference() ? use_reference_device() : Device(device_name()).resolved();
   return device;
 }
+
+bool too_large_for_reference(int64_t elements) {
+  const bool too_large = is_reference() && elements > 100000;
+  n_too_large += too_large;
+  return too_large;
+}
+int count_too_large_for_reference() { return n_too_large; }
 
 prim::Backend& backend_under_test() {
   if (test_device().is_cpu()) return prim::backend_for(kCPU);
