@@ -182,7 +182,7 @@ struct ArgReduceArgs {
   }
 };
 
-/// Running monoid along `dim`, inclusive. out has in's shape; reverse walks from the end.
+/// Running monoid along `dim`, inclusive. out has in's shape and may be in. reverse: from the end.
 struct ScanArgs {
   Monoid monoid;
   View in, out;

@@ -24,14 +24,13 @@ class ReferencePrimitives : public prim::Backend {
   void gemm(const prim::GemmArgs&) override;
 };
 
-/// A device that computes with them, registered as the first GPU, since operators must take it for
-/// any other device: its memory is the host's, and never what a program was given without asking.
-/// Each call of a primitive, mandatory or not, is checked first (BugError):
+/// A device that computes with them; it says that it is the first GPU, since operators must take it
+/// for a device of its own, but its memory is the host's. Each call of a primitive, mandatory or
+/// not, is checked first (BugError):
 /// - operands lie in memory that the device has given, and inside of their storage;
 /// - what is written has no element twice and shares none with another operand, unless the two are
-///   the same view and the primitive allows that;
-/// and fresh memory and what is about to be written hold NaN, so that whoever looks at old values
-/// is found out.
-Device use_reference_device();
+///   the same view and the primitive allows that.
+/// Fresh memory and what is about to be written hold NaN: whoever looks at old values is found out.
+prim::Backend& reference_device();
 
 }  // namespace arete::test

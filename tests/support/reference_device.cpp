@@ -175,13 +175,9 @@ class ReferenceDevice final : public prim::Forwarding<ReferencePrimitives, Refer
 
 }  // namespace
 
-Device use_reference_device() {
-  static ReferenceDevice* const device = [] {
-    auto* const d = new ReferenceDevice;  // outlives static tensors
-    prim::register_backend(d->device(), d);
-    return d;
-  }();
-  return device->device();
+prim::Backend& reference_device() {
+  static auto* const device = new ReferenceDevice;  // outlives static tensors
+  return *device;
 }
 
 }  // namespace arete::test

@@ -22,8 +22,11 @@ bool is_reference() { return device_name() == "reference"; }
 }  // namespace
 
 Device test_device() {
-  static const Device device =
-      is_reference() ? use_reference_device() : Device(device_name()).resolved();
+  static const Device device = [] {
+    if (!is_reference()) return Device(device_name()).resolved();
+    prim::register_backend(reference_device().device(), &reference_device());
+    return reference_device().device();
+  }();
   return device;
 }
 
