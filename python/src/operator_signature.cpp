@@ -81,11 +81,14 @@ Overload make_overload(const OpRecord& record, const char* signature, std::strin
       if (free) p.others.push_back(checked(PyUnicode_InternFromString(other)));
     }
     const ops::SchemaArg& own = schema.args[p.position];
-    if (p.has_default)
-      p.fallback = p.as_real ? OwnedArg(a.default_text == "True" ? 1.0 : 0.0)
-                             : default_of(p.kind, a.default_text);
     p.none_is_default =
         a.default_text == "[]" || (p.optional && p.has_default && !own.type.ends_with('?'));
+    if (p.as_real)
+      p.fallback = OwnedArg(a.default_text == "True" ? 1.0 : 0.0);
+    else if (p.has_default)
+      p.fallback =
+          default_of(p.kind, p.none_is_default && a.default_text == "None" ? own.default_text
+                                                                           : a.default_text);
     p.as_tensor = p.kind == Kind::scalar && own.is_tensor();
     o.has_as_tensor = o.has_as_tensor || p.as_tensor;
     if (!keyword_only) ++o.positional;

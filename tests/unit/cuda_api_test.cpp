@@ -494,6 +494,45 @@ TEST(CudaGpu, ReplaysDrawNewNumbers) {
   manual_seed(7);
   const std::vector<Tensor> same = replay();
   for (size_t i = 0; i < again.size(); ++i) EXPECT_TRUE(equal(again[i], same[i])) << i;
+  // What the same calls draw outside of the graph in its place, and after it.
+  const Tensor next = rand({10}, o);
+  manual_seed(7);
+  const std::vector<Tensor> eager = step();
+  for (size_t i = 0; i < again.size(); ++i) EXPECT_TRUE(equal(again[i], eager[i].cpu())) << i;
+  EXPECT_TRUE(equal(next, rand({10}, o)));
+}
+
+TEST(CudaGpu, BackwardInAGraphOfItsOwnDrawsTheMaskAgain) {
+  NEEDS_GPU();
+  const TensorOptions o(kFloat32, kCUDA);
+  const cuda::GraphPool pool;
+  cuda::Graph forward, backward;
+  Tensor x = ones({1000}, o);
+  x.requires_grad_();
+  const Tensor ones_in = ones({1000}, o);
+  dropout(x, 0.25, true).backward(ones_in);
+  manual_seed(3);
+  Tensor y, g;
+  {
+    cuda::GraphCapture capture(forward, pool);
+    y = dropout(x, 0.25, true);
+    capture.end();
+  }
+  {
+    cuda::GraphCapture capture(backward, pool);
+    g = autograd::grad(std::span(&y, 1), std::span(&x, 1), std::span(&ones_in, 1))[0];
+    capture.end();
+  }
+  manual_seed(11);
+  for (int i = 0; i < 3; ++i) {
+    forward.replay();
+    backward.replay();
+    EXPECT_TRUE(equal(y.detach(), g)) << i;
+  }
+  const Tensor last = y.detach().cpu();
+  manual_seed(11);
+  for (int i = 0; i < 3; ++i) y = dropout(x, 0.25, true);
+  EXPECT_TRUE(equal(y.detach().cpu(), last));
 }
 
 TEST(CudaGpu, GraphsShareAPoolAndKeepConstants) {
