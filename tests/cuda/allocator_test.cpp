@@ -63,7 +63,7 @@ TEST(Allocator, history_replays_to_the_live_blocks) {
   size_t bytes = 0;
   for (const memory::Entry& e : s.live) {
     bytes += e.event.bytes;
-    EXPECT_EQ(e.event.device, kCUDA);
+    EXPECT_EQ(e.event.device, Device(DeviceType::cuda, 0));
   }
   EXPECT_EQ(bytes, c.allocator->stats().allocated);
   EXPECT_GE(memory_totals(0).allocated_bytes, int64_t(bytes));
