@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+import arete
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [(f"{file.name}:{number}", code) for file in FILES
@@ -15,6 +17,7 @@ EXAMPLES = [(f"{file.name}:{number}", code) for file in FILES
 @pytest.mark.parametrize("name,code", EXAMPLES, ids=[n for n, _ in EXAMPLES])
 def test_example(name, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(arete.backends.cudnn, "benchmark", arete.backends.cudnn.benchmark)  # an example switches it on
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(code, name, "exec"), {"__name__": "__main__"})

@@ -267,7 +267,7 @@ bool multiply_in_library(const Request& r) {
   GemmOptions options = library_options(g, r.shape, r.plan);
   for (;;) {
     GemmArgs rest = rest_of(g, options);
-    const bool passes = rest.bias.data || rest.aux.data || rest.a_scale.data || rest.b_scale.data ||
+    const bool passes = rest.bias || rest.aux || rest.a_scale || rest.b_scale ||
                         rest.activation != Activation::none;
     const int64_t rows = passes ? band_rows(r) : r.shape.m;
     bool done = true;

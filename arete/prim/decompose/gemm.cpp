@@ -89,9 +89,7 @@ const expr::Program& finish_program(const Finish& f) {
 
 }  // namespace
 
-bool has_parts(const GemmArgs& g) {
-  return g.differentiate || g.a_sum.data || g.a_scale.data || g.b_scale.data;
-}
+bool has_parts(const GemmArgs& g) { return g.differentiate || g.a_sum || g.a_scale || g.b_scale; }
 
 void sum_rows(Primitives& p, const View& in, const View& out) {
   const LayoutView column(out, Layout(Shape{in.sizes[0], 1}, Shape{out.strides[0], 0}));
@@ -110,7 +108,7 @@ void gemm_in_parts(Primitives& p, const GemmArgs& g) {
   if (g.a_sum) sum_rows(p, g.a, g.a_sum);
   GemmArgs inner = g;
   inner.a_sum = inner.a_scale = inner.b_scale = View{};
-  const bool scaled = g.a_scale.data || g.b_scale.data;
+  const bool scaled = g.a_scale || g.b_scale;
   if (!scaled && !g.differentiate) return p.gemm(inner);
 
   ARETE_ASSERT(g.beta == 0);
@@ -130,7 +128,7 @@ void finish_gemm(Primitives& p, const View& product, const GemmArgs& g) {
   SmallVector<View, 5> inputs{product};
   SmallVector<View, 2> outputs;
   for (const View* scale : {&g.a_scale, &g.b_scale})
-    if (scale->data) inputs.push_back(*scale);
+    if (*scale) inputs.push_back(*scale);
   if (g.differentiate)
     inputs.push_back(g.aux);
   else if (finish.bias)

@@ -62,7 +62,9 @@ std::string param_expression(const expr::Program& program, size_t k, const std::
   const Type type = program.params()[k];
   const bool in_memory = k < 64 && program.params_in_memory() >> k & 1;
   const auto number = [&](const char* field, const char* name) {
-    return in_memory ? std::string("*reinterpret_cast<const ") + name + "*>(" + slot + ".i)"
+    // No kernel writes the numbers that it reads: loaded like this, each is one value throughout,
+    // as an argument is, and products and sums around it are contracted in the same way.
+    return in_memory ? std::string("__ldg(reinterpret_cast<const ") + name + "*>(" + slot + ".i))"
                      : slot + field;
   };
   if (expr::is_float(type))
