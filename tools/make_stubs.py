@@ -13,7 +13,7 @@ import sys
 import arete
 import arete.nn.functional
 from arete import _C
-from arete._docs import split
+from arete._operators._schemas import split
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "python" / "arete"
 

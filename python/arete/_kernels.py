@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import re
 
-from . import _C, _ops
+from . import _C
 from ._C import Tensor
+from ._operators import _ops, from_dlpack
 from ._snippets import TYPES, Evaluator, SnippetError
 
 _e = _C._expr
@@ -152,8 +153,6 @@ def _raw_argument(a):
     if isinstance(a, float):
         return "d", a
     if hasattr(a, "__dlpack__"):
-        from ._tensor import from_dlpack
-
         return from_dlpack(a)
     raise TypeError(f"Unsupported type {type(a)} of a kernel argument")
 

@@ -7,6 +7,7 @@ import warnings
 
 from .._C import Generator, Tensor
 from .._grad_mode import enable_grad, no_grad
+from .._operators import empty_like, stack, view_as_real, zeros, zeros_like
 from ._passes import grad
 
 
@@ -95,14 +96,10 @@ def _differentiable(results) -> list[Tensor]:
 
 def _real(t: Tensor) -> Tensor:
     """The numbers in a tensor: complex ones as pairs, over the same memory."""
-    from .. import view_as_real
-
     return view_as_real(t) if t.is_complex() else t
 
 
 def _random(like: Tensor, generator) -> Tensor:
-    from .. import empty_like
-
     t = empty_like(like.detach())
     with no_grad():
         _real(t).uniform_(-1, 1, generator=generator)
@@ -111,8 +108,6 @@ def _random(like: Tensor, generator) -> Tensor:
 
 def _strided(t: Tensor) -> Tensor:
     """A leaf of the same values with gaps between its elements."""
-    from .. import stack
-
     return stack([t.detach()] * 2, t.dim()).select(t.dim(), 0).requires_grad_()
 
 
@@ -202,8 +197,6 @@ class _Check:
 
 
 def _zeros(t: Tensor) -> Tensor:
-    from .. import zeros_like
-
     return zeros_like(t.detach())
 
 
@@ -222,8 +215,6 @@ def _cells(leaf: Tensor):
 
 def _elements(check: _Check, outputs, kept) -> None:
     """Compares all elements of all Jacobians."""
-    from .. import stack, zeros
-
     analytical = []  # by output and leaf: (numbers in the leaf, numbers in the output)
     for k, out in enumerate(outputs):
         flat = [_zeros(out) for _ in range(_real(out).numel())]

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _C
 from .._C import device as _device
+from .._cuda_streams import _number
 
 __all__ = [
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats",
@@ -19,12 +20,6 @@ __all__ = [
 ]  # fmt: skip
 
 _c, _m = _C._cuda, _C._memory
-
-
-def _number(device: Any) -> int:
-    from . import _number
-
-    return _number(device)
 
 
 def memory_allocated(device: Any = None) -> int:

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 
-import arete as _t
-
+from .. import _operators as _t
 from ._types import as_dtype, as_shape, float64, int64, ndarray, options
 
 __all__ = [

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 
-import arete as _t
-
+from .. import _operators as _t
 from ._creation import array, array_of
 from ._searching import nonzero
 from ._types import float64, ndarray

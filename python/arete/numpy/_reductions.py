@@ -1,9 +1,8 @@
 """Sums, extremes, statistics and running sums."""
 from __future__ import annotations
 
-import arete as _t
-
-from .. import _ops
+from .. import _operators as _t
+from .._operators import _ops
 from ._types import as_dtype, axes_of, float64
 
 __all__ = [

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import builtins as _b
 
-import arete as _t
-
-from .. import _ops
+from .. import _operators as _t
+from .._operators import _ops
 from ._creation import ones
 from ._types import as_shape, axes_of, float64
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import math as _math
 
-from .. import _C, _ops
+from .. import _C
+from .._operators import _ops
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming",
            "hann", "kaiser", "nuttall"]  # fmt: skip

@@ -56,9 +56,7 @@ def read_image(path, mode: Union[ImageReadMode, str] = ImageReadMode.UNCHANGED, 
 
 
 def _frombuffer(data: bytes) -> Tensor:
-    from .. import frombuffer
-
-    return frombuffer(bytearray(data), dtype=_C.uint8)
+    return _C.frombuffer(bytearray(data), dtype=_C.uint8)
 
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:  # noqa: A002

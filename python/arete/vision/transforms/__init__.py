@@ -8,8 +8,7 @@ import math
 from functools import partial
 from typing import Any, Callable, List, Optional, Sequence, Union
 
-import arete
-
+from ... import _operators
 from ... import _C
 from ..._C import Tensor
 from . import functional as functional
@@ -48,7 +47,7 @@ def _callables(name: str, transforms: Any) -> List[Callable]:
 
 
 def _uniform(low: float = 0.0, high: float = 1.0) -> float:
-    return low + (high - low) * arete.rand((), dtype=_C.float64).item()
+    return low + (high - low) * _operators.rand((), dtype=_C.float64).item()
 
 
 class _Native:
@@ -181,7 +180,7 @@ class RandomOrder:
         self.transforms = _callables("RandomOrder", transforms)
 
     def __call__(self, img):
-        for i in arete.randperm(len(self.transforms)).tolist():
+        for i in _operators.randperm(len(self.transforms)).tolist():
             img = self.transforms[i](img)
         return img
 

@@ -6,8 +6,7 @@ import dataclasses
 import textwrap
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-import arete
-from arete import _C
+from .... import _C
 
 __all__ = ["TaskSpec", "Measurement", "select_unit", "unit_to_english", "trim_sigfig", "ordered_unique", "set_torch_threads"]
 
@@ -78,9 +77,9 @@ def ordered_unique(elements: Iterable[Any]) -> List[Any]:
 @contextlib.contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
     """Operators on the CPU use `n` threads inside."""
-    before = arete.get_num_threads()
-    arete.set_num_threads(n)
+    before = _C.get_num_threads()
+    _C.set_num_threads(n)
     try:
         yield
     finally:
-        arete.set_num_threads(before)
+        _C.set_num_threads(before)

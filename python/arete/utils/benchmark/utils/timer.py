@@ -5,8 +5,7 @@ import enum
 import timeit
 from typing import Any, Callable, Dict, Optional, Tuple, Union, overload
 
-import arete
-from arete import _C
+from .... import _C
 
 from . import common
 from .valgrind_wrapper import timer_interface as valgrind
@@ -44,6 +43,8 @@ class Timer:
             raise ValueError("global_setup is for C++ only: use setup")
         if num_threads < 1:
             raise ValueError(f"num_threads must be positive, not {num_threads}")
+        import arete  # the package as statements know it
+
         self._given = {"arete": arete, "torch": arete, **(globals or {})}
         names = valgrind.CopyIfCallgrind.unwrap_all(self._given)
         stmt, setup = common.dedented(stmt), common.dedented(setup)
@@ -74,7 +75,7 @@ class Timer:
         names = dict(self._globals)
         exec(compile(self._task_spec.setup, "<timeit-setup>", "exec"), names)
         code = compile(self._task_spec.stmt, "<timeit-src>", "exec")
-        return common.Measurement(*_c.device_time(lambda: exec(code, names), arete.device(device), repetitions, flush_cache,
+        return common.Measurement(*_c.device_time(lambda: exec(code, names), _C.device(device), repetitions, flush_cache,
                                                   self._task_spec.num_threads), self._task_spec)  # fmt: skip
 
     @overload

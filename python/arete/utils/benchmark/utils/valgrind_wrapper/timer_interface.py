@@ -18,8 +18,7 @@ import tempfile
 import types
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
-from arete import _C
-
+from ..... import _C
 from .. import common
 
 __all__ = ["FunctionCount", "FunctionCounts", "CallgrindStats", "CopyIfCallgrind"]

@@ -23,7 +23,7 @@ from .statistics import histogram, histogramdd, norm, unique, unique_consecutive
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
-# In which file one stands is nobody's business: they are this package's, and can be pickled as such.
+# In which file one stands is nobody's business: pickles name them as arete._functions has them.
 for _function in (*vars().values(), *METHODS.values()):
     if isinstance(_function, _types.FunctionType):
-        _function.__module__ = __name__
+        _function.__module__ = "arete._functions"
