@@ -131,7 +131,8 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
         if device == "cpu":
             return tensor
         if device.startswith("cuda") and not _C._cuda.is_available():
-            raise RuntimeError(f"the file has tensors of the device {device!r}, but no CUDA device is available: load with map_location='cpu'")
+            raise RuntimeError(f"the file has tensors of the device {device!r}, but no CUDA device is available: "
+                               "load with map_location='cpu'")
         return tensor.to(device)
 
     return place
@@ -176,6 +177,7 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
         if safetensors.is_safetensors(start, source.size):
             return Decoder(safetensors.SafetensorsFile(source), place).value()
         torch_pickle.refuse_legacy(source, start)
-        raise FormatError(f"{source.name} is no file that arete.load reads, or it is truncated ({source.size} bytes, beginning with {start[:8]!r})")
+        raise FormatError(f"{source.name} is no file that arete.load reads, or it is truncated ({source.size} bytes, "
+                          f"beginning with {start[:8]!r})")
     finally:
         source.close()

@@ -1,6 +1,8 @@
-"""The modules of the package import what they need from below: no circles, and no arrow up in the order of its rooms."""
+"""The modules of the package import what they need from below: no circles, and no arrow up in the order of its rooms. And the one
+width of lines of all Python files."""
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -178,3 +180,14 @@ def test_circles_are_found(tmp_path, files, wrong):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     assert circles(arrows(package)) == wrong
+
+
+def test_lines_have_one_width():
+    root = SOURCES.parents[1]
+    width = int(re.search(r"^line-length = (\d+)$", (root / "pyproject.toml").read_text(), re.M)[1])
+    folders = [root / name for name in ("bench", "cmake", "docs", "examples", "python", "tests", "tools")]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    wrong = [f"{file.relative_to(root)}:{number}" for file in files
+             for number, line in enumerate(file.read_text().splitlines(), 1)
+             if len(line) > width or "fmt: " + "skip" in line or "fmt: " + "off" in line]
+    assert len(files) > 200 and wrong == []

@@ -332,7 +332,8 @@ class _Interpreter:
         return values
 
     def top(self, *kinds: type) -> Any:
-        _need(bool(self.stack) and type(self.stack[-1]) in kinds, f"an item for something else than a {kinds[0].__name__} at byte {self.at}")
+        _need(bool(self.stack) and type(self.stack[-1]) in kinds,
+              f"an item for something else than a {kinds[0].__name__} at byte {self.at}")
         return self.stack[-1]
 
     def run(self) -> Any:
@@ -477,7 +478,8 @@ _OPCODES: Dict[bytes, Callable[[_Interpreter], Any]] = {
     b"q": lambda m: m.store(m.number("B")), b"r": lambda m: m.store(m.number("I")), b"\x94": lambda m: m.store(len(m.memo)),
     b"h": lambda m: m.recall(m.number("B")), b"j": lambda m: m.recall(m.number("I")),
     b"c": _push(lambda m: m.find(m.line(), m.line())), b"\x93": _Interpreter.stack_global,
-    b"R": _Interpreter.reduce, b"\x81": _Interpreter.reduce, b"b": _Interpreter.build, b"Q": lambda m: m.stack.append(m.persistent(m.pop())),
+    b"R": _Interpreter.reduce, b"\x81": _Interpreter.reduce, b"b": _Interpreter.build,
+    b"Q": lambda m: m.stack.append(m.persistent(m.pop())),
 }
 
 
@@ -495,7 +497,8 @@ def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any
     check(folder + "constants.pkl" not in entries, f"{source.name} is a TorchScript program: save its state_dict() with torch.save instead")
     order = entries.get(folder + "byteorder")
     if order is not None:
-        check(order.size < 16 and bytes(archive.read(order, False)) == b"little", f"{source.name}: numbers in another byte order than little-endian")
+        check(order.size < 16 and bytes(archive.read(order, False)) == b"little",
+              f"{source.name}: numbers in another byte order than little-endian")
     storages: Dict[str, _Storage] = {}
 
     def storage(kind: _StorageType, key: str, device: str, count: int) -> _StorageView:

@@ -24,7 +24,7 @@ class finfo:
         self.eps, self.max, self.min = type._eps, type._max, type._min
         self.tiny = self.smallest_normal = {
             "float16": 2.0**-14, "float64": 2.0**-1022, "float8_e4m3fn": 2.0**-6, "float8_e5m2": 2.0**-14,
-        }.get(type._name, 2.0**-126)  # fmt: skip
+        }.get(type._name, 2.0**-126)
         self.resolution = {"float64": 1e-15, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}.get(type._name, 1.0)
 
     def __repr__(self):

@@ -209,7 +209,7 @@ def from_dlpack(source, device=None, copy=None):
 
 _TYPESTR = {_C.float16: "<f2", _C.float32: "<f4", _C.float64: "<f8", _C.uint8: "|u1", _C.int8: "|i1",
             _C.int16: "<i2", _C.int32: "<i4", _C.int64: "<i8", _C.bool: "|b1", _C.complex64: "<c8",
-            _C.complex128: "<c16"}  # fmt: skip
+            _C.complex128: "<c16"}
 
 
 def _cuda_array_interface(self):
@@ -286,7 +286,7 @@ def __reduce_ex__(self, protocol):
         return reduce_tensor(self)
     values = self.detach()
     return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(self.shape), str(self.device),
-                      self.requires_grad, dict(self.__dict__))  # fmt: skip
+                      self.requires_grad, dict(self.__dict__))
 
 
 @_method
@@ -334,7 +334,7 @@ for _name, _dtype in {
     "float": _C.float32, "double": _C.float64, "half": _C.float16, "bfloat16": _C.bfloat16, "int": _C.int32,
     "long": _C.int64, "short": _C.int16, "char": _C.int8, "byte": _C.uint8, "bool": _C.bool,
     "cfloat": _C.complex64, "cdouble": _C.complex128,
-}.items():  # fmt: skip
+}.items():
 
     def _convert(self, memory_format=None, _dtype=_dtype):
         return self.to(_dtype) if memory_format is None else self.to(_dtype, memory_format=memory_format)
@@ -376,7 +376,7 @@ def _type(self, dtype=None, non_blocking=False):
     """
     if dtype is None:
         name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
-                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
         return f"torch.{'cuda.' if self.is_cuda else ''}{name.get(self.dtype._name, self.dtype._name)}Tensor"
     return self.to(dtype, non_blocking=non_blocking)
 

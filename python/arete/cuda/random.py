@@ -12,7 +12,7 @@ from .._cuda_streams import _number
 from ..random import default_generator, manual_seed as _manual_seed
 
 __all__ = ["get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "manual_seed", "manual_seed_all", "seed",
-           "seed_all", "initial_seed"]  # fmt: skip
+           "seed_all", "initial_seed"]
 
 _c = _C._cuda
 

@@ -9,7 +9,7 @@ from .._C import Tensor
 from .._operators import _ops, iinfo, where
 
 __all__ = ["amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean",
-           "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var"]  # fmt: skip
+           "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var"]
 
 
 def _lowest(dtype):

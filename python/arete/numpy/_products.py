@@ -5,7 +5,7 @@ from .. import _operators as _t
 
 __all__ = [
     "dot", "matmul", "inner", "outer", "vdot", "tensordot", "einsum", "convolve",
-]  # fmt: skip
+]
 
 
 def dot(a, b):

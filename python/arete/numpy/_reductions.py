@@ -8,7 +8,7 @@ from ._types import as_dtype, axes_of, float64
 __all__ = [
     "sum", "mean", "var", "std", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "any", "all", "cumsum",
     "cumprod", "count_nonzero", "median",
-]  # fmt: skip
+]
 
 
 def sum(a, axis=None, dtype=None, out=None, keepdims=False):  # noqa: A001

@@ -8,7 +8,7 @@ from ._reductions import floating
 
 __all__ = [
     "nonzero", "argwhere", "sort", "argsort", "unique", "searchsorted", "bincount", "take", "histogram",
-]  # fmt: skip
+]
 
 
 def nonzero(a):

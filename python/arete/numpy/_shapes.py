@@ -12,7 +12,7 @@ __all__ = [
     "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "concatenate",
     "stack", "vstack", "hstack", "split", "array_split", "tile", "repeat", "flip", "roll", "pad", "tri", "tril", "triu",
     "diag",
-]  # fmt: skip
+]
 
 
 def reshape(a, shape):

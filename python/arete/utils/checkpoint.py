@@ -150,7 +150,7 @@ class _Run:
         if not self.debug:
             return ". debug=True lists the operators of both runs"
         lists = [f"\n{title}:\n" + "\n".join(f"    {line}" for line in lines)
-                 for title, lines in (("Operators in forward", self.operators), ("Operators in backward", again))]  # fmt: skip
+                 for title, lines in (("Operators in forward", self.operators), ("Operators in backward", again))]
         return "".join(lists)
 
 

@@ -8,7 +8,7 @@ from .. import _C
 from .._C import Tensor
 
 __all__ = ["ImageReadMode", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png", "read_file", "read_image",
-           "write_file", "write_jpeg", "write_png"]  # fmt: skip
+           "write_file", "write_jpeg", "write_png"]
 
 
 class ImageReadMode(enum.Enum):

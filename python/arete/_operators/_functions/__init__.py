@@ -9,7 +9,8 @@ from ._methods import METHODS
 from .creation import as_tensor, asarray, clone, detach, fill, zero_
 from .elements import gradient, index_put, index_put_, nonzero, where
 from .layers import (
-    batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm, native_layer_norm,
+    batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm,
+    native_layer_norm,
 )
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (

@@ -59,7 +59,8 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
 # Below nn.functional, which has these functions with their arguments in another order.
 
 
-def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True):
+def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training: bool, momentum: float, eps: float,
+               cudnn_enabled: bool = True):
     """nn.functional.batch_norm. Nothing of cuDNN takes part, whether it may or not.
 
     >>> arete.batch_norm(arete.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)

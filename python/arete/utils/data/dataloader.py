@@ -209,8 +209,8 @@ class DataLoader:
     def state_dict(self) -> Dict[str, Any]:
         """Where the latest loop over this loader is, as a dict of plain values. Batches that workers have loaded ahead do not count.
 
-        `epoch`, `batch`, `later` and, of the loader's generator when the epoch began, `seed` and `offset` are what the loader of C++ goes on
-        with (data::LoaderState), as this one goes on with those of a loader of C++."""
+        `epoch`, `batch`, `later` and, of the loader's generator when the epoch began, `seed` and `offset` are what the loader of C++ goes
+        on with (data::LoaderState), as this one goes on with those of a loader of C++."""
         if self._resume is not None:
             return dict(self._resume)
         if self._progress is not None and not self._progress.done:
@@ -228,7 +228,8 @@ class DataLoader:
             raise ValueError("the state is of a DataLoader with other generators")
         shares = state_dict.get("shares")
         if shares is not None and len(shares) != self.num_workers:
-            raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader has {self.num_workers}")
+            raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader "
+                             f"has {self.num_workers}")
         self._resume = dict(state_dict)
 
     def _source(self) -> Any:

@@ -11,7 +11,7 @@ from ... import _operators
 from ... import _C
 
 __all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "ConcatDataset", "ChainDataset", "Subset", "TokenDataset",
-           "random_split"]  # fmt: skip
+           "random_split"]
 
 T_co = TypeVar("T_co", covariant=True)
 

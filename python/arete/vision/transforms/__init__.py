@@ -16,7 +16,7 @@ from .functional import InterpolationMode as InterpolationMode
 
 __all__ = ["CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "Grayscale", "InterpolationMode", "Lambda", "Normalize", "Pad",
            "RandomApply", "RandomChoice", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomOrder",
-           "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor", "functional"]  # fmt: skip
+           "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor", "functional"]
 
 
 def _probability(name: str, p: Any) -> float:
@@ -264,8 +264,9 @@ class CenterCrop(_Native):
 class RandomCrop(_Native):
     """A part of (height, width) pixels at a random place of the picture with `padding` pixels of colour `fill` around it.
 
-    `padding` is one int, (left and right, top and bottom) or (left, top, right, bottom). With `pad_if_needed` pictures that are too small even
-    so are padded by what they lack; otherwise they are a ValueError. Modes other than constant: see functional.pad; they pad in Python.
+    `padding` is one int, (left and right, top and bottom) or (left, top, right, bottom). With `pad_if_needed` pictures that are too small
+    even so are padded by what they lack; otherwise they are a ValueError. Modes other than constant: see functional.pad; they pad in
+    Python.
 
     >>> arete.vision.transforms.RandomCrop(4, padding=1)(arete.zeros(3, 4, 4)).shape
     arete.Size([3, 4, 4])

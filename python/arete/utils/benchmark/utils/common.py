@@ -14,7 +14,7 @@ _c = _C._benchmark
 TaskSpec = _c.TaskSpec
 # For dataclasses.replace() and asdict(), which look fields up by name.
 TaskSpec.__dataclass_fields__ = dataclasses.make_dataclass(
-    "TaskSpec", ["stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads"]).__dataclass_fields__  # fmt: skip
+    "TaskSpec", ["stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads"]).__dataclass_fields__
 _OF_THE_TASK = ("stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads", "title")
 
 
@@ -48,7 +48,7 @@ class Measurement(_c.Measurement):
 
 
 Measurement.__dataclass_fields__ = dataclasses.make_dataclass(
-    "Measurement", ["number_per_run", "raw_times", "task_spec", "metadata"]).__dataclass_fields__  # fmt: skip
+    "Measurement", ["number_per_run", "raw_times", "task_spec", "metadata"]).__dataclass_fields__
 
 
 def select_unit(t: float) -> Tuple[str, float]:

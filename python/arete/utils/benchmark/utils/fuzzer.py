@@ -29,7 +29,7 @@ class FuzzedParameter:
     their probabilities."""
 
     def __init__(self, name: str, minval: Optional[Union[int, float]] = None, maxval: Optional[Union[int, float]] = None,
-                 distribution: Optional[Union[str, Dict[Any, float]]] = None, strict: bool = False) -> None:  # fmt: skip
+                 distribution: Optional[Union[str, Dict[Any, float]]] = None, strict: bool = False) -> None:
         if isinstance(distribution, dict):
             if not distribution or min(distribution.values()) < 0 or sum(distribution.values()) <= 0:
                 raise ValueError(f"FuzzedParameter {name!r}: probabilities must not be negative, nor all 0")
@@ -63,7 +63,7 @@ class FuzzedTensor:
                  probability_contiguous: float = 0.5, min_elements: Optional[int] = None, max_elements: Optional[int] = None,
                  max_allocation_bytes: Optional[int] = None, dim_parameter: Optional[str] = None,
                  roll_parameter: Optional[str] = None, dtype: Any = _C.float32, cuda: bool = False,
-                 tensor_constructor: Optional[Callable[..., Any]] = None) -> None:  # fmt: skip
+                 tensor_constructor: Optional[Callable[..., Any]] = None) -> None:
         self.name = name
         self._size, self._steps = tuple(size), tuple(steps) if steps is not None else (1,) * len(size)
         if len(self._steps) != len(self._size):
@@ -102,7 +102,7 @@ class FuzzedTensor:
         back = [order.index(d) for d in range(len(order))]
         tensor = whole.permute(back)[tuple(slice(None, None, s) for s in steps)]
         return tensor, {"numel": tensor.numel(), "order": tuple(order), "steps": tuple(steps), "is_contiguous": tensor.is_contiguous(),
-                        "dtype": str(self._dtype)}  # fmt: skip
+                        "dtype": str(self._dtype)}
 
 
 def _flat(items: Iterable[Any]) -> Iterator[Any]:
@@ -124,7 +124,7 @@ class Fuzzer:
     """
 
     def __init__(self, parameters: Sequence[Any], tensors: Sequence[Any], constraints: Optional[Sequence[Callable[..., bool]]] = None,
-                 seed: Optional[int] = None) -> None:  # fmt: skip
+                 seed: Optional[int] = None) -> None:
         self._parameters, self._tensors = list(_flat(parameters)), list(_flat(tensors))
         names = [p.name for p in self._parameters] + [t.name for t in self._tensors]
         if len(set(names)) != len(names):

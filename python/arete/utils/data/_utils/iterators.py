@@ -146,7 +146,7 @@ class DirectIterator(EpochIterator):
 
 
 _GONE = ("the workers of this loop are gone: its loader was shut down, or with persistent_workers=True a second loop over it was "
-         "begun")  # fmt: skip
+         "begun")
 
 
 class WorkersIterator(EpochIterator):
