@@ -2,9 +2,14 @@
 width of lines of all Python files."""
 import ast
 import pathlib
+import pickle
 import re
 
 import pytest
+
+import arete
+import arete.cuda
+from arete.nn.utils.rnn import pack_sequence
 
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "arete"
 
@@ -141,6 +146,15 @@ def test_no_arrow_up():
 def test_every_room_has_a_place():
     rooms = {room(name) for name in modules_of(SOURCES)} - {"", "_docs"} | {"_C"}
     assert rooms == LEVELS.keys() | ADDRESSES
+
+
+def test_pickles_keep_their_addresses():
+    for thing, address in ((arete.ones(1), b"arete._tensor"), (arete.float32, b"arete._tensor"), (arete.where, b"arete._functions"),
+                           (arete.channels_last, b"arete\n"), (arete.cuda.Stream, b"arete.cuda\n"),
+                           (pack_sequence([arete.ones(1)]), b"arete.nn.utils.rnn")):
+        text = pickle.dumps(thing, 0)  # in which names end with a line
+        assert address in text and b"arete._operators" not in text, text
+        assert type(pickle.loads(text)) is type(thing)
 
 
 def test_operators_have_one_way_in():

@@ -548,5 +548,6 @@ def _load_dtype(name):
 
 copyreg.pickle(_C.dtype, lambda d: (_load_dtype, (d._name,)))
 
-for _shown in (RemovableHandle, UntypedStorage, _load_dtype, _rebuild, from_dlpack, from_numpy):
-    _shown.__module__ = "arete._tensor"  # where pickles have them
+for _shown in (*vars(Tensor).values(), *vars().values()):
+    if getattr(_shown, "__module__", None) == __name__:
+        _shown.__module__ = "arete._tensor"  # where pickles have it

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 
-# ruff: noqa: F401
 from .. import _C
-from .._C import OutOfMemoryError
-from .._cuda_streams import (
+from .._C import OutOfMemoryError  # noqa: F401
+from .._cuda_streams import (  # noqa: F401
     Event, ExternalStream, Stream, StreamContext, _number, current_stream, default_stream, set_stream, stream,
 )
-from . import amp, memory, nvtx, random
-from ._graph import CUDAGraph, graph, graph_pool_handle
+from . import amp, memory, nvtx, random  # noqa: F401
+from ._graph import CUDAGraph, graph, graph_pool_handle  # noqa: F401
 from .memory import *  # noqa: F403
-from .random import (
+from .random import (  # noqa: F401
     get_rng_state, get_rng_state_all, initial_seed, manual_seed, manual_seed_all, seed, seed_all, set_rng_state,
     set_rng_state_all,
 )
