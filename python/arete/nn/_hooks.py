@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict
 from typing import Any, Callable, Iterable, Optional
 
-from .. import _C, _operators, autograd
+from .. import _C, _operators
 from .._C import Tensor
 
 _ids = itertools.count()
@@ -72,7 +72,9 @@ class _Tap:
 
 
 def _make_tap() -> Any:
-    class Tap(autograd.Function):
+    from ..autograd import Function  # only for these hooks: networks start without it
+
+    class Tap(Function):
         @staticmethod
         def forward(ctx: Any, seen: Callable, *tensors: Tensor) -> Any:
             ctx.set_materialize_grads(False)
