@@ -246,7 +246,7 @@ def make_rows(torch):
     flops = 2 * 256 * 28 * 28 * 128 * 128 * 9
     last = {"memory_format": torch.channels_last}
     for dtype, suffix in ((torch.float16, "f16"), (torch.float16, "f16_not_timed"), (torch.float32, "f32"), (torch.float32, "tf32"),
-                          (torch.float32, "tf32_not_timed")):  # fmt: skip
+                          (torch.float32, "tf32_not_timed")):
 
         def make(dtype=dtype, suffix=suffix):
             torch.backends.cudnn.benchmark = "not_timed" not in suffix

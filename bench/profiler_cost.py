@@ -44,7 +44,7 @@ def kinds(lib):
     """What a step may be recorded with, by name."""
     return {"default": {},
             "shapes+memory+flops": {"record_shapes": True, "profile_memory": True, "with_flops": True},
-            "CPU only": {"activities": [lib.profiler.ProfilerActivity.CPU]}}  # fmt: skip
+            "CPU only": {"activities": [lib.profiler.ProfilerActivity.CPU]}}
 
 
 class Steps:
@@ -154,7 +154,7 @@ def show(name, title, rows):
     for key, row in rows.items():
         if key != "steps":
             print(f"  {texts.get(key, key):22s} {row['done_ms']:10.3f} ms {row['ratio']:6.2f}   {row['enqueued_ms']:11.3f} ms "
-                  f"{row['enqueued_ratio']:6.2f}", flush=True)  # fmt: skip
+                  f"{row['enqueued_ratio']:6.2f}", flush=True)
 
 
 def main():

@@ -29,12 +29,14 @@ def main() -> None:
     for selector, body in re.findall(r"(\.(?:g|a|l|f|p))\{([^}]*)\}", "".join(re.findall(r"^\.(?:g|a|l|f|p)\{.*$", text, re.M))):
         # In the page a line's colour is a variable of the group around it: here groups have classes.
         own = "var(--c)" in body
-        rules += [f".c .{c} {selector}{{{body.replace('var(--c)', f'var(--{c})')}}}" for c, _ in names] if own else [f".c {selector}{{{body}}}"]
+        rules += [f".c .{c} {selector}{{{body.replace('var(--c)', f'var(--{c})')}}}"
+                  for c, _ in names] if own else [f".c {selector}{{{body}}}"]
     key = "".join(f'<g class="{colour}"><rect x="0" y="{20 * i}" width="16" height="3" class="p"/>'
                   f'<text x="24" y="{20 * i + 6}">{name}</text></g>' for i, (colour, name) in enumerate(names))
     width = 600 + max((7 * len(html.unescape(name)) for _, name in names), default=0) + 24
     with open(target, "w") as f:
-        f.write(f'<svg xmlns="http://www.w3.org/2000/svg" class="c" viewBox="0 0 {width} 390" width="{width}" height="390" role="img"><style>\n'
+        f.write(f'<svg xmlns="http://www.w3.org/2000/svg" class="c" viewBox="0 0 {width} 390" width="{width}" height="390" '
+                f'role="img"><style>\n'
                 f'{style(chr(10).join(rules), light, dark)}</style><rect width="{width}" height="390" class="b"/>\n'
                 f'<text x="58" y="26" class="t">{html.escape(title)}</text><text x="58" y="45">{html.escape(line)}</text>\n'
                 f'<g transform="translate(0 62)">{drawing}</g>\n<g transform="translate(572 90)">{key}</g>\n</svg>\n')

@@ -21,7 +21,7 @@ STYLE = style("""
 .mp text{fill:var(--soft)}.mp .t{fill:var(--ink);font-size:16px;font-weight:600}.mp .n{fill:var(--ink)}
 .mp .g{stroke:var(--grid)}.mp .p{stroke:var(--ink);stroke-dasharray:4 3}
 """, light=colours("--bg:#fff;--ink:#1c2330;--soft:#5b6575;--grid:#e9ecf1"),
-              dark=colours("--bg:#1a1f28;--ink:#e6e9ef;--soft:#98a2b3;--grid:#272d38"))  # fmt: skip
+              dark=colours("--bg:#1a1f28;--ink:#e6e9ef;--soft:#98a2b3;--grid:#272d38"))
 
 
 def record() -> tuple[str, list]:

@@ -15,7 +15,7 @@ def main() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.GELU(),
                         nn.Conv2d(32, 64, 3, stride=2, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1),
-                        nn.Flatten(), nn.Linear(64 * 16 * 16, 128), nn.GELU(), nn.Linear(128, 10))  # fmt: skip
+                        nn.Flatten(), nn.Linear(64 * 16 * 16, 128), nn.GELU(), nn.Linear(128, 10))
     optimizer = torch.optim.AdamW(net.parameters())
     x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
 

@@ -13,7 +13,7 @@ import sys
 import arete
 import arete.nn.functional
 from arete import _C
-from arete._docs import split
+from arete._operators._schemas import split
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "python" / "arete"
 
@@ -21,7 +21,7 @@ KINDS = {
     "Tensor": "Tensor", "Tensor[]": "Sequence[Tensor]", "bool": "_bool", "int": "_int", "float": "_float",
     "Scalar": "Number", "int[]": "_int | Sequence[_int]", "float[]": "Sequence[_float]", "str": "str",
     "dtype": "_DType", "device": "Device", "Generator": "Generator",
-}  # fmt: skip
+}
 
 HEAD = '''\
 # Made by tools/make_stubs.py from the operator records; do not edit.

@@ -1,5 +1,7 @@
 """Documentation of operators, made from their records when somebody asks for it: what they do, shapes, dtypes, gradients,
-errors, and an example that has just been run."""
+errors, and an example that has just been run.
+
+Examples are run in the whole package, as users see it: this file is above all the others, and C++ calls it when it is asked."""
 from __future__ import annotations
 
 import ast
@@ -9,30 +11,7 @@ import math
 import warnings
 
 from . import _C
-
-
-def split(text: str) -> list[str]:
-    """The parts of "int a, int[2] b=[1, 2]" between commas outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text + ","):
-        if c == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-        depth += c in "[("
-        depth -= c in "])"
-    return [p for p in parts if p]
-
-
-def arguments(signature: str) -> list[tuple[str, str, bool]]:
-    """Name, default as written ("" for none) and "by keyword only" of each argument of "(Tensor self, int dim=-1, *, ...)"."""
-    found, keyword = [], False
-    for part in split(signature[1:-1]):
-        if part == "*":
-            keyword = True
-            continue
-        left, _, default = part.partition("=")
-        found.append((left.rsplit(" ", 1)[1], default, keyword))
-    return found
+from ._operators import _schemas
 
 
 def _tensors(value) -> list:
@@ -76,7 +55,7 @@ def _fits(t) -> bool:
 def signature(operator) -> inspect.Signature:
     """That of the first overload, as Python writes it."""
     parameters = []
-    for name, default, keyword_only in arguments(operator._records[0][1]):
+    for name, default, keyword_only in _schemas.arguments(operator._records[0][1]):
         if keyword.iskeyword(name):
             name += "_"
         try:
@@ -109,10 +88,10 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
     """Lines of a call of this sample, and what it printed: the shape where tensors are large or random."""
     import arete
 
-    given = dict(zip((n for n, _, _ in arguments(signature_of(record))), sample))
+    given = dict(zip((n for n, _, _ in _schemas.arguments(_schemas.signature_of(record))), sample))
     for name, own in (("input", "self"), ("self", "input"), ("dim", "dims"), ("dims", "dim")):  # torch's names
         given.setdefault(name, given.get(own))
-    shown = arguments(signature)
+    shown = _schemas.arguments(signature)
     if shown and sample and isinstance(sample[0], _C.Tensor):
         given.setdefault(shown[0][0], sample[0])  # which may have a name of its own
     lines, call = [], []
@@ -151,15 +130,10 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
     return [">>> " + line for line in (*lines, last)] + [line or "<BLANKLINE>" for line in repr(result).splitlines()]
 
 
-def signature_of(record: str) -> str:
-    schema = _C._record(record)["schema"]
-    return schema[schema.index("(") : schema.rindex("->")].strip()
-
-
 def _shapes(record: str, samples) -> str:
     """"(2, 3), (3) -> (2, 3)" of a few samples."""
     operator = _C.Operator(record, [(record, None)])
-    names = arguments(signature_of(record))
+    names = _schemas.arguments(_schemas.signature_of(record))
     found = []
     for sample in samples:
         try:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 
 from . import _C
 
@@ -11,6 +10,8 @@ class _Switch:
     """A context manager that also decorates functions and generator functions."""
 
     def __call__(self, function):
+        import inspect  # loads much, and is not needed to start
+
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import re
 
-from . import _C, _ops
+from . import _C
 from ._C import Tensor
+from ._operators import _ops, from_dlpack
 from ._snippets import TYPES, Evaluator, SnippetError
 
 _e = _C._expr
@@ -132,7 +133,7 @@ class ElementwiseKernel:
 
 
 _NUMPY_KINDS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "int32": "i", "uint32": "I", "int64": "q",
-                "uint64": "Q", "float32": "f", "float64": "d"}  # fmt: skip
+                "uint64": "Q", "float32": "f", "float64": "d"}
 
 
 def _raw_argument(a):
@@ -152,8 +153,6 @@ def _raw_argument(a):
     if isinstance(a, float):
         return "d", a
     if hasattr(a, "__dlpack__"):
-        from ._tensor import from_dlpack
-
         return from_dlpack(a)
     raise TypeError(f"Unsupported type {type(a)} of a kernel argument")
 
@@ -205,7 +204,7 @@ class RawModule:
 
 _REDUCTIONS = {"a+b": "sum", "a*b": "prod", "max(a,b)": "amax", "min(a,b)": "amin", "a&&b": "all", "a||b": "any",
                "b+a": "sum", "b*a": "prod", "fmax(a,b)": "amax", "fmin(a,b)": "amin", "a|b": "any",
-               "a&b": "all"}  # fmt: skip
+               "a&b": "all"}
 
 
 class ReductionKernel:
@@ -217,7 +216,7 @@ class ReductionKernel:
     The reduction is one of a + b, a * b, max(a, b), min(a, b), a && b, a || b."""
 
     def __init__(self, in_params, out_params, map_expr, reduce_expr, post_map_expr, identity, name="reduction",
-                 **options):  # fmt: skip
+                 **options):
         self.in_params, self.out_params = _parameters(in_params), _parameters(out_params)
         if len(self.out_params) != 1:
             raise ValueError("a reduction has one output")

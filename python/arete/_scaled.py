@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from . import _C, _ops
+from . import _C
+from ._operators import _ops
 
 Tensor = _C.Tensor
 

@@ -16,7 +16,7 @@ TYPES = {
     "float64": _C.float64, "bfloat16": _C.bfloat16, "int": _C.int32, "int8": _C.int8, "int16": _C.int16,
     "int32": _C.int32, "int64": _C.int64, "long": _C.int64, "uint8": _C.uint8, "bool": _C.bool, "char": _C.int8,
     "short": _C.int16,
-}  # fmt: skip
+}
 
 _FUNCTIONS1 = {
     "abs": "abs", "fabs": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round", "rint": "round",
@@ -24,9 +24,9 @@ _FUNCTIONS1 = {
     "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos",
     "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh",
     "atanh": "atanh", "erf": "erf", "erfc": "erfc", "lgamma": "lgamma", "isnan": "is_nan", "isinf": "is_inf",
-}  # fmt: skip
+}
 _FUNCTIONS2 = {"pow": "pow", "min": "min", "max": "max", "fmin": "min", "fmax": "max", "atan2": "atan2",
-               "copysign": "copysign", "fmod": "fmod"}  # fmt: skip
+               "copysign": "copysign", "fmod": "fmod"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fFlLuU]*|0[xX][0-9a-fA-F]+)
                         |(?P<name>[A-Za-z_]\w*(?:::\w+)*)
@@ -53,7 +53,7 @@ def _tokens(text):
 
 
 _PRECEDENCE = [["||"], ["&&"], ["|"], ["^"], ["&"], ["==", "!="], ["<", "<=", ">", ">="], ["<<", ">>"], ["+", "-"],
-               ["*", "/", "%"]]  # fmt: skip
+               ["*", "/", "%"]]
 
 
 class Evaluator:
@@ -179,7 +179,7 @@ class Evaluator:
             "<=": lambda: a <= b, ">": lambda: a > b, ">=": lambda: a >= b, "==": lambda: a == b,
             "!=": lambda: a != b, "&": lambda: a & b, "|": lambda: a | b, "^": lambda: a ^ b,
             "<<": lambda: a << b, ">>": lambda: a >> b,
-        }[op]()  # fmt: skip
+        }[op]()
 
     def _truth(self, x):
         x = self._value(x)
@@ -199,7 +199,7 @@ class Evaluator:
             ">": lambda: a > b, ">=": lambda: a >= b, "==": lambda: a == b, "!=": lambda: a != b,
             "&": lambda: a & b, "|": lambda: a | b, "^": lambda: a ^ b, "<<": lambda: a << b, ">>": lambda: a >> b,
             "&&": lambda: bool(a and b), "||": lambda: bool(a or b),
-        }[op]()  # fmt: skip
+        }[op]()
 
     def _unary(self):
         kind, text = self._tokens[self._at]

@@ -32,12 +32,12 @@ class Stream(metaclass=_OfDevice):
     (True, device(type='cpu'))
     """
 
+    _on_gpu: type  # the class for GPUs: _cuda_streams says which
+
     @classmethod
     def _make(cls, device=None, *args, **kwargs):
         if _is_cuda(device):
-            from .cuda import Stream as OnGpu
-
-            return OnGpu(device, *args, **kwargs)
+            return cls._on_gpu(device, *args, **kwargs)
         return type.__call__(cls, device, *args, **kwargs)
 
     def __init__(self, device=None, *, priority: int = 0):
@@ -89,12 +89,12 @@ class Event(metaclass=_OfDevice):
     True
     """
 
+    _on_gpu: type  # the class for GPUs: _cuda_streams says which
+
     @classmethod
     def _make(cls, device=None, *args, **kwargs):
         if _is_cuda(device):
-            from .cuda import Event as OnGpu
-
-            return OnGpu(*args, **kwargs)
+            return cls._on_gpu(*args, **kwargs)
         return type.__call__(cls, device, *args, **kwargs)
 
     def __init__(self, device=None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):

@@ -1,4 +1,4 @@
 """Fourier transforms under the names of torch.fft."""
-from ._families import install as _install
+from ._operators import _install_family
 
-__all__ = _install("fft", globals())
+__all__ = _install_family("fft", globals())

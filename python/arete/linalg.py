@@ -1,8 +1,7 @@
 """Linear algebra under the names of torch.linalg."""
-from . import _C, _ops
+from . import _C
 from ._C import Tensor
-from ._families import install as _install
-from ._functions._methods import given as _given
+from ._operators import _given, _install_family, _ops
 
 
 def _with_tolerances(name, A, atol, rtol, hermitian, out):
@@ -54,4 +53,4 @@ def matrix_rank(A: Tensor, tol=None, hermitian: bool = False, *, atol=None, rtol
     return _with_tolerances("linalg_matrix_rank", A, atol, rtol, hermitian, out)
 
 
-__all__ = _install("linalg", globals())
+__all__ = _install_family("linalg", globals())

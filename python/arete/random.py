@@ -9,11 +9,11 @@ import threading
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, Optional
 
-import arete
+from . import _C
 
 __all__ = ["default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "fork_rng"]
 
-default_generator = arete.default_generator
+default_generator = _C.default_generator
 
 
 class _Shown(threading.local):
@@ -37,7 +37,7 @@ def manual_seed(seed: int) -> Any:
     seed = int(seed)
     if not -2 ** 63 <= seed < 2 ** 64:
         raise RuntimeError(f"the seed {seed} does not fit 64 bits")
-    arete.manual_seed(seed - 2 ** 64 if seed >= 2 ** 63 else seed)
+    _C.manual_seed(seed - 2 ** 64 if seed >= 2 ** 63 else seed)
     return default_generator
 
 

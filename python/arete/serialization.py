@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Callable, Iterator, Optional, Union
 from _pickle import UnpicklingError
 
-import arete
-
+from . import _C
+from ._grad_mode import no_grad
 from ._formats.source import FormatError, Source
 
 __all__ = ["save", "load", "FormatError", "UnpicklingError"]
@@ -43,7 +43,7 @@ def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: A
     from ._formats.safetensors import write_safetensors
     from ._formats.structure import Encoder
 
-    with arete.no_grad():
+    with no_grad():
         encoder = Encoder(obj)
         metadata = encoder.metadata()
         if isinstance(f, (str, os.PathLike)):
@@ -100,11 +100,11 @@ class StorageStub:
     `cpu()` give one for another device."""
 
     def __init__(self, device: str = "cpu") -> None:
-        self.device = arete.device(device)
+        self.device = _C.device(device)
 
     def cuda(self, device: Any = None, *args: Any, **kwargs: Any) -> "StorageStub":
         if device is None:
-            device = arete.cuda.current_device()
+            device = _C._cuda.current_device()
         return StorageStub(f"cuda:{device}" if isinstance(device, int) else str(device))
 
     def cpu(self) -> "StorageStub":
@@ -113,13 +113,13 @@ class StorageStub:
 
 def _placer(map_location: Any) -> Callable[[Any, str], Any]:
     """A function (CPU tensor, device where it was) giving the tensor where it shall be."""
-    if map_location is not None and not isinstance(map_location, (str, dict, arete.device)) and not callable(map_location):
+    if map_location is not None and not isinstance(map_location, (str, dict, _C.device)) and not callable(map_location):
         raise TypeError(f"map_location must be None, a device, a dict or a function, not a {type(map_location).__name__}")
 
     def target(saved: str) -> str:
         if isinstance(map_location, dict):
             return str(map_location.get(saved, saved))
-        if isinstance(map_location, (str, arete.device)):
+        if isinstance(map_location, (str, _C.device)):
             return str(map_location)
         if callable(map_location):
             chosen = map_location(StorageStub(), saved)
@@ -130,8 +130,9 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
         device = target(saved)
         if device == "cpu":
             return tensor
-        if device.startswith("cuda") and not arete.cuda.is_available():
-            raise RuntimeError(f"the file has tensors of the device {device!r}, but no CUDA device is available: load with map_location='cpu'")
+        if device.startswith("cuda") and not _C._cuda.is_available():
+            raise RuntimeError(f"the file has tensors of the device {device!r}, but no CUDA device is available: "
+                               "load with map_location='cpu'")
         return tensor.to(device)
 
     return place
@@ -176,6 +177,7 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
         if safetensors.is_safetensors(start, source.size):
             return Decoder(safetensors.SafetensorsFile(source), place).value()
         torch_pickle.refuse_legacy(source, start)
-        raise FormatError(f"{source.name} is no file that arete.load reads, or it is truncated ({source.size} bytes, beginning with {start[:8]!r})")
+        raise FormatError(f"{source.name} is no file that arete.load reads, or it is truncated ({source.size} bytes, "
+                          f"beginning with {start[:8]!r})")
     finally:
         source.close()

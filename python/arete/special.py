@@ -1,4 +1,4 @@
 """Special functions under the names of torch.special."""
-from ._families import install as _install
+from ._operators import _install_family
 
-__all__ = _install("special", globals())
+__all__ = _install_family("special", globals())

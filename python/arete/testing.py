@@ -6,7 +6,8 @@ import collections.abc
 import numbers
 from typing import Any, Callable, List, Optional, Tuple, Union
 
-import arete
+from . import _C, _operators
+from ._grad_mode import no_grad
 
 __all__ = ["assert_close", "make_tensor"]
 
@@ -70,11 +71,11 @@ class _Comparison:
             self.tensors(self.tensor(a, b, path), self.tensor(b, a, path), path)
 
     def tensor(self, value: Any, other: Any, path: Path) -> Any:
-        if isinstance(value, arete.Tensor):
-            if isinstance(other, arete.Tensor) and (self.allow_subclasses or type(value) is type(other)):
+        if isinstance(value, _C.Tensor):
+            if isinstance(other, _C.Tensor) and (self.allow_subclasses or type(value) is type(other)):
                 return value.detach()
         elif type(value).__module__ == "numpy" and hasattr(value, "dtype") and type(value) is type(other):
-            return arete.as_tensor(value)
+            return _operators.as_tensor(value)
         self.fail(f"No comparison of a {type(value).__name__} and a {type(other).__name__} is possible", path, TypeError)
 
     def numbers(self, a: Any, b: Any, path: Path) -> None:
@@ -108,7 +109,7 @@ class _Comparison:
         if self.check_dtype and a.dtype != b.dtype:
             self.fail(f"The values for attribute 'dtype' do not match: {a.dtype} != {b.dtype}.", path)
         rtol, atol = self.tolerances(_name(a.dtype), _name(b.dtype))
-        with arete.no_grad():
+        with no_grad():
             self.values(a, b.to(a.device), rtol, atol, path)
 
     def complex_values(self, a: Any, b: Any, rtol: float, atol: float) -> Tuple[Any, Any, Any]:
@@ -121,37 +122,37 @@ class _Comparison:
             return bool(rtol or atol) and cmath.isfinite(x - y) and abs(x - y) <= atol + rtol * abs(y)
 
         columns = [near(x, y) for x, y in pairs], [abs(x - y) for x, y in pairs], [abs(complex(y)) for _, y in pairs]
-        close, diff, size = (arete.tensor(c, dtype=arete.bool if i == 0 else arete.float64).reshape(a.shape) for i, c in enumerate(columns))
+        close, diff, size = (_C.tensor(c, dtype=_C.bool if i == 0 else _C.float64).reshape(a.shape) for i, c in enumerate(columns))
         return close, diff, size
 
     def values(self, a: Any, b: Any, rtol: float, atol: float, path: Path) -> None:
         if a.numel() == 0:
             return
-        wide = arete.complex128 if a.is_complex() or b.is_complex() else \
-            arete.float64 if a.is_floating_point() or b.is_floating_point() else arete.int64
-        if wide == arete.complex128:
+        wide = _C.complex128 if a.is_complex() or b.is_complex() else \
+            _C.float64 if a.is_floating_point() or b.is_floating_point() else _C.int64
+        if wide == _C.complex128:
             close, diff, size = self.complex_values(a, b, rtol, atol)
         else:
             a, b = a.to(wide), b.to(wide)
             close, diff, size = a == b, (a - b).abs(), b.abs()
             if rtol or atol:
                 near = diff <= atol + rtol * size
-                if wide == arete.float64:
-                    near = arete.logical_and(near, diff < float("inf"))
-                close = arete.logical_or(close, near)
-            if self.equal_nan and wide == arete.float64:
-                close = arete.logical_or(close, arete.logical_and(a != a, b != b))
+                if wide == _C.float64:
+                    near = _operators.logical_and(near, diff < float("inf"))
+                close = _operators.logical_or(close, near)
+            if self.equal_nan and wide == _C.float64:
+                close = _operators.logical_or(close, _operators.logical_and(a != a, b != b))
         if bool(close.all()):
             return
-        wrong = arete.logical_not(close)
+        wrong = _operators.logical_not(close)
         if not a.shape:
             d, s = float(diff), float(size)
             self.fail("Scalars are not " + self._scalar_text(a.item(), b.item(), d, d / s if s else float("inf"), rtol, atol), path)
         count = int(wrong.sum())
-        zero = arete.zeros_like(diff)
-        diff = arete.where(wrong, diff, zero)
-        floating = diff.to(arete.float64)
-        relative = arete.where(wrong, floating / size.to(arete.float64), arete.zeros_like(floating))
+        zero = _operators.zeros_like(diff)
+        diff = _operators.where(wrong, diff, zero)
+        floating = diff.to(_C.float64)
+        relative = _operators.where(wrong, floating / size.to(_C.float64), _operators.zeros_like(floating))
         exact = rtol == 0 and atol == 0
         lines = [f"Tensor-likes are not {'equal' if exact else 'close'}!", "",
                  f"Mismatched elements: {count} / {a.numel()} ({count / a.numel():.1%})"]
@@ -165,7 +166,7 @@ def _greatest(values: Any) -> Tuple[Any, Tuple[int, ...]]:
     """The greatest element (NaN counts as greatest) and its index."""
     flat = values.reshape(-1)
     nans = flat != flat
-    at = int((nans if bool(nans.any()) else flat).to(arete.float64).argmax()) if flat.is_floating_point() else int(flat.argmax())
+    at = int((nans if bool(nans.any()) else flat).to(_C.float64).argmax()) if flat.is_floating_point() else int(flat.argmax())
     index: List[int] = []
     rest = at
     for n in reversed(values.shape):
@@ -222,10 +223,10 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: Optional[float] = Non
     default = {"bool": (0, 2), "uint8": (0, 10)}.get(name, (-9, 9) if floating else (-9, 10))
     limits = (0, 2) if name == "bool" else None
     if not floating and name != "bool":
-        info = arete.iinfo(dtype)
+        info = _operators.iinfo(dtype)
         limits = (info.min, min(info.max + 1, 2 ** 63 - 1))
     elif floating:
-        info = arete.finfo(dtype)
+        info = _operators.finfo(dtype)
         limits = (info.min, info.max)
     low, high = default[0] if low is None else low, default[1] if high is None else high
     if low != low or high != high or not low < high:
@@ -237,17 +238,17 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: Optional[float] = Non
         result = _floats(shape, name, dtype, device, low, high)
     else:
         low, high = -(-low // 1), -(-high // 1)
-        result = arete.randint(int(low), max(int(high), int(low) + 1), shape, dtype=arete.int64, device=device).to(dtype)
+        result = _operators.randint(int(low), max(int(high), int(low) + 1), shape, dtype=_C.int64, device=device).to(dtype)
     if exclude_zero and name.startswith("complex"):
-        small = complex(arete.finfo(dtype).tiny)
-        result = arete.tensor([z or small for z in result.reshape(-1).tolist()], dtype=dtype, device=device).reshape(result.shape)
+        small = complex(_operators.finfo(dtype).tiny)
+        result = _C.tensor([z or small for z in result.reshape(-1).tolist()], dtype=dtype, device=device).reshape(result.shape)
     elif exclude_zero and name != "bool":
-        small = arete.finfo(dtype).tiny if floating else 1
-        result = arete.where(result == 0, arete.full((), small, dtype=dtype, device=device), result)
+        small = _operators.finfo(dtype).tiny if floating else 1
+        result = _operators.where(result == 0, _operators.full((), small, dtype=dtype, device=device), result)
     elif exclude_zero:
-        result = arete.ones_like(result)
+        result = _operators.ones_like(result)
     if noncontiguous and result.numel() > 1:
-        result = arete.stack([result, result], -1)[..., 0]
+        result = _operators.stack([result, result], -1)[..., 0]
     elif memory_format is not None:
         result = result.clone(memory_format=memory_format)
     return result.requires_grad_(requires_grad)
@@ -255,16 +256,16 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: Optional[float] = Non
 
 def _floats(shape: Any, name: str, dtype: Any, device: Any, low: float, high: float) -> Any:
     def uniform() -> Any:
-        part = arete.rand(shape, dtype=arete.float64, device=device)
+        part = _operators.rand(shape, dtype=_C.float64, device=device)
         return low * (1 - part) + high * part  # the difference of the limits need not be representable
 
     if name.startswith("complex"):
         pairs = zip(uniform().reshape(-1).tolist(), uniform().reshape(-1).tolist())
-        return arete.tensor([complex(*pair) for pair in pairs], dtype=dtype, device=device).reshape(shape)
+        return _C.tensor([complex(*pair) for pair in pairs], dtype=dtype, device=device).reshape(shape)
     result = uniform().to(dtype)
-    below = arete.finfo(dtype)
+    below = _operators.finfo(dtype)
     step = abs(high) * below.eps / 2 or below.tiny
-    top = arete.full((), high - step, dtype=arete.float64, device=device).to(dtype)
+    top = _operators.full((), high - step, dtype=_C.float64, device=device).to(dtype)
     if name.startswith("float8"):
         return result
-    return arete.where(result >= high, top, result)  # rounding may have reached the limit
+    return _operators.where(result >= high, top, result)  # rounding may have reached the limit

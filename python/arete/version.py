@@ -5,21 +5,18 @@ True
 """
 from __future__ import annotations
 
-from typing import Any, Optional
-
-from . import __version__  # noqa: F401
+from . import _C
 
 __all__ = ["__version__", "debug", "cuda", "hip", "xpu", "git_version"]
 
+__version__ = "0.1.0"
 debug: bool = False
-hip: Optional[str] = None
-xpu: Optional[str] = None
+hip: str | None = None
+xpu: str | None = None
 git_version: str = "Unknown"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> str | None:
     if name == "cuda":  # asked for when it is wanted, since that loads the driver
-        from . import _C
-
         return dict(_C._cuda.versions()).get("built with", "").removeprefix("CUDA ") or None
     raise AttributeError(f"module 'arete.version' has no attribute '{name}'")

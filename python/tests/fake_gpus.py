@@ -18,6 +18,6 @@ def run(program, gpus=True):
         pytest.skip("the library of fake GPUs is not built")
     environment = {**os.environ, "ARETE_CUDA_PLUGIN": library if gpus else "/nowhere"}
     done = subprocess.run([sys.executable, "-c", "import arete as torch\n" + textwrap.dedent(program)], capture_output=True, text=True,
-                          timeout=300, env=environment)  # fmt: skip
+                          timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -19,7 +19,7 @@ LIBRARIES = [arete] + [pytorch] * (pytorch is not None)
 def cases(*devices):
     return [pytest.param(library, device, id=f"{library.__name__}-{device}",
                          marks=[pytest.mark.skipif(not library.cuda.is_available(), reason="no GPU")] * (device == "cuda"))
-            for library in LIBRARIES for device in devices]  # fmt: skip
+            for library in LIBRARIES for device in devices]
 
 
 anywhere = pytest.mark.parametrize("torch,device", cases("cpu", "cuda"))

@@ -522,7 +522,8 @@ ONCE = {"factories": lambda case: (), "options": lambda case: (), "inputs": lamb
 
 # Differences that are meant: a pattern of the line that shows them, and why.
 DELIBERATE = {
-    r"attributes \| .*(use_nested_tensor|activation_relu_or_gelu)": "which of its fused kernels a layer of torch's takes; here operators choose",
+    r"attributes \| .*(use_nested_tensor|activation_relu_or_gelu)":
+        "which of its fused kernels a layer of torch's takes; here operators choose",
     r"FractionalMaxPool2d.* \| dtypes": "torch computes where windows start in the tensor's dtype, which bfloat16 rounds",
     r"Embedding(Bag)?_sparse \| gradients": "there are no sparse tensors: gradients are dense",
     r"CrossMapLRN2d \| gradients": "torch's are of float32; those of F.local_response_norm agree",

@@ -19,7 +19,8 @@ def optimizer_module(library):
 CASES = [
     ("SGD", dict(lr=0.1)), ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.1)),
     ("SGD", dict(lr=0.1, momentum=0.9, nesterov=True, maximize=True)), ("Adam", dict()),
-    ("Adam", dict(lr=0.01, betas=(0.8, 0.95), amsgrad=True, weight_decay=0.1)), ("Adam", dict(decoupled_weight_decay=True, weight_decay=0.1)),
+    ("Adam", dict(lr=0.01, betas=(0.8, 0.95), amsgrad=True, weight_decay=0.1)),
+    ("Adam", dict(decoupled_weight_decay=True, weight_decay=0.1)),
     ("AdamW", dict()), ("AdamW", dict(amsgrad=True, maximize=True)), ("RMSprop", dict()),
     ("RMSprop", dict(centered=True, momentum=0.9, weight_decay=0.1)), ("Adagrad", dict(lr_decay=0.1, initial_accumulator_value=0.5)),
     ("Adadelta", dict(weight_decay=0.1, rho=0.5)), ("NAdam", dict()), ("NAdam", dict(weight_decay=0.1, decoupled_weight_decay=True)),
@@ -27,7 +28,7 @@ CASES = [
     ("Rprop", dict(etas=(0.4, 1.5), step_sizes=(1e-3, 0.1))), ("ASGD", dict(lr=0.1, lambd=0.1, t0=5)), ("Adafactor", dict()),
     ("Adafactor", dict(lr=0.1, weight_decay=0.1, d=1.5, eps=(1e-6, 1e-2), maximize=True)), ("Muon", dict()),
     ("Muon", dict(nesterov=False, adjust_lr_fn="match_rms_adamw", lr=0.1, ns_steps=3)),
-]  # fmt: skip
+]
 NAMES = sorted({name for name, _ in CASES})
 BASIC = {"SGD": dict(lr=0.1, momentum=0.9)}
 TOLERANCE = {"float32": 3e-6, "float64": 1e-12, "complex64": 3e-6, "bfloat16": 0.02}

@@ -34,7 +34,7 @@ def tensors_in(x):
 DIFFERENT = {("matrix_exp", "bfloat16"),  # computed in float32, like all of linalg
              ("linalg.pinv", "float32"), ("linalg.pinv", "bfloat16"),
              ("nn.functional.pad", "bfloat16"),  # torch casts for two modes on CPUs, which had no kernels once
-             ("tensor_split", "float32"), ("tensor_split", "bfloat16")}  # fmt: skip  # another overload there
+             ("tensor_split", "float32"), ("tensor_split", "bfloat16")}  # another overload there
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -82,7 +82,7 @@ RECORDS = {"_convolution": ["convolution"], "conv_tbc": [], "conv_transpose2d": 
            "_thnn_fused_lstm_cell": [], "_thnn_fused_gru_cell": [], "lstm_cell": [], "gru_cell": [], "rnn_tanh_cell": [],
            "rnn_relu_cell": [], "_scaled_dot_product_flash_attention": ["fused_attention"], "frobenius_norm": ["norm"],
            "nuclear_norm": ["norm"], "nll_loss2d": ["nll_loss"], "grid_sampler": ["grid_sample"],
-           "linalg_matrix_norm": ["linalg_matrix_norm", "linalg_matrix_norm_str_ord"]}  # fmt: skip
+           "linalg_matrix_norm": ["linalg_matrix_norm", "linalg_matrix_norm_str_ord"]}
 
 
 def test_classes_on_gpus_are_those_of_torchs_lists():
@@ -114,7 +114,7 @@ ON_GPUS = {
                 lambda h, f: h.cumsum(0), lambda h, f: F.layer_norm(h, (4,)), lambda h, f: F.mse_loss(h, h), lambda h, f: h.norm(),
                 lambda h, f: F.cross_entropy(h, h.argmax(1)), lambda h, f: h + f, lambda h, f: arete.addcmul(h, h, f),
                 lambda h, f: arete.dot(h[0], f[0]), lambda h, f: arete.cat([h, f]), lambda h, f: arete.tensordot(h, f),
-                lambda h, f: F.group_norm(h, 2), lambda h, f: h.prod(), lambda h, f: F.cosine_similarity(h, h)]}  # fmt: skip
+                lambda h, f: F.group_norm(h, 2), lambda h, f: h.prod(), lambda h, f: F.cosine_similarity(h, h)]}
 
 
 @pytest.mark.skipif(not arete.cuda.is_available(), reason="needs a GPU")

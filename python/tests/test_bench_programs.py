@@ -16,7 +16,7 @@ def test_profiler_cost(name, tmp_path):
     pytest.importorskip(name)
     file = tmp_path / "cost.json"
     done = subprocess.run([sys.executable, str(BENCH / "profiler_cost.py"), "--lib", name, "--device", "cpu", "--models", "mlp", "--rounds",
-                           "2", "--seconds", "0.01", "--json", str(file)], capture_output=True, text=True)  # fmt: skip
+                           "2", "--seconds", "0.01", "--json", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())[name]
     event = rows.pop("event")
@@ -34,7 +34,7 @@ def test_profiler_cost(name, tmp_path):
 def test_models(tmp_path):
     file = tmp_path / "models.json"
     done = subprocess.run([sys.executable, str(BENCH / "models.py"), "--lib", "arete", "--models", "mlp", "--device", "cpu", "--steps", "2",
-                           "--rates", "--json", str(file)], capture_output=True, text=True)  # fmt: skip
+                           "--rates", "--json", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     row = json.loads(file.read_text())["arete"]["mlp_784_256_10_b64"]
     assert row["rate"] == pytest.approx(1e3 / row["ms"]) and f"{row['rate']:.1f} step/s" in done.stdout
@@ -78,7 +78,7 @@ def test_loading(tmp_path):
     file = tmp_path / "loading.json"
     done = subprocess.run([sys.executable, str(BENCH / "loading.py"), "--device", "cpu", "--pictures", "48", "--batch", "8", "--size", "32",
                            "--steps", "2", "--rounds", "2", "--resident", "1", "--workers", "1", "--json", str(file)],
-                          capture_output=True, text=True)  # fmt: skip
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     row = json.loads(file.read_text())["arete"]
     ratios = row.pop("ratios")

@@ -18,7 +18,7 @@ def pair(number, times, **task):
     """The same measurement of both packages."""
     task = {"stmt": "f(x)", "setup": "pass", **task}
     return (benchmark.Measurement(number, times, benchmark.TaskSpec(**task)),
-            reference.Measurement(number, times, reference.utils.common.TaskSpec(**task)))  # fmt: skip
+            reference.Measurement(number, times, reference.utils.common.TaskSpec(**task)))
 
 
 def times(seed, n, scale, noise):
@@ -28,7 +28,7 @@ def times(seed, n, scale, noise):
 
 CASES = [(seed, n, scale, noise, number)
          for seed, (n, noise) in enumerate([(1, 0), (2, 0.1), (3, 0.3), (5, 0.01), (40, 0.05), (41, 0.4), (400, 0.001)])
-         for scale in (3e-9, 4.2e-7, 1e-6, 8.7e-5, 2e-3, 0.7, 30.0) for number in (1, 1000)]  # fmt: skip
+         for scale in (3e-9, 4.2e-7, 1e-6, 8.7e-5, 2e-3, 0.7, 30.0) for number in (1, 1000)]
 
 
 @pytest.mark.parametrize("seed,n,scale,noise,number", CASES)
@@ -52,7 +52,7 @@ def test_measurement(seed, n, scale, noise, number):
 @pytest.mark.parametrize("task", [
     {}, {"label": "L"}, {"label": "L", "sub_label": "S"}, {"sub_label": "S"}, {"setup": "x = 3"}, {"setup": "x = 3\ny = 4"},
     {"stmt": "f(x)\ng(x)\n\nh()"}, {"stmt": "f(x)\ng(x)", "sub_label": "S", "description": "D", "env": "E"}, {"num_threads": 4},
-])  # fmt: skip
+])
 def test_texts(task):
     ours, theirs = pair(10, [1e-3, 1.01e-3, 1.02e-3, 1.03e-3], **task)
     assert ours.task_spec.title == theirs.task_spec.title
@@ -92,8 +92,9 @@ def grid(labels=("ops",), envs=(None,), holes=False, noise=0.02, threads=(1, 4),
 
 @pytest.mark.parametrize("options", [
     {}, {"holes": True}, {"labels": ("one", "another one")}, {"labels": (None,)}, {"envs": ("old", "newer")}, {"threads": (1,)},
-    {"noise": 0.5}, {"noise": 0.12}, {"noise": 0.0005, "scale": 1e-3}, {"scale": 0.3}, {"envs": ("b", "a"), "holes": True, "threads": (2, 1)},
-])  # fmt: skip
+    {"noise": 0.5}, {"noise": 0.12}, {"noise": 0.0005, "scale": 1e-3}, {"scale": 0.3},
+    {"envs": ("b", "a"), "holes": True, "threads": (2, 1)},
+])
 @pytest.mark.parametrize("change", ["", "trim", "columns", "rows", "warn", "all"])
 def test_compare(options, change):
     ours, theirs = (module.Compare(results) for module, results in zip((benchmark, reference), grid(**options)))
@@ -176,7 +177,7 @@ def test_indented_statements_and_refusals():
         y = x
         """, setup="""
         z = 2
-        """).timeit(10)  # fmt: skip
+        """).timeit(10)
     assert m.stmt == "x = 1\ny = x" and m.setup == "z = 2"
     for arguments in ({"stmt": len}, {"language": "c++"}, {"global_setup": "x"}, {"num_threads": 0}):
         with pytest.raises(ValueError):

@@ -81,7 +81,7 @@ def test_file():
     inclusive, exclusive = timer_interface._parsed(FILE)
     assert (inclusive.inclusive, exclusive.inclusive) == (True, False)
     main, walk, ping, pong = (
-        "main.c:main [/lib/program]", "walk.c:walk [/lib/walk.so]", "main.c:ping [/lib/program]", "main.c:pong [/lib/program]")  # fmt: skip
+        "main.c:main [/lib/program]", "walk.c:walk [/lib/walk.so]", "main.c:ping [/lib/program]", "main.c:pong [/lib/program]")
     assert rows(exclusive) == {main: 25, walk: 160, ping: 70, pong: 80} and exclusive.sum() == 335
     assert rows(inclusive) == {main: 335, walk: 160, ping: 210, pong: 225}
     assert [f.function for f in exclusive] == [walk, pong, ping, main]
@@ -177,7 +177,7 @@ def test_stats():
     assert "without debug symbols" in repr(s) and "100 runs per measurement, 1 thread\n" in repr(s)
     by_place = benchmark.FunctionCounts(tuple(benchmark.FunctionCount(1, f"{where}:f") for where in (
         "/one/build/../arete/ops/call.cpp", "/two/arete/ops/call.cpp", "/a/Python-3.11/Objects/call.c", "/b/./Objects/call.c",
-        "/c/mine.c")), False)  # fmt: skip
+        "/c/mine.c")), False)
     there = rows(benchmark.CallgrindStats(s.task_spec, 1, True, *[by_place] * 4).as_standardized().stats())
     assert there == {"arete/ops/call.cpp:f": 2, "Objects/call.c:f": 2, "/c/mine.c:f": 1}
 
@@ -253,7 +253,7 @@ def test_twice_the_work():
             return 1 if n == 0 else n * factorial(n - 1)
     """
     once, twice = (benchmark.Timer(stmt, setup).collect_callgrind(50)
-                   for stmt in ("x + x; factorial(9)", "for _ in 1, 2:\n    x + x\n    factorial(9)"))  # fmt: skip
+                   for stmt in ("x + x; factorial(9)", "for _ in 1, 2:\n    x + x\n    factorial(9)"))
     assert once.stmt_callgrind_out is None
     work = [s.counts() - s.baseline_exclusive_stats.sum() for s in (once, twice)]
     assert 1.95 < work[1] / work[0] < 2.1

@@ -254,7 +254,7 @@ def test_what_is_refused_and_warned_of_is_torchs():
 
     calls = [dict(use_reentrant=True, debug=True), dict(use_reentrant=True, context_fn=other), dict(use_reentrant=True, early_stop=False),
              dict(use_reentrant=False, debug=True, context_fn=other), dict(use_reentrant=True, foo=1, bar=2),
-             dict(use_reentrant=False, determinism_check="x"), dict(use_reentrant=False, debug=True), dict(use_reentrant=True)]  # fmt: skip
+             dict(use_reentrant=False, determinism_check="x"), dict(use_reentrant=False, debug=True), dict(use_reentrant=True)]
     said = []
     for lib, call in ((arete, checkpoint), (torch, torch_checkpoint)):
         seen = []

@@ -12,7 +12,7 @@ DTYPES = ["complex64", "complex128"]
 UNARY = ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "tan", "sinh",
          "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sinc", "neg", "positive", "square", "reciprocal",
          "abs", "angle", "sgn", "conj", "conj_physical", "real", "imag", "isnan", "isinf", "isfinite", "isreal",
-         "logical_not"]  # fmt: skip
+         "logical_not"]
 BINARY = ["add", "sub", "rsub", "mul", "div", "pow", "eq", "ne", "logical_and", "logical_or", "logical_xor"]
 
 
@@ -170,7 +170,7 @@ def test_products():
     b, bt = both(numbers((3, 4), 9), grad=True)
     for f in (lambda lib, x, y: lib.matmul(x, y), lambda lib, x, y: lib.einsum("ij,jk->ki", x, y),
               lambda lib, x, y: lib.outer(x.reshape(-1), y.reshape(-1)), lambda lib, x, y: lib.vdot(x.reshape(-1), y.reshape(-1)[:6]),
-              lambda lib, x, y: lib.dot(x.reshape(-1), y.reshape(-1)[:6]), lambda lib, x, y: lib.mv(x, y[:, 0])):  # fmt: skip
+              lambda lib, x, y: lib.dot(x.reshape(-1), y.reshape(-1)[:6]), lambda lib, x, y: lib.mv(x, y[:, 0])):
         a.grad = b.grad = at.grad = bt.grad = None
         ours, theirs = f(arete, a, b), f(torch, at, bt)
         same(ours, theirs)
@@ -182,7 +182,7 @@ def test_products():
 
 @pytest.mark.parametrize("name, args", [("sum", ()), ("mean", ()), ("mean", (1,)), ("prod", ()), ("prod", (1,)),
                                         ("cumsum", (1,)), ("cumprod", (1,)), ("var", ()), ("std", (0,)), ("norm", ()),
-                                        ("any", ()), ("all", ()), ("count_nonzero", ())])  # fmt: skip
+                                        ("any", ()), ("all", ()), ("count_nonzero", ())])
 def test_reductions(name, args):
     x, xt = both(numbers((3, 4), 10), grad=True)
     a, b = getattr(arete, name)(x, *args), getattr(torch, name)(xt, *args)
@@ -244,7 +244,7 @@ def test_numpy_and_text():
 
 
 @pytest.mark.parametrize("name", ["lt", "ge", "maximum", "fmod", "floor", "ceil", "round", "trunc", "sort", "argmax", "max",
-                                  "atan2", "relu", "sign"])  # fmt: skip
+                                  "atan2", "relu", "sign"])
 def test_what_has_no_meaning_is_an_error(name):
     z = arete.ones(3, dtype=arete.complex64)
     args = (z, z) if name in ("lt", "ge", "maximum", "fmod", "atan2") else (z,)

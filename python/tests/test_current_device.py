@@ -10,12 +10,13 @@ WAYS = ['torch.zeros(2, device="cuda")', 'torch.tensor([1.0], device="cuda")', '
         'torch.as_tensor([1.0], device="cuda")', 'torch.asarray([1.0], device="cuda")', 'torch.empty_like(host, device="cuda")',
         'host.new_zeros(2, device="cuda")', 'host.new_tensor([1.0], device="cuda")', 'torch.arange(3, device="cuda")',
         'torch.full((2,), 1.0, device="cuda")', 'torch.from_numpy(numpy.ones(2)).cuda()', 'torch.nn.Linear(2, 2).cuda().weight',
-        'torch.nn.Linear(2, 2).to("cuda").weight', 'torch.nn.Linear(2, 2, device="cuda").weight', 'loaded("cuda")', 'loaded(torch.device("cuda"))',
+        'torch.nn.Linear(2, 2).to("cuda").weight', 'torch.nn.Linear(2, 2, device="cuda").weight', 'loaded("cuda")',
+        'loaded(torch.device("cuda"))',
         'loaded({"cpu": "cuda"})', "loaded(lambda storage, location: storage.cuda())", 'torch.eye(2, device="cuda")',
         'torch.nn.utils.rnn.pack_sequence([host[0]]).to("cuda").data', 'next(iter(torch.utils.data.DevicePrefetcher([host], "cuda")))',
         'next(iter(torch.utils.data.DevicePrefetcher(loader, "cuda")))[0]', "default_device()", "in_a_device()",
         'torch.cuda.Stream().device', 'torch.cuda.current_stream().device', 'torch.Generator(device="cuda").device', "recorded().device",
-        'torch.cuda.GPUMemoryTracker()._device', 'torch.cuda.GPUMemoryTracker("cuda")._device', "tracker().device"]  # fmt: skip
+        'torch.cuda.GPUMemoryTracker()._device', 'torch.cuda.GPUMemoryTracker("cuda")._device', "tracker().device"]
 
 SET_UP = """
 import io
@@ -49,7 +50,8 @@ def where(x):
 """
 
 
-@pytest.mark.parametrize("choose", ["torch.cuda.set_device(1)", 'torch.cuda.set_device("cuda:1")', 'torch.cuda.set_device(torch.device("cuda", 1))'])
+@pytest.mark.parametrize("choose", ["torch.cuda.set_device(1)", 'torch.cuda.set_device("cuda:1")',
+                                    'torch.cuda.set_device(torch.device("cuda", 1))'])
 def test_everything_follows_the_choice(choose):
     out = run(SET_UP + f"""
     {choose}
@@ -109,7 +111,8 @@ else:
 
 def test_devices_compare_as_in_torch():
     cuda, first = arete.device("cuda"), arete.device("cuda:0")
-    assert cuda != first and cuda == arete.device("cuda") and first == arete.device("cuda", 0) and hash(first) == hash(arete.device("cuda:0"))
+    assert cuda != first and cuda == arete.device("cuda") and first == arete.device("cuda",
+                                                                                    0) and hash(first) == hash(arete.device("cuda:0"))
     assert (str(cuda), repr(cuda), cuda.index) == ("cuda", "device(type='cuda')", None)
     assert (str(first), repr(first), first.index) == ("cuda:0", "device(type='cuda', index=0)", 0)
     cpu = arete.device("cpu", 0)

@@ -189,7 +189,7 @@ def test_batches_of_indices_as_tensors_are_the_same(kind, drop_last):
     sampler = {"shuffled": lambda: ours.RandomSampler(range(10)), "in order": lambda: ours.SequentialSampler(range(10)),
                "with a generator": lambda: ours.RandomSampler(range(10), generator=arete.Generator()),
                "drawn": lambda: ours.RandomSampler(range(10), replacement=True, num_samples=7),
-               "own": lambda: Own(range(10))}[kind]  # fmt: skip
+               "own": lambda: Own(range(10))}[kind]
     seen = []
 
     def whole(batches):

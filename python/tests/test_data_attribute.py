@@ -9,7 +9,7 @@ import arete
 def test_writes_are_not_noticed(torch, device):
     p = torch.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
     for write in (lambda: p.data.mul_(2), lambda: p.data.copy_(torch.ones(3)), lambda: p.data[0].zero_(), lambda: p.data.view(3, 1).add_(1),
-                  lambda: p.data.data.add_(1), lambda: p.data.detach().add_(1), lambda: p.data.__setitem__(0, 5.0)):  # fmt: skip
+                  lambda: p.data.data.add_(1), lambda: p.data.detach().add_(1), lambda: p.data.__setitem__(0, 5.0)):
         loss = (p * p).sum()
         before = p._version
         write()

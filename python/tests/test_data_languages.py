@@ -56,7 +56,7 @@ SAMPLERS = {
     "share": lambda n, g: DistributedSampler(range(n), 2, 1, seed=6),
 }
 DEFAULTS = {"data": "pictures", "sampler": "shuffle", "workers": 2, "seed": None, "program_seed": 3, "drop_last": False, "in_order": True,
-            "device": False, "epochs": 2, "stop": 1000, "state": None}  # fmt: skip
+            "device": False, "epochs": 2, "stop": 1000, "state": None}
 
 
 def in_cpp(root, **ask):
@@ -76,7 +76,8 @@ def in_python(root, native=True, **ask):
     generator = None if ask["seed"] is None else arete.Generator().manual_seed(ask["seed"])
     kind = ask["sampler"]
     order = {"sampler": SAMPLERS[kind](len(data), generator)} if kind in SAMPLERS else {"shuffle": kind == "shuffle"}
-    loader = DataLoader(data, 4, num_workers=ask["workers"], drop_last=ask["drop_last"], generator=generator, in_order=ask["in_order"], **order)
+    loader = DataLoader(data, 4, num_workers=ask["workers"], drop_last=ask["drop_last"], generator=generator, in_order=ask["in_order"],
+                        **order)
     if not native:
         loader._native_maker = lambda pin: None
     arete.manual_seed(ask["program_seed"])
@@ -125,8 +126,9 @@ def test_orders_are_the_same(root, expected, options, seed):
 
 @pytest.mark.parametrize("ways", [(in_cpp, in_python), (in_python, in_cpp)], ids=["to Python", "to C++"])
 @pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("options", [{}, {"data": "noise"}, {"sampler": "drawn", "data": "tensors"}, {"sampler": "weighted", "data": "tokens"},
-                                     {"sampler": "share", "data": "tensors"}])  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"data": "noise"}, {"sampler": "drawn", "data": "tensors"},
+                                     {"sampler": "weighted", "data": "tokens"},
+                                     {"sampler": "share", "data": "tensors"}])
 def test_either_goes_on_where_the_other_stopped(root, expected, ways, seed, options):
     before, after = ways
     want = expected(seed=seed, **options)[0]
@@ -137,7 +139,7 @@ def test_either_goes_on_where_the_other_stopped(root, expected, ways, seed, opti
         # The epochs after it are the saved ones' only where the loader has a generator of its own.
         epochs = 1 if seed is None or stop >= per_epoch else 2
         rest, _, number = after(root, seed=seed, workers=workers[1], state=json.loads(json.dumps(state)), epochs=epochs, program_seed=9,
-                                **options)  # fmt: skip
+                                **options)
         assert rest == want[stop:][:per_epoch - stop % per_epoch + per_epoch * (epochs - 1)]
         # The resumed epoch leaves the program's numbers alone, and so does one of a loader with its own.
         arete.manual_seed(9)

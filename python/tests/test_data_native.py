@@ -147,10 +147,12 @@ def test_errors_are_those_of_python_workers(root, tmp_path):
     short = vision.datasets.ImageFolder(root, AUGMENT)
     del short.targets[20:]
     for dataset, options in [
-            (vision.datasets.ImageFolder(tmp_path), {"batch_size": 2}), (vision.datasets.ImageFolder(root, T.RandomCrop(20)), {"batch_size": 20}),
+            (vision.datasets.ImageFolder(tmp_path), {"batch_size": 2}),
+        (vision.datasets.ImageFolder(root, T.RandomCrop(20)), {"batch_size": 20}),
             (tensors, {"batch_sampler": [[0, 1], [2, 25], [-20, 3], [-21], [], [1]]}), (short, {"batch_size": 5}),
-            (Subset(tensors, [4, 5, 6]), {"batch_sampler": [[0], [3], [2, 1]]}), (tensors, {"batch_sampler": [["x"], (1, 2), [True], [2 ** 70]]}),
-            (TokenDataset(root / "t.bin", 5), {"batch_sampler": [[0], [99]]})]:  # fmt: skip
+            (Subset(tensors, [4, 5, 6]), {"batch_sampler": [[0], [3], [2, 1]]}),
+        (tensors, {"batch_sampler": [["x"], (1, 2), [True], [2 ** 70]]}),
+            (TokenDataset(root / "t.bin", 5), {"batch_sampler": [[0], [99]]})]:
         a, b = both(dataset, walk, num_workers=2, **options)
         assert a == b
         errors = [e for e in a if isinstance(e, tuple)]

@@ -35,7 +35,7 @@ def makers(torch):
         "fftfreq": lambda: torch.fft.fftfreq(3), "None": lambda: torch.ones(2, device=None),
         "Linear": lambda: torch.nn.Linear(2, 2).weight, "LSTM": lambda: torch.nn.LSTM(2, 2).weight_ih_l0,
         "BatchNorm2d": lambda: torch.nn.BatchNorm2d(2).running_mean,
-    }  # fmt: skip
+    }
 
 
 @either

@@ -20,7 +20,7 @@ from peer import peer
 
 import arete
 from arete import _C
-from arete._docs import split
+from arete._operators._schemas import split
 
 torch = peer()
 DOCS = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
@@ -151,13 +151,14 @@ def same(a, b):
         return "None" if items and items[1] == "" else parts.pop() if len(parts) == 1 else t
 
     a, b = plain(a), plain(b)
-    return a == b or {a, b} in ({"1", '"mean"'}, {"None", "preserve_format"}, {"None", "contiguous_format"}, {"None", "cpu"}, {"0", "False"}, {"strided", "None"})
+    return a == b or {a, b} in ({"1", '"mean"'}, {"None", "preserve_format"}, {"None", "contiguous_format"}, {"None", "cpu"},
+                                {"0", "False"}, {"strided", "None"})
 
 
 def differences_of(name, here, all_there):
     """Compares one overload with the one of torch that has most of its arguments."""
     there = max(all_there, key=lambda t: (len(t.arguments.keys() & here.arguments.keys()) - len(t.arguments.keys() - here.arguments.keys()),
-                                          sum(same(t[n], here[n]) for n in t.arguments.keys() & here.arguments.keys())))  # fmt: skip
+                                          sum(same(t[n], here[n]) for n in t.arguments.keys() & here.arguments.keys())))
     shared = [n for n in there.arguments if n in here.arguments]
     for n in shared:
         a, b = there[n], here[n]
@@ -252,7 +253,8 @@ for path, names in {
     "backends.cudnn": "enabled benchmark benchmark_limit deterministic allow_tf32 fp32_precision",
     "backends.cudnn.conv": "fp32_precision",
     "backends.cudnn.rnn": "fp32_precision",
-    "backends.cuda.matmul": "allow_tf32 fp32_precision allow_fp16_accumulation allow_fp16_reduced_precision_reduction allow_bf16_reduced_precision_reduction",
+    "backends.cuda.matmul": "allow_tf32 fp32_precision allow_fp16_accumulation allow_fp16_reduced_precision_reduction "
+                            "allow_bf16_reduced_precision_reduction",
 }.items():
     for name in names.split():
         look(f"{path}.{name}", lambda: functools.reduce(getattr, f"{path}.{name}".split("."), root))
@@ -273,8 +275,8 @@ for n in ("e", "pi", "inf", "newaxis"):
 print(json.dumps(found))
 """
 # What depends on the machine.
-MACHINE = re.compile(r".*(num_threads|num_interop|worker_info|is_available|is_built|version|rng_state|is_flash_attention_available|cpu_count|"
-                     r"start_method|get_context|backends\.mps\.)")
+MACHINE = re.compile(r".*(num_threads|num_interop|worker_info|is_available|is_built|version|rng_state|is_flash_attention_available|"
+                     r"cpu_count|start_method|get_context|backends\.mps\.)")
 
 
 def switches_of(library):

@@ -101,7 +101,7 @@ def test_loss(name, options, inputs):
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True, "bias": False}],
-                         ids=["plain", "both ways", "batch first"])  # fmt: skip
+                         ids=["plain", "both ways", "batch first"])
 def test_recurrent(kind, options):
     net = getattr(nn, kind)(4, 5, **options)
     array = values((6, 3, 4), 1)
@@ -114,7 +114,7 @@ def test_recurrent(kind, options):
         first = arete.autograd.grad(_loss([y, state]), inputs, create_graph=True)
         second = arete.autograd.grad(sum((g * g).sum() for g in first), inputs)
         packed = nn.utils.rnn.pack_padded_sequence(x, [3, 2, 1, 1, 1, 1][: x.shape[0 if mine.batch_first else 1]],
-                                                   batch_first=mine.batch_first)  # fmt: skip
+                                                   batch_first=mine.batch_first)
         short, _ = nn.utils.rnn.pad_packed_sequence(mine(packed)[0])
         return [y, state, first, second, short]
 
@@ -159,7 +159,7 @@ def test_complex():
         z = arete.tensor(array, device=device, requires_grad=True)
         w = arete.tensor(array[::-1].copy(), device=device, requires_grad=True)
         y = [z * w, z / w, z @ w, (z.exp() + w.sin()).tanh(), z.abs(), z.angle(), z.mean(0), z.cumsum(1), z.prod(),
-             arete.fft.fft(z), arete.einsum("ij,kj->ik", z, w.conj()), arete.where(z.abs() > 1, z, w), z.real * w.imag]  # fmt: skip
+             arete.fft.fft(z), arete.einsum("ij,kj->ik", z, w.conj()), arete.where(z.abs() > 1, z, w), z.real * w.imag]
         _loss(y).backward()
         return [*y, z.grad, w.grad]
 
@@ -181,7 +181,7 @@ def test_scaled_mm():
     lambda p: arete.optim.SGD(p, 0.1, momentum=0.9, nesterov=True), lambda p: arete.optim.Adam(p, 0.01, amsgrad=True),
     lambda p: arete.optim.AdamW(p, 0.01), lambda p: arete.optim.RMSprop(p, 0.01, centered=True),
     lambda p: arete.optim.Adagrad(p, 0.01), lambda p: arete.optim.Adadelta(p), lambda p: arete.optim.Lion(p, 1e-3),
-], ids=["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Lion"])  # fmt: skip
+], ids=["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Lion"])
 def test_optimizer(make):
     net = nn.Sequential(nn.Conv2d(2, 3, 3, bias=False), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(27, 4))
     images, labels = values((6, 2, 5, 5), 1), values("i4:6", 2)
@@ -224,7 +224,7 @@ def test_random_numbers_are_the_same():
         arete.manual_seed(3)
         g = arete.Generator(device).manual_seed(5)
         return [arete.rand(100, device=device), arete.randn(7, 5, device=device), arete.randint(0, 9, (50,), device=device),
-                arete.bernoulli(arete.full((40,), 0.5, device=device)), arete.rand(10, device=device, generator=g)]  # fmt: skip
+                arete.bernoulli(arete.full((40,), 0.5, device=device)), arete.rand(10, device=device, generator=g)]
 
     _agree(run, 1e-6)
 

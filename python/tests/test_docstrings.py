@@ -15,7 +15,7 @@ MODULES = [
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",
     "arete.utils.dlpack", "arete.autograd", "arete.random", "arete.masked", "arete.signal.windows", "arete.testing",
     "arete.vision.io", "arete.vision.datasets", "arete.vision.transforms", "arete.vision.transforms.functional",
-]  # fmt: skip
+]
 
 # Without an example, and why.
 NO_EXAMPLE = {
@@ -24,7 +24,7 @@ NO_EXAMPLE = {
     **dict.fromkeys(["arete.nn.init." + name for name in (
         "uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal", "kaiming_uniform",
         "kaiming_normal", "orthogonal", "sparse")], "an older name"),
-}  # fmt: skip
+}
 
 
 def _is_ours(value):
@@ -54,7 +54,7 @@ PUBLIC = _public()
 def _failures(name, text):
     """What the examples in a text printed wrongly, and how many there are."""
     scope = {"arete": arete, "nn": importlib.import_module("arete.nn"),
-             "F": importlib.import_module("arete.nn.functional")}  # fmt: skip
+             "F": importlib.import_module("arete.nn.functional")}
     test = doctest.DocTestParser().get_doctest(text, scope, name, name, 0)
     report = []
     arete.manual_seed(0)

@@ -79,7 +79,8 @@ def test_what_is_no_number(name):
         arete.ones(2) < a  # noqa: B015
 
 
-@pytest.mark.parametrize("scalar", [np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.datetime64("NaT"), np.timedelta64("NaT"), np.void(b"abcd")])
+@pytest.mark.parametrize("scalar", [np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.datetime64("NaT"), np.timedelta64("NaT"),
+                                    np.void(b"abcd")])
 def test_single_elements_that_are_no_numbers(scalar):
     """Their buffers are bytes without strides."""
     for make in (arete.tensor, arete.as_tensor, arete.asarray, lambda o: arete.tensor([[o]])):
@@ -98,9 +99,11 @@ def test_layouts():
     odd = np.zeros(3, dtype=[("a", "i2"), ("b", "f4")])
     read_only = np.arange(3.0)
     read_only.setflags(write=False)
-    for a in (base.T, base[:, ::2], base[..., 1], np.broadcast_to(np.float32(3), (2, 3)), np.asfortranarray(base), base[:0], base[:, :0, 1], np.array(3.5),
-              np.zeros((0, 3), "i4"), records["b"], memory[1:25].view("f8"), read_only, np.zeros((1, 1, 1)), np.ma.masked_array([1, 2]).data,
-              np.matrix([[1.0, 2.0]]), np.lib.stride_tricks.as_strided(base, (3, 3), (8, 8))):  # fmt: skip
+    for a in (base.T, base[:, ::2], base[..., 1], np.broadcast_to(np.float32(3), (2, 3)), np.asfortranarray(base), base[:0], base[:, :0, 1],
+              np.array(3.5),
+              np.zeros((0, 3), "i4"), records["b"], memory[1:25].view("f8"), read_only, np.zeros((1, 1, 1)),
+              np.ma.masked_array([1, 2]).data,
+              np.matrix([[1.0, 2.0]]), np.lib.stride_tricks.as_strided(base, (3, 3), (8, 8))):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             for t in (arete.tensor(a), arete.from_numpy(a)):
@@ -129,7 +132,7 @@ def test_subclasses_and_buffers_of_others():
     for o, values, dtype in ((memoryview(b"abc"), [97, 98, 99], arete.int64), (memoryview(np.arange(3.0)), [0, 1, 2], arete.float32),
                              (array.array("d", [1, 2]), [1, 2], arete.float32), (array.array("H", [1, 2]), [1, 2], arete.int64),
                              ((ctypes.c_int * 3)(1, 2, 3), [1, 2, 3], arete.int64), (bytearray(b"ab"), [97, 98], arete.int64),
-                             (collections.deque([1, 2]), [1, 2], arete.int64), (range(3), [0, 1, 2], arete.int64)):  # fmt: skip
+                             (collections.deque([1, 2]), [1, 2], arete.int64), (range(3), [0, 1, 2], arete.int64)):
         t = arete.tensor(o)
         assert t.tolist() == values and t.dtype is dtype
 
@@ -144,7 +147,8 @@ def test_large_integers():
             arete.tensor([value], dtype=arete.int64)
 
 
-@pytest.mark.parametrize("o", [None, {}, {1}, object(), int, len, datetime.datetime(2020, 1, 1), (i for i in range(3)), ..., slice(1)], ids=repr)
+@pytest.mark.parametrize("o", [None, {}, {1}, object(), int, len, datetime.datetime(2020, 1, 1), (i for i in range(3)), ..., slice(1)],
+                         ids=repr)
 def test_texts_for_what_is_no_number(o):
     with pytest.raises(RuntimeError, match="^Could not infer dtype of " + type(o).__name__.replace("datetime", r"(datetime\.)?datetime")):
         arete.tensor(o)
@@ -177,7 +181,8 @@ class Number:
 
 
 @pytest.mark.parametrize("change", [lambda l: l.append(1.0), lambda l: l.extend(range(10000)), lambda l: l.pop(), lambda l: l.clear(),
-                                    lambda l: l.__setitem__(-1, [1.0, 2.0]), lambda l: l.__setitem__(-1, "a"), lambda l: l.__setitem__(0, np.zeros(5))])  # fmt: skip
+                                    lambda l: l.__setitem__(-1, [1.0, 2.0]), lambda l: l.__setitem__(-1, "a"),
+                                    lambda l: l.__setitem__(0, np.zeros(5))])
 @pytest.mark.parametrize("when", [1, 2])
 def test_lists_that_change(change, when):
     numbers = []
@@ -210,7 +215,8 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons(name):
     compare = getattr(operator, name)
-    for a, b in itertools.product((F, I, B, MATRIX, np.array(2.0), np.array(2), F.astype("f8"), F.astype("f2"), I.astype("u2"), I.astype("u8"), F[:0]), (F, I, B)):
+    for a, b in itertools.product((F, I, B, MATRIX, np.array(2.0), np.array(2), F.astype("f8"), F.astype("f2"), I.astype("u2"),
+                                   I.astype("u8"), F[:0]), (F, I, B)):
         if a.size == 0:
             b = b[:0]
         for got, expected in ((compare(arete.tensor(b), a), compare(b, a)), (compare(a, arete.tensor(b)), compare(a, b))):
@@ -223,7 +229,8 @@ def test_comparisons(name):
 
 def test_membership():
     assert 2 in arete.tensor(F) and 3 not in arete.tensor(F) and arete.tensor(4.0) in arete.tensor(F)
-    with pytest.raises(RuntimeError, match=r"^Tensor.__contains__ only supports Tensor or scalar, but you passed in a <class 'numpy.ndarray'>"):
+    with pytest.raises(RuntimeError, match=r"^Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                                           r"<class 'numpy.ndarray'>"):
         F in arete.tensor(F)  # noqa: B015
 
 
@@ -238,13 +245,15 @@ def outcome(library, name, a, b):
     return type(r).__name__, str(getattr(r, "dtype", "")), repr(np.asarray(r).tolist())
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "iadd", "imul", "itruediv", "imatmul"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "iadd", "imul",
+                                  "itruediv", "imatmul"])
 def test_arithmetic_is_torchs(name):
     """NumPy computes what has a tensor on the left, and gives it back as one; on the right torch has only the division."""
     for a in (F, I, F.astype("f8"), np.array(2.0), np.array(2), MATRIX):
         for b in (F, I):
             for left in (True, False):
-                got, expected = (outcome(lib, name, *((lib.tensor(b), a.copy()) if left else (a.copy(), lib.tensor(b)))) for lib in (arete, torch))
+                got, expected = (outcome(lib, name, *((lib.tensor(b), a.copy()) if left else (a.copy(), lib.tensor(b)))) for lib in (arete,
+                                                                                                                                     torch))
                 assert got == expected, (name, a, b, left)
 
 
@@ -284,7 +293,8 @@ import arete as T
 faulthandler.enable()
 warnings.simplefilter("ignore")
 r = random.Random(int(sys.argv[1]))
-DTYPES = ["?", "b", "h", "i", "l", "q", "B", "H", "I", "L", "Q", "e", "f", "d", "g", "F", "D", "G", "M8[D]", "m8[s]", "U2", "S2", "V3", "O", ">f4", ">i2",
+DTYPES = ["?", "b", "h", "i", "l", "q", "B", "H", "I", "L", "Q", "e", "f", "d", "g", "F", "D", "G", "M8[D]", "m8[s]", "U2", "S2", "V3", "O",
+          ">f4", ">i2",
           [("a", "i2"), ("b", "f4")], "V0", "S0", "U0"]
 def an_array(depth=0):
     shape = tuple(r.choice([0, 1, 2, 3, 5]) for _ in range(r.randrange(4)))
@@ -295,7 +305,8 @@ def an_array(depth=0):
     for _ in range(r.randrange(3)):
         if a.ndim == 0:
             break
-        a = r.choice([lambda: a.T, lambda: a[::-1], lambda: a[..., ::2], lambda: a[1:], lambda: a[..., None], lambda: np.broadcast_to(a, (2, *a.shape)),
+        a = r.choice([lambda: a.T, lambda: a[::-1], lambda: a[..., ::2], lambda: a[1:], lambda: a[..., None],
+                      lambda: np.broadcast_to(a, (2, *a.shape)),
                       lambda: a[..., 0] if a.shape[-1] else a, lambda: np.ascontiguousarray(a), lambda: a.copy("F")])()
     if a.dtype.names and r.random() < 0.5:
         a = a[r.choice(a.dtype.names)]
@@ -321,29 +332,42 @@ def anything(depth=0):
         a = an_array()
         return a.reshape(-1)[0] if a.size else a
     if k == 4:
-        return r.choice([0, 1, -1, 2**31, 2**63 - 1, 2**63, -2**63, 2**100, True, None, ..., 1.5, float("nan"), float("inf"), 1j, "a", "", b"ab", b"", slice(None),
+        return r.choice([0, 1, -1, 2**31, 2**63 - 1, 2**63, -2**63, 2**100, True, None, ..., 1.5, float("nan"), float("inf"), 1j, "a", "",
+                         b"ab", b"", slice(None),
                          slice(0, 2), slice(None, None, -1), int, len, object(), np, Odd()])
     if k == 5:
-        return r.choice([np.datetime64("NaT"), np.timedelta64(1, "s"), np.float16(1), np.longdouble(1), np.uint64(2**64 - 1), np.str_("a"), np.bytes_(b"a"), np.bool_(True),
+        return r.choice([np.datetime64("NaT"), np.timedelta64(1, "s"), np.float16(1), np.longdouble(1), np.uint64(2**64 - 1), np.str_("a"),
+                         np.bytes_(b"a"), np.bool_(True),
                          np.complex64(1j), np.void(b"ab"), np.clongdouble(1)])
     if k == 6:
-        return r.choice([bytearray(b"abc"), memoryview(b"abcd"), memoryview(bytearray(8)).cast("d"), array.array("f", [1, 2]), array.array("Q", [1]), (ctypes.c_double * 3)(),
-                         ctypes.c_int(3), (ctypes.c_int * 2 * 2)(), range(3), collections.deque([1, 2]), {1: 2}, {1}, fractions.Fraction(1, 2), decimal.Decimal(1),
+        return r.choice([bytearray(b"abc"), memoryview(b"abcd"), memoryview(bytearray(8)).cast("d"), array.array("f", [1, 2]),
+                         array.array("Q", [1]), (ctypes.c_double * 3)(),
+                         ctypes.c_int(3), (ctypes.c_int * 2 * 2)(), range(3), collections.deque([1, 2]), {1: 2}, {1},
+                         fractions.Fraction(1, 2), decimal.Decimal(1),
                          datetime.datetime.now(), datetime.timedelta(1), iter([1]), memoryview(b"")])
     if k == 7:
-        name = r.choice(["__float__", "__index__", "__int__", "__len__", "__array__", "__iter__", "__complex__", "__bool__", "__getitem__", "__buffer__", "__dlpack__"])
+        name = r.choice(["__float__", "__index__", "__int__", "__len__", "__array__", "__iter__", "__complex__", "__bool__", "__getitem__",
+                         "__buffer__", "__dlpack__"])
         return evil(name, r.choice([ValueError("no"), 1, -1, 1.5, None, lambda: [1, 2], 2**62, "a", lambda: np.zeros(3)]))
     if k == 8:
-        return T.tensor(r.choice([1.0, 2, True])) if r.random() < 0.5 else T.ones(r.randrange(4), r.randrange(3), dtype=r.choice([T.float32, T.int64, T.bool, T.uint8, T.bfloat16]))
+        return T.tensor(r.choice([1.0, 2, True])) if r.random() < 0.5 else T.ones(r.randrange(4), r.randrange(3),
+                                                                                  dtype=r.choice([T.float32, T.int64, T.bool, T.uint8,
+                                                                                                  T.bfloat16]))
     if k == 9:
         return T.ones(3)[:: r.choice([1, 2])]
     return r.choice([list, tuple])(anything(depth + 1) for _ in range(r.randrange(4)))
-ACTIONS = [lambda v: T.tensor(v), lambda v: T.tensor(v, dtype=T.float32), lambda v: T.tensor(v, dtype=T.int64), lambda v: T.tensor(v, dtype=T.bool), lambda v: T.as_tensor(v),
-           lambda v: T.asarray(v), lambda v: T.Tensor(v) if not isinstance(v, (int, np.integer)) else 0, lambda v: T.arange(6)[v], lambda v: T.zeros(3, 4)[v], lambda v: T.zeros(3, 4)[v, v],
-           lambda v: T.arange(6).__setitem__(v, 1), lambda v: T.zeros(3, 4).__setitem__(0, v), lambda v: T.zeros(3, 4).__setitem__(v, v), lambda v: T.ones(3) == v, lambda v: v == T.ones(3),
-           lambda v: T.ones(3) < v, lambda v: T.ones(3) + v, lambda v: v + T.ones(3), lambda v: T.ones(3) * v, lambda v: v / T.ones(3), lambda v: T.ones(2, 2) @ v, lambda v: v in T.ones(3),
-           lambda v: T.full((2,), v), lambda v: T.ones(3).fill_(v), lambda v: T.from_numpy(v), lambda v: T.ones(3).new_tensor(v), lambda v: T.ones(2, 3).sum(v), lambda v: T.stack(v),
-           lambda v: T.zeros(2, dtype=T.float64).copy_(v), lambda v: T.ones(3).clamp(v), lambda v: T.where(T.ones(3) > 0, v, 0), lambda v: T.ones(3).__iadd__(v)]
+ACTIONS = [lambda v: T.tensor(v), lambda v: T.tensor(v, dtype=T.float32), lambda v: T.tensor(v, dtype=T.int64),
+           lambda v: T.tensor(v, dtype=T.bool), lambda v: T.as_tensor(v),
+           lambda v: T.asarray(v), lambda v: T.Tensor(v) if not isinstance(v, (int, np.integer)) else 0, lambda v: T.arange(6)[v],
+           lambda v: T.zeros(3, 4)[v], lambda v: T.zeros(3, 4)[v, v],
+           lambda v: T.arange(6).__setitem__(v, 1), lambda v: T.zeros(3, 4).__setitem__(0, v), lambda v: T.zeros(3, 4).__setitem__(v, v),
+           lambda v: T.ones(3) == v, lambda v: v == T.ones(3),
+           lambda v: T.ones(3) < v, lambda v: T.ones(3) + v, lambda v: v + T.ones(3), lambda v: T.ones(3) * v, lambda v: v / T.ones(3),
+           lambda v: T.ones(2, 2) @ v, lambda v: v in T.ones(3),
+           lambda v: T.full((2,), v), lambda v: T.ones(3).fill_(v), lambda v: T.from_numpy(v), lambda v: T.ones(3).new_tensor(v),
+           lambda v: T.ones(2, 3).sum(v), lambda v: T.stack(v),
+           lambda v: T.zeros(2, dtype=T.float64).copy_(v), lambda v: T.ones(3).clamp(v), lambda v: T.where(T.ones(3) > 0, v, 0),
+           lambda v: T.ones(3).__iadd__(v)]
 for _ in range(int(sys.argv[2])):
     v = anything()
     try:
@@ -352,7 +376,8 @@ for _ in range(int(sys.argv[2])):
             got.sum() if got.dtype is not T.bool else got.any()
             got.tolist()
             repr(got)
-    except (TypeError, ValueError, IndexError, RuntimeError, OverflowError, NotImplementedError, MemoryError, BufferError, AttributeError, KeyError, ZeroDivisionError,
+    except (TypeError, ValueError, IndexError, RuntimeError, OverflowError, NotImplementedError, MemoryError, BufferError, AttributeError,
+            KeyError, ZeroDivisionError,
             AssertionError) as e:
         assert not isinstance(e, T.BugError) and "internal inconsistency" not in str(e), e
         assert not isinstance(e, SystemError), e

@@ -158,7 +158,7 @@ def test_index_put_touches_what_is_named(accumulate):
     table, i = arete.zeros(1000, 64, 100), arete.arange(50)
     for x, indices, n in ((table, (i,), 50 * 6400), (table, (None, i), 50 * 100000), (table, (i, i), 5000), (table, (i, i, i), 50),
                           (table, (i, None, i), 50 * 64), (table.permute(2, 0, 1), (i, i), 50 * 64),
-                          (table.view(-1), (i,), 50)):  # fmt: skip
+                          (table.view(-1), (i,), 50)):
         values = arete.ones(())
         with profile(profile_memory=True) as p:
             arete.index_put_(x, indices, values, accumulate=accumulate)

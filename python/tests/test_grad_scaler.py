@@ -13,7 +13,7 @@ F = arete.nn.functional
 
 OPTIMIZERS = [("SGD", dict(lr=0.1)), ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.3)), ("SGD", dict(lr=0.1, momentum=0.9, nesterov=True)),
               ("Adam", dict(lr=0.1)), ("AdamW", dict(lr=0.1, weight_decay=0.1, amsgrad=True)), ("Adagrad", dict(lr=0.1, lr_decay=0.1)),
-              ("RMSprop", dict(lr=0.01, momentum=0.9, centered=True)), ("Adadelta", dict())]  # fmt: skip
+              ("RMSprop", dict(lr=0.01, momentum=0.9, centered=True)), ("Adadelta", dict())]
 
 
 def train(T, device, make, steps, overflows, clip=False, growth_interval=3, **settings):

@@ -62,7 +62,7 @@ def test_benchmark_tables(torch, device):
         for threads in (1, 2):
             for name, function in _dots(torch).items():
                 timer = benchmark.Timer(stmt="f(x, x)", globals={"f": function, "x": x}, num_threads=threads, label="Dots",
-                                        sub_label=f"[{b}, {n}]", description=name)  # fmt: skip
+                                        sub_label=f"[{b}, {n}]", description=name)
                 results.append(timer.blocked_autorange(min_run_time=0.001))
     compare = benchmark.Compare(results)
     compare.trim_significant_figures()
@@ -100,7 +100,7 @@ def test_benchmark_of_random_sizes(torch, device):
         parameters=[benchmark.FuzzedParameter(f"k{i}", minval=1, maxval=1000, distribution="loguniform") for i in range(2)],
         tensors=[benchmark.FuzzedTensor("x", size=("k0", "k1"), min_elements=128, max_elements=10_000, probability_contiguous=0.6,
                                         cuda=device == "cuda")],
-        seed=0)  # fmt: skip
+        seed=0)
     results, layouts = [], set()
     for tensors, properties, params in fuzzer.take(10):
         x = tensors["x"]
@@ -124,7 +124,7 @@ def test_benchmark_of_random_layouts():  # PyTorch 2.11 refuses probabilities th
             benchmark.FuzzedParameter("step", distribution={1: 0.5, 2: 0.5}),
         ],
         tensors=[benchmark.FuzzedTensor(name, ("n", "m", 3), ("step", 1, 1), dim_parameter="dims", dtype=arete.int32) for name in "xy"],
-        constraints=[lambda params: params["n"] != 5], seed=3)  # fmt: skip
+        constraints=[lambda params: params["n"] != 5], seed=3)
     seen = collections.Counter()
     for tensors, properties, params in fuzzer.take(60):
         expected = (params["n"], params["m"], 3)[: params["dims"]]
@@ -175,8 +175,9 @@ def test_benchmark_instruction_counts(capsys):  # not with PyTorch, whose import
 
 def test_wrong_ranges_of_random_sizes_are_errors():
     benchmark = arete.utils.benchmark
-    for arguments in ({"distribution": "normal"}, {"distribution": {}}, {"distribution": {1: -1.0}}, {"minval": 0, "maxval": 4, "distribution": "loguniform"},
-                      {"minval": 4, "maxval": 1, "distribution": "uniform"}, {"distribution": {1: 0.2}, "strict": True}):  # fmt: skip
+    for arguments in ({"distribution": "normal"}, {"distribution": {}}, {"distribution": {1: -1.0}},
+                      {"minval": 0, "maxval": 4, "distribution": "loguniform"},
+                      {"minval": 4, "maxval": 1, "distribution": "uniform"}, {"distribution": {1: 0.2}, "strict": True}):
         with pytest.raises(ValueError, match="FuzzedParameter 'k'"):
             benchmark.FuzzedParameter("k", **arguments)
     with pytest.raises(ValueError, match="steps"):

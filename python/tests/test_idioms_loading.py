@@ -15,7 +15,7 @@ def test_pinned_memory_is_timed(torch, device):
         pinned = torch.ones(1 << 18, pin_memory=True)
         assert pinned.is_pinned() and not pageable.is_pinned()
         commands |= {"pinned": ("x.to(device)", pinned), "pinned, not blocking": ("x.to(device, non_blocking=True)", pinned),
-                     "pinned on the way": ("x.pin_memory().to(device, non_blocking=True)", pageable)}  # fmt: skip
+                     "pinned on the way": ("x.pin_memory().to(device, non_blocking=True)", pageable)}
     medians = {name: _median(torch, command, x=x, device=device) for name, (command, x) in commands.items()}
     assert all(0 < m < 1 for m in medians.values()) and len(medians) == (5 if torch.cuda.is_available() else 2)
 
@@ -61,7 +61,7 @@ def test_pinned_memory_from_a_loader(torch, device):
     # PyTorch's workers are forked processes, for which this one has too many threads.
     workers = {} if torch is pytorch else {"num_workers": 2, "prefetch_factor": 2, "persistent_workers": True}
     loader = torch.utils.data.DataLoader(data, batch_size=16, shuffle=True, drop_last=False,
-                                         pin_memory=torch.cuda.is_available(), **workers)  # fmt: skip
+                                         pin_memory=torch.cuda.is_available(), **workers)
     seen = []
     for x, label in loader:
         assert x.is_pinned() == label.is_pinned() == torch.cuda.is_available()

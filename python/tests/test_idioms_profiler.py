@@ -11,7 +11,7 @@ import arete
 def _pictures(torch, device):
     nn = torch.nn
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=1),
-                        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))  # fmt: skip
+                        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
     return net.to(device), torch.randn(4, 3, 16, 16, device=device)
 
 
@@ -97,7 +97,7 @@ def test_profiler_some_steps_of_a_long_run(torch, device, tmp_path):
         p.export_chrome_trace(str(tmp_path / f"trace_{p.step_num}.json"))
 
     with torch.profiler.profile(activities=_activities(torch), on_trace_ready=handler,
-                                schedule=torch.profiler.schedule(wait=1, warmup=1, active=2)) as p:  # fmt: skip
+                                schedule=torch.profiler.schedule(wait=1, warmup=1, active=2)) as p:
         for _ in range(8):
             net(x)
             p.step()
@@ -120,7 +120,7 @@ def test_profiler_a_schedule_by_itself(torch, device):
 def test_profiler_for_tensorboard_without_a_block(torch, device, tmp_path):
     net, x = _pictures(torch, device)
     prof = torch.profiler.profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1), record_shapes=True,
-                                  on_trace_ready=torch.profiler.tensorboard_trace_handler(str(tmp_path / "log")))  # fmt: skip
+                                  on_trace_ready=torch.profiler.tensorboard_trace_handler(str(tmp_path / "log")))
     prof.start()
     for _ in range(3):
         net(x).sum().backward()

@@ -65,7 +65,8 @@ VALUES = {
     "parameters": [torch.nn.Parameter(BASE), torch.nn.Parameter(BASE, requires_grad=False), torch.ones(2, requires_grad=True)],
     "numbers": [1, -1, 255, 256, 65535, 65536, 2 ** 31, -2 ** 31, 2 ** 70, -2 ** 70, 0.1, float("inf"), True, None, 1 + 2j],
     "texts": ["", "a", "ü" * 300, b"", b"abc" * 100, bytearray(b"xy")],
-    "containers": [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), [[]], {}, {1: {2: 3}}, {(1, "a"): 2}, {1, 2}, frozenset([3]), collections.OrderedDict(
+    "containers": [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), [[]], {}, {1: {2: 3}}, {(1, "a"): 2}, {1, 2}, frozenset([3]),
+                   collections.OrderedDict(
         a=1), collections.Counter("hello")],
     "torch": [torch.float32, torch.device("cuda:1"), torch.device("cpu"), torch.Size([2, 3])],
     "numpy": [numpy.float64(1.5), numpy.int32(-7), numpy.bool_(True), numpy.float16(2), numpy.complex64(1j)],
@@ -179,7 +180,8 @@ def test_hand_made_tensor():
 
 
 @pytest.mark.parametrize("options", [
-    {"size": (3,)}, {"offset": 1}, {"offset": -1}, {"stride": (2,)}, {"stride": (-1,)}, {"size": (-2,)}, {"size": (2 ** 62,), "stride": (0,),
+    {"size": (3,)}, {"offset": 1}, {"offset": -1}, {"stride": (2,)}, {"stride": (-1,)}, {"size": (-2,)},
+    {"size": (2 ** 62,), "stride": (0,),
      "offset": 2}, {"size": (2 ** 40, 2 ** 40), "stride": (0, 0)}, {"numel": 3}, {"numel": -1}, {"numel": 2 ** 70}, {"key": "1"},
     {"key": "../data.pkl"}, {"size": (1, 2)}, {"size": (2 ** 70,)}, {"kind": b"LongStorage"}, {"kind": b"IntStorage", "grad": True},
     {"kind": b"QInt8Storage"}, {"hooks": b"]N\x86\x85a\x85"}, {"size": (0,) * 65, "stride": (0,) * 65}, {"kind": b"float32"}])
@@ -194,13 +196,19 @@ DEEP = 100_000
 @pytest.mark.parametrize("pickled", [
     b"", b"\x80", b".", b"\x80\x02.", b"\x80\x02NN.", b"\x80\x02(N.", b"\x80\x02s.", b"\x80\x02NNNs.", b"\x80\x02]NNs.", b"\x80\x02}]Ns.",
     b"\x80\x02Ne.", b"\x80\x02N(Ne.", b"\x80\x02t.", b"\x80\x02h\x05.", b"\x80\x02NNR.", b"\x80\x02)R.", b"\x80\x02X\xff\xff\xff\x7fa.",
-    b"\x80\x02\x8d" + b"\xff" * 8 + b"a.", b"\x80\x02\x8b\xff\xff\xff\x7f.", b"\x80\x02\x8b\xff\xff\xff\xff.", b"\x80\x02\x8b" + struct.pack(
-        "<i", 5000) + bytes(5000) + b".", b"\x80\x02X\x01\x00\x00\x00\xff.", b"\x80\x09N.", b"I1\n.", b"\x80\x02cos\nsystem\n.", b"\x80\x02c" + b"a" * 1000 + b"\n.",
-    b"\x80\x02)\x81.", b"\x80\x02}}b.", b"\x80\x02}NQ.", b"\x80\x02(NNNNNtQ.", b"\x80\x02ctorch\nSize\nK\x01\x85R.", b"\x80\x02ctorch\ndevice\n(X\x03\0\0\0abctR.",
+    b"\x80\x02\x8d" + b"\xff" * 8 + b"a.", b"\x80\x02\x8b\xff\xff\xff\x7f.", b"\x80\x02\x8b\xff\xff\xff\xff.",
+    b"\x80\x02\x8b" + struct.pack(
+        "<i", 5000) + bytes(5000) + b".", b"\x80\x02X\x01\x00\x00\x00\xff.", b"\x80\x09N.", b"I1\n.", b"\x80\x02cos\nsystem\n.",
+    b"\x80\x02c" + b"a" * 1000 + b"\n.",
+    b"\x80\x02)\x81.", b"\x80\x02}}b.", b"\x80\x02}NQ.", b"\x80\x02(NNNNNtQ.", b"\x80\x02ctorch\nSize\nK\x01\x85R.",
+    b"\x80\x02ctorch\ndevice\n(X\x03\0\0\0abctR.",
     b"\x80\x02ctorch\nTensor\n)R.", b"\x80\x02ccollections\nOrderedDict\nN\x85R.", b"\x80\x02}" + b"(" * DEEP + b"t" * DEEP + b"Ns.",
-    b"\x80\x02}" + b")" + b"\x85" * DEEP + b"Ns.", b"\x80\x04\x8f(" + b")" + b"\x85" * DEEP + b"\x90.", b"\x80\x02c_codecs\nencode\nX\x01\0\0\0aX\x05\0\0\0rot13\x86R.",
-    b"\x80\x02cnumpy\ndtype\nX\x01\0\0\0O\x85R.", b"\x80\x02cnumpy.core.multiarray\nscalar\nNN\x86R.", b"\x80\x02c__builtin__\nint\nX\x01\0\0\0a\x85R.",
-    b"\x80\x02c__builtin__\neval\n.", b"\x80\x02c__builtin__\nbytes\n\x8a\x04\0\0\0\x7f\x85R.", b"\x80\x02ccollections\nOrderedDict\n)R}X\x01\0\0\0ans}b.",
+    b"\x80\x02}" + b")" + b"\x85" * DEEP + b"Ns.", b"\x80\x04\x8f(" + b")" + b"\x85" * DEEP + b"\x90.",
+    b"\x80\x02c_codecs\nencode\nX\x01\0\0\0aX\x05\0\0\0rot13\x86R.",
+    b"\x80\x02cnumpy\ndtype\nX\x01\0\0\0O\x85R.", b"\x80\x02cnumpy.core.multiarray\nscalar\nNN\x86R.",
+    b"\x80\x02c__builtin__\nint\nX\x01\0\0\0a\x85R.",
+    b"\x80\x02c__builtin__\neval\n.", b"\x80\x02c__builtin__\nbytes\n\x8a\x04\0\0\0\x7f\x85R.",
+    b"\x80\x02ccollections\nOrderedDict\n)R}X\x01\0\0\0ans}b.",
     b"\x80\x02ccollections\nOrderedDict\n)R}X\x09\0\0\0__class__Nsb.",
 ], ids=lambda p: repr(p[:24]))
 def test_bad_pickles(pickled):
@@ -235,7 +243,8 @@ def test_bad_archives():
 
     bad = {
         "truncated": good[:-30], "count": patched(end + 10, b"\xff\xff"), "directory outside": patched(end + 16, b"\xff\xff\xff\x7f"),
-        "directory size": patched(end + 12, b"\xff\xff\xff\x7f"), "disk": patched(end + 4, b"\1"), "method": patched(directory + 10, b"\x63"),
+        "directory size": patched(end + 12, b"\xff\xff\xff\x7f"), "disk": patched(end + 4, b"\1"),
+        "method": patched(directory + 10, b"\x63"),
         "encrypted": patched(directory + 8, b"\1"), "size": patched(directory + 20, b"\xff\xff\xff\x7f\xff\xff\xff\x7f"),
         "header": patched(directory + 42, b"\xff\xff\xff\x7f"), "local name": patched(30, b"X"), "local signature": patched(0, b"PK\3\5"),
         "packed size": patched(directory + 20, b"\0\0\0\0"),

@@ -22,7 +22,7 @@ REDUCTIONS = {
     "sum": np.sum, "prod": np.prod, "amax": np.max, "amin": np.min, "mean": np.mean,
     "var": lambda x: np.var(x, ddof=1), "std": lambda x: np.std(x, ddof=1),
     "logsumexp": lambda x: np.log(np.exp(x).sum()), "median": lambda x: np.sort(x)[(len(x) - 1) // 2],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", sorted(REDUCTIONS))

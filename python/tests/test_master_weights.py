@@ -5,7 +5,8 @@ from device_helpers import on_devices
 
 import arete
 
-WITH_MASTERS = [(arete.optim.SGD, dict(lr=0.01, momentum=0.9)), (arete.optim.Adam, dict(lr=0.001)), (arete.optim.AdamW, dict(lr=0.001, amsgrad=True))]
+WITH_MASTERS = [(arete.optim.SGD, dict(lr=0.01, momentum=0.9)), (arete.optim.Adam, dict(lr=0.001)),
+                (arete.optim.AdamW, dict(lr=0.001, amsgrad=True))]
 
 
 @on_devices

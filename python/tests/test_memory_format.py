@@ -262,7 +262,7 @@ def test_a_network_stays_channels_last():
     nn = arete.nn
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Upsample(scale_factor=2),
                         nn.ReflectionPad2d(1), nn.Conv2d(8, 8, 1), nn.AdaptiveAvgPool2d((3, 5))).to(
-                            memory_format=arete.channels_last)  # fmt: skip
+                            memory_format=arete.channels_last)
     x = arete.randn(2, 3, 8, 8)
     for layer in net:
         x = layer(x)

@@ -45,7 +45,7 @@ def test_counters_without_use():
 def test_stats_have_the_names_of_torch():
     stats = memory.memory_stats()
     for kind in ("allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
-                 "inactive_split_bytes", "requested_bytes"):  # fmt: skip
+                 "inactive_split_bytes", "requested_bytes"):
         for pool in ("all", "small_pool", "large_pool"):
             for part in ("current", "peak", "allocated", "freed"):
                 assert f"{kind}.{pool}.{part}" in stats
@@ -178,7 +178,7 @@ def test_layers_are_scopes(history):
     events = json.loads(arete._C._memory.json())["events"]
     scopes = {(e["operator"], e["scope"]) for e in events if e["action"] == "alloc"}
     expected = {("linear", "step/Sequential/0/inner"), ("relu", "step/Sequential/0"), ("tanh", "step/Sequential/1"),
-                ("linear", "step/Sequential/2/inner"), ("relu", "step/Sequential/2"), ("exp", "step"), ("randn", "step")}  # fmt: skip
+                ("linear", "step/Sequential/2/inner"), ("relu", "step/Sequential/2"), ("exp", "step"), ("randn", "step")}
     assert expected <= scopes and arete._C._memory.scope() == ""
     history(None)
     assert not arete.nn.Module._hooked

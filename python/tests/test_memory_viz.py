@@ -39,7 +39,8 @@ def call(*arguments, **more):
 def test_texts(snapshots):
     before, after, _ = snapshots
     stats = call("stats", before).stdout.decode()
-    assert re.search(r"allocated: +11\.72 KiB", stats) and re.search(r"^2 segments$", stats, re.M) and "cpu 0x" in stats and "[####" in stats
+    assert re.search(r"allocated: +11\.72 KiB", stats) and re.search(r"^2 segments$", stats,
+                                                                     re.M) and "cpu 0x" in stats and "[####" in stats
     trace = call("trace", "-", stdin=open(after, "rb")).stdout.decode()
     lines = trace.splitlines()
     assert lines[0].startswith("cpu: ") and sum(" alloc " in line for line in lines) == 3
@@ -92,7 +93,8 @@ def test_pages(snapshots, tmp_path):
 
 
 # What torch.cuda.memory._snapshot() gives: a segment with a gap, and events of a block, an older one and one that was freed.
-FRAMES = [{"filename": "/home/me/train.py", "line": 12, "name": "forward"}, {"filename": "/home/me/train.py", "line": 40, "name": "<module>"}]
+FRAMES = [{"filename": "/home/me/train.py", "line": 12, "name": "forward"},
+          {"filename": "/home/me/train.py", "line": 40, "name": "<module>"}]
 TORCHS = {
     "segments": [{"device": 0, "address": 0x7000, "total_size": 4096, "allocated_size": 3072, "active_size": 3072, "requested_size": 3000,
                   "stream": 0, "segment_type": "small", "segment_pool_id": (0, 0), "is_expandable": False, "frames": [],
@@ -105,7 +107,7 @@ TORCHS = {
                        {"action": "free_requested", "addr": 0x7800, "size": 1024, "stream": 0, "time_us": 30, "frames": []},
                        {"action": "free_completed", "addr": 0x7800, "size": 1024, "stream": 0, "time_us": 30, "frames": []}], []],
     "allocator_settings": {}, "external_annotations": [],
-}  # fmt: skip
+}
 
 
 def test_snapshots_of_torch():
@@ -149,7 +151,7 @@ print("====", torch.cuda.memory_summary(1, abbreviated=True))
     for row in ("Metric", "Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed", "Allocated memory", "from large pool", "from small pool",
                 "Active memory", "Requested memory", "GPU reserved memory", "Non-releasable memory", "Allocations", "Active allocs",
                 "GPU reserved segments", "Non-releasable allocs", "Oversize allocations", "Oversize GPU segments", "CUDA OOMs: 0",
-                "cudaMalloc retries: 0", "device ID 1"):  # fmt: skip
+                "cudaMalloc retries: 0", "device ID 1"):
         assert row in text, row
         assert (row in short) != ("pool" in row), row
     frame = [line for line in text.splitlines() if line.startswith("|")]

@@ -60,8 +60,10 @@ def test_it_moves_in_place():
     assert not (x + 1).is_shared() and not x.clone().is_shared()
 
 
-@pytest.mark.parametrize("make", [lambda: arete.zeros(0), lambda: arete.tensor(3.0), lambda: arete.zeros(3, 4).T, lambda: arete.ones(2, 2)[:, :1],
-                                  lambda: arete.tensor([True, False]), lambda: arete.randn(4).to(arete.bfloat16), lambda: arete.tensor([1 + 2j])])  # fmt: skip
+@pytest.mark.parametrize("make", [lambda: arete.zeros(0), lambda: arete.tensor(3.0), lambda: arete.zeros(3, 4).T,
+                                  lambda: arete.ones(2, 2)[:, :1],
+                                  lambda: arete.tensor([True, False]), lambda: arete.randn(4).to(arete.bfloat16),
+                                  lambda: arete.tensor([1 + 2j])])
 def test_any_tensor(make):
     x = make()
     before = x.tolist()
@@ -247,7 +249,8 @@ def is_killed(index):
 
 def test_spawn():
     x = arete.zeros(3).share_memory_()
-    with pytest.raises(mp.ProcessRaisedException, match="-- Process 1 terminated with the following error:\n(.|\n)*ValueError: a reason") as caught:
+    message = "-- Process 1 terminated with the following error:\n(.|\n)*ValueError: a reason"
+    with pytest.raises(mp.ProcessRaisedException, match=message) as caught:
         mp.start_processes(raises, (x,), nprocs=3, start_method="fork")
     assert caught.value.error_index == 1 and x[1] == 1 and pickle.loads(pickle.dumps(caught.value)).error_index == 1
     with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 3") as caught:
@@ -334,8 +337,8 @@ child(fine)
 """).splitlines()
     assert out[0] == "no error" and out[-1] == "no error" and len(out) == 11
     for text in out[1:-1]:
-        assert text.startswith("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
-                               "method")  # fmt: skip
+        assert text.startswith("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+                               "'spawn' start method")
         assert "get_context('spawn')" in text and "before the fork" in text
 
 

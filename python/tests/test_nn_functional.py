@@ -85,7 +85,7 @@ CASES = [
     ("prelu", [(3, 4), (4,)], {}),
     ("bilinear", [(3, 4), (3, 5), (6, 4, 5)], {}),
     ("feature_alpha_dropout", [(3, 4)], {"training": False}),
-]  # fmt: skip
+]
 SIZES = {("avg_pool2d", 1), ("adaptive_max_pool2d", 1)}  # arguments that are sizes, not inputs
 
 
@@ -127,7 +127,7 @@ def test_function(name, inputs, options):
     ("relu", ()), ("relu6", ()), ("elu", (0.7,)), ("selu", ()), ("celu", (0.5,)), ("silu", ()),
     ("leaky_relu", (0.2,)), ("hardtanh", (-0.5, 0.5)), ("hardswish", ()), ("hardsigmoid", ()),
     ("mish", ()), ("threshold", (0.1, 2.0)), ("rrelu", (0.2, 0.2)),
-])  # fmt: skip
+])
 def test_in_place_forms(name, args):
     """The input is overwritten and the gradient is that of the usual form."""
     results = []

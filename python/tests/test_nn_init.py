@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def test_gains():
     names = ["linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "sigmoid", "tanh", "relu",
-             "leaky_relu", "selu"]  # fmt: skip
+             "leaky_relu", "selu"]
     for name in names:
         assert init.calculate_gain(name) == pytest.approx(tinit.calculate_gain(name))
     assert init.calculate_gain("leaky_relu", 0.2) == pytest.approx(
@@ -41,7 +41,7 @@ def test_variance_scaling(shape):
         (lambda: init.kaiming_uniform_(w, a=1.0), math.sqrt(1 / fan_in), True),
         (lambda: init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu"),
          math.sqrt(2 / fan_out), False),
-    ]  # fmt: skip
+    ]
     for fill, std, uniform in cases:
         assert fill() is w
         v = w.numpy()

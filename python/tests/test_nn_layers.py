@@ -308,7 +308,7 @@ def test_every_function_is_there():
 
     left_out = {"assert_int_or_pair", "boolean_dispatch", "grouped_mm", "handle_torch_function",
                 "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
-                "scaled_grouped_mm", "scaled_mm"}  # fmt: skip
+                "scaled_grouped_mm", "scaled_mm"}
     names = {
         n for n in dir(torch.nn.functional)
         if not n.startswith("_") and callable(getattr(torch.nn.functional, n))

@@ -157,7 +157,7 @@ def test_walks(lib):
     net.again = net.fc  # shared
     assert [n for n, _ in net.named_parameters()] == [
         "scale", "fc.weight", "fc.bias", "inner.1.weight", "inner.1.bias",
-    ]  # fmt: skip
+    ]
     assert [n for n, _ in net.named_parameters(remove_duplicate=False)][-1] == "again.bias"
     assert [n for n, _ in net.named_parameters(prefix="p", recurse=False)] == ["p.scale"]
     assert [n for n, _ in net.named_buffers()][:3] == ["count", "hidden", "inner.1.running_mean"]
@@ -243,7 +243,7 @@ def test_state_dict(lib):
     assert list(state) == [
         "scale", "count", "fc.weight", "fc.bias", "inner.1.weight", "inner.1.bias",
         "inner.1.running_mean", "inner.1.running_var", "inner.1.num_batches_tracked",
-    ]  # fmt: skip
+    ]
     assert state._metadata["inner.1"] == {"version": 2} and state._metadata[""] == {"version": 1}
     assert not state["scale"].requires_grad and type(state["scale"]) is lib.Tensor
     assert net.state_dict(keep_vars=True)["scale"] is net.scale

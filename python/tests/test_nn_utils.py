@@ -107,7 +107,7 @@ def test_fusion():
         (lambda p: p.ConvTranspose1d(3, 4, 3, bias=False), lambda p: p.BatchNorm1d(4), (2, 3, 5),
          "fuse_conv_bn_eval", {"transpose": True}),
         (lambda p: p.Linear(3, 4), lambda p: p.BatchNorm1d(4), (5, 3), "fuse_linear_bn_eval", {}),
-    ]  # fmt: skip
+    ]
     for layer, norm, shape, name, options in builds:
         conv, bn = layer(nn), norm(nn)
         with arete.no_grad():

@@ -28,7 +28,7 @@ CALLS = [
     ("isclose", (A, A + 1e-9), {}), ("histogram", (A,), dict(bins=5)), ("nonzero", (A > 0,), {}), ("unique", (numpy.array([3, 1, 3]),), {}),
     ("arange", (5,), {}), ("arange", (0, 1, 0.25), {}), ("linspace", (0, 1, 7), {}), ("zeros", ((2, 3),), {}),
     ("full", ((2,), 1.5), {}), ("eye", (3,), {}), ("array", ([[1, 2], [3, 4]],), {}), ("array", ([0.1, 0.2],), {}),
-]  # fmt: skip
+]
 
 
 def convert(x):
@@ -91,7 +91,7 @@ def test_elementwise_kernel():
 
 @pytest.mark.parametrize("operation", [
     "z = x +", "z = foo(x)", "z = w", "for (;;) z = x", "z == x", "y = x", "z = x ? 1", "z = (x", "z = x $ 2", "z[0] = x",
-    "unknown t = x; z = t", "z = sin(x, x)", "z += x", ""])  # fmt: skip
+    "unknown t = x; z = t", "z = sin(x, x)", "z += x", ""])
 def test_bad_snippets(operation):
     with pytest.raises(ValueError):
         np.ElementwiseKernel("float32 x", "float32 z", operation, "bad")(torch.ones(2))
@@ -163,6 +163,6 @@ def test_raw_kernels():
         np.RawKernel(SOURCE, "scale")((1,), (1,), (x, numpy.float32(2), 3))
     for call in [lambda k: k((1,), (2048,), (x, numpy.float32(1), 3)), lambda k: k((1,), (0,), (x, numpy.float32(1), 3)),
                  lambda k: k((1, 1, 1, 1), (1,), ()), lambda k: k((1,), (1,), (torch.ones(1), numpy.float32(1), 3)),
-                 lambda k: k((1,), (1,), (object(),))]:  # fmt: skip
+                 lambda k: k((1,), (1,), (object(),))]:
         with pytest.raises((ValueError, TypeError, RuntimeError)):
             call(np.RawKernel(SOURCE, "scale", ("-DOFFSET=1",)))

@@ -19,5 +19,5 @@ CHECKS = "function,method,strided,in place,gradient,error"
 def test_what_differs_is_in_the_table(device):
     script = Path(__file__).with_name("op_db.py")
     run = subprocess.run([sys.executable, script, "--device", device, "--quick", "--dtype", DTYPES, "--checks", CHECKS],
-                         capture_output=True, text=True, timeout=900)  # fmt: skip
+                         capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-1000:]

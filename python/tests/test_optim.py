@@ -9,7 +9,7 @@ KINDS = [
     (torch.optim.Adagrad, dict(lr=0.1)), (torch.optim.Adadelta, dict(lr=1.0)), (torch.optim.Lion, dict(lr=0.01)),
     (torch.optim.NAdam, dict(lr=0.01)), (torch.optim.RAdam, dict(lr=0.01)), (torch.optim.Adamax, dict(lr=0.01)),
     (torch.optim.Rprop, dict(lr=0.01)), (torch.optim.ASGD, dict(lr=0.1, lambd=0.1, t0=2)),
-]  # fmt: skip
+]
 
 
 def loss_of(p, q):
@@ -107,7 +107,7 @@ def closure_for(optimizer, x):
 @pytest.mark.parametrize("options", [
     dict(lr=0.002, max_iter=8), dict(line_search_fn="strong_wolfe", max_iter=8),
     dict(line_search_fn="strong_wolfe", history_size=2, max_iter=5), dict(lr=0.01, max_eval=4, history_size=3),
-])  # fmt: skip
+])
 def test_lbfgs_against_torch(options):
     reference = pytest.importorskip("torch")
     ours = torch.tensor([-1.2, 1.0], dtype=torch.float64, requires_grad=True)

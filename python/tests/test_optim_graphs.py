@@ -11,14 +11,17 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 STEPS, EAGER = 50, 3
 OPTIMIZERS = [
-    ("SGD", dict(lr=0.05)), ("SGD", dict(lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.1)), ("Adam", dict(lr=0.05, weight_decay=0.1)),
-    ("Adam", dict(lr=0.05, fused=True)), ("AdamW", dict(lr=0.05, amsgrad=True)), ("NAdam", dict(lr=0.05)), ("RAdam", dict(lr=0.05, betas=(0.9, 0.95))),
+    ("SGD", dict(lr=0.05)), ("SGD", dict(lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.1)),
+    ("Adam", dict(lr=0.05, weight_decay=0.1)),
+    ("Adam", dict(lr=0.05, fused=True)), ("AdamW", dict(lr=0.05, amsgrad=True)), ("NAdam", dict(lr=0.05)),
+    ("RAdam", dict(lr=0.05, betas=(0.9, 0.95))),
     ("Adamax", dict(lr=0.05)), ("RMSprop", dict(lr=0.01, momentum=0.9, centered=True)), ("Adagrad", dict(lr=0.1, lr_decay=0.05)),
     ("Adadelta", dict()), ("Lion", dict(lr=0.01, weight_decay=0.1)), ("Rprop", dict(lr=0.05)), ("ASGD", dict(lr=0.05, lambd=0.2, t0=9)),
     ("Adafactor", dict(lr=0.05, weight_decay=0.1)), ("Muon", dict(lr=0.05)),
-]  # fmt: skip
+]
 WITHOUT_COUNTS = ("SGD", "Lion", "Muon")
-WAYS = ["plain", "schedule", "tensor", "tensor on the device", "scaler", "clipping", "scaler and clipping", "double", "masters", "several steps"]
+WAYS = ["plain", "schedule", "tensor", "tensor on the device", "scaler", "clipping", "scaler and clipping", "double", "masters",
+        "several steps"]
 
 
 def made(name, params, options, way, device):
@@ -37,11 +40,13 @@ def train(name, options, way, replays, device="cuda"):
     """The parameters and the state after 50 steps."""
     dtype = {"double": torch.float64, "masters": torch.bfloat16}.get(way, torch.float32)
     shapes = [(3, 4), (2, 5), (2, 2)] if name == "Muon" else [(3, 4), (7,), (2, 2)]
-    params = [torch.linspace(-1, 1.2 + i, int(np.prod(s)), dtype=torch.float64).reshape(s).to(device, dtype).requires_grad_() for i, s in enumerate(shapes)]
+    params = [torch.linspace(-1, 1.2 + i, int(np.prod(s)), dtype=torch.float64).reshape(s).to(device, dtype).requires_grad_() for i,
+              s in enumerate(shapes)]
     x, factor = torch.zeros((), device=device), torch.ones((), device=device)
     optimizer = made(name, params, options, way, device)
     scaler = torch.amp.GradScaler(device, init_scale=64.0, growth_interval=4, enabled="scaler" in way)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97) if way in ("schedule", "scaler", "double", "masters") or "tensor" in way else None
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97) if way in ("schedule", "scaler", "double",
+                                                                                   "masters") or "tensor" in way else None
 
     def step():
         for _ in range(2 if way == "several steps" else 1):
@@ -140,7 +145,7 @@ def recorded(name="Adam", steps=1, **options):
     ("Adagrad", dict(), "for an instance of Adagrad but param_groups' capturable is False"),
     ("Adam", dict(capturable=True, steps=0), "run one step before the capture"),
     ("SGD", dict(momentum=0.9, steps=0), "run one step before the capture"),
-])  # fmt: skip
+])
 def test_what_cannot_be_recorded(name, options, text):
     with pytest.raises(RuntimeError, match=text):
         recorded(name, **options)

@@ -34,7 +34,7 @@ def hooked(library):
         o.register_load_state_dict_pre_hook(lambda opt, state: log.append("load first"), prepend=True),
         o.register_load_state_dict_post_hook(lambda opt: log.append("loaded")),
         o.register_load_state_dict_post_hook(lambda opt: log.append("loaded first"), prepend=True),
-    ]  # fmt: skip
+    ]
     t.step()
     saved = o.state_dict()
     o.load_state_dict(saved)
@@ -149,7 +149,7 @@ def mistakes(library, name):
                     dict(momentum=-0.5), dict(alpha=-1.0), dict(rho=1.5), dict(lr_decay=-1), dict(initial_accumulator_value=-1),
                     dict(momentum_decay=-1), dict(etas=(2, 3)), dict(nesterov=True, momentum=0), dict(d=0.5), dict(beta2_decay=0.5),
                     dict(lr=library.ones(2)), dict(foo=1),
-                    dict(fused=True, foreach=True), dict(fused=True, differentiable=True), dict(adjust_lr_fn="other")):  # fmt: skip
+                    dict(fused=True, foreach=True), dict(fused=True, differentiable=True), dict(adjust_lr_fn="other")):
         if set(options) <= set(inspect.signature(make.__init__).parameters) | {"foo"}:
             attempt(lambda: make([w], **options))
     return said
@@ -336,14 +336,14 @@ def test_an_optimizer_written_for_torch():
 
 
 @pytest.mark.parametrize("options", [dict(lr=0.002, max_iter=8), dict(line_search_fn="strong_wolfe", max_iter=8),
-                                     dict(line_search_fn="strong_wolfe", max_iter=4)])  # fmt: skip
+                                     dict(line_search_fn="strong_wolfe", max_iter=4)])
 @pytest.mark.parametrize("edit", [None, "clear", "load"])
 def test_lbfgs(options, edit):
     results = []
     for library in LIBRARIES:
         t = Trainee(library, "SGD")
         t.params = [library.tensor([-1.2, 1.0], dtype=library.float64).requires_grad_(),
-                    library.tensor([0.5j, 1.0], dtype=library.complex128).requires_grad_()]  # fmt: skip
+                    library.tensor([0.5j, 1.0], dtype=library.complex128).requires_grad_()]
         t.optimizer = library.optim.LBFGS(t.params, **options)
 
         def closure():

@@ -6,7 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
-from optim_helpers import BASIC, CASES, LIBRARIES, NAMES, TOLERANCE, Trainee, array, double_numbers, expect_close, expect_same_state  # noqa: F401
+from optim_helpers import (  # noqa: F401
+    BASIC, CASES, LIBRARIES, NAMES, TOLERANCE, Trainee, array, double_numbers, expect_close, expect_same_state,
+)
 
 import arete
 
@@ -21,7 +23,8 @@ def test_twenty_steps(name, options, dtype):
     if name == "Muon":
         tolerance = 1e-3  # it computes in bfloat16
     if dtype == "bfloat16":  # torch rounds after each part of a step
-        expect_close([np.concatenate([v.ravel() for v in t.values()]) for t in (ours,)], [np.concatenate([v.ravel() for v in theirs.values()])], 0.03)
+        expect_close([np.concatenate([v.ravel() for v in t.values()]) for t in (ours,)],
+                     [np.concatenate([v.ravel() for v in theirs.values()])], 0.03)
     else:
         expect_close(ours.values(), theirs.values(), tolerance)
         expect_same_state(ours, theirs, tolerance)
@@ -133,7 +136,7 @@ def another_group(t):
 
 
 EDITS = [forget, clear, clear_one, replace_one, pop_one, zero_in_place, replace_tensors, copy_over, load_own, to_a_new_one, copied, pickled,
-         other_settings, new_data, fewer_parameters, another_group]  # fmt: skip
+         other_settings, new_data, fewer_parameters, another_group]
 
 
 @pytest.mark.parametrize("edit", EDITS)
@@ -199,7 +202,8 @@ def test_state_that_does_not_fit():
     t.step()  # what is not there is made
     assert state["exp_avg"].shape == (3, 4)
     for key, value, text in [("exp_avg", arete.zeros(3, 4), "'exp_avg' does not fit"),
-                             ("exp_avg", arete.zeros(2, dtype=arete.float64), "does not fit"), ("step", 3.0, "must contain a list of singleton tensors"), ("step", None, "has no 'step'")]:  # fmt: skip
+                             ("exp_avg", arete.zeros(2, dtype=arete.float64), "does not fit"),
+                             ("step", 3.0, "must contain a list of singleton tensors"), ("step", None, "has no 'step'")]:
         before = state[key]
         state[key] = value
         with pytest.raises((RuntimeError, ValueError, TypeError), match=text):

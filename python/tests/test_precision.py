@@ -106,7 +106,7 @@ def test_deterministic_modes_are_torchs():
 
         def look(T=T, seen=seen):
             seen.append((T.are_deterministic_algorithms_enabled(), T.is_deterministic_algorithms_warn_only_enabled(),
-                         T.get_deterministic_debug_mode()))  # fmt: skip
+                         T.get_deterministic_debug_mode()))
 
         try:
             for mode, warn in ((True, False), (True, True), (False, True), (False, False)):
@@ -142,12 +142,13 @@ def test_backends_are_modules():
         assert arete._C._cudnn_benchmark(None)
     cudnn.benchmark = True
     assert arete._C._cudnn_benchmark(None)
-    for owner, name in ((matmul, "allow_tf23"), (cudnn, "benchmrak"), (arete.backends, "fp23_precision"), (cudnn.conv, "tf32"), (cuda, "matmull")):
+    for owner, name in ((matmul, "allow_tf23"), (cudnn, "benchmrak"), (arete.backends, "fp23_precision"), (cudnn.conv, "tf32"),
+                        (cuda, "matmull")):
         with pytest.raises(AttributeError):
             setattr(owner, name, True)
         assert not hasattr(owner, name)
     for name, start in (("allow_fp16_reduced_precision_reduction", True), ("allow_bf16_reduced_precision_reduction", True),
-                        ("allow_fp16_accumulation", False)):  # fmt: skip
+                        ("allow_fp16_accumulation", False)):
         assert getattr(matmul, name) is start
         setattr(matmul, name, not start)
         assert getattr(matmul, name) is not start

@@ -20,7 +20,7 @@ def test_names_and_counts_are_those_of_torch():
                                torch.profiler.record_function))
     ours = counts(train_step(arete, profile, record_function))
     for name in ("linear", "relu", "sub", "mean", "forward", "Optimizer.step#SGD.step", "MeanBackward0",
-                 "ReluBackward0", "SubBackward0", "PowBackward0"):  # fmt: skip
+                 "ReluBackward0", "SubBackward0", "PowBackward0"):
         assert ours.get(name) == theirs.get(name), (name, ours, theirs)
 
 
@@ -35,7 +35,7 @@ def test_columns_are_those_of_torch(options):
     texts = []
     for t in (torch, arete):
         p = train_step(t, lambda: t.profiler.profile(activities=[t.profiler.ProfilerActivity.CPU], **options),
-                       t.profiler.record_function)  # fmt: skip
+                       t.profiler.record_function)
         texts.append(p.key_averages(group_by_input_shape=by_shape).table(sort_by="self_cpu_time_total", row_limit=7))
     theirs, ours = (columns(text) for text in texts)
     # The unit of FLOPs depends on the least of them.
@@ -100,7 +100,7 @@ def test_events_form_a_tree():
     names = [e.name for e in outer.cpu_children]
     assert names.count("linear") == 2 and "relu" in names
     assert outer.self_cpu_time_total == pytest.approx(
-        outer.cpu_time_total - sum(e.cpu_time_total for e in outer.cpu_children))  # fmt: skip
+        outer.cpu_time_total - sum(e.cpu_time_total for e in outer.cpu_children))
     starts = [e.time_range.start for e in events]
     assert starts == sorted(starts)
     for e in events:
@@ -108,7 +108,7 @@ def test_events_form_a_tree():
             assert e.cpu_parent.time_range.start <= e.time_range.start
             assert e.time_range.end <= e.cpu_parent.time_range.end
     assert p.total_average().self_cpu_time_total == pytest.approx(
-        sum(e.cpu_time_total for e in events if e.cpu_parent is None))  # fmt: skip
+        sum(e.cpu_time_total for e in events if e.cpu_parent is None))
 
 
 def test_backward_functions_know_their_forward_calls():
@@ -118,7 +118,7 @@ def test_backward_functions_know_their_forward_calls():
     forward = {e.sequence_nr: e.name for e in p.events() if e.sequence_nr >= 0 and e.name.islower()}
     backward = {e.sequence_nr: e.name for e in p.events() if e.name.endswith("Backward0")}
     assert {forward[n]: backward[n] for n in backward} == {
-        "mul": "MulBackward0", "exp": "ExpBackward0", "sum": "SumBackward0"}  # fmt: skip
+        "mul": "MulBackward0", "exp": "ExpBackward0", "sum": "SumBackward0"}
 
 
 def test_memory_of_operators():
@@ -136,7 +136,7 @@ def test_memory_of_operators():
     dict(wait=1, warmup=1, active=2), dict(wait=0, warmup=1, active=1, repeat=2),
     dict(wait=2, warmup=1, active=3, repeat=2, skip_first=3),
     dict(wait=3, warmup=1, active=1, skip_first=1, skip_first_wait=1),
-])  # fmt: skip
+])
 def test_schedule_is_torchs(arguments):
     ours, theirs = schedule(**arguments), torch.profiler.schedule(**arguments)
     assert [ours(i).name for i in range(30)] == [theirs(i).name for i in range(30)]
@@ -145,18 +145,18 @@ def test_schedule_is_torchs(arguments):
 @pytest.mark.parametrize("arguments", [
     dict(wait=1, warmup=1, active=2), dict(wait=0, warmup=1, active=1, repeat=2),
     dict(wait=1, warmup=1, active=3, repeat=1), dict(wait=5, warmup=1, active=1),
-])  # fmt: skip
+])
 def test_the_same_steps_are_recorded(arguments):
     def steps(t):
         seen = []
 
         def ready(p):
             seen.append((p.step_num, sorted(e.key for e in p.key_averages() if e.key.startswith("ProfilerStep")),
-                         sum(e.count for e in p.key_averages() if e.key.endswith("neg"))))  # fmt: skip
+                         sum(e.count for e in p.key_averages() if e.key.endswith("neg"))))
 
         x = t.ones(2)
         with t.profiler.profile(activities=[t.profiler.ProfilerActivity.CPU], schedule=t.profiler.schedule(**arguments),
-                                on_trace_ready=ready) as p:  # fmt: skip
+                                on_trace_ready=ready) as p:
             for _ in range(9):
                 -x
                 p.step()
@@ -168,7 +168,7 @@ def test_the_same_steps_are_recorded(arguments):
 def test_action_of_a_function():
     recorded = []
     p = profile(schedule=lambda step: ProfilerAction.RECORD_AND_SAVE if step == 2 else ProfilerAction.NONE,
-                on_trace_ready=lambda p: recorded.append(len(p.events())))  # fmt: skip
+                on_trace_ready=lambda p: recorded.append(len(p.events())))
     p.start()
     for _ in range(5):
         arete.ones(2) + 1
@@ -315,7 +315,8 @@ def test_attributes_of_events():
     e = by_name["sum"]
     assert e.device_type == arete.autograd.DeviceType.CPU == arete.autograd.profiler.DeviceType.CPU
     assert all(row.device_type is arete.autograd.DeviceType.CPU for row in p.key_averages())
-    assert e.use_device == ("cuda" if arete.cuda.is_available() else None) and not e.is_async and e.node_id == -1 and e.device_index == 0 and e.device_time == 0
+    assert e.use_device == ("cuda" if arete.cuda.is_available() else None) and not e.is_async
+    assert e.node_id == -1 and e.device_index == 0 and e.device_time == 0
     assert (e.scope, by_name["mine"].scope, by_name["SumBackward0"].scope) == (0, 7, 1)
     assert by_name["SumBackward0"].fwd_thread == e.thread > 0 == e.fwd_thread
     first = next(e for e in events if e.name == "sum")
@@ -323,7 +324,7 @@ def test_attributes_of_events():
     assert first.concrete_inputs[0] is None and [1] in first.concrete_inputs and True in first.concrete_inputs
     for row in (e, p.key_averages()[0]):
         for name in ("cpu_time", "cpu_time_total", "self_cpu_time_total", "device_time", "device_time_total",
-                     "self_device_time_total"):  # fmt: skip
+                     "self_device_time_total"):
             text = getattr(row, name + "_str")
             assert text.endswith("us") and float(text[:-2]) == pytest.approx(getattr(row, name), abs=1e-3)
     assert repr(first).startswith(f"<FunctionEvent id={first.id} name=sum device_type=DeviceType.CPU cpu_time=")

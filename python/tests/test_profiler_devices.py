@@ -113,7 +113,7 @@ def test_kernels_belong_to_operators(tmp_path):
     assert len(arrows) >= 6
     for e in arrows:
         assert any((s["pid"], s["tid"]) == (e["pid"], e["tid"]) and s["ts"] <= e["ts"] <= s["ts"] + s["dur"]
-                   for s in slices)  # fmt: skip
+                   for s in slices)
     # The clocks of host and GPU agree: a kernel begins after its operator does.
     operators = {e["args"]["External id"]: e for e in slices if e["cat"] == "cpu_op"}
     for k in kernels:
@@ -153,7 +153,7 @@ def test_waits_and_copies_have_source_lines():
         y.cpu()
     found = [(s.what, s.kind, s.bytes) for s in p.synchronizations()]
     assert found == [("to", "from host", 4000), ("item", "to host", 4), ("nonzero", "to host", 8),
-                     ("synchronize", "wait", 0), ("to", "to host", 4000)]  # fmt: skip
+                     ("synchronize", "wait", 0), ("to", "to host", 4000)]
     for s in p.synchronizations():
         assert "test_profiler_devices.py" in s.source and s.device == "cuda:0" and s.blocking
     assert "The host waited 5 times" in p.synchronization_table()

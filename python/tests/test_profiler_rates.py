@@ -88,12 +88,12 @@ def test_flops_of_products():
         (lambda: t.nn.functional.conv_transpose2d(t.ones(2, 9, 8, 10), kernel, groups=3), 2 * (2 * 9 * 8 * 10) * 2 * 9),
         (lambda: t.nn.functional.conv1d(t.ones(2, 3, 10), t.ones(4, 3, 3), t.ones(4)), 2 * (2 * 4 * 8) * 9),
         (lambda: t.nn.functional.conv3d(t.ones(1, 2, 4, 5, 6), t.ones(3, 2, 2, 2, 2), t.ones(3)), 2 * (3 * 3 * 4 * 5) * 16),
-    ):  # fmt: skip
+    ):
         assert cost(function)[0] == flops
     # Beside the product something is added up.
     for function, least, most in ((lambda: t.addbmm(square, batch, other), batches, 1.1 * batches),
                                   (lambda: t.addmv(w, a, v), 2 * 64 * 128, 2.1 * 64 * 128),
-                                  (lambda: t.addr(a, w, v), 2 * 64 * 128, 4 * 64 * 128)):  # fmt: skip
+                                  (lambda: t.addr(a, w, v), 2 * 64 * 128, 4 * 64 * 128)):
         assert least <= cost(function)[0] <= most
 
 
@@ -119,13 +119,13 @@ def test_what_is_touched_at_indices_counts_alone():
     wide = index.unsqueeze(1).expand(64, 768)  # what expand() repeats is in memory once
     read = 2 * slices + indices
     for function in (lambda: t.nn.functional.embedding(index, table), lambda: table[index], lambda: table.index_select(0, index),
-                     lambda: table.gather(0, wide)):  # fmt: skip
+                     lambda: table.gather(0, wide)):
         assert cost(function) == (0, read)
     assert cost(lambda: t.take(table, index)) == (0, 2 * 64 * 4 + indices)
     assert cost(lambda: t.take_along_dim(table, index.unsqueeze(1), 0)) == (0, read)
     # In place only what is written moves, and what is computed with the old values is read, too.
     for function in (lambda: table.index_copy_(0, index, rows), lambda: table.index_put_((index,), rows),
-                     lambda: table.scatter_(0, wide, rows), lambda: table.__setitem__(index, rows)):  # fmt: skip
+                     lambda: table.scatter_(0, wide, rows), lambda: table.__setitem__(index, rows)):
         assert cost(function) == (0, read)
     assert cost(lambda: table.index_fill_(0, index, 3.0)) == (0, slices + indices)
     for function in (lambda: table.index_add_(0, index, rows), lambda: table.scatter_add_(0, wide, rows)):

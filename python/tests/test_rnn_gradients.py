@@ -12,7 +12,7 @@ torch = peer()
 CASES = [
     ("RNN", {}), ("RNN", {"nonlinearity": "relu", "bidirectional": True}), ("GRU", {}), ("GRU", {"bias": False}),
     ("LSTM", {}), ("LSTM", {"bias": False}), ("LSTM", {"bidirectional": True, "num_layers": 2}), ("LSTM", {"proj_size": 3}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("kind, options", CASES, ids=[f"{k}-{'-'.join(o)}" for k, o in CASES])

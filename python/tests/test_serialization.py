@@ -65,10 +65,12 @@ def make(dtype, shape=(3, 4)):
 
 
 VALUES = [
-    None, True, 0, -1, 2 ** 62, 2 ** 63, -2 ** 200, 0.1, -0.0, 1e300, 5e-324, 3.0, math.inf, -math.inf, math.nan, 1 + 2j, "", "ü\n\0\"\ud800",
+    None, True, 0, -1, 2 ** 62, 2 ** 63, -2 ** 200, 0.1, -0.0, 1e300, 5e-324, 3.0, math.inf, -math.inf, math.nan, 1 + 2j, "",
+    "ü\n\0\"\ud800",
     b"", b"\0\xff", [], (), {}, set(), frozenset(), [1, [2.0, [None]]], (1, (2, [3])), {1: 2, "1": 3, 1.5: 4, None: 5, False: 6},
     {(1, "a"): {b"k": ()}}, {1, "a", (2, 3)}, frozenset([1]), OrderedDict([(3, 1), (1, 2)]), Counter({3: 2, 5: 1}),
-    numpy.float64(1.5), numpy.int16(-3), numpy.bool_(True), numpy.arange(6, dtype="i2").reshape(2, 3), {"__metadata__": 1, "tensor": "dict"},
+    numpy.float64(1.5), numpy.int16(-3), numpy.bool_(True), numpy.arange(6, dtype="i2").reshape(2, 3),
+    {"__metadata__": 1, "tensor": "dict"},
 ]
 
 
@@ -104,7 +106,8 @@ def test_flags():
 
 def test_names_in_the_file():
     t = [arete.full((2,), float(i)) for i in range(8)]
-    value = {"model": OrderedDict([("0.weight", t[0]), ("0.bias", t[1])]), "opt": {"state": {0: {"m": t[2]}, "0": {"m": t[3]}}, "l": [t[4]]},
+    value = {"model": OrderedDict([("0.weight", t[0]), ("0.bias", t[1])]),
+             "opt": {"state": {0: {"m": t[2]}, "0": {"m": t[3]}}, "l": [t[4]]},
              "opt.l.0": t[5], "__metadata__": t[6], (1, 2): t[7]}
     f = io.BytesIO()
     save(value, f)
@@ -132,7 +135,8 @@ def test_readable_by_safetensors():
 
 def test_plain_safetensors():
     """A file of another program: a dict of tensors in the file's order."""
-    header = json.dumps({"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "a": {"dtype": "I8", "shape": [], "data_offsets": [8, 9]},
+    header = json.dumps({"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                         "a": {"dtype": "I8", "shape": [], "data_offsets": [8, 9]},
                          "__metadata__": {"who": "me"}}).encode()
     data = len(header).to_bytes(8, "little") + header + numpy.array([1.5, 2], "f4").tobytes() + b"\x07"
     result = load(io.BytesIO(data))
@@ -144,7 +148,8 @@ def test_optimizer_state(tmp_path):
     optimizer = arete.optim.AdamW(model.parameters(), lr=0.01)
     model(arete.randn(4, 3)).sum().backward()
     optimizer.step()
-    checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "best": 0.25, "history": [(0, 1.0), (1, 0.5)]}
+    checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "best": 0.25,
+                  "history": [(0, 1.0), (1, 0.5)]}
     path = tmp_path / "run.safetensors"
     save(checkpoint, path)
     loaded = load(path)
@@ -272,7 +277,8 @@ def test_numpy_refused(tmp_path):
 
 
 def test_unknown_files(tmp_path):
-    for content, error in ((b"", FormatError), (b"x", FormatError), (b"GGUF" + bytes(100), FormatError), (pickle.dumps({1: 2}), UnpicklingError),
+    for content, error in ((b"", FormatError), (b"x", FormatError), (b"GGUF" + bytes(100), FormatError),
+                           (pickle.dumps({1: 2}), UnpicklingError),
                            (b"PK\5\6" + bytes(17), FormatError), (b"PK\3\4abc", FormatError)):
         path = tmp_path / "f"
         path.write_bytes(content)

@@ -34,11 +34,12 @@ def test_examples_have_types(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "mypy", "--follow-imports=silent", "--ignore-missing-imports", "--cache-dir", str(tmp_path / "cache"),
          "--no-error-summary", *examples],
-        capture_output=True, text=True, env={"MYPYPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}, cwd=tmp_path)  # fmt: skip
+        capture_output=True, text=True, env={"MYPYPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import arete\nx: str = arete.relu(arete.ones(2))\narete.relu(3)\n")
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--follow-imports=silent", "--ignore-missing-imports", "--cache-dir", str(tmp_path / "cache"), str(wrong)],
-        capture_output=True, text=True, env={"MYPYPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}, cwd=tmp_path)  # fmt: skip
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", "--ignore-missing-imports", "--cache-dir", str(tmp_path / "cache"),
+         str(wrong)],
+        capture_output=True, text=True, env={"MYPYPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}, cwd=tmp_path)
     assert run.returncode == 1 and run.stdout.count("error:") == 2, run.stdout

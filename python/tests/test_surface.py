@@ -3,7 +3,8 @@ import pytest
 
 import arete
 import arete.nn.functional
-from arete import _C, _signatures
+from arete import _C
+from arete._operators import _signatures
 
 FAMILIES = ("fft", "linalg", "special")
 SURFACES = _C._record_surfaces()

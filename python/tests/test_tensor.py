@@ -29,7 +29,7 @@ def test_numbers_and_operators():
         (x + 1, [2, 3]), (1 + x, [2, 3]), (1 - x, [0, -1]), (2 / x, [2, 1]), (x**2, [1, 4]), (2**x, [2, 4]),
         (-x, [-1, -2]), (abs(-x), [1, 2]), (x // 2, [0, 1]), (x % 2, [1, 0]), (x * np.float64(3), [3, 6]),
         (x + np.int64(1), [2, 3]),
-    ]:  # fmt: skip
+    ]:
         assert result.tolist() == expected
         assert result.dtype is torch.float32
     i = torch.tensor([5, 6])
@@ -57,7 +57,7 @@ INDEXES = [
     (None, 0, ..., None), (slice(1, 3), slice(None), 0), [0, 2], [[0, 1], [2, 0]], (slice(None), [0, 2]),
     ([0, 1], [1, 2]), ([0, 1], slice(None), [1, 3]), (0, [1, 2]), (slice(None), slice(None), slice(0, 4, 3)),
     np.array([2, 0]), (np.array([True, False, True]),), range(2), True, False, (1, None, slice(0, 2)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("index", INDEXES, ids=[str(i)[:40] for i in range(len(INDEXES))])

@@ -202,11 +202,12 @@ def batches(data, workers, size=5):
 @pytest.mark.parametrize("make", [
     lambda: None, lambda: T.RandomCrop(8), lambda: T.Compose([T.RandomCrop((8, 9), padding=2), T.RandomHorizontalFlip()]),
     lambda: T.Compose([T.RandomVerticalFlip(), T.Compose([T.ColorJitter(0.2, 0.2, 0.2, 0.2), T.RandomErasing(), T.ToTensor()])]),
-    lambda: T.Compose([T.RandomResizedCrop(6), T.RandomGrayscale(0.5), T.Normalize([0.5], [0.2])])])  # fmt: skip
+    lambda: T.Compose([T.RandomResizedCrop(6), T.RandomGrayscale(0.5), T.Normalize([0.5], [0.2])])])
 def test_whole_batches_are_those_of_items(tmp_path, workers, make):
     write_pictures(tmp_path, 18)
     data = vision.datasets.ImageFolder(tmp_path, make())
-    for made, want in [(data, ItemByItem(data)), (Subset(data, list(range(17, -1, -2))), ItemByItem(Subset(data, list(range(17, -1, -2)))))]:
+    for made, want in [(data, ItemByItem(data)), (Subset(data, list(range(17, -1, -2))),
+                                                  ItemByItem(Subset(data, list(range(17, -1, -2)))))]:
         assert rows_of(made, [0, -1]) is not None and rows_of(want, [0, -1]) is None
         (a, after), (b, after_items) = batches(made, workers), batches(want, workers)
         assert after == after_items and len(a) == len(b) == -(-len(made) // 5)

@@ -17,7 +17,8 @@ def picture(c, h, w, seed=0):
     return arete.tensor(np.random.default_rng(seed).integers(1, 256, (c, h, w)).astype(np.uint8))
 
 
-@pytest.mark.parametrize("mode, antialias", [("nearest", True), ("nearest-exact", True), ("bilinear", False), ("bicubic", False), ("bicubic", True)])
+@pytest.mark.parametrize("mode, antialias", [("nearest", True), ("nearest-exact", True), ("bilinear", False), ("bicubic", False),
+                                             ("bicubic", True)])
 @pytest.mark.parametrize("size", [(7, 9), (40, 10), 12])
 def test_resize_modes_are_those_of_torch(mode, antialias, size):
     torch = pytest.importorskip("torch")
@@ -32,7 +33,8 @@ def test_resize_modes_are_those_of_torch(mode, antialias, size):
 
 
 @pytest.mark.parametrize("height, width, size, most, want", [
-    (20, 40, 10, None, (10, 20)), (20, 40, 10, 15, (7, 15)), (40, 20, 10, 15, (15, 7)), (20, 40, [10], 20, (10, 20)), (30, 31, 10, 11, (10, 10))])
+    (20, 40, 10, None, (10, 20)), (20, 40, 10, 15, (7, 15)), (40, 20, 10, 15, (15, 7)), (20, 40, [10], 20, (10, 20)),
+    (30, 31, 10, 11, (10, 10))])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 def test_resize_with_a_longest_side(height, width, size, most, want, mode):
     x = picture(3, height, width)
@@ -93,7 +95,8 @@ def test_functional():
     assert (F.pad(x, (-1, -2)) == x[:, 2:4, 1:6]).all()
     for size in (3, (4, 5), (9, 2), [11]):
         assert (F.center_crop(x, size) == T.CenterCrop(size)(x)).all()
-    arete.testing.assert_close(F.normalize(floats, [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]), T.Normalize((0.5, 0.4, 0.3), np.array([0.2, 0.3, 0.4]))(floats))
+    arete.testing.assert_close(F.normalize(floats, [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]),
+                               T.Normalize((0.5, 0.4, 0.3), np.array([0.2, 0.3, 0.4]))(floats))
     copy = floats.clone()
     assert F.normalize(copy, [0.5], [0.5], inplace=True) is copy and (copy != floats).any()
     grey = F.rgb_to_grayscale(floats)
@@ -216,7 +219,7 @@ WRONG = [
     (lambda: F.pad(picture(3, 2, 2), 2, padding_mode="reflect"), ValueError, "pad: padding_mode reflect takes at most 1 pixels"),
     (lambda: F.crop(picture(3, 2, 2), 0.5, 0, 1, 1), TypeError, "crop: top must be an int"),
     (lambda: F.hflip(arete.zeros(2, 2)), ValueError, r"hflip takes a picture \(C, H, W\), got a tensor of shape \(2, 2\)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
@@ -305,6 +308,6 @@ def test_names_and_arguments():
         F.resize: "img size interpolation max_size antialias", F.pad: "img padding fill padding_mode", F.crop: "img top left height width",
         F.center_crop: "img output_size", F.normalize: "tensor mean std inplace", F.to_tensor: "pic",
         F.rgb_to_grayscale: "img num_output_channels",
-    }  # fmt: skip
+    }
     for f, names in signatures.items():
         assert list(inspect.signature(f).parameters) == names.split(), f

@@ -55,7 +55,7 @@ def test_options():
     lambda: windows.hann(-1), lambda: windows.hann(4, dtype=arete.int64), lambda: windows.kaiser(4, beta=-1.0),
     lambda: windows.gaussian(4, std=0.0), lambda: windows.exponential(4, tau=0.0),
     lambda: windows.exponential(4, center=1.0), lambda: windows.general_cosine(4, a=[]),
-])  # fmt: skip
+])
 def test_errors(call):
     with pytest.raises(ValueError):
         call()

@@ -51,7 +51,7 @@ std::string cell(std::string text) {
   return text;
 }
 
-// Where Python shows an operator; python/arete/_functions/ adds a few by hand.
+// Where Python shows an operator; python/arete/_operators adds a few by hand.
 std::string shown_in(const OpRecord& op) {
   for (const std::string family : {"fft", "linalg", "special"})
     if (op.name.starts_with(family + "_")) return family;

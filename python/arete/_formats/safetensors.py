@@ -72,7 +72,8 @@ class SafetensorsFile:
 
     def _entry(self, key: str, value: Any) -> Tuple[str, List[int], int, int]:
         what = f"{self.source.name}: tensor {key[:200]!r}"
-        check(isinstance(value, dict) and {"dtype", "shape", "data_offsets"} <= set(value), f"{what}: dtype, shape or data_offsets is missing")
+        check(isinstance(value, dict) and {"dtype", "shape", "data_offsets"} <= set(value),
+              f"{what}: dtype, shape or data_offsets is missing")
         code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
         check(isinstance(code, str) and code in CODES, f"{what}: dtype {str(code)[:40]!r} is unknown")
         check(isinstance(shape, list), f"{what}: the shape is no list")

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any, Optional, Sequence, Tuple, Union
 
-import arete
+from .. import _C, _operators
 
 
 class FormatError(RuntimeError, ValueError):
@@ -90,7 +90,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def dtype_named(name: str) -> Any:
-    dtype = getattr(arete, name, None) if name in DTYPE_SIZES else None
+    dtype = getattr(_C, name, None) if name in DTYPE_SIZES else None
     check(dtype is not None, f"the file has tensors of dtype {name}, which arete does not have")
     return dtype
 
@@ -99,8 +99,8 @@ def flat_tensor(buffer: Any, offset: int, count: int, dtype: Any) -> Any:
     """A tensor of one dimension over `count` elements of a writable buffer, which it keeps alive."""
     check(sys.byteorder == "little", "tensors are read on little-endian machines only")
     if count == 0:
-        return arete.empty((0,), dtype=dtype)
-    return arete.frombuffer(buffer, dtype=dtype, count=count, offset=offset)
+        return _operators.empty((0,), dtype=dtype)
+    return _C.frombuffer(buffer, dtype=dtype, count=count, offset=offset)
 
 
 def raw_bytes(tensor: Any) -> Any:

@@ -25,8 +25,7 @@ import sys
 from collections import Counter, OrderedDict
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-import arete
-
+from .. import _C, _operators
 from .safetensors import SafetensorsFile, parse_json
 from .source import DTYPE_SIZES, FormatError, check, dtype_name, dtype_named
 
@@ -74,13 +73,13 @@ class Encoder:
             return v if -2 ** 63 <= v < 2 ** 63 else {"int": hex(v)}
         if kind is float:
             return v if math.isfinite(v) else {"float": repr(v)}
-        if isinstance(v, arete.Tensor):
+        if isinstance(v, _C.Tensor):
             return self._tensor(v, path, where)
         if kind in (dict, OrderedDict, Counter):
             return self._mapping(v, path, where, depth)
         if kind is list:
             return self._items(v, path, where, depth)
-        if isinstance(v, arete.Size):
+        if isinstance(v, _C.Size):
             return {"size": [int(n) for n in v]}
         if kind is tuple:
             return {"tuple": self._items(v, path, where, depth)}
@@ -117,15 +116,15 @@ class Encoder:
         return self._special(k, None, where)
 
     def _special(self, v: Any, path: Optional[Tuple[str, ...]], where: str) -> dict:
-        if isinstance(v, arete.dtype):
+        if isinstance(v, _C.dtype):
             return {"dtype": dtype_name(v)}
-        if isinstance(v, arete.device):
+        if isinstance(v, _C.device):
             return {"device": str(v)}
         if type(v).__module__ == "numpy" and hasattr(v, "dtype") and v.dtype.kind in "biufc":
             if not hasattr(v, "__array_finalize__") or not hasattr(v, "setflags") or type(v).__name__ != "ndarray":
                 return {"scalar": [v.dtype.newbyteorder("<").str, v.tobytes().hex()]}
             if path is not None:
-                return {"ndarray": self._add(arete.as_tensor(v.copy()), path)}
+                return {"ndarray": self._add(_operators.as_tensor(v.copy()), path)}
         raise TypeError(f"cannot save {where[:300]}: a {type(v).__module__}.{type(v).__qualname__}. Saved are tensors, numbers, texts, "
                         "None and dicts, lists, tuples and sets of them; of a module or an optimizer save its state_dict()")
 
@@ -207,7 +206,7 @@ class Decoder:
                 return tuple(self._value(x, depth + 1) for x in content)
             if tag == "size":
                 check(all(type(n) is int and -2 ** 63 <= n < 2 ** 63 for n in content), f"{self.name}: a Size of no ints")
-                return arete.Size(content)
+                return _C.Size(content)
             values = [self._key(x, depth + 1) for x in content]
             return set(values) if tag == "set" else frozenset(values)
         if tag == "ndarray":
@@ -229,7 +228,7 @@ class Decoder:
             if tag == "dtype":
                 return dtype_named(content)
             if tag == "device" and type(content) is str:
-                return arete.device(content)
+                return _C.device(content)
             if tag == "scalar":
                 return _numpy_scalar(content[0], bytes.fromhex(content[1]))
         except (ValueError, TypeError, KeyError, IndexError, RuntimeError) as error:
@@ -248,7 +247,7 @@ class Decoder:
             for x in key:
                 self._check_key(x, depth + 1)
         else:
-            check(not isinstance(key, (list, dict, set, arete.Tensor)), f"{self.name}: a {type(key).__name__} is no key")
+            check(not isinstance(key, (list, dict, set, _C.Tensor)), f"{self.name}: a {type(key).__name__} is no key")
 
     def _mapping(self, tag: str, content: Any, node: dict, depth: int) -> Any:
         check(type(content) is list and all(type(p) is list and len(p) == 2 for p in content), f"{self.name}: a {tag} of no pairs")
@@ -289,7 +288,9 @@ class Decoder:
         param, grad = flags
         check(not grad or t.is_floating_point() or t.is_complex(), f"{self.name}: {name[:100]!r} cannot require a gradient")
         if param:
-            return arete.nn.Parameter(t, requires_grad=grad)
+            from ..nn import Parameter  # only where one is read: it loads much
+
+            return Parameter(t, requires_grad=grad)
         return t.requires_grad_(True) if grad else t
 
     def _restrided(self, t: Any, strides: Any, name: str) -> Any:

@@ -10,8 +10,7 @@ from collections import Counter, OrderedDict
 from typing import Any, Callable, Dict, List, Optional
 from _pickle import UnpicklingError
 
-import arete
-
+from .. import _C, _operators
 from .source import DTYPE_SIZES, Source, check, checked_count, dtype_named, flat_tensor
 from .zipfile import ZipArchive
 
@@ -100,10 +99,10 @@ def _check_key(key: Any) -> Any:
         k, depth = todo.pop()
         seen += 1
         _need(depth <= 8 and seen <= 1000, "a key is nested too deeply")
-        if type(k) in (tuple, frozenset, arete.Size):
+        if type(k) in (tuple, frozenset, _C.Size):
             todo += [(x, depth + 1) for x in k]
         else:
-            _need(k is None or type(k) in (bool, int, float, str, bytes, complex) or isinstance(k, (arete.dtype, arete.device))
+            _need(k is None or type(k) in (bool, int, float, str, bytes, complex) or isinstance(k, (_C.dtype, _C.device))
                   or type(k).__module__ == "numpy", f"a {type(k).__name__} as a key")
     return key
 
@@ -113,7 +112,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_
     _need(isinstance(storage, _StorageView), "a tensor without a storage")
     dtype = dtype or storage.dtype
     _need(dtype is not None, "a tensor without a dtype")
-    _need(type(size) in (tuple, arete.Size) and type(stride) in (tuple, arete.Size) and len(size) == len(stride), "a tensor with a bad size")
+    _need(type(size) in (tuple, _C.Size) and type(stride) in (tuple, _C.Size) and len(size) == len(stride), "a tensor with a bad size")
     _need(type(requires_grad) is bool and type(offset) is int and 0 <= offset < 2 ** 62, "a tensor with a bad offset")
     _need(all(type(s) is int and 0 <= s < 2 ** 62 for s in stride), "a tensor with bad strides")
     _need(not hooks, "a tensor with hooks")
@@ -121,7 +120,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_
     available = storage.storage.size // DTYPE_SIZES[dtype]  # type: ignore[index]
     flat = storage.storage.typed(dtype)
     if count == 0:
-        t = arete.empty(tuple(size), dtype=flat.dtype, device=flat.device)
+        t = _operators.empty(tuple(size), dtype=flat.dtype, device=flat.device)
     else:
         last = offset + sum((n - 1) * s for n, s in zip(size, stride))
         _need(last < available, f"a tensor of shape {list(size)} reaches element {last} of a storage of {available}")
@@ -133,7 +132,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, requires_
     if metadata:
         _need(type(metadata) is dict and set(metadata) <= {"conj", "neg"}, "a tensor with unknown metadata")
         if metadata.get("conj"):
-            t = arete.tensor([z.conjugate() for z in t.reshape(-1).tolist()], dtype=t.dtype).reshape(t.shape)
+            t = _C.tensor([z.conjugate() for z in t.reshape(-1).tolist()], dtype=t.dtype).reshape(t.shape)
         t = -t if metadata.get("neg") else t
     if requires_grad:
         _need(t.is_floating_point() or t.is_complex(), "a tensor of integers that requires a gradient")
@@ -150,13 +149,15 @@ class _Functions:
 
     @staticmethod
     def rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, metadata=None):
-        _need(isinstance(dtype, arete.dtype), "a tensor without a dtype")
+        _need(isinstance(dtype, _C.dtype), "a tensor without a dtype")
         return _rebuild_tensor(storage, offset, size, stride, requires_grad, hooks, str(dtype).rpartition(".")[2], metadata)
 
     @staticmethod
     def rebuild_parameter(data, requires_grad, hooks):
-        _need(isinstance(data, arete.Tensor) and type(requires_grad) is bool and not hooks, "a bad parameter")
-        return arete.nn.Parameter(data.detach(), requires_grad=requires_grad)
+        _need(isinstance(data, _C.Tensor) and type(requires_grad) is bool and not hooks, "a bad parameter")
+        from ..nn import Parameter  # only where one is read: it loads much
+
+        return Parameter(data.detach(), requires_grad=requires_grad)
 
     @staticmethod
     def rebuild_parameter_with_state(data, requires_grad, hooks, state):
@@ -172,9 +173,9 @@ class _Functions:
 
     @staticmethod
     def set_attributes(tensor, state):
-        _need(isinstance(tensor, arete.Tensor) and type(state) is dict, "attributes of no tensor")
+        _need(isinstance(tensor, _C.Tensor) and type(state) is dict, "attributes of no tensor")
         for name, value in state.items():
-            _need(type(name) is str and name.isidentifier() and not name.startswith("_") and not hasattr(arete.Tensor, name),
+            _need(type(name) is str and name.isidentifier() and not name.startswith("_") and not hasattr(_C.Tensor, name),
                   f"a tensor with the attribute {_show(name)}")
             setattr(tensor, name, value)
         return tensor
@@ -199,12 +200,12 @@ class _Functions:
     @staticmethod
     def size(values=()):
         _need(type(values) in (tuple, list) and all(type(n) is int and -2 ** 63 <= n < 2 ** 63 for n in values), "a Size of no ints")
-        return arete.Size(values)
+        return _C.Size(values)
 
     @staticmethod
     def device(kind, index=None):
         _need(type(kind) is str and len(kind) < 32 and (index is None or type(index) is int), "a bad device")
-        return arete.device(kind) if index is None else arete.device(kind, index)
+        return _C.device(kind) if index is None else _C.device(kind, index)
 
     @staticmethod
     def encode(text, encoding):
@@ -331,7 +332,8 @@ class _Interpreter:
         return values
 
     def top(self, *kinds: type) -> Any:
-        _need(bool(self.stack) and type(self.stack[-1]) in kinds, f"an item for something else than a {kinds[0].__name__} at byte {self.at}")
+        _need(bool(self.stack) and type(self.stack[-1]) in kinds,
+              f"an item for something else than a {kinds[0].__name__} at byte {self.at}")
         return self.stack[-1]
 
     def run(self) -> Any:
@@ -476,7 +478,8 @@ _OPCODES: Dict[bytes, Callable[[_Interpreter], Any]] = {
     b"q": lambda m: m.store(m.number("B")), b"r": lambda m: m.store(m.number("I")), b"\x94": lambda m: m.store(len(m.memo)),
     b"h": lambda m: m.recall(m.number("B")), b"j": lambda m: m.recall(m.number("I")),
     b"c": _push(lambda m: m.find(m.line(), m.line())), b"\x93": _Interpreter.stack_global,
-    b"R": _Interpreter.reduce, b"\x81": _Interpreter.reduce, b"b": _Interpreter.build, b"Q": lambda m: m.stack.append(m.persistent(m.pop())),
+    b"R": _Interpreter.reduce, b"\x81": _Interpreter.reduce, b"b": _Interpreter.build,
+    b"Q": lambda m: m.stack.append(m.persistent(m.pop())),
 }
 
 
@@ -494,7 +497,8 @@ def load_torch(archive: ZipArchive, folder: str, place: Callable[[Any, str], Any
     check(folder + "constants.pkl" not in entries, f"{source.name} is a TorchScript program: save its state_dict() with torch.save instead")
     order = entries.get(folder + "byteorder")
     if order is not None:
-        check(order.size < 16 and bytes(archive.read(order, False)) == b"little", f"{source.name}: numbers in another byte order than little-endian")
+        check(order.size < 16 and bytes(archive.read(order, False)) == b"little",
+              f"{source.name}: numbers in another byte order than little-endian")
     storages: Dict[str, _Storage] = {}
 
     def storage(kind: _StorageType, key: str, device: str, count: int) -> _StorageView:

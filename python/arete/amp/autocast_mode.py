@@ -36,7 +36,7 @@ class autocast:
     """
 
     def __init__(self, device_type: str, dtype: Any = None, enabled: bool = True,
-                 cache_enabled: Optional[bool] = None) -> None:  # fmt: skip
+                 cache_enabled: Optional[bool] = None) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         self.device = _known(device_type)

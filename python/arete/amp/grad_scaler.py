@@ -20,13 +20,13 @@ class GradScaler:
     """
 
     def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
-                 growth_interval: int = 2000, enabled: bool = True, *, min_scale: float = 2.0**-24) -> None:  # fmt: skip
+                 growth_interval: int = 2000, enabled: bool = True, *, min_scale: float = 2.0**-24) -> None:
         self._device = device
         if enabled and device == "cuda" and not _C._cuda.is_available():
             warnings.warn("arete.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             enabled = False
         self._options = (float(init_scale), float(growth_factor), float(backoff_factor), int(growth_interval), float(min_scale),
-                         bool(enabled))  # fmt: skip
+                         bool(enabled))
         self._scaler = _C._GradScaler(*self._options)
         self._optimizers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -50,7 +50,7 @@ class GradScaler:
             fused = all(g.get("fused") for g in optimizer.param_groups)
             face = _C._Scalable(lambda: [p for g in itself().param_groups for p in g["params"]],
                                 lambda found_inf, inverse: scaler()._step(itself(), found_inf, inverse), masters,
-                                masters or fused)  # fmt: skip
+                                masters or fused)
             self._optimizers[optimizer] = face
         return face
 

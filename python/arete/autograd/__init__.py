@@ -10,6 +10,7 @@ from .. import _C
 from .._C import Tensor
 from .._C import Node  # noqa: F401
 from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from .._operators import zeros as _zeros
 from ._passes import backward, grad  # noqa: F401
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: F401
 
@@ -154,12 +155,10 @@ class Function:
                 context.needs(places.index(i)) if i in places else False for i in range(len(args)))
             gradients = list(gradients)
             if ctx._materialize:
-                from .. import zeros
-
                 for i, g in enumerate(gradients):
                     if g is None:
                         shape, dtype, device = box["shapes"][i]
-                        gradients[i] = zeros(shape, dtype=dtype, device=device)
+                        gradients[i] = _zeros(shape, dtype=dtype, device=device)
             result = cls.backward(ctx, *gradients)
             result = (result,) if not isinstance(result, (tuple, list)) else tuple(result)
             if len(result) < len(args) or any(r is not None for r in result[len(args):]):

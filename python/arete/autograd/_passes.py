@@ -5,6 +5,7 @@ import warnings
 
 from .. import _C
 from .._C import Tensor
+from .._operators import ones_like, stack, zeros_like
 
 
 def _tensors(x) -> list[Tensor]:
@@ -23,8 +24,6 @@ def _gradients(outputs, given):
         if g is None:
             if t.requires_grad and t.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            from .. import ones_like
-
             g = ones_like(t)
         elif g.shape != t.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a "
@@ -56,7 +55,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-         is_grads_batched=False, materialize_grads=False):  # fmt: skip
+         is_grads_batched=False, materialize_grads=False):
     """The gradients of `outputs` with respect to `inputs`, as a tuple.
 
     create_graph allows to differentiate them again; allow_unused gives None for inputs that play no part, which else
@@ -88,16 +87,12 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     else:
         result = _C._grad(outputs, inputs, _gradients(outputs, grad_outputs), keep, create_graph, unused)
     if materialize_grads:
-        from .. import zeros_like
-
         result = [zeros_like(x) if g is None else g for g, x in zip(result, inputs)]
     return tuple(result)
 
 
 def _batch_of_gradients(outputs, inputs, given, keep, create_graph, unused):
     """One pass for each element of the first dimension of the gradients given."""
-    from .. import stack
-
     given = [given] if given is None or isinstance(given, Tensor) else list(given)
     if len(given) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")

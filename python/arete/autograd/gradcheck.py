@@ -7,6 +7,7 @@ import warnings
 
 from .._C import Generator, Tensor
 from .._grad_mode import enable_grad, no_grad
+from .._operators import empty_like, stack, view_as_real, zeros, zeros_like
 from ._passes import grad
 
 
@@ -21,7 +22,7 @@ _NO_FORWARD_MODE = ("there is no forward mode to check: the formulas of operator
 def gradcheck(func, inputs, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
               nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
               check_batched_grad: bool = False, check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
-              check_backward_ad: bool = True, fast_mode: bool = False, masked=None) -> bool:  # fmt: skip
+              check_backward_ad: bool = True, fast_mode: bool = False, masked=None) -> bool:
     """Compares gradients with central differences; inputs that require grad should be float64 or complex128.
 
     fast_mode compares a random combination of the elements of each Jacobian in place of all. nondet_tol is how far two passes may
@@ -56,7 +57,7 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps: float = 1e-6, atol: f
                   gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0,
                   check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
                   check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False,
-                  masked: bool = False) -> bool:  # fmt: skip
+                  masked: bool = False) -> bool:
     """gradcheck of the gradient, as a function of the inputs and of the gradients of the outputs (random ones unless given).
 
     >>> x = arete.tensor([0.5, 2.0], dtype=arete.float64, requires_grad=True)
@@ -85,7 +86,7 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps: float = 1e-6, atol: f
 
     return gradcheck(gradients, [*inputs, *given], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
                      nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-                     check_batched_grad=check_batched_grad, fast_mode=fast_mode, masked=masked)  # fmt: skip
+                     check_batched_grad=check_batched_grad, fast_mode=fast_mode, masked=masked)
 
 
 def _differentiable(results) -> list[Tensor]:
@@ -95,14 +96,10 @@ def _differentiable(results) -> list[Tensor]:
 
 def _real(t: Tensor) -> Tensor:
     """The numbers in a tensor: complex ones as pairs, over the same memory."""
-    from .. import view_as_real
-
     return view_as_real(t) if t.is_complex() else t
 
 
 def _random(like: Tensor, generator) -> Tensor:
-    from .. import empty_like
-
     t = empty_like(like.detach())
     with no_grad():
         _real(t).uniform_(-1, 1, generator=generator)
@@ -111,8 +108,6 @@ def _random(like: Tensor, generator) -> Tensor:
 
 def _strided(t: Tensor) -> Tensor:
     """A leaf of the same values with gaps between its elements."""
-    from .. import stack
-
     return stack([t.detach()] * 2, t.dim()).select(t.dim(), 0).requires_grad_()
 
 
@@ -202,8 +197,6 @@ class _Check:
 
 
 def _zeros(t: Tensor) -> Tensor:
-    from .. import zeros_like
-
     return zeros_like(t.detach())
 
 
@@ -222,8 +215,6 @@ def _cells(leaf: Tensor):
 
 def _elements(check: _Check, outputs, kept) -> None:
     """Compares all elements of all Jacobians."""
-    from .. import stack, zeros
-
     analytical = []  # by output and leaf: (numbers in the leaf, numbers in the output)
     for k, out in enumerate(outputs):
         flat = [_zeros(out) for _ in range(_real(out).numel())]

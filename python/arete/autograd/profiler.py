@@ -16,7 +16,7 @@ class profile(_profiler._Results):
 
     def __init__(self, enabled=True, *, use_cuda=False, use_device=None, record_shapes=False, with_flops=False,
                  profile_memory=False, with_stack=False, with_modules=False, use_kineto=False, use_cpu=True,
-                 experimental_config=None, acc_events=False):  # fmt: skip
+                 experimental_config=None, acc_events=False):
         _profiler._refuse(acc_events=acc_events, with_modules=with_modules, experimental_config=experimental_config)
         if use_device not in (None, "cuda"):
             raise ValueError(f"autograd.profiler.profile: use_device is 'cuda' or None, not {use_device!r}")
@@ -24,7 +24,7 @@ class profile(_profiler._Results):
         if enabled:
             _profiler._warn_without_gpu(use_cuda)
         activities = ({_profiler.ProfilerActivity.CPU} if use_cpu else set()) | (
-            {_profiler.ProfilerActivity.CUDA} if use_cuda else set())  # fmt: skip
+            {_profiler.ProfilerActivity.CUDA} if use_cuda else set())
         self.enabled = enabled
         self.use_device = "cuda" if use_cuda and _C._cuda.is_available() else None
         self._profile = _profiler.profile(activities=activities, record_shapes=record_shapes, with_flops=with_flops,

@@ -42,4 +42,4 @@ def precision_of(scope: int, doc: str) -> property:
 def allows_tf32(scope: int, doc: str) -> property:
     """The same as a bool."""
     return property(lambda _: PRECISIONS[_C._float32_precision(scope)] == "tf32",
-                    lambda _, allowed: set_precision(scope, "tf32" if allowed else "ieee"), doc=doc)  # fmt: skip
+                    lambda _, allowed: set_precision(scope, "tf32" if allowed else "ieee"), doc=doc)

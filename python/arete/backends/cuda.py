@@ -16,7 +16,7 @@ class _Matmul:
 
     def __init__(self):
         object.__setattr__(self, "_allowed", {"allow_fp16_reduced_precision_reduction": True,
-                                              "allow_bf16_reduced_precision_reduction": True, "allow_fp16_accumulation": False})  # fmt: skip
+                                              "allow_bf16_reduced_precision_reduction": True, "allow_fp16_accumulation": False})
 
     def __getattr__(self, name: str):
         if name in self._allowed:

@@ -10,7 +10,8 @@ from . import _switches
 
 class _Convolutions:
     __slots__ = ()
-    fp32_precision = _switches.precision_of(_switches.CONVOLUTIONS, """cudnn.allow_tf32 as "tf32" or "ieee"; "none": as cudnn.fp32_precision says.""")
+    fp32_precision = _switches.precision_of(_switches.CONVOLUTIONS,
+                                            """cudnn.allow_tf32 as "tf32" or "ieee"; "none": as cudnn.fp32_precision says.""")
 
 
 class _Recurrences:
@@ -30,7 +31,8 @@ class _Recurrences:
 
 class _Cudnn(_switches.Switches):
     fp32_precision = _switches.precision_of(_switches.GPU, "That of products and convolutions that have none of their own.")
-    allow_tf32 = _switches.allows_tf32(_switches.CONVOLUTIONS, "Whether convolutions of f32 tensors may round their operands to TF32; True at the start.")
+    allow_tf32 = _switches.allows_tf32(_switches.CONVOLUTIONS,
+                                       "Whether convolutions of f32 tensors may round their operands to TF32; True at the start.")
 
     @property
     def enabled(self) -> bool:
@@ -75,9 +77,9 @@ class _Cudnn(_switches.Switches):
         """Sets what is not None, and gives what was set before."""
         here = _sys.modules[__name__]
         before = (here.enabled, here.benchmark, here.benchmark_limit, here.deterministic, here.allow_tf32,
-                  _switches.PRECISIONS[_C._float32_precision_setting(_switches.GPU)])  # fmt: skip
+                  _switches.PRECISIONS[_C._float32_precision_setting(_switches.GPU)])
         for name, value in (("enabled", _enabled), ("benchmark", _benchmark), ("benchmark_limit", _benchmark_limit),
-                            ("deterministic", _deterministic), ("allow_tf32", _allow_tf32), ("fp32_precision", _fp32_precision)):  # fmt: skip
+                            ("deterministic", _deterministic), ("allow_tf32", _allow_tf32), ("fp32_precision", _fp32_precision)):
             if value is not None:
                 setattr(here, name, value)
         return before

@@ -107,7 +107,8 @@ def format_flamegraph(flamegraph_lines: str, title: str = "Memory") -> str:
         shown = name if len(name) <= letters else name[: max(letters - 1, 0)] + "…" if letters > 3 else ""
         colour = _COLOURS[sum(map(ord, name)) % len(_COLOURS)] if depth else "#8b95a5"
         bars.append(f'<g><title>{html.escape(text)}</title><rect x="{x:.1f}" y="{30 + row * depth}" width="{max(wide - 0.5, 0.3):.1f}" '
-                    f'height="{row - 1}" fill="{colour}"/><text x="{x + 4:.1f}" y="{30 + row * depth + 13}">{html.escape(shown)}</text></g>')
+                    f'height="{row - 1}" fill="{colour}"/><text x="{x + 4:.1f}" y="{30 + row * depth + 13}">'
+                    f'{html.escape(shown)}</text></g>')
         for inner, below in sorted(at["inside"].items(), key=lambda item: -item[1]["size"]):
             draw(inner, below, x, depth + 1)
             x += width * below["size"] / max(root["size"], 1)
@@ -137,7 +138,7 @@ def _lines(prefix: str, blocks: List[Dict[str, Any]]) -> Iterator[str]:
 def segments(snapshot: Snapshot, format_flamegraph: Any = format_flamegraph) -> str:
     """What is in each segment of the allocator."""
     return format_flamegraph("\n".join(line for s in snapshot["segments"]
-                                       for line in _lines(f"stream_{s['stream']};seg_{s['address']:#x}", s["blocks"])))  # fmt: skip
+                                       for line in _lines(f"stream_{s['stream']};seg_{s['address']:#x}", s["blocks"])))
 
 
 def memory(snapshot: Snapshot, format_flamegraph: Any = format_flamegraph) -> str:
@@ -200,8 +201,8 @@ def trace(data: Snapshot) -> str:
             if e["action"] in ("alloc", "free_completed"):
                 held += e["size"] if e["action"] == "alloc" else -e["size"]
             who = " ".join(filter(None, (e.get("compile_context"), _place(e))))
-            out.write(f"{(e.get('time_us', begin) - begin) / 1e3:12.3f} ms  {e['action']:14} {e.get('addr', 0):#16x} {_bytes(e['size']):>12}"
-                      f"  now {_bytes(held):>12}  {who}\n".rstrip(" ").replace("  \n", "\n"))
+            out.write(f"{(e.get('time_us', begin) - begin) / 1e3:12.3f} ms  {e['action']:14} {e.get('addr', 0):#16x} "
+                      f"{_bytes(e['size']):>12}  now {_bytes(held):>12}  {who}\n".rstrip(" ").replace("  \n", "\n"))
     return out.getvalue()
 
 
@@ -270,7 +271,7 @@ def trace_plot(data: Snapshot, device: Optional[int] = None, plot_segments: bool
             number[key] = len(stacks)
             stacks.append(list(key))
         rows.append((kind == "alloc", e["addr"], e["size"], e.get("time_us", 0), e.get("compile_context") or "",
-                     str(e.get("user_metadata") or ""), number[key]))  # fmt: skip
+                     str(e.get("user_metadata") or ""), number[key]))
     return _C._memory.page(_device_name(data, device), rows, stacks)
 
 
@@ -312,7 +313,7 @@ def segment_plot(data: Snapshot, device: Optional[int] = None) -> str:
     names: Dict[str, int] = {}
     known = {id(e): i for i, e in enumerate(data["device_traces"][device])}
     both = [(known.get(id(e), -1), kind == "alloc", is_block, e) for is_block in (False, True)
-            for kind, e in _lives(data, device, not is_block)]  # fmt: skip
+            for kind, e in _lives(data, device, not is_block)]
     both.sort(key=lambda entry: entry[0])  # as they happened, what was there before first
     events = [[int(is_block), begins, e["addr"], e["size"], names.setdefault(_place(e), len(names))] for _, begins, is_block, e in both]
     content = json.dumps({"events": events, "names": list(names)}).replace("<", "\\u003c")
@@ -323,8 +324,9 @@ def segment_plot(data: Snapshot, device: Optional[int] = None) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m arete.cuda._memory_viz",
-                                     description="Shows snapshots of memory: the pickles of arete.cuda.memory._dump_snapshot(), and torch's")
+    parser = argparse.ArgumentParser(
+        prog="python -m arete.cuda._memory_viz",
+        description="Shows snapshots of memory: the pickles of arete.cuda.memory._dump_snapshot(), and torch's")
     actions = parser.add_subparsers(dest="action", required=True)
 
     def action(name: str, text: str, *inputs: str, output: str = "") -> argparse.ArgumentParser:
@@ -341,7 +343,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     action("memory", "draws which places of the program hold how much", output="output.svg")
     action("compare", "draws what is in segments that only one of two snapshots has", "before", "after", output="output.svg")
     for name, text in (("trace_plot", "makes a page: memory over time, and what was live when"),
-                       ("segment_plot", "makes a page: how blocks lie in segments at each point of the trace")):  # fmt: skip
+                       ("segment_plot", "makes a page: how blocks lie in segments at each point of the trace")):
         p = action(name, text, output="output.html")
         p.add_argument("-d", "--device", type=int, default=None, help="the number of the device (default: the only one with events)")
         if name == "trace_plot":

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
-from .. import autograd
+from .. import _C, autograd
 from .._C import Tensor
+from .._cuda_streams import Stream, current_stream, stream
+from .._operators import zeros_like
 from ..nn import Module
-from . import CUDAGraph, Stream, current_stream, graph, graph_pool_handle, stream, synchronize
+from ._graph import CUDAGraph, graph, graph_pool_handle
 
 __all__ = ["make_graphed_callables"]
 
@@ -46,7 +48,7 @@ class _Graphed:
     def warm_up(self, times: int) -> None:
         for _ in range(times):
             outputs = _tensors(self.function(*self.args))
-            self._backward(outputs, [_like(o) if o.requires_grad else None for o in outputs])
+            self._backward(outputs, [zeros_like(o) if o.requires_grad else None for o in outputs])
 
     def record_forward(self, pool: Any) -> None:
         self.forward = CUDAGraph()
@@ -56,7 +58,7 @@ class _Graphed:
         self.outputs = _tensors(result)
 
     def record_backward(self, pool: Any) -> None:
-        self.grads = [_like(o) if o.requires_grad else None for o in self.outputs]
+        self.grads = [zeros_like(o) if o.requires_grad else None for o in self.outputs]
         self.backward: Optional[CUDAGraph] = CUDAGraph()
         found = None
         with graph(self.backward, pool):
@@ -101,12 +103,6 @@ class _Graphed:
         return run
 
 
-def _like(t: Tensor) -> Tensor:
-    from .. import zeros_like
-
-    return zeros_like(t)
-
-
 def make_graphed_callables(callables: Union[Callable, Tuple[Callable, ...]], sample_args: Tuple, num_warmup_iters: int = 3,
                            allow_unused_input: bool = False, pool: Any = None):
     """Records the forward and backward pass of a module or function (or of each of a tuple) into CUDA graphs, and returns
@@ -127,14 +123,14 @@ def make_graphed_callables(callables: Union[Callable, Tuple[Callable, ...]], sam
         raise ValueError("make_graphed_callables: sample_args needs a tuple for each callable")
     recorded = [_Graphed(c, args, allow_unused_input) for c, args in zip(callables, sample_args)]
     pool = graph_pool_handle() if pool is None else pool
-    synchronize()
+    _C._cuda.synchronize(-1)
     side = Stream()
     side.wait_stream(current_stream())
     with stream(side):
         for r in recorded:
             r.warm_up(num_warmup_iters)
     current_stream().wait_stream(side)
-    synchronize()
+    _C._cuda.synchronize(-1)
     # In the order of an iteration, so that the graphs can share memory.
     for r in recorded:
         r.record_forward(pool)

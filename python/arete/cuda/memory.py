@@ -10,21 +10,16 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _C
 from .._C import device as _device
+from .._cuda_streams import _number
 
 __all__ = [
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats",
     "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached", "memory_cached", "max_memory_cached",
     "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_snapshot", "mem_get_info", "empty_cache",
     "set_per_process_memory_fraction", "get_per_process_memory_fraction", "list_gpu_processes", "GPUMemoryTracker", "name_scope",
-]  # fmt: skip
+]
 
 _c, _m = _C._cuda, _C._memory
-
-
-def _number(device: Any) -> int:
-    from . import _number
-
-    return _number(device)
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -126,7 +121,7 @@ def list_gpu_processes(device: Any = None) -> str:
     if program is None:
         return f"GPU:{number}\nnvidia-smi is not there to ask"
     asked = subprocess.run([program, f"--id={number}", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-                           capture_output=True, text=True)  # fmt: skip
+                           capture_output=True, text=True)
     lines = [f"GPU:{number}"]
     if asked.returncode:
         return "\n".join([*lines, asked.stdout.strip() or asked.stderr.strip()])
@@ -151,7 +146,7 @@ class _LayerScopes:
 
         if not self._handles:
             self._handles = (register_module_forward_pre_hook(self._enter),
-                             register_module_forward_hook(self._leave, always_call=True))  # fmt: skip
+                             register_module_forward_hook(self._leave, always_call=True))
 
     def end(self) -> None:
         for handle in self._handles:
@@ -177,11 +172,11 @@ _layer_scopes = _LayerScopes()
 # What other forms of the function take in torch. All but the first say what else is written down, which is decided by
 # `context` and `stacks` here.
 _OLDER_OPTIONS = {"trace_alloc_max_entries", "record_context", "trace_alloc_record_context", "record_context_cpp", "compile_context",
-                  "global_record_annotations"}  # fmt: skip
+                  "global_record_annotations"}
 
 
 def _record_memory_history(enabled: Union[None, bool, str] = "all", context: Optional[str] = "all", stacks: str = "all",
-                           max_entries: int = sys.maxsize, device: Any = None, clear_history: bool = False, **older: Any) -> None:  # fmt: skip
+                           max_entries: int = sys.maxsize, device: Any = None, clear_history: bool = False, **older: Any) -> None:
     """Records who allocates what from now on, on the CPU and on GPUs. `enabled`: "all" (each allocation and free), "state" (only
     what is live) or None (stop, and forget). `context`: call stacks of live memory ("state"), of allocations ("alloc"), of frees,
     too ("all"), or none. `stacks`: "python" frames, or C++ ones, too ("all"). Layers that run are scopes by themselves. The last

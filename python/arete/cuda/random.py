@@ -8,18 +8,17 @@ from __future__ import annotations
 from typing import Any, Iterable, List
 
 from .. import _C
-from ..random import default_generator
+from .._cuda_streams import _number
+from ..random import default_generator, manual_seed as _manual_seed
 
 __all__ = ["get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "manual_seed", "manual_seed_all", "seed",
-           "seed_all", "initial_seed"]  # fmt: skip
+           "seed_all", "initial_seed"]
 
 _c = _C._cuda
 
 
 def _check(device: Any) -> None:
     """DeviceError where there is no such GPU."""
-    from . import _number
-
     number = _number(device)
     now = _c.current_device()
     _c.set_device(now if number < 0 else number)
@@ -59,9 +58,7 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
 
 def manual_seed(seed: int) -> None:
     """Seeds the random numbers of all devices."""
-    from ..random import manual_seed as of_all
-
-    of_all(seed)
+    _manual_seed(seed)
 
 
 manual_seed_all = manual_seed

@@ -4,11 +4,12 @@
 changes nothing (0, 1, 0 and the limits of the dtype), averages nan."""
 from __future__ import annotations
 
-from .. import _C, _functions, _ops
+from .. import _C, linalg
 from .._C import Tensor
+from .._operators import _ops, iinfo, where
 
 __all__ = ["amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean",
-           "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var"]  # fmt: skip
+           "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var"]
 
 
 def _lowest(dtype):
@@ -20,8 +21,6 @@ def _highest(dtype):
 
 
 def _limits(dtype):
-    from .. import iinfo
-
     return iinfo(dtype)
 
 
@@ -35,7 +34,7 @@ def _filled(input, mask, value):
     """The input with `value` where the mask is False; its gradient is zero there."""
     if mask is None:
         return input
-    return _functions.where(_whole_mask(input, mask), input, _C.tensor(value, dtype=input.dtype, device=input.device))
+    return where(_whole_mask(input, mask), input, _C.tensor(value, dtype=input.dtype, device=input.device))
 
 
 def _dims(dim, rank):
@@ -217,8 +216,6 @@ def norm(input: Tensor, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=No
     >>> arete.masked.norm(x, 2.0, 1, mask=mask)
     tensor([1., 5.])
     """
-    from .. import linalg
-
     filled = _filled(input, mask, float("inf") if ord == -float("inf") else 0)
     return linalg.vector_norm(filled, ord, _dims(dim, input.dim()), bool(keepdim), dtype=dtype or input.dtype)
 

@@ -106,7 +106,7 @@ class ProcessContext:
 
 
 def start_processes(fn: Callable, args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
-                    start_method: str = "spawn") -> Optional[ProcessContext]:  # fmt: skip
+                    start_method: str = "spawn") -> Optional[ProcessContext]:
     """Starts processes that call fn(i, *args) for i from 0 to nprocs - 1, and waits for them; with join=False gives a ProcessContext
     instead. What one of them raises is raised here, with its traceback, after the others have been ended.
 
@@ -135,9 +135,9 @@ def start_processes(fn: Callable, args: Sequence[Any] = (), nprocs: int = 1, joi
 
 
 def spawn(fn: Callable, args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
-          start_method: str = "spawn") -> Optional[ProcessContext]:  # fmt: skip
+          start_method: str = "spawn") -> Optional[ProcessContext]:
     """start_processes() with new interpreters, which CUDA needs; `fn` must be a function of a module."""
     if start_method != "spawn":
         warnings.warn(f"This method only supports start_method=spawn (got: {start_method}). To use a different start_method use "
-                      "start_processes() instead.", FutureWarning, stacklevel=2)  # fmt: skip
+                      "start_processes() instead.", FutureWarning, stacklevel=2)
     return start_processes(fn, args, nprocs, join, daemon, "spawn")

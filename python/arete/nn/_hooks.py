@@ -8,8 +8,8 @@ import weakref
 from collections import OrderedDict
 from typing import Any, Callable, Iterable, Optional
 
-import arete
-from arete import Tensor
+from .. import _C, _operators
+from .._C import Tensor
 
 _ids = itertools.count()
 
@@ -72,7 +72,9 @@ class _Tap:
 
 
 def _make_tap() -> Any:
-    class Tap(arete.autograd.Function):
+    from ..autograd import Function  # only for these hooks: networks start without it
+
+    class Tap(Function):
         @staticmethod
         def forward(ctx: Any, seen: Callable, *tensors: Tensor) -> Any:
             ctx.set_materialize_grads(False)
@@ -107,7 +109,7 @@ class BackwardHook:
     def _tap(self, seen: Callable, values: tuple) -> tuple:
         """`values` with what needs gradients passed through an identity; and their positions, or None."""
         places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
-        if not places or not arete.is_grad_enabled():
+        if not places or not _C.is_grad_enabled():
             return values, None
         tapped = _Tap.apply(seen, [values[i] for i in places])
         result = list(values)
@@ -181,7 +183,7 @@ class BackwardHook:
         own = [*zip(places, grads)]
         # As in torch, the gradient of an input that needs none is zeros.
         for i, (shape, dtype, device) in self.constants.items() if self.hooks else ():
-            own.append((i, arete.zeros(shape, dtype=dtype, device=device)))
+            own.append((i, _operators.zeros(shape, dtype=dtype, device=device)))
         full = self._place((g for _, g in own), [i for i, _ in own], self.num_inputs)
         for hook in self.hooks:
             result = hook(self.module, full, self.grad_outputs)

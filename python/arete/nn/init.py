@@ -6,8 +6,9 @@ import math
 import warnings
 from typing import Any, Callable, Optional, Tuple
 
-import arete
-from arete import Tensor
+from .. import _operators, linalg
+from .._C import Tensor
+from .._grad_mode import no_grad
 
 __all__ = [
     "calculate_gain",
@@ -73,7 +74,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     >>> w.min() >= 2, w.max() < 4
     (tensor(True), tensor(True))
     """
-    with arete.no_grad():
+    with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
@@ -85,7 +86,7 @@ def normal_(
     >>> nn.init.normal_(arete.empty(3, 5), std=0.02).shape
     arete.Size([3, 5])
     """
-    with arete.no_grad():
+    with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
@@ -114,7 +115,7 @@ def trunc_normal_(
         return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
 
     low, high = 2 * below(a) - 1, 2 * below(b) - 1
-    with arete.no_grad():
+    with no_grad():
         tensor.uniform_(low, high, generator=generator)
         tensor.erfinv_()
         tensor.mul_(std * math.sqrt(2.0)).add_(mean)
@@ -127,7 +128,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     >>> nn.init.constant_(arete.empty(2), 0.5)
     tensor([0.5000, 0.5000])
     """
-    with arete.no_grad():
+    with no_grad():
         return tensor.fill_(val)
 
 
@@ -158,9 +159,9 @@ def eye_(tensor: Tensor) -> Tensor:
     """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    with arete.no_grad():
+    with no_grad():
         return tensor.copy_(
-            arete.eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device)
+            _operators.eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device)
         )
 
 
@@ -180,7 +181,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         raise ValueError("dim 0 must be divisible by groups")
     per_group = tensor.shape[0] // groups
     centre = tuple(n // 2 for n in tensor.shape[2:])
-    with arete.no_grad():
+    with no_grad():
         tensor.zero_()
         for group in range(groups):
             for channel in range(min(per_group, tensor.shape[1])):
@@ -288,13 +289,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    with arete.no_grad():
-        values = arete.empty(rows, columns, dtype=tensor.dtype, device=tensor.device)
+    with no_grad():
+        values = _operators.empty(rows, columns, dtype=tensor.dtype, device=tensor.device)
         values.normal_(0, 1, generator=generator)
         if rows < columns:
             values = values.t()
-        q, r = arete.linalg.qr(values)
-        q = q * arete.diagonal(r).sign()  # uniform over all orthogonal matrices
+        q, r = linalg.qr(values)
+        q = q * _operators.diagonal(r).sign()  # uniform over all orthogonal matrices
         if rows < columns:
             q = q.t()
         return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
@@ -310,10 +311,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
     zeros = int(math.ceil(sparsity * rows))
-    with arete.no_grad():
+    with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            picked = arete.randperm(rows)[:zeros].to(tensor.device)
+            picked = _operators.randperm(rows)[:zeros].to(tensor.device)
             tensor[:, column] = tensor[:, column].index_fill(0, picked, 0)
     return tensor
 

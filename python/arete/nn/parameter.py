@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import arete
-from arete import Tensor
+from .. import _operators
+from .._C import Tensor
+from .._grad_mode import no_grad
 
 __all__ = [
     "Parameter",
@@ -34,7 +35,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = True) -> "Parameter":
         if data is None:
-            data = arete.empty(0)
+            data = _operators.empty(0)
         elif not isinstance(data, Tensor):
             raise TypeError(f"Parameter expects a Tensor, but got {type(data).__name__}")
         return Tensor._make_subclass(cls, data, requires_grad)
@@ -46,7 +47,7 @@ class Parameter(Tensor):
         known = memo.get(id(self))
         if known is not None:
             return known
-        with arete.no_grad():
+        with no_grad():
             result = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
         memo[id(self)] = result
         return result
@@ -72,7 +73,7 @@ class Buffer(Tensor):
 
     def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> "Buffer":
         if data is None:
-            data = arete.empty(0)
+            data = _operators.empty(0)
         result = Tensor._make_subclass(cls, data, data.requires_grad)
         result.persistent = persistent
         return result
@@ -99,8 +100,8 @@ class UninitializedTensorMixin:
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Gives the tensor memory of `shape` (values are not set) and its final class."""
-        with arete.no_grad():
-            self.data = arete.empty(
+        with no_grad():
+            self.data = _operators.empty(
                 tuple(shape), device=device or self.data.device, dtype=dtype or self.data.dtype
             )
         self.__class__ = self.cls_to_become
@@ -138,7 +139,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
     def __new__(
         cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
     ) -> "UninitializedParameter":
-        data = arete.empty(0, device=device, dtype=dtype)
+        data = _operators.empty(0, device=device, dtype=dtype)
         return Tensor._make_subclass(cls, data, requires_grad)
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
@@ -168,7 +169,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
         dtype: Any = None,
         persistent: bool = True,
     ) -> "UninitializedBuffer":
-        data = arete.empty(0, device=device, dtype=dtype)
+        data = _operators.empty(0, device=device, dtype=dtype)
         result = Tensor._make_subclass(cls, data, requires_grad)
         result.persistent = persistent
         return result

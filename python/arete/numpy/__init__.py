@@ -21,4 +21,4 @@ __all__ = [
     *(name for part in (_types, _creation, _elements, _reductions, _shapes, _searching, _products, _interchange)
       for name in part.__all__),
     "ElementwiseKernel", "RawKernel", "RawModule", "ReductionKernel", "cuda", "fft", "linalg", "nvtx", "random",
-]  # fmt: skip
+]

@@ -3,14 +3,13 @@ from __future__ import annotations
 
 import builtins as _b
 
-import arete as _t
-
+from .. import _operators as _t
 from ._types import as_dtype, as_shape, float64, int64, ndarray, options
 
 __all__ = [
     "array", "asarray", "ascontiguousarray", "asanyarray", "copy", "empty", "zeros", "ones", "full", "empty_like",
     "zeros_like", "ones_like", "full_like", "arange", "linspace", "logspace", "eye", "identity", "meshgrid"
-]  # fmt: skip
+]
 
 
 def array(object, dtype=None, copy=True, ndmin=0):

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import builtins as _b
 
-import arete as _t
-
+from .. import _operators as _t
 from ._creation import array, array_of
 from ._searching import nonzero
 from ._types import float64, ndarray
@@ -19,7 +18,7 @@ _UNARY = {
     "positive": "positive", "reciprocal": "reciprocal", "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite",
     "signbit": "signbit", "logical_not": "logical_not", "bitwise_not": "bitwise_not", "invert": "bitwise_not",
     "deg2rad": "deg2rad", "radians": "deg2rad", "rad2deg": "rad2deg", "degrees": "rad2deg", "sinc": "sinc",
-}  # fmt: skip
+}
 
 # Of two arrays.
 _BINARY = {
@@ -30,12 +29,12 @@ _BINARY = {
     "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor",
     "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
     "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift",
-}  # fmt: skip
+}
 
 __all__ = [
     *_UNARY, *_BINARY,
     "maximum", "minimum", "clip", "where", "round", "around", "isclose", "allclose", "array_equal",
-]  # fmt: skip
+]
 
 
 def _unary(name, target):
@@ -61,7 +60,7 @@ def _binary(name, target):
             x2 = array(x2)
         if not isinstance(x1, ndarray):
             x1 = _t.full((), x1, dtype=x2.dtype if isinstance(x1, _b.int) or x2.is_floating_point() else float64,
-                         device=x2.device)  # fmt: skip
+                         device=x2.device)
         r = operator(x1, x2)
         return out.copy_(r) if out is not None else r
 

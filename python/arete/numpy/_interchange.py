@@ -9,7 +9,7 @@ from ._types import ndarray
 
 __all__ = [
     "asnumpy", "save", "load", "get_array_module",
-]  # fmt: skip
+]
 
 
 def asnumpy(a, stream=None):

@@ -1,11 +1,11 @@
 """Products of vectors and matrices."""
 from __future__ import annotations
 
-import arete as _t
+from .. import _operators as _t
 
 __all__ = [
     "dot", "matmul", "inner", "outer", "vdot", "tensordot", "einsum", "convolve",
-]  # fmt: skip
+]
 
 
 def dot(a, b):

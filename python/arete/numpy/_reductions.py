@@ -1,15 +1,14 @@
 """Sums, extremes, statistics and running sums."""
 from __future__ import annotations
 
-import arete as _t
-
-from .. import _ops
+from .. import _operators as _t
+from .._operators import _ops
 from ._types import as_dtype, axes_of, float64
 
 __all__ = [
     "sum", "mean", "var", "std", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "any", "all", "cumsum",
     "cumprod", "count_nonzero", "median",
-]  # fmt: skip
+]
 
 
 def sum(a, axis=None, dtype=None, out=None, keepdims=False):  # noqa: A001

@@ -1,15 +1,14 @@
 """Sorting, searching, counting, and elements by their indices."""
 from __future__ import annotations
 
-import arete as _t
-
-from .. import _ops
+from .. import _operators as _t
+from .._operators import _ops
 from ._creation import array_of
 from ._reductions import floating
 
 __all__ = [
     "nonzero", "argwhere", "sort", "argsort", "unique", "searchsorted", "bincount", "take", "histogram",
-]  # fmt: skip
+]
 
 
 def nonzero(a):

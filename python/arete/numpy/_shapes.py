@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import builtins as _b
 
-import arete as _t
-
-from .. import _ops
+from .. import _operators as _t
+from .._operators import _ops
 from ._creation import ones
 from ._types import as_shape, axes_of, float64
 
@@ -13,7 +12,7 @@ __all__ = [
     "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "concatenate",
     "stack", "vstack", "hstack", "split", "array_split", "tile", "repeat", "flip", "roll", "pad", "tri", "tril", "triu",
     "diag",
-]  # fmt: skip
+]
 
 
 def reshape(a, shape):

@@ -10,7 +10,7 @@ from .._C import Tensor as ndarray
 __all__ = [
     "ndarray", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool_", "complex64",
     "complex128", "bfloat16", "float_", "int_", "intp", "pi", "e", "inf", "nan", "newaxis", "set_device", "get_device",
-]  # fmt: skip
+]
 
 float16, float32, float64 = _C.float16, _C.float32, _C.float64
 int8, int16, int32, int64, uint8 = _C.int8, _C.int16, _C.int32, _C.int64, _C.uint8
@@ -41,7 +41,7 @@ def as_dtype(dtype):
         return known[dtype]
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or getattr(dtype, "name", str(dtype))
     name = {"bool_": "bool", "f4": "float32", "f8": "float64", "i4": "int32", "i8": "int64", "f2": "float16",
-            "float": "float64", "int": "int64", "f": "float32", "d": "float64", "i": "int32"}.get(name, name)  # fmt: skip
+            "float": "float64", "int": "int64", "f": "float32", "d": "float64", "i": "int32"}.get(name, name)
     found = getattr(_C, name, None)
     if not isinstance(found, _C.dtype):
         raise TypeError(f"data type {dtype!r} not understood")

@@ -1,7 +1,7 @@
 """What CuPy has under cupy.cuda: streams, events, synchronisation, memory."""
 from __future__ import annotations
 
-from arete import cuda as _cuda
+from .. import cuda as _cuda
 
 is_available = _cuda.is_available
 

@@ -1,8 +1,8 @@
 """numpy.fft: arete.fft."""
 from __future__ import annotations
 
-import arete as _t
+from .. import fft as _fft
 
 
 def __getattr__(name):
-    return getattr(_t.fft, name)
+    return getattr(_fft, name)

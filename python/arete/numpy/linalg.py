@@ -1,8 +1,7 @@
 """numpy.linalg: arete.linalg, and norm with NumPy's arguments."""
 from __future__ import annotations
 
-import arete as _t
-
+from .. import _operators as _t, linalg as _linalg
 from ._types import axes_of as _axes_of
 
 
@@ -11,4 +10,4 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
 
 def __getattr__(name):
-    return getattr(_t.linalg, name)
+    return getattr(_linalg, name)

@@ -4,14 +4,13 @@ from __future__ import annotations
 import builtins as _b
 import math as _math
 
-import arete as _t
-
+from .. import _C, _operators as _t
 from ._creation import arange
 from ._types import as_shape, float64, get_device, int64, options
 
 
 def seed(seed=None):
-    _t.manual_seed(0 if seed is None else seed)
+    _C.manual_seed(0 if seed is None else seed)
 
 
 def _size(size):

@@ -1,4 +1,5 @@
-"""Optimizers. Those here are the C++ ones: one pass over memory for all parameters of a group. Optimizer is the base for those written in Python."""
+"""Optimizers. Those here are the C++ ones: one pass over memory for all parameters of a group. Optimizer is the base for those
+written in Python."""
 from __future__ import annotations
 
 from .optimizer import Optimizer  # noqa: F401

@@ -13,7 +13,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor, _profile
 from .._grad_mode import enable_grad, set_grad_enabled
-from .._tensor import RemovableHandle
+from .._operators import _RemovableHandle as RemovableHandle
 
 ParamsT = Iterable
 

@@ -14,9 +14,9 @@ import itertools
 import math
 from typing import Any, Callable, Iterable, Optional, Sequence
 
-import arete
-from arete.nn import Module
-
+from .. import _C
+from .._grad_mode import no_grad
+from ..nn import Module
 from ._schedule import LRScheduler, _assign, _per_group
 
 __all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
@@ -37,7 +37,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
     """
     _check_decay(decay)
 
-    @arete.no_grad()
+    @no_grad()
     def ema_update(averaged: Sequence, current: Sequence, num_averaged: Any) -> None:
         for a, c in zip(averaged, current):
             if a.is_floating_point() or a.is_complex():
@@ -57,7 +57,7 @@ def get_swa_multi_avg_fn() -> Callable:
     [tensor([0.5000, 0.5000])]
     """
 
-    @arete.no_grad()
+    @no_grad()
     def swa_update(averaged: Sequence, current: Sequence, num_averaged: Any) -> None:
         weight = 1.0 / (float(num_averaged) + 1)
         for a, c in zip(averaged, current):
@@ -77,7 +77,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable:
     """
     _check_decay(decay)
 
-    @arete.no_grad()
+    @no_grad()
     def ema_update(averaged: Any, current: Any, num_averaged: Any) -> Any:
         return decay * averaged + (1 - decay) * current
 
@@ -91,7 +91,7 @@ def get_swa_avg_fn() -> Callable:
     tensor([0.5000, 0.5000])
     """
 
-    @arete.no_grad()
+    @no_grad()
     def swa_update(averaged: Any, current: Any, num_averaged: Any) -> Any:
         return averaged + (current - averaged) / (num_averaged + 1)
 
@@ -119,7 +119,7 @@ class AveragedModel(Module):
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer("n_averaged", arete.tensor(0, dtype=arete.long, device=device))
+        self.register_buffer("n_averaged", _C.tensor(0, dtype=_C.int64, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
@@ -135,7 +135,7 @@ class AveragedModel(Module):
         mine = [p.detach() for p in self._averaged(self.module)]
         new = [p.detach().to(m.device) for m, p in zip(mine, self._averaged(model))]
         count = int(self.n_averaged)
-        with arete.no_grad():
+        with no_grad():
             if count == 0:
                 for m, p in zip(mine, new):
                     m.copy_(p)
@@ -169,7 +169,7 @@ def update_bn(loader: Iterable, model: Module, device: Any = None) -> None:
         m.reset_running_stats()
         m.momentum = None
     try:
-        with arete.no_grad():
+        with no_grad():
             for batch in loader:
                 if isinstance(batch, (list, tuple)):
                     batch = batch[0]

@@ -133,7 +133,7 @@ class EventList(list):
         self._trace = trace
 
     def table(self, sort_by=None, row_limit=100, max_src_column_width=75, max_name_column_width=55,
-              max_shapes_column_width=80, header=None, top_level_events_only=False) -> str:  # fmt: skip
+              max_shapes_column_width=80, header=None, top_level_events_only=False) -> str:
         """A readable table. `sort_by`: cpu_time_total, self_cpu_time_total, cuda_time_total, self_cuda_time_total,
         cpu_time, cuda_time, cpu_memory_usage, self_cpu_memory_usage, cuda_memory_usage, count, flops, bytes. A row for each
         event; `top_level_events_only` leaves out what ran within other events."""
@@ -259,9 +259,9 @@ class profile(_Results):
     def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False,
                  profile_memory=False, with_stack=False, with_flops=False, with_modules=False,
                  experimental_config=None, execution_trace_observer=None, acc_events=False, use_cuda=None,
-                 custom_trace_id_callback=None, post_processing_timeout_s=None):  # fmt: skip
+                 custom_trace_id_callback=None, post_processing_timeout_s=None):
         _refuse(acc_events=acc_events, execution_trace_observer=execution_trace_observer, with_modules=with_modules,
-                experimental_config=experimental_config, post_processing_timeout_s=post_processing_timeout_s)  # fmt: skip
+                experimental_config=experimental_config, post_processing_timeout_s=post_processing_timeout_s)
         chosen = set(activities) if activities is not None else supported_activities()
         if use_cuda is not None:
             chosen = (chosen | {ProfilerActivity.CUDA}) if use_cuda else (chosen - {ProfilerActivity.CUDA})
@@ -278,7 +278,7 @@ class profile(_Results):
             profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops,
             schedule=(lambda step: int(me().schedule(step))) if schedule else None,
             on_trace_ready=(lambda: me().on_trace_ready(me())) if on_trace_ready else None,
-            trace_id=lambda: str(me().custom_trace_id_callback()) if me().custom_trace_id_callback else "")  # fmt: skip
+            trace_id=lambda: str(me().custom_trace_id_callback()) if me().custom_trace_id_callback else "")
 
     def _trace(self):
         return self._profiler.trace()

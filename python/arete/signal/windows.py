@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import math as _math
 
-from .. import _C, _ops
+from .. import _C
+from .._operators import _ops
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming",
-           "hann", "kaiser", "nuttall"]  # fmt: skip
+           "hann", "kaiser", "nuttall"]
 
 
 def _window(name, M, sym, options, shape):

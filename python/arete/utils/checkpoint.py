@@ -10,8 +10,9 @@ import warnings
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Optional, Tuple
 
-import arete
-from arete import _C, autograd
+from .. import _C, autograd, random
+from ..amp import autocast_mode
+from ..nn import Sequential
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "noop_context_fn", "set_checkpoint_debug_enabled"]
 
@@ -51,7 +52,7 @@ class _Place:
 
 def _take_out(value: Any, tensors: List[Any]) -> Any:
     """`value` with the tensors in its tuples, lists and dicts moved to a list."""
-    if isinstance(value, arete.Tensor):
+    if isinstance(value, _C.Tensor):
         tensors.append(value)
         return _Place(len(tensors) - 1)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -76,18 +77,16 @@ def _put_back(value: Any, tensors: List[Any]) -> Any:
 
 
 def _autocast_states() -> List[tuple]:
-    """How autocast is set for each kind of device, where there is autocast."""
-    if not hasattr(arete, "is_autocast_enabled") or not hasattr(arete, "autocast"):
-        return []
-    kinds = ("cpu", "cuda") if arete.cuda.is_available() else ("cpu",)
-    return [(kind, arete.is_autocast_enabled(kind), arete.get_autocast_dtype(kind)) for kind in kinds]
+    """How autocast is set for each kind of device."""
+    kinds = ("cpu", "cuda") if _C._cuda.is_available() else ("cpu",)
+    return [(kind, autocast_mode.is_autocast_enabled(kind), autocast_mode.get_autocast_dtype(kind)) for kind in kinds]
 
 
 @contextmanager
 def _autocast(states: List[tuple]) -> Iterator[None]:
     with ExitStack() as stack:
         for kind, enabled, dtype in states:
-            stack.enter_context(arete.autocast(kind, dtype=dtype, enabled=enabled))
+            stack.enter_context(autocast_mode.autocast(kind, dtype=dtype, enabled=enabled))
         yield
 
 
@@ -100,7 +99,7 @@ class _Run:
         self.arguments = arguments
         self.context = context
         self.recompute_context = recompute_context
-        self.rng = arete.get_rng_state() if preserve_rng else None
+        self.rng = random.get_rng_state() if preserve_rng else None
         self.autocast = _autocast_states()
         self.check = check
         self.debug = debug
@@ -132,15 +131,15 @@ class _Run:
         return made
 
     def again(self, tensors: Tuple[Any, ...]) -> List[Any]:
-        before = arete.get_rng_state() if self.rng is not None else None
+        before = random.get_rng_state() if self.rng is not None else None
         if self.rng is not None:
-            arete.set_rng_state(self.rng)
+            random.set_rng_state(self.rng)
         try:
             with autograd.enable_grad(), _autocast(self.autocast), self.recompute_context:
                 _, made, operators = self._traced_call(tensors)
         finally:
             if before is not None:
-                arete.set_rng_state(before)
+                random.set_rng_state(before)
         found = [_kind(t) for t in made]
         if self.check and found != self.made:
             raise CheckpointError(f"computed again during backward, a checkpointed function gave other tensors: {self.made} in forward, "
@@ -151,7 +150,7 @@ class _Run:
         if not self.debug:
             return ". debug=True lists the operators of both runs"
         lists = [f"\n{title}:\n" + "\n".join(f"    {line}" for line in lines)
-                 for title, lines in (("Operators in forward", self.operators), ("Operators in backward", again))]  # fmt: skip
+                 for title, lines in (("Operators in forward", self.operators), ("Operators in backward", again))]
         return "".join(lists)
 
 
@@ -192,7 +191,7 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     arguments = _take_out((args, kwargs), tensors)
     if use_reentrant and not any(t.requires_grad for t in tensors):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
-    if not arete.is_grad_enabled():
+    if not _C.is_grad_enabled():
         return function(*args, **kwargs)
     run = _Run(function, arguments, *context_fn(), preserve, determinism_check == "default", traced)
     made = _C._checkpoint(run.first, run.again, tensors, not use_reentrant)
@@ -209,7 +208,7 @@ def checkpoint_sequential(functions: Iterable, segments: int, input: Any, use_re
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError(f"unknown arguments {sorted(kwargs)}")
-    layers = list(functions.children()) if isinstance(functions, arete.nn.Sequential) else list(functions)
+    layers = list(functions.children()) if isinstance(functions, Sequential) else list(functions)
     if not 1 <= segments <= max(1, len(layers)):
         raise ValueError(f"{segments} segments of {len(layers)} layers")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import arete
+from .. import _operators
 
 __all__ = ["from_dlpack", "to_dlpack"]
 
@@ -14,7 +14,7 @@ def from_dlpack(ext_tensor: Any) -> Any:
     >>> arete.utils.dlpack.from_dlpack(arete.utils.dlpack.to_dlpack(arete.tensor([1, 2])))
     tensor([1, 2])
     """
-    return arete.from_dlpack(ext_tensor)
+    return _operators.from_dlpack(ext_tensor)
 
 
 def to_dlpack(tensor: Any) -> Any:

@@ -219,7 +219,8 @@ class SummaryWriter:
         # TensorBoard wants an empty bucket to the left, so that the first one has a left limit.
         rights = [float(limits[first])] + [float(x) for x in limits[first + 1:last + 2]]
         buckets = [0.0] + [float(n) for n in counts[first:last + 1]]
-        self.add_histogram_raw(tag, data.min(), data.max(), data.size, data.sum(), float((data * data).sum()), rights, buckets, global_step, walltime)
+        self.add_histogram_raw(tag, data.min(), data.max(), data.size, data.sum(), float((data * data).sum()), rights, buckets, global_step,
+                               walltime)
 
     def add_histogram_raw(self, tag: str, min: float, max: float, num: int, sum: float, sum_squares: float, bucket_limits: Sequence[float],
                           bucket_counts: Sequence[float], global_step: Optional[int] = None, walltime: Optional[float] = None) -> None:

@@ -39,8 +39,8 @@ class ImageFolder(Dataset):
     `target_transform`, `loader` or `is_valid_file`.
 
     `loader(path)` reads a picture instead of arete.vision.io.read_image, and `is_valid_file(path)` says what is a picture instead of
-    `extensions`. With `allow_empty` a class may have no pictures. `at_least`: see arete.vision.io.decode_image. OSError if there are no class
-    folders, a class without pictures, or (when asked for) a damaged file.
+    `extensions`. With `allow_empty` a class may have no pictures. `at_least`: see arete.vision.io.decode_image. OSError if there are no
+    class folders, a class without pictures, or (when asked for) a damaged file.
 
     >>> data = arete.vision.datasets.ImageFolder("photos", transform=arete.vision.transforms.Resize(64))  # doctest: +SKIP
     >>> picture, label = data[0]  # doctest: +SKIP

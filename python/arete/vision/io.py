@@ -8,7 +8,7 @@ from .. import _C
 from .._C import Tensor
 
 __all__ = ["ImageReadMode", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png", "read_file", "read_image",
-           "write_file", "write_jpeg", "write_png"]  # fmt: skip
+           "write_file", "write_jpeg", "write_png"]
 
 
 class ImageReadMode(enum.Enum):
@@ -56,9 +56,7 @@ def read_image(path, mode: Union[ImageReadMode, str] = ImageReadMode.UNCHANGED, 
 
 
 def _frombuffer(data: bytes) -> Tensor:
-    from .. import frombuffer
-
-    return frombuffer(bytearray(data), dtype=_C.uint8)
+    return _C.frombuffer(bytearray(data), dtype=_C.uint8)
 
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:  # noqa: A002

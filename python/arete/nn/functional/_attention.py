@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-import arete
-from arete import Tensor, _ops
+from ... import _C, _operators
+from ..._C import Tensor
+from ..._operators import _ops
 
 
 def _canonical_mask(
@@ -19,8 +20,8 @@ def _canonical_mask(
     """A mask to be added: booleans (True forbids) become 0 and -inf."""
     if mask is None:
         return None
-    if mask.dtype == arete.bool:
-        zeros = arete.zeros(mask.shape, dtype=target_type, device=mask.device)
+    if mask.dtype == _C.bool:
+        zeros = _operators.zeros(mask.shape, dtype=target_type, device=mask.device)
         return zeros.masked_fill(mask, float("-inf"))
     if not mask.is_floating_point():
         raise AssertionError(
@@ -182,15 +183,15 @@ def multi_head_attention_forward(
     q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias, separate)
     extra = 0
     if bias_k is not None and bias_v is not None:
-        k = arete.cat([k, bias_k.expand(1, batch, embed)])
-        v = arete.cat([v, bias_v.expand(1, batch, embed)])
+        k = _operators.cat([k, bias_k.expand(1, batch, embed)])
+        v = _operators.cat([v, bias_v.expand(1, batch, embed)])
         extra += 1
     q = q.reshape(length, batch * num_heads, head).transpose(0, 1)
     k = _heads(k, static_k, batch * num_heads, head)
     v = _heads(v, static_v, batch * num_heads, head)
     if add_zero_attn:
-        zeros = arete.zeros((batch * num_heads, 1, head), dtype=k.dtype, device=k.device)
-        k, v = arete.cat([k, zeros], 1), arete.cat([v, zeros], 1)
+        zeros = _operators.zeros((batch * num_heads, 1, head), dtype=k.dtype, device=k.device)
+        k, v = _operators.cat([k, zeros], 1), _operators.cat([v, zeros], 1)
         extra += 1
     source = k.shape[1]
     if extra:
@@ -212,13 +213,13 @@ def multi_head_attention_forward(
         dropout_p = 0.0
     weights = None
     if need_weights:
-        scores = arete.bmm(q * head**-0.5, k.transpose(1, 2))
+        scores = _operators.bmm(q * head**-0.5, k.transpose(1, 2))
         if mask is not None:
             scores = scores + mask
         weights = _ops.softmax(scores, -1)
         if dropout_p > 0.0:
             weights = _ops.dropout(weights, dropout_p)
-        out = arete.bmm(weights, v)
+        out = _operators.bmm(weights, v)
     else:
         if mask is not None:
             if mask.shape[0] == 1:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from arete import Tensor, _ops
-
+from ..._C import Tensor
+from ..._operators import _ops
 from ._common import IntOrInts
 
 

@@ -3,7 +3,8 @@ and the two older words for `reduction`."""
 
 from __future__ import annotations
 
-from arete import _C, _docs
+from ... import _C
+from ..._operators import _schemas
 
 _SURFACES = _C._record_surfaces()
 # Functions of arete that torch has here, too, beside those that are here alone (whose records say so).
@@ -34,7 +35,7 @@ def signature(name: str) -> str:
     """"(Tensor input, float alpha=1.0, bool inplace=False)" of a record."""
     if name in _SIGNATURES:
         return f"({_SIGNATURES[name]})"
-    parts = [p for p in _docs.split(_docs.signature_of(name)[1:-1]) if not p.startswith("Generator")]
+    parts = [p for p in _schemas.split(_schemas.signature_of(name)[1:-1]) if not p.startswith("Generator")]
     if parts[-1] == "*":
         parts.pop()
     if parts[0] == "Tensor self":

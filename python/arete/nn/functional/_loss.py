@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-import arete
-from arete import Tensor, _ops
+from ... import _C, _operators
+from ..._C import Tensor
+from ..._operators import _ops
 
 
 def triplet_margin_with_distance_loss(
@@ -37,7 +38,7 @@ def triplet_margin_with_distance_loss(
         )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = arete.minimum(far, distance(positive, negative))
+        far = _operators.minimum(far, distance(positive, negative))
     loss = (near - far + margin).clamp_min(0)
     return loss if reduction == "none" else getattr(loss, reduction)()
 
@@ -59,7 +60,7 @@ def gaussian_nll_loss(
     arete.ArgumentError: var has negative entry/entries. Operator: gaussian_nll_loss. Argument: var
     """
     if not isinstance(var, Tensor):
-        var = arete.full_like(input, float(var))
+        var = _operators.full_like(input, float(var))
     return _ops.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
 
@@ -82,9 +83,9 @@ def ctc_loss(
     tensor([0.2877])
     """
     if not isinstance(input_lengths, Tensor):
-        input_lengths = arete.tensor(list(input_lengths), dtype=arete.int64)
+        input_lengths = _C.tensor(list(input_lengths), dtype=_C.int64)
     if not isinstance(target_lengths, Tensor):
-        target_lengths = arete.tensor(list(target_lengths), dtype=arete.int64)
+        target_lengths = _C.tensor(list(target_lengths), dtype=_C.int64)
     return _ops.ctc_loss(
         log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity
     )

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import arete
-from arete import Tensor
+from ... import _C
+from ..._C import Tensor
 
 # What messages call tensors by their dtype.
 _OLD_NAMES = {
-    arete.float32: "Float",
-    arete.float64: "Double",
-    arete.float16: "Half",
-    arete.bfloat16: "BFloat16",
-    arete.int64: "Long",
-    arete.int32: "Int",
-    arete.int16: "Short",
-    arete.int8: "Char",
-    arete.uint8: "Byte",
-    arete.bool: "Bool",
-    arete.complex64: "ComplexFloat",
-    arete.complex128: "ComplexDouble",
+    _C.float32: "Float",
+    _C.float64: "Double",
+    _C.float16: "Half",
+    _C.bfloat16: "BFloat16",
+    _C.int64: "Long",
+    _C.int32: "Int",
+    _C.int16: "Short",
+    _C.int8: "Char",
+    _C.uint8: "Byte",
+    _C.bool: "Bool",
+    _C.complex64: "ComplexFloat",
+    _C.complex128: "ComplexDouble",
 }
 
 
@@ -47,15 +47,15 @@ def parse_to(args: tuple, kwargs: dict) -> tuple:
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     else:
-        if rest and not isinstance(rest[0], (bool, arete.dtype)):
+        if rest and not isinstance(rest[0], (bool, _C.dtype)):
             device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], arete.dtype)):
+        if rest and (rest[0] is None or isinstance(rest[0], _C.dtype)):
             dtype = rest.pop(0)
     non_blocking = kwargs.get("non_blocking", False)
     if rest:
         non_blocking = rest.pop(0)
     if len(rest) > 1 or not isinstance(non_blocking, bool):
         raise TypeError("to() expects a device, a dtype or a tensor, and non_blocking")
-    if device is not None and not isinstance(device, arete.device):
-        device = arete.device(device)
+    if device is not None and not isinstance(device, _C.device):
+        device = _C.device(device)
     return device, dtype, non_blocking, kwargs.get("memory_format")

@@ -7,9 +7,8 @@ import inspect
 import re
 from typing import Any, Callable, Dict, List, Optional
 
-import arete
-from arete import Tensor, _C
-
+from ... import _C, _operators
+from ..._C import Tensor
 from .. import functional as F
 from .module import Module
 from .utils import _ntuple
@@ -74,7 +73,7 @@ def _init(cls: type, line: _Line) -> str:
 def _function(line: _Line) -> Callable:
     name = line.call.split("(")[0]
     name = _FUNCTIONS.get(name, name)
-    return getattr(F, name, None) or getattr(arete, name)
+    return getattr(F, name, None) or getattr(_operators, name)
 
 
 def _forward(line: _Line) -> str:

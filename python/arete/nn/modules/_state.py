@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict, namedtuple
 from typing import Any, Callable, Mapping, Optional
 
-import arete
-from arete import Tensor
-
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 from .._hooks import HookDict, RemovableHandle
 from ..parameter import Parameter, is_lazy
 
@@ -94,7 +93,7 @@ def _load_one(
             f"the shape in current model is {target.shape}."
         )
     try:
-        with arete.no_grad():
+        with no_grad():
             if assign:
                 if isinstance(target, Parameter):
                     if not isinstance(source, Parameter):

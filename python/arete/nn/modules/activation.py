@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import arete
-from arete import Tensor
-
+from ... import _operators
+from ..._C import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -275,7 +274,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(arete.empty(num_parameters, device=device, dtype=dtype))
+        self.weight = Parameter(_operators.empty(num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

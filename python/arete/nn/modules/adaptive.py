@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence
 
-import arete
-from arete import Tensor
-
+from ... import _operators
+from ..._C import Tensor
 from .. import functional as F
 from .container import ModuleList, Sequential
 from .linear import Linear
@@ -123,7 +122,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
         head = F.log_softmax(self.head(input), dim=1)
         index = target
-        rare = arete.zeros(target.shape, dtype=head.dtype, device=head.device)
+        rare = _operators.zeros(target.shape, dtype=head.dtype, device=head.device)
         for i in range(self.n_clusters):
             low, high = self.cutoffs[i], self.cutoffs[i + 1]
             mine = (target >= low) & (target < high)
@@ -144,7 +143,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i, tail in enumerate(self.tail):
             column = log_head[:, self.shortlist_size + i].unsqueeze(1)
             parts.append(F.log_softmax(tail(input), dim=1) + column)
-        return arete.cat(parts, 1)
+        return _operators.cat(parts, 1)
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Log probabilities of all classes: (N, in_features) -> (N, n_classes)."""

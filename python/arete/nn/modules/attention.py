@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-import arete
-from arete import Tensor
-
+from ... import _operators
+from ..._C import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -62,23 +61,23 @@ class MultiheadAttention(Module):
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
         if self._qkv_same_embed_dim:
-            self.in_proj_weight = Parameter(arete.empty((3 * embed_dim, embed_dim), **options))
+            self.in_proj_weight = Parameter(_operators.empty((3 * embed_dim, embed_dim), **options))
             self.register_parameter("q_proj_weight", None)
             self.register_parameter("k_proj_weight", None)
             self.register_parameter("v_proj_weight", None)
         else:
-            self.q_proj_weight = Parameter(arete.empty((embed_dim, embed_dim), **options))
-            self.k_proj_weight = Parameter(arete.empty((embed_dim, self.kdim), **options))
-            self.v_proj_weight = Parameter(arete.empty((embed_dim, self.vdim), **options))
+            self.q_proj_weight = Parameter(_operators.empty((embed_dim, embed_dim), **options))
+            self.k_proj_weight = Parameter(_operators.empty((embed_dim, self.kdim), **options))
+            self.v_proj_weight = Parameter(_operators.empty((embed_dim, self.vdim), **options))
             self.register_parameter("in_proj_weight", None)
         if bias:
-            self.in_proj_bias = Parameter(arete.empty(3 * embed_dim, **options))
+            self.in_proj_bias = Parameter(_operators.empty(3 * embed_dim, **options))
         else:
             self.register_parameter("in_proj_bias", None)
         self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **options)
         if add_bias_kv:
-            self.bias_k = Parameter(arete.empty((1, 1, embed_dim), **options))
-            self.bias_v = Parameter(arete.empty((1, 1, embed_dim), **options))
+            self.bias_k = Parameter(_operators.empty((1, 1, embed_dim), **options))
+            self.bias_v = Parameter(_operators.empty((1, 1, embed_dim), **options))
         else:
             self.bias_k = self.bias_v = None
         self.add_zero_attn = add_zero_attn

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-import arete
-from arete import Tensor, _ops
-
+from ... import _C, _operators
+from ..._C import Tensor
+from ..._operators import _ops
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -54,15 +54,15 @@ class _NormBase(Module):
         self.track_running_stats = track_running_stats
         options = {"device": device, "dtype": dtype}
         if affine:
-            self.weight = Parameter(arete.empty(num_features, **options))
-            self.bias = Parameter(arete.empty(num_features, **options))
+            self.weight = Parameter(_operators.empty(num_features, **options))
+            self.bias = Parameter(_operators.empty(num_features, **options))
         else:
             self.register_parameter("weight", None)
             self.register_parameter("bias", None)
         if track_running_stats:
-            self.register_buffer("running_mean", arete.zeros(num_features, **options))
-            self.register_buffer("running_var", arete.ones(num_features, **options))
-            count = arete.tensor(0, dtype=arete.int64, device=device)
+            self.register_buffer("running_mean", _operators.zeros(num_features, **options))
+            self.register_buffer("running_var", _operators.ones(num_features, **options))
+            count = _C.tensor(0, dtype=_C.int64, device=device)
             self.register_buffer("num_batches_tracked", count)
         else:
             self.register_buffer("running_mean", None)
@@ -97,7 +97,7 @@ class _NormBase(Module):
             if key not in state_dict:
                 own = self.num_batches_tracked
                 known = own is not None and own.device.type != "meta"
-                state_dict[key] = own if known else arete.tensor(0, dtype=arete.int64)
+                state_dict[key] = own if known else _C.tensor(0, dtype=_C.int64)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
@@ -200,7 +200,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(**options)
             self.running_var = UninitializedBuffer(**options)
-            self.num_batches_tracked = arete.tensor(0, dtype=arete.int64, device=device)
+            self.num_batches_tracked = _C.tensor(0, dtype=_C.int64, device=device)
 
     def reset_parameters(self) -> None:
         """Sets the initial values anew."""

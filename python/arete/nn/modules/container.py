@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Optional, Union
 
-from arete import Tensor
-
+from ..._C import Tensor
 from ..parameter import Parameter
 from ._arguments import type_name
 from .activation import ReLU

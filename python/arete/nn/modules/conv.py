@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, List, Optional, Union
 
-import arete
-from arete import Tensor, _C
-
+from ... import _C, _operators
+from ..._C import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedParameter
@@ -83,10 +82,10 @@ class _ConvNd(Module):
         if not transposed:
             channels = (out_channels, in_channels // groups)
         self.weight = Parameter(
-            arete.empty((*channels, *kernel_size), device=device, dtype=dtype)
+            _operators.empty((*channels, *kernel_size), device=device, dtype=dtype)
         )
         if bias:
-            self.bias = Parameter(arete.empty(out_channels, device=device, dtype=dtype))
+            self.bias = Parameter(_operators.empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from arete import Tensor
-
+from ..._C import Tensor
 from .. import functional as F
 from ._records import layer
 from .module import Module

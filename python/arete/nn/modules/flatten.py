@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence, Union
 
-from arete import Tensor
-
+from ..._C import Tensor
 from ._records import layer
 from .module import Module
 

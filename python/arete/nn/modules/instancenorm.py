@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from arete import Tensor
-
+from ..._C import Tensor
 from .. import functional as F
 from .batchnorm import _LazyNormBase, _NormBase
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import arete
-from arete import Tensor, _ops
-
+from ... import _operators
+from ..._C import Tensor
+from ..._operators import _ops
 from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from ._records import check, layer
@@ -63,10 +63,10 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(
-            arete.empty((out_features, in_features), device=device, dtype=dtype)
+            _operators.empty((out_features, in_features), device=device, dtype=dtype)
         )
         if bias:
-            self.bias = Parameter(arete.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(_operators.empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -112,10 +112,10 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = Parameter(
-            arete.empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
+            _operators.empty((out_features, in1_features, in2_features), device=device, dtype=dtype)
         )
         if bias:
-            self.bias = Parameter(arete.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(_operators.empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Callable, Optional
 
-from arete import Tensor
-
+from ..._C import Tensor
 from .. import functional as F
 from ._records import check, layer
 from .distance import PairwiseDistance

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Optional, TypeVar, Union
 
-import arete
-from arete import Tensor
-
+from ... import _C, _operators
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 from .._hooks import HookDict, RemovableHandle  # noqa: F401
 from ..parameter import Buffer, Parameter, is_lazy
 from ._arguments import parse_to, type_name
@@ -447,7 +447,7 @@ class Module(Calls, State):
         for name, param in self._parameters.items():
             if param is None:
                 continue
-            with arete.no_grad():
+            with no_grad():
                 grad = param.grad
                 moved = fn(param)
                 if moved is not param:
@@ -493,7 +493,7 @@ class Module(Calls, State):
         self: T, *, device: Union[str, int, None, Any], recurse: bool = True
     ) -> T:
         """Moves to a device without copying values."""
-        return self._apply(lambda t: arete.empty_like(t, device=device), recurse=recurse)
+        return self._apply(lambda t: _operators.empty_like(t, device=device), recurse=recurse)
 
     def cpu(self: T) -> T:
         """Moves to the CPU."""
@@ -503,7 +503,7 @@ class Module(Calls, State):
         """Moves to a GPU (the current one by default)."""
         if device is None:
             return self.to("cuda")
-        return self.to(arete.device("cuda", device) if isinstance(device, int) else device)
+        return self.to(_C.device("cuda", device) if isinstance(device, int) else device)
 
     def type(self: T, dst_type: Any) -> T:
         """Casts parameters and buffers, integer ones too."""
@@ -514,19 +514,19 @@ class Module(Calls, State):
 
     def float(self: T) -> T:
         """Casts floating parameters and buffers to float32."""
-        return self._cast(arete.float32)
+        return self._cast(_C.float32)
 
     def double(self: T) -> T:
         """Casts floating parameters and buffers to float64."""
-        return self._cast(arete.float64)
+        return self._cast(_C.float64)
 
     def half(self: T) -> T:
         """Casts floating parameters and buffers to float16."""
-        return self._cast(arete.float16)
+        return self._cast(_C.float16)
 
     def bfloat16(self: T) -> T:
         """Casts floating parameters and buffers to bfloat16."""
-        return self._cast(arete.bfloat16)
+        return self._cast(_C.bfloat16)
 
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode for this module and those below."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 from typing import Any, Optional, Sequence, Tuple, Union
 
-import arete
-from arete import Tensor, _ops
-
+from ... import _operators
+from ..._C import Tensor
+from ..._operators import _ops
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -68,9 +68,9 @@ class LayerNorm(Module):
         self.register_parameter("weight", None)
         self.register_parameter("bias", None)
         if elementwise_affine:
-            self.weight = Parameter(arete.empty(shape, device=device, dtype=dtype))
+            self.weight = Parameter(_operators.empty(shape, device=device, dtype=dtype))
             if bias:
-                self.bias = Parameter(arete.empty(shape, device=device, dtype=dtype))
+                self.bias = Parameter(_operators.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -112,8 +112,8 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         if affine:
-            self.weight = Parameter(arete.empty(num_channels, device=device, dtype=dtype))
-            self.bias = Parameter(arete.empty(num_channels, device=device, dtype=dtype))
+            self.weight = Parameter(_operators.empty(num_channels, device=device, dtype=dtype))
+            self.bias = Parameter(_operators.empty(num_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
             self.register_parameter("bias", None)
@@ -151,7 +151,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(arete.empty(shape, device=device, dtype=dtype))
+            self.weight = Parameter(_operators.empty(shape, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
         self.reset_parameters()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from arete import Tensor
-
+from ..._C import Tensor
 from .. import functional as F
 from ._records import layer
 from .module import Module

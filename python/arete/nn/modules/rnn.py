@@ -6,12 +6,11 @@ import math
 import numbers
 from typing import Any, List, Optional, Tuple
 
-import arete
-from arete import Tensor, _C
-
+from ... import _C, _operators
+from ..._C import Tensor
 from .. import init
 from ..parameter import Parameter
-from ..utils.rnn import PackedSequence
+from .._packed import PackedSequence
 from ._records import check, layer
 from .module import Module
 
@@ -117,7 +116,7 @@ class RNNBase(Module):
                 if proj_size:
                     shapes["weight_hr" + end] = (proj_size, hidden_size)
                 for name, shape in shapes.items():
-                    setattr(self, name, Parameter(arete.empty(shape, device=device, dtype=dtype)))
+                    setattr(self, name, Parameter(_operators.empty(shape, device=device, dtype=dtype)))
                 self._all_weights.append(list(shapes))
         self.reset_parameters()
 
@@ -341,11 +340,11 @@ class RNNCellBase(Module):
         self.bias = bias
         options: dict = {"device": device, "dtype": dtype}
         rows = num_chunks * hidden_size
-        self.weight_ih = Parameter(arete.empty((rows, input_size), **options))
-        self.weight_hh = Parameter(arete.empty((rows, hidden_size), **options))
+        self.weight_ih = Parameter(_operators.empty((rows, input_size), **options))
+        self.weight_hh = Parameter(_operators.empty((rows, hidden_size), **options))
         if bias:
-            self.bias_ih = Parameter(arete.empty(rows, **options))
-            self.bias_hh = Parameter(arete.empty(rows, **options))
+            self.bias_ih = Parameter(_operators.empty(rows, **options))
+            self.bias_hh = Parameter(_operators.empty(rows, **options))
         else:
             self.register_parameter("bias_ih", None)
             self.register_parameter("bias_hh", None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import arete
-from arete import Tensor
-
+from ... import _operators
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -61,7 +61,7 @@ class Embedding(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         if _weight is None:
             self.weight = Parameter(
-                arete.empty((num_embeddings, embedding_dim), device=device, dtype=dtype),
+                _operators.empty((num_embeddings, embedding_dim), device=device, dtype=dtype),
                 requires_grad=not _freeze,
             )
             self.reset_parameters()
@@ -77,7 +77,7 @@ class Embedding(Module):
         """Sets the initial values anew."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with arete.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ class EmbeddingBag(Module):
         self.padding_idx = _padding_row(padding_idx, num_embeddings)
         if _weight is None:
             self.weight = Parameter(
-                arete.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+                _operators.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             )
             self.reset_parameters()
         else:

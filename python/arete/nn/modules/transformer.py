@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Optional, Union
 
-import arete
-from arete import Tensor, _ops
-
+from ... import _operators
+from ..._C import Tensor
+from ..._operators import _ops
 from .. import functional as F
 from .. import init
 from .attention import MultiheadAttention
@@ -28,7 +28,7 @@ __all__ = [
 
 def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
     """(sz, sz): 0 up to the diagonal, -inf above it."""
-    return arete.triu(arete.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
+    return _operators.triu(_operators.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
 def _get_clones(module: Module, count: int) -> ModuleList:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Iterable, List, Optional, Union
 
-import arete
-from arete import Tensor, _C
+from ... import _C
+from ..._C import Tensor
 
 __all__ = [
     "clip_grad_norm_",
@@ -41,7 +41,7 @@ def get_total_norm(
     parts = _listed(tensors)
     norm_type = float(norm_type)
     if not parts:
-        return arete.tensor(0.0)
+        return _C.tensor(0.0)
     total = _C._total_norm(parts, norm_type)
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise RuntimeError(

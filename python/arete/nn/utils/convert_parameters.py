@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Iterable
 
-import arete
-from arete import Tensor
+from ... import _operators
+from ..._C import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
@@ -21,7 +21,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         raise TypeError(
             "Found two parameters on different devices, this is currently not supported."
         )
-    return arete.cat([p.reshape(-1) for p in parts])
+    return _operators.cat([p.reshape(-1) for p in parts])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Optional, Tuple, TypeVar
 
-import arete
-from arete import Tensor
-
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 from ..parameter import Parameter
 
 __all__ = [
@@ -24,7 +23,7 @@ def _fused(
     w: Tensor, b: Optional[Tensor], mean: Tensor, var: Tensor, eps: float,
     scale: Optional[Tensor], shift: Optional[Tensor], shape: list,
 ) -> Tuple[Parameter, Parameter]:
-    with arete.no_grad():
+    with no_grad():
         factor = (var + eps).rsqrt()
         if scale is not None:
             factor = factor * scale

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Type
+
+from ..modules.module import Module
 
 __all__ = ["skip_init"]
 
@@ -13,10 +16,6 @@ def skip_init(module_cls: Type, *args: Any, **kwargs: Any) -> Any:
     >>> nn.utils.skip_init(nn.Linear, 3, 4)
     Linear(in_features=3, out_features=4, bias=True)
     """
-    import inspect
-
-    from ..modules.module import Module
-
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-import arete
-from arete import Tensor
-
+from ... import _operators, linalg
+from ..._C import Tensor
 from .. import functional as F
 from ..modules.module import Module
 from . import parametrize
@@ -129,13 +128,13 @@ class _Orthogonal(Module):
         lower = x.tril(-1)
         if rows != columns:
             zeros = x.new_zeros((*x.shape[:-2], rows, rows - columns))
-            lower = arete.cat([lower, zeros], -1)
+            lower = _operators.cat([lower, zeros], -1)
         skew = lower - lower.transpose(-2, -1)
         if self.orthogonal_map == "matrix_exp":
-            q = arete.matrix_exp(skew)
+            q = _operators.matrix_exp(skew)
         else:
-            eye = arete.eye(rows, dtype=x.dtype, device=x.device)
-            q = arete.linalg.solve(eye + skew / 2, eye - skew / 2)
+            eye = _operators.eye(rows, dtype=x.dtype, device=x.device)
+            q = linalg.solve(eye + skew / 2, eye - skew / 2)
         if self.base is not None:
             q = self.base @ q
         q = q[..., :columns]
@@ -151,14 +150,14 @@ class _Orthogonal(Module):
         flipped = q.shape[-2] < q.shape[-1]
         tall = q.transpose(-2, -1) if flipped else q
         rows, columns = tall.shape[-2:]
-        basis, r = arete.linalg.qr(tall, mode="reduced")
-        basis = basis * arete.diagonal(r, dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        basis, r = linalg.qr(tall, mode="reduced")
+        basis = basis * _operators.diagonal(r, dim1=-2, dim2=-1).sign().unsqueeze(-2)
         if rows != columns:
             noise = tall.new_empty((*tall.shape[:-2], rows, rows - columns)).normal_(0, 1)
             noise = noise - basis @ (basis.transpose(-2, -1) @ noise)
-            basis = arete.cat([basis, arete.linalg.qr(noise, mode="reduced")[0]], -1)
+            basis = _operators.cat([basis, linalg.qr(noise, mode="reduced")[0]], -1)
         self.base.copy_(basis)
-        return arete.zeros_like(q)
+        return _operators.zeros_like(q)
 
 
 def orthogonal(

@@ -6,9 +6,8 @@ import copy
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
-import arete
-from arete import Tensor
-
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
 from ..parameter import Parameter
@@ -66,7 +65,7 @@ class ParametrizationList(ModuleList):
         super().__init__(modules)
         self.unsafe = unsafe
         value: Any = original
-        with arete.no_grad():
+        with no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
                     value = module.right_inverse(value)
@@ -83,7 +82,7 @@ class ParametrizationList(ModuleList):
                     raise ValueError(
                         "When `right_inverse` outputs one tensor, it may not change the dtype."
                     )
-                with arete.no_grad():
+                with no_grad():
                     if value is not original:
                         original.data = value.detach()
                 self.original = original
@@ -105,7 +104,7 @@ class ParametrizationList(ModuleList):
             self._check(original)
 
     def _check(self, original: Tensor) -> None:
-        with arete.no_grad():
+        with no_grad():
             value = self()
         if not isinstance(value, Tensor):
             raise ValueError(
@@ -129,7 +128,7 @@ class ParametrizationList(ModuleList):
 
     def right_inverse(self, value: Tensor) -> None:
         """Sets the originals so that the parametrized tensor becomes `value`."""
-        with arete.no_grad():
+        with no_grad():
             result: Any = value
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
@@ -242,7 +241,7 @@ def register_parametrization(
                     "`unsafe` flag is enabled."
                 )
         if hasattr(parametrization, "right_inverse"):
-            with arete.no_grad():
+            with no_grad():
                 value = getattr(module, tensor_name)
                 known.append(parametrization)
                 known.right_inverse(value)
@@ -281,10 +280,10 @@ def remove_parametrizations(
     known = module.parametrizations[tensor_name]
     first = known._originals()[0]
     if leave_parametrized:
-        with arete.no_grad():
+        with no_grad():
             value = getattr(module, tensor_name)
         if known.is_tensor and isinstance(first, Parameter):
-            with arete.no_grad():
+            with no_grad():
                 first.data = value.detach().clone()
             value = first
         elif isinstance(first, Parameter):
@@ -340,7 +339,7 @@ def transfer_parametrizations_and_params(
                 to_module, name, copy.deepcopy(parametrization), unsafe=source.unsafe
             )
         target = to_module.parametrizations[name]
-        with arete.no_grad():
+        with no_grad():
             for own, other in zip(target._originals(), source._originals()):
                 own.data = other.detach().clone()
     return to_module

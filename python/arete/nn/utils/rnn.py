@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Iterable, List, Optional, Tuple, Union
 
-import arete
-from arete import Tensor
+from ... import _C, _operators
+from ..._C import Tensor
+from .._packed import PackedSequence, _Fields, invert_permutation  # noqa: F401
 
 __all__ = [
     "PackedSequence",
@@ -19,110 +20,9 @@ __all__ = [
 ]
 
 
-class _Fields(NamedTuple):
-    data: Tensor
-    batch_sizes: Tensor
-    sorted_indices: Optional[Tensor]
-    unsorted_indices: Optional[Tensor]
-
-
-def invert_permutation(permutation: Optional[Tensor]) -> Optional[Tensor]:
-    """The permutation that undoes `permutation`.
-
-    >>> nn.utils.rnn.invert_permutation(arete.tensor([2, 0, 1]))
-    tensor([1, 2, 0])
-    """
-    if permutation is None:
-        return None
-    places = arete.arange(permutation.numel(), dtype=arete.int64, device=permutation.device)
-    return arete.empty_like(places).scatter_(0, permutation, places)
-
-
-class PackedSequence(_Fields):
-    """Sequences without padding: the elements of all at time 0, at time 1, ...
-
-    `data` holds them, `batch_sizes` (on the CPU) says how many sequences reach each time;
-    sequences are sorted by length, and sorted_indices and unsorted_indices map from and to the
-    caller's order (None: the same). pack_padded_sequence and pack_sequence make such objects.
-
-    >>> packed = nn.utils.rnn.pack_sequence([arete.tensor([1, 2, 3]), arete.tensor([4, 5])])
-    >>> packed.data, packed.batch_sizes
-    (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
-    """
-
-    __slots__ = ()
-
-    def __new__(
-        cls,
-        data: Any,
-        batch_sizes: Optional[Tensor] = None,
-        sorted_indices: Optional[Tensor] = None,
-        unsorted_indices: Optional[Tensor] = None,
-    ) -> "PackedSequence":
-        if batch_sizes is None:
-            data, batch_sizes = data
-        if unsorted_indices is None:
-            unsorted_indices = invert_permutation(sorted_indices)
-        if batch_sizes.device.type != "cpu":
-            raise ValueError(
-                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
-                "created manually. They should be instantiated by functions like pack_sequence and "
-                "pack_padded_sequences in nn.utils.rnn. "
-            )
-        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
-
-    def __reduce__(self) -> tuple:
-        return PackedSequence, tuple(self)
-
-    def _with(self, data: Tensor) -> "PackedSequence":
-        def follow(t: Optional[Tensor]) -> Optional[Tensor]:
-            return t if t is None else t.to(data.device)
-
-        if data is self.data:
-            return self
-        return PackedSequence(
-            data, self.batch_sizes, follow(self.sorted_indices), follow(self.unsorted_indices)
-        )
-
-    def to(self, *args: Any, **kwargs: Any) -> "PackedSequence":
-        """Moves or casts the data as Tensor.to does."""
-        return self._with(self.data.to(*args, **kwargs))
-
-    def cuda(self, *args: Any, **kwargs: Any) -> "PackedSequence":
-        return self._with(self.data.cuda(*args, **kwargs))
-
-    def cpu(self) -> "PackedSequence":
-        return self._with(self.data.to("cpu"))
-
-    def pin_memory(self) -> "PackedSequence":
-        return self._with(self.data.pin_memory())
-
-    def double(self) -> "PackedSequence":
-        return self.to(dtype=arete.float64)
-
-    def float(self) -> "PackedSequence":
-        return self.to(dtype=arete.float32)
-
-    def half(self) -> "PackedSequence":
-        return self.to(dtype=arete.float16)
-
-    def long(self) -> "PackedSequence":
-        return self.to(dtype=arete.int64)
-
-    def int(self) -> "PackedSequence":
-        return self.to(dtype=arete.int32)
-
-    @property
-    def is_cuda(self) -> bool:
-        return self.data.is_cuda
-
-    def is_pinned(self) -> bool:
-        return self.data.is_pinned()
-
-
 def _cells(lengths: Tensor, steps: int) -> Tensor:
     """Places (time * sequences + sequence) of what is no padding, time by time."""
-    alive = arete.arange(steps).unsqueeze(1) < lengths.unsqueeze(0)
+    alive = _operators.arange(steps).unsqueeze(1) < lengths.unsqueeze(0)
     return alive.reshape(-1).nonzero().reshape(-1)
 
 
@@ -145,11 +45,11 @@ def pack_padded_sequence(
     RuntimeError: `lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can ...
     """
     if not isinstance(lengths, Tensor):
-        lengths = arete.tensor([int(n) for n in lengths], dtype=arete.int64)
-    lengths = lengths.detach().to("cpu", arete.int64)
+        lengths = _C.tensor([int(n) for n in lengths], dtype=_C.int64)
+    lengths = lengths.detach().to("cpu", _C.int64)
     order = None
     if not enforce_sorted:
-        lengths, order = arete.sort(lengths, descending=True)
+        lengths, order = _operators.sort(lengths, descending=True)
         order = order.to(input.device)
         input = input.index_select(0 if batch_first else 1, order)
     if batch_first:
@@ -178,7 +78,7 @@ def pack_padded_sequence(
         )
     cells = _cells(lengths, counts[0]).to(input.device)
     flat = input[: counts[0]].reshape(counts[0] * batch, *input.shape[2:])
-    sizes = (arete.arange(counts[0]).unsqueeze(1) < lengths.unsqueeze(0)).sum(1)
+    sizes = (_operators.arange(counts[0]).unsqueeze(1) < lengths.unsqueeze(0)).sum(1)
     return PackedSequence(flat.index_select(0, cells), sizes, order)
 
 
@@ -204,10 +104,10 @@ def pad_packed_sequence(
             f"but got total_length={total_length} and max sequence length being {steps}"
         )
     data = sequence.data
-    lengths = (arete.arange(batch).unsqueeze(0) < sizes.unsqueeze(1)).sum(0)
+    lengths = (_operators.arange(batch).unsqueeze(0) < sizes.unsqueeze(1)).sum(0)
     cells = _cells(lengths, steps).to(data.device)
     shape = (total * batch, *data.shape[1:])
-    padded = arete.full(shape, padding_value, dtype=data.dtype, device=data.device)
+    padded = _operators.full(shape, padding_value, dtype=data.dtype, device=data.device)
     padded = padded.index_copy(0, cells, data).reshape(total, batch, *data.shape[1:])
     order = sequence.unsorted_indices
     if order is not None:
@@ -244,10 +144,10 @@ def pad_sequence(
         missing = longest - part.shape[0]
         if missing:
             shape = (missing, *part.shape[1:])
-            rest = arete.full(shape, padding_value, dtype=part.dtype, device=part.device)
-            part = arete.cat([rest, part] if padding_side == "left" else [part, rest])
+            rest = _operators.full(shape, padding_value, dtype=part.dtype, device=part.device)
+            part = _operators.cat([rest, part] if padding_side == "left" else [part, rest])
         filled.append(part)
-    return arete.stack(filled, 0 if batch_first else 1)
+    return _operators.stack(filled, 0 if batch_first else 1)
 
 
 def unpad_sequence(
@@ -270,7 +170,7 @@ def pack_sequence(sequences: List[Tensor], enforce_sorted: bool = True) -> Packe
     >>> nn.utils.rnn.pack_sequence([arete.tensor([1, 2]), arete.tensor([3])]).batch_sizes
     tensor([2, 1])
     """
-    lengths = arete.tensor([s.shape[0] for s in sequences], dtype=arete.int64)
+    lengths = _C.tensor([s.shape[0] for s in sequences], dtype=_C.int64)
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

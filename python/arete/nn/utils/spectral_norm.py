@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple, TypeVar
 
-import arete
-from arete import Tensor
-
+from ... import _operators
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 from .. import functional as F
 from ..parameter import Parameter
 from .weight_norm import drop_hook, find_hook
@@ -25,15 +25,15 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 
 def power_iteration(w: Tensor, u: Tensor, v: Tensor, steps: int, eps: float) -> None:
     """Moves u and v (in place) towards the singular vectors of the largest singular value."""
-    with arete.no_grad():
+    with no_grad():
         for _ in range(steps):
-            v.copy_(F.normalize(arete.mv(w.t(), u), dim=0, eps=eps))
-            u.copy_(F.normalize(arete.mv(w, v), dim=0, eps=eps))
+            v.copy_(F.normalize(_operators.mv(w.t(), u), dim=0, eps=eps))
+            u.copy_(F.normalize(_operators.mv(w, v), dim=0, eps=eps))
 
 
 def largest_singular_value(w: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """u^T w v, which is the largest singular value when u and v are its singular vectors."""
-    return arete.dot(u, arete.mv(w, v))
+    return _operators.dot(u, _operators.mv(w, v))
 
 
 def default_dim(module: Any) -> int:
@@ -97,7 +97,7 @@ class SpectralNorm:
         return hook
 
     def remove(self, module: Any) -> None:
-        with arete.no_grad():
+        with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for end in ("", "_u", "_v", "_orig"):
             delattr(module, self.name + end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
-from arete import Tensor
+from ..._C import Tensor
 
 __all__ = ["functional_call"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, TypeVar
 
-from arete import Tensor
-
+from ..._C import Tensor
 from ..parameter import Parameter
 
 __all__ = ["WeightNorm", "weight_norm", "remove_weight_norm", "norm_except_dim"]

@@ -6,8 +6,7 @@ import operator
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
-import arete
-
+from ... import _C
 from ._utils.collate import default_collate, default_convert
 from ._utils.iterators import DirectIterator, WorkersIterator
 from ._utils.progress import Progress, Times, state_of, words_of
@@ -169,11 +168,11 @@ class DataLoader:
 
     def _walk(self, to: Any = None) -> Any:
         """A loop over an epoch. `to`: a DevicePrefetcher that gets the batches, of workers in any case, on its device."""
-        if self.pin_memory and not self._warned and not arete.cuda.is_available():
+        if self.pin_memory and not self._warned and not _C._cuda.is_available():
             self._warned = True
             warnings.warn("'pin_memory' argument is set as true but no accelerator is found, so batches stay in pageable memory",
                           stacklevel=3)
-        pin = arete.cuda.is_available() and (self.pin_memory or to is not None and to.device.type == "cuda")
+        pin = _C._cuda.is_available() and (self.pin_memory or to is not None and to.device.type == "cuda")
         if not self.num_workers and to is None:
             return DirectIterator(self, pin)
         return WorkersIterator(self, pin, self._native_maker(pin), to)
@@ -210,8 +209,8 @@ class DataLoader:
     def state_dict(self) -> Dict[str, Any]:
         """Where the latest loop over this loader is, as a dict of plain values. Batches that workers have loaded ahead do not count.
 
-        `epoch`, `batch`, `later` and, of the loader's generator when the epoch began, `seed` and `offset` are what the loader of C++ goes on
-        with (data::LoaderState), as this one goes on with those of a loader of C++."""
+        `epoch`, `batch`, `later` and, of the loader's generator when the epoch began, `seed` and `offset` are what the loader of C++ goes
+        on with (data::LoaderState), as this one goes on with those of a loader of C++."""
         if self._resume is not None:
             return dict(self._resume)
         if self._progress is not None and not self._progress.done:
@@ -229,19 +228,20 @@ class DataLoader:
             raise ValueError("the state is of a DataLoader with other generators")
         shares = state_dict.get("shares")
         if shares is not None and len(shares) != self.num_workers:
-            raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader has {self.num_workers}")
+            raise ValueError(f"the state is of a loop over a stream without order by {len(shares)} workers, this loader "
+                             f"has {self.num_workers}")
         self._resume = dict(state_dict)
 
     def _source(self) -> Any:
         """The generator from which epochs draw their seeds."""
-        return arete.default_generator if self.generator is None else self.generator
+        return _C.default_generator if self.generator is None else self.generator
 
     def _generators(self) -> list:
         """Others that the order depends on."""
         found: list = []
         for owner in (self.batch_sampler, self.sampler, getattr(self.batch_sampler, "sampler", None)):
             generator = getattr(owner, "generator", None)
-            if isinstance(generator, arete.Generator) and not any(generator is g for g in (self._source(), *found)):
+            if isinstance(generator, _C.Generator) and not any(generator is g for g in (self._source(), *found)):
                 found.append(generator)
         return found
 

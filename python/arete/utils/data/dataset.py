@@ -7,12 +7,11 @@ import math
 import sys
 from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar, Union
 
-import arete
-
+from ... import _operators
 from ... import _C
 
 __all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "ConcatDataset", "ChainDataset", "Subset", "TokenDataset",
-           "random_split"]  # fmt: skip
+           "random_split"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -80,7 +79,7 @@ class TensorDataset(Dataset):
         return tuple(t[index] for t in self.tensors)
 
     def _maker(self, pin: bool) -> Optional[Any]:
-        if any(type(t) is not arete.Tensor or t.requires_grad for t in self.tensors):
+        if any(type(t) is not _C.Tensor or t.requires_grad for t in self.tensors):
             return None
         return _C._row_maker(list(self.tensors), pin)
 
@@ -211,7 +210,7 @@ class Subset(Dataset[T_co]):
         return len(self.indices)
 
 
-def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = arete.default_generator) -> List[Subset]:
+def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = _C.default_generator) -> List[Subset]:
     """Splits at random into Subsets with the given lengths, or with fractions of it that sum to 1 (what is left over by
     rounding down goes round the first ones).
 
@@ -233,7 +232,7 @@ def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generat
             sizes[i % len(sizes)] += 1
     if sum(sizes) != total:
         raise ValueError(f"the lengths {sizes} sum to {sum(sizes)}, but the dataset has {total} items")
-    order = (arete.randperm(total) if generator is None else arete.randperm(total, generator=generator)).tolist()
+    order = (_operators.randperm(total) if generator is None else _operators.randperm(total, generator=generator)).tolist()
     ends = list(itertools.accumulate(sizes))
     return [Subset(dataset, order[end - size:end]) for end, size in zip(ends, sizes)]
 
@@ -301,7 +300,7 @@ def maker_of(dataset: Any, pin: bool) -> Optional[Any]:
     maker = whole[0]._maker(pin)
     for chosen in reversed(whole[1]):
         if maker is not None:
-            maker = maker.subset(chosen if isinstance(chosen, (list, tuple, arete.Tensor)) else list(chosen))
+            maker = maker.subset(chosen if isinstance(chosen, (list, tuple, _C.Tensor)) else list(chosen))
     return maker
 
 

@@ -5,8 +5,7 @@ import importlib
 import math
 from typing import Any, Iterator, Optional
 
-import arete
-
+from ... import _C
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -53,8 +52,8 @@ class DistributedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
         if self.shuffle:
-            generator = arete.Generator().manual_seed(self.seed + self.epoch)
-            order = arete._C._permutation(n, generator).tolist()
+            generator = _C.Generator().manual_seed(self.seed + self.epoch)
+            order = _C._permutation(n, generator).tolist()
         else:
             order = list(range(n))
         if self.total_size > n > 0:

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Iterator
 
-import arete
-
 from ... import _C
 from .dataloader import DataLoader
 from .dataset import IterableDataset
@@ -43,7 +41,7 @@ class DevicePrefetcher:
         if ahead < 1:
             raise ValueError(f"ahead must be positive, got {ahead}")
         self.loader = loader
-        self.device = arete.device(device)
+        self.device = _C.device(device)
         self.ahead = ahead
         self._waits = _C._FeedWaits()
         self._copies: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, Sized, TypeVar
 
-import arete
+from ... import _operators
 from ... import _C
 
 __all__ = ["Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler"]
@@ -56,7 +56,7 @@ class SequentialSampler(Sampler[int]):
 
     def _whole(self) -> Any:
         """All indices of an epoch as a tensor, or None. Draws what iterating draws."""
-        return arete.arange(len(self.data_source))
+        return _operators.arange(len(self.data_source))
 
     def __len__(self) -> int:
         return len(self.data_source)
@@ -99,7 +99,7 @@ class RandomSampler(Sampler[int]):
         if self.replacement:
             for begin in range(0, self.num_samples, 32):
                 count = min(32, self.num_samples - begin)
-                yield from arete.randint(high=n, size=(count,), dtype=arete.int64, generator=generator).tolist()
+                yield from _operators.randint(high=n, size=(count,), dtype=_C.int64, generator=generator).tolist()
             return
         whole, rest = divmod(self.num_samples, n) if n else (0, 0)
         for _ in range(whole):
@@ -143,7 +143,7 @@ class WeightedRandomSampler(Sampler[int]):
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Optional[Any] = None) -> None:
         _check_count("num_samples", num_samples)
         _check_flag("replacement", replacement)
-        weights_tensor = arete.as_tensor(weights, dtype=arete.double)
+        weights_tensor = _operators.as_tensor(weights, dtype=_C.float64)
         if len(weights_tensor.shape) != 1:
             raise ValueError(f"weights must have one dimension, not the shape {tuple(weights_tensor.shape)}")
         self.weights = weights_tensor
@@ -154,7 +154,7 @@ class WeightedRandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         if self.replacement:
             return iter(_C._weighted_order(self.weights, self.num_samples, self.generator).tolist())
-        return iter(arete.multinomial(self.weights, self.num_samples, generator=new_generator(self.generator)).tolist())
+        return iter(_operators.multinomial(self.weights, self.num_samples, generator=new_generator(self.generator)).tolist())
 
     def __len__(self) -> int:
         return self.num_samples
@@ -197,4 +197,4 @@ class BatchSampler(Sampler[List[int]]):
 
 def new_generator(source: Optional[Any] = None) -> Any:
     """A generator with a seed from another one, by default the global one."""
-    return arete.Generator().manual_seed(_C._random_seed(source))
+    return _C.Generator().manual_seed(_C._random_seed(source))

@@ -8,8 +8,7 @@ import math
 from functools import partial
 from typing import Any, Callable, List, Optional, Sequence, Union
 
-import arete
-
+from ... import _operators
 from ... import _C
 from ..._C import Tensor
 from . import functional as functional
@@ -17,7 +16,7 @@ from .functional import InterpolationMode as InterpolationMode
 
 __all__ = ["CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "Grayscale", "InterpolationMode", "Lambda", "Normalize", "Pad",
            "RandomApply", "RandomChoice", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomOrder",
-           "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor", "functional"]  # fmt: skip
+           "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToTensor", "functional"]
 
 
 def _probability(name: str, p: Any) -> float:
@@ -48,7 +47,7 @@ def _callables(name: str, transforms: Any) -> List[Callable]:
 
 
 def _uniform(low: float = 0.0, high: float = 1.0) -> float:
-    return low + (high - low) * arete.rand((), dtype=_C.float64).item()
+    return low + (high - low) * _operators.rand((), dtype=_C.float64).item()
 
 
 class _Native:
@@ -181,7 +180,7 @@ class RandomOrder:
         self.transforms = _callables("RandomOrder", transforms)
 
     def __call__(self, img):
-        for i in arete.randperm(len(self.transforms)).tolist():
+        for i in _operators.randperm(len(self.transforms)).tolist():
             img = self.transforms[i](img)
         return img
 
@@ -265,8 +264,9 @@ class CenterCrop(_Native):
 class RandomCrop(_Native):
     """A part of (height, width) pixels at a random place of the picture with `padding` pixels of colour `fill` around it.
 
-    `padding` is one int, (left and right, top and bottom) or (left, top, right, bottom). With `pad_if_needed` pictures that are too small even
-    so are padded by what they lack; otherwise they are a ValueError. Modes other than constant: see functional.pad; they pad in Python.
+    `padding` is one int, (left and right, top and bottom) or (left, top, right, bottom). With `pad_if_needed` pictures that are too small
+    even so are padded by what they lack; otherwise they are a ValueError. Modes other than constant: see functional.pad; they pad in
+    Python.
 
     >>> arete.vision.transforms.RandomCrop(4, padding=1)(arete.zeros(3, 4, 4)).shape
     arete.Size([3, 4, 4])

@@ -5,8 +5,7 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
-import arete
-
+from ... import _operators
 from ... import _C
 from ..._C import Tensor
 
@@ -122,7 +121,7 @@ def _each(img: Tensor, native: Any) -> Tensor:
     if img.dim() == 3:
         return native(img, _C.default_generator)
     rows = [native(x, _C.default_generator) for x in img.reshape(-1, *img.shape[-3:])]
-    return arete.stack(rows).reshape(*img.shape[:-3], *rows[0].shape)
+    return _operators.stack(rows).reshape(*img.shape[:-3], *rows[0].shape)
 
 
 def _native_resize(size: Any, longest: int) -> Any:
@@ -188,8 +187,8 @@ def pad(img: Tensor, padding: Union[int, Sequence[int]], fill: Union[float, Sequ
         return _cut("pad", img, -top, -left, height + top + bottom, width + left + right, colour)
     if min(left, top, right, bottom) < 0:
         raise ValueError(f"pad: negative padding needs padding_mode constant, got {padding!r}")
-    rows = arete.tensor(_places(height, top, bottom, mode))
-    return img.index_select(-2, rows).index_select(-1, arete.tensor(_places(width, left, right, mode)))
+    rows = _C.tensor(_places(height, top, bottom, mode))
+    return img.index_select(-2, rows).index_select(-1, _C.tensor(_places(width, left, right, mode)))
 
 
 def _cut(name: str, img: Tensor, top: int, left: int, height: int, width: int, colour: Sequence[float] = (0.0,)) -> Tensor:
@@ -203,7 +202,7 @@ def _cut(name: str, img: Tensor, top: int, left: int, height: int, width: int, c
         return inside
     if len(colour) not in (1, img.shape[-3]):
         raise ValueError(f"{name}: a colour of {len(colour)} numbers for a picture of {img.shape[-3]} channels")
-    out = arete.tensor(list(colour)).to(img.dtype).view(-1, 1, 1).expand(*img.shape[:-2], height, width).clone()
+    out = _C.tensor(list(colour)).to(img.dtype).view(-1, 1, 1).expand(*img.shape[:-2], height, width).clone()
     if inside.numel():
         out[..., y - top:bottom - top, x - left:right - left] = inside
     return out
@@ -270,7 +269,7 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
         raise ValueError(f"normalize: std must not be zero, got {std!r}")
     where = {"dtype": tensor.dtype, "device": tensor.device}
     out = tensor if inplace else tensor.clone()
-    return out.sub_(arete.tensor(shift, **where).view(-1, 1, 1)).div_(arete.tensor(scale, **where).view(-1, 1, 1))
+    return out.sub_(_C.tensor(shift, **where).view(-1, 1, 1)).div_(_C.tensor(scale, **where).view(-1, 1, 1))
 
 
 def rgb_to_grayscale(img: Tensor, num_output_channels: int = 1) -> Tensor:
@@ -311,7 +310,7 @@ def to_tensor(pic: Any) -> Tensor:
     if array.dtype == bool and not isinstance(pic, numpy.ndarray):  # Pillow's mode "1"
         array = array.astype(numpy.uint8) * 255
     array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-    tensor = arete.tensor(numpy.ascontiguousarray(array))
+    tensor = _C.tensor(numpy.ascontiguousarray(array))
     return tensor.to(_C.float32).div(255) if tensor.dtype is _C.uint8 else tensor
 
 

@@ -6,8 +6,7 @@ import dataclasses
 import textwrap
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-import arete
-from arete import _C
+from .... import _C
 
 __all__ = ["TaskSpec", "Measurement", "select_unit", "unit_to_english", "trim_sigfig", "ordered_unique", "set_torch_threads"]
 
@@ -15,7 +14,7 @@ _c = _C._benchmark
 TaskSpec = _c.TaskSpec
 # For dataclasses.replace() and asdict(), which look fields up by name.
 TaskSpec.__dataclass_fields__ = dataclasses.make_dataclass(
-    "TaskSpec", ["stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads"]).__dataclass_fields__  # fmt: skip
+    "TaskSpec", ["stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads"]).__dataclass_fields__
 _OF_THE_TASK = ("stmt", "setup", "global_setup", "label", "sub_label", "description", "env", "num_threads", "title")
 
 
@@ -49,7 +48,7 @@ class Measurement(_c.Measurement):
 
 
 Measurement.__dataclass_fields__ = dataclasses.make_dataclass(
-    "Measurement", ["number_per_run", "raw_times", "task_spec", "metadata"]).__dataclass_fields__  # fmt: skip
+    "Measurement", ["number_per_run", "raw_times", "task_spec", "metadata"]).__dataclass_fields__
 
 
 def select_unit(t: float) -> Tuple[str, float]:
@@ -78,9 +77,9 @@ def ordered_unique(elements: Iterable[Any]) -> List[Any]:
 @contextlib.contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
     """Operators on the CPU use `n` threads inside."""
-    before = arete.get_num_threads()
-    arete.set_num_threads(n)
+    before = _C.get_num_threads()
+    _C.set_num_threads(n)
     try:
         yield
     finally:
-        arete.set_num_threads(before)
+        _C.set_num_threads(before)

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from typing import Iterable
 
-from arete import _C
-
+from .... import _C
 from . import common
 
 __all__ = ["Compare"]

@@ -5,7 +5,7 @@ import math
 import random
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
-import arete
+from .... import _C, _operators
 
 __all__ = ["Fuzzer", "FuzzedParameter", "ParameterAlias", "FuzzedTensor"]
 
@@ -29,7 +29,7 @@ class FuzzedParameter:
     their probabilities."""
 
     def __init__(self, name: str, minval: Optional[Union[int, float]] = None, maxval: Optional[Union[int, float]] = None,
-                 distribution: Optional[Union[str, Dict[Any, float]]] = None, strict: bool = False) -> None:  # fmt: skip
+                 distribution: Optional[Union[str, Dict[Any, float]]] = None, strict: bool = False) -> None:
         if isinstance(distribution, dict):
             if not distribution or min(distribution.values()) < 0 or sum(distribution.values()) <= 0:
                 raise ValueError(f"FuzzedParameter {name!r}: probabilities must not be negative, nor all 0")
@@ -62,8 +62,8 @@ class FuzzedTensor:
     def __init__(self, name: str, size: Sequence[Union[str, int]], steps: Optional[Sequence[Union[str, int]]] = None,
                  probability_contiguous: float = 0.5, min_elements: Optional[int] = None, max_elements: Optional[int] = None,
                  max_allocation_bytes: Optional[int] = None, dim_parameter: Optional[str] = None,
-                 roll_parameter: Optional[str] = None, dtype: Any = arete.float32, cuda: bool = False,
-                 tensor_constructor: Optional[Callable[..., Any]] = None) -> None:  # fmt: skip
+                 roll_parameter: Optional[str] = None, dtype: Any = _C.float32, cuda: bool = False,
+                 tensor_constructor: Optional[Callable[..., Any]] = None) -> None:
         self.name = name
         self._size, self._steps = tuple(size), tuple(steps) if steps is not None else (1,) * len(size)
         if len(self._steps) != len(self._size):
@@ -71,7 +71,7 @@ class FuzzedTensor:
         self._probability_contiguous = probability_contiguous
         self._least, self._most, self._bytes = min_elements or 0, max_elements, max_allocation_bytes
         self._dim_parameter, self._roll_parameter = dim_parameter, roll_parameter
-        self._dtype, self._cuda, self._constructor = dtype or arete.float32, cuda, tensor_constructor
+        self._dtype, self._cuda, self._constructor = dtype or _C.float32, cuda, tensor_constructor
 
     @property
     def _device(self) -> str:
@@ -96,13 +96,13 @@ class FuzzedTensor:
         if self._constructor is not None:
             whole = self._constructor(size=tuple(stored), dtype=self._dtype, **params)
         elif self._dtype.is_floating_point or self._dtype.is_complex:
-            whole = arete.randn(stored, dtype=self._dtype, device=self._device)
+            whole = _operators.randn(stored, dtype=self._dtype, device=self._device)
         else:
-            whole = arete.randint(0, 2 if self._dtype is arete.bool else 127, stored, dtype=self._dtype, device=self._device)
+            whole = _operators.randint(0, 2 if self._dtype is _C.bool else 127, stored, dtype=self._dtype, device=self._device)
         back = [order.index(d) for d in range(len(order))]
         tensor = whole.permute(back)[tuple(slice(None, None, s) for s in steps)]
         return tensor, {"numel": tensor.numel(), "order": tuple(order), "steps": tuple(steps), "is_contiguous": tensor.is_contiguous(),
-                        "dtype": str(self._dtype)}  # fmt: skip
+                        "dtype": str(self._dtype)}
 
 
 def _flat(items: Iterable[Any]) -> Iterator[Any]:
@@ -124,7 +124,7 @@ class Fuzzer:
     """
 
     def __init__(self, parameters: Sequence[Any], tensors: Sequence[Any], constraints: Optional[Sequence[Callable[..., bool]]] = None,
-                 seed: Optional[int] = None) -> None:  # fmt: skip
+                 seed: Optional[int] = None) -> None:
         self._parameters, self._tensors = list(_flat(parameters)), list(_flat(tensors))
         names = [p.name for p in self._parameters] + [t.name for t in self._tensors]
         if len(set(names)) != len(names):

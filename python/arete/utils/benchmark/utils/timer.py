@@ -5,8 +5,7 @@ import enum
 import timeit
 from typing import Any, Callable, Dict, Optional, Tuple, Union, overload
 
-import arete
-from arete import _C
+from .... import _C
 
 from . import common
 from .valgrind_wrapper import timer_interface as valgrind
@@ -35,7 +34,7 @@ class Timer:
     def __init__(self, stmt: str = "pass", setup: str = "pass", global_setup: str = "", timer: Callable[[], float] = timer,
                  globals: Optional[Dict[str, Any]] = None, label: Optional[str] = None, sub_label: Optional[str] = None,
                  description: Optional[str] = None, env: Optional[str] = None, num_threads: int = 1,
-                 language: Union[Language, str] = Language.PYTHON):  # fmt: skip
+                 language: Union[Language, str] = Language.PYTHON):
         if not isinstance(stmt, str):
             raise ValueError("stmt must be a string: the code to time")
         if language not in (Language.PYTHON, "py", "python"):
@@ -44,6 +43,8 @@ class Timer:
             raise ValueError("global_setup is for C++ only: use setup")
         if num_threads < 1:
             raise ValueError(f"num_threads must be positive, not {num_threads}")
+        import arete  # the package as statements know it
+
         self._given = {"arete": arete, "torch": arete, **(globals or {})}
         names = valgrind.CopyIfCallgrind.unwrap_all(self._given)
         stmt, setup = common.dedented(stmt), common.dedented(setup)
@@ -64,7 +65,7 @@ class Timer:
         return common.Measurement(*_c.blocked_autorange(self._run, min_run_time, callback), self._task_spec)
 
     def adaptive_autorange(self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
-                           callback: Optional[Callable[[int, float], Any]] = None) -> common.Measurement:  # fmt: skip
+                           callback: Optional[Callable[[int, float], Any]] = None) -> common.Measurement:
         """Times blocks until their spread (iqr) is below `threshold` of the median, or `max_run_time` is over."""
         return common.Measurement(*_c.adaptive_autorange(self._run, threshold, min_run_time, max_run_time, callback), self._task_spec)
 
@@ -74,17 +75,17 @@ class Timer:
         names = dict(self._globals)
         exec(compile(self._task_spec.setup, "<timeit-setup>", "exec"), names)
         code = compile(self._task_spec.stmt, "<timeit-src>", "exec")
-        return common.Measurement(*_c.device_time(lambda: exec(code, names), arete.device(device), repetitions, flush_cache,
-                                                  self._task_spec.num_threads), self._task_spec)  # fmt: skip
+        return common.Measurement(*_c.device_time(lambda: exec(code, names), _C.device(device), repetitions, flush_cache,
+                                                  self._task_spec.num_threads), self._task_spec)
 
     @overload
     def collect_callgrind(self, number: int = 100, *, repeats: None = None, collect_baseline: bool = True,
-                          retain_out_file: bool = False) -> CallgrindStats: ...  # fmt: skip
+                          retain_out_file: bool = False) -> CallgrindStats: ...
     @overload
     def collect_callgrind(self, number: int = 100, *, repeats: int, collect_baseline: bool = True,
-                          retain_out_file: bool = False) -> Tuple[CallgrindStats, ...]: ...  # fmt: skip
+                          retain_out_file: bool = False) -> Tuple[CallgrindStats, ...]: ...
     def collect_callgrind(self, number: int = 100, *, repeats: Optional[int] = None, collect_baseline: bool = True,
-                          retain_out_file: bool = False) -> Any:  # fmt: skip
+                          retain_out_file: bool = False) -> Any:
         """The instructions of `number` runs by function, counted by Valgrind in a process of its own after a few runs to warm up;
         `repeats` times, if given, as a tuple. Unlike times they hardly differ from one time to the next. `collect_baseline` counts an
         empty statement too; `retain_out_file` keeps Callgrind's text in `stmt_callgrind_out`. The globals that the code mentions are

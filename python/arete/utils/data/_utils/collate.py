@@ -5,7 +5,7 @@ import copy
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any, Callable, Dict, Optional, Tuple, Type, Union
 
-import arete
+from .... import _C, _operators
 
 __all__ = ["collate", "default_collate", "default_convert", "default_collate_fn_map"]
 
@@ -18,7 +18,7 @@ def _is_numpy(value: Any) -> bool:
 def _from_numpy(array: Any) -> Any:
     if array.dtype.kind in "SUOVmM":
         raise TypeError(f"default_collate makes no tensor of a NumPy array of dtype {array.dtype}")
-    return arete.as_tensor(array)
+    return _operators.as_tensor(array)
 
 
 def _from_scalars(batch: Sequence) -> Any:
@@ -38,10 +38,10 @@ def default_convert(data: Any) -> Any:
     >>> arete.utils.data.default_convert({"x": numpy.ones(2), "name": "a"})
     {'x': tensor([1., 1.], dtype=arete.float64), 'name': 'a'}
     """
-    if isinstance(data, arete.Tensor):
+    if isinstance(data, _C.Tensor):
         return data
     if _is_numpy(data):
-        return data if data.dtype.kind in "SUO" else arete.as_tensor(data)
+        return data if data.dtype.kind in "SUO" else _operators.as_tensor(data)
     if isinstance(data, Mapping):
         return _rebuilt_mapping(data, {key: default_convert(value) for key, value in data.items()})
     if _is_namedtuple(data):
@@ -81,15 +81,15 @@ def _rebuilt_sequence(like: Sequence, content: list) -> Any:
 
 
 def _collate_tensors(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
-    return arete.stack(list(batch), 0)
+    return _operators.stack(list(batch), 0)
 
 
 def _collate_floats(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
-    return arete.tensor(list(batch), dtype=arete.float64)
+    return _C.tensor(list(batch), dtype=_C.float64)
 
 
 def _collate_ints(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
-    return arete.tensor(list(batch))
+    return _C.tensor(list(batch))
 
 
 def _collate_texts(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
@@ -97,7 +97,7 @@ def _collate_texts(batch: Sequence, *, collate_fn_map: Optional[dict] = None) ->
 
 
 default_collate_fn_map: Dict[Union[Type, Tuple[Type, ...]], Callable] = {
-    arete.Tensor: _collate_tensors, float: _collate_floats, int: _collate_ints, str: _collate_texts, bytes: _collate_texts,
+    _C.Tensor: _collate_tensors, float: _collate_floats, int: _collate_ints, str: _collate_texts, bytes: _collate_texts,
 }
 
 
@@ -119,7 +119,7 @@ def collate(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
                 if isinstance(first, kind):
                     return function(batch, collate_fn_map=collate_fn_map)
     if _is_numpy(first):
-        return arete.stack([_from_numpy(item) for item in batch], 0) if first.shape else _from_scalars(batch)
+        return _operators.stack([_from_numpy(item) for item in batch], 0) if first.shape else _from_scalars(batch)
     if isinstance(first, Mapping):
         return _rebuilt_mapping(first, {key: collate([item[key] for item in batch], collate_fn_map=collate_fn_map) for key in first})
     if _is_namedtuple(first):

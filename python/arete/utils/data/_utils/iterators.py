@@ -7,8 +7,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
 
-import arete
-
+from .... import _C
 from ..dataset import made_by
 from ..sampler import BatchSampler
 from .pin_memory import with_tensors
@@ -28,22 +27,22 @@ class EpochIterator:
 
     def __init__(self, loader: DataLoader, pin: bool) -> None:
         resume, loader._resume = loader._resume, None
-        source, default, before = loader._source(), arete.default_generator, None
+        source, default, before = loader._source(), _C.default_generator, None
         if resume is not None:
             for generator, words in zip(loader._generators(), resume.get("generators") or ()):
-                arete._C._set_generator_words(generator, *words)
+                _C._set_generator_words(generator, *words)
             if resume.get("epoch") is not None and loader._epoch_sampler() is not None:
                 loader._epoch_sampler().set_epoch(resume["epoch"])
             before = words_of(default)  # the program's numbers are left alone
             if resume.get("program") is not None:
-                arete._C._set_generator_words(default, *resume["program"])
+                _C._set_generator_words(default, *resume["program"])
             if resume.get("seed") is not None:
-                arete._C._set_generator_words(source, resume["seed"], resume["offset"])
+                _C._set_generator_words(source, resume["seed"], resume["offset"])
         self._times = loader._times = Times()
         try:
             self._progress = progress = loader._progress = Progress(loader, resume)
             self._count = skip = progress.batch
-            self._seed = arete._C._random_seed(source)
+            self._seed = _C._random_seed(source)
             order: Iterator = enumerate(self._batches(loader))
             self._skip = 0
             self._skip_shares: Optional[List[int]] = None
@@ -62,7 +61,7 @@ class EpochIterator:
             first = list(itertools.islice(order, 1))  # samplers draw their random numbers with the first index
         finally:
             if before is not None:
-                arete._C._set_generator_words(default, *before)
+                _C._set_generator_words(default, *before)
         self._order = itertools.chain(first, order)
         self._span = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._iterable = loader._iterable
@@ -81,7 +80,7 @@ class EpochIterator:
         if self._progress.done:
             raise StopIteration
         # A range in recordings of arete.profiler: how long the program waits for data.
-        span = arete._C._profile.RecordFunction(self._span)
+        span = _C._profile.RecordFunction(self._span)
         start = time.perf_counter()
         try:
             data = self._load()
@@ -147,7 +146,7 @@ class DirectIterator(EpochIterator):
 
 
 _GONE = ("the workers of this loop are gone: its loader was shut down, or with persistent_workers=True a second loop over it was "
-         "begun")  # fmt: skip
+         "begun")
 
 
 class WorkersIterator(EpochIterator):
@@ -174,7 +173,7 @@ class WorkersIterator(EpochIterator):
         self._times.workers = self._threads.waited()
         self._feed: Any = None
         if to is not None:
-            self._feed = arete._C._BatchFeed(self._threads, self._epoch.number, self._in_order, to._copies, to.ahead, self._timeout)
+            self._feed = _C._BatchFeed(self._threads, self._epoch.number, self._in_order, to._copies, to.ahead, self._timeout)
             self._times.feed = self._feed.waits
             _open_pools.add(self._feed)
         if maker is not None:

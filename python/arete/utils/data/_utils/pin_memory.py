@@ -4,14 +4,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Iterator, List
 
-import arete
-
+from .... import _C
 from .collate import _is_namedtuple, _rebuilt_mapping, _rebuilt_sequence
 
 
 def pin_memory(data: Any) -> Any:
     """`data` with `pin_memory()` called on its tensors, and on other objects that have such a method."""
-    if isinstance(data, arete.Tensor):
+    if isinstance(data, _C.Tensor):
         return data.pin_memory()
     if isinstance(data, (str, bytes)):
         return data
@@ -30,7 +29,7 @@ def pin_memory(data: Any) -> Any:
 
 def tensors_in(data: Any, found: List[Any]) -> List[Any]:
     """The tensors of a batch, in order."""
-    if isinstance(data, arete.Tensor):
+    if isinstance(data, _C.Tensor):
         found.append(data)
     elif isinstance(data, Mapping):
         for value in data.values():
@@ -43,7 +42,7 @@ def tensors_in(data: Any, found: List[Any]) -> List[Any]:
 
 def with_tensors(data: Any, tensors: Iterator[Any]) -> Any:
     """`data` with other tensors."""
-    if isinstance(data, arete.Tensor):
+    if isinstance(data, _C.Tensor):
         return next(tensors)
     if isinstance(data, Mapping):
         return {key: with_tensors(value, tensors) for key, value in data.items()}

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
 
-import arete
+from .... import _C
 
 if TYPE_CHECKING:
     from ..dataloader import DataLoader
@@ -29,7 +29,7 @@ class Progress:
 
     def __init__(self, loader: DataLoader, resume: Optional[dict]) -> None:
         self.source = words_of(loader._source())
-        self.program = None if loader.generator is None else words_of(arete.default_generator)  # for samplers without a generator
+        self.program = None if loader.generator is None else words_of(_C.default_generator)  # for samplers without a generator
         self.generators = [words_of(g) for g in loader._generators()]
         sampler = loader._epoch_sampler()
         self.epoch = None if sampler is None else sampler.epoch
@@ -67,7 +67,7 @@ class Progress:
 
 def words_of(generator: Any) -> Tuple[int, int]:
     """Seed and offset."""
-    return arete._C._generator_words(generator)
+    return _C._generator_words(generator)
 
 
 def state_of(source: Optional[Sequence[int]], generators: List[Sequence[int]], **entries: Any) -> dict:

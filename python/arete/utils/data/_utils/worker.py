@@ -8,9 +8,8 @@ import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-import arete
-
-from ....random import _shown
+from .... import _C
+from ....random import _shown, initial_seed
 from .. import dataset as datasets
 from .collate import default_collate
 from .pin_memory import pin_memory, tensors_in
@@ -39,12 +38,12 @@ class WorkerInfo:
         self.dataset = dataset
         self.seed = seed
         self.random = random.Random(seed)
-        self.generator = arete.Generator()
+        self.generator = _C.Generator()
         self.generator.manual_seed(seed)
 
     def _begin_batch(self, stream: int, number: int) -> None:
         """What the worker draws from now on depends on these two numbers alone."""
-        arete._C._seed_for_batch(self.generator, stream, number)
+        _C._seed_for_batch(self.generator, stream, number)
         self.random.seed(stream + ((number + 1) << 64))
 
     def __repr__(self) -> str:
@@ -65,18 +64,18 @@ class Streams:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.pair = seed, arete.initial_seed()
-        self.generator = arete.Generator()
+        self.pair = seed, initial_seed()
+        self.generator = _C.Generator()
 
     def call(self, number: int, make: Callable, *args: Any) -> Any:
         """make(*args) with the numbers of a batch."""
         shown, _shown.pair = _shown.pair, self.pair
-        arete._C._seed_for_batch(self.generator, self.seed, number)
-        before = arete._C._set_thread_generator(self.generator)
+        _C._seed_for_batch(self.generator, self.seed, number)
+        before = _C._set_thread_generator(self.generator)
         try:
             return make(*args)
         finally:
-            arete._C._set_thread_generator(before)
+            _C._set_thread_generator(before)
             _shown.pair = shown
 
 
@@ -202,7 +201,7 @@ class WorkerPool:
         self.native = native
         self.closed = False
         self.epoch = Epoch(0, 0, False)
-        self.threads = arete._C._WorkerPool(num_workers, own_threads=native)
+        self.threads = _C._WorkerPool(num_workers, own_threads=native)
         self.shared = shared  # workers have the dataset itself, and no copies
         self.dataset = worker_copy(dataset) if native and not shared else dataset
         self.python = [] if native else [threading.Thread(target=_work, args=(self, i, *work), daemon=True, name=f"arete-loader-{i}")
@@ -230,7 +229,7 @@ def _work(pool: WorkerPool, worker: int, make_fetcher: Callable, init_fn: Option
     """What a worker thread does until its pool is closed."""
     dataset = pool.dataset if pool.shared else worker_copy(pool.dataset)
     info = _local.info = WorkerInfo(worker, pool.num_workers, first_seed + worker, dataset)
-    arete._C._set_thread_generator(info.generator)  # the main thread's numbers stay as they are
+    _C._set_thread_generator(info.generator)  # the main thread's numbers stay as they are
     broken: Optional[BaseException] = None
     try:
         if init_fn is not None:

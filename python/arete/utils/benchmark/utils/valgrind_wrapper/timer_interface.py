@@ -18,8 +18,7 @@ import tempfile
 import types
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
-from arete import _C
-
+from ..... import _C
 from .. import common
 
 __all__ = ["FunctionCount", "FunctionCounts", "CallgrindStats", "CopyIfCallgrind"]
@@ -163,7 +162,7 @@ class CallgrindStats:
             f"    Instructions: {self.counts():>12}{self.counts(denoise=True):>27}",
             f"    Baseline:     {base.sum():>12}{base.denoise().sum():>27}",
             f"{self.number_per_run} runs per measurement, {threads} thread{'s' if threads > 1 else ''}",
-        ])  # fmt: skip
+        ])
         if not self.built_with_debug_symbols:
             text += "\nWarning: Arete was built without debug symbols: functions have no source files. Build it with -g to see them."
         return text
@@ -231,7 +230,7 @@ def _pickled(globals: Dict[str, Any], code: str) -> List[Tuple[str, str, bytes]]
             _Pickler(file, wrapped.setup is not None).dump(wrapped.value)
         except Exception as e:
             raise TypeError(f"collect_callgrind runs the statement in another process, to which the global {name!r} "
-                            f"({type(wrapped.value).__name__}) cannot be taken: {e}. Make it in `setup` instead.") from e  # fmt: skip
+                            f"({type(wrapped.value).__name__}) cannot be taken: {e}. Make it in `setup` instead.") from e
         found.append((name, common.dedented(wrapped.setup or ""), file.getvalue()))
     return found
 
@@ -289,14 +288,14 @@ _OURS = re.compile(r"/(libarete\.so|arete/_C\.)[^/]*\]$")
 
 
 def collect_callgrind(task_spec: common.TaskSpec, globals: Dict[str, Any], number: int, repeats: int, collect_baseline: bool,
-                      retain_out_file: bool) -> Tuple[CallgrindStats, ...]:  # fmt: skip
+                      retain_out_file: bool) -> Tuple[CallgrindStats, ...]:
     """`repeats` times the counts of `number` runs."""
     copies = _pickled(globals, f"{task_spec.setup}\n{task_spec.stmt}")
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise OSError("collect_callgrind needs Valgrind, which is not in PATH: install the package `valgrind` (apt-get install valgrind)")
     task = {"path": sys.path, "globals": copies, "setup": task_spec.setup, "stmt": task_spec.stmt, "number": number,
-            "repeats": repeats, "baselines": int(collect_baseline), "num_threads": task_spec.num_threads}  # fmt: skip
+            "repeats": repeats, "baselines": int(collect_baseline), "num_threads": task_spec.num_threads}
     with tempfile.TemporaryDirectory(prefix="callgrind") as name:
         folder = pathlib.Path(name)
         (folder / "task").write_bytes(pickle.dumps(task))
@@ -305,7 +304,7 @@ def collect_callgrind(task_spec: common.TaskSpec, globals: Dict[str, Any], numbe
         child = [sys.executable, str(pathlib.Path(__file__).with_name("_child.py")), name]
         done = subprocess.run([valgrind, "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}",
                                "--dump-before=arete_callgrind_mark", *child],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, check=False)  # fmt: skip
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, check=False)
         error = folder / "error"
         # Files are numbered from 1, two for each block; a warm-up comes first of the statement and of the baseline.
         blocks = [2 * (b + 1) for b in range(1, repeats + 1)] + [2 * (repeats + 3)] * collect_baseline
@@ -319,4 +318,4 @@ def collect_callgrind(task_spec: common.TaskSpec, globals: Dict[str, Any], numbe
     ours = [f for c in counts for _, f in c[1] if _OURS.search(f)]
     return tuple(CallgrindStats(task_spec, number, any(not f.startswith("???") for f in ours), *baseline, *c,
                                 text if retain_out_file else None)
-                 for c, text in zip(counts, texts))  # fmt: skip
+                 for c, text in zip(counts, texts))

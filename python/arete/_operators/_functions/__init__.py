@@ -9,7 +9,8 @@ from ._methods import METHODS
 from .creation import as_tensor, asarray, clone, detach, fill, zero_
 from .elements import gradient, index_put, index_put_, nonzero, where
 from .layers import (
-    batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm, native_layer_norm,
+    batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm,
+    native_layer_norm,
 )
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (
@@ -23,7 +24,7 @@ from .statistics import histogram, histogramdd, norm, unique, unique_consecutive
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
-# In which file one stands is nobody's business: they are this package's, and can be pickled as such.
+# In which file one stands is nobody's business: pickles name them as arete._functions has them.
 for _function in (*vars().values(), *METHODS.values()):
     if isinstance(_function, _types.FunctionType):
-        _function.__module__ = __name__
+        _function.__module__ = "arete._functions"

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import builtins
 
-from .. import _C, _ops
-from .._C import Tensor, dtype as _dtype
+from ... import _C
+from .. import _ops
+from ..._C import Tensor, dtype as _dtype
 from ._methods import METHODS, also_method
 
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import builtins
 
-from .. import _C, _ops
-from .._C import Tensor
-from .._grad_mode import no_grad
+from ... import _C
+from .. import _ops
+from ..._C import Tensor
+from ..._grad_mode import no_grad
 
 _GRID_MODES, _GRID_PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
@@ -58,7 +59,8 @@ def native_layer_norm(input: Tensor, normalized_shape, weight, bias, eps: float)
 # Below nn.functional, which has these functions with their arguments in another order.
 
 
-def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True):
+def batch_norm(input: Tensor, weight, bias, running_mean, running_var, training: bool, momentum: float, eps: float,
+               cudnn_enabled: bool = True):
     """nn.functional.batch_norm. Nothing of cuDNN takes part, whether it may or not.
 
     >>> arete.batch_norm(arete.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)

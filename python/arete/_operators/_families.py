@@ -1,7 +1,7 @@
 """Modules made of the records with a prefix: arete.linalg, arete.fft, arete.special."""
 from __future__ import annotations
 
-from . import _C
+from .. import _C
 from ._signatures import SIGNATURES
 
 

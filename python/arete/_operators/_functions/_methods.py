@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import functools
 
-from .. import _C, _ops
+from ... import _C
+from .. import _ops
 
 METHODS: dict[str, object] = {}
 

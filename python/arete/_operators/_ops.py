@@ -2,7 +2,7 @@
 works in place."""
 from __future__ import annotations
 
-from . import _C
+from .. import _C
 
 __all__: list[str] = []
 

@@ -17,7 +17,7 @@ def reduce_tensor(tensor: Any) -> tuple:
     tensor.share_memory_()
     layout = tensor.dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset()
     return rebuild_tensor, (type(tensor), DupFd(tensor._shared_file()), tensor._storage_bytes(), *layout, tensor.requires_grad,
-                            dict(tensor.__dict__))  # fmt: skip
+                            dict(tensor.__dict__))
 
 
 def rebuild_tensor(cls: type, file: Any, nbytes: int, dtype: Any, sizes: list, strides: list, offset: int, requires_grad: bool,

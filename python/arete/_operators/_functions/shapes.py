@@ -4,8 +4,10 @@ from __future__ import annotations
 import builtins
 import math
 
-from .. import _C, _ops
-from .._C import Tensor
+from ... import _C
+from .. import _ops
+from ..._C import Tensor
+from .._layouts import channels_last, channels_last_3d, contiguous_format, preserve_format
 from ._methods import METHODS, also_method
 
 
@@ -183,8 +185,6 @@ def resize_as_(self: Tensor, other: Tensor, memory_format=None):
     >>> arete.arange(4).resize_as_(arete.ones(1, 2))
     tensor([[0, 1]])
     """
-    from .. import channels_last, channels_last_3d, contiguous_format, preserve_format
-
     if memory_format is preserve_format:
         fitting = {4: channels_last, 5: channels_last_3d}.get(other.dim())
         kept = fitting is not None and not other.is_contiguous() and other.is_contiguous(memory_format=fitting)

@@ -1,8 +1,9 @@
 """Tensors from data, and copies."""
 from __future__ import annotations
 
-from .. import _C
-from .._C import Tensor
+from ... import _C
+from ..._C import Tensor
+from .._tensor import from_dlpack, from_numpy
 from ._methods import METHODS, numpy_names
 
 
@@ -19,8 +20,6 @@ def as_tensor(data, dtype=None, device=None):
     if isinstance(data, Tensor):
         return data.to(device or data.device, dtype or data.dtype)
     if _C._is_numpy_array(data) and (dtype is None or data.dtype.name == dtype._name):
-        from .._tensor import from_numpy
-
         return from_numpy(data).to(device or "cpu")
     return _C.tensor(data, dtype=dtype, device=device)
 
@@ -34,8 +33,6 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     if isinstance(obj, Tensor) or not hasattr(obj, "__dlpack__") or type(obj).__module__ == "numpy":
         t = as_tensor(obj, dtype, device)
     else:
-        from .._tensor import from_dlpack
-
         t = from_dlpack(obj)
         t = t.to(device or t.device, dtype or t.dtype)
     t = t.clone() if copy else t

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import builtins
 
-from .. import _C, _ops
-from .._C import Tensor
+from ... import _C
+from .. import _ops
+from ..._C import Tensor
 from ._methods import METHODS, also_method, given, numpy_names
 
 # ---- bounds and choice

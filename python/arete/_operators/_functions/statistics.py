@@ -5,7 +5,7 @@ import builtins
 from collections import namedtuple
 
 from .. import _ops
-from .._C import Tensor
+from ..._C import Tensor
 from ._methods import also_method, given, numpy_names
 
 # ---- norms
@@ -23,9 +23,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
     if dtype is not None:
         input = input.to(dtype)
     if p == "nuc":
-        from .. import linalg
-
-        result = linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+        result = _ops.linalg_matrix_norm_str_ord(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
     else:
         p = 2.0 if p in ("fro", None) else float(p)
         result = _ops.norm(input, p, dim, keepdim)

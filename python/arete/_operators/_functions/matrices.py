@@ -4,7 +4,7 @@ from __future__ import annotations
 import builtins
 
 from .. import _ops
-from .._C import Tensor
+from ..._C import Tensor
 from ._methods import METHODS, also_method, given
 
 
@@ -63,18 +63,16 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M=None):
     >>> U.shape, S.shape, V.shape
     (arete.Size([5, 2]), arete.Size([2]), arete.Size([4, 2]))
     """
-    from .. import linalg
-
     if M is not None:
         A = A - M
     tall = A.size(-2) >= A.size(-1)
     B = A if tall else A.mT
     # An orthonormal basis of most of the range of B; each round of iteration separates the singular values further.
-    basis = linalg.qr(B @ _ops.randn((B.size(-1), q), dtype=B.dtype, device=B.device))[0]
+    basis = _ops.linalg_qr(B @ _ops.randn((B.size(-1), q), dtype=B.dtype, device=B.device))[0]
     for _ in range(niter):
-        basis = linalg.qr(B.mT @ basis)[0]
-        basis = linalg.qr(B @ basis)[0]
-    U, S, Vh = linalg.svd(basis.mT @ B, full_matrices=False)
+        basis = _ops.linalg_qr(B.mT @ basis)[0]
+        basis = _ops.linalg_qr(B @ basis)[0]
+    U, S, Vh = _ops.linalg_svd(basis.mT @ B, full_matrices=False)
     U, V = basis @ U, Vh.mT
     return (U, S, V) if tall else (V, S, U)
 
@@ -106,12 +104,10 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out=None):
     (tensor([[4., 8.],
             [0., 2.]]), tensor([2, 2], dtype=arete.int32))
     """
-    from .. import linalg
-
     if get_infos:
-        result = tuple(linalg.lu_factor_ex(A, pivot=pivot))
+        result = tuple(_ops.linalg_lu_factor_ex(A, pivot=pivot))
     else:
-        result = tuple(linalg.lu_factor(A, pivot=pivot))
+        result = tuple(_ops.linalg_lu_factor(A, pivot=pivot))
     return given(out, result)
 
 

@@ -1,0 +1,105 @@
+"""Tensors and their operators under torch's names, made from the records of the C++ library. This package is one room of the house: the
+modules of the others import it, or names of this file from it, and none of its parts; `_ops` has every record under its own name.
+"""
+from __future__ import annotations
+
+import builtins as _builtins
+
+from .. import _C
+from .._C import (  # noqa: F401
+    ArgumentError,
+    DTypeError,
+    AutogradError,
+    BugError,
+    DeviceError,
+    Generator,
+    OutOfMemoryError,
+    Size,
+    Tensor,
+    bfloat16,
+    bool,  # noqa: A004
+    complex64,
+    complex128,
+    default_generator,
+    device,
+    dtype,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    frombuffer,
+    get_default_dtype,
+    get_num_threads,
+    int8,
+    int16,
+    int32,
+    int64,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    promote_types,
+    set_num_threads,
+    set_printoptions,
+    tensor,
+    uint8,
+)
+from . import _functions, _ops, _schemas, _signatures  # noqa: F401
+from ._families import install as _install_family  # noqa: F401
+from ._functions._methods import given as _given  # noqa: F401
+from ._layouts import (  # noqa: F401
+    _Layout, channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format, strided,
+)
+from ._limits import finfo, iinfo  # noqa: F401
+from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy  # noqa: F401
+
+half, float, double = float16, float32, float64  # noqa: A001
+short, int, long = int16, int32, int64  # noqa: A001
+cfloat, cdouble = complex64, complex128
+newaxis = None
+
+# Records whose names modules of arete have.
+_MODULES = ("random",)
+
+
+def _install() -> None:
+    """Puts operators under torch's names: functions here, methods into Tensor."""
+    here = globals()
+    surfaces = _C._record_surfaces()
+    signatures = {k: v for k, v in _signatures.SIGNATURES.items() if not k.startswith("_")}
+    for name in sorted(surfaces.keys() | signatures.keys()):
+        overloads = signatures.get(name, [(name, None)])
+        surface = surfaces.get(name) or surfaces[overloads[0][0]]
+        if surface in ("internal", "functional") or name.startswith(("linalg_", "fft_", "special_")):
+            continue
+        if name not in here and name not in _MODULES:
+            here[name] = _C.Operator(name, overloads)
+        schema = _C._record(overloads[0][0])["schema"]
+        takes_self = schema[schema.index("(") + 1 :].startswith(("Tensor self", "Tensor input"))
+        if surface == "function" or not takes_self:
+            continue
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, _C.OperatorMethod(name, overloads))
+        writers = [o for o in overloads if _C._record(o[0])["in_place"]]
+        if writers:
+            if not hasattr(Tensor, name + "_"):
+                setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", writers, True))
+            if name + "_" not in here:
+                here[name + "_"] = _C.Operator(name + "_", writers, True)
+    for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
+        for end in ("", "_"):
+            if name + end in here:
+                here.setdefault(alias + end, here[name + end])
+            if hasattr(Tensor, name + end) and not hasattr(Tensor, alias + end):
+                setattr(Tensor, alias + end, Tensor.__dict__[name + end])
+    for name, value in vars(_functions).items():
+        if not name.startswith("_") and (callable(value) or isinstance(value, _builtins.float)) and \
+                getattr(value, "__module__", "arete._functions") == "arete._functions":
+            here[name] = value
+    for name, function in _functions.METHODS.items():
+        setattr(Tensor, name, function)
+
+
+_install()
+
+# What `arete` has of these.
+__all__ = [_n for _n, _v in vars().items() if not _n.startswith("_") or isinstance(_v, _C.Operator)]

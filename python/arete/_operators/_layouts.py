@@ -1,0 +1,35 @@
+"""How the elements of tensors lie in memory."""
+from __future__ import annotations
+
+
+class _Layout:
+    """How the elements of a tensor are stored; `strided` is the only one.
+
+    >>> arete.ones(2).layout
+    arete.strided
+    """
+
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return f"arete.{self._name}"
+
+
+class memory_format(_Layout):
+    """How a copy lays out its memory.
+
+    >>> arete.zeros(1, 2, 3, 3).to(memory_format=arete.channels_last).stride()
+    (18, 1, 6, 2)
+    """
+
+
+strided = _Layout("strided")
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+layout = _Layout
+
+for _class in (_Layout, memory_format):
+    _class.__module__ = "arete"  # where it is found, by pickles too

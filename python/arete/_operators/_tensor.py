@@ -1,0 +1,553 @@
+"""Methods of Tensor that are written in Python: conversions, hooks, the protocols of other libraries."""
+from __future__ import annotations
+
+import copyreg
+import sys
+import warnings
+
+from .. import _C, _cuda_streams
+from .._C import Tensor
+from .._grad_mode import no_grad
+from . import _ops
+from ._layouts import strided
+
+
+class RemovableHandle:
+    """What register_hook returns; `remove()` takes the hook away.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> with x.register_hook(lambda gradient: 0 * gradient):
+    ...     x.sum().backward()
+    >>> x.grad
+    tensor([0., 0.])
+    """
+
+    def __init__(self, remove):
+        self._remove = remove
+
+    def remove(self):
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.remove()
+
+
+def _method(function, name=None):
+    function.__qualname__ = f"Tensor.{name or function.__name__}"
+    setattr(Tensor, name or function.__name__, function)
+    return function
+
+
+@_method
+def register_hook(self, hook):
+    """Calls `hook(gradient)` when the gradient of this tensor is known; a Tensor it returns replaces it.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> handle = x.register_hook(lambda gradient: 2 * gradient)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    >>> handle.remove()
+    """
+    number = self._register_hook(hook)
+    return RemovableHandle(lambda: self._remove_hook(number))
+
+
+@_method
+def register_post_accumulate_grad_hook(self, hook):
+    """Calls `hook(tensor)` on a leaf each time a gradient has been added to its `.grad`, which the hook may use and take away: an
+    optimizer's step within backward, without keeping all gradients at once.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> def step(x):
+    ...     x.data.sub_(0.5 * x.grad)
+    ...     x.grad = None
+    >>> handle = x.register_post_accumulate_grad_hook(step)
+    >>> x.sum().backward()
+    >>> x, x.grad is None
+    (tensor([0.5000, 0.5000], requires_grad=True), True)
+    >>> handle.remove()
+    """
+    number = self._register_post_accumulate(hook)
+    return RemovableHandle(lambda: self._remove_post_accumulate(number))
+
+
+@_method
+def __reversed__(self):
+    """The elements of the first dimension from the last to the first.
+
+    >>> reversed(arete.tensor([1, 2, 3]))
+    tensor([3, 2, 1])
+    """
+    return self.flip(0) if self.dim() else self
+
+
+@_method
+def numpy(self, *, force: bool = False):
+    """A NumPy array over the same memory. CPU only, no history; `force` makes what copies it takes.
+
+    >>> arete.tensor([1.0, 2.0]).numpy()
+    array([1., 2.], dtype=float32)
+    >>> arete.ones(1, requires_grad=True).numpy()
+    Traceback (most recent call last):
+    RuntimeError: Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.
+    """
+    import numpy as np
+
+    t = self.detach().cpu() if force else self
+    if t.dtype is _C.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    return np.asarray(memoryview(t))
+
+
+@_method
+def __array__(self, dtype=None, copy=None):
+    import numpy as np
+
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return np.array(array, copy=True) if copy else array
+
+
+@_method
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    import numpy as np
+
+    if isinstance(array, np.ndarray):
+        return from_numpy(array) if array.dtype != np.bool_ else from_numpy(array)
+    return array
+
+
+Tensor.__array_priority__ = 1000  # so that array * tensor is a Tensor's business
+
+
+def from_numpy(array):
+    """A tensor over the memory of an array; writing to the one changes the other.
+
+    TypeError for what is no array and for dtypes that Arete lacks (uint16, texts, ...), ValueError for foreign byte
+    order. To an array that may not be written the tensor must not write either.
+
+    >>> import numpy
+    >>> array = numpy.zeros(2)
+    >>> x = arete.from_numpy(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7., 0.], dtype=arete.float64)
+    >>> arete.from_numpy([1, 2])
+    Traceback (most recent call last):
+    TypeError: expected np.ndarray (got list)
+    """
+    if not _C._is_numpy_array(array):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    tensor = _C._over_array(array)
+    if not array.flags.writeable and array.size:
+        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors, nor does Arete: to write "
+                      "to the tensor is undefined behaviour. Copy the array first, or only read.", UserWarning, stacklevel=2)
+    return tensor
+
+
+# ---- DLPack, https://dmlc.github.io/dlpack and the Python array API
+
+
+@_method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    if dl_device is not None and dl_device[0] not in (1, 2):
+        raise BufferError(f"cannot export to device type {dl_device[0]}")
+    t = self
+    if dl_device is not None and dl_device[0] == 1 and self.is_cuda:
+        if copy is False:
+            raise BufferError("a copy from the GPU is needed")
+        t = self.detach().cpu()
+    elif copy:
+        t = self.detach().clone()
+    if t.is_cuda and stream not in (None, -1):
+        if stream == 0:
+            raise BufferError("stream 0 is ambiguous; the legacy default stream is 1, the per-thread one 2")
+        # 1 and 2 are CUDA's own handles of the legacy and the per-thread default stream.
+        other = _cuda_streams.ExternalStream(stream, device=t.device)
+        current = _cuda_streams.current_stream(t.device)
+        if other != current:
+            other.wait_stream(current)
+    versioned = max_version is not None and max_version[0] >= 1
+    return t._dlpack_capsule(versioned, t is not self)
+
+
+@_method
+def __dlpack_device__(self):
+    return (2, self.device.index or 0) if self.is_cuda else (1, 0)
+
+
+def from_dlpack(source, device=None, copy=None):
+    """A tensor over the memory of an object with `__dlpack__`, or of a capsule.
+
+    >>> import numpy
+    >>> arete.from_dlpack(numpy.arange(3.0))
+    tensor([0., 1., 2.], dtype=arete.float64)
+    """
+    if not hasattr(source, "__dlpack__"):
+        return _C._from_dlpack(source)
+    kind = source.__dlpack_device__()
+    keywords = {}
+    if int(kind[0]) == 2:
+        # The consumer's stream; 1 stands for the legacy default stream, 0 is forbidden.
+        keywords["stream"] = _cuda_streams.current_stream(int(kind[1])).cuda_stream or 1
+    try:
+        capsule = source.__dlpack__(max_version=(1, 0), **keywords)
+    except TypeError:  # a producer that does not know versions yet
+        capsule = source.__dlpack__(**keywords)
+    t = _C._from_dlpack(capsule)
+    if device is not None:
+        t = t.to(device)
+    return t.clone() if copy else t
+
+
+_TYPESTR = {_C.float16: "<f2", _C.float32: "<f4", _C.float64: "<f8", _C.uint8: "|u1", _C.int8: "|i1",
+            _C.int16: "<i2", _C.int32: "<i4", _C.int64: "<i8", _C.bool: "|b1", _C.complex64: "<c8",
+            _C.complex128: "<c16"}
+
+
+def _cuda_array_interface(self):
+    """Version 3 of the CUDA Array Interface (CuPy, Numba)."""
+    if not self.is_cuda:
+        raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor")
+    if self.requires_grad:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. "
+                           "If gradients aren't required, use var.detach()")
+    if self.dtype not in _TYPESTR:
+        raise TypeError(f"the CUDA Array Interface has no name for {self.dtype}")
+    size = self.element_size()
+    return {
+        "version": 3,
+        "shape": tuple(self.shape),
+        "typestr": _TYPESTR[self.dtype],
+        "data": (self.data_ptr() if self.numel() else 0, False),
+        "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
+        "stream": _cuda_streams.current_stream(self.device).cuda_stream or 1,
+    }
+
+
+Tensor.__cuda_array_interface__ = property(_cuda_array_interface)
+
+
+# ---- copies and pickles
+
+
+@_method
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+                           "at the moment.")
+    if id(self) in memo:
+        return memo[id(self)]
+    from copy import deepcopy
+
+    with no_grad():
+        values = self.detach().clone()
+        if type(self) is Tensor:
+            new = values
+            if self.requires_grad:
+                new.requires_grad_()
+        else:
+            new = Tensor._make_subclass(type(self), values, self.requires_grad)
+        if self.grad is not None:
+            new.grad = deepcopy(self.grad, memo)  # which keeps the object that the memo knows by its address
+    memo[id(self)] = new
+    for key, value in self.__dict__.items():
+        new.__dict__[key] = deepcopy(value, memo)
+    return new
+
+
+def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes):
+    if content:
+        t = _C.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
+    else:
+        t = _ops.empty(shape, dtype=dtype)
+    t = t.to(device)
+    if cls is not Tensor:
+        t = Tensor._make_subclass(cls, t, requires_grad)
+    elif requires_grad:
+        t.requires_grad_()
+    t.__dict__.update(attributes)
+    return t
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    # Pickled by multiprocessing: the other process shares the memory, as in torch.
+    if self.device.type == "cpu" and sys._getframe(1).f_globals.get("__name__") == "multiprocessing.reduction":
+        from ._sharing import reduce_tensor  # loads much, and few programs need it
+
+        return reduce_tensor(self)
+    values = self.detach()
+    return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(self.shape), str(self.device),
+                      self.requires_grad, dict(self.__dict__))
+
+
+@_method
+def __format__(self, spec):
+    if self.dim() == 0 and spec:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+@_method
+def __complex__(self):
+    return complex(self.item())
+
+
+def _part(name):
+    """The property of the real or imaginary part: a view, which may be written."""
+
+    def get(self):
+        return getattr(_ops, name)(self)
+
+    def put(self, value):
+        part = get(self)
+        part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
+
+    title, shown = ("real", "1., 3.") if name == "real" else ("imaginary", "2., 4.")
+    return property(get, put, doc=f"""The {title} part, a view of the same memory.
+
+    >>> arete.tensor([1 + 2j, 3 + 4j]).{name}
+    tensor([{shown}])
+    """)
+
+
+Tensor.real, Tensor.imag = _part("real"), _part("imag")
+
+
+@_method
+def __rdiv__(self, other):
+    """Division by this tensor, under a name from before Python 3."""
+    return other / self
+
+
+# ---- conversions by name
+
+for _name, _dtype in {
+    "float": _C.float32, "double": _C.float64, "half": _C.float16, "bfloat16": _C.bfloat16, "int": _C.int32,
+    "long": _C.int64, "short": _C.int16, "char": _C.int8, "byte": _C.uint8, "bool": _C.bool,
+    "cfloat": _C.complex64, "cdouble": _C.complex128,
+}.items():
+
+    def _convert(self, memory_format=None, _dtype=_dtype):
+        return self.to(_dtype) if memory_format is None else self.to(_dtype, memory_format=memory_format)
+
+    _convert.__doc__ = f"""The values as {_dtype}; the tensor itself if it has this dtype.
+
+    >>> arete.zeros(2).{_name}().dtype
+    {_dtype}
+    """
+    _method(_convert, _name)
+
+
+@_method
+def cpu(self, memory_format=None):
+    """A copy in host memory; itself if it is there.
+
+    >>> arete.ones(2).cpu().device
+    device(type='cpu')
+    """
+    return self.to("cpu", memory_format=memory_format)
+
+
+@_method
+def cuda(self, device=None, non_blocking=False, memory_format=None):
+    """A copy on a GPU; itself if it is there.
+
+    RuntimeError where there is no GPU.
+    """
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def _type(self, dtype=None, non_blocking=False):
+    """The name of the old tensor class ("torch.FloatTensor"), or a conversion.
+
+    >>> arete.ones(2).type()
+    'torch.FloatTensor'
+    >>> arete.ones(2).type(arete.int64)
+    tensor([1, 1])
+    """
+    if dtype is None:
+        name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
+                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+        return f"torch.{'cuda.' if self.is_cuda else ''}{name.get(self.dtype._name, self.dtype._name)}Tensor"
+    return self.to(dtype, non_blocking=non_blocking)
+
+
+_method(_type, "type")
+
+
+@_method
+def type_as(self, other):
+    """The values with the dtype of `other`.
+
+    >>> arete.tensor([1, 2]).type_as(arete.ones(1))
+    tensor([1., 2.])
+    """
+    return self.to(other.dtype)
+
+
+@_method
+def view_as(self, other):
+    """A view in the shape of `other`.
+
+    >>> arete.arange(4).view_as(arete.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    return self.view(other.shape)
+
+
+@_method
+def reshape_as(self, other):
+    """The elements in the shape of `other`.
+
+    >>> arete.arange(4).reshape_as(arete.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    return self.reshape(other.shape)
+
+
+@_method
+def expand_as(self, other):
+    """Repeated to the shape of `other`, without copying.
+
+    >>> arete.tensor([1, 2]).expand_as(arete.ones(2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
+    return self.expand(other.shape)
+
+
+@_method
+def is_same_size(self, other):
+    """Whether both have the same shape.
+
+    >>> arete.ones(2, 3).is_same_size(arete.zeros(2, 3))
+    True
+    """
+    return self.shape == other.shape
+
+
+@_method
+def is_set_to(self, other):
+    """Whether both show the same memory in the same way.
+
+    >>> x = arete.ones(4)
+    >>> x.is_set_to(x.detach()), x.is_set_to(x.view(2, 2))
+    (True, False)
+    """
+    return (self._storage_key() == other._storage_key() and self.shape == other.shape
+            and self.stride() == other.stride() and self.storage_offset() == other.storage_offset())
+
+
+@_method
+def record_stream(self, stream):
+    """Nothing to do: operators note which streams use a tensor, and its memory waits for them.
+
+    >>> arete.ones(2).record_stream(None)
+    """
+
+
+@_method
+def apply_(self, function):
+    """Replaces every element x by function(x); slow, CPU only.
+
+    >>> arete.tensor([1.0, 2.0]).apply_(lambda x: 10 * x)
+    tensor([10., 20.])
+    """
+    values = [function(v) for v in self.detach().reshape(-1).tolist()]
+    with no_grad():
+        self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+@_method
+def set_(self, source=None):
+    """Shows the memory of another tensor.
+
+    >>> arete.ones(2).set_(arete.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 2., 3.])
+    """
+    self.data = source if source is not None else _C._empty_strided([0], [1], self.dtype, self.device)
+    return self
+
+
+class UntypedStorage:
+    """The bytes behind a tensor and its views.
+
+    >>> x = arete.ones(4)
+    >>> x.untyped_storage().data_ptr() == x[1:].untyped_storage().data_ptr()
+    True
+    """
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def data_ptr(self):
+        return self._tensor._storage_data()
+
+    def nbytes(self):
+        return self._tensor._storage_bytes()
+
+    size = nbytes
+    __len__ = nbytes
+
+    def is_shared(self):
+        return self._tensor.is_shared()
+
+    def share_memory_(self):
+        self._tensor.share_memory_()
+        return self
+
+    @property
+    def device(self):
+        return self._tensor.device
+
+    @property
+    def _cdata(self):
+        return self._tensor._storage_key()
+
+
+@_method
+def untyped_storage(self):
+    """The memory that views share: data_ptr() and nbytes().
+
+    >>> arete.ones(4)[:2].untyped_storage().nbytes()
+    16
+    """
+    return UntypedStorage(self)
+
+
+@_method
+def storage(self):
+    """As untyped_storage().
+
+    >>> arete.ones(4).storage().nbytes()
+    16
+    """
+    return UntypedStorage(self)
+
+
+Tensor.grad_fn = property(lambda self: _C._grad_fn(self), doc="The node that made it, or None.")
+Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: dimensions have no names.")
+Tensor.layout = property(lambda self: strided, doc="arete.strided, the only layout.")
+
+
+def _load_dtype(name):
+    return getattr(_C, name)
+
+
+copyreg.pickle(_C.dtype, lambda d: (_load_dtype, (d._name,)))
+
+for _shown in (*vars(Tensor).values(), *vars().values()):
+    if getattr(_shown, "__module__", None) == __name__:
+        _shown.__module__ = "arete._tensor"  # where pickles have it
