@@ -26,7 +26,7 @@ struct Modes {
   uint32_t word = 0;  // zero: nothing special, the fast path
   bool grad_enabled = true;
   bool deterministic = false;
-  prim::Capture* capture = nullptr;  // with kCapture
+  prim::Capture* capture = nullptr;       // with kCapture
   ops::CallObserver* observer = nullptr;  // with kObserve
   // Memory for the result of the composition under way: who takes it sets the pointer behind this
   // one to null (Note [Results into given memory] in ops/call.cpp).
@@ -38,12 +38,12 @@ struct Modes {
 
 namespace detail {
 // Note [Thread-local memory]
-// Every call looks here several times. In a shared library that asks the loader for the address each
-// time, unless the variable has its place in the part of a thread's memory that is laid out when it
-// starts. Of that part little is left for libraries that are loaded later, as by Python: what is
-// thread-local in libarete.so must fit into some hundred bytes (a test looks at its size).
+// Every call looks here several times. In a shared library that asks the loader for the address
+// each time, unless the variable has its place in the part of a thread's memory that is laid out
+// when it starts. Of that part little is left for libraries that are loaded later, as by Python:
+// what is thread-local in libarete.so must fit into some hundred bytes (a test looks at its size).
 extern thread_local constinit Modes thread_modes [[gnu::tls_model("initial-exec")]];
-}
+}  // namespace detail
 inline Modes& modes() noexcept { return detail::thread_modes; }
 
 /// Restores the thread's modes as they were when it was made.

@@ -96,8 +96,12 @@ def expect_same_state(a, b, tolerance):
 @pytest.fixture
 def double_numbers():
     """Counts and numbers of states have the default dtype."""
-    for library in LIBRARIES:
-        library.set_default_dtype(library.float64)
-    yield
-    for library in LIBRARIES:
-        library.set_default_dtype(library.float32)
+    changed = []
+    try:
+        for library in LIBRARIES:  # without PyTorch a skip
+            library.set_default_dtype(library.float64)
+            changed.append(library)
+        yield
+    finally:
+        for library in changed:
+            library.set_default_dtype(library.float32)

@@ -25,7 +25,8 @@ struct DropoutStream {
 };
 template <>
 struct DropoutStream<true> : MovedStream {
-  __device__ __forceinline__ DropoutStream(const DropoutArgs& a) : MovedStream(a.block, a.keys, a.state) {}
+  __device__ __forceinline__ DropoutStream(const DropoutArgs& a)
+      : MovedStream(a.block, a.keys, a.state) {}
 };
 
 // Each thread makes kGroup elements, a multiple of the 4 of a block, at a time.

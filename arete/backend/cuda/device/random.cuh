@@ -29,7 +29,8 @@ DEVICE u64 lane_pair(u32 low, u32 high) { return u64(high) << 32 | low; }
 struct MovedStream {
   u64 first;
   u32 keys[20];
-  __device__ __forceinline__ MovedStream(u64 block, const u32* seed, const u64* state) : first(block + state[1]) {
+  __device__ __forceinline__ MovedStream(u64 block, const u32* seed, const u64* state)
+      : first(block + state[1]) {
     keys[0] = seed[0] ^ u32(state[0]);
     keys[1] = seed[1] ^ u32(state[0] >> 32);
 #pragma unroll
@@ -63,11 +64,14 @@ template <bool kMoved>
 struct LaunchStream {
   const RandomArgs& a;
   __device__ __forceinline__ LaunchStream(const RandomArgs& args) : a(args) {}
-  __device__ __forceinline__ Lanes block(u32 number) const { return philox(a.low + number, a.high, a.keys); }
+  __device__ __forceinline__ Lanes block(u32 number) const {
+    return philox(a.low + number, a.high, a.keys);
+  }
 };
 template <>
 struct LaunchStream<true> : MovedStream {
-  __device__ __forceinline__ LaunchStream(const RandomArgs& a) : MovedStream(lane_pair(a.low, a.high), a.keys, a.state) {}
+  __device__ __forceinline__ LaunchStream(const RandomArgs& a)
+      : MovedStream(lane_pair(a.low, a.high), a.keys, a.state) {}
 };
 
 // ---- uniform numbers
