@@ -1,6 +1,7 @@
 // Steps that become part of CUDA graphs.
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -86,8 +87,13 @@ void Optimizer::prepare_page(size_t gi, Batch& batch, Step& step) {
   const auto same = [&](const PageOfGroup& p) { return p.group == gi && p.device == device; };
   auto page = std::ranges::find_if(pages_, same);
   const std::vector<double> values = page_values(groups_[gi], device);
-  if (page == pages_.end())
+  if (page == pages_.end()) {
+    // It is written before replays: in the memory of a graph that is being captured it would lie on
+    // results that the graph needs no more, and has others write there.
+    std::optional<cuda::StreamGuard> outside;
+    if (step.is_recorded(device)) outside.emplace(cuda::default_stream(device.index));
     page = pages_.insert(pages_.end(), {gi, device, std::make_shared<Page>(values.size(), device)});
+  }
   batch.page_ = page->page.get();
   if (!step.is_recorded(device)) return page->page->write(values, *programs_);
 

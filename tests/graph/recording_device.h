@@ -1,11 +1,16 @@
 // A GPU made of the CPU: cuda:0 of test programs that need graphs and have no GPU. It computes on
 // the host at once, or while its stream is captured notes what it is given, and does that at each
-// launch of the graph. Memory is never freed, so that graphs may go on using it.
+// launch of the graph. Memory is never given back, so that graphs may go on using it, but what is
+// freed on a stream that is captured serves what comes later in that capture, as in a graph's pool:
+// what must live as long as the graph and was allocated there is overwritten by replays.
 #pragma once
 
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "arete/core/cuda.h"
@@ -48,12 +53,23 @@ class RecordingDevice final : public prim::Forwarding<prim::Backend, RecordingDe
 
   void* allocate(size_t bytes) override {
     if (bytes == 0) return nullptr;
-    memory_.push_back(std::make_unique<Block[]>(bytes / sizeof(Block) + 1));
-    return memory_.back().get();
+    const size_t blocks = bytes / sizeof(Block) + 1;
+    if (is_capturing())
+      if (const auto free = free_.find(blocks); free != free_.end()) {
+        void* const p = free->second;
+        free_.erase(free);
+        return p;
+      }
+    memory_.push_back(std::make_unique<Block[]>(blocks));
+    void* const p = memory_.back().get();
+    if (is_capturing()) of_capture_.insert(p);
+    return p;
   }
-  void deallocate(void*, size_t) noexcept override {}
+  void deallocate(void* p, size_t bytes) noexcept override {
+    if (is_capturing() && of_capture_.contains(p)) free_.emplace(bytes / sizeof(Block) + 1, p);
+  }
   void* scratch(size_t bytes) override { return allocate(bytes); }
-  void release_scratch(void*, size_t) noexcept override {}
+  void release_scratch(void* p, size_t bytes) noexcept override { deallocate(p, bytes); }
   void synchronize() override { check_open(); }
   void copy_to_host(void* to, const void* from, size_t bytes) override {
     check_open();
@@ -65,9 +81,9 @@ class RecordingDevice final : public prim::Forwarding<prim::Backend, RecordingDe
   }
 
   prim::StreamHandle current_stream() override { return stream_; }
-  prim::StreamHandle default_stream() override { return &streams_[0]; }
+  prim::StreamHandle default_stream() override { return &streams_.front(); }
   void set_current_stream(prim::StreamHandle s) override { stream_ = s ? s : default_stream(); }
-  prim::StreamHandle create_stream(int) override { return &streams_[1]; }
+  prim::StreamHandle create_stream(int) override { return &streams_.emplace_back(); }
   bool is_capturing() override { return captured_ && captured_ == stream_; }
   uint64_t create_pool() override { return 1; }
   void begin_capture(prim::StreamHandle stream, uint64_t) override {
@@ -75,10 +91,10 @@ class RecordingDevice final : public prim::Forwarding<prim::Backend, RecordingDe
     tape_ = std::make_unique<Tape>();
   }
   prim::GraphHandle end_capture(prim::StreamHandle) override {
-    captured_ = nullptr;
+    leave_capture();
     return tape_.release();
   }
-  void discard_capture(prim::StreamHandle) noexcept override { captured_ = nullptr; }
+  void discard_capture(prim::StreamHandle) noexcept override { leave_capture(); }
   void launch_graph(prim::GraphHandle graph, prim::StreamHandle) override {
     for (const auto& f : *static_cast<Tape*>(graph)) {
       ++calls;
@@ -114,10 +130,18 @@ class RecordingDevice final : public prim::Forwarding<prim::Backend, RecordingDe
     ARETE_CHECK(!is_capturing(), DeviceError("", "not while the stream is being captured"));
   }
 
+  void leave_capture() noexcept {
+    captured_ = nullptr;
+    free_.clear();
+    of_capture_.clear();
+  }
+
   prim::Backend& cpu_ = prim::backend_for(kCPU);
   std::vector<std::unique_ptr<Block[]>> memory_;
-  int streams_[2] = {};
-  prim::StreamHandle stream_ = &streams_[0], captured_ = nullptr;
+  std::multimap<size_t, void*> free_;  // by their sizes in blocks
+  std::set<void*> of_capture_;
+  std::deque<int> streams_ = std::deque<int>(1);
+  prim::StreamHandle stream_ = &streams_.front(), captured_ = nullptr;
   std::unique_ptr<Tape> tape_;
 };
 
