@@ -309,7 +309,7 @@ def test_counts_are_ints(name, value):
 
 
 def test_pinning_without_a_gpu_warns_once(monkeypatch):
-    monkeypatch.setattr(arete.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(arete._C._cuda, "is_available", lambda: False)
     loader = ours.DataLoader(Squares(4), 4, pin_memory=True)
     with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found") as seen:
         assert [b.tolist() for b in loader] == [b.tolist() for b in loader] == [[0, 1, 4, 9]]

@@ -101,6 +101,9 @@ def to_a_new_one(t):
 
 def copied(t):
     t.optimizer = copy.deepcopy(t.optimizer)
+    if t.library is not arete:
+        for group in t.optimizer.param_groups:  # where there is a GPU, steps of a copied Adafactor ask for it, which has none
+            group.setdefault("capturable", False)
     t.params = [p for g in t.optimizer.param_groups for p in g["params"]]
 
 
@@ -108,7 +111,7 @@ def pickled(t):
     if t.library is arete:
         t.optimizer = pickle.loads(pickle.dumps(t.optimizer))
     else:
-        t.optimizer = copy.deepcopy(t.optimizer)
+        copied(t)
     t.params = [p for g in t.optimizer.param_groups for p in g["params"]]
 
 
