@@ -305,8 +305,7 @@ Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Litera
 }
 
 Literal number_of(const Program& program, std::span<const Literal> params, size_t k) {
-  const bool in_memory = k < 64 && program.params_in_memory() >> k & 1;
-  return in_memory ? *reinterpret_cast<const Literal*>(params[k].i) : params[k];
+  return program.has_in_memory(k) ? *reinterpret_cast<const Literal*>(params[k].i) : params[k];
 }
 
 std::vector<Literal> evaluate(const Program& program, std::span<const Literal> inputs,

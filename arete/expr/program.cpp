@@ -149,7 +149,7 @@ std::string Program::text() const {
     for (int32_t o : in.operand)
       if (o >= 0) s += " %" + std::to_string(o);
     if (in.op == Op::input || in.op == Op::param) s += " " + std::to_string(in.index);
-    if (in.op == Op::param && params_in_memory_ >> in.index & 1) s += " in memory";
+    if (in.op == Op::param && has_in_memory(size_t(in.index))) s += " in memory";
     if (in.op == Op::input) s += " " + std::string(arete::name_of(inputs_[size_t(in.index)]));
     if (in.op == Op::round_to) s += " " + std::string(arete::name_of(DType(in.index)));
     if (in.op == Op::constant) s += " " + number_text(in);

@@ -168,6 +168,7 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Bit k: the Literal that is given for parameter k holds in `i` the address of the number, a
   /// double or an i64 in the memory of the device that runs the program.
   uint64_t params_in_memory() const { return params_in_memory_; }
+  bool has_in_memory(size_t k) const { return k < 64 && params_in_memory_ >> k & 1; }
   std::span<const Output> outputs() const { return outputs_; }
   const Hash128& hash() const { return hash_; }
 

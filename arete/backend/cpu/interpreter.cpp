@@ -162,7 +162,7 @@ class Compiler {
         cell.type = in.type;
         if (in.op == Op::param) {
           cell.param = int16_t(in.index);
-          cell.in_memory = in.index < 64 && program_.params_in_memory() >> in.index & 1;
+          cell.in_memory = program_.has_in_memory(size_t(in.index));
         } else {
           cell.bits = cell_bits(in.type, in.value);
         }

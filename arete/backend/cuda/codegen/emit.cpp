@@ -58,19 +58,21 @@ std::string literal_text(expr::Literal value, Type type) {
   return buffer;
 }
 
+std::string number_expression(Type type, const std::string& slot) {
+  if (expr::is_float(type)) return std::string(compute_name(type)) + "(" + slot + ".f)";
+  return type == Type::boolean ? "(" + slot + ".i != 0)"
+                               : std::string(compute_name(type)) + "(" + slot + ".i)";
+}
+
 std::string param_expression(const expr::Program& program, size_t k, const std::string& slot) {
   const Type type = program.params()[k];
-  const bool in_memory = k < 64 && program.params_in_memory() >> k & 1;
-  const auto number = [&](const char* field, const char* name) {
-    // No kernel writes the numbers that it reads: loaded like this, each is one value throughout,
-    // as an argument is, and products and sums around it are contracted in the same way.
-    return in_memory ? std::string("__ldg(reinterpret_cast<const ") + name + "*>(" + slot + ".i))"
-                     : slot + field;
-  };
-  if (expr::is_float(type))
-    return std::string(compute_name(type)) + "(" + number(".f", "f64") + ")";
-  return type == Type::boolean ? "(" + number(".i", "i64") + " != 0)"
-                               : std::string(compute_name(type)) + "(" + number(".i", "i64") + ")";
+  if (!program.has_in_memory(k)) return number_expression(type, slot);
+  // No kernel writes the numbers that it reads.
+  const bool is_float = expr::is_float(type);
+  const std::string number = std::string("__ldg(reinterpret_cast<const ") +
+                             (is_float ? "f64" : "i64") + "*>(" + slot + ".i))";
+  return type == Type::boolean ? "(" + number + " != 0)"
+                               : std::string(compute_name(type)) + "(" + number + ")";
 }
 
 std::vector<std::string> param_expressions(const expr::Program& program, const std::string& list,
@@ -109,7 +111,7 @@ int one_plus_operand(const expr::Program& program, std::span<const int> uses, si
 std::vector<std::string> emit_values(std::string& text, const expr::Program& program,
                                      std::span<const std::string> inputs,
                                      std::span<const std::string> params, std::string_view prefix,
-                                     std::string_view indent) {
+                                     std::string_view indent, const char* product) {
   const auto code = program.code();
   std::vector<int> uses(code.size());
   for (const Instruction& c : code)
@@ -155,7 +157,10 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
                   names[size_t(part)] + ")";
           break;
         }
-        value = std::string("op_") + expr::name_of(c.op) + "(";
+        value = c.op == Op::mul && expr::is_float(c.type)
+                    ? product
+                    : std::string("op_") + expr::name_of(c.op);
+        value += "(";
         for (int k = 0; k < expr::arity_of(c.op); ++k) value += (k ? ", " : "") + operand(k);
         value += ")";
       }

@@ -24,14 +24,17 @@ std::vector<std::string> emit_program(std::string& text, const expr::Program& pr
                                       std::span<const std::string> inputs,
                                       std::span<const std::string> params, std::string_view prefix,
                                       std::string_view indent);
-/// The same, returning expressions of the compute types, not rounded.
+/// The same, returning expressions of the compute types, not rounded. `product`: the function that
+/// multiplies floats.
 std::vector<std::string> emit_values(std::string& text, const expr::Program& program,
                                      std::span<const std::string> inputs,
                                      std::span<const std::string> params, std::string_view prefix,
-                                     std::string_view indent);
+                                     std::string_view indent, const char* product = "op_mul");
 
-/// The expression that reads parameter k as its compute type from `slot`: the 8 bytes (a union of
-/// f64 `f` and i64 `i`) by which it, or its address, reaches the kernel.
+/// The expression that reads a number as a compute type from `slot`: 8 bytes, a union of f64 `f`
+/// and i64 `i`.
+std::string number_expression(expr::Type type, const std::string& slot);
+/// The same of parameter k, whose address may be what the slot holds.
 std::string param_expression(const expr::Program& program, size_t k, const std::string& slot);
 /// Those of all parameters, from the slots of `list` from `first` on.
 std::vector<std::string> param_expressions(const expr::Program& program, const std::string& list,

@@ -194,10 +194,16 @@ bool FusedWriter::is_copied_async(int i) const { return is_fresh(i) && chunk_byt
 
 // The values of a program's outputs, as the compute types of the outputs' dtypes.
 std::vector<std::string> FusedWriter::values(const expr::Program& program,
-                                             const std::vector<std::string>& inputs, int depth) {
-  std::vector<std::string> r =
-      emit_values(text_, program, inputs, param_expressions(program, "a.params"), "v",
-                  std::string(size_t(2 * depth), ' '));
+                                             const std::vector<std::string>& inputs, int depth,
+                                             const char* product) {
+  std::vector<std::string> params;
+  for (size_t k = 0; k < program.params().size(); ++k) {
+    const std::string at = number(int64_t(k));
+    const std::string slot = program.has_in_memory(k) ? "number" + at : "a.params[" + at + "]";
+    params.push_back(number_expression(program.params()[k], slot));
+  }
+  std::vector<std::string> r = emit_values(text_, program, inputs, params, "v",
+                                           std::string(size_t(2 * depth), ' '), product);
   for (size_t k = 0; k < r.size(); ++k) {
     const auto& o = program.outputs()[k];
     const expr::Type wanted = expr::compute_type(o.dtype);
@@ -245,6 +251,15 @@ void FusedWriter::open_kernel() {
   line(1, v_.mapping == Mapping::columns
               ? "const int t = int(threadIdx.x) / kRows, r = int(threadIdx.x) % kRows;"
               : "const int t = int(threadIdx.x) % kThreads, r = int(threadIdx.x) / kThreads;");
+  // Numbers in memory are fetched once, and are from then on what arguments are.
+  uint64_t fetched = 0;
+  for (const FusedStage& s : spec_.stages) fetched |= s.program->params_in_memory();
+  for (int64_t k = 0; k < 64; ++k)
+    if (fetched >> k & 1) {
+      line(1, "FusedParameter number" + number(k) + ";");
+      line(1, "number" + number(k) + ".i = __ldg(reinterpret_cast<const i64*>(a.params[" +
+                  number(k) + "].i));");
+    }
   declare_shared();
   if (v_.columns) declare_columns();
   if (v_.ahead) {
@@ -394,7 +409,9 @@ void FusedWriter::row(size_t s) {
   declare_rows(s);
   line(2, "{");
   open_rows(3);
-  const std::vector<std::string> r = values(*stage.program, row_inputs(stage), 3);
+  // With numbers that are arguments ptxas moves products into the loops over elements and makes
+  // fused multiply-adds of them, with numbers from memory it does not: none may be moved.
+  const std::vector<std::string> r = values(*stage.program, row_inputs(stage), 3, "op_rounded_mul");
   for (size_t k = 0; k < outputs.size(); ++k)
     line(3, row_name(first_row_[s] + int(k)) + of_row() + " = " + rounded(r[k], outputs[k].dtype) +
                 ";");

@@ -50,7 +50,8 @@ class FusedWriter {
   void declare_rows(size_t s);
   std::vector<std::string> row_inputs(const Stage& stage) const;
   std::vector<std::string> values(const expr::Program& program,
-                                  const std::vector<std::string>& inputs, int depth);
+                                  const std::vector<std::string>& inputs, int depth,
+                                  const char* product = "op_mul");
   std::string rounded(const std::string& value, DType t) const;
 
   // fused_elements.cpp: stages over elements
