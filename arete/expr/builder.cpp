@@ -298,6 +298,9 @@ Value Builder::round_to(Value a, DType storage) {
 }
 
 Type Builder::type_of(int32_t id) const { return impl_->type(id); }
+bool Builder::is_number(Value v, double number) const {
+  return impl_->is_number(own_id(this, v), number);
+}
 
 std::vector<Value> Builder::inline_program(const Program& program, std::span<const Value> inputs,
                                            std::span<const Value> params) {

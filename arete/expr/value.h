@@ -65,6 +65,8 @@ class Builder {
   ProgramPtr build(std::span<const Value> outputs, std::span<const DType> dtypes);
 
   Type type_of(int32_t id) const;
+  /// Whether `v` is the constant `number`; -0 is not 0.
+  bool is_number(Value v, double number) const;
 
  private:
   friend class Program;

@@ -10,6 +10,7 @@
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/program_arguments.h"
 #include "arete/ops/target.h"
 #include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
@@ -721,23 +722,8 @@ bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntL
 
 Results apply_program(const ProgramPtr& program, std::span<const Tensor> inputs,
                       std::span<const Scalar> params, const char* name) {
-  ARETE_CHECK(inputs.size() == program->inputs().size() && !inputs.empty(),
-              ValueError(name, "the program and the call differ in their number of inputs")
-                  .expected(std::to_string(program->inputs().size()))
-                  .got(std::to_string(inputs.size())));
-  ARETE_CHECK(params.size() == program->params().size(),
-              ValueError(name, "the program and the call differ in their number of parameters")
-                  .expected(std::to_string(program->params().size()))
-                  .got(std::to_string(params.size())));
-  for (size_t i = 0; i < inputs.size(); ++i)
-    ARETE_CHECK(inputs[i].dtype() == program->inputs()[i],
-                TypeError(name, "the program expects another dtype")
-                    .argument("input " + std::to_string(i))
-                    .expected(std::string(name_of(program->inputs()[i])))
-                    .got(describe(inputs[i])));
-  Literals literals;
-  for (size_t i = 0; i < params.size(); ++i)
-    literals.push_back(literal(params[i], program->params()[i]));
+  const Literals literals =
+      program_arguments(program->inputs(), program->params(), inputs, params, name);
   tracing::RangeScope traced(tracing::RangeKind::program, std::string_view(name));
   Results outputs;
   apply(program, nullptr, nullptr, inputs, {literals.data(), literals.size()}, name, outputs);
