@@ -62,9 +62,11 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
       std::function<std::vector<expr::Value>(Rows& rows, std::span<const expr::Value>)>;
 
   /// Runs `definition` on inputs of the given storage types (at least one) and parameters of the
-  /// given types; outputs have the dtypes `outputs`.
+  /// given types; outputs have the dtypes `outputs`, which is read when the definition has run and
+  /// may be filled by it.
   static RowProgramPtr trace(const Definition& definition, std::span<const DType> inputs,
-                             std::span<const expr::Type> params, std::span<const DType> outputs);
+                             std::span<const expr::Type> params,
+                             const std::vector<DType>& outputs);
 
   std::span<const DType> inputs() const { return {program_->inputs().data(), n_inputs_}; }
   std::span<const expr::Type> params() const {

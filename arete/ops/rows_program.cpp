@@ -243,7 +243,8 @@ class RowProgram::Planner {
 };
 
 RowProgramPtr RowProgram::trace(const Definition& definition, std::span<const DType> inputs,
-                                std::span<const Type> params, std::span<const DType> outputs) {
+                                std::span<const Type> params,
+                                const std::vector<DType>& outputs) {
   ARETE_CHECK(!inputs.empty(), ValueError("", "a program of rows needs an input"));
   Builder b;
   std::vector<Value> values;
@@ -255,7 +256,7 @@ RowProgramPtr RowProgram::trace(const Definition& definition, std::span<const DT
               ValueError("", "a program of rows needs a dtype for each of its results")
                   .expected(std::to_string(results.size()))
                   .got(std::to_string(outputs.size())));
-  std::vector<DType> dtypes(outputs.begin(), outputs.end());
+  std::vector<DType> dtypes = outputs;
   std::shared_ptr<RowProgram> p(new RowProgram);
   p->n_inputs_ = inputs.size();
   for (const Rows::Reduction& r : rows.reductions_) {

@@ -73,8 +73,8 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "linalg", "masked", "multiprocessing", "nn", "numpy", "optim",
-         "random", "special", "testing", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu")
+_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "kernels", "linalg", "masked", "multiprocessing", "nn", "numpy",
+         "optim", "random", "special", "testing", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu")
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",

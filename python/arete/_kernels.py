@@ -101,7 +101,7 @@ class ElementwiseKernel:
                     raise TypeError(f"the type {type_name} of {name!r} follows from no input")
                 out_dtypes.append(types.generic.get(type_name) or TYPES[type_name])
 
-            def definition(values):
+            def definition(*values):
                 variables = {n: v for (_, n), v in zip(self.in_params, values)}
                 evaluator = Evaluator(self.operation, variables, types.generic, values[0])
                 result = evaluator.run()
@@ -109,10 +109,10 @@ class ElementwiseKernel:
                 for (_, n), dtype in zip(self.out_params, out_dtypes):
                     if n not in result:
                         raise SnippetError(f"{n!r} is never assigned in {self.operation!r}")
-                    outputs.append(evaluator._value(result[n]).cast(dtype))
+                    outputs.append((evaluator._value(result[n]).cast(dtype), dtype))
                 return outputs
 
-            program = self._programs[key] = _e.trace(definition, list(dtypes), out_dtypes, self.name)
+            program = self._programs[key] = _e.trace(definition, list(dtypes), [], self.name)
         return program
 
     def __call__(self, *args, size=None, stream=None, block_size=None):
@@ -202,13 +202,13 @@ class RawModule:
         return RawKernel(self.code, name, self.options)
 
 
-_REDUCTIONS = {"a+b": "sum", "a*b": "prod", "max(a,b)": "amax", "min(a,b)": "amin", "a&&b": "all", "a||b": "any",
-               "b+a": "sum", "b*a": "prod", "fmax(a,b)": "amax", "fmin(a,b)": "amin", "a|b": "any",
+_REDUCTIONS = {"a+b": "sum", "a*b": "prod", "max(a,b)": "max", "min(a,b)": "min", "a&&b": "all", "a||b": "any",
+               "b+a": "sum", "b*a": "prod", "fmax(a,b)": "max", "fmin(a,b)": "min", "a|b": "any",
                "a&b": "all"}
 
 
 class ReductionKernel:
-    """map, reduce, map again, over any axes:
+    """map, reduce, map again, over any axes, in one kernel:
 
         l2norm = ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
         l2norm(x, axis=1)
@@ -229,44 +229,34 @@ class ReductionKernel:
     def __repr__(self):
         return f"<ReductionKernel {self.name}>"
 
-    def __call__(self, *args, out=None, axis=None, keepdims=False, stream=None):
-        tensors, types = _arguments(self.in_params, args, self.name)
-        key = tuple(t.dtype for t in tensors)
-        if key not in self._programs:
+    def _program(self, dtypes, types):
+        if dtypes not in self._programs:
             type_name, out_name = self.out_params[0]
             out_dtype = types.generic.get(type_name) or TYPES.get(type_name)
             if out_dtype is None:
                 raise TypeError(f"the type {type_name} of {out_name!r} follows from no input")
-            wide = _C.float32 if out_dtype in (_C.float16, _C.bfloat16) else out_dtype
-            logic = self._reduce in ("any", "all")
 
-            def mapped(values):
+            def definition(rows, *values):
                 variables = {n: v for (_, n), v in zip(self.in_params, values)}
-                value = Evaluator(self.map_expr, variables, types.generic, values[0]).expression_only()
-                return [value.cast(_C.bool if logic else wide)]
-
-            def finished(values):
-                evaluator = Evaluator(self.post_map_expr, {"a": values[0]}, types.generic, values[0])
+                mapped = Evaluator(self.map_expr, variables, types.generic, values[0]).expression_only()
+                if self._reduce not in ("any", "all"):
+                    mapped = mapped.cast(out_dtype)
+                reduced = rows._reduce(self._reduce, mapped, True)
+                evaluator = Evaluator(self.post_map_expr, {"a": reduced}, types.generic, values[0])
                 result = evaluator.run()
                 if out_name not in result:
                     raise SnippetError(f"{out_name!r} is never assigned in {self.post_map_expr!r}")
-                return [evaluator._value(result[out_name]).cast(out_dtype)]
+                return [(evaluator._value(result[out_name]).cast(out_dtype), out_dtype)]
 
-            between = _C.bool if logic else wide
-            reduced = _C.int64 if between.is_floating_point is False and self._reduce in ("sum", "prod") else between
-            self._programs[key] = (_e.trace(mapped, list(key), [between], self.name),
-                                   _e.trace(finished, [reduced], [out_dtype], self.name))
-        first, last = self._programs[key]
-        (values,) = first(tensors)
-        if axis is None:
-            axis = tuple(range(values.dim()))
-        axes = (axis,) if isinstance(axis, int) else tuple(axis)
-        if self._reduce == "prod":
-            for a in sorted((x % max(values.dim(), 1) for x in axes), reverse=True):
-                values = _ops.prod(values, a, True)
-            if not keepdims:
-                values = _ops.squeeze(values, axes) if axes else values
-        elif axes or values.dim() == 0:
-            values = getattr(_ops, self._reduce)(values, axes, keepdims)
-        (result,) = last([values])
+            self._programs[dtypes] = _e.trace_rows(definition, list(dtypes), [], self.name)
+        return self._programs[dtypes]
+
+    def __call__(self, *args, out=None, axis=None, keepdims=False, stream=None):
+        tensors, types = _arguments(self.in_params, args, self.name)
+        axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+        if axis is not None and not axes:
+            raise ValueError("axis=() reduces nothing: an ElementwiseKernel does that")
+        (result,) = self._program(tuple(t.dtype for t in tensors), types)(tensors, [], axes)
+        if not keepdims:
+            result = _ops.squeeze(result, axes or list(range(result.dim())))
         return out.copy_(result) if out is not None else result

@@ -1,8 +1,13 @@
-// The expression language for kernels that users write: arete/_kernels.py traces C snippets with
-// it.
+// The expression language for kernels that users write: arete/kernels.py traces Python functions
+// with it, arete/_kernels.py snippets of C.
+#include <deque>
+#include <map>
+#include <set>
+
 #include "arete/autograd/function.h"
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
+#include "arete/ops/rows.h"
 #include "bindings.h"
 #include "caster.h"
 
@@ -15,11 +20,41 @@ namespace {
 
 using expr::Value;
 
+// Names live as long as the process, since history may show them at any time.
+const char* lasting(const std::string& name) {
+  static auto* const names = new std::set<std::string>;  // under the GIL
+  return names->insert(name).first->c_str();
+}
+
+// A traced function is seldom new: what the last ones were compiled to stays.
+template <class Program>
+const Program& kept(const Program& program) {
+  static auto* const recent = new std::deque<Program>;
+  if (recent->size() == 256) recent->pop_front();
+  recent->push_back(program);
+  return program;
+}
+
 /// A program with the name that history and errors show.
 struct ElementwiseProgram {
   expr::ProgramPtr program;
-  std::string name;
+  const char* name;
 };
+struct RowsProgram {
+  ops::RowProgramPtr program;
+  const char* name;
+};
+
+std::vector<Tensor> as_list(const ops::Results& r) { return {r.begin(), r.end()}; }
+
+// What a definition gives: values, with the dtypes to store them in.
+using TypedValues = std::vector<std::pair<Value, DType>>;
+TypedValues values_of(const nb::callable& definition, nb::object rows, std::span<const Value> v) {
+  nb::list all;
+  if (rows.is_valid()) all.append(rows);
+  for (const Value& x : v) all.append(nb::cast(x));
+  return nb::cast<TypedValues>(definition(*nb::tuple(all)));
+}
 
 Value of_number(double v, const Value& like) { return expr::constant_like(like, v); }
 
@@ -46,6 +81,15 @@ void bind_expressions(nb::module_& parent) {
   c.def("__invert__", [](const Value& a) { return ~a; });
   c.def("logical_not", [](const Value& a) { return !a; });
   c.def_prop_ro("is_floating", &Value::is_floating);
+  binary(c, "__pow__", "__rpow__", [](const Value& a, const Value& b) { return pow(a, b); });
+  binary(c, "__mod__", "__rmod__", [](const Value& a, const Value& b) { return remainder(a, b); });
+  binary(c, "__floordiv__", "__rfloordiv__",
+         [](const Value& a, const Value& b) { return floor_div(a, b); });
+  c.def("__abs__", [](const Value& a) { return abs(a); });
+  c.def("__bool__", [](const Value&) -> bool {
+    throw nb::type_error("a value of a kernel is known only when it runs: where() chooses");
+  });
+  c.def_prop_ro("dtype", [](const Value& a) { return expr::storage_type(a.type()); });
   c.def_prop_ro("is_boolean", [](const Value& a) { return a.type() == expr::Type::boolean; });
   c.def("cast", [](const Value& a, DType t) { return expr::cast(a, computation_type(t)); });
   c.def("constant", [](const Value& a, double v) { return expr::constant_like(a, v); });
@@ -91,33 +135,89 @@ void bind_expressions(nb::module_& parent) {
   FUNCTION(atan) FUNCTION(sinh) FUNCTION(cosh) FUNCTION(tanh) FUNCTION(asinh)
   FUNCTION(acosh) FUNCTION(atanh) FUNCTION(erf) FUNCTION(erfc) FUNCTION(lgamma)
   FUNCTION(is_nan) FUNCTION(is_inf)
+  FUNCTION(sigmoid) FUNCTION(square) FUNCTION(reciprocal) FUNCTION(erfinv) FUNCTION(digamma)
   // clang-format on
 #undef FUNCTION
-                      m.def("where", [](const Value& condition, const Value& a, const Value& b) {
-                        return expr::where(condition, a, b);
-                      });
+                              m.def("where",
+                                    [](const Value& condition, const Value& a, const Value& b) {
+                                      return expr::where(condition, a, b);
+                                    });
+  m.def("where", [](const Value& condition, double a, const Value& b) {
+    return expr::where(condition, a, b);
+  });
+  m.def("where", [](const Value& condition, const Value& a, double b) {
+    return expr::where(condition, a, b);
+  });
 
   nb::class_<ElementwiseProgram>(m, "Program")
-      .def("__call__", [](const ElementwiseProgram& p, const std::vector<Tensor>& inputs) {
-        ops::Results r;
-        {
-          const WithoutGil free;
-          autograd::note_uses(inputs);
-          r = ops::apply_program(p.program, inputs, {}, p.name.c_str());
+      .def(
+          "__call__",
+          [](const ElementwiseProgram& p, const std::vector<Tensor>& inputs,
+             const std::vector<Scalar>& params) {
+            const WithoutGil free;
+            autograd::note_uses(inputs);
+            return as_list(ops::apply_program(p.program, inputs, params, p.name));
+          },
+          "inputs"_a, "params"_a = std::vector<Scalar>());
+  // definition: a function of Values, one for each input, then parameter; its results are pairs of
+  // a Value and the dtype to store it in.
+  m.def(
+      "trace",
+      [](const nb::callable& definition, const std::vector<DType>& inputs,
+         const std::vector<DType>& params, const std::string& name) {
+        expr::Builder b;
+        std::vector<Value> values, results;
+        std::vector<DType> dtypes;
+        for (const DType t : inputs) values.push_back(b.input(t));
+        for (const DType t : params) values.push_back(b.param(computation_type(t)));
+        for (const auto& [value, dtype] : values_of(definition, {}, values)) {
+          results.push_back(value);
+          dtypes.push_back(dtype);
         }
-        return std::vector<Tensor>(r.begin(), r.end());
-      });
-  // definition: a function from a list of Values to a list of Values.
-  m.def("trace", [](nb::callable definition, const std::vector<DType>& inputs,
-                    const std::vector<DType>& outputs, const std::string& name) {
-    const expr::Definition d = [&](std::span<const Value> v) {
-      nb::list all;
-      for (const Value& x : v) all.append(nb::cast(x));
-      return nb::cast<std::vector<Value>>(definition(all));
-    };
-    // Names live as long as the process, since history may show them at any time.
-    return ElementwiseProgram{expr::trace(d, inputs, {}, outputs), name};
-  });
+        return ElementwiseProgram{kept(b.build(results, dtypes)), lasting(name)};
+      },
+      "definition"_a, "inputs"_a, "params"_a, "name"_a);
+
+  nb::class_<ops::Rows>(m, "Rows")
+      .def("_reduce",
+           [](ops::Rows& rows, const std::string& monoid, const Value& v, bool has_gradient) {
+             static const std::map<std::string, prim::Monoid> monoids = {
+                 {"sum", prim::Monoid::sum}, {"prod", prim::Monoid::prod},
+                 {"min", prim::Monoid::min}, {"max", prim::Monoid::max},
+                 {"all", prim::Monoid::all}, {"any", prim::Monoid::any}};
+             return rows.reduce(monoids.at(monoid), v, has_gradient);
+           })
+      .def("_length", &ops::Rows::length);
+  nb::class_<RowsProgram>(m, "RowProgram")
+      .def(
+          "__call__",
+          [](const RowsProgram& p, const std::vector<Tensor>& inputs,
+             const std::vector<Scalar>& params, const std::vector<int64_t>& dims) {
+            const WithoutGil free;
+            autograd::note_uses(inputs);
+            return as_list(ops::apply_rows(p.program, inputs, params, dims, p.name));
+          },
+          "inputs"_a, "params"_a, "dims"_a);
+  // The same of rows, which are the first argument.
+  m.def(
+      "trace_rows",
+      [](const nb::callable& definition, const std::vector<DType>& inputs,
+         const std::vector<DType>& params, const std::string& name) {
+        std::vector<expr::Type> types;
+        for (const DType t : params) types.push_back(computation_type(t));
+        std::vector<DType> dtypes;
+        const auto run = [&](ops::Rows& rows, std::span<const Value> v) {
+          std::vector<Value> results;
+          for (const auto& [value, dtype] :
+               values_of(definition, nb::cast(&rows, nb::rv_policy::reference), v)) {
+            results.push_back(value);
+            dtypes.push_back(dtype);
+          }
+          return results;
+        };
+        return RowsProgram{kept(ops::RowProgram::trace(run, inputs, types, dtypes)), lasting(name)};
+      },
+      "definition"_a, "inputs"_a, "params"_a, "name"_a);
 }
 
 }  // namespace arete::python

@@ -20,7 +20,7 @@ ORDER = """
     _grad_mode _streams _snippets amp backends multiprocessing profiler random version xpu
     _cuda_streams cpu
     _operators
-    _kernels _scaled autograd fft linalg signal special testing
+    _kernels _scaled autograd fft kernels linalg signal special testing
     masked nn
     _formats cuda optim utils
     accelerator numpy serialization vision
