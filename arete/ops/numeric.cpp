@@ -2,10 +2,9 @@
 #include "arete/ops/numeric.h"
 
 #include <cmath>
-#include <map>
-#include <mutex>
 #include <numbers>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise_family.h"
@@ -110,30 +109,29 @@ const OpRecord& ldexp_op =
 
 // Exact: the exponent is found bit by bit with multiplications by powers of two, which brings |m|
 // to [1/2, 2). Subnormal numbers lack up to `rest` bits after that.
-expr::ProgramPtr frexp_program(DType t) {
-  return expr::trace(
-      [](Values v) {
-        const Value x = v[0], none = x.builder()->constant(expr::Type::i32, int64_t(0));
-        const bool wide = x.type() == expr::Type::f64;
-        Value m = x, e = none;
-        for (int bit = wide ? 9 : 6; bit >= 0; --bit) {
-          const double step = std::ldexp(1.0, 1 << bit);
-          const Value large = abs(m) >= step, small = abs(m) * step < 1;
-          m = where(large, m * (1 / step), where(small, m * step, m));
-          e = e + where(large, double(1 << bit), where(small, double(-(1 << bit)), none));
-        }
-        for (int bit = wide ? 5 : 4; bit >= 0; --bit) {
-          const double step = std::ldexp(1.0, 1 << bit);
-          const Value small = abs(m) * step < 1;
-          m = where(small, m * step, m);
-          e = e - where(small, double(1 << bit), none);
-        }
-        const Value large = abs(m) >= 1, special = (x == 0) | is_nan(x) | is_inf(x);
-        m = where(large, m * 0.5, m);
-        e = e + where(large, 1.0, none);
-        return std::vector{where(special, x, m), where(special, 0.0, e)};
-      },
-      std::vector{t}, {}, std::vector{t, kInt32});
+const expr::Program& frexp_program(DType t) {
+  static expr::ProgramCache cache;
+  return cache.get(pack_key({int(t)}), {t}, {}, {t, kInt32}, [](Values v) {
+    const Value x = v[0], none = x.builder()->constant(expr::Type::i32, int64_t(0));
+    const bool wide = x.type() == expr::Type::f64;
+    Value m = x, e = none;
+    for (int bit = wide ? 9 : 6; bit >= 0; --bit) {
+      const double step = std::ldexp(1.0, 1 << bit);
+      const Value large = abs(m) >= step, small = abs(m) * step < 1;
+      m = where(large, m * (1 / step), where(small, m * step, m));
+      e = e + where(large, double(1 << bit), where(small, double(-(1 << bit)), none));
+    }
+    for (int bit = wide ? 5 : 4; bit >= 0; --bit) {
+      const double step = std::ldexp(1.0, 1 << bit);
+      const Value small = abs(m) * step < 1;
+      m = where(small, m * step, m);
+      e = e - where(small, double(1 << bit), none);
+    }
+    const Value large = abs(m) >= 1, special = (x == 0) | is_nan(x) | is_inf(x);
+    m = where(large, m * 0.5, m);
+    e = e + where(large, 1.0, none);
+    return std::vector{where(special, x, m), where(special, 0.0, e)};
+  });
 }
 
 const OpRecord& frexp_op =
@@ -144,16 +142,7 @@ const OpRecord& frexp_op =
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "torch.frexp() only supports floating-point dtypes")
                           .got(name_of(x.dtype())));
-          static std::mutex mutex;
-          static std::map<DType, expr::ProgramPtr> programs;
-          expr::ProgramPtr program;
-          {
-            const std::lock_guard lock(mutex);
-            expr::ProgramPtr& p = programs[x.dtype()];
-            if (!p) p = frexp_program(x.dtype());
-            program = p;
-          }
-          return apply_program(program, {&x, 1}, {}, c.name());
+          return apply_program(frexp_program(x.dtype()).shared_from_this(), {&x, 1}, {}, c.name());
         })
         .no_grad_outputs(2);
 
