@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 
-_CORE = ["base", "core", "expr", "prim", "ops", "autograd", "compile"]
+_CORE = ["base", "core", "expr", "prim", "device", "ops", "autograd", "compile"]
 
 
 def _below(name):

@@ -1,7 +1,7 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
-#include "arete/core/cuda.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pinned.h"

@@ -1,7 +1,7 @@
 // Autocast and loss scaling. On another device: ARETE_TEST_DEVICE=cuda.
 #include <thread>
 
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "tests/support/test_device.h"

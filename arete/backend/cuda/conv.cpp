@@ -8,8 +8,8 @@
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
-#include "arete/core/cudnn_switches.h"
 #include "arete/expr/value.h"
+#include "arete/prim/cudnn_switches.h"
 
 namespace arete::cuda {
 namespace {
