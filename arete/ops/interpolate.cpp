@@ -209,7 +209,7 @@ const OpRecord& interpolate_op =
         "interpolate(Tensor input, int[]? size=None, float[]? scale_factor=None, str "
         "mode=\"nearest\", bool? align_corners=None, bool? recompute_scale_factor=None, bool "
         "antialias=False) -> Tensor")
-        .autocast(autocast_by_device(kAutocastAsIs, Autocast::f32))
+        .autocast(autocast_by_device(Autocast::as_is, Autocast::f32))
         .doc("Resizes the spatial dimensions to a size or by factors.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -224,7 +224,7 @@ const OpRecord& interpolate_op =
 template <bool bilinear>
 const OpRecord& define_upsample(const char* schema) {
   return define(schema)
-      .autocast(autocast_by_device(kAutocastAsIs, Autocast::f32))
+      .autocast(autocast_by_device(Autocast::as_is, Autocast::f32))
       .doc(bilinear ? "interpolate with mode \"bilinear\" and align_corners."
                     : "interpolate with mode \"nearest\".")
       .surface(Surface::functional)

@@ -103,7 +103,7 @@ const OpRecord& kron_op = define("kron(Tensor self, Tensor other) -> Tensor")
 
 const OpRecord& inner_op =
     define("inner(Tensor self, Tensor other) -> Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("Sums of products over the last dimensions of both.")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);

@@ -211,7 +211,7 @@ const OpRecord& binary_cross_entropy_op =
     define(
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
         "reduction=\"mean\") -> Tensor")
-        .autocast(autocast_by_device(Autocast::f32, kAutocastBanned))
+        .autocast(autocast_by_device(Autocast::f32, Autocast::banned))
         .doc("Cross entropy of probabilities of two classes.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {

@@ -232,7 +232,7 @@ const OpRecord& batch_norm_op =
     define(
         "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
         "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("Normalization of each channel over all samples.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, false)}; });
@@ -242,7 +242,7 @@ const OpRecord& batch_norm_relu_op =
         "batch_norm_relu(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? "
         "weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5, "
         "Tensor? residual=None) -> Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("relu(batch_norm(input, ...) [+ residual]) in one pass.")
         .surface(Surface::internal)
         .compose([](const Call& c) -> Results { return {channel_norm(c, false, true)}; });
@@ -253,7 +253,7 @@ const OpRecord& instance_norm_op =
         "weight=None, "
         "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> "
         "Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("Normalization of each channel of each sample.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {channel_norm(c, true)}; });

@@ -218,7 +218,7 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
 template <int spatial>
 const OpRecord& define_adaptive_avg(const char* schema) {
   return define(schema)
-      .autocast(autocast_by_device(spatial == 3 ? Autocast::f32 : kAutocastAsIs, kAutocastAsIs))
+      .autocast(autocast_by_device(spatial == 3 ? Autocast::f32 : Autocast::as_is, Autocast::as_is))
       .doc("Means of windows that give the wanted output size.")
       .surface(surface_of(spatial))
       .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; });

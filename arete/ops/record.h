@@ -177,7 +177,14 @@ class GradCall {
 };
 
 /// What autocast does with an operator's floating tensor arguments.
-enum class Autocast : uint8_t { none, lower, f32, promote };
+enum class Autocast : uint8_t {
+  none,
+  lower,
+  f32,
+  promote,
+  banned,  ///< an error
+  as_is,   ///< nothing here, but for the calls that the operator makes
+};
 
 /// Where a language binding shows an operator.
 enum class Surface : uint8_t {

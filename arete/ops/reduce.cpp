@@ -344,7 +344,7 @@ Tensor without_nan(const Tensor& x) {
 const OpRecord& nansum_op =
     define(
         "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("Sum over dimensions, NaN counting as 0.")
         .compose([](const Call& c) -> Results {
           return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], c[3]})};
