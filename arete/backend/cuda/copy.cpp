@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "arete/backend/cuda/codegen/copy.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/raw_elements.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
@@ -30,17 +31,9 @@ struct TransposeArgs {
 
 // The kernel of an element size and a vector length on one device.
 const Kernel& transpose_kernel(CudaBackend& backend, int bytes, int vector) {
-  // Logarithms of the two; at most 16 each.
-  static std::array<std::atomic<const Kernel*>, 64 * 5 * 5> all{};
-  const size_t b = size_t(std::countr_zero(unsigned(bytes))),
-               v = size_t(std::countr_zero(unsigned(vector)));
-  std::atomic<const Kernel*>& entry = all[(size_t(backend.context().ordinal()) * 5 + b) * 5 + v];
-  const Kernel* kernel = entry.load(std::memory_order_acquire);
-  if (!kernel) {
-    kernel = &backend.kernel(transpose_source(bytes, vector));
-    entry.store(kernel, std::memory_order_release);
-  }
-  return *kernel;
+  static KernelTable<5 * 5> kernels;  // by the logarithms of the two, at most 16 each
+  const int number = std::countr_zero(unsigned(bytes)) * 5 + std::countr_zero(unsigned(vector));
+  return kernels.get(backend, size_t(number), [&] { return transpose_source(bytes, vector); });
 }
 
 // Copies through tiles if the operands are contiguous along two different dimensions, both long.
