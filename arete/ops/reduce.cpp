@@ -5,6 +5,7 @@
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/prim/complex_parts.h"
 
 namespace arete {
 namespace ops {
@@ -21,19 +22,6 @@ const expr::Program* convert_first(DType in, expr::Type to) {
   return &cache.get(pack_key({int(in), int(to)}), {in}, {}, {expr::storage_type(to)},
                     [to](Values v) { return std::vector{cast(v[0], to)}; });
 }
-
-// One part of a complex tensor as a real view.
-struct PartView {
-  Layout layout;
-  prim::View view;
-  PartView(const prim::View& v, int part)
-      : layout(v.sizes, v.strides),
-        view{v.data, v.dtype == kComplex64 ? kFloat32 : kFloat64, v.sizes, v.strides, v.storage} {
-    for (int64_t& s : layout.strides) s *= 2;
-    view.strides = layout.strides;
-    if (view.data) view.data += part * int64_t(size_of(view.dtype));
-  }
-};
 
 // How many elements become one.
 int64_t reduced_count(IntList sizes, uint32_t mask) {
@@ -115,12 +103,12 @@ void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
   const Tensor x = plain(r.x, is_complex(t) ? t : kComplex128);
   const prim::View whole = view_of(x);
   if (!is_complex(t)) {  // as conversion does: the real part
-    const PartView in(whole, 0);
+    const prim::PartView in(whole, 0);
     run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, r.out);
     return;
   }
   for (int part = 0; part < 2; ++part) {
-    const PartView in(whole, part), to(r.out, part);
+    const prim::PartView in(whole, part), to(r.out, part);
     run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, to.view);
   }
 }
