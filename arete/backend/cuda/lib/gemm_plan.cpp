@@ -4,8 +4,8 @@
 #include <bit>
 #include <limits>
 
-#include "arete/backend/cuda/scratch_memory.h"
 #include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/scratch_memory.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
