@@ -3,9 +3,6 @@
 
 // Tensors and what they are made of.
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
-#include "arete/core/cuda_kernel.h"
-#include "arete/core/cudnn_switches.h"
 #include "arete/core/device.h"
 #include "arete/core/dtype.h"
 #include "arete/core/generator.h"
@@ -16,6 +13,9 @@
 #include "arete/core/saved_tensor_hooks.h"
 #include "arete/core/scalar.h"
 #include "arete/core/tensor.h"
+#include "arete/device/cuda.h"
+#include "arete/device/cuda_kernel.h"
+#include "arete/prim/cudnn_switches.h"
 
 // Operators.
 #include "arete/ops/activation.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "arete/base/error.h"
-#include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
 #include "arete/core/modes.h"
 #include "arete/expr/value.h"
@@ -29,6 +28,7 @@
 #include "arete/ops/softmax.h"
 #include "arete/ops/sort.h"
 #include "arete/optim/adam.h"
+#include "arete/prim/cudnn_switches.h"
 #include "bench/row.h"
 #include "bench/start.h"
 

@@ -11,8 +11,8 @@
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
-#include "arete/core/cuda.h"
 #include "arete/core/generator.h"
+#include "arete/device/cuda.h"
 #include "bench/machine.h"
 #include "bench/peer.h"
 #include "bench/row.h"

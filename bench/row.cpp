@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 
 namespace arete::bench {
 

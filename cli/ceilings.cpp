@@ -6,7 +6,7 @@
 
 #include "arete/base/error.h"
 #include "arete/base/file.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "cli/commands.h"
 
 namespace arete::cli {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arete/base/thread_pool.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/io/html_report.h"
 #include "arete/io/tensor_io.h"
 #include "arete/prim/backend.h"

@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 
-_CORE = ["base", "core", "expr", "prim", "ops", "autograd", "compile"]
+_CORE = ["base", "core", "expr", "prim", "device", "ops", "autograd", "compile"]
 
 
 def _below(name):
@@ -28,6 +28,7 @@ def _below(name):
 ARROWS = {name: _below(name) for name in _CORE}
 ARROWS.update(
     {
+        "samples": _below("autograd"),
         "amp": _CORE,
         "profile": _CORE,
         "io": _CORE,
@@ -53,7 +54,7 @@ TEXT_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ".md", ".sh"}
 
 def is_internal(path):
     """Not installed."""
-    return path.endswith("_internal.h") or path.startswith("arete/backend/")
+    return path.endswith("_internal.h") or path.startswith(("arete/backend/", "arete/samples/"))
 
 
 def is_private(path):

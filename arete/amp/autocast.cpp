@@ -2,7 +2,7 @@
 
 #include "arete/base/error.h"
 #include "arete/base/warn.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/autocast.h"
 
 namespace arete::amp {

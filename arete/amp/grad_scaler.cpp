@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "arete/core/modes.h"
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -64,48 +64,37 @@ std::vector<Batch> batches_of(const std::vector<Tensor>& parameters) {
   return all;
 }
 
-// By the dtype of the gradients.
-using Programs = std::map<DType, expr::ProgramPtr>;
-
 // 1 for each tensor with an element that is infinite or NaN, else 0.
-Tensor overflow_flags(const std::vector<Tensor>& tensors, Programs& programs) {
+Tensor overflow_flags(const std::vector<Tensor>& tensors) {
   const DType dtype = tensors[0].dtype();
-  expr::ProgramPtr& program = programs[dtype];
-  if (!program) {
-    const double largest = dtype == kFloat64 ? std::numeric_limits<double>::max()
-                                             : double(std::numeric_limits<float>::max());
-    const DType types[] = {dtype}, outs[] = {kFloat32};
-    program = expr::trace(
-        [&](Values v) {
-          // The comparison is false for NaN, too.
-          const Value fits = abs(v[0]) <= largest;
-          const expr::Type f32 = expr::Type::f32;
-          return std::vector{1.0 - expr::cast(fits, f32)};
-        },
-        types, {}, outs);
-  }
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const expr::Program& program =
+      cache.get(pack_key({int(dtype)}), {dtype}, {}, {kFloat32}, [&](Values v) {
+        const double largest = dtype == kFloat64 ? std::numeric_limits<double>::max()
+                                                 : double(std::numeric_limits<float>::max());
+        // The comparison is false for NaN, too.
+        const Value fits = abs(v[0]) <= largest;
+        return std::vector{1.0 - expr::cast(fits, expr::Type::f32)};
+      });
   std::vector<prim::View> inputs;
   inputs.reserve(tensors.size());
   for (const Tensor& t : tensors) inputs.push_back(ops::view_of(t));
   const Tensor flags = ops::empty_tensor({int64_t(inputs.size())}, kFloat32, tensors[0].device());
   ops::target(tensors[0].device())
       .multi_reduce({.monoid = prim::Monoid::max,
-                     .prologue = program.get(),
+                     .prologue = &program,
                      .inputs = inputs,
                      .out = ops::view_of(flags)});
   return flags;
 }
 
 // t *= factor for all, by one program.
-void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs& programs) {
+void multiply(const std::vector<Tensor>& tensors, const Tensor& factor) {
   const DType dtype = tensors[0].dtype();
-  expr::ProgramPtr& program = programs[dtype];
-  if (!program) {
-    const DType types[] = {dtype, kFloat32}, outs[] = {dtype};
-    program =
-        expr::trace([](Values v) { return std::vector{v[0] * expr::cast(v[1], v[0].type())}; },
-                    types, {}, outs);
-  }
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const expr::Program& program =
+      cache.get(pack_key({int(dtype)}), {dtype, kFloat32}, {}, {dtype},
+                [](Values v) { return std::vector{v[0] * expr::cast(v[1], v[0].type())}; });
   std::vector<prim::View> inputs, outputs;
   for (const Tensor& t : tensors) {
     inputs.push_back(ops::view_of(t));
@@ -114,7 +103,7 @@ void multiply(const std::vector<Tensor>& tensors, const Tensor& factor, Programs
     t.bump_version();
   }
   ops::target(tensors[0].device())
-      .multi_pointwise({.program = program.get(),
+      .multi_pointwise({.program = &program,
                         .n_tensors = int64_t(tensors.size()),
                         .inputs = inputs,
                         .outputs = outputs});
@@ -177,7 +166,6 @@ struct GradScaler::Body {
   std::map<const Scalable*, Progress> progress;
   std::map<const Scalable*, Overflow> overflows;
   expr::ProgramPtr inverse_program, update_program, flags_program, step_program;
-  Programs overflow_programs, multiply_programs;
 
   void prepare(Device device) {
     if (scale.defined()) return;
@@ -243,8 +231,8 @@ struct GradScaler::Body {
         seen.parameters.push_back({parameters[b.numbers[i]].impl(), b.numbers[i], {}});
       }
       if (grads.empty()) continue;
-      flags.push_back(overflow_flags(grads, overflow_programs).to(scale.device(), true));
-      if (factor.defined()) multiply(grads, factor.to(grads[0].device(), true), multiply_programs);
+      flags.push_back(overflow_flags(grads).to(scale.device(), true));
+      if (factor.defined()) multiply(grads, factor.to(grads[0].device(), true));
     }
     if (batches.empty()) return {};
     if (flags.empty()) return number(0, scale.device());

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "arete/core/cuda.h"
 #include "arete/data/worker_pool.h"
+#include "arete/device/cuda.h"
 
 namespace arete::data {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include "arete/core/cuda.h"
 #include "arete/data/batch_feed.h"
+#include "arete/device/cuda.h"
 
 namespace arete::data {
 

@@ -5,7 +5,6 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete {
 namespace ops {
@@ -28,69 +27,26 @@ PointwiseDef activation(int inputs, int params, Value (*f)(Values),
 // log(1 + exp(z)). Beyond 40 that is z in f64, too; the exponent is kept from overflowing so that
 // the derivative of the branch not taken stays finite.
 Value soft_plus(Value z) { return where(z > 40.0, z, log1p(exp(where(z > 40.0, 40.0, z)))); }
-double soft_plus(double z) { return z > 40 ? z : std::log1p(std::exp(z)); }
 
 Value negative_part(Value x) { return where(x > 0.0, 0.0, x); }
 
 constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
 constexpr double kSeluScale = 1.0507009873554804934193349852946;
 
-template <class F>
-Reference map(F f) {
-  return [f](const Call& c) -> std::vector<Tensor> {
-    const Tensor& x = c.tensor(0);
-    return {build_tensor(x.sizes(), [&](const Shape& i) { return f(at(x, i), c); })};
-  };
-}
-
-// Samples of unary activations: `rest` are the scalar arguments, one list for each variant. Values
-// keep away from kinks, which lie at multiples of 0.5.
-using Rest = std::vector<std::vector<OwnedArg>>;
-std::vector<Sample> unary_samples(SampleMaker& m, const Rest& rest = {{}}) {
-  std::vector<Sample> out;
-  for (const std::vector<OwnedArg>& r : rest) {
-    std::vector<Tensor> inputs;
-    if (out.empty())
-      inputs = {m.make({}, 0.6, 0.9), m.make({0, 2}), m.make_strided({2, 3}, 0.1, 0.4)};
-    inputs.push_back(m.make({5}, -4.9, -3.1));
-    inputs.push_back(m.make({4}, -0.4, -0.1));
-    inputs.push_back(m.make({3}, 1.1, 1.4));
-    inputs.push_back(m.make({3}, 6.1, 8));
-    for (const Tensor& t : inputs) {
-      std::vector<OwnedArg> args{t};
-      args.insert(args.end(), r.begin(), r.end());
-      out.push_back(Sample{std::move(args)});
-    }
-  }
-  return out;
-}
-std::vector<Sample> plain_samples(SampleMaker& m) { return unary_samples(m); }
-
-const OpRecord& gelu_erf_op =
-    define("gelu_erf(Tensor self) -> Tensor")
-        .doc("gelu by its exact formula.")
-        .surface(Surface::internal)
-        .pointwise(activation(
-            1, 0, [](Values v) { return 0.5 * v[0] * (1.0 + erf(v[0] * 0.70710678118654752440)); }))
-        .samples(plain_samples)
-        .reference(
-            map([](double x, const Call&) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }));
+const OpRecord& gelu_erf_op = define("gelu_erf(Tensor self) -> Tensor")
+                                  .doc("gelu by its exact formula.")
+                                  .surface(Surface::internal)
+                                  .pointwise(activation(1, 0, [](Values v) {
+                                    return 0.5 * v[0] * (1.0 + erf(v[0] * 0.70710678118654752440));
+                                  }));
 
 const OpRecord& gelu_tanh_op =
     define("gelu_tanh(Tensor self) -> Tensor")
         .doc("gelu by its tanh approximation.")
         .surface(Surface::internal)
-        .pointwise(activation(
-            1, 0,
-            [](Values v) {
-              const Value x = v[0];
-              return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
-            }))
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) {
-          return 0.5 * x *
-                 (1 +
-                  std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+        .pointwise(activation(1, 0, [](Values v) {
+          const Value x = v[0];
+          return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
         }));
 
 const OpRecord& gelu_op =
@@ -104,21 +60,7 @@ const OpRecord& gelu_op =
                           .argument("approximate")
                           .got(a));
           return {call(a == "none" ? gelu_erf_op : gelu_tanh_op, {c.tensor(0)})};
-        })
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{"none"}, {"tanh"}});
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), "sigmoid"},
-                   ErrorKind::value,
-                   "approximate argument must be either none or tanh."}};
-        })
-        .reference(map([](double x, const Call& c) {
-          if (c[1].string() == "none") return 0.5 * x * std::erfc(-x * std::sqrt(0.5));
-          return 0.5 * x *
-                 (1 +
-                  std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
-        }));
+        });
 
 const OpRecord& silu_op =
     define("silu(Tensor self) -> Tensor")
@@ -130,29 +72,21 @@ const OpRecord& silu_op =
                                const Complex s = reciprocal(1.0 + exp(-z));
                                return s + y * (1.0 - s);
                              }))
-        .in_place()
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) { return x / (1 + std::exp(-x)); }));
+        .in_place();
 
 const OpRecord& mish_op =
     define("mish(Tensor self) -> Tensor")
         .doc("x * tanh(softplus(x)).")
         .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] * tanh(soft_plus(v[0])); }))
-        .in_place()
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) { return x * std::tanh(soft_plus(x)); }));
+        .in_place();
 
 const OpRecord& leaky_relu_op =
     define("leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor")
         .doc("x where positive, else negative_slope * x.")
         .surface(Surface::functional)
         .pointwise(activation(1, 1, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.01}, {0.3}});
-        })
-        .reference(map([](double x, const Call& c) { return x > 0 ? x : x * c.real(1); }));
+        .in_place();
 
 const OpRecord& elu_op =
     define("elu(Tensor self, float alpha=1.0) -> Tensor")
@@ -161,12 +95,7 @@ const OpRecord& elu_op =
         .pointwise(activation(
             1, 1,
             [](Values v) { return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0]))); }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{1.0}, {0.5}});
-        })
-        .reference(
-            map([](double x, const Call& c) { return x > 0 ? x : c.real(1) * std::expm1(x); }));
+        .in_place();
 
 const OpRecord& selu_op =
     define("selu(Tensor self) -> Tensor")
@@ -176,27 +105,15 @@ const OpRecord& selu_op =
                                 return kSeluScale * where(v[0] > 0.0, v[0],
                                                           kSeluAlpha * expm1(negative_part(v[0])));
                               }))
-        .in_place()
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) {
-          return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x));
-        }));
+        .in_place();
 
-std::vector<Sample> celu_samples(SampleMaker& m) { return unary_samples(m, {{1.0}, {0.5}}); }
-double celu_by_hand(double x, const Call& c) {
-  return x > 0 ? x : c.real(1) * std::expm1(x / c.real(1));
-}
 const OpRecord& celu_point_op =
     define("celu_point(Tensor self, float alpha) -> Tensor")
         .doc("celu for an alpha that is not 0.")
         .surface(Surface::internal)
-        .pointwise(activation(1, 1,
-                              [](Values v) {
-                                return where(v[0] > 0.0, v[0],
-                                             v[1] * expm1(negative_part(v[0]) / v[1]));
-                              }))
-        .samples(celu_samples)
-        .reference(map(celu_by_hand));
+        .pointwise(activation(1, 1, [](Values v) {
+          return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0]) / v[1]));
+        }));
 const OpRecord& celu_op =
     define("celu(Tensor self, float alpha=1.0) -> Tensor")
         .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
@@ -206,31 +123,16 @@ const OpRecord& celu_op =
                           .argument("alpha"));
           return {call(celu_point_op, {c[0], c[1]})};
         })
-        .in_place()
-        .samples(celu_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.0},
-                   ErrorKind::value,
-                   "ZeroDivisionError: alpha cannot be 0 for CELU"}};
-        })
-        .reference(map(celu_by_hand));
+        .in_place();
 
 const OpRecord& softplus_op =
     define("softplus(Tensor self, float beta=1, float threshold=20) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(1 + exp(beta * x)) / beta; x where beta * x > threshold.")
         .surface(Surface::functional)
-        .pointwise(activation(1, 2,
-                              [](Values v) {
-                                const Value z = v[0] * v[1];
-                                return where(z > v[2], v[0], soft_plus(z) / v[1]);
-                              }))
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{1.0, 20.0}, {2.0, 3.5}});
-        })
-        .reference(map([](double x, const Call& c) {
-          const double z = x * c.real(1);
-          return z > c.real(2) ? x : soft_plus(z) / c.real(1);
+        .pointwise(activation(1, 2, [](Values v) {
+          const Value z = v[0] * v[1];
+          return where(z > v[2], v[0], soft_plus(z) / v[1]);
         }));
 
 const OpRecord& softsign_op =
@@ -238,28 +140,18 @@ const OpRecord& softsign_op =
         .doc("x / (1 + |x|).")
         .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] / (1.0 + abs(v[0])); }))
-        .complex(of_complex([](Complex z) { return z * (1.0 / (1.0 + abs(z))); }))
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) { return x / (1 + std::fabs(x)); }));
+        .complex(of_complex([](Complex z) { return z * (1.0 / (1.0 + abs(z))); }));
 
 Value limit(Value x, Value low, Value high) {
   return where(x <= low, low, where(x >= high, high, x));
 }
 
-std::vector<Sample> hardtanh_samples(SampleMaker& m) {
-  return unary_samples(m, {{-1, 1}, {-0.5, 2.0}});
-}
-double hardtanh_by_hand(double x, const Call& c) {
-  return std::min(std::max(x, c.real(1)), c.real(2));
-}
 const OpRecord& hardtanh_point_op =
     define("hardtanh_point(Tensor self, Scalar min_val, Scalar max_val) -> Tensor")
         .doc("hardtanh for bounds of the tensor's kind.")
         .surface(Surface::internal)
         .pointwise(activation(
-            1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote))
-        .samples(hardtanh_samples)
-        .reference(map(hardtanh_by_hand));
+            1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote));
 const OpRecord& hardtanh_op =
     define("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
         .doc("x limited to [min_val, max_val]; integers stay integers.")
@@ -275,13 +167,7 @@ const OpRecord& hardtanh_op =
           }
           return {call(hardtanh_point_op, {c[0], low, high})};
         })
-        .in_place()
-        .samples(hardtanh_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make({2}), 1, -1}, ErrorKind::value, "min_val cannot be greater than max_val"}};
-        })
-        .reference(map(hardtanh_by_hand));
+        .in_place();
 
 const OpRecord& relu6_op =
     define("relu6(Tensor self) -> Tensor")
@@ -291,9 +177,7 @@ const OpRecord& relu6_op =
             1, 0,
             [](Values v) { return limit(v[0], constant_like(v[0], 0), constant_like(v[0], 6)); },
             Result::promote))
-        .in_place()
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) { return std::min(std::max(x, 0.0), 6.0); }));
+        .in_place();
 
 const OpRecord& hardsigmoid_op =
     define("hardsigmoid(Tensor self) -> Tensor")
@@ -304,10 +188,7 @@ const OpRecord& hardsigmoid_op =
                                 const Value x = v[0], y = x * (1.0 / 6) + 0.5;
                                 return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, y));
                               }))
-        .in_place()
-        .samples(plain_samples)
-        .reference(
-            map([](double x, const Call&) { return std::min(std::max(x / 6 + 0.5, 0.0), 1.0); }));
+        .in_place();
 
 const OpRecord& hardswish_op =
     define("hardswish(Tensor self) -> Tensor")
@@ -318,29 +199,20 @@ const OpRecord& hardswish_op =
                                 const Value x = v[0], y = x * (x + 3.0) * (1.0 / 6);
                                 return where(x <= -3.0, 0.0, where(x >= 3.0, x, y));
                               }))
-        .in_place()
-        .samples(plain_samples)
-        .reference(
-            map([](double x, const Call&) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; }));
+        .in_place();
 
 const OpRecord& logsigmoid_op =
     define("logsigmoid(Tensor self) -> Tensor")
         .doc("log(sigmoid(x)).")
         .surface(Surface::functional)
-        .pointwise(activation(1, 0, [](Values v) { return -soft_plus(-v[0]); }))
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) { return -soft_plus(-x); }));
+        .pointwise(activation(1, 0, [](Values v) { return -soft_plus(-v[0]); }));
 
 const OpRecord& threshold_op =
     define("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor")
         .doc("x where x > threshold, else value.")
         .pointwise(activation(
             1, 2, [](Values v) { return where(v[0] <= v[1], v[2], v[0]); }, Result::promote))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.5, -2.0}, {-3, 1}});
-        })
-        .reference(map([](double x, const Call& c) { return x <= c.real(1) ? c.real(2) : x; }));
+        .in_place();
 
 const OpRecord& tanhshrink_op =
     define("tanhshrink(Tensor self) -> Tensor")
@@ -348,26 +220,16 @@ const OpRecord& tanhshrink_op =
         .surface(Surface::functional)
         .pointwise(activation(1, 0, [](Values v) { return v[0] - tanh(v[0]); }))
         .complex(holomorphic([](Complex z) { return z - tanh(z); },
-                             [](Complex z, Complex y) { return (z - y) * (z - y); }))
-        .samples(plain_samples)
-        .reference(map([](double x, const Call&) { return x - std::tanh(x); }));
+                             [](Complex z, Complex y) { return (z - y) * (z - y); }));
 
-std::vector<Sample> softshrink_samples(SampleMaker& m) { return unary_samples(m, {{0.5}, {0.0}}); }
-double softshrink_by_hand(double x, const Call& c) {
-  return x > c.real(1) ? x - c.real(1) : x < -c.real(1) ? x + c.real(1) : 0.0;
-}
 const OpRecord& softshrink_point_op =
     define("softshrink_point(Tensor self, float lambd) -> Tensor")
         .doc("softshrink for a lambd that is not negative.")
         .surface(Surface::internal)
-        .pointwise(activation(1, 1,
-                              [](Values v) {
-                                // x * 0 in the middle keeps NaN.
-                                return where(v[0] > v[1], v[0] - v[1],
-                                             where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
-                              }))
-        .samples(softshrink_samples)
-        .reference(map(softshrink_by_hand));
+        .pointwise(activation(1, 1, [](Values v) {
+          // x * 0 in the middle keeps NaN.
+          return where(v[0] > v[1], v[0] - v[1], where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
+        }));
 const OpRecord& softshrink_op =
     define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
         .doc("x moved towards 0 by lambd.")
@@ -378,37 +240,18 @@ const OpRecord& softshrink_op =
               ValueError(c.name(), "lambda must be greater or equal to 0, but found to be " +
                                        Scalar(c.real(1)).to_string() + "."));
           return {call(softshrink_point_op, {c[0], c[1]})};
-        })
-        .samples(softshrink_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), -1.0}, ErrorKind::value, "lambda must be greater or equal to 0"}};
-        })
-        .reference(map(softshrink_by_hand));
+        });
 
 const OpRecord& hardshrink_op =
     define("hardshrink(Tensor self, float lambd=0.5) -> Tensor")
         .doc("x where |x| > lambd, else 0.")
-        .pointwise(activation(1, 1, [](Values v) { return where(abs(v[0]) <= v[1], 0.0, v[0]); }))
-        .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.5}, {1.0}});
-        })
-        .reference(map([](double x, const Call& c) { return std::fabs(x) > c.real(1) ? x : 0.0; }));
+        .pointwise(activation(1, 1, [](Values v) { return where(abs(v[0]) <= v[1], 0.0, v[0]); }));
 
 const OpRecord& prelu_kernel_op =
     define("prelu_kernel(Tensor self, Tensor weight) -> Tensor")
         .doc("x where positive, else weight * x; weight broadcasts.")
         .surface(Surface::internal)
-        .pointwise(activation(2, 0, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }))
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, -2, -0.1), m.make({3})}},
-                  {{m.make_strided({2, 3}, 0.1, 2), m.make({2, 1})}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &w = c.tensor(1);
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            return at(x, i) > 0 ? at(x, i) : at(x, i) * at(w, i);
-          })};
-        });
+        .pointwise(activation(2, 0, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }));
 
 const OpRecord& prelu_op =
     define("prelu(Tensor self, Tensor weight) -> Tensor")
@@ -433,42 +276,13 @@ const OpRecord& prelu_op =
           Shape sizes(size_t(x.dim() - 1), 1);
           sizes[0] = channels;
           return {call(prelu_kernel_op, {x, w.view(sizes)})};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, -2, -0.1), m.make({3})}},
-                  {{m.make({2, 3, 2}, 0.1, 2), m.make({3})}},
-                  {{m.make_strided({2, 3}, -2, -0.1), m.make({1})}},
-                  {{m.make({4}, -2, -0.1), m.make({1})}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({4})},
-                   ErrorKind::value,
-                   "Mismatch of parameter numbers and input channel size."},
-                  {{m.make({2, 3}), m.make({1, 3})},
-                   ErrorKind::value,
-                   "prelu: Expected `weight` to be a scalar or 1D tensor"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &w = c.tensor(1);
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            const double v = at(x, i);
-            return v > 0 ? v : v * at(w, {w.numel() == 1 ? 0 : i[1]});
-          })};
         });
 
 const OpRecord& glu_kernel_op =
     define("sigmoid_gate(Tensor self, Tensor gate) -> Tensor")
         .doc("self * sigmoid(gate).")
         .surface(Surface::internal)
-        .pointwise(activation(2, 0, [](Values v) { return v[0] * sigmoid(v[1]); }))
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3})}}, {{m.make({2, 3}), m.make({3})}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return at(c.tensor(0), i) / (1 + std::exp(-at(c.tensor(1), i)));
-          })};
-        });
+        .pointwise(activation(2, 0, [](Values v) { return v[0] * sigmoid(v[1]); }));
 
 const OpRecord& glu_op =
     define("glu(Tensor self, int dim=-1) -> Tensor")
@@ -486,28 +300,6 @@ const OpRecord& glu_op =
                                        std::to_string(dim) + " is size " + std::to_string(size)));
           return {
               call(glu_kernel_op, {x.narrow(dim, 0, size / 2), x.narrow(dim, size / 2, size / 2)})};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 4}), -1}},
-                  {{m.make_strided({4, 3}), 0}},
-                  {{m.make({2}), 0}},
-                  {{m.make({2, 2, 0}), 1}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), -1},
-                   ErrorKind::value,
-                   "Halving dimension must be even, but dimension 1 is size 3"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const size_t d = size_t(c.integer(1) < 0 ? c.integer(1) + x.dim() : c.integer(1));
-          Shape sizes(x.sizes());
-          sizes[d] /= 2;
-          return {build_tensor(sizes, [&](const Shape& i) {
-            Shape gate = i;
-            gate[d] += sizes[d];
-            return at(x, i) / (1 + std::exp(-at(x, gate)));
-          })};
         });
 
 }  // namespace

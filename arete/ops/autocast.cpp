@@ -113,7 +113,7 @@ AutocastArgs::AutocastArgs(const OpRecord& op, std::span<const Arg> args) : args
   const Autocast c = autocast_class(op.autocast, device);
   if (c == Autocast::none) return;
   has_class_ = true;
-  if (c == kAutocastBanned) refuse(op);
+  if (c == Autocast::banned) refuse(op);
   if (c == Autocast::lower) cast_all(args, device, state.find(device)->dtype);
   if (c == Autocast::f32) {
     if (const std::optional<size_t> dtype = dtype_argument(op))

@@ -20,14 +20,12 @@ namespace arete::ops {
 //   promote  all are cast to f32 if one is f32
 //   banned   an error: the operator has no meaning in half types that would be safe
 // f64 is never cast, neither are tensors of devices whose autocast is off. What an operator with a
-// class calls while it runs is not cast again: its parts are its own business. kAutocastAsIs says
-// only that.
-
-/// More classes, see the note above.
-inline constexpr Autocast kAutocastBanned = Autocast(4), kAutocastAsIs = Autocast(5);
+// class calls while it runs is not cast again: its parts are its own business. Autocast::as_is
+// says only that.
 
 /// One class on CPUs, another one on GPUs.
 constexpr Autocast autocast_by_device(Autocast cpu, Autocast cuda) {
+  static_assert(int(Autocast::as_is) < 8, "a class has three bits");
   return Autocast(0x80 | int(cpu) << 3 | int(cuda));
 }
 /// As in PyTorch's lists for GPUs (CPUs) only.

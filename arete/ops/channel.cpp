@@ -1,11 +1,8 @@
 // Channels rearranged and normalized by their neighbours (declared in nn.h).
-#include <cmath>
-
 #include "arete/ops/call.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 
@@ -43,27 +40,6 @@ const OpRecord& channel_shuffle_op =
           const Tensor y =
               from.reshape(split).transpose(int64_t(d), int64_t(d) + 1).reshape(from.sizes());
           return {last ? y.movedim(-1, 1) : y};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({2, 6, 2}), 3}},
-              {{m.make_strided({1, 4, 2, 2}), 2}},
-              {{m.make({2, 6, 2, 2}).contiguous(MemoryFormat::channels_last), 2}, "channels last"},
-              {{m.make({1, 3, 1, 2}), 1}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 4}), 2}, ErrorKind::value, "channel_shuffle expects input with > 2"},
-                  {{m.make({2, 4, 2}), 3},
-                   ErrorKind::value,
-                   "Number of channels must be divisible by groups"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t groups = c.integer(1), each = x.size(1) / groups;
-          return {build_tensor(x.sizes(), [&](Shape i) {
-            i[1] = i[1] % groups * each + i[1] / groups;
-            return at(x, i);
-          })};
         });
 
 const OpRecord& local_response_norm_op =
@@ -84,27 +60,6 @@ const OpRecord& local_response_norm_op =
                                      {0, 0, size / 2, (size - 1) / 2});
           const Tensor mean = avg_pool2d(squares, {size, 1}, Extent(1)).reshape(x.sizes());
           return {x.div(mean.mul(Scalar(c.real(2))).add(Scalar(c.real(4))).pow(Scalar(c.real(3))))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 4, 3}), 3, 0.5, 0.75, 1.0}},
-                  {{m.make_strided({1, 5, 2, 2}), 2, 0.1, 0.5, 2.0}},
-                  {{m.make({1, 2, 1, 2, 2}), 5, 1e-4, 0.75, 1.0}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), 2, 1e-4, 0.75, 1.0},
-                   ErrorKind::value,
-                   "Expected 3D or higher dimensionality input (got 2 dimensions)"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t size = c.integer(1);
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            double sum = 0;
-            Shape j = i;
-            for (j[1] = i[1] - size / 2; j[1] <= i[1] + (size - 1) / 2; ++j[1])
-              if (j[1] >= 0 && j[1] < x.size(1)) sum += at(x, j) * at(x, j);
-            return at(x, i) / std::pow(c.real(4) + c.real(2) * sum / double(size), c.real(3));
-          })};
         });
 
 }  // namespace

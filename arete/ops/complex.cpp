@@ -1,9 +1,6 @@
 // Parts of complex tensors, and complex tensors made of parts.
 #include "arete/ops/complex.h"
 
-#include <complex>
-#include <numbers>
-
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/complex_internal.h"
@@ -12,7 +9,6 @@
 #include "arete/ops/numeric.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pointwise_family.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -72,17 +68,6 @@ using Result = PointwiseDef::Result;
 const std::vector<DType> kComplexes{kComplex64, kComplex128};
 const std::vector<DType> kReals{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
-std::vector<Sample> whole_samples(SampleMaker& m) {
-  return {{{m.make({2, 3})}, "usual"},
-          {{m.make_strided({2, 3})}, "strided"},
-          {{m.make({})}, "0-d"},
-          {{m.make({0, 2})}, "empty"}};
-}
-
-std::vector<std::complex<double>> numbers_of(const Tensor& t) {
-  return t.to_vector<std::complex<double>>();
-}
-
 // ---- views of parts
 
 const OpRecord& view_as_real_op =
@@ -95,21 +80,7 @@ const OpRecord& view_as_real_op =
           const Tensor& grad = g.grad();
           return {grad.is_contiguous() ? view_as_complex(grad) : view_as_complex_copy(grad)};
         })
-        .dtypes(kComplexes)
-        .samples(whole_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{SampleMaker(kFloat32, m.device, false).make({2})},
-                   ErrorKind::type,
-                   "view_as_real is only supported for complex tensors"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          std::vector<double> v;
-          for (const std::complex<double>& z : numbers_of(c.tensor(0))) {
-            v.push_back(z.real());
-            v.push_back(z.imag());
-          }
-          return {from_values(v, layout_of_parts(c.tensor(0).layout()).sizes)};
-        });
+        .dtypes(kComplexes);
 
 const OpRecord& view_as_complex_op =
     define("view_as_complex(Tensor self) -> Tensor")
@@ -119,29 +90,7 @@ const OpRecord& view_as_complex_op =
         .view(view_as_complex_layout)
         .view_dtype(complex_of)
         .grad([](const GradCall& g) -> TensorList { return {view_as_real(g.grad())}; })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({2, 3, 2})}, "usual"}, {{m.make({2})}, "0-d"}, {{m.make({0, 2})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make({2, 3})}, ErrorKind::value, "Tensor must have a last dimension of size 2"},
-              {{m.make_strided({3, 2})},
-               ErrorKind::value,
-               "Tensor must have a last dimension with stride 1"},
-              {{m.make({3, 3}).narrow(1, 0, 2)},
-               ErrorKind::value,
-               "Tensor must have a stride divisible by 2"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const std::vector<double> v = values_of(c.tensor(0));
-          const Tensor out = empty_tensor(c.tensor(0).sizes().first(c.tensor(0).sizes().size() - 1),
-                                          kComplex128, kCPU);
-          auto* p = static_cast<std::complex<double>*>(out.data_ptr());
-          for (size_t i = 0; i < v.size() / 2; ++i) p[i] = {v[2 * i], v[2 * i + 1]};
-          return {out};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 const OpRecord& complex_parts_op =
     define("complex_parts(Tensor self) -> (Tensor real, Tensor imag)")
@@ -156,16 +105,7 @@ const OpRecord& complex_parts_op =
                                   : zeros(g.input_sizes(0), (re.defined() ? re : im).options());
           return {complex(re.defined() ? re : none, im.defined() ? im : none)};
         })
-        .dtypes(kComplexes)
-        .samples(whole_samples)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          std::vector<double> re, im;
-          for (const std::complex<double>& z : numbers_of(c.tensor(0))) {
-            re.push_back(z.real());
-            im.push_back(z.imag());
-          }
-          return {from_values(re, c.tensor(0).sizes()), from_values(im, c.tensor(0).sizes())};
-        });
+        .dtypes(kComplexes);
 
 // ---- of two real tensors
 
@@ -201,27 +141,7 @@ const OpRecord& complex_op =
           const Results both = parts_of(g.grad());
           return {sum_to_size(both[0], g.input_sizes(0)), sum_to_size(both[1], g.input_sizes(1))};
         })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3})}, "usual"},
-                  {{m.make({2, 1}), m.make_strided({2, 3})}, "broadcast"},
-                  {{m.make({}), m.make({3})}, "0-d"},
-                  {{m.make({0, 2}), m.make({2})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), m.make_index({2}, 3)},
-                   ErrorKind::type,
-                   "Expected both inputs to be Float or Double tensors"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes = broadcast_args(c, 2);
-          const Tensor out = empty_tensor(sizes, kComplex128, kCPU);
-          auto* p = static_cast<std::complex<double>*>(out.data_ptr());
-          for_each_index(sizes, [&](const Shape& i) {
-            *p++ = {at(c.tensor(0), i), at(c.tensor(1), i)};
-          });
-          return {out};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 const OpRecord& polar_op = define("polar(Tensor abs, Tensor angle) -> Tensor")
                                .autocast(autocast_on_cpu(Autocast::f32))
@@ -231,21 +151,7 @@ const OpRecord& polar_op = define("polar(Tensor abs, Tensor angle) -> Tensor")
                                  const Tensor &r = c.tensor(0), &a = c.tensor(1);
                                  return {complex(r * a.cos(), r * a.sin())};
                                })
-                               .dtypes({kFloat32, kFloat64})
-                               .samples([](SampleMaker& m) -> std::vector<Sample> {
-                                 return {{{m.make({2, 3}, 0, 2), m.make({2, 3}, -4, 4)}, "usual"},
-                                         {{m.make({2, 1}), m.make_strided({2, 3})}, "broadcast"}};
-                               })
-                               .reference([](const Call& c) -> std::vector<Tensor> {
-                                 const Shape sizes = broadcast_args(c, 2);
-                                 const Tensor out = empty_tensor(sizes, kComplex128, kCPU);
-                                 auto* p = static_cast<std::complex<double>*>(out.data_ptr());
-                                 for_each_index(sizes, [&](const Shape& i) {
-                                   const double r = at(c.tensor(0), i), a = at(c.tensor(1), i);
-                                   *p++ = {r * std::cos(a), r * std::sin(a)};
-                                 });
-                                 return {out};
-                               });
+                               .dtypes({kFloat32, kFloat64});
 
 // ---- of any tensor
 
@@ -258,8 +164,6 @@ const OpRecord& real_op = define("real(Tensor self) -> Tensor")
                                 const Tensor& t = c.tensor(0);
                                 return {is_complex(t.dtype()) ? part(t, 0) : t};
                               })
-                              .samples(whole_samples)
-                              .reference(reference1([](double v) { return v; }))
                               .dtypes(kReals);
 
 const OpRecord& imag_op =
@@ -273,20 +177,12 @@ const OpRecord& imag_op =
                   .got(describe(c.tensor(0))));
           return {part(c.tensor(0), 1)};
         })
-        .dtypes(kComplexes)
-        .samples(whole_samples)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          std::vector<double> im;
-          for (const std::complex<double>& z : numbers_of(c.tensor(0))) im.push_back(z.imag());
-          return {from_values(im, c.tensor(0).sizes())};
-        });
+        .dtypes(kComplexes);
 
 const OpRecord& conj_physical_op = define("conj_physical(Tensor self) -> Tensor")
                                        .doc("The conjugate numbers, in new memory.")
                                        .unary([](Value x) { return x; }, Result::promote)
                                        .complex(of_complex([](Complex z) { return conj(z); }))
-                                       .samples(whole_samples)
-                                       .reference(reference1([](double v) { return v; }))
                                        .dtypes(kReals);
 
 const OpRecord& conj_op = define("conj(Tensor self) -> Tensor")
@@ -295,16 +191,12 @@ const OpRecord& conj_op = define("conj(Tensor self) -> Tensor")
                                 const Tensor& t = c.tensor(0);
                                 return {is_complex(t.dtype()) ? conj_physical(t) : t};
                               })
-                              .samples(whole_samples)
-                              .reference(reference1([](double v) { return v; }))
                               .dtypes(kReals);
 
 const OpRecord& resolve_conj_op =
     define("resolve_conj(Tensor self) -> Tensor")
         .doc("The tensor itself: conjugates are never delayed.")
         .compose([](const Call& c) -> Results { return {c.tensor(0)}; })
-        .samples(whole_samples)
-        .reference(reference1([](double v) { return v; }))
         .dtypes(kReals);
 
 const OpRecord& isreal_op =
@@ -314,12 +206,6 @@ const OpRecord& isreal_op =
           const Tensor& t = c.tensor(0);
           if (is_complex(t.dtype())) return {part(t.detach(), 1).eq(0)};
           return {ones(t.sizes(), TensorOptions(kBool, t.device()))};
-        })
-        .no_gradient_test()
-        .samples(whole_samples)
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              c.tensor(0).sizes(), [](const Shape&) { return true; }, kBool)};
         })
         .dtypes(kReals);
 

@@ -22,6 +22,13 @@ struct ConvParams {
   int64_t groups = 1;
 };
 
+/// Arguments of a call, or of a gradient's, from position `at` on.
+template <class C>
+ConvParams params_of(const C& call, size_t at) {
+  return {Shape(call.ints(at)), Shape(call.ints(at + 1)), Shape(call.ints(at + 2)),
+          call.integer(at + 3)};
+}
+
 Tensor convolution_forward(const Tensor& x, const Tensor& w, const Tensor& bias,
                            const ConvParams& c);
 /// The gradient of x, of sizes input_size, from that of y; in channels-last order if asked for, or

@@ -1,11 +1,10 @@
 // Copies and conversions: to, clone, contiguous, copy_, fill_, zero_.
-#include "arete/core/cuda.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pinned.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/target.h"
 #include "arete/prim/backend.h"
 
@@ -23,12 +22,6 @@ std::optional<Shape> strides_for(const Tensor& t, MemoryFormat f) {
     return channels_last_strides(t.sizes());
   }
   return std::nullopt;
-}
-
-Reference same_values() {
-  return [](const Call& c) {
-    return std::vector<Tensor>{from_values(values_of(c.tensor(0)), c.tensor(0).sizes())};
-  };
 }
 
 // Host memory that a GPU reaches by itself; any GPU will do.
@@ -129,16 +122,7 @@ const OpRecord& to_copy_op =
         })
         .grad([](const GradCall& g) -> TensorList {
           return {g.grad().to(g.input_device(0), g.input_dtype(0))};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make({2, 3}), m.dtype, m.device, int(MemoryFormat::preserve)}, "same dtype"},
-              {{m.make_strided({2, 3}), m.dtype, m.device, int(MemoryFormat::contiguous)}, "order"},
-              {{m.make({}), m.dtype, m.device, int(MemoryFormat::preserve)}, "0-d"},
-              {{m.make({2, 3, 2, 2}), m.dtype, m.device, int(MemoryFormat::channels_last)},
-               "nhwc"}};
-        })
-        .reference(same_values());
+        });
 
 const OpRecord& copy_op =
     define("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor")
@@ -187,19 +171,7 @@ const OpRecord& copy_op =
             r[1] = sum_to_size(g.grad(), g.input_sizes(1)).to(g.input_device(1), g.input_dtype(1));
           return r;
         })
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3}), m.make({3})}, "broadcast"},
-                                     {{m.make_strided({2, 3}), m.make({2, 3})}, "strided"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({3}), m.make({2, 3})}, ErrorKind::value, "The expanded size of the tensor"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              c.tensor(0).sizes(), [&](const Shape& i) { return at(c.tensor(1), i); })};
-        });
+        .in_place();
 
 void fill_view(const Tensor& out, const Scalar& value, prim::Primitives& p) {
   prim::FillArgs args;
@@ -226,15 +198,7 @@ const OpRecord& fill_op =
         .grad([](const GradCall& g) -> TensorList {
           return {zeros(g.input_sizes(0), g.grad().options())};
         })
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3}), Scalar(2)}, "whole"},
-                                     {{m.make_strided({2, 3}), Scalar(0.5)}, "strided"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              c.tensor(0).sizes(), [&](const Shape&) { return c.scalar(1).to_double(); })};
-        });
+        .in_place();
 
 Tensor to_copy(const Tensor& self, DType t, Device d, MemoryFormat f, bool non_blocking = false) {
   return call(to_copy_op, {self, t, d, int64_t(f), non_blocking});

@@ -4,7 +4,6 @@
 
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete {
 namespace ops {
@@ -44,40 +43,16 @@ void infer_like(const Call& c, OutputSpecs& out) {
 }
 TensorList no_gradient(const GradCall&) { return {}; }
 
-std::vector<Sample> size_samples(SampleMaker& m) {
-  return {{{{2, 3}, m.dtype, m.device}, "usual"},
-          {{std::vector<int64_t>{}, m.dtype, m.device}, "0-d"},
-          {{{2, 0}, m.dtype, m.device}, "empty"},
-          {{{4}, std::nullopt, m.device}, "default dtype"}};
-}
-std::vector<ErrorSample> size_errors(SampleMaker& m) {
-  return {{{{2, -1}, m.dtype, m.device},
-           ErrorKind::value,
-           "Trying to create tensor with negative dimension -1: [2, -1]"}};
-}
-std::vector<Sample> like_samples(SampleMaker& m) {
-  return {{{m.make({2, 3}), std::nullopt, std::nullopt}, "usual"},
-          {{m.make_strided({2, 3}), kInt64, m.device}, "transposed, other dtype"},
-          {{m.make({}), std::nullopt, std::nullopt}, "0-d"},
-          {{m.make({0, 2}), std::nullopt, std::nullopt}, "empty"}};
-}
 const std::vector<DType> kAllDTypes{kFloat32, kFloat64, kBFloat16,  kFloat16,
                                     kUInt8,   kInt8,    kInt16,     kInt32,
                                     kInt64,   kBool,    kComplex64, kComplex128};
-constexpr const char* kUnset = "the values are not set";
 
 const OpRecord& empty_op =
     define("empty(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("A tensor whose values are not set.")
         .uninitialized()
         .infer(infer_sizes)
-        .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
-        .errors(size_errors)
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{{2, 3}, m.dtype, m.device}, "matrix"},
-                                     {{std::vector<int64_t>{}, m.dtype, m.device}, "0-d"}};
-        })
-        .no_reference(kUnset);
+        .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {});
 
 const OpRecord& empty_strided_op =
     define(
@@ -99,17 +74,7 @@ const OpRecord& empty_strided_op =
           out.push_back(
               {Shape(c.ints(0)), dtype_or_default(c[2]), device_or_cpu(c[3]), Shape(c.ints(1))});
         })
-        .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{{2, 3}, std::vector<int64_t>{1}, m.dtype, m.device},
-               ErrorKind::value,
-               "dimensionality of sizes (2) must match dimensionality of strides (1)"}};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{{2, 3}, {1, 2}, m.dtype, m.device}, "column-major"}};
-        })
-        .no_reference(kUnset);
+        .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {});
 
 const OpRecord& zeros_op =
     define("zeros(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
@@ -117,11 +82,6 @@ const OpRecord& zeros_op =
         .infer(infer_sizes)
         .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(0));
-        })
-        .samples(size_samples)
-        .errors(size_errors)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.ints(0), [](const Shape&) { return 0; })};
         });
 
 const OpRecord& ones_op =
@@ -130,11 +90,6 @@ const OpRecord& ones_op =
         .infer(infer_sizes)
         .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(1));
-        })
-        .samples(size_samples)
-        .errors(size_errors)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.ints(0), [](const Shape&) { return 1; })};
         });
 
 const OpRecord& full_op =
@@ -151,21 +106,6 @@ const OpRecord& full_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], c.scalar(1));
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{{2, 3}, 2.5, m.dtype, m.device}, "usual"},
-                                     {{{2}, 7, std::nullopt, m.device}, "integer"},
-                                     {{{2}, true, std::nullopt, m.device}, "boolean"},
-                                     {{std::vector<int64_t>{}, -1.0, m.dtype, m.device}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{{-2}, 1.0, m.dtype, m.device},
-                                           ErrorKind::value,
-                                           "Trying to create tensor with negative dimension -2"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double v = c.scalar(1).to_double();
-          return {build_tensor(c.ints(0), [v](const Shape&) { return v; })};
         });
 
 const OpRecord& empty_like_op =
@@ -176,13 +116,7 @@ const OpRecord& empty_like_op =
         .infer(infer_like<1>)
         .lower([](const Call&, std::span<const Tensor>, prim::Primitives&) {})
         .grad(no_gradient)
-        .no_grad_outputs(1)
-        .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make_strided({2, 3}), std::nullopt, std::nullopt}, "strided"}};
-        })
-        .no_reference(kUnset);
+        .no_grad_outputs(1);
 
 const OpRecord& zeros_like_op =
     define("zeros_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
@@ -194,12 +128,7 @@ const OpRecord& zeros_like_op =
         })
         .grad(no_gradient)
         .no_grad_outputs(1)
-        .no_gradient_test()
-        .dtypes(kAllDTypes)
-        .samples(like_samples)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensor(0).sizes(), [](const Shape&) { return 0; })};
-        });
+        .dtypes(kAllDTypes);
 
 const OpRecord& ones_like_op =
     define("ones_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
@@ -211,12 +140,7 @@ const OpRecord& ones_like_op =
         })
         .grad(no_gradient)
         .no_grad_outputs(1)
-        .no_gradient_test()
-        .dtypes(kAllDTypes)
-        .samples(like_samples)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensor(0).sizes(), [](const Shape&) { return 1; })};
-        });
+        .dtypes(kAllDTypes);
 
 const OpRecord& full_like_op =
     define(
@@ -229,18 +153,7 @@ const OpRecord& full_like_op =
           fill(p, out[0], c.scalar(1));
         })
         .grad(no_gradient)
-        .no_grad_outputs(1)
-        .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make({2, 3}), 1.5, std::nullopt, std::nullopt}, "usual"},
-              {{m.make_strided({2, 3}), 3, kInt32, m.device}, "transposed, other dtype"},
-              {{m.make({}), -2, std::nullopt, std::nullopt}, "0-d"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double v = c.scalar(1).to_double();
-          return {build_tensor(c.tensor(0).sizes(), [v](const Shape&) { return v; })};
-        });
+        .no_grad_outputs(1);
 
 // ---- ranges
 
@@ -295,27 +208,6 @@ const OpRecord& arange_op =
           const Scalar start = c.scalar(0), step = c.scalar(2);
           p.iota({view_of(out[0]), start.to_double(), step.to_double(), start.to_int64(),
                   step.to_int64()});
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{0, 5, 1, m.dtype, m.device}, "usual"},
-                                     {{1.0, 2.0, 0.25, m.dtype, m.device}, "fractions"},
-                                     {{5, -3, -2, std::nullopt, m.device}, "down, int64"},
-                                     {{0.5, 3.0, 1, std::nullopt, m.device}, "default dtype"},
-                                     {{3, 3, 1, m.dtype, m.device}, "empty"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{0, 5, 0, m.dtype, m.device}, ErrorKind::value, "step must be nonzero"},
-              {{0, 5, -1, m.dtype, m.device},
-               ErrorKind::value,
-               "upper bound and lower bound inconsistent with step sign"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double a = c.scalar(0).to_double(), b = c.scalar(1).to_double(),
-                       s = c.scalar(2).to_double();
-          std::vector<double> v;
-          for (double x = a; s > 0 ? x < b : x > b; x = a + double(v.size()) * s) v.push_back(x);
-          return {from_values(v, {int64_t(v.size())})};
         });
 
 // start to end by `steps` equal steps into `out`, exact at both ends: the upper half counts down
@@ -366,29 +258,6 @@ const OpRecord& linspace_op =
           const prim::ScratchView exact(p, kFloat64, out[0].sizes());
           lower_linspace(p, exact, a, b);
           p.copy({view_of(out[0]), exact});
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{-1.0, 1.0, 5, m.dtype, m.device}, "usual"},
-                                     {{3, 0, 4, m.dtype, m.device}, "down"},
-                                     {{2.0, 7.0, 1, m.dtype, m.device}, "one"},
-                                     {{2.0, 7.0, 0, m.dtype, m.device}, "none"},
-                                     {{0, 10, 5, kInt64, m.device}, "integers are truncated"},
-                                     {{4.3, -2.7, 9, kInt64, m.device}, "and the ends, too"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{0, 1, -1, m.dtype, m.device},
-                                           ErrorKind::value,
-                                           "number of steps must be non-negative"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const int64_t n = c.integer(2);
-          const bool whole = c.has(3) && is_integer(c[3].dtype());
-          double a = c.scalar(0).to_double(), b = c.scalar(1).to_double();
-          if (whole) a = std::trunc(a), b = std::trunc(b);
-          return {build_tensor({n}, [&](const Shape& i) {
-            const double v = n == 1 ? a : a + (b - a) * (double(i[0]) / double(n - 1));
-            return whole ? std::trunc(v) : v;
-          })};
         });
 
 const OpRecord& logspace_op =
@@ -412,23 +281,6 @@ const OpRecord& logspace_op =
           base.f = c.real(3);
           const prim::View in = exponent, to = view_of(out[0]);
           p.pointwise({program.get(), {&in, 1}, {&to, 1}, {&base, 1}});
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{-1.0, 1.0, 5, 10.0, m.dtype, m.device}, "usual"},
-                                     {{0, 3, 4, 2.0, m.dtype, m.device}, "base 2"},
-                                     {{1, 3, 0, 10.0, m.dtype, m.device}, "none"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{0, 1, -1, 10.0, m.dtype, m.device},
-                                           ErrorKind::value,
-                                           "number of steps must be non-negative"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double a = c.scalar(0).to_double(), b = c.scalar(1).to_double();
-          const int64_t n = c.integer(2);
-          return {build_tensor({n}, [&](const Shape& i) {
-            return std::pow(c.real(3), n == 1 ? a : a + (b - a) * (double(i[0]) / double(n - 1)));
-          })};
         });
 
 const OpRecord& eye_op =
@@ -446,21 +298,6 @@ const OpRecord& eye_op =
         .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
           fill(p, out[0], Scalar(0));
           fill(p, alias(out[0], diagonal(out[0].layout(), 0, 0, 1)), Scalar(1));
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{3, std::nullopt, m.dtype, m.device}, "square"},
-                                     {{2, 4, m.dtype, m.device}, "wide"},
-                                     {{4, 2, m.dtype, m.device}, "tall"},
-                                     {{0, std::nullopt, m.dtype, m.device}, "empty"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{-1, std::nullopt, m.dtype, m.device},
-                                           ErrorKind::value,
-                                           "n must be greater or equal to 0, got -1"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const int64_t n = c.integer(0), m = c.has(1) ? c.integer(1) : n;
-          return {build_tensor({n, m}, [](const Shape& i) { return i[0] == i[1]; })};
         });
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete {
 namespace ops {
@@ -17,41 +16,16 @@ TensorOptions options_of(const Call& c, size_t first) {
   return o;
 }
 
-Reference constant(double v) {
-  return [v](const Call& c) -> std::vector<Tensor> {
-    return {build_tensor(c.ints(1), [v](const Shape&) { return v; })};
-  };
-}
-std::vector<Sample> new_samples(SampleMaker& m) {
-  return {{{m.make({2}), {2, 3}, std::nullopt, std::nullopt}, "usual"},
-          {{m.make({2}), std::vector<int64_t>{}, kInt64, m.device}, "0-d, other dtype"},
-          {{m.make({}), {2, 0}, std::nullopt, std::nullopt}, "empty"}};
-}
-std::vector<ErrorSample> new_errors(SampleMaker& m) {
-  return {{{m.make({2}), {2, -1}, std::nullopt, std::nullopt},
-           ErrorKind::value,
-           "Trying to create tensor with negative dimension -1: [2, -1]"}};
-}
-constexpr const char* kUnset = "the values are not set";
-
 const OpRecord& new_zeros_op =
     define(
         "new_zeros(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Zeros with self's dtype and device.")
-        .compose([](const Call& c) -> Results { return {zeros(c.ints(1), options_of(c, 2))}; })
-        .no_gradient_test()
-        .samples(new_samples)
-        .errors(new_errors)
-        .reference(constant(0));
+        .compose([](const Call& c) -> Results { return {zeros(c.ints(1), options_of(c, 2))}; });
 
 const OpRecord& new_ones_op =
     define("new_ones(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Ones with self's dtype and device.")
-        .compose([](const Call& c) -> Results { return {ones(c.ints(1), options_of(c, 2))}; })
-        .no_gradient_test()
-        .samples(new_samples)
-        .errors(new_errors)
-        .reference(constant(1));
+        .compose([](const Call& c) -> Results { return {ones(c.ints(1), options_of(c, 2))}; });
 
 const OpRecord& new_full_op =
     define(
@@ -60,24 +34,14 @@ const OpRecord& new_full_op =
         .doc("All fill_value, with self's dtype and device.")
         .compose([](const Call& c) -> Results {
           return {full(c.ints(1), c.scalar(2), options_of(c, 3))};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2}), {2, 3}, Scalar(1.5), std::nullopt, std::nullopt}, "usual"},
-                  {{m.make({2}), {2}, Scalar(3), kInt64, m.device}, "other dtype"}};
-        })
-        .reference([](const Call& c) { return constant(c.scalar(2).to_double())(c); });
+        });
 
 const OpRecord& new_empty_op =
     define(
         "new_empty(Tensor self, int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("Without values, with self's dtype and device.")
         .uninitialized()
-        .compose([](const Call& c) -> Results { return {empty(c.ints(1), options_of(c, 2))}; })
-        .no_gradient_test()
-        .samples(new_samples)
-        .errors(new_errors)
-        .no_reference(kUnset);
+        .compose([](const Call& c) -> Results { return {empty(c.ints(1), options_of(c, 2))}; });
 
 const OpRecord& new_empty_strided_op =
     define(
@@ -87,12 +51,7 @@ const OpRecord& new_empty_strided_op =
         .uninitialized()
         .compose([](const Call& c) -> Results {
           return {empty_strided(c.ints(1), c.ints(2), options_of(c, 3))};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2}), {2, 3}, {1, 2}, std::nullopt, std::nullopt}, "column-major"}};
-        })
-        .no_reference(kUnset);
+        });
 
 const OpRecord& empty_permuted_op =
     define(
@@ -130,19 +89,7 @@ const OpRecord& empty_permuted_op =
           if (c.has(2)) o = o.dtype(c[2].dtype());
           if (c.has(3)) o = o.device(c[3].device());
           return {empty_strided(size, strides, o)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{{2, 3, 4}, {0, 2, 1}, m.dtype, m.device}, "usual"},
-                  {{std::vector<int64_t>{}, std::vector<int64_t>{}, m.dtype, m.device}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{{2, 3}, {0}, m.dtype, m.device},
-               ErrorKind::value,
-               "Number of dimensions in size does not match the length of the physical_layout"},
-              {{{2, 3}, {0, 0}, m.dtype, m.device}, ErrorKind::value, "Duplicate dim not allowed"}};
-        })
-        .no_reference(kUnset);
+        });
 
 const OpRecord& scalar_tensor_op =
     define("scalar_tensor(Scalar s, *, dtype? dtype=None, device? device=None) -> Tensor")
@@ -151,13 +98,6 @@ const OpRecord& scalar_tensor_op =
           return {full({}, c.scalar(0),
                        TensorOptions(c.has(1) ? c[1].dtype() : default_dtype(),
                                      c.has(2) ? c[2].device() : kCPU))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{Scalar(1.5), m.dtype, m.device}, "usual"},
-                  {{Scalar(3), std::nullopt, m.device}, "default dtype"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {from_values({c.scalar(0).to_double()}, {})};
         });
 
 // ---- linspace and logspace between 0-d tensors, read on the host
@@ -177,16 +117,6 @@ TensorOptions range_options(const Call& c, size_t first) {
   TensorOptions o(c.has(first + 1) ? c[first + 1].device() : c.tensor(0).device());
   return c.has(first) ? o.dtype(c[first].dtype()) : o;
 }
-std::vector<ErrorSample> ends_errors(SampleMaker& m, const std::string& name,
-                                     std::vector<OwnedArg> rest) {
-  ErrorSample e{{m.make({1}), m.make({})},
-                ErrorKind::value,
-                name +
-                    " only supports 0-dimensional start and end tensors, but got start with 1 "
-                    "dimension(s) and end with 0 dimension(s)."};
-  e.args.insert(e.args.end(), rest.begin(), rest.end());
-  return {e};
-}
 
 const OpRecord& linspace_tensor_op =
     define(
@@ -196,21 +126,6 @@ const OpRecord& linspace_tensor_op =
         .compose([](const Call& c) -> Results {
           const auto [start, end] = ends(c);
           return {linspace(start, end, c.integer(2), range_options(c, 3))};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({}), m.make({}), 5, m.dtype, m.device}, "usual"},
-                  {{m.make({}), m.make({}), 1, m.dtype, std::nullopt}, "one"}};
-        })
-        .errors([](SampleMaker& m) {
-          return ends_errors(m, "linspace", {3, m.dtype, m.device});
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double a = values_of(c.tensor(0))[0], b = values_of(c.tensor(1))[0];
-          const int64_t n = c.integer(2);
-          return {build_tensor({n}, [&](const Shape& i) {
-            return n == 1 ? a : a + (b - a) * (double(i[0]) / double(n - 1));
-          })};
         });
 
 const OpRecord& logspace_tensor_op =
@@ -221,20 +136,6 @@ const OpRecord& logspace_tensor_op =
         .compose([](const Call& c) -> Results {
           const auto [start, end] = ends(c);
           return {logspace(start, end, c.integer(2), c.real(3), range_options(c, 4))};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({}), m.make({}), 5, 2.0, m.dtype, m.device}, "usual"}};
-        })
-        .errors([](SampleMaker& m) {
-          return ends_errors(m, "logspace", {3, 2.0, m.dtype, m.device});
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const double a = values_of(c.tensor(0))[0], b = values_of(c.tensor(1))[0];
-          const int64_t n = c.integer(2);
-          return {build_tensor({n}, [&](const Shape& i) {
-            return std::pow(c.real(3), n == 1 ? a : a + (b - a) * (double(i[0]) / double(n - 1)));
-          })};
         });
 
 }  // namespace

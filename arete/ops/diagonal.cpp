@@ -4,14 +4,11 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
-
-using Refs = std::vector<Tensor>;
 
 const OpRecord& diag_embed_op =
     define("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
@@ -33,36 +30,6 @@ const OpRecord& diag_embed_op =
           sizes.insert(sizes.begin() + std::min(a, b), n);
           sizes.insert(sizes.begin() + std::max(a, b), n);
           return {diagonal_scatter(zeros(sizes, self.options()), self, offset, a, b)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), 0, -2, -1}, "vector"},
-                  {{m.make_strided({2, 3}), 1, 0, 2}, "batch, above"},
-                  {{m.make({2, 3}), -2, -1, 0}, "batch, below, swapped"},
-                  {{m.make({0}), 1, 0, 1}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0, 1, -1},
-                   ErrorKind::value,
-                   "diagonal dimensions cannot be identical 1, -1"},
-                  {{m.make({2}), 0, 2, 0}, ErrorKind::index, "Dimension out of range"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const Tensor& x = c.tensor(0);
-          const int64_t rank = x.dim() + 1, k = c.integer(1);
-          const size_t a = size_t((c.integer(2) + rank) % rank),
-                       b = size_t((c.integer(3) + rank) % rank);
-          Shape sizes(size_t(rank), x.size(-1) + std::abs(k));
-          size_t next = 0;
-          for (size_t d = 0; d < sizes.size(); ++d)
-            if (d != a && d != b) sizes[d] = x.size(int64_t(next++));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            if (i[b] - i[a] != k) return 0.0;
-            Shape from;
-            for (size_t d = 0; d < i.size(); ++d)
-              if (d != a && d != b) from.push_back(i[d]);
-            from.push_back(std::min(i[a], i[b]));
-            return at(x, from);
-          })};
         });
 
 const OpRecord& diag_op =
@@ -75,52 +42,13 @@ const OpRecord& diag_op =
                                                std::to_string(self.dim()) + "D"));
           if (self.dim() == 1) return {diag_embed(self, c.integer(1))};
           return {diagonal(self, c.integer(1)).clone(MemoryFormat::contiguous)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), 0}, "vector"},
-                  {{m.make({2}), -1}, "vector, below"},
-                  {{m.make_strided({3, 4}), 1}, "matrix, above"},
-                  {{m.make({4, 2}), -2}, "matrix, below"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2, 2}), 0},
-                   ErrorKind::value,
-                   "diag(): Supports 1D or 2D tensors. Got 3D"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const Tensor& x = c.tensor(0);
-          const int64_t k = c.integer(1), row = std::max<int64_t>(-k, 0),
-                        column = std::max<int64_t>(k, 0);
-          if (x.dim() == 1) {
-            const int64_t n = x.size(0) + row + column;
-            return {build_tensor({n, n}, [&](const Shape& i) {
-              return i[1] - i[0] == k ? at(x, {i[0] - row}) : 0.0;
-            })};
-          }
-          std::vector<double> v;
-          for (int64_t i = 0; row + i < x.size(0) && column + i < x.size(1); ++i)
-            v.push_back(at(x, {row + i, column + i}));
-          return {from_values(v, {int64_t(v.size())})};
         });
 
-const OpRecord& diagflat_op =
-    define("diagflat(Tensor self, int offset=0) -> Tensor")
-        .doc("A matrix with the flattened tensor as its diagonal.")
-        .compose([](const Call& c) -> Results {
-          return {diag_embed(c.tensor(0).reshape({-1}), c.integer(1))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make_strided({2, 2}), 0}, "matrix"},
-                  {{m.make({2}), 1}, "above"},
-                  {{m.make({}), -1}, "0-d"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const std::vector<double> v = values_of(c.tensor(0));
-          const int64_t k = c.integer(1), n = int64_t(v.size()) + std::abs(k);
-          return {build_tensor({n, n}, [&](const Shape& i) {
-            return i[1] - i[0] == k ? v[size_t(std::min(i[0], i[1]))] : 0.0;
-          })};
-        });
+const OpRecord& diagflat_op = define("diagflat(Tensor self, int offset=0) -> Tensor")
+                                  .doc("A matrix with the flattened tensor as its diagonal.")
+                                  .compose([](const Call& c) -> Results {
+                                    return {diag_embed(c.tensor(0).reshape({-1}), c.integer(1))};
+                                  });
 
 const OpRecord& block_diag_op =
     define("block_diag(Tensor[] tensors) -> Tensor")
@@ -152,38 +80,6 @@ const OpRecord& block_diag_op =
             column += b.size(1);
           }
           return {out};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          using List = std::vector<Tensor>;
-          return {{{List{m.make({2, 3}), m.make_strided({1, 2})}}, "matrices"},
-                  {{List{m.make({2}), m.make({}), m.make({2, 1})}}, "all ranks"},
-                  {{List{m.make({0, 2}), m.make({2, 2})}}, "no rows"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{std::vector<Tensor>{m.make({1, 1, 1})}},
-                   ErrorKind::value,
-                   "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 "
-                   "dimensions"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          int64_t rows = 0, columns = 0;
-          const auto height = [](const Tensor& x) { return x.dim() == 2 ? x.size(0) : 1; };
-          const auto width = [](const Tensor& x) { return x.dim() ? x.size(-1) : 1; };
-          for (const Tensor& x : c.tensors(0)) {
-            rows += height(x);
-            columns += width(x);
-          }
-          std::vector<double> v(size_t(rows * columns), 0);
-          int64_t row = 0, column = 0;
-          for (const Tensor& x : c.tensors(0)) {
-            const std::vector<double> b = values_of(x);
-            for (int64_t i = 0; i < height(x); ++i)
-              for (int64_t j = 0; j < width(x); ++j)
-                v[size_t((row + i) * columns + column + j)] = b[size_t(i * width(x) + j)];
-            row += height(x);
-            column += width(x);
-          }
-          return {from_values(v, {rows, columns})};
         });
 
 // ---- positions of triangles: (row, col, offset) -> int64 (2, n)
@@ -217,51 +113,20 @@ Tensor triangle(const Call& c, bool lower) {
   return tensor(row, TensorOptions(dtype, device)).reshape({2, n});
 }
 
-Refs triangle_reference(const Call& c, bool lower) {
-  std::vector<double> r, k;
-  for (int64_t i = 0; i < c.integer(0); ++i)
-    for (int64_t j = 0; j < c.integer(1); ++j)
-      if (lower ? j - i <= c.integer(2) : j - i >= c.integer(2)) {
-        r.push_back(double(i));
-        k.push_back(double(j));
-      }
-  const int64_t n = int64_t(r.size());
-  r.insert(r.end(), k.begin(), k.end());
-  return {from_values(r, {2, n}, kInt64)};
-}
-std::vector<Sample> triangle_samples(SampleMaker& m) {
-  return {{{3, 4, 0, kInt64, m.device}, "wide"},
-          {{4, 2, 1, std::nullopt, m.device}, "tall, above"},
-          {{3, 3, -2, std::nullopt, m.device}, "below"},
-          {{2, 3, -9, std::nullopt, m.device}, "far below"},
-          {{2, 3, 9, std::nullopt, m.device}, "far above"},
-          {{0, 3, 0, std::nullopt, m.device}, "empty"}};
-}
-std::vector<ErrorSample> triangle_errors(SampleMaker& m) {
-  return {{{-1, 2, 0, std::nullopt, m.device}, ErrorKind::value, "row must be non-negative"},
-          {{2, 2, 0, kFloat32, m.device}, ErrorKind::not_implemented, "not implemented for"}};
-}
-
 const OpRecord& tril_indices_op =
     define(
         "tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor")
         .doc("Rows and columns of the lower triangle, in row-major order.")
         .compose([](const Call& c) -> Results { return {triangle(c, true)}; })
-        .dtypes({kInt64})
-        .samples(triangle_samples)
-        .errors(triangle_errors)
-        .reference([](const Call& c) { return triangle_reference(c, true); });
+        .dtypes({kInt64});
 const OpRecord& triu_indices_op =
     define(
         "triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor")
         .doc("Rows and columns of the upper triangle, in row-major order.")
         .compose([](const Call& c) -> Results { return {triangle(c, false)}; })
-        .dtypes({kInt64})
-        .samples(triangle_samples)
-        .errors(triangle_errors)
-        .reference([](const Call& c) { return triangle_reference(c, false); });
+        .dtypes({kInt64});
 
 }  // namespace
 }  // namespace ops

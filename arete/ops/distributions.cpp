@@ -26,15 +26,6 @@ void check_floating(const Call& c) {
                                       std::string(name_of(c.tensor(0).dtype())) + "'")
                   .expected("a floating dtype"));
 }
-std::vector<Sample> self_samples(SampleMaker& m, std::vector<OwnedArg> rest) {
-  std::vector<Sample> out;
-  for (const Tensor& t : {m.make({2, 3}), m.make_strided({3, 2}), m.make({}), m.make({0, 2})}) {
-    Sample s{{t}, ""};
-    s.args.insert(s.args.end(), rest.begin(), rest.end());
-    out.push_back(std::move(s));
-  }
-  return out;
-}
 
 // ---- a function of one number in f64 for each element
 
@@ -65,18 +56,8 @@ const OpRecord& geometric_op =
           });
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
         .in_place()
-        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64})
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {0.5, std::nullopt});
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 1.0, std::nullopt},
-                   ErrorKind::value,
-                   "geometric_ expects p to be in (0, 1), but got p=1.0"}};
-        })
-        .no_reference(kRandomReference);
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64});
 
 const OpRecord& cauchy_op =
     define(
@@ -98,17 +79,7 @@ const OpRecord& cauchy_op =
           });
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {1.0, 2.0, std::nullopt});
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.0, 0.0, std::nullopt},
-                   ErrorKind::value,
-                   "cauchy_ expects sigma > 0.0, but found sigma=0.0"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 const OpRecord& log_normal_op =
     define(
@@ -129,17 +100,7 @@ const OpRecord& log_normal_op =
                      [=](Value z) { return expr::exp(z * std + mean); });
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {0.0, 0.25, std::nullopt});
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.0, 0.0, std::nullopt},
-                   ErrorKind::value,
-                   "log_normal_ expects std > 0.0, but found std=0.0"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 // ---- whole numbers like a tensor
 
@@ -162,19 +123,7 @@ const OpRecord& randint_like_op =
           random_(out, low, high, c.has(5) ? c[5].generator() : nullptr);
           return {out};
         })
-        .no_gradient_test()
-        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 1, 10, std::nullopt, std::nullopt, std::nullopt}, "both"},
-                  {{m.make_strided({2, 3}), 5, std::nullopt, kInt64, m.device, std::nullopt},
-                   "high alone"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 3, 3, std::nullopt, std::nullopt, std::nullopt},
-                   ErrorKind::value,
-                   "random_ expects 'from' to be less than 'to', but got from=3 >= to=3"}};
-        })
-        .no_reference(kRandomReference);
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64});
 
 // ---- parameters that are tensors: no gradient
 
@@ -196,17 +145,7 @@ const OpRecord& normal_tensor_tensor_op =
           const TensorOptions o(result_type(pair), mean.device());
           const Shape sizes = broadcast_shapes(mean.sizes(), std.sizes(), "normal");
           return {randn(sizes, o, c[2].generator()).mul(std).add(mean)};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({3}, 0.5, 2), std::nullopt}, "broadcast"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), m.make({2}, -2, -1), std::nullopt},
-                   ErrorKind::value,
-                   "normal expects all elements of std >= 0.0"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& normal_tensor_float_op =
     define("normal_tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor")
@@ -216,17 +155,7 @@ const OpRecord& normal_tensor_float_op =
           const NoGradGuard guard;
           const Tensor& mean = c.tensor(0);
           return {normal(0, c.real(1), mean.sizes(), mean.options(), c[2].generator()).add(mean)};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 0.5, std::nullopt}, "usual"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), -1.0, std::nullopt},
-                   ErrorKind::value,
-                   "normal expects std >= 0.0, but found std -1.0"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& normal_float_tensor_op =
     define("normal_float_tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
@@ -238,17 +167,7 @@ const OpRecord& normal_float_tensor_op =
           check_std(c, std);
           return {
               randn(std.sizes(), std.options(), c[2].generator()).mul(std).add(Scalar(c.real(0)))};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{1.0, m.make({2, 3}, 0.5, 2), std::nullopt}, "usual"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{0.0, m.make({2}, -2, -1), std::nullopt},
-                   ErrorKind::value,
-                   "normal expects all elements of std >= 0.0"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& bernoulli_tensor_op =
     define("bernoulli_tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor")
@@ -259,12 +178,7 @@ const OpRecord& bernoulli_tensor_op =
           const Tensor &self = c.tensor(0), &p = c.tensor(1);
           return {bernoulli(p.expand(self.sizes()), c[2].generator()).to(self.dtype())};
         })
-        .in_place()
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({3}, 0, 1), std::nullopt}, "broadcast"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 // ---- Poisson
 
@@ -339,20 +253,7 @@ const OpRecord& poisson_op =
             pending = pending.logical_and(take.logical_not());
           }
           return {result.to(self.dtype())};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 5), std::nullopt}, "small"},
-                  {{m.make_strided({2, 3}, 5, 50), std::nullopt}, "small and large"},
-                  {{m.make({}, 20, 30), std::nullopt}, "0-d"},
-                  {{m.make({0}), std::nullopt}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}, -2, -1), std::nullopt},
-                   ErrorKind::value,
-                   "invalid Poisson rate, expected rate to be non-negative"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 }  // namespace
 }  // namespace ops

@@ -8,7 +8,6 @@
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/softmax.h"
 #include "arete/prim/philox.h"
 
@@ -17,7 +16,6 @@ namespace ops {
 namespace {
 
 using expr::Value;
-constexpr const char* kRandom = "draws random numbers";
 
 // where(mask, x * scale, 0): the mask stays boolean.
 PointwiseDef masked_scale_def() {
@@ -37,16 +35,7 @@ const OpRecord& masked_scale_op =
     define("masked_scale(Tensor self, Tensor mask, float scale) -> Tensor")
         .doc("self * scale where mask holds, else 0.")
         .surface(Surface::internal)
-        .pointwise(masked_scale_def())
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make_mask({2, 3}), 2.0}},
-                  {{m.make_strided({2, 3}), m.make_mask({3}), 1.25}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return at(c.tensor(1), i) != 0 ? at(c.tensor(0), i) * c.real(2) : 0.0;
-          })};
-        });
+        .pointwise(masked_scale_def());
 
 void check_probability(const char* op, double p) {
   ARETE_CHECK(p >= 0 && p <= 1,
@@ -82,25 +71,6 @@ const OpRecord& seeded_dropout_op =
         })
         .grad([](const GradCall& g) -> TensorList {
           return {call(seeded_dropout_op, {g.grad(), g.real(1), g.integer(2), g.integer(3)})};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 0.5, 7, 3}},
-                  {{m.make_strided({5, 3}), 0.25, 8, 0}},
-                  {{m.make({0, 3}), 0.5, 1, 0}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make_index({2}, 3), 0.5, 1, 0}, ErrorKind::type, "dropout needs a floating"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const double keep = 1 - c.real(1);
-          std::vector<double> values = values_of(x);
-          for (size_t i = 0; i < values.size(); ++i) {
-            const prim::PhiloxBlock b =
-                prim::philox_block(uint64_t(c.integer(2)), uint64_t(c.integer(3)) + i / 4);
-            values[i] = b.lane[i % 4] * 0x1p-32 < keep ? values[i] / keep : 0;
-          }
-          return {from_values(values, x.sizes())};
         });
 
 const OpRecord& dropout_op =
@@ -121,19 +91,7 @@ const OpRecord& dropout_op =
           return {call(seeded_dropout_op, {x, p, int64_t(s.seed), int64_t(s.offset)})};
         })
         .random()
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 0.5, true, std::nullopt}},
-                  {{m.make({2, 3}), 0.5, false, std::nullopt}},
-                  {{m.make({2, 3}), 1.0, true, std::nullopt}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 1.5, true, std::nullopt},
-                   ErrorKind::value,
-                   "dropout probability has to be between 0 and 1, but got 1.5"}};
-        })
-        .no_gradient_test()
-        .no_reference(kRandom);
+        .in_place();
 
 // ---- whole channels ----
 
@@ -167,17 +125,7 @@ const OpRecord& feature_dropout_op =
         .doc("Dropout of whole channels of (N, C, ...).")
         .surface(Surface::internal)
         .compose([](const Call& c) -> Results { return {drop_channels(c, c.tensor(0))}; })
-        .random()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3, 2}), 0.5, true, std::nullopt}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.5, true, std::nullopt},
-                   ErrorKind::value,
-                   "Feature dropout requires at least 2 dimensions"}};
-        })
-        .no_gradient_test()
-        .no_reference(kRandom);
+        .random();
 
 // dropout1d and dropout3d take inputs without a batch dimension; dropout2d reads 3 dimensions as
 // (N, C, L).
@@ -201,24 +149,7 @@ const OpRecord& define_channel_dropout(const char* schema) {
         return {drop_channels(c, x.unsqueeze(0)).squeeze(0)};
       })
       .random()
-      .in_place()
-      .samples([](SampleMaker& m) -> std::vector<Sample> {
-        Shape sizes{2, 3};
-        for (int d = 0; d < spatial; ++d) sizes.push_back(2);
-        return {{{m.make(sizes), 0.5, true, std::nullopt}},
-                {{m.make(IntList(sizes).subspan(1)), 0.25, true, std::nullopt}, "one less"},
-                {{m.make(sizes), 1.0, true, std::nullopt}}};
-      })
-      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        return {{{m.make({2}), 0.5, true, std::nullopt},
-                 ErrorKind::value,
-                 spatial == 2 ? "Feature dropout requires" : "D input, but received a 1D input."},
-                {{m.make({2, 2, 2, 2}), 2.0, true, std::nullopt},
-                 ErrorKind::value,
-                 spatial == 1 ? "received a 4D input" : "dropout probability has to be between"}};
-      })
-      .no_gradient_test()
-      .no_reference(kRandom);
+      .in_place();
 }
 const OpRecord* const channel_dropout_ops[] = {
     &define_channel_dropout<1>("dropout1d" ARETE_DROPOUT_ARGS("True")),
@@ -240,10 +171,6 @@ Results drop_to_limit(const Call& c, bool channels) {
   const Tensor mask = channels ? channel_mask(x, p, g) : draw_mask(x, 1 - p, g);
   return {where(mask, x, Scalar(kLimit)).mul(Scalar(a)).add(Scalar(b))};
 }
-std::vector<Sample> limit_samples(SampleMaker& m) {
-  return {{{m.make({2, 3}), 0.5, true, std::nullopt}},
-          {{m.make({2, 3}), 0.5, false, std::nullopt}}};
-}
 
 const OpRecord& alpha_dropout_op =
     define("alpha_dropout" ARETE_DROPOUT_ARGS("False"))
@@ -251,10 +178,7 @@ const OpRecord& alpha_dropout_op =
         .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, false); })
         .random()
-        .in_place()
-        .samples(limit_samples)
-        .no_gradient_test()
-        .no_reference(kRandom);
+        .in_place();
 
 const OpRecord& feature_alpha_dropout_op =
     define("feature_alpha_dropout" ARETE_DROPOUT_ARGS("False"))
@@ -262,15 +186,7 @@ const OpRecord& feature_alpha_dropout_op =
         .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, true); })
         .random()
-        .in_place()
-        .samples(limit_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.5, true, std::nullopt},
-                   ErrorKind::value,
-                   "Feature dropout requires at least 2 dimensions"}};
-        })
-        .no_gradient_test()
-        .no_reference(kRandom);
+        .in_place();
 #undef ARETE_DROPOUT_ARGS
 
 // ---- activations that draw ----
@@ -299,22 +215,7 @@ const OpRecord& rrelu_op =
           return {where(gt(x, Scalar(0)), x, x.mul(slope))};
         })
         .random()
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 0.125, 0.375, false, std::nullopt}},
-                  {{m.make_strided({2, 3}), 0.25, 0.25, true, std::nullopt}, "one slope"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), 0.5, 0.25, true, std::nullopt},
-                   ErrorKind::value,
-                   "Lower bound should be less than or equal to the upper bound"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            const double v = at(c.tensor(0), i);
-            return v > 0 ? v : v * (c.real(1) + c.real(2)) / 2;
-          })};
-        });
+        .in_place();
 
 const OpRecord& gumbel_softmax_op =
     define(
@@ -335,18 +236,7 @@ const OpRecord& gumbel_softmax_op =
           const Tensor hard = zeros_like(fixed).scatter(dim, fixed.argmax(dim, true), Scalar(1));
           return {hard.sub(fixed).add(soft)};
         })
-        .random()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), 1.0, false, 1e-10, -1, std::nullopt}},
-                  {{m.make({2, 3}), 0.5, true, 1e-10, 0, std::nullopt}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), 1.0, false, 1e-10, 2, std::nullopt},
-                   ErrorKind::index,
-                   "Dimension out of range"}};
-        })
-        .no_gradient_test()
-        .no_reference(kRandom);
+        .random();
 
 }  // namespace
 }  // namespace ops

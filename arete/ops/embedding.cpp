@@ -9,7 +9,6 @@
 #include "arete/ops/index.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/work.h"
@@ -66,30 +65,7 @@ const OpRecord& embedding_rows_op =
                     embedding_backward(g.grad(), g.input(0), g.input_sizes(1)[0], g.integer(2));
               return out;
             },
-            1)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make_index({4}, 3), m.make({3, 2}), -1}},
-                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), 1}, "padding"},
-                  {{m.make_index({}, 4), m.make({4, 3}), -1}},
-                  {{m.make_index({0}, 4), m.make({4, 3}), -1}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make_index({2}, 3), m.make({3}), -1}, ErrorKind::value, "'weight' must be 2-D"},
-              {{m.make({2}), m.make({3, 2}), -1},
-               ErrorKind::type,
-               "Expected tensor for argument #1 'indices'"},
-              {{m.make_index({2}, 1).add(Scalar(7)), m.make({3, 2}), -1}, ErrorKind::index, "7"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &index = c.tensor(0), &w = c.tensor(1);
-          Shape sizes(index.sizes());
-          sizes.push_back(w.size(1));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            const Shape row(i.begin(), i.end() - 1);
-            return at(w, {int64_t(at(index, row)), i.back()});
-          })};
-        });
+            1);
 
 const OpRecord& embedding_backward_op =
     define(
@@ -131,22 +107,7 @@ const OpRecord& embedding_backward_op =
                 h = where(ne(index, Scalar(g.integer(3))).unsqueeze(-1), h, Scalar(0.0));
               return {h, Tensor()};
             },
-            0b10)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4, 2}), m.make_index({4}, 3), 3, -1}},
-                  {{m.make_strided({2, 3, 2}), m.make_index({2, 3}, 3), 4, 1}},
-                  {{m.make({0, 2}), m.make_index({0}, 3), 3, -1}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &g = c.tensor(0), &index = c.tensor(1);
-          const int64_t width = g.size(-1);
-          std::vector<double> out(size_t(c.integer(2) * width), 0.0);
-          for_each_index(g.sizes(), [&](const Shape& i) {
-            const int64_t row = int64_t(at(index, Shape(i.begin(), i.end() - 1)));
-            if (row != c.integer(3)) out[size_t(row * width + i.back())] += at(g, i);
-          });
-          return {from_values(out, {c.integer(2), width})};
-        });
+            0b10);
 
 [[maybe_unused]] const bool indexed = touches_at_indices(embedding_rows_op, {1});
 
@@ -215,32 +176,6 @@ const OpRecord& embedding_op =
           const Tensor rows = embedding_rows(index, weight, padding);
           if (!c.boolean(5) || index.is_meta()) return {rows};
           return {scaled_by_frequency(rows, index, weight.size(0))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const std::nullopt_t none = std::nullopt;
-          return {{{m.make_index({4}, 3), m.make({3, 2}), none, none, 2.0, false, false}},
-                  {{m.make_index({2, 3}, 4), m.make_strided({4, 3}).detach(), -3, none, 2.0, false,
-                    false},
-                   "padding"},
-                  {{m.make_index({5}, 4), m.make({4, 3}).detach(), none, none, 2.0, true, false},
-                   "frequency"},
-                  {{m.make_index({3}, 4), m.make({4, 3}).detach(), none, 0.5, 1.0, false, true},
-                   "max_norm"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          const std::nullopt_t none = std::nullopt;
-          return {{{m.make_index({2}, 3), m.make({3, 2}), 3, none, 2.0, false, false},
-                   ErrorKind::value,
-                   "Padding_idx must be within num_embeddings"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          // A table limited in place is limited already: the call came first.
-          const Tensor &index = c.tensor(0), &w = c.tensor(1);
-          Shape sizes(index.sizes());
-          sizes.push_back(w.size(1));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(w, {int64_t(at(index, Shape(i.begin(), i.end() - 1))), i.back()});
-          })};
         });
 
 // The bag of each of n indices: how many bags begin at or before it, less one.
@@ -336,36 +271,6 @@ Tensor bag_embeddings(const Call& c) {
   return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));
 }
 
-std::vector<Tensor> bag_reference(const Call& c) {
-  const Tensor &index = c.tensor(0), &w = c.tensor(1);
-  const bool rows_are_bags = index.dim() == 2;
-  const int64_t rows = w.size(0), width = w.size(1);
-  const std::vector<double> ids = values_of(index);
-  int64_t bags = rows_are_bags ? index.size(0) : c.tensor(2).numel() - (c.boolean(9) ? 1 : 0);
-  const std::string_view mode = c[6].string();
-  return {build_tensor({bags, width}, [&](const Shape& i) {
-    int64_t begin = i[0] * (rows_are_bags ? index.size(1) : 0), end = begin;
-    if (rows_are_bags) {
-      end = begin + index.size(1);
-    } else {
-      begin = int64_t(at(c.tensor(2), {i[0]}));
-      end = i[0] + 1 < c.tensor(2).numel() ? int64_t(at(c.tensor(2), {i[0] + 1}))
-                                           : int64_t(ids.size());
-    }
-    double sum = 0, top = -INFINITY, n = 0;
-    for (int64_t k = begin; k < end; ++k) {
-      const int64_t row = int64_t(ids[size_t(k)]);
-      if (c.has(10) && row == (c.integer(10) + rows) % rows) continue;
-      const double v = at(w, {row, i[1]});
-      n += 1;
-      sum += v * (c.has(8) ? values_of(c.tensor(8))[size_t(k)] : 1);
-      top = std::max(top, v);
-    }
-    if (mode == "max") return n > 0 ? top : 0;
-    return mode == "mean" ? sum / std::max(n, 1.0) : sum;
-  })};
-}
-
 const OpRecord& embedding_bag_op =
     define(
         "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, "
@@ -374,49 +279,7 @@ const OpRecord& embedding_bag_op =
         "-> Tensor")
         .doc("Sums, means or maxima of rows of weight over bags of indices.")
         .surface(Surface::function)
-        .compose([](const Call& c) -> Results { return {bag_embeddings(c)}; })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const std::nullopt_t none = std::nullopt;
-          const auto offsets = [&](std::vector<int64_t> v) {
-            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
-                                    TensorOptions(kInt64, m.device));
-          };
-          std::vector<Sample> out;
-          for (const char* mode : {"sum", "mean", "max"}) {
-            out.push_back({{m.make_index({3, 2}, 4), m.make_distinct({4, 3}), none, none, 2.0,
-                            false, mode, false, none, false, 1},
-                           "rows"});
-            out.push_back({{m.make_index({6}, 4), m.make_distinct({4, 3}), offsets({0, 2, 2, 5}),
-                            none, 2.0, false, mode, false, none, false, none},
-                           "an empty bag"});
-          }
-          out.push_back({{m.make_index({5}, 4), m.make_strided({4, 2}), offsets({0, 3, 5}), none,
-                          2.0, false, "sum", false, m.make({5}), true, none},
-                         "weights, last offset"});
-          out.push_back({{m.make_index({5}, 4), m.make({4, 2}).detach(), offsets({0, 3}), 0.7, 2.0,
-                          true, "mean", true, none, false, none},
-                         "max_norm, frequency"});
-          out.push_back({{m.make_index({0}, 4), m.make({4, 2}), offsets({0, 0}), none, 2.0, false,
-                          "sum", false, none, false, none},
-                         "nothing"});
-          return out;
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          const std::nullopt_t none = std::nullopt;
-          return {{{m.make_index({4}, 3), m.make({3, 2}), none, none, 2.0, false, "sum", false,
-                    none, false, none},
-                   ErrorKind::value,
-                   "offsets has to be a 1D Tensor"},
-                  {{m.make_index({2, 2}, 3), m.make({3, 2}), none, none, 2.0, false, "median",
-                    false, none, false, none},
-                   ErrorKind::value,
-                   "mode has to be one of sum, mean or max"},
-                  {{m.make_index({2, 2}, 3), m.make({3, 2}), none, none, 2.0, false, "mean", false,
-                    m.make({2, 2}), false, none},
-                   ErrorKind::not_implemented,
-                   "per_sample_weights is only supported for mode='sum'"}};
-        })
-        .reference(bag_reference);
+        .compose([](const Call& c) -> Results { return {bag_embeddings(c)}; });
 
 }  // namespace
 }  // namespace ops

@@ -1,4 +1,6 @@
 // Extreme values, their positions, and vector norms.
+#include <cmath>
+
 #include "arete/ops/autocast.h"
 #include "arete/ops/reduce_family.h"
 
@@ -61,30 +63,6 @@ TensorList grad_extreme(const GradCall& g) {
   return {hit * (dy / count)};
 }
 
-Reference extreme_reference(bool largest) {
-  return [largest](const Call& c) {
-    const DType t = c.tensor(0).dtype();
-    return std::vector<Tensor>{reduce_reference(
-        c, 1, c.boolean(2),
-        [&](const auto& v) {
-          double best = v[0];
-          for (double e : v)
-            if (std::isnan(e) || (!std::isnan(best) && (largest ? e > best : e < best))) best = e;
-          return best;
-        },
-        t)};
-  };
-}
-
-std::vector<Sample> extreme_samples(SampleMaker& m) { return reduce_samples(m, {}, true, false); }
-
-std::vector<ErrorSample> extreme_errors(SampleMaker& m) {
-  auto all = reduce_errors(m);
-  all.push_back(
-      {{m.make({0, 3}), {0}, false}, ErrorKind::value, "Expected reduction dim to be specified"});
-  return all;
-}
-
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
 const OpRecord& amax_op = define("amax(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
@@ -92,9 +70,6 @@ const OpRecord& amax_op = define("amax(Tensor self, int[]? dim=None, bool keepdi
                               .infer(infer_extreme)
                               .lower(lower_extreme<Monoid::max>)
                               .grad(grad_extreme, 1, 1)
-                              .samples(extreme_samples)
-                              .errors(extreme_errors)
-                              .reference(extreme_reference(true))
                               .dtypes(kReal);
 
 const OpRecord& amin_op = define("amin(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
@@ -102,9 +77,6 @@ const OpRecord& amin_op = define("amin(Tensor self, int[]? dim=None, bool keepdi
                               .infer(infer_extreme)
                               .lower(lower_extreme<Monoid::min>)
                               .grad(grad_extreme, 1, 1)
-                              .samples(extreme_samples)
-                              .errors(extreme_errors)
-                              .reference(extreme_reference(false))
                               .dtypes(kReal);
 
 // ---- values and positions along one dimension
@@ -156,38 +128,6 @@ TensorList grad_with_index(const GradCall& g) {
   return {zeros(sizes, dy.options()).scatter(d, index, dy)};
 }
 
-std::vector<Sample> with_index_samples(SampleMaker& m) {
-  return {{{m.make_distinct({3, 4}), 1, false}, "rows"},
-          {{m.make_distinct({3, 4}), 0, true}, "columns, keepdim"},
-          {{m.make_distinct({2, 3, 2}), -2, false}, "middle"},
-          {{m.make_distinct({}), 0, false}, "0-d"}};
-}
-
-Reference with_index_reference(bool largest) {
-  return [largest](const Call& c) {
-    const int64_t dim = c.integer(1);
-    Shape dims;
-    if (c.tensor(0).dim()) dims.push_back(dim);
-    const Arg args[] = {c[0], IntList(dims)};
-    const Call inner(c.op, args);
-    const auto best = [&](const std::vector<double>& v) {
-      size_t at = 0;
-      for (size_t i = 1; i < v.size(); ++i)
-        if (largest ? v[i] > v[at] : v[i] < v[at]) at = i;
-      return at;
-    };
-    return std::vector<Tensor>{
-        reduce_reference(inner, 1, c.boolean(2), [&](const auto& v) { return v[best(v)]; }),
-        reduce_reference(
-            inner, 1, c.boolean(2), [&](const auto& v) { return best(v); }, kInt64)};
-  };
-}
-
-std::vector<ErrorSample> with_index_errors(SampleMaker& m) {
-  return {{{m.make({2, 3}), 2, false}, ErrorKind::index, "Dimension out of range"},
-          {{m.make({2, 0}), 1, false}, ErrorKind::value, "Expected reduction dim to be specified"}};
-}
-
 const OpRecord& max_dim_op =
     define("max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
         .doc("The largest values along dim and their first positions.")
@@ -195,10 +135,7 @@ const OpRecord& max_dim_op =
         .infer(infer_with_index)
         .lower(lower_with_index<true>)
         .grad(grad_with_index, 0, 2)
-        .no_grad_outputs(2)
-        .samples(with_index_samples)
-        .errors(with_index_errors)
-        .reference(with_index_reference(true));
+        .no_grad_outputs(2);
 
 const OpRecord& min_dim_op =
     define("min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
@@ -207,10 +144,7 @@ const OpRecord& min_dim_op =
         .infer(infer_with_index)
         .lower(lower_with_index<false>)
         .grad(grad_with_index, 0, 2)
-        .no_grad_outputs(2)
-        .samples(with_index_samples)
-        .errors(with_index_errors)
-        .reference(with_index_reference(false));
+        .no_grad_outputs(2);
 
 // ---- positions only
 
@@ -241,54 +175,19 @@ void lower_position(const Call& c, std::span<const Tensor> out, prim::Primitives
   p.arg_reduce({view_of(dense, flat), view_of(out[0], one), prim::View{}, 0, kLargest});
 }
 
-Reference position_reference(bool largest) {
-  return [largest](const Call& c) {
-    const Tensor& x = c.tensor(0);
-    Shape dims;
-    if (c.has(1) && x.dim()) dims.push_back(c.integer(1));
-    const Arg args[] = {c[0], IntList(dims)};
-    return std::vector<Tensor>{reduce_reference(
-        Call(c.op, args), 1, c.boolean(2),
-        [&](const auto& v) {
-          size_t at = 0;
-          for (size_t i = 1; i < v.size(); ++i)
-            if (largest ? v[i] > v[at] : v[i] < v[at]) at = i;
-          return at;
-        },
-        kInt64)};
-  };
-}
-
-std::vector<Sample> position_samples(SampleMaker& m) {
-  auto all = with_index_samples(m);
-  all.push_back({{m.make_distinct({3, 4}), std::nullopt, false}, "flattened"});
-  all.push_back(
-      {{m.make_distinct({3, 4}).transpose(0, 1), std::nullopt, false}, "flattened, strided"});
-  all.push_back({{m.make_distinct({3, 4}), std::nullopt, true}, "flattened, keepdim"});
-  return all;
-}
-
 const OpRecord& argmax_op =
     define("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
         .doc("The first position of the largest value.")
         .infer(infer_position)
         .lower(lower_position<true>)
-        .samples(position_samples)
-        .errors(with_index_errors)
-        .reference(position_reference(true))
-        .dtypes(kReal)
-        .no_gradient_test();
+        .dtypes(kReal);
 
 const OpRecord& argmin_op =
     define("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
         .doc("The first position of the smallest value.")
         .infer(infer_position)
         .lower(lower_position<false>)
-        .samples(position_samples)
-        .errors(with_index_errors)
-        .reference(position_reference(false))
-        .dtypes(kReal)
-        .no_gradient_test();
+        .dtypes(kReal);
 
 // ---- norms
 
@@ -376,31 +275,7 @@ const OpRecord& norm_op =
               const Tensor size = p < 1 ? arete::where(none, 1, x.abs()) : x.abs();
               return {x.sign() * size.pow(p - 1) * scale};
             },
-            1, 1)
-        .samples([](SampleMaker& m) {
-          std::vector<Sample> all;
-          for (double p : std::initializer_list<double>{2, 1, 3, 0.5, 0, HUGE_VAL, -HUGE_VAL}) {
-            // Distinct values are symmetric about 0: their absolute values tie.
-            const Tensor x = std::isinf(p) ? m.make({3, 4}) : m.make_distinct({3, 4});
-            all.push_back({{x, p, std::vector<int64_t>{}, false}, "all"});
-            all.push_back({{m.make_distinct({2, 3}), p, {1}, true}, "rows"});
-          }
-          all.push_back({{m.make_strided({3, 4}, 0.5, 2), 2.0, {0}, false}, "strided"});
-          return all;
-        })
-        .reference([](const Call& c) {
-          const double p = c.real(1);
-          return std::vector<Tensor>{reduce_reference(c, 2, c.boolean(3), [&](const auto& v) {
-            double s = 0, big = 0, small = INFINITY;
-            for (double e : v) {
-              const double a = std::fabs(e);
-              s += p == 0 ? a != 0 : std::pow(a, p);
-              big = std::fmax(big, a);
-              small = std::fmin(small, a);
-            }
-            return std::isinf(p) ? (p > 0 ? big : small) : p == 0 ? s : std::pow(s, 1 / p);
-          })};
-        });
+            1, 1);
 
 }  // namespace
 }  // namespace arete::ops

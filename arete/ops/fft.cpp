@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <complex>
-#include <numbers>
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -142,94 +139,11 @@ Tensor run(const Call& c, Kind kind, bool forward, const Axes& axes) {
   __builtin_unreachable();
 }
 
-// ---- the reference: the defining sum over all elements ----
-
-using Number = std::complex<double>;
-
-struct Grid {
-  Shape sizes;
-  std::vector<Number> values;
-};
-Grid grid_of(const Tensor& t) {
-  Grid g{Shape(t.sizes()), {}};
-  if (is_complex(t.dtype())) {
-    const auto* p = static_cast<const Number*>(t.data_ptr());
-    g.values.assign(p, p + t.numel());
-  } else {
-    for (double v : values_of(t)) g.values.push_back(v);
-  }
-  return g;
-}
-// One dimension: out[k] = sum_j w(j) in[j] exp(+-2 pi i j k / n) for k < size; values from n on and
-// beyond the input do not count.
-template <class Weight>
-Grid reference_axis(const Grid& in, size_t dim, int64_t n, int64_t size, bool forward, Weight w) {
-  Grid out{in.sizes, {}};
-  out.sizes[dim] = size;
-  for_each_index(out.sizes, [&](const Shape& i) {
-    Number sum = 0;
-    Shape j = i;
-    for (j[dim] = 0; j[dim] < std::min(in.sizes[dim], n); ++j[dim]) {
-      const double a =
-          (forward ? -2 : 2) * std::numbers::pi * double(i[dim] * j[dim] % n) / double(n);
-      const Number v =
-          in.values[size_t(flat_position(in.sizes, j))] * Number(std::cos(a), std::sin(a));
-      sum += w(j[dim]) * v;
-    }
-    out.values.push_back(sum);
-  });
-  return out;
-}
-
-std::vector<Tensor> reference_of(const Call& c, Kind kind, bool forward, const Axes& axes) {
-  Grid g = grid_of(c.tensor(0));
-  const auto one = [](int64_t) { return 1.0; };
-  const size_t count = axes.dims.size();
-  for (size_t i = 0; i < count; ++i) {
-    const size_t dim = size_t(axes.dims[i]);
-    const int64_t n = axes.points[i];
-    const bool last = i + 1 == count;
-    if (last && kind == Kind::from_half) {
-      // The half that is not there are the conjugates: its real part counts twice.
-      g = reference_axis(g, dim, n, n, forward, [n](int64_t k) {
-        return k > n / 2 ? 0.0 : k == 0 || 2 * k == n ? 1.0 : 2.0;
-      });
-    } else {
-      g = reference_axis(g, dim, n, last && kind == Kind::to_half ? n / 2 + 1 : n, forward, one);
-    }
-  }
-  const double scale = scale_of(norm_of(c, 3), forward, axes.all_points());
-  if (kind == Kind::from_half) {
-    std::vector<double> v;
-    for (const Number& z : g.values) v.push_back(z.real() * scale);
-    return {from_values(v, g.sizes)};
-  }
-  const Tensor out = empty_tensor(g.sizes, kComplex128, kCPU);
-  for (size_t i = 0; i < g.values.size(); ++i)
-    static_cast<Number*>(out.data_ptr())[i] = g.values[i] * scale;
-  return {out};
-}
-
 // ---- records ----
 
-Tensor sample_of(SampleMaker& m, IntList sizes) {
-  if (!is_complex(m.dtype)) return m.make(sizes);
-  Shape parts(sizes);
-  parts.push_back(2);
-  SampleMaker reals(m.dtype == kComplex64 ? kFloat32 : kFloat64, m.device, false,
-                    uint64_t(numel_of(parts)));
-  return view_as_complex_copy(reals.make(parts));
-}
 std::vector<DType> dtypes_of(Kind kind) {
   if (kind == Kind::to_half) return {kFloat32, kFloat64};
   return {kFloat32, kFloat64, kComplex64, kComplex128};
-}
-std::vector<ErrorSample> common_errors(SampleMaker& m, OwnedArg dim) {
-  return {
-      {{m.make({4}), std::nullopt, dim, "unitary"}, ErrorKind::value, "Invalid normalization mode"},
-      {{SampleMaker(kFloat16, m.device, false).make({4}), std::nullopt, dim, std::nullopt},
-       ErrorKind::type,
-       "Unsupported dtype"}};
 }
 
 template <Kind kind, bool forward>
@@ -238,32 +152,7 @@ const OpRecord& define_one(const char* schema, const char* doc) {
       .autocast(autocast_on_cpu(Autocast::f32))
       .doc(doc)
       .compose([](const Call& c) -> Results { return {run(c, kind, forward, one_axis(c, kind))}; })
-      .dtypes(dtypes_of(kind))
-      .samples([](SampleMaker& m) -> std::vector<Sample> {
-        const std::nullopt_t none = std::nullopt;
-        return {{{sample_of(m, {2, 5}), none, -1, none}},
-                {{sample_of(m, {4, 3}), none, 0, "ortho"}},
-                {{sample_of(m, {2, 6}), 4, 1, "forward"}, "cut"},
-                {{sample_of(m, {5}), 8, 0, "backward"}, "filled up"},
-                {{sample_of(m, {2, 3, 2}), 5, 1, none}},
-                {{sample_of(m, {2}), 1, 0, none}, "one point"}};
-      })
-      .errors([](SampleMaker& m) {
-        auto e = common_errors(m, OwnedArg(-1));
-        e.push_back({{m.make({4}), std::nullopt, 1, std::nullopt},
-                     ErrorKind::index,
-                     "Dimension out of range"});
-        e.push_back({{m.make({4}), 0, -1, std::nullopt},
-                     ErrorKind::value,
-                     "Invalid number of data points (0) specified"});
-        if (kind == Kind::to_half)
-          e.push_back(
-              {{SampleMaker(kComplex64, m.device, false).make({4}), std::nullopt, -1, std::nullopt},
-               ErrorKind::type,
-               "expects a real input tensor"});
-        return e;
-      })
-      .reference([](const Call& c) { return reference_of(c, kind, forward, one_axis(c, kind)); });
+      .dtypes(dtypes_of(kind));
 }
 
 template <Kind kind, bool forward>
@@ -272,29 +161,7 @@ const OpRecord& define_many(const char* schema, const char* doc) {
       .autocast(autocast_on_cpu(Autocast::f32))
       .doc(doc)
       .compose([](const Call& c) -> Results { return {run(c, kind, forward, many_axes(c, kind))}; })
-      .dtypes(dtypes_of(kind))
-      .samples([](SampleMaker& m) -> std::vector<Sample> {
-        const std::nullopt_t none = std::nullopt;
-        const std::vector<int64_t> last_two{-2, -1};
-        return {{{sample_of(m, {2, 3, 4}), none, last_two, none}},
-                {{sample_of(m, {3, 2, 3}), std::vector<int64_t>{4, -1}, std::vector<int64_t>{2, 0},
-                  "ortho"}},
-                {{sample_of(m, {2, 5}), std::vector<int64_t>{3, 4}, last_two, "forward"}},
-                {{sample_of(m, {2, 2, 3}), none, none, "backward"}, "all"},
-                {{sample_of(m, {2, 4}), std::vector<int64_t>{3}, none, none}, "the last"}};
-      })
-      .errors([](SampleMaker& m) {
-        auto e = common_errors(m, OwnedArg());
-        e.push_back({{m.make({2, 2}), std::nullopt, std::vector<int64_t>{1, -1}, std::nullopt},
-                     ErrorKind::value,
-                     "FFT dims must be unique"});
-        e.push_back(
-            {{m.make({2, 2}), std::vector<int64_t>{2}, std::vector<int64_t>{0, 1}, std::nullopt},
-             ErrorKind::value,
-             "When given, dim and shape arguments must have the same length"});
-        return e;
-      })
-      .reference([](const Call& c) { return reference_of(c, kind, forward, many_axes(c, kind)); });
+      .dtypes(dtypes_of(kind));
 }
 
 // One function in its three forms.
@@ -345,36 +212,15 @@ Tensor frequencies(const Call& c, bool half) {
       .mul(Scalar(step))
       .to(dtype);
 }
-std::vector<Sample> frequency_samples(SampleMaker& m) {
-  return {
-      {{5, 1.0, m.dtype, m.device}}, {{4, 0.5, m.dtype, m.device}}, {{1, 2.0, m.dtype, m.device}}};
-}
-std::vector<Tensor> frequency_reference(const Call& c, bool half) {
-  const int64_t n = c.integer(0);
-  return {build_tensor({half ? n / 2 + 1 : n}, [&](const Shape& i) {
-    const int64_t k = half || i[0] < (n + 1) / 2 ? i[0] : i[0] - n;
-    return double(k) / (double(n) * c.real(1));
-  })};
-}
 
 const OpRecord& fftfreq_op =
     define("fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("The frequencies of the results of fft for samples at distance d.")
-        .compose([](const Call& c) -> Results { return {frequencies(c, false)}; })
-        .samples(frequency_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{3, 1.0, kInt64, m.device}, ErrorKind::type, "requires a floating point dtype"}};
-        })
-        .reference([](const Call& c) { return frequency_reference(c, false); });
+        .compose([](const Call& c) -> Results { return {frequencies(c, false)}; });
 const OpRecord& rfftfreq_op =
     define("fft_rfftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("The frequencies of the results of rfft for samples at distance d.")
-        .compose([](const Call& c) -> Results { return {frequencies(c, true)}; })
-        .samples(frequency_samples)
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{3, 1.0, kInt64, m.device}, ErrorKind::type, "requires a floating point dtype"}};
-        })
-        .reference([](const Call& c) { return frequency_reference(c, true); });
+        .compose([](const Call& c) -> Results { return {frequencies(c, true)}; });
 
 // By half of each dimension, rounded down (back: up).
 int64_t shift_of(int64_t n, bool back) { return back ? (n + 1) / 2 : n / 2; }
@@ -402,33 +248,7 @@ const OpRecord& define_shift(const char* schema) {
           return {view_as_complex_copy(view_as_real_copy(x).roll(shifts, dims))};
         return {x.roll(shifts, dims)};
       })
-      .dtypes({kFloat32, kFloat64, kInt64, kComplex64})
-      .samples([](SampleMaker& m) -> std::vector<Sample> {
-        return {{{sample_of(m, {5}), std::nullopt}},
-                {{sample_of(m, {2, 3}), std::nullopt}},
-                {{sample_of(m, {3, 4}), std::vector<int64_t>{-1}}},
-                {{sample_of(m, {}), std::nullopt}, "0-d"}};
-      })
-      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        return {
-            {{m.make({3}), std::vector<int64_t>{1}}, ErrorKind::index, "Dimension out of range"}};
-      })
-      .reference([](const Call& c) -> std::vector<Tensor> {
-        const Tensor& x = c.tensor(0);
-        const Shape dims = shifted_dims(c);
-        const Tensor out = empty_tensor(x.sizes(), x.dtype(), kCPU);
-        const size_t bytes = x.element_size();
-        for_each_index(x.sizes(), [&](const Shape& i) {
-          Shape to = i;
-          for (int64_t d : dims)
-            to[size_t(d)] = (to[size_t(d)] + shift_of(x.size(d), back)) % x.size(d);
-          const auto* from = static_cast<const std::byte*>(x.data_ptr());
-          std::copy_n(from + size_t(flat_position(x.sizes(), i)) * bytes, bytes,
-                      static_cast<std::byte*>(out.data_ptr()) +
-                          size_t(flat_position(x.sizes(), to)) * bytes);
-        });
-        return {out};
-      });
+      .dtypes({kFloat32, kFloat64, kInt64, kComplex64});
 }
 const OpRecord& fftshift_op =
     define_shift<false>("fft_fftshift(Tensor self, int[]? dim=None) -> Tensor");

@@ -1,30 +1,18 @@
 // Complex numbers as pairs of real ones, and the transform of lines of such pairs.
-#include "arete/ops/fft_internal.h"
-
 #include <cmath>
-#include <complex>
-#include <numbers>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
+#include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
-
-Tensor complex_sample(SampleMaker& m, IntList sizes, bool strided = false) {
-  Shape parts(sizes);
-  parts.push_back(2);
-  SampleMaker reals(real_of(m.dtype), m.device, false, uint64_t(numel_of(parts)));
-  const Tensor t = view_as_complex_copy(reals.make(parts));
-  return strided && t.dim() > 1 ? t.transpose(0, -1).contiguous().transpose(0, -1) : t;
-}
 
 const OpRecord& view_as_real_copy_op =
     define("view_as_real_copy(Tensor self) -> Tensor")
@@ -44,30 +32,7 @@ const OpRecord& view_as_real_copy_op =
           p.copy({view_of(out[0]), view_of(from)});
         })
         .grad([](const GradCall& g) -> TensorList { return {view_as_complex_copy(g.grad())}; })
-        .dtypes({kComplex64, kComplex128})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{complex_sample(m, {2, 3})}},
-                  {{complex_sample(m, {2, 3}, true)}, "strided"},
-                  {{complex_sample(m, {})}, "0-d"},
-                  {{complex_sample(m, {0, 2})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{SampleMaker(kFloat32, m.device, false).make({2})},
-                   ErrorKind::type,
-                   "view_as_real is only supported for complex tensors"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const auto* p = static_cast<const std::complex<double>*>(x.data_ptr());
-          std::vector<double> v;
-          for (int64_t i = 0; i < x.numel(); ++i) {
-            v.push_back(p[i].real());
-            v.push_back(p[i].imag());
-          }
-          Shape sizes(x.sizes());
-          sizes.push_back(2);
-          return {from_values(v, sizes)};
-        });
+        .dtypes({kComplex64, kComplex128});
 
 const OpRecord& view_as_complex_copy_op =
     define("view_as_complex_copy(Tensor self) -> Tensor")
@@ -92,25 +57,7 @@ const OpRecord& view_as_complex_copy_op =
           p.copy({view_of(to), view_of(c.tensor(0))});
         })
         .grad([](const GradCall& g) -> TensorList { return {view_as_real_copy(g.grad())}; })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3, 2})}},
-                  {{m.make_strided({3, 2})}},
-                  {{m.make({2})}, "0-d"},
-                  {{m.make({0, 2})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make({2, 3})}, ErrorKind::value, "Tensor must have a last dimension of size 2"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const std::vector<double> v = values_of(x);
-          const Tensor out = empty_tensor(x.sizes().first(x.sizes().size() - 1), kComplex128, kCPU);
-          auto* p = static_cast<std::complex<double>*>(out.data_ptr());
-          for (size_t i = 0; i < v.size() / 2; ++i) p[i] = {v[2 * i], v[2 * i + 1]};
-          return {out};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 // ---- lines ----
 
@@ -138,38 +85,7 @@ const OpRecord& transform_lines_op =
           const Tensor& x = c.tensor(0);
           return 2.5 * double(x.numel()) * std::log2(double(std::max<int64_t>(x.size(-2), 2)));
         })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          std::vector<Sample> out;
-          for (int64_t n : {1, 2, 3, 4, 5, 7, 12, 30, 37})
-            out.push_back({{m.make({2, n, 2}), n % 2 == 0, 1.0}});
-          out.push_back({{m.make_strided({3, 6, 2}), false, 0.5}});
-          out.push_back({{m.make({0, 4, 2}), true, 1.0}, "empty"});
-          return out;
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), true, 1.0}, ErrorKind::value, "expected lines of pairs"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t n = x.size(-2);
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            Shape j = i;
-            double sum = 0;
-            for (int64_t k = 0; k < n; ++k) {
-              j[i.size() - 2] = k;
-              const double a = (c.boolean(1) ? -2 : 2) * std::numbers::pi *
-                               double(i[i.size() - 2] * k % n) / double(n);
-              j.back() = 0;
-              const double re = at(x, j);
-              j.back() = 1;
-              const double im = at(x, j);
-              sum += i.back() ? re * std::sin(a) + im * std::cos(a)
-                              : re * std::cos(a) - im * std::sin(a);
-            }
-            return sum * c.real(2);
-          })};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 }  // namespace
 

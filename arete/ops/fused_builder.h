@@ -3,11 +3,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 #include <vector>
 
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/prim/args.h"
 
@@ -98,57 +96,8 @@ inline Layout dim_last(const Layout& l, int64_t dim) {
   return r;
 }
 
-/// Things made once for each key (packed dtypes and flags) and kept for the process.
-template <class T>
-class KeyedCache {
- public:
-  template <class F>
-  const T& get(uint64_t key, F&& make) {
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<T>& slot = map_[key];
-    if (!slot) slot = make();
-    return *slot;
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, std::unique_ptr<T>> map_;
-};
+/// Specs made once for each key (pack_key) and kept for the process.
 using SpecCache = KeyedCache<prim::FusedSpec>;
-
-/// Packs dtypes and flags into a cache key.
-constexpr uint64_t pack_key(std::initializer_list<int> parts) {
-  uint64_t key = 0;
-  for (int p : parts) key = key << 5 | uint64_t(p & 31);
-  return key;
-}
-
-/// The type in which reductions over `t` run, and its own storage type.
-inline expr::Type work_type(DType t) { return t == kFloat64 ? expr::Type::f64 : expr::Type::f32; }
-inline DType work_dtype(DType t) { return t == kFloat64 ? kFloat64 : kFloat32; }
-
-/// A program made once for each key.
-struct CachedProgram {
-  expr::ProgramPtr program;
-};
-class ProgramCache {
- public:
-  template <class Body>
-  const expr::Program& get(uint64_t key, const std::vector<DType>& inputs,
-                           const std::vector<expr::Type>& params, const std::vector<DType>& outputs,
-                           Body body) {
-    return *cache_
-                .get(key,
-                     [&] {
-                       return std::make_unique<CachedProgram>(CachedProgram{
-                           expr::trace([&](std::span<const expr::Value> v) { return body(v); },
-                                       inputs, params, outputs)});
-                     })
-                .program;
-  }
-
- private:
-  KeyedCache<CachedProgram> cache_;
-};
+using expr::ProgramCache, expr::work_dtype, expr::work_type;
 
 }  // namespace arete::ops

@@ -1,52 +1,12 @@
 #include "arete/ops/fused_norm.h"
 
-#include <cmath>
-
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm_internal.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete {
 namespace ops {
 
 using L = std::initializer_list<int64_t>;
-
-namespace norms {
-
-std::vector<Sample> norm_samples(SampleMaker& m, bool with_residual) {
-  const double eps = 1e-3;
-  std::vector<Sample> all{
-      {{m.make({3, 4}), m.make({4}), m.make({4}), L{3, 4}, L{1}, L{4}, true, eps, false},
-       "layer norm"},
-      {{m.make_strided({3, 4}), std::nullopt, std::nullopt, L{3, 4}, L{1}, L{4}, true, eps, false}},
-      {{m.make({3, 4}), m.make({4}), std::nullopt, L{3, 4}, L{1}, L{4}, false, eps, false},
-       "RMS norm"},
-      {{m.make({2, 4, 2}), m.make({4}), m.make({4}), L{2, 2, 2, 2}, L{2, 3}, L{2, 2, 1}, true, eps,
-        false},
-       "group norm"},
-      {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps,
-        false},
-       "batch norm"},
-      {{m.make({3, 2, 2}), std::nullopt, m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps,
-        false}},
-      {{m.make_strided({2, 3, 2}), m.make({3}), m.make({3}), L{2, 3, 2}, L{2}, L{3, 1}, true, eps,
-        false},
-       "instance norm"},
-      {{m.make({3, 2, 2}), m.make({2}), m.make({2}), L{3, 2, 2}, L{0, 2}, L{2, 1}, true, eps, true},
-       "batch norm with relu"},
-      {{m.make_strided({3, 2, 2}), std::nullopt, std::nullopt, L{3, 2, 2}, L{0, 2}, L{2, 1}, true,
-        eps, true},
-       "batch norm with relu"}};
-  for (Sample& s : all) {
-    s.args.insert(s.args.begin() + 3, 2, OwnedArg());
-    s.args.push_back(OwnedArg(0.0));
-    if (with_residual)
-      s.args.insert(s.args.begin() + 3, OwnedArg(m.make(s.args[0].tensor.sizes())));
-  }
-  return all;
-}
-
-}  // namespace norms
 
 namespace {
 
@@ -175,63 +135,6 @@ TensorList grad_of(const GradCall& g, bool with_residual) {
   return out;
 }
 
-std::vector<Tensor> norm_reference(const Call& c) {
-  const Tensor& x = c.tensor(0);
-  const bool with_residual = has_residual_argument(c);
-  const NormSpec s = spec_of(c, with_residual ? 6 : 5);
-  const Shape rows = stat_sizes(s);
-  const std::vector<double> residual =
-      with_residual ? values_of(c.tensor(3)) : std::vector<double>();
-  const std::vector<double> xv = values_of(x);
-  std::vector<double> mean(size_t(numel_of(rows)), 0.0), var(mean.size(), 0.0), y;
-  const double n = elements_per_row(s);
-  size_t k = 0;
-  for_each_index(s.shape, [&](const Shape& i) {
-    mean[size_t(flat_position(rows, i))] += s.center ? xv[k] / n : 0;
-    ++k;
-  });
-  k = 0;
-  for_each_index(s.shape, [&](const Shape& i) {
-    const size_t r = size_t(flat_position(rows, i));
-    var[r] += (xv[k] - mean[r]) * (xv[k] - mean[r]) / n;
-    ++k;
-  });
-  for (double& v : var) v = 1 / std::sqrt(v + s.eps);
-  k = 0;
-  const std::vector<double> w = c.has(1) ? values_of(c.tensor(1)) : std::vector<double>();
-  const std::vector<double> b = c.has(2) ? values_of(c.tensor(2)) : std::vector<double>();
-  for_each_index(s.shape, [&](const Shape& i) {
-    const size_t r = size_t(flat_position(rows, i)), p = size_t(flat_position(s.weight_shape, i));
-    double v = (xv[k] - mean[r]) * var[r] * (c.has(1) ? w[p] : 1) + (c.has(2) ? b[p] : 0);
-    if (with_residual) v += residual[k];
-    y.push_back(s.relu ? std::max(v, 0.0) : v);
-    ++k;
-  });
-  return {from_values(y, x.sizes()), from_values(mean, rows), from_values(var, rows)};
-}
-
-std::vector<ErrorSample> norm_errors(SampleMaker& m, bool with_residual) {
-  std::vector<ErrorSample> all{{{m.make({3, 4}), m.make({3}), std::nullopt, std::nullopt,
-                                 std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, false, 0.0},
-                                ErrorKind::value,
-                                "weight and bias must have one element for each position"},
-                               {{m.make({3, 4}), m.make({4}), std::nullopt, std::nullopt,
-                                 std::nullopt, L{3, 4}, L{1}, L{4}, true, 1e-5, true, 0.0},
-                                ErrorKind::value,
-                                "relu needs statistics for each weight"},
-                               {{m.make({3, 4}), std::nullopt, std::nullopt, m.make({4}),
-                                 std::nullopt, L{3, 4}, L{0}, L{4}, true, 1e-5, false, 0.1},
-                                ErrorKind::value,
-                                "running_mean and running_var belong together"},
-                               {{m.make({3, 4}), std::nullopt, std::nullopt, m.make({4}),
-                                 m.make({3}), L{3, 4}, L{0}, L{4}, true, 1e-5, false, 0.1},
-                                ErrorKind::value,
-                                "running statistics must be like the input's"}};
-  for (ErrorSample& e : all)
-    if (with_residual) e.args.insert(e.args.begin() + 3, OwnedArg(m.make({3, 4})));
-  return all;
-}
-
 const OpRecord& fused_norm_op =
     define(
         "fused_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? "
@@ -244,10 +147,7 @@ const OpRecord& fused_norm_op =
         .infer(forward_infer)
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, false); }, 0b111, 0b110)
-        .no_grad_outputs(0b110)
-        .samples([](SampleMaker& m) { return norm_samples(m, false); })
-        .errors([](SampleMaker& m) { return norm_errors(m, false); })
-        .reference(norm_reference);
+        .no_grad_outputs(0b110);
 
 // Its relu's derivative needs the output, which fused_norm must not keep.
 const OpRecord& fused_norm_residual_op =
@@ -260,16 +160,9 @@ const OpRecord& fused_norm_residual_op =
         .infer(forward_infer)
         .lower(forward_lower)
         .grad([](const GradCall& g) { return grad_of(g, true); }, 0b111, 0b111)
-        .no_grad_outputs(0b110)
-        .samples([](SampleMaker& m) { return norm_samples(m, true); })
-        .errors([](SampleMaker& m) { return norm_errors(m, true); })
-        .reference(norm_reference);
+        .no_grad_outputs(0b110);
 
 }  // namespace
-
-const OpRecord& norms::norm_record(bool with_residual) {
-  return with_residual ? fused_norm_residual_op : fused_norm_op;
-}
 
 std::tuple<Tensor, Tensor, Tensor> fused_norm(const Tensor& input, const Tensor& weight,
                                               const Tensor& bias, const NormSpec& s,

@@ -104,10 +104,6 @@ Tensor simple(const Tensor& w);
 DType dtype_or_f32(const Tensor& t);
 expr::Literal real_literal(double v);
 
-/// fused_norm or fused_norm_residual, and samples of these without running statistics.
-const OpRecord& norm_record(bool with_residual);
-std::vector<Sample> norm_samples(SampleMaker& m, bool with_residual);
-
 }  // namespace norms
 
 /// The gradients of input, weight, bias and residual; `output` is that of a norm with a residual.

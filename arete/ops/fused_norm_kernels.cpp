@@ -62,18 +62,16 @@ Statistics uncentered(FusedBuilder& b) {
   return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; })};
 }
 
-uint64_t key_of(const NormKernel& k, std::initializer_list<int> more) {
-  uint64_t key = pack_key({int(k.x), int(k.weight), int(k.bias), k.has_weight, k.has_bias,
-                           k.has_residual, k.center, k.relu, k.tracks, int(k.running)});
-  for (int m : more) key = key << 5 | uint64_t(m);
-  return key;
+uint64_t key_of(const NormKernel& k, int first, int second = 0) {
+  return pack_key({int(k.x), int(k.weight), int(k.bias), k.has_weight, k.has_bias, k.has_residual,
+                   k.center, k.relu, k.tracks, int(k.running), first, second});
 }
 
 }  // namespace
 
 const prim::FusedSpec& norm_forward_spec(const NormKernel& k, bool one_pass) {
   static SpecCache cache;
-  return cache.get(key_of(k, {one_pass}), [&] {
+  return cache.get(key_of(k, one_pass), [&] {
     const DType work = work_dtype(k.x);
     std::vector<DType> inputs{k.x};
     if (k.has_weight) inputs.push_back(k.weight);
@@ -114,7 +112,7 @@ const prim::FusedSpec& norm_forward_spec(const NormKernel& k, bool one_pass) {
 
 const prim::FusedSpec& norm_backward_spec(const NormKernel& k, DType g, WeightSums weight_sums) {
   static SpecCache cache;
-  return cache.get(key_of(k, {int(g), int(weight_sums)}), [&] {
+  return cache.get(key_of(k, int(g), int(weight_sums)), [&] {
     const bool rows = weight_sums == WeightSums::rows;
     const bool by_output = k.relu && k.has_residual;
     const bool reads_bias = k.relu && !k.has_residual && k.has_bias;

@@ -2,15 +2,12 @@
 #include "arete/ops/call.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
 namespace {
-
-using L = std::initializer_list<int64_t>;
 
 // The windows of images (.., height, width) and how many there are in each direction.
 struct Windows {
@@ -87,42 +84,6 @@ const OpRecord& unfold_op =
                                      .reshape({batch, channels * w.kernel[0] * w.kernel[1],
                                                w.counts[0] * w.counts[1]});
           return {batched ? columns : columns.squeeze(0)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 2, 3, 4}), L{2}, L{1}, L{0}, L{1}}},
-                  {{m.make_strided({1, 2, 4, 3}), L{2, 3}, L{2, 1}, L{1, 2}, L{1, 2}}},
-                  {{m.make({2, 3, 3}), L{2}, L{1}, L{1}, L{2}}, "no batch"},
-                  {{m.make({0, 2, 3, 3}), L{2}, L{1}, L{0}, L{1}}, "nothing"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}), L{2}, L{1}, L{0}, L{1}},
-                   ErrorKind::value,
-                   "Expected 3D or 4D (batch mode) tensor"},
-                  {{m.make({1, 2, 2, 2}), L{3}, L{1}, L{0}, L{1}},
-                   ErrorKind::value,
-                   "calculated shape of the array of sliding blocks as"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const size_t lead = x.sizes().size() - 3;
-          const IntList image = x.sizes().subspan(lead + 1);
-          const Windows w = windows_of(c, 1, image);
-          const int64_t taps = w.kernel[0] * w.kernel[1];
-          Shape out(x.sizes().first(lead));
-          out.push_back(x.sizes()[lead] * taps);
-          out.push_back(w.counts[0] * w.counts[1]);
-          return {build_tensor(out, [&](const Shape& i) {
-            const int64_t tap = i[lead] % taps, window = i[lead + 1];
-            Shape ix(IntList(i).first(lead));
-            ix.push_back(i[lead] / taps);
-            ix.push_back(window / w.counts[1] * w.stride[0] + tap / w.kernel[1] * w.dilation[0] -
-                         w.padding[0]);
-            ix.push_back(window % w.counts[1] * w.stride[1] + tap % w.kernel[1] * w.dilation[1] -
-                         w.padding[1]);
-            const int64_t row = ix[lead + 1], column = ix[lead + 2];
-            const bool inside = row >= 0 && row < image[0] && column >= 0 && column < image[1];
-            return inside ? at(x, ix) : 0.0;
-          })};
         });
 
 const OpRecord& fold_op =
@@ -169,44 +130,6 @@ const OpRecord& fold_op =
                                     .narrow(3, w.padding[1], image[1])
                                     .contiguous();
           return {batched ? images : images.squeeze(0)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 8, 6}), L{3, 4}, L{2}, L{1}, L{0}, L{1}}},
-                  {{m.make_strided({1, 6, 12}), L{4, 3}, L{2, 3}, L{2, 1}, L{1, 2}, L{1, 2}}},
-                  {{m.make({4, 4}), L{3}, L{2}, L{1}, L{1}, L{2}}, "no batch"},
-                  {{m.make({2, 4, 4}), L{4}, L{2}, L{1}, L{0}, L{2}}, "no overlap"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({1, 7, 6}), L{3, 4}, L{2}, L{1}, L{0}, L{1}},
-                   ErrorKind::value,
-                   "Expected size of input's dimension 1 to be divisible by"},
-                  {{m.make({1, 8, 5}), L{3, 4}, L{2}, L{1}, L{0}, L{1}},
-                   ErrorKind::value,
-                   "expected size of input's dimension 2 to match the calculated number of sliding "
-                   "blocks 6"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const size_t lead = x.sizes().size() - 2;
-          const Shape image = spread(c.ints(1), 2, c.name(), "output_size");
-          const Windows w = windows_of(c, 2, image);
-          const int64_t taps = w.kernel[0] * w.kernel[1];
-          Shape out(x.sizes().first(lead));
-          out.push_back(x.sizes()[lead] / taps);
-          out.append(image.begin(), image.end());
-          std::vector<double> values(size_t(numel_of(out)), 0.0);
-          for_each_index(x.sizes(), [&](const Shape& i) {
-            const int64_t tap = i[lead] % taps, window = i[lead + 1];
-            const int64_t row = window / w.counts[1] * w.stride[0] +
-                                tap / w.kernel[1] * w.dilation[0] - w.padding[0];
-            const int64_t column = window % w.counts[1] * w.stride[1] +
-                                   tap % w.kernel[1] * w.dilation[1] - w.padding[1];
-            if (row < 0 || row >= image[0] || column < 0 || column >= image[1]) return;
-            Shape to(IntList(i).first(lead));
-            for (int64_t v : {i[lead] / taps, row, column}) to.push_back(v);
-            values[size_t(flat_position(out, to))] += at(x, i);
-          });
-          return {from_values(values, out)};
         });
 
 }  // namespace

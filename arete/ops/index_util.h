@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "arete/ops/call.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete::ops {
 
@@ -110,17 +109,6 @@ void scatter_infer(const Call& c, OutputSpecs& out);
 void slices_infer(const Call& c, OutputSpecs& out);
 /// The part of a gradient of src's sizes that the index covers is `grad`, the rest zero.
 Tensor covered(const GradCall& g, const Tensor& grad);
-
-/// The position that an index in a reference names.
-inline int64_t wrapped(double index, int64_t size) {
-  return int64_t(index) + (index < 0 ? size : 0);
-}
-/// `i` with another position along `dim`.
-inline Shape at_dim(const Shape& i, int dim, int64_t k) {
-  Shape r = i;
-  if (!r.empty()) r[size_t(dim)] = k;
-  return r;
-}
 
 /// Can `t` stand for the positions of its true elements?
 inline bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }

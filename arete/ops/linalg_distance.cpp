@@ -1,6 +1,5 @@
 // Distances of many points, norms as limits, and covariance.
 #include <algorithm>
-#include <cmath>
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
@@ -11,43 +10,18 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-// p-norm by plain loops.
-double length_of(const std::vector<double>& v, double p) {
-  double s = 0, big = 0;
-  for (double e : v) {
-    const double a = std::fabs(e);
-    s += p == 0 ? a != 0 : std::pow(a, p);
-    big = std::max(big, a);
-  }
-  return std::isinf(p) ? big : p == 0 ? s : std::pow(s, 1 / p);
-}
-
-const OpRecord& dist_op =
-    define("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
-        .autocast(autocast_on_cuda(Autocast::f32))
-        .doc("p-norm of all elements of self - other.")
-        .compose(
-            [](const Call& c) -> Results { return {c.tensor(0).sub(c.tensor(1)).norm(c.real(2))}; })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.5, 2), Scalar(2)}},
-                  {{m.make({2, 3}, 0, 1), m.make({3}, 1.5, 2), Scalar(3)}, "broadcast"},
-                  {{m.make({4}), m.make({4}), Scalar(HUGE_VAL)}, "largest"},
-                  {{m.make({0}), m.make({0}), Scalar(2)}, "empty"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "");
-          std::vector<double> v;
-          for_each_index(
-              sizes, [&](const Shape& i) { v.push_back(at(c.tensor(0), i) - at(c.tensor(1), i)); });
-          return {from_values({length_of(v, c.real(2))}, {})};
-        });
+const OpRecord& dist_op = define("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+                              .autocast(autocast_on_cuda(Autocast::f32))
+                              .doc("p-norm of all elements of self - other.")
+                              .compose([](const Call& c) -> Results {
+                                return {c.tensor(0).sub(c.tensor(1)).norm(c.real(2))};
+                              });
 
 const OpRecord& renorm_op =
     define("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
@@ -73,32 +47,7 @@ const OpRecord& renorm_op =
           const Tensor factors = Scalar(limit) / (lengths + Scalar(1e-7));
           return {x * arete::where(lengths > Scalar(limit), factors, 1)};
         })
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}, 0.5, 2), Scalar(2), 0, Scalar(1.5)}},
-                  {{m.make({2, 3, 2}, 0.5, 2), Scalar(1), 1, Scalar(4)}, "some below"},
-                  {{m.make_strided({3, 2}, 0.5, 2), Scalar(3), -1, Scalar(100)}, "all below"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), Scalar(2), 0, Scalar(1)},
-                   ErrorKind::value,
-                   "input needs at least 2 dimensions, got 1 dimensions"},
-                  {{m.make({3, 2}), Scalar(0), 0, Scalar(1)},
-                   ErrorKind::value,
-                   "non-positive-norm not supported"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const size_t d = size_t(normalize_dim(c.integer(2), int(x.dim()), ""));
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            std::vector<double> v;
-            for_each_index(x.sizes(), [&](const Shape& j) {
-              if (j[d] == i[d]) v.push_back(at(x, j));
-            });
-            const double length = length_of(v, c.real(1));
-            return length > c.real(3) ? at(x, i) * c.real(3) / (length + 1e-7) : at(x, i);
-          })};
-        });
+        .in_place();
 
 // ---- all distances of two sets of points
 
@@ -143,44 +92,7 @@ const OpRecord& cdist_op =
             return {distances_by_product(a, b)};
           return {a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, {-1})};
         })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const char* usual = "use_mm_for_euclid_dist_if_necessary";
-          return {{{m.make({3, 2}, 0, 1), m.make({2, 2}, 1.5, 2), 2.0, usual}},
-                  {{m.make({2, 1, 3, 2}, 0, 1), m.make({2, 2, 2}, 1.5, 2), 1.0, usual}, "batch"},
-                  {{m.make({3, 2}, 0, 1), m.make({2, 2}, 1.5, 2), 3.0, usual}, "p 3"},
-                  {{m.make({3, 2}), m.make({2, 2}), HUGE_VAL, usual}, "largest"},
-                  {{m.make({3, 2}, 0, 1), m.make({2, 2}, 1.5, 2), 2.0, "use_mm_for_euclid_dist"},
-                   "by product"},
-                  {{m.make({0, 2}), m.make({3, 2}), 2.0, usual}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 2}), m.make({3, 3}), 2.0, "use_mm_for_euclid_dist"},
-                   ErrorKind::value,
-                   "X1 and X2 must have the same number of columns. X1: 2 X2: 3"},
-                  {{m.make({3}), m.make({3, 3}), 2.0, "use_mm_for_euclid_dist"},
-                   ErrorKind::value,
-                   "cdist only supports at least 2D tensors, X1 got: 1D"},
-                  {{m.make({3, 3}), m.make({3, 3}), 2.0, "fast"},
-                   ErrorKind::value,
-                   "fast is not a valid value for compute_mode"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &a = c.tensor(0), &b = c.tensor(1);
-          Shape sizes = broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), "");
-          const size_t n = sizes.size();
-          sizes.push_back(a.size(-2));
-          sizes.push_back(b.size(-2));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            std::vector<double> v;
-            for (int64_t k = 0; k < a.size(-1); ++k) {
-              const IntList batch = IntList(i).first(n);
-              v.push_back(at(a, with_sizes(batch, {i[n], k})) -
-                          at(b, with_sizes(batch, {i[n + 1], k})));
-            }
-            return length_of(v, c.real(2));
-          })};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 const OpRecord& pdist_op =
     define("pdist(Tensor self, float p=2.0) -> Tensor")
@@ -204,28 +116,7 @@ const OpRecord& pdist_op =
                       .sub(index_select(x, 0, tensor(second, o)))
                       .norm(c.real(1), {1})};
         })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make_distinct({4, 3}, 0.3), 2.0}},
-                  {{m.make_distinct({3, 2}, 0.3), 1.0}},
-                  {{m.make({1, 2}), 2.0}, "no pairs"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make({3}), 2.0}, ErrorKind::value, "pdist only supports 2D tensors, got: 1D"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          std::vector<double> all;
-          for (int64_t i = 0; i < x.size(0); ++i) {
-            for (int64_t j = i + 1; j < x.size(0); ++j) {
-              std::vector<double> v;
-              for (int64_t k = 0; k < x.size(1); ++k) v.push_back(at(x, {i, k}) - at(x, {j, k}));
-              all.push_back(length_of(v, c.real(1)));
-            }
-          }
-          return {from_values(all, {int64_t(all.size())})};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 // ---- covariance
 
@@ -283,62 +174,7 @@ const OpRecord& cov_op =
           return {(mm(centered, conj(centered * weights).t()) / real(degrees).clamp(Scalar(0)))
                       .squeeze()};
         })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto counts = [&] { return m.make_index({4}, 3).add(Scalar(1)); };
-          return {{{m.make({3, 4}), 1, std::nullopt, std::nullopt}},
-                  {{m.make({3, 4}), 0, counts(), std::nullopt}, "fweights"},
-                  {{m.make({2, 4}), 1, std::nullopt, m.make({4}, 0.5, 1)}, "aweights"},
-                  {{m.make({2, 4}), 1, counts(), m.make({4}, 0.5, 1)}, "both"},
-                  {{m.make({5}), 1, std::nullopt, std::nullopt}, "one variable"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2, 2}), 1, std::nullopt, std::nullopt},
-                   ErrorKind::value,
-                   "cov(): expected input to have two or fewer dimensions but got an input with 3"},
-                  {{m.make({2, 4}), 1, m.make({4}), std::nullopt},
-                   ErrorKind::type,
-                   "cov(): expected fweights to have integral dtype"},
-                  {{m.make({2, 4}), 1, m.make_index({3}, 2), std::nullopt},
-                   ErrorKind::value,
-                   "to have the same numel as there are observations"},
-                  {{m.make({2, 4}), 1, std::nullopt, m.make({4}, -2, -1)},
-                   ErrorKind::value,
-                   "cov(): aweights cannot be negative"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t n = x.size(-1), rows = x.dim() < 2 ? 1 : x.size(0);
-          const std::vector<double> v = values_of(x);
-          std::vector<double> w(size_t(n), 1.0), a(size_t(n), 1.0);
-          double total = 0, squares = 0;
-          for (int64_t k = 0; k < n; ++k) {
-            if (c.has(3)) a[size_t(k)] = at(c.tensor(3), {k});
-            w[size_t(k)] = a[size_t(k)] * (c.has(2) ? at(c.tensor(2), {k}) : 1);
-            total += w[size_t(k)];
-            squares += w[size_t(k)] * a[size_t(k)];
-          }
-          const double correction = double(c.integer(1));
-          const double degrees = total - correction * (c.has(3) ? squares / total : 1);
-          const auto mean = [&](int64_t i) {
-            double s = 0;
-            for (int64_t k = 0; k < n; ++k) s += w[size_t(k)] * v[size_t(i * n + k)];
-            return s / total;
-          };
-          Shape sizes;
-          if (rows > 1) sizes = Shape{rows, rows};
-          std::vector<double> all;
-          for (int64_t i = 0; i < rows; ++i) {
-            for (int64_t j = 0; j < rows; ++j) {
-              double s = 0;
-              for (int64_t k = 0; k < n; ++k)
-                s += w[size_t(k)] * (v[size_t(i * n + k)] - mean(i)) *
-                     (v[size_t(j * n + k)] - mean(j));
-              all.push_back(s / degrees);
-            }
-          }
-          return {from_values(all, sizes)};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 const OpRecord& corrcoef_op =
     define("corrcoef(Tensor self) -> Tensor")
@@ -356,32 +192,7 @@ const OpRecord& corrcoef_op =
           const auto bounded = [](const Tensor& t) { return t.clamp(Scalar(-1), Scalar(1)); };
           return {is_complex(r.dtype()) ? complex(bounded(real(r)), bounded(imag(r))) : bounded(r)};
         })
-        .dtypes({kFloat32, kFloat64})
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 5})}}, {{m.make({4})}, "one variable"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2, 2})},
-                   ErrorKind::value,
-                   "corrcoef(): expected input to have two or fewer dimensions"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          if (x.dim() < 2) return {from_values({1}, {})};
-          const int64_t n = x.size(1);
-          const auto product = [&](int64_t i, int64_t j) {
-            double a = 0, b = 0, s = 0;
-            for (int64_t k = 0; k < n; ++k) {
-              a += at(x, {i, k}) / double(n);
-              b += at(x, {j, k}) / double(n);
-            }
-            for (int64_t k = 0; k < n; ++k) s += (at(x, {i, k}) - a) * (at(x, {j, k}) - b);
-            return s;
-          };
-          return {build_tensor({x.size(0), x.size(0)}, [&](const Shape& i) {
-            return product(i[0], i[1]) / std::sqrt(product(i[0], i[0]) * product(i[1], i[1]));
-          })};
-        });
+        .dtypes({kFloat32, kFloat64});
 
 }  // namespace
 }  // namespace ops

@@ -123,21 +123,4 @@ Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a) {
   return second + third - first;
 }
 
-Tensor make_invertible(SampleMaker& m, IntList sizes) {
-  const Tensor t = m.make(sizes, -0.4, 0.4);
-  const int64_t n = std::min(t.size(-1), t.size(-2));
-  t.detach().diagonal(0, -2, -1).add_(arange(Scalar(0), Scalar(n), TensorOptions(m.device))
-                                          .mul(Scalar(0.5))
-                                          .add(Scalar(1.5))
-                                          .to(m.dtype));
-  return t;
-}
-
-Tensor make_symmetric(SampleMaker& m, IntList sizes) {
-  const Tensor t = make_invertible(m, sizes);
-  Tensor data = t.detach();
-  data.copy_((data + data.mT()) * Scalar(0.5));
-  return t;
-}
-
 }  // namespace arete::ops

@@ -69,6 +69,12 @@ std::string singular_solve_text(int64_t info);
 double factorization_flops(const Call& c);
 
 // ---- formulas and pieces
+/// The order of the rows after exchanges with pivots (from 1).
+template <class T>
+inline void apply_exchanges(const T* pivots, int64_t k, int64_t* order, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) order[i] = i;
+  for (int64_t i = 0; i < k; ++i) std::swap(order[i], order[int64_t(pivots[i]) - 1]);
+}
 /// X with the diagonals of its last two dimensions multiplied.
 Tensor scale_diagonal(const Tensor& x, double factor);
 /// Vectors (..., n) as diagonal matrices (..., n, n).
@@ -78,10 +84,4 @@ Tensor identities(IntList batch, int64_t n, const TensorOptions& options);
 /// The gradient of the pseudo-inverse P of A.
 Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a);
 
-// ---- samples: leaves, as of SampleMaker::make
-/// Diagonally dominant matrices: well-conditioned, their symmetric part positive definite, and
-/// their singular values distinct.
-Tensor make_invertible(SampleMaker& m, IntList sizes);
-/// The same, exactly symmetric.
-Tensor make_symmetric(SampleMaker& m, IntList sizes);
 }  // namespace arete::ops

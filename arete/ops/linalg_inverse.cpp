@@ -4,7 +4,6 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
-#include "arete/ops/linalg_reference_internal.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
@@ -79,24 +78,7 @@ const OpRecord& linalg_inv_ex_op =
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{make_invertible(m, {3, 3}), false}},
-                  {{make_invertible(m, {2, 1, 2, 2}), true}, "batch"},
-                  {{m.make({0, 3, 3}), false}, "empty batch"},
-                  {{m.make({2, 0, 0}), false}, "empty matrices"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}, 0, 0), true},
-                   ErrorKind::value,
-                   "linalg.inv_ex: The diagonal element 1 is zero"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& a = c.tensor(0);
-          return {map_matrices(a, a.size(-1), a.size(-1), inverted),
-                  build_tensor(
-                      batch_sizes(a.sizes()), [](const Shape&) { return 0; }, kInt64)};
-        });
+        .dtypes(kTypes);
 
 Results checked_inverse(const Call& c) {
   check_square("linalg.inv", c.tensor(0));
@@ -104,51 +86,17 @@ Results checked_inverse(const Call& c) {
   check_info("linalg.inv", info, singular_inverse_text);
   return {inverse};
 }
-std::vector<Sample> inverse_samples(SampleMaker& m) {
-  return {{{make_invertible(m, {3, 3})}},
-          {{make_invertible(m, {2, 1, 2, 2})}, "batch"},
-          {{m.make({0, 3, 3})}, "empty batch"},
-          {{m.make({2, 0, 0})}, "empty matrices"}};
-}
-std::vector<ErrorSample> inverse_errors(SampleMaker& m) {
-  Tensor second = make_invertible(m, {3, 3}).detach();
-  second.select(0, 1).zero_();
-  second.select(1, 1).zero_();
-  return {{{m.make({2, 3})},
-           ErrorKind::value,
-           "linalg.inv: A must be batches of square matrices, but they are 2 by 3 matrices"},
-          {{m.make({2, 2}, 0, 0)},
-           ErrorKind::value,
-           "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed "
-           "because the input matrix is singular."},
-          {{stack({eye(3, second.options()), second})},
-           ErrorKind::value,
-           "linalg.inv: (Batch element 1): The diagonal element 2 is zero"},
-          {{m.make({2, 2}).to(kFloat16)},
-           ErrorKind::not_implemented,
-           "Low precision dtypes not supported"}};
-}
-std::vector<Tensor> inverse_reference(const Call& c) {
-  const Tensor& a = c.tensor(0);
-  return {map_matrices(a, a.size(-1), a.size(-1), inverted)};
-}
 
 const OpRecord& linalg_inv_op = define("linalg_inv(Tensor A) -> Tensor")
                                     .doc("The inverse.")
                                     .compose(checked_inverse)
                                     .autocast(Autocast::f32)
-                                    .dtypes(kTypes)
-                                    .samples(inverse_samples)
-                                    .errors(inverse_errors)
-                                    .reference(inverse_reference);
+                                    .dtypes(kTypes);
 const OpRecord& inverse_op = define("inverse(Tensor self) -> Tensor")
                                  .doc("The inverse: linalg_inv.")
                                  .compose(checked_inverse)
                                  .autocast(Autocast::f32)
-                                 .dtypes(kTypes)
-                                 .samples(inverse_samples)
-                                 .errors(inverse_errors)
-                                 .reference(inverse_reference);
+                                 .dtypes(kTypes);
 
 const OpRecord& linalg_tensorinv_op =
     define("linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
@@ -175,28 +123,7 @@ const OpRecord& linalg_tensorinv_op =
           return {linalg::inv(a.reshape({n, n})).reshape(sizes)};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto make = [&](IntList s, int64_t n) {
-            return make_invertible(m, {n, n}).detach().reshape(s).requires_grad_(m.requires_grad);
-          };
-          return {{{make({2, 2, 4}, 4), 2}}, {{make({4, 2, 2}, 4), 1}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), 0}, ErrorKind::value, "Expected a strictly positive integer"},
-                  {{m.make({2, 3}), 1}, ErrorKind::value, "Expected self to satisfy"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& a = c.tensor(0);
-          int64_t n = 1;
-          Shape sizes;
-          for (int64_t d = 0; d < c.integer(1); ++d) n *= a.size(d);
-          for (int64_t d = c.integer(1); d < a.dim(); ++d) sizes.push_back(a.size(d));
-          for (int64_t d = 0; d < c.integer(1); ++d) sizes.push_back(a.size(d));
-          Matrix m(n, n);
-          m.values = values_of(a);
-          return {from_values(inverted(m).values, sizes)};
-        });
+        .dtypes(kTypes);
 
 // ---- determinants
 
@@ -220,31 +147,6 @@ void number_infer(const Call& c, OutputSpecs& out, const std::string& name) {
   out.push_back({batch_sizes(a.sizes()), a.dtype(), a.device(), {}});
 }
 
-std::vector<Sample> det_samples(SampleMaker& m, bool with_singular) {
-  std::vector<Sample> all{{{make_invertible(m, {3, 3})}},
-                          {{m.make({2, 1, 2, 2})}, "batch"},
-                          {{m.make({1, 1})}, "one element"},
-                          {{m.make({0, 3, 3})}, "empty batch"},
-                          {{m.make({2, 0, 0})}, "empty matrices"}};
-  if (with_singular) {
-    const Tensor singular = m.make({3, 3});
-    singular.detach().select(0, 1).zero_();
-    all.push_back({{singular}, "singular"});
-  }
-  return all;
-}
-std::vector<ErrorSample> det_errors(SampleMaker& m) {
-  return {{{m.make({2, 3})},
-           ErrorKind::value,
-           "A must be batches of square matrices, but they are 2 by 3 matrices"},
-          {{m.make({2, 2}).to(kFloat16)},
-           ErrorKind::not_implemented,
-           "Low precision dtypes not supported"}};
-}
-std::vector<Tensor> det_reference(const Call& c) {
-  return {map_matrices_to_numbers(c.tensor(0), determinant)};
-}
-
 const OpRecord& linalg_det_op =
     define("linalg_det(Tensor A) -> Tensor")
         .doc("The determinant.")
@@ -263,30 +165,13 @@ const OpRecord& linalg_det_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) { return det_samples(m, true); })
-        .errors(det_errors)
-        .reference(det_reference);
+        .dtypes(kTypes);
 
 const OpRecord& det_op =
     define("det(Tensor self) -> Tensor")
         .doc("The determinant: linalg_det.")
         .compose([](const Call& c) -> Results { return {linalg::det(c.tensor(0))}; })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) { return det_samples(m, false); })
-        .errors(det_errors)
-        .reference(det_reference);
-
-std::vector<Tensor> slogdet_reference(const Call& c) {
-  const Tensor& a = c.tensor(0);
-  return {map_matrices_to_numbers(a,
-                                  [](const Matrix& m) {
-                                    const double d = determinant(m);
-                                    return d > 0 ? 1 : d < 0 ? -1 : 0;
-                                  }),
-          map_matrices_to_numbers(
-              a, [](const Matrix& m) { return std::log(std::fabs(determinant(m))); })};
-}
+        .dtypes(kTypes);
 
 const OpRecord& linalg_slogdet_op =
     define("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
@@ -312,10 +197,7 @@ const OpRecord& linalg_slogdet_op =
             1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) { return det_samples(m, false); })
-        .errors(det_errors)
-        .reference(slogdet_reference);
+        .dtypes(kTypes);
 
 const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
                                  .doc("Sign and logarithm of the determinant: linalg_slogdet.")
@@ -324,10 +206,7 @@ const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tenso
                                    return {sign, log};
                                  })
                                  .no_grad_outputs(1)
-                                 .dtypes(kTypes)
-                                 .samples([](SampleMaker& m) { return det_samples(m, false); })
-                                 .errors(det_errors)
-                                 .reference(slogdet_reference);
+                                 .dtypes(kTypes);
 
 const OpRecord& logdet_op =
     define("logdet(Tensor self) -> Tensor")
@@ -336,17 +215,7 @@ const OpRecord& logdet_op =
           const auto [sign, log] = linalg::slogdet(c.tensor(0));
           return {arete::where(sign == -1, std::numeric_limits<double>::quiet_NaN(), log)};
         })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{make_invertible(m, {3, 3})}},
-                  {{make_invertible(m, {2, 2, 2})}, "batch"},
-                  {{m.make({2, 0, 0})}, "empty matrices"}};
-        })
-        .errors(det_errors)
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {map_matrices_to_numbers(
-              c.tensor(0), [](const Matrix& m) { return std::log(determinant(m)); })};
-        });
+        .dtypes(kTypes);
 
 }  // namespace
 }  // namespace ops

@@ -6,7 +6,6 @@
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -77,53 +76,6 @@ const OpRecord& tensordot_op =
           }
           return {mm(a.permute(pa).reshape({rows, inner}), b.permute(pb).reshape({inner, columns}))
                       .reshape(sizes)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({2, 3}), m.make({3, 4}), {1}, {0}}, "matrices"},
-              {{m.make({2, 3, 4}), m.make({4, 2, 3}), {2, 0}, {0, 1}}, "two dims"},
-              {{m.make({2, 3}), m.make({2, 3}), {0, -1}, {0, 1}}, "all"},
-              {{m.make({2}), m.make({3}), std::vector<int64_t>{}, std::vector<int64_t>{}}, "none"},
-              {{m.make({2, 1}), m.make({3, 2}), {1}, {0}}, "broadcast"},
-              {{m.make({2, 0}), m.make({0, 3}), {1}, {0}}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({4, 2}), {1}, {0}},
-                   ErrorKind::value,
-                   "contracted dimensions need to match, but first has size 3 in dim 1 and second "
-                   "has size 4 in dim 0"},
-                  {{m.make({2, 3}), m.make({3, 2}), {1}, {0, 1}},
-                   ErrorKind::value,
-                   "both dimension lists should have same length"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &a = c.tensor(0), &b = c.tensor(1);
-          const Shape da = normalize_each(c.ints(2), a.dim(), ""),
-                      db = normalize_each(c.ints(3), b.dim(), "");
-          Shape sizes, inner;
-          std::vector<size_t> ra, rb;
-          const auto rest = [&](const Tensor& t, const Shape& dims, std::vector<size_t>& left) {
-            for (int64_t d = 0; d < t.dim(); ++d) {
-              if (std::find(dims.begin(), dims.end(), d) != dims.end()) continue;
-              left.push_back(size_t(d));
-              sizes.push_back(t.size(d));
-            }
-          };
-          rest(a, da, ra);
-          rest(b, db, rb);
-          for (size_t i = 0; i < da.size(); ++i)
-            inner.push_back(std::max(a.size(da[i]), b.size(db[i])));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            Shape x(size_t(a.dim()), 0), y(size_t(b.dim()), 0);
-            for (size_t k = 0; k < ra.size(); ++k) x[ra[k]] = i[k];
-            for (size_t k = 0; k < rb.size(); ++k) y[rb[k]] = i[ra.size() + k];
-            double sum = 0;
-            for_each_index(inner, [&](const Shape& j) {
-              for (size_t k = 0; k < j.size(); ++k) x[size_t(da[k])] = y[size_t(db[k])] = j[k];
-              sum += at(a, x) * at(b, y);
-            });
-            return sum;
-          })};
         });
 
 const OpRecord& kron_op = define("kron(Tensor self, Tensor other) -> Tensor")
@@ -147,40 +99,11 @@ const OpRecord& kron_op = define("kron(Tensor self, Tensor other) -> Tensor")
                                 }
                                 return {(a.reshape(left) * b.reshape(right)).reshape(sizes)};
                               })
-                              .dtypes(kWithIntegers)
-                              .samples([](SampleMaker& m) -> std::vector<Sample> {
-                                return {{{m.make({2, 2}), m.make({1, 3})}},
-                                        {{m.make({2}), m.make({2, 3})}, "ranks differ"},
-                                        {{m.make({2, 3, 1}), m.make({2})}, "ranks differ"},
-                                        {{m.make({}), m.make({2})}, "0-d"},
-                                        {{m.make({0, 2}), m.make({2, 2})}, "empty"}};
-                              })
-                              .reference([](const Call& c) -> std::vector<Tensor> {
-                                const Tensor &a = c.tensor(0), &b = c.tensor(1);
-                                const size_t rank = size_t(std::max(a.dim(), b.dim()));
-                                const auto size = [&](const Tensor& t, size_t d) {
-                                  const size_t lead = rank - size_t(t.dim());
-                                  return d < lead ? int64_t(1) : t.sizes()[d - lead];
-                                };
-                                Shape sizes;
-                                for (size_t d = 0; d < rank; ++d)
-                                  sizes.push_back(size(a, d) * size(b, d));
-                                return {build_tensor(
-                                    sizes,
-                                    [&](const Shape& i) {
-                                      Shape x = i, y = i;
-                                      for (size_t d = 0; d < rank; ++d) {
-                                        x[d] = i[d] / size(b, d);
-                                        y[d] = i[d] % size(b, d);
-                                      }
-                                      return at(a, x) * at(b, y);
-                                    },
-                                    a.dtype())};
-                              });
+                              .dtypes(kWithIntegers);
 
 const OpRecord& inner_op =
     define("inner(Tensor self, Tensor other) -> Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("Sums of products over the last dimensions of both.")
         .compose([](const Call& c) -> Results {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
@@ -191,37 +114,6 @@ const OpRecord& inner_op =
                                  "tensors but got shapes " +
                                      to_string(a.sizes()) + " and " + to_string(b.sizes())));
           return {tensordot(a, b, {-1}, {-1})};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), m.make({3})}},
-                  {{m.make({2, 3}), m.make({4, 2, 3})}},
-                  {{m.make({}), m.make({2})}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2})},
-                   ErrorKind::value,
-                   "inner() the last dimension must match on both input tensors but got shapes [2, "
-                   "3] and [2]"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &a = c.tensor(0), &b = c.tensor(1);
-          Shape sizes;
-          if (a.dim() == 0 || b.dim() == 0)
-            return {build_tensor(a.dim() ? a.sizes() : b.sizes(),
-                                 [&](const Shape& i) { return at(a, i) * at(b, i); })};
-          for (int64_t d = 0; d + 1 < a.dim(); ++d) sizes.push_back(a.size(d));
-          for (int64_t d = 0; d + 1 < b.dim(); ++d) sizes.push_back(b.size(d));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            double sum = 0;
-            for (int64_t k = 0; k < a.size(-1); ++k) {
-              Shape x(IntList(i).first(size_t(a.dim() - 1))),
-                  y(IntList(i).subspan(size_t(a.dim() - 1)));
-              x.push_back(k);
-              y.push_back(k);
-              sum += at(a, x) * at(b, y);
-            }
-            return sum;
-          })};
         });
 
 // ---- with an addend: beta * self + alpha * product, where self is not read if beta is 0
@@ -236,17 +128,6 @@ Tensor plus(const Tensor& self, const Tensor& product, const Scalar& beta, const
     return scaled;
   }
   return self.expand(product.sizes()).mul(beta) + scaled;
-}
-
-std::vector<Tensor> addend_reference(const Call& c, IntList sizes,
-                                     const std::function<double(const Shape&)>& product) {
-  const double beta = c.real(3), alpha = c.real(4);
-  return {build_tensor(
-      sizes,
-      [&](const Shape& i) {
-        return alpha * product(i) + (beta == 0 ? 0 : beta * at(c.tensor(0), i));
-      },
-      c.tensor(1).dtype())};
 }
 
 const OpRecord& addmv_op =
@@ -274,25 +155,7 @@ const OpRecord& addmv_op =
           };
           return {plus(self, mv(mat, vec), factor(3), factor(4))};
         })
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2}), m.make({2, 3}), m.make({3}), Scalar(1), Scalar(1)}},
-                  {{m.make({}), m.make({2, 3}), m.make({3}), Scalar(0.5), Scalar(2)}, "0-d self"},
-                  {{m.make({2}), m.make_strided({2, 3}), m.make({3}), Scalar(0), Scalar(1)}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2}), m.make({2, 3}), m.make({2}), Scalar(1), Scalar(1)},
-                   ErrorKind::value,
-                   "size mismatch, got input (2), mat (2x3), vec (2)"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor &a = c.tensor(1), &b = c.tensor(2);
-          return addend_reference(c, {a.size(0)}, [&](const Shape& i) {
-            double sum = 0;
-            for (int64_t k = 0; k < a.size(1); ++k) sum += at(a, {i[0], k}) * at(b, {k});
-            return sum;
-          });
-        });
+        .in_place();
 
 const OpRecord& addr_op =
     define(
@@ -315,30 +178,7 @@ const OpRecord& addr_op =
           return {plus(c.tensor(0), product, c.scalar(3), c.scalar(4))};
         })
         .dtypes(kWithIntegers)
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(1), Scalar(1)}},
-                  {{m.make({3}), m.make({2}), m.make({3}), Scalar(3), Scalar(2)}, "broadcast"},
-                  {{m.make({2, 3}), m.make({2}), m.make({3}), Scalar(0), Scalar(1)}, "beta 0"},
-                  {{m.make_mask({2, 3}), m.make_mask({2}), m.make_mask({3}), true, true}, "bool"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2, 1}), m.make({3}), Scalar(1), Scalar(1)},
-                   ErrorKind::value,
-                   "addr: Expected 1-D argument vec1, but got 2-D"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor &a = c.tensor(1), &b = c.tensor(2);
-          if (a.dtype() == kBool)
-            return std::vector<Tensor>{build_tensor(
-                {a.size(0), b.size(0)},
-                [&](const Shape& i) {
-                  return at(c.tensor(0), i) != 0 || (at(a, {i[0]}) != 0 && at(b, {i[1]}) != 0);
-                },
-                kBool)};
-          return addend_reference(c, {a.size(0), b.size(0)},
-                                  [&](const Shape& i) { return at(a, {i[0]}) * at(b, {i[1]}); });
-        });
+        .in_place();
 
 const OpRecord& addbmm_op =
     define(
@@ -368,30 +208,7 @@ const OpRecord& addbmm_op =
           return {addmm(c.tensor(0), a.transpose(0, 1).reshape({a.size(1), inner}),
                         b.reshape({inner, b.size(2)}), c.scalar(3), c.scalar(4))};
         })
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 2}), m.make({3, 2, 2}), m.make({3, 2, 2}), Scalar(1), Scalar(1)}},
-                  {{m.make({2}), m.make({2, 1, 3}), m.make({2, 3, 2}), Scalar(0.5), Scalar(2)},
-                   "broadcast"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}), m.make({2, 2, 2}), m.make({3, 2, 2}), Scalar(1), Scalar(1)},
-                   ErrorKind::value,
-                   "batch1 and batch2 must have same number of batches, got 2 and 3"},
-                  {{m.make({2, 2}), m.make({2, 2, 3}), m.make({2, 2, 2}), Scalar(1), Scalar(1)},
-                   ErrorKind::value,
-                   "Incompatible matrix sizes for bmm (2x3 and 2x2)"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor &a = c.tensor(1), &b = c.tensor(2);
-          return addend_reference(c, {a.size(1), b.size(2)}, [&](const Shape& i) {
-            double sum = 0;
-            for (int64_t n = 0; n < a.size(0); ++n)
-              for (int64_t k = 0; k < a.size(2); ++k)
-                sum += at(a, {n, i[0], k}) * at(b, {n, k, i[1]});
-            return sum;
-          });
-        });
+        .in_place();
 
 const OpRecord& trace_op =
     define("trace(Tensor self) -> Tensor")
@@ -402,19 +219,7 @@ const OpRecord& trace_op =
                       ValueError(c.name(), "trace: expected a matrix").got(describe(c.tensor(0))));
           return {c.tensor(0).diagonal().sum()};
         })
-        .dtypes(kWithIntegers)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 3})}}, {{m.make({2, 4})}, "wide"}, {{m.make({0, 2})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3})}, ErrorKind::value, "trace: expected a matrix"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& a = c.tensor(0);
-          double sum = 0;
-          for (int64_t i = 0; i < std::min(a.size(0), a.size(1)); ++i) sum += at(a, {i, i});
-          return {from_values({sum}, {}, a.dtype())};
-        });
+        .dtypes(kWithIntegers);
 
 }  // namespace
 }  // namespace ops

@@ -2,7 +2,6 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
-#include "arete/ops/linalg_reference_internal.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
@@ -25,51 +24,6 @@ Mode mode_of(std::string_view text) {
 }
 
 // ---- reflectors
-
-// Householder's reflections by plain loops, with LAPACK's choice of signs: R in the upper triangle,
-// the vectors (their leading 1 left out) below it.
-std::vector<double> reflect(Matrix& a) {
-  std::vector<double> taus;
-  for (int64_t k = 0; k < std::min(a.rows, a.columns); ++k) {
-    double below = 0;
-    for (int64_t i = k + 1; i < a.rows; ++i) below += a(i, k) * a(i, k);
-    double tau = 0;
-    if (below > 0) {
-      const double alpha = a(k, k);
-      const double beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
-      tau = (beta - alpha) / beta;
-      for (int64_t i = k + 1; i < a.rows; ++i) a(i, k) /= alpha - beta;
-      a(k, k) = beta;
-      for (int64_t j = k + 1; j < a.columns; ++j) {
-        double s = a(k, j);
-        for (int64_t i = k + 1; i < a.rows; ++i) s += a(i, k) * a(i, j);
-        a(k, j) -= tau * s;
-        for (int64_t i = k + 1; i < a.rows; ++i) a(i, j) -= tau * s * a(i, k);
-      }
-    }
-    taus.push_back(tau);
-  }
-  return taus;
-}
-// The product of all reflections.
-Matrix product_of(const Matrix& a, const std::vector<double>& taus) {
-  Matrix q = identity_matrix(a.rows);
-  for (int64_t k = int64_t(taus.size()); k-- > 0;) {
-    for (int64_t j = 0; j < a.rows; ++j) {
-      double s = q(k, j);
-      for (int64_t i = k + 1; i < a.rows; ++i) s += a(i, k) * q(i, j);
-      q(k, j) -= taus[size_t(k)] * s;
-      for (int64_t i = k + 1; i < a.rows; ++i) q(i, j) -= taus[size_t(k)] * s * a(i, k);
-    }
-  }
-  return q;
-}
-Matrix leading_columns(const Matrix& a, int64_t n) {
-  Matrix m(a.rows, n);
-  for (int64_t i = 0; i < m.rows; ++i)
-    for (int64_t j = 0; j < n; ++j) m(i, j) = a(i, j);
-  return m;
-}
 
 const OpRecord& geqrf_op =
     define("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
@@ -97,29 +51,7 @@ const OpRecord& geqrf_op =
         })
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kTypes)
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 3})}},
-                  {{m.make_strided({4, 2})}, "tall"},
-                  {{m.make({2, 2, 3})}, "batch, wide"},
-                  {{m.make({0, 2})}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3})},
-                   ErrorKind::value,
-                   "torch.geqrf: input must have at least 2 dimensions."}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& a = c.tensor(0);
-          std::vector<double> taus;
-          const Tensor r = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
-            for (double t : reflect(m)) taus.push_back(t);
-            return m;
-          });
-          return {r, from_values(taus, with_sizes(batch_sizes(a.sizes()),
-                                                  {std::min(a.size(-2), a.size(-1))}))};
-        });
+        .dtypes(kTypes);
 
 // Note [Product of reflections]
 // H1 H2 ... Hk = I - V T V^T (Schreiber and Van Loan), where V has the reflectors as columns and
@@ -162,47 +94,18 @@ Results first_columns(const Call& c) {
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
   return {Reflections(a, tau).apply(columns, false)};
 }
-std::vector<Sample> reflector_samples(SampleMaker& m) {
-  return {{{m.make({3, 3}, -1, 1), m.make({3}, 0, 1)}},
-          {{m.make_strided({4, 2}, -1, 1), m.make({2}, 0, 1)}, "tall"},
-          {{m.make({2, 4, 3}, -1, 1), m.make({2, 2}, 0, 1)}, "batch, fewer reflectors"},
-          {{m.make({3, 2}), m.make({2}, 0, 0)}, "tau 0"},
-          {{m.make({2, 0}), m.make({0})}, "empty"}};
-}
-std::vector<ErrorSample> reflector_errors(SampleMaker& m) {
-  return {{{m.make({2, 3}), m.make({2})},
-           ErrorKind::value,
-           "input.shape[-2] must be greater than or equal to input.shape[-1]"}};
-}
-std::vector<Tensor> reflector_reference(const Call& c) {
-  const Tensor &a = c.tensor(0), &tau = c.tensor(1);
-  const std::vector<double> all = values_of(tau);
-  size_t index = 0;
-  return {map_matrices(a, a.size(-2), a.size(-1), [&](const Matrix& m) {
-    const size_t k = size_t(tau.size(-1));
-    const std::vector<double> own(all.begin() + int64_t(index), all.begin() + int64_t(index + k));
-    index += k;
-    return leading_columns(product_of(m, own), m.columns);
-  })};
-}
 
 const OpRecord& linalg_householder_product_op =
     define("linalg_householder_product(Tensor input, Tensor tau) -> Tensor")
         .doc("The first columns of a product of Householder reflections.")
         .compose(first_columns)
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples(reflector_samples)
-        .errors(reflector_errors)
-        .reference(reflector_reference);
+        .dtypes(kTypes);
 const OpRecord& orgqr_op = define("orgqr(Tensor self, Tensor input2) -> Tensor")
                                .doc("linalg_householder_product.")
                                .compose(first_columns)
                                .autocast(Autocast::f32)
-                               .dtypes(kTypes)
-                               .samples(reflector_samples)
-                               .errors(reflector_errors)
-                               .reference(reflector_reference);
+                               .dtypes(kTypes);
 
 const OpRecord& ormqr_op =
     define(
@@ -230,32 +133,7 @@ const OpRecord& ormqr_op =
           return {q.apply(other.mT(), !transposed).mT()};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto a = [&] { return m.make({4, 2}, -1, 1); };
-          const auto tau = [&] { return m.make({2}, 0, 1); };
-          return {{{a(), tau(), m.make({4, 3}), true, false}},
-                  {{a(), tau(), m.make({4, 3}), true, true}, "transposed"},
-                  {{a(), tau(), m.make({3, 4}), false, false}, "right"},
-                  {{a(), tau(), m.make({3, 4}), false, true}, "right, transposed"},
-                  {{m.make({2, 4}, -1, 1), tau(), m.make({2, 3}), true, false}, "wide"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({4, 2}), m.make({2}), m.make({3, 3}), true, false},
-                   ErrorKind::value,
-                   "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]"},
-                  {{m.make({2, 4}), m.make({3}), m.make({2, 3}), true, false},
-                   ErrorKind::value,
-                   "torch.ormqr: input.shape[-2] must be greater than or equal to tau.shape[-1]"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& other = c.tensor(2);
-          Matrix q = product_of(matrices_of(c.tensor(0))[0], values_of(c.tensor(1)));
-          if (c.boolean(4)) q = transposed(q);
-          return {map_matrices(other, other.size(-2), other.size(-1), [&](const Matrix& m) {
-            return c.boolean(3) ? product(q, m) : product(m, q);
-          })};
-        });
+        .dtypes(kTypes);
 
 // ---- QR
 
@@ -345,45 +223,7 @@ const OpRecord& linalg_qr_op =
         .grad(qr_gradient, 0, 3)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 4; })
-        .dtypes(kTypes)
-        .no_gradient_test()  // for the modes that have one: tests/grad/linalg_grad_test.cpp
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          std::vector<Sample> all;
-          for (const char* mode : {"reduced", "complete", "r"}) {
-            all.push_back({{make_invertible(m, {3, 3}), mode}, "square"});
-            all.push_back({{m.make_strided({4, 2}), mode}, "tall"});
-            all.push_back({{m.make({2, 2, 4}), mode}, "batch, wide"});
-            all.push_back({{m.make({0, 2, 2}), mode}, "empty batch"});
-            all.push_back({{m.make({2, 0}), mode}, "no columns"});
-            all.push_back({{m.make({0, 2}), mode}, "no rows"});
-          }
-          return all;
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make({3}), "reduced"},
-               ErrorKind::value,
-               "linalg.qr: The input tensor A must have at least 2 dimensions."},
-              {{m.make({3, 3}), "full"}, ErrorKind::value, "qr received unrecognized mode 'full'"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& a = c.tensor(0);
-          const Mode mode = mode_of(c[1].string());
-          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
-          const int64_t inner = mode == Mode::complete ? m : k;
-          std::vector<Matrix> qs, rs;
-          for (Matrix f : matrices_of(a)) {
-            const std::vector<double> taus = reflect(f);
-            qs.push_back(leading_columns(product_of(f, taus), inner));
-            Matrix r(inner, n);
-            for (int64_t i = 0; i < std::min(inner, m); ++i)
-              for (int64_t j = i; j < n; ++j) r(i, j) = f(i, j);
-            rs.push_back(r);
-          }
-          const Shape batch = batch_sizes(a.sizes());
-          return {mode == Mode::r ? from_values({}, {0}) : from_matrices(qs, batch, m, inner),
-                  from_matrices(rs, batch, inner, n)};
-        });
+        .dtypes(kTypes);
 
 const OpRecord& qr_op = define("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
                             .doc("A = Q R: linalg_qr, reduced where some is true, else complete.")
@@ -392,14 +232,7 @@ const OpRecord& qr_op = define("qr(Tensor self, bool some=True) -> (Tensor Q, Te
                                   linalg::qr(c.tensor(0), c.boolean(1) ? "reduced" : "complete");
                               return {q, r};
                             })
-                            .dtypes(kTypes)
-                            .samples([](SampleMaker& m) -> std::vector<Sample> {
-                              return {{{make_invertible(m, {3, 3}), true}},
-                                      {{make_invertible(m, {4, 2}), true}, "tall"},
-                                      {{make_invertible(m, {2, 4}), true}, "wide"},
-                                      {{make_invertible(m, {2, 2, 3}), false}, "batch, complete"}};
-                            })
-                            .no_reference("linalg_qr under another name");
+                            .dtypes(kTypes);
 
 }  // namespace
 }  // namespace ops

@@ -4,7 +4,6 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
-#include "arete/ops/linalg_reference_internal.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
@@ -33,38 +32,11 @@ Shape solution_sizes(const Call& c, const std::string& name, const Tensor& a, co
                     {b.size(-2), b.size(-1)});
 }
 
-// f(matrix of a, matrix of b) for all pairs of the broadcast batch.
-template <class F>
-Tensor map_pairs(const Tensor& a, const Tensor& b, F f) {
-  const Shape batch = broadcast_shapes(batch_sizes(a.sizes()), batch_sizes(b.sizes()), "");
-  const auto part = [](const Tensor& t, const Shape& i) {
-    Matrix m(t.size(-2), t.size(-1));
-    for (int64_t r = 0; r < m.rows; ++r)
-      for (int64_t s = 0; s < m.columns; ++s) m(r, s) = at(t, with_sizes(i, {r, s}));
-    return m;
-  };
-  // A size of 1 would be taken for one to broadcast: at() does, and it is right for both.
-  std::vector<Matrix> all;
-  for_each_index(batch, [&](const Shape& i) { all.push_back(f(part(a, i), part(b, i))); });
-  return from_matrices(all, batch, b.size(-2), b.size(-1));
-}
-Matrix solved_side(const Matrix& a, const Matrix& b, bool left) {
-  return left ? solved(a, b) : transposed(solved(transposed(a), transposed(b)));
-}
-
 // ---- triangular
 
 // The triangle of A that is read.
 Tensor triangle(const Tensor& x, bool upper, bool unit) {
   return upper ? x.triu(unit ? 1 : 0) : x.tril(unit ? -1 : 0);
-}
-
-Matrix triangle_of(const Matrix& a, bool upper, bool unit) {
-  Matrix t(a.rows, a.columns);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j < a.columns; ++j)
-      t(i, j) = i == j ? (unit ? 1 : a(i, j)) : (i < j) == upper ? a(i, j) : 0;
-  return t;
 }
 
 const OpRecord& linalg_solve_triangular_op =
@@ -111,39 +83,7 @@ const OpRecord& linalg_solve_triangular_op =
           const double n = double(c.tensor(0).size(-1));
           return n * double(c.tensor(1).numel());
         })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{make_invertible(m, {3, 3}), m.make({3, 2}), false, true, false}},
-              {{make_invertible(m, {3, 3}), m.make({2, 3}), true, false, false}, "right"},
-              {{m.make({3, 3}, -1, 1), m.make_strided({3, 2}), true, true, true}, "unit"},
-              {{m.make({2, 2}, -1, 1), m.make({3, 2}), false, false, true}, "unit, right"},
-              {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 1}), true, true, false},
-               "broadcast batch"},
-              {{make_invertible(m, {1, 2, 2}), m.make({2, 2}), false, true, false}, "batch of 1"},
-              {{m.make({0, 3, 3}), m.make({3, 2}), false, true, false}, "empty batch"},
-              {{m.make({0, 0}), m.make({0, 2}), false, true, false}, "empty matrices"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2, 3}), true, true, false},
-                   ErrorKind::value,
-                   "linalg.solve_triangular: A must be batches of square matrices"},
-                  {{m.make({2, 2}), m.make({3, 2}), true, true, false},
-                   ErrorKind::value,
-                   "linalg.solve_triangular: Incompatible shapes of A and B for the equation AX = "
-                   "B (2x2 and 3x2)"},
-                  {{m.make({2, 2}), m.make({2}), true, true, false},
-                   ErrorKind::value,
-                   "The input tensor B must have at least 2 dimensions."},
-                  {{m.make({2, 2}), m.make({2, 2}).to(kFloat64), true, true, false},
-                   ErrorKind::type,
-                   "Expected A and B to have the same dtype"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {map_pairs(c.tensor(0), c.tensor(1), [&](const Matrix& a, const Matrix& b) {
-            return solved_side(triangle_of(a, c.boolean(2), c.boolean(4)), b, c.boolean(3));
-          })};
-        });
+        .dtypes(kTypes);
 
 const OpRecord& triangular_solve_op =
     define(
@@ -160,26 +100,7 @@ const OpRecord& triangular_solve_op =
                   a.expand(with_sizes(batch_sizes(x.sizes()), {a.size(-1), a.size(-1)})).clone()};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({3, 2}), make_invertible(m, {3, 3}), true, false, false}},
-              {{m.make({3, 2}), make_invertible(m, {2, 3, 3}), false, true, false}, "transposed"},
-              {{m.make({2, 2}), m.make({2, 2}, -1, 1), true, true, true}, "unit"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}), m.make({2, 3}), true, false, false},
-                   ErrorKind::value,
-                   "triangular_solve: A must be batches of square matrices"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &b = c.tensor(0), &a = c.tensor(1);
-          const Tensor x = map_pairs(a, b, [&](const Matrix& m, const Matrix& right) {
-            const Matrix t = triangle_of(m, c.boolean(2), c.boolean(4));
-            return solved(c.boolean(3) ? transposed(t) : t, right);
-          });
-          return {x, a};
-        });
+        .dtypes(kTypes);
 
 // ---- any square matrix
 
@@ -238,20 +159,7 @@ const OpRecord& solve_matrices_op =
           const double n = double(c.tensor(0).size(-1));
           return factorization_flops(c) * 2 / 3 + 2 * n * double(c.tensor(1).numel());
         })
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{make_invertible(m, {3, 3}), m.make({3, 2}), true}},
-                  {{make_invertible(m, {3, 3}), m.make({2, 3}), false}, "right"},
-                  {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 1}), true}, "broadcast batch"},
-                  {{m.make({0, 0}), m.make({0, 2}), true}, "empty"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor x = map_pairs(c.tensor(0), c.tensor(1), [&](const auto& a, const auto& b) {
-            return solved_side(a, b, c.boolean(2));
-          });
-          return {x, build_tensor(
-                         batch_sizes(x.sizes()), [](const Shape&) { return 0; }, kInt64)};
-        });
+        .dtypes(kTypes);
 
 bool is_vector(const Tensor& a, const Tensor& b) {
   if (b.dim() == 1) return true;
@@ -268,47 +176,6 @@ Results solve_any(const Call& c, bool left) {
   return {vector ? r[0].squeeze(-1) : r[0], r[1]};
 }
 
-std::vector<Tensor> solve_reference(const Call& c) {
-  const Tensor &a = c.tensor(0), &b = c.tensor(1);
-  if (!is_vector(a, b))
-    return {map_pairs(a, b, [&](const auto& m, const auto& right) {
-      return solved_side(m, right, c.boolean(2));
-    })};
-  const Tensor x = map_pairs(a, from_values(values_of(b), with_sizes(b.sizes(), {1})),
-                             [](const auto& m, const auto& right) { return solved(m, right); });
-  return {from_values(values_of(x), batch_sizes(x.sizes(), 1))};
-}
-
-std::vector<Sample> solve_samples(SampleMaker& m, std::vector<OwnedArg> more) {
-  std::vector<Sample> all{{{make_invertible(m, {3, 3}), m.make({3, 2}), true}},
-                          {{make_invertible(m, {3, 3}), m.make({3}), true}, "vector"},
-                          {{make_invertible(m, {2, 3, 3}), m.make({2, 3}), true}, "vectors"},
-                          {{make_invertible(m, {2, 2}), m.make_strided({3, 2}), false}, "right"},
-                          {{make_invertible(m, {2, 1, 2, 2}), m.make({3, 2, 2}), true}, "batch"},
-                          {{m.make({0, 2, 2}), m.make({2, 1}), true}, "empty batch"},
-                          {{m.make({0, 0}), m.make({0, 2}), true}, "empty matrices"}};
-  for (Sample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
-  return all;
-}
-std::vector<ErrorSample> solve_errors(SampleMaker& m, std::vector<OwnedArg> more) {
-  std::vector<ErrorSample> all{
-      {{m.make({2, 2}, 0, 0), m.make({2}), true},
-       ErrorKind::value,
-       "The solver failed because the input matrix is singular."},
-      {{stack({make_invertible(m, {2, 2}), zeros({2, 2}, TensorOptions(m.dtype, m.device))}),
-        m.make({2, 1}), true},
-       ErrorKind::value,
-       "(Batch element 1): The solver failed because the input matrix is singular."},
-      {{m.make({2, 2}), m.make({3, 1}), true},
-       ErrorKind::value,
-       "linalg.solve: Incompatible shapes of A and B for the equation AX = B (2x2 and 3x1)"},
-      {{m.make({2, 2}).to(kBFloat16), m.make({2, 1}).to(kBFloat16), true},
-       ErrorKind::not_implemented,
-       "Low precision dtypes not supported"}};
-  for (ErrorSample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
-  return all;
-}
-
 const OpRecord& linalg_solve_ex_op =
     define(
         "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> "
@@ -322,17 +189,7 @@ const OpRecord& linalg_solve_ex_op =
         })
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) { return solve_samples(m, {false}); })
-        .errors([](SampleMaker& m) { return solve_errors(m, {true}); })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          auto r = solve_reference(c);
-          Shape batch = batch_sizes(c.tensor(0).sizes());
-          if (!is_vector(c.tensor(0), c.tensor(1))) batch = batch_sizes(r[0].sizes());
-          r.push_back(build_tensor(
-              batch, [](const Shape&) { return 0; }, kInt64));
-          return r;
-        });
+        .dtypes(kTypes);
 
 const OpRecord& linalg_solve_op =
     define("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
@@ -343,10 +200,7 @@ const OpRecord& linalg_solve_op =
           return {r[0]};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) { return solve_samples(m, {}); })
-        .errors([](SampleMaker& m) { return solve_errors(m, {}); })
-        .reference(solve_reference);
+        .dtypes(kTypes);
 
 const OpRecord& linalg_tensorsolve_op =
     define("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor")
@@ -370,24 +224,7 @@ const OpRecord& linalg_tensorsolve_op =
           return {linalg::solve(a.reshape({n, n}), b.reshape({n})).reshape(left)};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          const auto make = [&](IntList s, int64_t n) {
-            return make_invertible(m, {n, n}).detach().reshape(s).requires_grad_(m.requires_grad);
-          };
-          return {{{make({2, 3, 6}, 6), m.make({2, 3}), std::nullopt}},
-                  {{make({4, 2, 2}, 4), m.make({4}), std::nullopt}},
-                  {{make({2, 2, 4}, 4).detach().movedim(0, 2).requires_grad_(m.requires_grad),
-                    m.make({2, 2}),
-                    {1}},
-                   "dims"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2}), std::nullopt},
-                   ErrorKind::value,
-                   "Expected self to satisfy the requirement"}};
-        })
-        .no_reference("linalg_solve of a reshaped matrix");
+        .dtypes(kTypes);
 
 }  // namespace
 }  // namespace ops

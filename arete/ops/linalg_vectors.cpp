@@ -1,7 +1,4 @@
 // Products and powers of vectors, and torch.linalg's names for what stands elsewhere.
-#include <algorithm>
-#include <cmath>
-
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
@@ -10,7 +7,6 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -34,44 +30,13 @@ Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string
   return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1);
 }
 
-Tensor cross_reference(const Tensor& x, const Tensor& y, int64_t dim) {
-  const Shape sizes = broadcast_shapes(x.sizes(), y.sizes(), "");
-  const size_t d = size_t(normalize_dim(dim, int(x.dim()), "cross"));
-  return build_tensor(
-      sizes,
-      [&](const Shape& i) {
-        Shape a = i, b = i;
-        a[d] = (i[d] + 1) % 3;
-        b[d] = (i[d] + 2) % 3;
-        return at(x, a) * at(y, b) - at(x, b) * at(y, a);
-      },
-      x.dtype());
-}
-
 const OpRecord& linalg_cross_op =
     define("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
         .doc("Cross products of vectors of three along dim.")
         .compose([](const Call& c) -> Results {
           return {cross_of(c.tensor(0), c.tensor(1), c.integer(2), "linalg.cross")};
         })
-        .dtypes(kWithIntegers)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), m.make({3}), -1}},
-                  {{m.make({2, 3}), m.make({1, 3}), 1}, "broadcast"},
-                  {{m.make({3, 2}), m.make({3, 2}), 0}, "columns"},
-                  {{m.make({0, 3}), m.make({0, 3}), -1}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2, 3}), 0},
-                   ErrorKind::value,
-                   "linalg.cross: inputs dimension 0 must have length 3. Got 2 and 2"},
-                  {{m.make({2, 3}), m.make({3}), -1},
-                   ErrorKind::value,
-                   "linalg.cross: inputs must have the same number of dimensions."}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          return {cross_reference(c.tensor(0), c.tensor(1), c.integer(2))};
-        });
+        .dtypes(kWithIntegers);
 
 int64_t first_of_three(IntList sizes) {
   for (size_t d = 0; d < sizes.size(); ++d)
@@ -90,20 +55,7 @@ const OpRecord& cross_op =
                                   : first_of_three(broadcast_shapes(x.sizes(), y.sizes(), "cross"));
           return {cross_of(x, y, dim, "linalg.cross")};
         })
-        .dtypes(kWithIntegers)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3, 3}), m.make({2, 3, 3}), std::nullopt}},
-                  {{m.make({2, 3}), m.make({2, 3}), -1}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 4}), m.make({2, 4}), std::nullopt},
-                   ErrorKind::value,
-                   "no dimension of size 3 in input"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const int64_t dim = c.has(2) ? c.integer(2) : first_of_three(c.tensor(0).sizes());
-          return {cross_reference(c.tensor(0), c.tensor(1), dim)};
-        });
+        .dtypes(kWithIntegers);
 
 // ---- powers as columns
 
@@ -127,25 +79,7 @@ const OpRecord& linalg_vander_op =
                       ValueError(c.name(), "N must be greater than 1.").got(std::to_string(n)));
           return {powers(x, n)};
         })
-        .dtypes(kWithIntegers)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), std::nullopt}},
-                  {{m.make({2, 2}), 4}, "batch"},
-                  {{m.make({}), 3}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), 1}, ErrorKind::value, "N must be greater than 1."}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t n = c.has(1) ? c.integer(1) : x.size(-1);
-          return {build_tensor(
-              with_sizes(x.dim() ? x.sizes() : IntList({1}), {n}),
-              [&](const Shape& i) {
-                return std::pow(at(x, IntList(i).first(i.size() - 1)), double(i.back()));
-              },
-              x.dtype())};
-        });
+        .dtypes(kWithIntegers);
 
 const OpRecord& vander_op =
     define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
@@ -160,27 +94,7 @@ const OpRecord& vander_op =
           const Tensor y = powers(x, n);
           return {c.boolean(2) ? y : flip(y, {-1})};
         })
-        .dtypes(kWithIntegers)
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), std::nullopt, false}},
-                  {{m.make({3}), 2, true}, "increasing"},
-                  {{m.make({3}), 0, false}, "no columns"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}), std::nullopt, false},
-                   ErrorKind::value,
-                   "x must be a one-dimensional tensor."}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t n = c.has(1) ? c.integer(1) : x.size(0);
-          return {build_tensor(
-              {x.size(0), n},
-              [&](const Shape& i) {
-                return std::pow(at(x, {i[0]}), double(c.boolean(2) ? i[1] : n - 1 - i[1]));
-              },
-              x.dtype())};
-        });
+        .dtypes(kWithIntegers);
 
 // ---- vectors
 
@@ -197,31 +111,6 @@ const OpRecord& linalg_vecdot_op =
                                     std::string(name_of(x.dtype())) + " and y of type " +
                                     std::string(name_of(y.dtype())) + " instead"));
           return {(conj(x) * y).sum(c.integer(2))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), m.make({3}), -1}},
-                  {{m.make({2, 3}), m.make({3}), 1}, "broadcast"},
-                  {{m.make({3, 2}), m.make({3, 1}), 0}, "columns"},
-                  {{m.make({2, 0}), m.make({2, 0}), -1}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), m.make({3}).to(kFloat64), -1},
-                   ErrorKind::type,
-                   "linalg.vecdot: Expected x and y to have the same dtype"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          const Shape full = broadcast_shapes(x.sizes(), y.sizes(), "");
-          const size_t d = size_t(normalize_dim(c.integer(2), int(full.size()), ""));
-          Shape sizes = full;
-          sizes.erase(sizes.begin() + int64_t(d));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            double sum = 0;
-            Shape j = i;
-            j.insert(j.begin() + int64_t(d), 0);
-            for (j[d] = 0; j[d] < full[d]; ++j[d]) sum += at(x, j) * at(y, j);
-            return sum;
-          })};
         });
 
 const OpRecord& linalg_diagonal_op =
@@ -229,39 +118,23 @@ const OpRecord& linalg_diagonal_op =
         .doc("The diagonals of matrices: a view.")
         .compose([](const Call& c) -> Results {
           return {c.tensor(0).diagonal(c.integer(1), c.integer(2), c.integer(3))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 3}), 0, -2, -1}}, {{m.make({2, 3, 4}), 1, 0, 2}, "offset, dims"}};
-        })
-        .no_reference("diagonal has one");
+        });
 
 const OpRecord& linalg_matmul_op =
     define("linalg_matmul(Tensor self, Tensor other) -> Tensor")
         .doc("matmul.")
-        .compose([](const Call& c) -> Results { return {matmul(c.tensor(0), c.tensor(1))}; })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({3, 2})}}};
-        })
-        .no_reference("matmul has one");
+        .compose([](const Call& c) -> Results { return {matmul(c.tensor(0), c.tensor(1))}; });
 
 const OpRecord& vdot_op =
     define("vdot(Tensor self, Tensor other) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::promote))
         .doc("The dot product of the conjugate of self and other.")
-        .compose([](const Call& c) -> Results { return {dot(conj(c.tensor(0)), c.tensor(1))}; })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), m.make({3})}}};
-        })
-        .no_reference("dot has one");
+        .compose([](const Call& c) -> Results { return {dot(conj(c.tensor(0)), c.tensor(1))}; });
 
 const OpRecord& ger_op =
     define("ger(Tensor self, Tensor vec2) -> Tensor")
         .doc("outer.")
-        .compose([](const Call& c) -> Results { return {outer(c.tensor(0), c.tensor(1))}; })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3}), m.make({2})}}};
-        })
-        .no_reference("outer has one");
+        .compose([](const Call& c) -> Results { return {outer(c.tensor(0), c.tensor(1))}; });
 
 }  // namespace
 }  // namespace ops

@@ -1,15 +1,11 @@
 // Losses but cross entropy: one pointwise record each and the reduction.
 #include "arete/ops/loss.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "arete/base/warn.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete {
 namespace ops {
@@ -38,81 +34,13 @@ PointwiseDef loss(int inputs, int params, Value (*f)(Values)) {
   return d;
 }
 
-// A reference from the loss of one pair of elements.
-template <class F>
-std::vector<Tensor> reduced(const Call& c, size_t reduction_arg, F f) {
-  const Tensor &x = c.tensor(0), &y = c.tensor(1);
-  const Shape sizes = broadcast_shapes(x.sizes(), y.sizes(), "");
-  std::vector<double> values;
-  double sum = 0;
-  for_each_index(sizes, [&](const Shape& i) {
-    values.push_back(f(at(x, i), at(y, i), i));
-    sum += values.back();
-  });
-  const std::string_view r = c[reduction_arg].string();
-  if (r == "none") return {from_values(values, sizes)};
-  if (r == "batchmean") return {from_values({sum / double(sizes[0])}, {})};
-  return {from_values({r == "sum" ? sum : sum / double(values.size())}, {})};
-}
-template <class F>
-Reference pair_reference(size_t reduction_arg, F f) {
-  return [=](const Call& c) {
-    return reduced(c, reduction_arg, [&](double x, double y, const Shape&) { return f(x, y, c); });
-  };
-}
-
-// Samples of a loss of two tensors, `rest` after the reduction. The pairs keep away from kinks.
-std::vector<Sample> pair_samples(SampleMaker& m,
-                                 const std::vector<std::vector<OwnedArg>>& rest = {{}}) {
-  std::vector<Sample> out;
-  for (const auto& r : rest) {
-    for (const char* reduction : {"mean", "none", "sum"}) {
-      const auto add = [&](Tensor x, Tensor y) {
-        std::vector<OwnedArg> args{x, y, reduction};
-        args.insert(args.end(), r.begin(), r.end());
-        out.push_back(Sample{std::move(args)});
-      };
-      add(m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4));
-      if (std::string_view(reduction) != "mean") continue;
-      add(m.make_strided({2, 3}, 2.6, 4), m.make({2, 3}, 0, 0.2));
-      add(m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4));
-      add(m.make({}, 0, 1), m.make({}, 2.1, 3));
-    }
-  }
-  return out;
-}
-std::vector<ErrorSample> pair_errors(SampleMaker& m, std::vector<OwnedArg> rest = {}) {
-  std::vector<OwnedArg> wrong_reduction{m.make({2}), m.make({2}), "average"},
-      wrong_sizes{m.make({2}), m.make({3}), "mean"};
-  for (auto* a : {&wrong_reduction, &wrong_sizes}) a->insert(a->end(), rest.begin(), rest.end());
-  return {{wrong_reduction, ErrorKind::value, "average is not a valid value for reduction"},
-          {wrong_sizes, ErrorKind::value,
-           "The size of tensor a (2) must match the size of tensor b (3)"}};
-}
-
 // ---- distances ----
-
-#define ARETE_PAIR_SAMPLES                                           \
-  [](SampleMaker& m) -> std::vector<Sample> {                        \
-    return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4)}},      \
-            {{m.make_strided({2, 3}, 2.6, 4), m.make({3}, 0, 0.2)}}, \
-            {{m.make({0}), m.make({0})}}};                           \
-  }
-Reference element_reference(double (*f)(double, double)) {
-  return [f](const Call& c) -> std::vector<Tensor> {
-    const Tensor &x = c.tensor(0), &y = c.tensor(1);
-    return {build_tensor(broadcast_shapes(x.sizes(), y.sizes(), ""),
-                         [&](const Shape& i) { return f(at(x, i), at(y, i)); })};
-  };
-}
 
 const OpRecord& squared_error_op =
     define("squared_error(Tensor input, Tensor target) -> Tensor")
         .doc("(input - target)^2.")
         .surface(Surface::internal)
-        .pointwise(loss(2, 0, [](Values v) { return square(v[0] - v[1]); }))
-        .samples(ARETE_PAIR_SAMPLES)
-        .reference(element_reference([](double x, double y) { return (x - y) * (x - y); }));
+        .pointwise(loss(2, 0, [](Values v) { return square(v[0] - v[1]); }));
 
 const OpRecord& absolute_error_op =
     define("absolute_error(Tensor input, Tensor target) -> Tensor")
@@ -123,51 +51,24 @@ const OpRecord& absolute_error_op =
                             [](Values v) {
                               const Complex d = sgn(complex_at(v, 0) - complex_at(v, 1)) * v[5];
                               return parts(d, -d);
-                            }))
-        .samples(ARETE_PAIR_SAMPLES)
-        .reference(element_reference([](double x, double y) { return std::fabs(x - y); }));
+                            }));
 
 const OpRecord& smooth_l1_op =
     define("smooth_l1(Tensor input, Tensor target, float beta) -> Tensor")
         .doc("Quadratic / beta below beta, linear beyond.")
         .surface(Surface::internal)
-        .pointwise(loss(2, 1,
-                        [](Values v) {
-                          const Value z = abs(v[0] - v[1]);
-                          return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
-                        }))
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), 0.05}},
-                  {{m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4), 2.0}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          return {build_tensor(broadcast_shapes(x.sizes(), y.sizes(), ""), [&](const Shape& i) {
-            const double z = std::fabs(at(x, i) - at(y, i)), beta = c.real(2);
-            return z < beta ? 0.5 * z * z / beta : z - 0.5 * beta;
-          })};
-        });
+        .pointwise(loss(2, 1, [](Values v) {
+          const Value z = abs(v[0] - v[1]);
+          return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
+        }));
 
-const OpRecord& huber_op =
-    define("huber(Tensor input, Tensor target, float delta) -> Tensor")
-        .doc("Quadratic up to delta, linear with slope delta beyond.")
-        .surface(Surface::internal)
-        .pointwise(loss(2, 1,
-                        [](Values v) {
-                          const Value z = abs(v[0] - v[1]);
-                          return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
-                        }))
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), 0.05}},
-                  {{m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4), 2.0}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          return {build_tensor(broadcast_shapes(x.sizes(), y.sizes(), ""), [&](const Shape& i) {
-            const double z = std::fabs(at(x, i) - at(y, i)), d = c.real(2);
-            return z <= d ? 0.5 * z * z : d * (z - 0.5 * d);
-          })};
-        });
+const OpRecord& huber_op = define("huber(Tensor input, Tensor target, float delta) -> Tensor")
+                               .doc("Quadratic up to delta, linear with slope delta beyond.")
+                               .surface(Surface::internal)
+                               .pointwise(loss(2, 1, [](Values v) {
+                                 const Value z = abs(v[0] - v[1]);
+                                 return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
+                               }));
 
 // Losses of pairs with a weight for each, argument i: "mean" divides by the sum of the weights if
 // asked, else by their number.
@@ -181,43 +82,6 @@ Tensor weighted(const Call& c, size_t i, const Tensor& losses, bool by_weight) {
   const Tensor scaled = losses.mul(c.tensor(i));
   if (by_weight && reduction == "mean") return scaled.sum().div(c.tensor(i).sum());
   return apply_reduction(scaled, reduction, c.name());
-}
-std::vector<Sample> weight_samples(SampleMaker& m, const std::vector<OwnedArg>& rest) {
-  std::vector<Sample> out;
-  for (const char* reduction : {"mean", "none", "sum"}) {
-    std::vector<OwnedArg> args{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), reduction};
-    args.insert(args.end(), rest.begin(), rest.end());
-    args.push_back(m.make({2, 3}, 0.5, 2));
-    out.push_back(Sample{std::move(args), "weight"});
-  }
-  return out;
-}
-std::vector<Sample> joined(std::vector<Sample> a, const std::vector<Sample>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-template <class F>
-Reference weighted_reference(size_t i, bool by_weight, F f) {
-  return [=](const Call& c) {
-    auto r = reduced(c, 2, [&](double x, double y, const Shape& at_index) {
-      return f(x, y, c) * (c.has(i) ? at(c.tensor(i), at_index) : 1);
-    });
-    if (c.has(i) && by_weight && c[2].string() == "mean") {
-      double sum = 0;
-      for (double w : values_of(c.tensor(i))) sum += w;
-      r[0] = from_values({at(r[0], {}) * double(c.tensor(i).numel()) / sum}, {});
-    }
-    return r;
-  };
-}
-std::vector<ErrorSample> weighted_errors(SampleMaker& m, std::vector<OwnedArg> rest) {
-  rest.push_back(std::nullopt);
-  std::vector<ErrorSample> e = pair_errors(m, rest);
-  rest.back() = m.make({3});
-  std::vector<OwnedArg> args{m.make({2}), m.make({2}), "mean"};
-  args.insert(args.end(), rest.begin(), rest.end());
-  e.push_back({args, ErrorKind::value, "Weights and input must have the same size."});
-  return e;
 }
 
 // Broadcasting a target is rarely meant.
@@ -240,13 +104,7 @@ const OpRecord& mse_loss_op =
         .compose([](const Call& c) -> Results {
           warn_of_sizes(c);
           return {weighted(c, 3, call(squared_error_op, {c[0], c[1]}), true)};
-        })
-        .samples([](SampleMaker& m) {
-          return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));
-        })
-        .errors([](SampleMaker& m) { return weighted_errors(m, {}); })
-        .reference(weighted_reference(
-            3, true, [](double x, double y, const Call&) { return (x - y) * (x - y); }));
+        });
 
 const OpRecord& l1_loss_op =
     define(
@@ -261,13 +119,7 @@ const OpRecord& l1_loss_op =
           const bool real = !is_complex(x.dtype()) && !is_complex(y.dtype());
           const Tensor error = real ? call(absolute_error_op, {c[0], c[1]}) : x.sub(y).abs();
           return {weighted(c, 3, error, true)};
-        })
-        .samples([](SampleMaker& m) {
-          return joined(pair_samples(m, {{std::nullopt}}), weight_samples(m, {}));
-        })
-        .errors([](SampleMaker& m) { return weighted_errors(m, {}); })
-        .reference(weighted_reference(
-            3, true, [](double x, double y, const Call&) { return std::fabs(x - y); }));
+        });
 
 const OpRecord& smooth_l1_loss_op =
     define(
@@ -284,21 +136,7 @@ const OpRecord& smooth_l1_loss_op =
           const Tensor t = c.real(3) == 0 ? call(absolute_error_op, {c[0], c[1]})
                                           : call(smooth_l1_op, {c[0], c[1], c[3]});
           return {apply_reduction(t, c[2].string(), c.name())};
-        })
-        .samples([](SampleMaker& m) {
-          return pair_samples(m, {{1.7}, {0.05}, {0.0}});
-        })
-        .errors([](SampleMaker& m) {
-          auto e = pair_errors(m, {1.0});
-          e.push_back({{m.make({2}), m.make({2}), "mean", -1.0},
-                       ErrorKind::value,
-                       "smooth_l1_loss does not support negative values for beta."});
-          return e;
-        })
-        .reference(pair_reference(2, [](double x, double y, const Call& c) {
-          const double z = std::fabs(x - y), beta = c.real(3);
-          return z < beta ? 0.5 * z * z / beta : z - 0.5 * beta;
-        }));
+        });
 
 const OpRecord& huber_loss_op =
     define(
@@ -313,29 +151,9 @@ const OpRecord& huber_loss_op =
               ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
           warn_of_sizes(c);
           return {weighted(c, 4, call(huber_op, {c[0], c[1], c[3]}), false)};
-        })
-        .samples([](SampleMaker& m) {
-          return joined(pair_samples(m, {{1.7, std::nullopt}, {0.05, std::nullopt}}),
-                        weight_samples(m, {1.7}));
-        })
-        .errors([](SampleMaker& m) {
-          auto e = weighted_errors(m, {1.0});
-          e.push_back({{m.make({2}), m.make({2}), "mean", 0.0, std::nullopt},
-                       ErrorKind::value,
-                       "huber_loss does not support non-positive values for delta."});
-          return e;
-        })
-        .reference(weighted_reference(4, false, [](double x, double y, const Call& c) {
-          const double z = std::fabs(x - y), d = c.real(3);
-          return z <= d ? 0.5 * z * z : d * (z - 0.5 * d);
-        }));
+        });
 
 // ---- binary cross entropy ----
-
-double bce(double x, double y) {
-  return -(y * std::max(std::log(x), -100.0) + (1 - y) * std::max(std::log1p(-x), -100.0));
-}
-double soft_plus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 // The symbolic derivative divides by 0 at the ends of [0, 1].
 const OpRecord& bce_op =
@@ -351,12 +169,7 @@ const OpRecord& bce_op =
           const Value x = v[0], y = v[1], g = v[3];
           return std::vector{g * (x - y) / max((1.0 - x) * x, 1e-12),
                              g * (max(log1p(-x), -100.0) - max(log(x), -100.0))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1)}},
-                  {{m.make_strided({2, 3}, 0.1, 0.9), m.make({3}, 0, 1)}}};
-        })
-        .reference(element_reference(bce));
+        });
 
 // max(x, 0) + log(1 + exp(-|x|)) - x y; its derivative is sigmoid(x) - y, without a kink at 0.
 const OpRecord& bce_logits_op =
@@ -371,12 +184,7 @@ const OpRecord& bce_logits_op =
         .gradient([](Values v) {
           const Value x = v[0], y = v[1], g = v[3];
           return std::vector{g * (sigmoid(x) - y), -(g * x)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3}, 0, 1)}},
-                  {{m.make_strided({2, 3}, -30, 30), m.make({3}, 0, 1)}}};
-        })
-        .reference(element_reference([](double x, double y) { return soft_plus(x) - x * y; }));
+        });
 
 const OpRecord& bce_logits_weighted_op =
     define("bce_logits_weighted(Tensor input, Tensor target, Tensor pos_weight) -> Tensor")
@@ -393,16 +201,6 @@ const OpRecord& bce_logits_weighted_op =
           const Value plus = max(-x, 0.0) + log1p(exp(-abs(x)));
           return std::vector{g * ((1.0 - y) - (1.0 + (w - 1.0) * y) * sigmoid(-x)),
                              g * ((w - 1.0) * plus - x), g * (y * plus)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3}, 0, 1), m.make({3}, 0.5, 2)}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &y = c.tensor(1), &w = c.tensor(2);
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            return at(w, i) * at(y, i) * soft_plus(-at(x, i)) +
-                   (1 - at(y, i)) * soft_plus(at(x, i));
-          })};
         });
 
 Tensor weighted(const Tensor& t, const Call& c, size_t weight_arg) {
@@ -413,7 +211,7 @@ const OpRecord& binary_cross_entropy_op =
     define(
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
         "reduction=\"mean\") -> Tensor")
-        .autocast(autocast_by_device(Autocast::f32, kAutocastBanned))
+        .autocast(autocast_by_device(Autocast::f32, Autocast::banned))
         .doc("Cross entropy of probabilities of two classes.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -425,22 +223,6 @@ const OpRecord& binary_cross_entropy_op =
                                        to_string(x.sizes()) +
                                        ") is deprecated. Please ensure they have the same size."));
           return {apply_reduction(weighted(call(bce_op, {x, y}), c, 2), c[3].string(), c.name())};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), std::nullopt, "mean"}},
-                  {{m.make({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), m.make({3}, 0.5, 2), "sum"}},
-                  {{m.make_strided({2, 3}, 0.1, 0.9), m.make({2, 3}, 0, 1), m.make({2, 1}, 0.5, 2),
-                    "none"}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}, 0.1, 0.9), m.make({3}, 0, 1), std::nullopt, "mean"},
-                   ErrorKind::value,
-                   "Using a target size ([3]) that is different to the input size ([2, 3])"}};
-        })
-        .reference([](const Call& c) {
-          return reduced(c, 3, [&](double x, double y, const Shape& i) {
-            return bce(x, y) * (c.has(2) ? at(c.tensor(2), i) : 1);
-          });
         });
 
 const OpRecord& bce_with_logits_op =
@@ -459,26 +241,6 @@ const OpRecord& bce_with_logits_op =
           const Tensor t =
               c.has(4) ? call(bce_logits_weighted_op, {x, y, c[4]}) : call(bce_logits_op, {x, y});
           return {apply_reduction(weighted(t, c, 2), c[3].string(), c.name())};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({2, 3}), m.make({2, 3}, 0, 1), std::nullopt, "mean", std::nullopt}},
-              {{m.make({2, 3}), m.make({2, 3}, 0, 1), m.make({3}, 0.5, 2), "sum", std::nullopt}},
-              {{m.make_strided({2, 3}), m.make({2, 3}, 0, 1), std::nullopt, "none",
-                m.make({3}, 0.5, 2)}},
-              {{m.make({}), m.make({}, 0, 1), std::nullopt, "mean", std::nullopt}}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({2}), std::nullopt, "mean", std::nullopt},
-                   ErrorKind::value,
-                   "Target size ([2]) must be the same as input size ([2, 3])"}};
-        })
-        .reference([](const Call& c) {
-          return reduced(c, 3, [&](double x, double y, const Shape& i) {
-            const double w = c.has(4) ? at(c.tensor(4), i) : 1;
-            return (w * y * soft_plus(-x) + (1 - y) * soft_plus(x)) *
-                   (c.has(2) ? at(c.tensor(2), i) : 1);
-          });
         });
 
 // ---- divergence ----
@@ -487,27 +249,16 @@ const OpRecord& kl_div_point_op =
     define("kl_div_point(Tensor input, Tensor target) -> Tensor")
         .doc("target * (log target - input), 0 where target is 0, NaN where it is negative.")
         .surface(Surface::internal)
-        .pointwise(loss(2, 0,
-                        [](Values v) {
-                          const Value t = v[1];
-                          return where(t == 0.0, 0.0, t * log(where(t == 0.0, 1.0, t))) - t * v[0];
-                        }))
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3}, 0.1, 1)}},
-                  {{m.make_strided({2, 3}), m.make({3}, 0.1, 1)}}};
-        })
-        .reference(element_reference(
-            [](double x, double t) { return t == 0 ? 0 : t * (std::log(t) - x); }));
+        .pointwise(loss(2, 0, [](Values v) {
+          const Value t = v[1];
+          return where(t == 0.0, 0.0, t * log(where(t == 0.0, 1.0, t))) - t * v[0];
+        }));
 
 const OpRecord& kl_div_log_point_op =
     define("kl_div_log_point(Tensor input, Tensor target) -> Tensor")
         .doc("exp(target) * (target - input).")
         .surface(Surface::internal)
-        .pointwise(loss(2, 0, [](Values v) { return exp(v[1]) * (v[1] - v[0]); }))
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2, 3})}}, {{m.make_strided({2, 3}), m.make({3})}}};
-        })
-        .reference(element_reference([](double x, double t) { return std::exp(t) * (t - x); }));
+        .pointwise(loss(2, 0, [](Values v) { return exp(v[1]) * (v[1] - v[0]); }));
 
 const OpRecord& kl_div_op =
     define(
@@ -528,22 +279,7 @@ const OpRecord& kl_div_op =
             return {t.sum().div(Scalar(n))};
           }
           return {apply_reduction(t, c[2].string(), c.name())};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          std::vector<Sample> out;
-          for (const char* r : {"mean", "none", "sum", "batchmean"}) {
-            out.push_back({{m.make({2, 3}), m.make({2, 3}, 0.1, 1), r, false}});
-            out.push_back({{m.make({2, 3}), m.make_strided({2, 3}), r, true}});
-          }
-          return out;
-        })
-        .errors([](SampleMaker& m) { return pair_errors(m, {false}); })
-        .reference(pair_reference(2, [](double x, double t, const Call& c) {
-          if (c.boolean(3)) return std::exp(t) * (t - x);
-          return t == 0 ? 0 : t * (std::log(t) - x);
-        }));
-
-#undef ARETE_PAIR_SAMPLES
+        });
 
 }  // namespace
 }  // namespace ops

@@ -45,26 +45,7 @@ const OpRecord& masked_fill_op =
                   },
                   {},
                   0b01})
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make_mask({2, 3}), Scalar(1.5)}, "equal shapes"},
-                  {{m.make({2, 3}), m.make_mask({3}), Scalar(-1)}, "broadcast mask"},
-                  {{m.make_strided({3, 4}), m.make_mask({3, 1}), Scalar(0)}, "strided"},
-                  {{m.make({}), m.make_mask({}), Scalar(2)}, "0-d"},
-                  {{m.make({0, 3}), m.make_mask({3}), Scalar(2)}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make_mask({4}), Scalar(1)},
-                   ErrorKind::value,
-                   "The size of tensor a (3) must match the size of tensor b (4)"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes =
-              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_fill");
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(c.tensor(1), i) != 0 ? c.scalar(2).to_double() : at(c.tensor(0), i);
-          })};
-        });
+        .in_place();
 
 void check_mask(const char* op, const Tensor& mask) {
   ARETE_CHECK(mask.dtype() == kBool,
@@ -84,26 +65,7 @@ const OpRecord& nonzero_op =
           if (x.dim() == 1) return {flat.reshape({-1, 1})};
           return {stack(coordinates(flat, x.sizes()), 1)};
         })
-        .dtypes({kBool, kInt64, kFloat32})
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}, 0, 2)}, "matrix"},
-                  {{m.make_strided({2, 3, 2}, 0, 2)}, "strided"},
-                  {{m.make({6}, 0, 2)}, "vector"},
-                  {{m.make({})}, "0-d"},
-                  {{m.make({0, 2})}, "empty"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          std::vector<double> v;
-          int64_t n = 0;
-          for_each_index(x.sizes(), [&](const Shape& i) {
-            if (at(x, i) == 0) return;
-            ++n;
-            for (int64_t k : i) v.push_back(double(k));
-          });
-          return {from_values(v, {n, x.dim()}, kInt64)};
-        });
+        .dtypes({kBool, kInt64, kFloat32});
 
 const OpRecord& nonzero_static_op =
     define("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor")
@@ -124,27 +86,7 @@ const OpRecord& nonzero_static_op =
           const Tensor rest = full({size - n, x.dim()}, Scalar(c.integer(2)), found.options());
           return {cat({found, rest}, 0)};
         })
-        .dtypes({kBool, kInt64, kFloat32})
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}, 0, 2), 4, -1}, "fewer"},
-                  {{m.make_strided({2, 3}, 0, 2), 9, 7}, "more"},
-                  {{m.make({6}, 0, 2), 0, -1}, "none"},
-                  {{m.make({}), 2, -1}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), -1, -1}, ErrorKind::value, "nonzero_static: 'size' must be"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          std::vector<double> v;
-          for_each_index(x.sizes(), [&](const Shape& i) {
-            if (at(x, i) != 0)
-              for (int64_t k : i) v.push_back(double(k));
-          });
-          v.resize(size_t(c.integer(1) * x.dim()), double(c.integer(2)));
-          return {from_values(v, {c.integer(1), x.dim()}, kInt64)};
-        });
+        .dtypes({kBool, kInt64, kFloat32});
 
 const OpRecord& nonzero_numpy_op =
     define("nonzero_numpy(Tensor self) -> Tensor[]")
@@ -156,25 +98,7 @@ const OpRecord& nonzero_numpy_op =
           const std::vector<Tensor> all = coordinates(flat_nonzero(x), x.sizes());
           return Results(all.begin(), all.end());
         })
-        .dtypes({kBool, kInt64, kFloat32})
-        .no_gradient_test()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}, 0, 2)}, "matrix"},
-                  {{m.make_strided({2, 3, 2}, 0, 2)}, "strided"},
-                  {{m.make({})}, "0-d"},
-                  {{m.make({0, 2})}, "empty"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor x = c.tensor(0).dim() == 0 ? c.tensor(0).reshape({1}) : c.tensor(0);
-          std::vector<std::vector<double>> v(size_t(x.dim()));
-          for_each_index(x.sizes(), [&](const Shape& i) {
-            if (at(x, i) != 0)
-              for (size_t d = 0; d < i.size(); ++d) v[d].push_back(double(i[d]));
-          });
-          std::vector<Tensor> out;
-          for (const auto& k : v) out.push_back(from_values(k, {int64_t(k.size())}, kInt64));
-          return out;
-        });
+        .dtypes({kBool, kInt64, kFloat32});
 
 const OpRecord& masked_select_op =
     define("masked_select(Tensor self, Tensor mask) -> Tensor")
@@ -184,29 +108,6 @@ const OpRecord& masked_select_op =
           check_mask(c.name(), mask);
           const Shape sizes = broadcast_shapes(x.sizes(), mask.sizes(), c.name());
           return {index_select(x.expand(sizes).reshape({-1}), 0, flat_nonzero(mask.expand(sizes)))};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}), m.make_mask({3, 4})}, "equal shapes"},
-                  {{m.make({4}), m.make_mask({3, 1})}, "broadcast"},
-                  {{m.make_strided({2, 3}), m.make_mask({3})}, "strided"},
-                  {{m.make({}), m.make_mask({})}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3}), m.make_index({3}, 2)},
-                   ErrorKind::type,
-                   "masked_select: expected BoolTensor for mask"},
-                  {{m.make({3}), m.make_mask({2})},
-                   ErrorKind::value,
-                   "The size of tensor a (3) must match"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes =
-              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_select");
-          std::vector<double> v;
-          for_each_index(sizes, [&](const Shape& i) {
-            if (at(c.tensor(1), i) != 0) v.push_back(at(c.tensor(0), i));
-          });
-          return {from_values(v, {int64_t(v.size())})};
         });
 
 const OpRecord& masked_scatter_op =
@@ -229,31 +130,7 @@ const OpRecord& masked_scatter_op =
           const Tensor values = source.reshape({-1}).narrow(0, 0, flat.numel());
           return {index_copy(x.reshape({-1}), 0, flat, values).reshape(x.sizes())};
         })
-        .in_place()
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({7})}, "equal shapes"},
-                  {{m.make_strided({2, 3}), m.make_mask({3}), m.make({3, 2})}, "broadcast mask"},
-                  {{m.make({3}), m.make_mask({2, 3}), m.make({8})}, "broadcast self"},
-                  {{m.make({}), m.make_mask({}), m.make({1})}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {
-              {{m.make({3}), m.make_mask({3}).logical_or(Scalar(true)), m.make({2})},
-               ErrorKind::value,
-               "masked_scatter: expected self and source to have same dtypes and source enough"},
-              {{m.make({3}), m.make_mask({3}), m.make_index({3}, 2)},
-               ErrorKind::type,
-               "Expected self.dtype to be equal to src.dtype"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Shape sizes =
-              broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "masked_scatter");
-          const std::vector<double> source = values_of(c.tensor(2));
-          size_t next = 0;
-          return {build_tensor(sizes, [&](const Shape& i) {
-            return at(c.tensor(1), i) != 0 ? source[next++] : at(c.tensor(0), i);
-          })};
-        });
+        .in_place();
 
 }  // namespace
 

@@ -1,5 +1,4 @@
-// Shared by the fused cross entropy and the losses composed around it: checks, and the loops of
-// their references.
+// Shared by the fused cross entropy and the losses composed around it.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
-#include "arete/ops/reference_util.h"
 
 namespace arete::ops {
 
@@ -107,27 +105,5 @@ inline int reduction_of(std::string_view text, const char* op) {
 /// gradient.
 Tensor softmax_nll(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore,
                    int reduction);
-
-// ---- references ----
-
-/// Argument i of the call is the weight of the classes, or absent.
-inline double class_weight(const Call& c, size_t i, int64_t k) {
-  return c.has(i) ? at(c.tensor(i), {k}) : 1;
-}
-
-// Element (row, class) of logits whose row is an index of target.
-inline Shape logit_index(const Tensor& x, const Shape& row, int64_t k) {
-  Shape i = row;
-  i.insert(i.begin() + class_dim(x), k);
-  return i;
-}
-
-inline double log_sum_exp(const Tensor& x, const Shape& row) {
-  double m = -INFINITY, s = 0;
-  const int64_t classes = x.sizes()[class_dim(x)];
-  for (int64_t k = 0; k < classes; ++k) m = std::max(m, at(x, logit_index(x, row, k)));
-  for (int64_t k = 0; k < classes; ++k) s += std::exp(at(x, logit_index(x, row, k)) - m);
-  return m + std::log(s);
-}
 
 }  // namespace arete::ops

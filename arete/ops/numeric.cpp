@@ -2,12 +2,9 @@
 #include "arete/ops/numeric.h"
 
 #include <cmath>
-#include <limits>
-#include <map>
-#include <mutex>
 #include <numbers>
-#include <numeric>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise_family.h"
@@ -41,28 +38,13 @@ const OpRecord& rsub_op = []() -> const OpRecord& {
       .doc("other - alpha * self.")
       .pointwise(std::move(d))
       .complex(of_complex([](Complex a, Complex b, Complex alpha) { return b - a * alpha; }))
-      .samples([](SampleMaker& m) {
-        auto all = binary_samples(-2, 2, -2, 2, {1})(m);
-        all.push_back({{m.make({2, 3}), m.make({3}), 3}, "alpha"});
-        return all;
-      })
-      .errors(binary_errors({1}))
-      .reference([](const Call& c) {
-        return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
-          return at_arg(c[1], i) - c.scalar(2).to_double() * at_arg(c[0], i);
-        })};
-      })
       .dtypes(kReal);
 }();
 
 const OpRecord& div_trunc_op =
     define("div_trunc(Tensor self, Tensor other) -> Tensor")
         .doc("Quotient rounded to zero.")
-        .binary([](Value a, Value b) { return a.is_floating() ? trunc(a / b) : trunc_div(a, b); })
-        .samples(binary_samples(-5, 5, 0.7, 2))
-        .errors(binary_errors())
-        .reference(reference2([](double a, double b) { return std::trunc(a / b); }))
-        .no_gradient_test();
+        .binary([](Value a, Value b) { return a.is_floating() ? trunc(a / b) : trunc_div(a, b); });
 
 const OpRecord& div_mode_op =
     define("div_mode(Tensor self, Tensor other, *, str? rounding_mode=None) -> Tensor")
@@ -80,25 +62,7 @@ const OpRecord& div_mode_op =
                           .argument("rounding_mode"));
           return {call(*find_record("floor_divide"), {c[0], c[1]})};
         })
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          auto all = binary_samples(-5, 5, 0.7, 2, {"trunc"})(m);
-          for (auto& s : binary_samples(-5, 5, 0.7, 2, {"floor"})(m)) all.push_back(s);
-          for (auto& s : binary_samples(-5, 5, 0.7, 2, {std::nullopt})(m)) all.push_back(s);
-          return all;
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({2}), m.make({2}), "up"},
-                                           ErrorKind::value,
-                                           "div expected rounding_mode to be one of None"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(broadcast_args(c, 2), [&](const Shape& i) {
-            const double q = at_arg(c[0], i) / at_arg(c[1], i);
-            return !c.has(2) ? q : c[2].string() == "floor" ? std::floor(q) : std::trunc(q);
-          })};
-        });
+        .in_place();
 
 const OpRecord& round_decimals_op = []() -> const OpRecord& {
   return define("round_decimals(Tensor self, *, int decimals=0) -> Tensor")
@@ -113,20 +77,8 @@ const OpRecord& round_decimals_op = []() -> const OpRecord& {
         const Scalar ten(std::pow(10.0, double(std::abs(n))));
         return {n > 0 ? x.mul(ten).round().div(ten) : x.div(ten).round().mul(ten)};
       })
-      .no_gradient_test()
       .dtypes({kFloat32, kFloat64})
-      .in_place()
-      .samples([](SampleMaker& m) {
-        return std::vector<Sample>{{{m.make({2, 3}), 0}, "whole"},
-                                   {{m.make({2, 3}), 2}, "behind"},
-                                   {{m.make_strided({3, 4}, -500, 500), -2}, "before"}};
-      })
-      .reference([](const Call& c) {
-        const double ten = std::pow(10.0, double(c.integer(1)));
-        return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-          return std::nearbyint(at(c.tensor(0), i) * ten) / ten;
-        })};
-      });
+      .in_place();
 }();
 
 // In float64 or complex128.
@@ -137,56 +89,49 @@ Scalar wide_number(const Arg& a) {
   return a.scalar().is_complex() ? a.scalar() : Scalar(a.scalar().to_double());
 }
 
-const OpRecord& float_power_op =
-    define("float_power(Tensor self, Tensor exponent) -> Tensor")
-        .doc("self to the power exponent, in float64.")
-        .takes_numbers()
-        .compose([](const Call& c) -> Results {
-          const bool base = c[0].kind() == Arg::Kind::tensor,
-                     top = c[1].kind() == Arg::Kind::tensor;
-          if (!top) return {pow(wide_tensor(c[0]), wide_number(c[1]))};
-          if (!base) return {pow(wide_number(c[0]), wide_tensor(c[1]))};
-          return {pow(wide_tensor(c[0]), wide_tensor(c[1]))};
-        })
-        .samples(binary_samples(0.3, 3, -2, 2))
-        .errors(binary_errors())
-        .reference(reference2([](double a, double b) { return std::pow(a, b); }));
+const OpRecord& float_power_op = define("float_power(Tensor self, Tensor exponent) -> Tensor")
+                                     .doc("self to the power exponent, in float64.")
+                                     .takes_numbers()
+                                     .compose([](const Call& c) -> Results {
+                                       const bool base = c[0].kind() == Arg::Kind::tensor,
+                                                  top = c[1].kind() == Arg::Kind::tensor;
+                                       if (!top) return {pow(wide_tensor(c[0]), wide_number(c[1]))};
+                                       if (!base)
+                                         return {pow(wide_number(c[0]), wide_tensor(c[1]))};
+                                       return {pow(wide_tensor(c[0]), wide_tensor(c[1]))};
+                                     });
 
 const OpRecord& ldexp_op =
     define("ldexp(Tensor self, Tensor other) -> Tensor")
         .doc("self * 2^other.")
         .binary([](Value a, Value b) { return a * exp2(b); }, Result::floating)
-        .complex(of_complex([](Complex a, Complex b) { return a * exp(b * std::numbers::ln2); }))
-        .samples(binary_samples(-2, 2, -3, 3))
-        .errors(binary_errors())
-        .reference(reference2([](double a, double b) { return a * std::exp2(b); }));
+        .complex(of_complex([](Complex a, Complex b) { return a * exp(b * std::numbers::ln2); }));
 
 // Exact: the exponent is found bit by bit with multiplications by powers of two, which brings |m|
 // to [1/2, 2). Subnormal numbers lack up to `rest` bits after that.
-expr::ProgramPtr frexp_program(DType t) {
-  return expr::trace(
-      [](Values v) {
-        const Value x = v[0], none = x.builder()->constant(expr::Type::i32, int64_t(0));
-        const bool wide = x.type() == expr::Type::f64;
-        Value m = x, e = none;
-        for (int bit = wide ? 9 : 6; bit >= 0; --bit) {
-          const double step = std::ldexp(1.0, 1 << bit);
-          const Value large = abs(m) >= step, small = abs(m) * step < 1;
-          m = where(large, m * (1 / step), where(small, m * step, m));
-          e = e + where(large, double(1 << bit), where(small, double(-(1 << bit)), none));
-        }
-        for (int bit = wide ? 5 : 4; bit >= 0; --bit) {
-          const double step = std::ldexp(1.0, 1 << bit);
-          const Value small = abs(m) * step < 1;
-          m = where(small, m * step, m);
-          e = e - where(small, double(1 << bit), none);
-        }
-        const Value large = abs(m) >= 1, special = (x == 0) | is_nan(x) | is_inf(x);
-        m = where(large, m * 0.5, m);
-        e = e + where(large, 1.0, none);
-        return std::vector{where(special, x, m), where(special, 0.0, e)};
-      },
-      std::vector{t}, {}, std::vector{t, kInt32});
+const expr::Program& frexp_program(DType t) {
+  static expr::ProgramCache cache;
+  return cache.get(pack_key({int(t)}), {t}, {}, {t, kInt32}, [](Values v) {
+    const Value x = v[0], none = x.builder()->constant(expr::Type::i32, int64_t(0));
+    const bool wide = x.type() == expr::Type::f64;
+    Value m = x, e = none;
+    for (int bit = wide ? 9 : 6; bit >= 0; --bit) {
+      const double step = std::ldexp(1.0, 1 << bit);
+      const Value large = abs(m) >= step, small = abs(m) * step < 1;
+      m = where(large, m * (1 / step), where(small, m * step, m));
+      e = e + where(large, double(1 << bit), where(small, double(-(1 << bit)), none));
+    }
+    for (int bit = wide ? 5 : 4; bit >= 0; --bit) {
+      const double step = std::ldexp(1.0, 1 << bit);
+      const Value small = abs(m) * step < 1;
+      m = where(small, m * step, m);
+      e = e - where(small, double(1 << bit), none);
+    }
+    const Value large = abs(m) >= 1, special = (x == 0) | is_nan(x) | is_inf(x);
+    m = where(large, m * 0.5, m);
+    e = e + where(large, 1.0, none);
+    return std::vector{where(special, x, m), where(special, 0.0, e)};
+  });
 }
 
 const OpRecord& frexp_op =
@@ -197,40 +142,9 @@ const OpRecord& frexp_op =
           ARETE_CHECK(is_floating(x.dtype()),
                       TypeError(c.name(), "torch.frexp() only supports floating-point dtypes")
                           .got(name_of(x.dtype())));
-          static std::mutex mutex;
-          static std::map<DType, expr::ProgramPtr> programs;
-          expr::ProgramPtr program;
-          {
-            const std::lock_guard lock(mutex);
-            expr::ProgramPtr& p = programs[x.dtype()];
-            if (!p) p = frexp_program(x.dtype());
-            program = p;
-          }
-          return apply_program(program, {&x, 1}, {}, c.name());
+          return apply_program(frexp_program(x.dtype()).shared_from_this(), {&x, 1}, {}, c.name());
         })
-        .no_grad_outputs(2)
-        .samples([](SampleMaker& m) {
-          Tensor edges = m.make({5}).detach();
-          edges.copy_(tensor({0.0, 1.0, -0.5, 96.0, 1.0 / 1024}));
-          return std::vector<Sample>{{{m.make({2, 3}, 0.6, 0.9)}, "one"},
-                                     {{m.make_strided({3, 4}, -30, 30)}, "strided"},
-                                     {{m.make({}, 2.2, 3)}, "0-d"},
-                                     {{edges}, "edges"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor& x = c.tensor(0);
-          const auto part = [&](bool mantissa) {
-            return build_tensor(
-                x.sizes(),
-                [&](const Shape& i) {
-                  int e = 0;
-                  const double m = std::frexp(at(x, i), &e);
-                  return mantissa ? m : double(e);
-                },
-                mantissa ? kFloat64 : kInt64);
-          };
-          return std::vector<Tensor>{part(true), part(false)};
-        });
+        .no_grad_outputs(2);
 
 const OpRecord& logaddexp2_op =
     define("logaddexp2(Tensor self, Tensor other) -> Tensor")
@@ -240,11 +154,7 @@ const OpRecord& logaddexp2_op =
               const Value same = a == b;
               return max(a, b) + log1p(exp2(where(same, 0.0, -abs(a - b)))) * std::numbers::log2e;
             },
-            Result::floating)
-        .samples(binary_samples(-2, 2, -2, 2))
-        .errors(binary_errors())
-        .reference(
-            reference2([](double a, double b) { return std::log2(std::exp2(a) + std::exp2(b)); }));
+            Result::floating);
 
 PointwiseDef flat(int n, expr::Definition f, Result result = Result::promote) {
   PointwiseDef d;
@@ -264,14 +174,6 @@ const OpRecord& heaviside_op =
                           return std::vector{where(v[0] == 0, v[1], above)};
                         }))
         .in_place()
-        .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({3, 4}).round(), m.make({4})}, "broadcast"},
-                                     {{m.make({5}).round(), m.make({5})}, "equal shapes"}};
-        })
-        .reference(reference2([](double a, double b) { return a == 0  ? b
-                                                              : a > 0 ? 1.0
-                                                                      : 0.0; }))
         .dtypes(kReal);
 
 // ---- divisors. Euclid's algorithm on the worst pair, two Fibonacci numbers, takes this many
@@ -282,12 +184,7 @@ void only_integers(Value v, const char* op) {
               NotImplementedError(op, "\"" + std::string(op) + "\" not implemented for '" +
                                           (v.is_floating() ? "Float" : "Bool") + "'"));
 }
-std::vector<Sample> whole_samples(SampleMaker& m) {
-  return {{{m.make({2, 3}, -11, 11), m.make({2, 3}, -11, 11)}, "equal shapes"},
-          {{m.make({2, 1, 3}, -9, 9), m.make({4, 1}, -9, 9)}, "broadcast"},
-          {{m.make_strided({3, 4}, -9, 9), m.make({4}, -1, 1)}, "zeros"},
-          {{m.make({5}, -11, 11), Scalar(6)}, "a number"}};
-}
+
 Value common_divisor(Value a, Value b) {
   const int steps = a.type() == expr::Type::i64 ? 92 : 46;
   for (int i = 0; i < steps; ++i) {
@@ -298,22 +195,13 @@ Value common_divisor(Value a, Value b) {
   return abs(a);
 }
 
-const OpRecord& gcd_op =
-    define("gcd(Tensor self, Tensor other) -> Tensor")
-        .doc("Greatest common divisor of integers; gcd(0, 0) is 0.")
-        .binary([](Value a, Value b) {
-          only_integers(a, "gcd");
-          return common_divisor(a, b);
-        })
-        .samples(whole_samples)
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({2}).to(kFloat32), m.make({2})},
-                                           ErrorKind::not_implemented,
-                                           "\"gcd\" not implemented for 'Float'"}};
-        })
-        .reference(
-            reference2([](double a, double b) { return double(std::gcd(int64_t(a), int64_t(b))); }))
-        .dtypes(kIntegers);
+const OpRecord& gcd_op = define("gcd(Tensor self, Tensor other) -> Tensor")
+                             .doc("Greatest common divisor of integers; gcd(0, 0) is 0.")
+                             .binary([](Value a, Value b) {
+                               only_integers(a, "gcd");
+                               return common_divisor(a, b);
+                             })
+                             .dtypes(kIntegers);
 
 const OpRecord& lcm_op = define("lcm(Tensor self, Tensor other) -> Tensor")
                              .doc("Least common multiple of integers; 0 if one is 0.")
@@ -321,10 +209,6 @@ const OpRecord& lcm_op = define("lcm(Tensor self, Tensor other) -> Tensor")
                                only_integers(a, "lcm");
                                return abs(trunc_div(a, common_divisor(a, b)) * b);
                              })
-                             .samples(whole_samples)
-                             .reference(reference2([](double a, double b) {
-                               return double(std::lcm(int64_t(a), int64_t(b)));
-                             }))
                              .dtypes(kIntegers);
 
 // ---- tests and parts
@@ -332,32 +216,12 @@ const OpRecord& lcm_op = define("lcm(Tensor self, Tensor other) -> Tensor")
 const OpRecord& isposinf_op =
     define("isposinf(Tensor self) -> Tensor")
         .doc("True where x is +inf.")
-        .unary([](Value x) { return is_inf(to_float(x)) & (x > 0); }, Result::boolean)
-        .samples([](SampleMaker& m) {
-          Tensor x = m.make({5}).detach();
-          x.copy_(tensor({1.0, HUGE_VAL, -HUGE_VAL, double(NAN), 0.0}));
-          return std::vector<Sample>{{{x}, "special values"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              c.tensor(0).sizes(), [&](const Shape& i) { return at(c.tensor(0), i) == HUGE_VAL; },
-              kBool)};
-        });
+        .unary([](Value x) { return is_inf(to_float(x)) & (x > 0); }, Result::boolean);
 
 const OpRecord& isneginf_op =
     define("isneginf(Tensor self) -> Tensor")
         .doc("True where x is -inf.")
-        .unary([](Value x) { return is_inf(to_float(x)) & (x < 0); }, Result::boolean)
-        .samples([](SampleMaker& m) {
-          Tensor x = m.make({5}).detach();
-          x.copy_(tensor({1.0, HUGE_VAL, -HUGE_VAL, double(NAN), 0.0}));
-          return std::vector<Sample>{{{x}, "special values"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              c.tensor(0).sizes(), [&](const Shape& i) { return at(c.tensor(0), i) == -HUGE_VAL; },
-              kBool)};
-        });
+        .unary([](Value x) { return is_inf(to_float(x)) & (x < 0); }, Result::boolean);
 
 const OpRecord& angle_op =
     define("angle(Tensor self) -> Tensor")
@@ -375,11 +239,7 @@ const OpRecord& angle_op =
                               const Value size = abs(z), zero = size == 0.0;
                               const Value scale = v[3] / where(zero, 1.0, size);
                               return parts(times_i(sgn(z)) * where(zero, 0.0, scale));
-                            }))
-        .samples(unary_samples(-2, 2))
-        .reference(reference1([](double v) {
-          return std::isnan(v) ? v : v < 0 ? std::numbers::pi : 0;
-        }));
+                            }));
 
 // ---- PyTorch's optional arguments over the pointwise records
 
@@ -396,24 +256,7 @@ const OpRecord& clamp_op =
         .compose([](const Call& c) -> Results {
           return {clamp(c.tensor(0), maybe_scalar(c, 1), maybe_scalar(c, 2))};
         })
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5), Scalar(0.75)}, "both"},
-                                     {{m.make({3, 4}), std::nullopt, Scalar(0.75)}, "max"},
-                                     {{m.make({3, 4}), Scalar(-0.5), std::nullopt}, "min"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({2}), std::nullopt, std::nullopt},
-                                           ErrorKind::value,
-                                           "At least one of 'min' or 'max' must not be None"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            double v = at(c.tensor(0), i);
-            if (c.has(1)) v = std::fmax(v, c.scalar(1).to_double());
-            return c.has(2) ? std::fmin(v, c.scalar(2).to_double()) : v;
-          })};
-        });
+        .in_place();
 
 const OpRecord& clamp_tensor_op =
     define("clamp_tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor")
@@ -422,23 +265,7 @@ const OpRecord& clamp_tensor_op =
           return {clamp(c.tensor(0), c.has(1) ? c.tensor(1) : Tensor(),
                         c.has(2) ? c.tensor(2) : Tensor())};
         })
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make({3, 4}), m.make({4}, -1.5, -0.5), m.make({3, 1}, 0.5, 1.5)}, "both"},
-              {{m.make({3, 4}), std::nullopt, m.make({3, 4})}, "max"},
-              {{m.make({3, 4}), m.make({3, 4}), std::nullopt}, "min"}};
-        })
-        .reference([](const Call& c) {
-          Shape s(c.tensor(0).sizes());
-          for (size_t k : {1, 2})
-            if (c.has(k)) s = broadcast_shapes(s, c.tensor(k).sizes(), "clamp");
-          return std::vector<Tensor>{build_tensor(s, [&](const Shape& i) {
-            double v = at(c.tensor(0), i);
-            if (c.has(1)) v = std::fmax(v, at(c.tensor(1), i));
-            return c.has(2) ? std::fmin(v, at(c.tensor(2), i)) : v;
-          })};
-        });
+        .in_place();
 
 const OpRecord& logit_op =
     define("logit(Tensor self, float? eps=None) -> Tensor")
@@ -451,18 +278,7 @@ const OpRecord& logit_op =
                                : c.tensor(0);
           return {logit(clamp(x, Scalar(eps), Scalar(1 - eps)))};
         })
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3}, 0.1, 0.9), std::nullopt}, "none"},
-                                     {{m.make({2, 3}, 0.05, 0.95), 0.2}, "eps"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            double v = at(c.tensor(0), i);
-            if (c.has(1)) v = std::fmin(std::fmax(v, c.real(1)), 1 - c.real(1));
-            return std::log(v / (1 - v));
-          })};
-        });
+        .in_place();
 
 const OpRecord& nan_to_num_op =
     define(
@@ -473,22 +289,7 @@ const OpRecord& nan_to_num_op =
           return {nan_to_num(c.tensor(0), maybe_real(c, 1).value_or(0), maybe_real(c, 2),
                              maybe_real(c, 3))};
         })
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          Tensor x = m.make({5}).detach();
-          x.copy_(tensor({1.0, HUGE_VAL, -HUGE_VAL, double(NAN), 0.0}));
-          return std::vector<Sample>{
-              {{x, std::nullopt, 7.0, -7.0}, "infinities"},
-              {{m.make({2, 3}), std::nullopt, std::nullopt, std::nullopt}, "finite"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            const double v = at(c.tensor(0), i);
-            if (std::isnan(v)) return c.has(1) ? c.real(1) : 0.0;
-            return !std::isinf(v) ? v : v > 0 ? c.real(2) : c.real(3);
-          })};
-        });
+        .in_place();
 
 // ---- comparisons of whole tensors
 
@@ -502,27 +303,6 @@ void check_closeness(const Call& c) {
                     .argument(name));
   }
 }
-std::vector<Sample> close_samples(SampleMaker& m) {
-  const Tensor a = m.make({3, 4}).detach();
-  Tensor nan = m.make({3}).detach();
-  nan.copy_(tensor({1.0, double(NAN), HUGE_VAL}));
-  return {{{a, a.add(m.make_mask({3, 4}).to(m.dtype)), 1e-5, 1e-8, false}, "some differ"},
-          {{a, a, 1e-5, 1e-8, false}, "the same"},
-          {{nan, nan, 1e-5, 1e-8, false}, "special values"},
-          {{nan, nan, 1e-5, 1e-8, true}, "NaN equals NaN"},
-          {{a, m.make({4}).detach(), 0.5, 0.5, false}, "broadcast"}};
-}
-std::vector<ErrorSample> close_errors(SampleMaker& m) {
-  return {{{m.make({2}), m.make({2}), -1.0, 0.0, false},
-           ErrorKind::value,
-           "rtol must be greater than or equal to zero, but got -1"}};
-}
-bool close(double a, double b, const Call& c) {
-  if (std::isnan(a) || std::isnan(b)) return c.boolean(4) && std::isnan(a) && std::isnan(b);
-  if (a == b) return true;
-  return std::isfinite(a) && std::isfinite(b) &&
-         std::fabs(a - b) <= c.real(3) + c.real(2) * std::fabs(b);
-}
 
 const OpRecord& isclose_op =
     define(
@@ -532,14 +312,6 @@ const OpRecord& isclose_op =
         .compose([](const Call& c) -> Results {
           check_closeness(c);
           return {isclose(c.tensor(0), c.tensor(1), c.real(2), c.real(3), c.boolean(4))};
-        })
-        .no_gradient_test()
-        .samples(close_samples)
-        .errors(close_errors)
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(
-              broadcast_args(c, 2),
-              [&](const Shape& i) { return close(at_arg(c[0], i), at_arg(c[1], i), c); }, kBool)};
         })
         .dtypes({kFloat32, kFloat64, kInt64});
 
@@ -552,16 +324,6 @@ const OpRecord& allclose_op =
           check_closeness(c);
           return {isclose(c.tensor(0), c.tensor(1), c.real(2), c.real(3), c.boolean(4)).all()};
         })
-        .no_gradient_test()
-        .samples(close_samples)
-        .errors(close_errors)
-        .reference([](const Call& c) {
-          bool all = true;
-          for_each_index(broadcast_args(c, 2), [&](const Shape& i) {
-            all = all && close(at_arg(c[0], i), at_arg(c[1], i), c);
-          });
-          return std::vector<Tensor>{from_values({double(all)}, {}, kBool)};
-        })
         .dtypes({kFloat32, kFloat64, kInt64});
 
 const OpRecord& equal_op = define("equal(Tensor self, Tensor other) -> Tensor")
@@ -570,20 +332,6 @@ const OpRecord& equal_op = define("equal(Tensor self, Tensor other) -> Tensor")
                                  if (c.tensor(0).layout().sizes != c.tensor(1).layout().sizes)
                                    return {zeros({}, TensorOptions(kBool, common_device(c)))};
                                  return {c.tensor(0).eq(c.tensor(1)).all()};
-                               })
-                               .no_gradient_test()
-                               .samples([](SampleMaker& m) {
-                                 const Tensor a = m.make({3, 4});
-                                 return std::vector<Sample>{{{a, a}, "the same"},
-                                                            {{a, a.neg()}, "others"},
-                                                            {{a, m.make({4})}, "other sizes"},
-                                                            {{m.make({0}), m.make({0})}, "empty"}};
-                               })
-                               .reference([](const Call& c) {
-                                 const bool all =
-                                     c.tensor(0).layout().sizes == c.tensor(1).layout().sizes &&
-                                     values_of(c.tensor(0)) == values_of(c.tensor(1));
-                                 return std::vector<Tensor>{from_values({double(all)}, {}, kBool)};
                                })
                                .dtypes(kReal);
 

@@ -1,6 +1,5 @@
 // max_pool1d ... adaptive_max_pool3d: what users call, in terms of the pools in pool.cpp.
 #include <algorithm>
-#include <cmath>
 
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
@@ -10,26 +9,11 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/pool_internal.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
-namespace {
 
-Tensor batched(const Tensor& x, int spatial, const char* op) {
-  ARETE_CHECK(x.dim() == spatial + 2 || x.dim() == spatial + 1,
-              ValueError(op, std::string("Expected ") + std::to_string(spatial + 1) + "D or " +
-                                 std::to_string(spatial + 2) + "D input to " + op + ", but got " +
-                                 to_string(x.sizes())));
-  return x.dim() == spatial + 1 ? x.unsqueeze(0) : x;
-}
-Tensor unbatched_like(const Tensor& y, const Tensor& x) {
-  return y.dim() == x.dim() ? y : y.squeeze(0);
-}
-
-// Geometry arguments from position 1 on: kernel_size, stride (empty: the kernel's), padding[,
-// dilation].
 PoolParams pool_params(const Call& c, int spatial, bool has_dilation) {
   const char* op = c.name();
   PoolParams p;
@@ -42,47 +26,17 @@ PoolParams pool_params(const Call& c, int spatial, bool has_dilation) {
   return p;
 }
 
-using L = std::initializer_list<int64_t>;
+namespace {
 
-// Sizes (lead..., 2, ..., 2, last).
-Shape spatial_sizes(int spatial, L lead, int64_t first, int64_t last) {
-  Shape s(lead.begin(), lead.end());
-  for (int d = 0; d < spatial; ++d) s.push_back(d + 1 == spatial ? last : first);
-  return s;
+Tensor batched(const Tensor& x, int spatial, const char* op) {
+  ARETE_CHECK(x.dim() == spatial + 2 || x.dim() == spatial + 1,
+              ValueError(op, std::string("Expected ") + std::to_string(spatial + 1) + "D or " +
+                                 std::to_string(spatial + 2) + "D input to " + op + ", but got " +
+                                 to_string(x.sizes())));
+  return x.dim() == spatial + 1 ? x.unsqueeze(0) : x;
 }
-
-// The maximum and its place in the plane for windows [begin, end) chosen by `window(d, i)`.
-template <class W>
-std::vector<Tensor> windows_reference(const Tensor& x, int spatial, IntList out_spatial,
-                                      bool maximum, W window) {
-  const size_t lead = size_t(x.dim() - spatial);
-  Shape out(x.sizes().first(lead));
-  for (int64_t s : out_spatial) out.push_back(s);
-  std::vector<double> values, places;
-  for_each_index(out, [&](const Shape& i) {
-    Shape counts;
-    for (int d = 0; d < spatial; ++d) {
-      const auto [begin, end] = window(d, i[lead + size_t(d)]);
-      counts.push_back(end - begin);
-    }
-    double best = -INFINITY, place = -1, sum = 0, n = 0;
-    for_each_index(counts, [&](const Shape& k) {
-      Shape ix = i;
-      int64_t plane = 0;
-      for (int d = 0; d < spatial; ++d) {
-        const int64_t v = window(d, i[lead + size_t(d)]).first + k[size_t(d)];
-        ix[lead + size_t(d)] = v;
-        plane = plane * x.sizes()[lead + size_t(d)] + v;
-      }
-      const double v = at(x, ix);
-      sum += v;
-      n += 1;
-      if (place < 0 || v > best) best = v, place = double(plane);
-    });
-    values.push_back(maximum ? best : sum / n);
-    places.push_back(place);
-  });
-  return {from_values(values, out), from_values(places, out, kInt64)};
+Tensor unbatched_like(const Tensor& y, const Tensor& x) {
+  return y.dim() == x.dim() ? y : y.squeeze(0);
 }
 
 // Of the averages and adaptive pools PyTorch shows those of one dimension beside its tensor
@@ -111,43 +65,7 @@ const OpRecord& define_max(const char* schema) {
       .doc("Maximum of each window.")
       .surface(Surface::function)
       .compose([](const Call& c) { return max_pool_any(c, spatial, indices); })
-      .no_grad_outputs(0b10)
-      .samples([](SampleMaker& m) -> std::vector<Sample> {
-        return {
-            {{m.make_distinct(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}, L{}, L{0}, L{1}, false}},
-            {{m.make_distinct(spatial_sizes(spatial, {2}, 2, 5)), L{2}, L{1}, L{1}, L{1}, true},
-             "no batch"}};
-      })
-      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        return {
-            {{m.make({2}), L{2}, L{}, L{0}, L{1}, false},
-             ErrorKind::value,
-             "Expected " + std::to_string(spatial + 1) + "D or " + std::to_string(spatial + 2) +
-                 "D input to"},
-            {{m.make(spatial_sizes(spatial, {1, 2}, 4, 4)), L{2, 2, 2, 2}, L{}, L{0}, L{1}, false},
-             ErrorKind::value,
-             "expected kernel_size to be a single integer value or a list of"}};
-      })
-      .reference([](const Call& c) -> std::vector<Tensor> {
-        const Tensor& x = c.tensor(0);
-        const PoolParams p = pool_params(c, spatial, true);  // the samples' dilation is 1
-        const size_t lead = size_t(x.dim() - spatial);
-        Shape out;
-        for (size_t d = 0; d < size_t(spatial); ++d) {
-          const int64_t n = x.sizes()[lead + d], k = p.kernel[d], s = p.stride[d],
-                        pad = p.padding[d];
-          int64_t o = (n + 2 * pad - k + (p.ceil_mode ? s - 1 : 0)) / s + 1;
-          if (p.ceil_mode && (o - 1) * s >= n + pad) --o;
-          out.push_back(o);
-        }
-        auto r = windows_reference(x, spatial, out, true, [&](int d, int64_t i) {
-          const int64_t begin = i * p.stride[size_t(d)] - p.padding[size_t(d)];
-          return std::pair{std::max<int64_t>(begin, 0),
-                           std::min(begin + p.kernel[size_t(d)], x.sizes()[lead + size_t(d)])};
-        });
-        if (!indices) r.pop_back();
-        return r;
-      });
+      .no_grad_outputs(0b10);
 }
 
 // ---- average ----
@@ -169,46 +87,6 @@ const OpRecord& define_avg(const char* schema) {
         }
         return {unbatched_like(avg_pool(x, pool_params(c, spatial, false), c.boolean(5), divisor),
                                c.tensor(0))};
-      })
-      .samples([](SampleMaker& m) -> std::vector<Sample> {
-        std::vector<Sample> out{
-            {{m.make(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}, L{}, L{0}, false, true}},
-            {{m.make(spatial_sizes(spatial, {2}, 2, 5)), L{2}, L{1}, L{1}, false, false},
-             "no batch"}};
-        if (spatial > 1)
-          for (size_t i = 0; i < out.size(); ++i)
-            out[i].args.push_back(i ? OwnedArg(3) : OwnedArg());
-        return out;
-      })
-      .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-        std::vector<OwnedArg> args{m.make({2}), L{2}, L{}, L{0}, false, true};
-        if (spatial > 1) args.push_back(OwnedArg());
-        return {{args, ErrorKind::value, "Expected " + std::to_string(spatial + 1) + "D or"}};
-      })
-      .reference([](const Call& c) -> std::vector<Tensor> {
-        const Tensor& x = c.tensor(0);
-        const PoolParams p = pool_params(c, spatial, false);
-        const size_t lead = size_t(x.dim() - spatial);
-        Shape out(x.sizes().first(lead));
-        for (size_t d = 0; d < size_t(spatial); ++d)
-          out.push_back((x.sizes()[lead + d] + 2 * p.padding[d] - p.kernel[d]) / p.stride[d] + 1);
-        return {build_tensor(out, [&](const Shape& i) {
-          double sum = 0, all = 0, inside = 0;
-          for_each_index(p.kernel, [&](const Shape& k) {
-            Shape ix = i;
-            all += 1;
-            for (size_t d = 0; d < size_t(spatial); ++d) {
-              int64_t& v = ix[lead + d];
-              v = v * p.stride[d] - p.padding[d] + k[d];
-              if (v < 0 || v >= x.sizes()[lead + d]) return;
-            }
-            inside += 1;
-            sum += at(x, ix);
-          });
-          return sum / (spatial > 1 && c.has(6) ? double(c.integer(6))
-                        : c.boolean(5)          ? all
-                                                : inside);
-        })};
       });
 }
 
@@ -338,48 +216,12 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
 }
 
 template <int spatial>
-std::vector<Sample> adaptive_samples(SampleMaker& m) {
-  return {{{m.make_distinct(spatial_sizes(spatial, {1, 2}, 2, 4)), L{2}}, "even"},
-          {{m.make_distinct(spatial_sizes(spatial, {2}, 3, 5)), L{2}}, "uneven, no batch"},
-          {{m.make_distinct(spatial_sizes(spatial, {1, 2}, 2, 3)), L{1}}, "global"},
-          {{m.make_distinct(spatial_sizes(spatial, {1, 1}, 2, 3)), L{-1}}, "unchanged"}};
-}
-template <int spatial>
-std::vector<ErrorSample> adaptive_errors(SampleMaker& m) {
-  return {
-      {{m.make({2}), L{2}}, ErrorKind::value, "Expected " + std::to_string(spatial + 1) + "D or"},
-      {{m.make(spatial_sizes(spatial, {1, 2}, 2, 4)), L{-2}},
-       ErrorKind::value,
-       "elements of output_size must be greater than or equal to 0"}};
-}
-template <int spatial>
-std::vector<Tensor> adaptive_reference(const Call& c, bool maximum) {
-  const Tensor& x = c.tensor(0);
-  const size_t lead = size_t(x.dim() - spatial);
-  Shape out;
-  for (size_t d = 0; d < size_t(spatial); ++d) {
-    const int64_t o = c.ints(1).size() == 1 ? c.ints(1)[0] : c.ints(1)[d];
-    out.push_back(o == -1 ? x.sizes()[lead + d] : o);
-  }
-  return windows_reference(x, spatial, out, maximum, [&](int d, int64_t i) {
-    const int64_t n = x.sizes()[lead + size_t(d)], o = out[size_t(d)];
-    return std::pair{int64_t(std::floor(double(i * n) / double(o))),
-                     int64_t(std::ceil(double((i + 1) * n) / double(o)))};
-  });
-}
-
-template <int spatial>
 const OpRecord& define_adaptive_avg(const char* schema) {
   return define(schema)
-      .autocast(autocast_by_device(spatial == 3 ? Autocast::f32 : kAutocastAsIs, kAutocastAsIs))
+      .autocast(autocast_by_device(spatial == 3 ? Autocast::f32 : Autocast::as_is, Autocast::as_is))
       .doc("Means of windows that give the wanted output size.")
       .surface(surface_of(spatial))
-      .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; })
-      .samples(adaptive_samples<spatial>)
-      .errors(adaptive_errors<spatial>)
-      .reference([](const Call& c) -> std::vector<Tensor> {
-        return {adaptive_reference<spatial>(c, false)[0]};
-      });
+      .compose([](const Call& c) -> Results { return {adaptive_avg(c, spatial)}; });
 }
 template <int spatial, bool indices>
 const OpRecord& define_adaptive_max(const char* schema) {
@@ -388,14 +230,7 @@ const OpRecord& define_adaptive_max(const char* schema) {
       .doc("Maxima of windows that give the wanted output size.")
       .surface(surface_of(spatial))
       .compose([](const Call& c) { return adaptive_max(c, spatial, indices); })
-      .no_grad_outputs(0b10)
-      .samples(adaptive_samples<spatial>)
-      .errors(adaptive_errors<spatial>)
-      .reference([](const Call& c) {
-        auto r = adaptive_reference<spatial>(c, true);
-        if (!indices) r.pop_back();
-        return r;
-      });
+      .no_grad_outputs(0b10);
 }
 
 #define ARETE_MAX_ARGS                                                                            \

@@ -61,15 +61,6 @@ void infer_self(const Call& c, OutputSpecs& out) {
   const Tensor& self = c.tensor(0);
   out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
 }
-std::vector<Sample> self_samples(SampleMaker& m, std::vector<OwnedArg> rest) {
-  std::vector<Sample> out;
-  for (const Tensor& t : {m.make({2, 3}), m.make_strided({3, 2}), m.make({}), m.make({0, 2})}) {
-    Sample s{{t}, ""};
-    s.args.insert(s.args.end(), rest.begin(), rest.end());
-    out.push_back(std::move(s));
-  }
-  return out;
-}
 
 const OpRecord& rand_op =
     define(
@@ -80,16 +71,7 @@ const OpRecord& rand_op =
         .infer(infer_sizes<0, 1, true>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{{2, 3}, m.dtype, m.device, std::nullopt}, ""}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{{2}, kInt64, m.device, std::nullopt},
-                                           ErrorKind::type,
-                                           "\"rand\" not implemented for 'int64'"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& randn_op =
     define(
@@ -100,16 +82,7 @@ const OpRecord& randn_op =
         .infer(infer_sizes<0, 1, true>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{{2, 3}, m.dtype, m.device, std::nullopt}, ""}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{{2}, kInt64, m.device, std::nullopt},
-                                           ErrorKind::type,
-                                           "\"randn\" not implemented for 'int64'"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& normal_sized_op =
     define(
@@ -125,16 +98,7 @@ const OpRecord& normal_sized_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw(p, Distribution::normal, view_of(out[0]), c.real(0), c.real(1), c[5]);
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{1.0, 2.0, {2, 3}, m.dtype, m.device, std::nullopt}, ""}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{0.0, -1.0, {2}, m.dtype, m.device, std::nullopt},
-                                           ErrorKind::value,
-                                           "normal expects std >= 0.0, but found std -1.0"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& rand_like_op =
     define(
@@ -148,12 +112,7 @@ const OpRecord& rand_like_op =
           draw_all(p, Distribution::uniform, out[0], 0, 1, c[3]);
         })
         .grad(no_random_gradient)
-        .no_grad_outputs(1)
-        .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {std::nullopt, std::nullopt, std::nullopt});
-        })
-        .no_reference(kRandomReference);
+        .no_grad_outputs(1);
 
 const OpRecord& randn_like_op =
     define(
@@ -167,12 +126,7 @@ const OpRecord& randn_like_op =
           draw_all(p, Distribution::normal, out[0], 0, 1, c[3]);
         })
         .grad(no_random_gradient)
-        .no_grad_outputs(1)
-        .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {std::nullopt, std::nullopt, std::nullopt});
-        })
-        .no_reference(kRandomReference);
+        .no_grad_outputs(1);
 
 void check_range(const Call& c, int64_t low, int64_t high, DType dtype) {
   ARETE_CHECK(low < high, ValueError(c.name(),
@@ -203,18 +157,7 @@ const OpRecord& randint_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           draw(p, {Distribution::integers, view_of(out[0]), 0, 0, 0, 1, c.integer(0), c.integer(1)},
                c[5]);
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{-3, 4, {2, 3}, m.dtype, m.device, std::nullopt}, ""},
-                                     {{0, 9, {4}, std::nullopt, m.device, std::nullopt}, "int64"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{2, 2, {2}, m.dtype, m.device, std::nullopt},
-                                           ErrorKind::value,
-                                           "random_ expects 'from' to be less than 'to', but got "
-                                           "from=2 >= to=2"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& randperm_op =
     define(
@@ -239,18 +182,7 @@ const OpRecord& randperm_op =
           const prim::ScratchView order(p, kInt64, out[0].sizes());
           p.sort({keys, sorted, order, 0});
           p.copy({view_of(out[0]), order});
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{5, std::nullopt, m.device, std::nullopt}, ""},
-                                     {{4, m.dtype, m.device, std::nullopt}, "other dtype"},
-                                     {{0, std::nullopt, m.device, std::nullopt}, "empty"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{-1, std::nullopt, m.device, std::nullopt},
-                                           ErrorKind::value,
-                                           "n must be non-negative, got -1"}};
-        })
-        .no_reference(kRandomReference);
+        });
 
 const OpRecord& bernoulli_op =
     define("bernoulli(Tensor self, float? p=None, *, Generator? generator=None) -> Tensor")
@@ -273,18 +205,7 @@ const OpRecord& bernoulli_op =
               p, [](std::span<const expr::Value> v) { return std::vector{v[0] < v[1]}; }, in, to);
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3}, 0, 1), std::nullopt, std::nullopt}, ""},
-                                     {{m.make_strided({2, 3}), 0.25, std::nullopt}, "one p"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({2}), 1.5, std::nullopt},
-                                           ErrorKind::value,
-                                           "bernoulli expects p to be in [0, 1], but got p=1.5"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 // ---- in place
 
@@ -306,18 +227,7 @@ const OpRecord& uniform_op =
           draw_all(p, Distribution::uniform, out[0], c.real(1), c.real(2), c[3]);
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {-1.0, 1.0, std::nullopt});
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2}), 1.0, 0.0, std::nullopt},
-               ErrorKind::value,
-               "uniform_ expects to return a [from, to) range, but found from=1.0 > to=0.0"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 const OpRecord& normal_op =
     define(
@@ -334,17 +244,7 @@ const OpRecord& normal_op =
           draw_all(p, Distribution::normal, out[0], c.real(1), c.real(2), c[3]);
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {1.0, 0.5, std::nullopt});
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({2}), 0.0, -1.0, std::nullopt},
-                                           ErrorKind::value,
-                                           "normal expects std >= 0.0, but found std -1.0"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 // From 0 to the largest whole number up to which the dtype holds all of them.
 int64_t end_of(DType t) {
@@ -376,22 +276,8 @@ const OpRecord& random_op =
           draw(p, {Distribution::integers, view_of(out[0]), 0, 0, 0, 1, from, to}, c[3]);
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
         .in_place()
-        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64})
-        .samples([](SampleMaker& m) {
-          std::vector<Sample> all = self_samples(m, {0, 10, std::nullopt});
-          all.push_back({{m.make({4}), 5, std::nullopt, std::nullopt}, "to alone"});
-          all.push_back({{m.make({4}), std::nullopt, std::nullopt, std::nullopt}, "no bounds"});
-          return all;
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2}), 3, 3, std::nullopt},
-               ErrorKind::value,
-               "random_ expects 'from' to be less than 'to', but got from=3 >= to=3"}};
-        })
-        .no_reference(kRandomReference);
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16, kUInt8, kInt8, kInt16, kInt32, kInt64});
 
 const OpRecord& exponential_op =
     define("exponential(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor")
@@ -420,18 +306,7 @@ const OpRecord& exponential_op =
               {&in, 1}, view_of(out[0]));
         })
         .grad(no_random_gradient)
-        .no_gradient_test()
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return self_samples(m, {2.0, std::nullopt});
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2}), 0.0, std::nullopt},
-               ErrorKind::value,
-               "exponential_ expects lambda > 0.0, but found lambda=0.0"}};
-        })
-        .no_reference(kRandomReference);
+        .in_place();
 
 Tensor finish(Tensor t, const TensorOptions& o) {
   if (o.requires_grad_) t.requires_grad_(true);

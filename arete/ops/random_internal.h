@@ -41,7 +41,4 @@ inline void apply(prim::Primitives& p, const expr::Definition& f,
 // What was there before a draw has no influence on the result.
 inline TensorList no_random_gradient(const GradCall&) { return {}; }
 
-inline constexpr const char* kRandomReference =
-    "its values are random; the tests of random numbers check them";
-
 }  // namespace arete::ops

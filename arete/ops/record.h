@@ -1,4 +1,5 @@
-// One record per operator: everything about it in one place (docs/architecture.md).
+// One record per operator: everything that the library knows of it in one place, to which its
+// samples belong (docs/architecture.md).
 #pragma once
 
 #include <functional>
@@ -176,7 +177,14 @@ class GradCall {
 };
 
 /// What autocast does with an operator's floating tensor arguments.
-enum class Autocast : uint8_t { none, lower, f32, promote };
+enum class Autocast : uint8_t {
+  none,
+  lower,
+  f32,
+  promote,
+  banned,  ///< an error
+  as_is,   ///< nothing here, but for the calls that the operator makes
+};
 
 /// Where a language binding shows an operator.
 enum class Surface : uint8_t {
@@ -186,7 +194,7 @@ enum class Surface : uint8_t {
   internal,    ///< a building block of other operators; nowhere
 };
 
-/// An owning argument list for a sample.
+/// An argument that owns what it holds: of a sample, or a default.
 struct OwnedArg {
   Arg::Kind kind = Arg::Kind::none;
   Tensor tensor;
@@ -212,7 +220,7 @@ struct OwnedArg {
   OwnedArg(DType v);
   OwnedArg(Device v);
   OwnedArg(std::nullopt_t) {}
-  // Not inline: they stand wherever a record lists its samples.
+  // Not inline: they stand wherever samples are listed.
   OwnedArg(const OwnedArg&);
   OwnedArg(OwnedArg&&) noexcept;
   OwnedArg& operator=(const OwnedArg&);
@@ -220,42 +228,6 @@ struct OwnedArg {
   ~OwnedArg();
   Arg borrow() const;
 };
-
-/// One call for tests, the fuzzer and benchmarks.
-struct Sample {
-  std::vector<OwnedArg> args;
-  std::string note{};
-};
-/// A call that must fail, and how the text of its error begins (or what it contains).
-struct ErrorSample {
-  std::vector<OwnedArg> args;
-  ErrorKind kind;
-  std::string text;
-};
-
-/// Makes the tensors of samples: seeded, of one dtype and device. Shapes may be empty or 0-d.
-class SampleMaker {
- public:
-  SampleMaker(DType dtype, Device device, bool requires_grad, uint64_t seed = 0);
-  DType dtype;
-  Device device;
-  bool requires_grad;
-  /// Uniform in [low, high) (integers: whole numbers), contiguous, requiring grad if asked.
-  Tensor make(IntList sizes, double low = -2, double high = 2);
-  /// The same with a transposed (non-contiguous) memory.
-  Tensor make_strided(IntList sizes, double low = -2, double high = 2);
-  /// All values distinct and at least `gap` apart: for sorts, maxima and kinks.
-  Tensor make_distinct(IntList sizes, double gap = 0.1);
-  Tensor make_mask(IntList sizes);
-  /// i64 in [0, high).
-  Tensor make_index(IntList sizes, int64_t high);
-
- private:
-  Generator generator_;
-};
-
-/// A slow, obvious evaluation in f64 for tests: all floating tensors are given as f64 CPU tensors.
-using Reference = std::function<std::vector<Tensor>(const Call&)>;
 
 /// What a pointwise operator does with complex numbers, said of their parts (Note [Complex tensors]
 /// in complex_call.cpp; complex_form.h has short ways to make one).
@@ -332,19 +304,14 @@ struct OpRecord {
   /// FLOPs of one call; null: one per output element (pointwise: the program's).
   double (*flops)(const Call&) = nullptr;
 
-  std::function<std::vector<Sample>(SampleMaker&)> samples;
-  std::function<std::vector<ErrorSample>(SampleMaker&)> errors;
-  Reference reference;
   /// Dtypes that samples are made for; default: f32 f64 bf16 f16 for floating operators.
   std::vector<DType> dtypes{kFloat32, kFloat64, kBFloat16, kFloat16};
-  bool test_gradient = true;         ///< gradcheck and gradgradcheck over the samples
   bool once_differentiable = false;  ///< the gradient has no gradient (said in the doc)
-  std::string no_reference_because;  ///< a record without a reference says why
 };
 
 /// Chained construction of a record; registers it. Kept as a static in the record's file:
 ///   static const OpRecord& relu_op = define("relu(Tensor self) -> Tensor")
-///       .doc("max(self, 0).").pointwise(...).samples(...);
+///       .doc("max(self, 0).").pointwise(...);
 class Definer {
  public:
   explicit Definer(OpRecord& r) : r_(r) {}
@@ -419,17 +386,9 @@ class Definer {
     r_.flops = f;
     return *this;
   }
-  Definer& samples(std::function<std::vector<Sample>(SampleMaker&)> f);
-  Definer& errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f);
-  Definer& reference(Reference f);
-  Definer& no_reference(std::string_view because);
   Definer& dtypes(std::vector<DType> d);
   Definer& once_differentiable() {
     r_.once_differentiable = true;
-    return *this;
-  }
-  Definer& no_gradient_test() {
-    r_.test_gradient = false;
     return *this;
   }
   Definer& pointwise(PointwiseDef d);

@@ -1,12 +1,11 @@
 // Sums and what is made of them: sum, mean, variance, any, all, counts.
 #include "arete/ops/reduce.h"
 
-#include <cmath>
-
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/prim/complex_parts.h"
 
 namespace arete {
 namespace ops {
@@ -23,19 +22,6 @@ const expr::Program* convert_first(DType in, expr::Type to) {
   return &cache.get(pack_key({int(in), int(to)}), {in}, {}, {expr::storage_type(to)},
                     [to](Values v) { return std::vector{cast(v[0], to)}; });
 }
-
-// One part of a complex tensor as a real view.
-struct PartView {
-  Layout layout;
-  prim::View view;
-  PartView(const prim::View& v, int part)
-      : layout(v.sizes, v.strides),
-        view{v.data, v.dtype == kComplex64 ? kFloat32 : kFloat64, v.sizes, v.strides, v.storage} {
-    for (int64_t& s : layout.strides) s *= 2;
-    view.strides = layout.strides;
-    if (view.data) view.data += part * int64_t(size_of(view.dtype));
-  }
-};
 
 // How many elements become one.
 int64_t reduced_count(IntList sizes, uint32_t mask) {
@@ -117,12 +103,12 @@ void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
   const Tensor x = plain(r.x, is_complex(t) ? t : kComplex128);
   const prim::View whole = view_of(x);
   if (!is_complex(t)) {  // as conversion does: the real part
-    const PartView in(whole, 0);
+    const prim::PartView in(whole, 0);
     run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, r.out);
     return;
   }
   for (int part = 0; part < 2; ++part) {
-    const PartView in(whole, part), to(r.out, part);
+    const prim::PartView in(whole, part), to(r.out, part);
     run_reduce(p, Monoid::sum, x.sizes(), r.mask, {&in.view, 1}, to.view);
   }
 }
@@ -135,33 +121,13 @@ Tensor spread(const GradCall& g, const Tensor& grad) {
   return with_dims(t, sizes, mask).expand(sizes);
 }
 
-double total(const std::vector<double>& v) {
-  double s = 0;
-  for (double x : v) s += x;
-  return s;
-}
-
-template <class F>
-Reference reference_by(F f, DType t = kFloat64) {
-  return [f, t](const Call& c) {
-    return std::vector<Tensor>{reduce_reference(c, 1, c.boolean(2), f, t)};
-  };
-}
-
 const OpRecord& sum_op =
     define("sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Sum over dimensions.")
         .infer([](const Call& c, OutputSpecs& out) { push_reduced(c, out, sum_dtype(c)); })
         .lower(sum_lower)
-        .grad([](const GradCall& g) -> TensorList { return {spread(g, g.grad())}; })
-        .samples([](SampleMaker& m) {
-          auto all = reduce_samples(m, {std::nullopt});
-          all.push_back({{m.make({3, 2}), {0}, false, kFloat64}, "dtype"});
-          return all;
-        })
-        .errors([](SampleMaker& m) { return reduce_errors(m, {std::nullopt}); })
-        .reference(reference_by(total));
+        .grad([](const GradCall& g) -> TensorList { return {spread(g, g.grad())}; });
 
 // ---- mean: (self, dims, keepdim, dtype)
 
@@ -232,23 +198,7 @@ const OpRecord& mean_op =
           const uint32_t mask = dims_of_grad(g, 1);
           const double n = double(reduced_count(sizes, mask));
           return {spread(g, g.grad().mul(Scalar(1.0 / n)))};
-        })
-        .samples([](SampleMaker& m) {
-          auto all = reduce_samples(m, {std::nullopt}, false, false);
-          all.push_back({{m.make({3, 2}), {0}, false, kFloat64}, "dtype"});
-          all.push_back({{m.make({2, 0}), {0}, false, std::nullopt}, "no results"});
-          return all;
-        })
-        .errors([](SampleMaker& m) {
-          auto all = reduce_errors(m, {std::nullopt});
-          all.push_back({{m.make_index({3}, 4), {0}, false, std::nullopt},
-                         ErrorKind::type,
-                         "mean(): could not infer output dtype. Input dtype must be either a "
-                         "floating point or complex dtype. Got: Long"});
-          return all;
-        })
-        .reference(
-            reference_by([](const std::vector<double>& v) { return total(v) / double(v.size()); }));
+        });
 
 // ---- var and std: (self, dims, keepdim, correction)
 
@@ -300,30 +250,6 @@ Tensor complex_variance(const Call& c, const OpRecord& var) {
   return again(of_parts, parts[0]) + again(of_parts, parts[1]);
 }
 
-std::vector<Sample> var_samples(SampleMaker& m) {
-  std::vector<Sample> all{{{m.make({2, 3}), std::vector<int64_t>{}, false, 1.0}, "all"},
-                          {{m.make({2, 3}), {1}, false, 1.0}, "rows"},
-                          {{m.make({2, 3, 2}), {0, -1}, true, 0.0}, "population, kept"},
-                          {{m.make_strided({3, 4}), {0}, false, 2.0}, "strided, correction 2"},
-                          {{m.make({4}, 30, 34), {0}, false, 1.0}, "far from 0"},
-                          {{m.make({2, 0}), {0}, false, 1.0}, "no results"}};
-  return all;
-}
-
-template <class F>
-Reference var_reference(F last) {
-  return [last](const Call& c) {
-    const double correction = c.real(3);
-    return std::vector<Tensor>{
-        reduce_reference(c, 1, c.boolean(2), [&](const std::vector<double>& v) {
-          const double mean = total(v) / double(v.size());
-          double s = 0;
-          for (double x : v) s += (x - mean) * (x - mean);
-          return last(s / std::max(0.0, double(v.size()) - correction));
-        })};
-  };
-}
-
 const OpRecord& var_op =
     define("var(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
         .converts_out()
@@ -335,10 +261,7 @@ const OpRecord& var_op =
             [](const GradCall& g) -> TensorList {
               return {var_spread(g, g.grad().mul(Scalar(2)))};
             },
-            1)
-        .samples(var_samples)
-        .errors([](SampleMaker& m) { return reduce_errors(m, {1.0}); })
-        .reference(var_reference([](double v) { return v; }));
+            1);
 
 const OpRecord& std_op =
     define("std(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
@@ -354,10 +277,7 @@ const OpRecord& std_op =
               const Tensor scale = where(flat, Scalar(0), g.grad().div(where(flat, Scalar(1), y)));
               return {var_spread(g, scale)};
             },
-            1, 1)
-        .samples(var_samples)
-        .errors([](SampleMaker& m) { return reduce_errors(m, {1.0}); })
-        .reference(var_reference([](double v) { return std::sqrt(v); }));
+            1, 1);
 
 // ---- any and all: (self, dims, keepdim)
 
@@ -369,46 +289,20 @@ void logical_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
 void logical_infer(const Call& c, OutputSpecs& out) { push_reduced(c, out, kBool); }
 // Of complex numbers: which of them are not zero.
 Results logical_complex(const Call& c) { return {again(c, c.tensor(0).ne(Scalar(0)))}; }
-std::vector<Sample> logical_samples(SampleMaker& m) {
-  std::vector<Sample> all = reduce_samples(m);
-  all.push_back({{m.make({3, 3}, 0, 1.5), {1}, false}, "zeros among integers"});
-  all.push_back({{m.make({4, 2}, 1, 2), {0}, false}, "no zeros"});
-  return all;
-}
 
 const OpRecord& any_op = define("any(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
                              .doc("Is some element not zero?")
                              .infer(logical_infer)
                              .lower(logical_lower<false>)
                              .complex(logical_complex)
-                             .dtypes({kBool, kInt64, kFloat32})
-                             .no_gradient_test()
-                             .samples(logical_samples)
-                             .errors([](SampleMaker& m) { return reduce_errors(m); })
-                             .reference(reference_by(
-                                 [](const std::vector<double>& v) {
-                                   for (double x : v)
-                                     if (x != 0) return true;
-                                   return false;
-                                 },
-                                 kBool));
+                             .dtypes({kBool, kInt64, kFloat32});
 
 const OpRecord& all_op = define("all(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
                              .doc("Is every element not zero?")
                              .infer(logical_infer)
                              .lower(logical_lower<true>)
                              .complex(logical_complex)
-                             .dtypes({kBool, kInt64, kFloat32})
-                             .no_gradient_test()
-                             .samples(logical_samples)
-                             .errors([](SampleMaker& m) { return reduce_errors(m); })
-                             .reference(reference_by(
-                                 [](const std::vector<double>& v) {
-                                   for (double x : v)
-                                     if (x == 0) return false;
-                                   return true;
-                                 },
-                                 kBool));
+                             .dtypes({kBool, kInt64, kFloat32});
 
 const OpRecord& count_nonzero_op =
     define("count_nonzero(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
@@ -427,53 +321,22 @@ const OpRecord& count_nonzero_op =
           r.run(p, Monoid::sum, {&count});
         })
         .complex(logical_complex)
-        .dtypes({kBool, kInt64, kFloat32})
-        .no_gradient_test()
-        .samples(logical_samples)
-        .errors([](SampleMaker& m) { return reduce_errors(m); })
-        .reference(reference_by(
-            [](const std::vector<double>& v) {
-              int64_t n = 0;
-              for (double x : v) n += x != 0;
-              return n;
-            },
-            kInt64));
+        .dtypes({kBool, kInt64, kFloat32});
 
 // ---- sums in which NaN is absent: (self, dims, keepdim)
 
 Tensor without_nan(const Tensor& x) {
   return is_floating(x.dtype()) ? where(x.isnan(), Scalar(0), x) : x;
 }
-// A tensor of a sample with NaN where the square root of a negative number was.
-std::vector<Sample> nan_samples(SampleMaker& m) {
-  const auto holes = [&](IntList sizes) {
-    Tensor t = m.make(sizes, 0.5, 2).detach();
-    const Tensor gaps = m.make_mask(sizes);
-    Tensor r = where(gaps, Scalar(NAN), t);
-    if (m.requires_grad) r.requires_grad_();
-    return r;
-  };
-  return {{{m.make({2, 3}), std::vector<int64_t>{}, false, std::nullopt}, "no NaN"},
-          {{holes({3, 4}), {0}, false, std::nullopt}, "some NaN"},
-          {{holes({5}), std::vector<int64_t>{}, true, kFloat64}, "kept"}};
-}
 
 const OpRecord& nansum_op =
     define(
         "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
-        .autocast(kAutocastAsIs)
+        .autocast(Autocast::as_is)
         .doc("Sum over dimensions, NaN counting as 0.")
         .compose([](const Call& c) -> Results {
           return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], c[3]})};
-        })
-        .samples(nan_samples)
-        .no_gradient_test()
-        .reference(reference_by([](const std::vector<double>& v) {
-          double s = 0;
-          for (double x : v)
-            if (!std::isnan(x)) s += x;
-          return s;
-        }));
+        });
 
 const OpRecord& nanmean_op =
     define(
@@ -488,15 +351,7 @@ const OpRecord& nanmean_op =
                                     std::string(name_of(x.dtype()))));
           const Tensor n = call(sum_op, {x.isnan().logical_not(), c[1], c[2], std::nullopt});
           return {call(sum_op, {without_nan(x), c[1], c[2], c[3]}).div(n)};
-        })
-        .samples(nan_samples)
-        .no_gradient_test()
-        .reference(reference_by([](const std::vector<double>& v) {
-          double s = 0, n = 0;
-          for (double x : v)
-            if (!std::isnan(x)) s += x, ++n;
-          return s / n;
-        }));
+        });
 
 }  // namespace
 }  // namespace ops

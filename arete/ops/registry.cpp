@@ -121,22 +121,6 @@ Definer& Definer::doc(std::string_view text) {
   r_.doc = text;
   return *this;
 }
-Definer& Definer::samples(std::function<std::vector<Sample>(SampleMaker&)> f) {
-  r_.samples = std::move(f);
-  return *this;
-}
-Definer& Definer::errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f) {
-  r_.errors = std::move(f);
-  return *this;
-}
-Definer& Definer::reference(Reference f) {
-  r_.reference = std::move(f);
-  return *this;
-}
-Definer& Definer::no_reference(std::string_view because) {
-  r_.no_reference_because = because;
-  return *this;
-}
 Definer& Definer::dtypes(std::vector<DType> d) {
   r_.dtypes = std::move(d);
   return *this;

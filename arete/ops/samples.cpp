@@ -1,7 +1,10 @@
-// The tensors of samples. They are written straight into host memory, so that they do not depend
-// on the operators that they test.
+// The tensors of samples are written straight into host memory, so that they do not depend on the
+// operators that they test.
+#include "arete/ops/samples.h"
+
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "arete/core/host_access.h"
@@ -10,56 +13,44 @@
 
 namespace arete::ops {
 
-OwnedArg::OwnedArg() = default;
-OwnedArg::OwnedArg(const OwnedArg&) = default;
-OwnedArg::OwnedArg(OwnedArg&&) noexcept = default;
-OwnedArg& OwnedArg::operator=(const OwnedArg&) = default;
-OwnedArg& OwnedArg::operator=(OwnedArg&&) noexcept = default;
-OwnedArg::~OwnedArg() = default;
-OwnedArg::OwnedArg(Tensor t)
-    : kind(t.defined() ? Arg::Kind::tensor : Arg::Kind::none), tensor(std::move(t)) {}
-OwnedArg::OwnedArg(std::vector<Tensor> t) : kind(Arg::Kind::tensors), tensors(std::move(t)) {}
-OwnedArg::OwnedArg(bool v) : kind(Arg::Kind::boolean), scalar(v) {}
-OwnedArg::OwnedArg(int v) : OwnedArg(int64_t(v)) {}
-OwnedArg::OwnedArg(int64_t v) : kind(Arg::Kind::integer), scalar(v) {}
-OwnedArg::OwnedArg(double v) : kind(Arg::Kind::real), scalar(v) {}
-OwnedArg::OwnedArg(Scalar v) : kind(Arg::Kind::scalar), scalar(v) {}
-OwnedArg::OwnedArg(std::initializer_list<int64_t> v) : kind(Arg::Kind::ints), ints(v) {}
-OwnedArg::OwnedArg(std::vector<int64_t> v) : kind(Arg::Kind::ints), ints(std::move(v)) {}
-OwnedArg::OwnedArg(std::vector<double> v) : kind(Arg::Kind::reals), reals(std::move(v)) {}
-OwnedArg::OwnedArg(const char* v) : kind(Arg::Kind::string), text(v) {}
-OwnedArg::OwnedArg(DType v) : kind(Arg::Kind::dtype), dtype(v) {}
-OwnedArg::OwnedArg(Device v) : kind(Arg::Kind::device), device(v) {}
+namespace {
+std::map<std::string, RecordSamples, std::less<>>& attached() {
+  static auto* all = new std::map<std::string, RecordSamples, std::less<>>;  // outlives all uses
+  return *all;
+}
+}  // namespace
 
-Arg OwnedArg::borrow() const {
-  switch (kind) {
-    case Arg::Kind::tensor:
-      return Arg(tensor);
-    case Arg::Kind::tensors:
-      return Arg(tensors);
-    case Arg::Kind::boolean:
-      return Arg(scalar.to_bool());
-    case Arg::Kind::integer:
-      return Arg(scalar.to_int64());
-    case Arg::Kind::real:
-      return Arg(scalar.to_double());
-    case Arg::Kind::scalar:
-      return Arg(scalar);
-    case Arg::Kind::ints:
-      return Arg(IntList(ints.data(), ints.size()));
-    case Arg::Kind::reals:
-      return Arg(reals);
-    case Arg::Kind::string:
-      return Arg(std::string_view(text));
-    case Arg::Kind::dtype:
-      return Arg(dtype);
-    case Arg::Kind::device:
-      return Arg(device);
-    case Arg::Kind::none:
-    case Arg::Kind::generator:
-      return Arg();
-  }
-  __builtin_unreachable();
+const RecordSamples& samples_of(const OpRecord& op) {
+  static const RecordSamples none;
+  const auto it = attached().find(op.name);
+  return it == attached().end() ? none : it->second;
+}
+
+Attached attach(std::string_view record) {
+  const auto [it, added] = attached().try_emplace(std::string(record));
+  if (!added) ARETE_BUG(("samples are attached twice to " + it->first).c_str());
+  return Attached(it->second);
+}
+
+Attached& Attached::samples(std::function<std::vector<Sample>(SampleMaker&)> f) {
+  r_.samples = std::move(f);
+  return *this;
+}
+Attached& Attached::errors(std::function<std::vector<ErrorSample>(SampleMaker&)> f) {
+  r_.errors = std::move(f);
+  return *this;
+}
+Attached& Attached::reference(Reference f) {
+  r_.reference = std::move(f);
+  return *this;
+}
+Attached& Attached::no_reference(std::string_view because) {
+  r_.no_reference_because = because;
+  return *this;
+}
+Attached& Attached::no_gradient_test() {
+  r_.test_gradient = false;
+  return *this;
 }
 
 namespace {

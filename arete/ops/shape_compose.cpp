@@ -1,21 +1,14 @@
 // Shape functions made of other views.
-#include <algorithm>
-
 #include "arete/ops/call.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-using Refs = std::vector<Tensor>;
-
 int dim_of(const Call& c, size_t arg) {
   return normalize_dim(c.integer(arg), int(c.tensor(0).dim()), c.name());
 }
-
-constexpr const char* kViews = "made of views that have references of their own";
 
 const OpRecord& t_op =
     define("t(Tensor self) -> Tensor")
@@ -28,23 +21,6 @@ const OpRecord& t_op =
                                                    std::to_string(x.dim()) + "D"));
           // Also for vectors a new tensor, so that t_() of the result never meets self.
           return {x.dim() < 2 ? transpose(x, 0, 0) : transpose(x, 0, 1)};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make({2, 3})}, ""}, {{m.make({2})}, ""}, {{m.make({})}, ""}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({1, 2, 3})},
-               ErrorKind::value,
-               "t() expects a tensor with <= 2 dimensions, but self is 3D"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const Tensor& x = c.tensor(0);
-          if (x.dim() < 2) return {from_values(values_of(x), x.sizes())};
-          return {build_tensor({x.size(1), x.size(0)}, [&](const Shape& i) {
-            return at(x, {i[1], i[0]});
-          })};
         });
 
 const OpRecord& mT_op =
@@ -57,18 +33,7 @@ const OpRecord& mT_op =
                                  "matrices. Got " +
                                      std::to_string(c.tensor(0).dim()) + "-D tensor."));
           return {transpose(c.tensor(0), -2, -1)};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3})}, ""},
-                                     {{m.make_strided({2, 3, 2})}, "batch"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({3})},
-                                           ErrorKind::value,
-                                           "tensor.mT is only supported on matrices or batches of "
-                                           "matrices. Got 1-D tensor."}};
-        })
-        .no_reference(kViews);
+        });
 
 const OpRecord& movedim_op =
     define("movedim(Tensor self, int[] source, int[] destination) -> Tensor")
@@ -98,39 +63,6 @@ const OpRecord& movedim_op =
             place = next++;
           }
           return {arete::permute(x, order)};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3, 1}), {0}, {2}}, "one"},
-                                     {{m.make({2, 1, 3}), {-1, 0}, {0, 1}}, "two"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{m.make({2, 3}), {0, 1}, {0}},
-                                           ErrorKind::value,
-                                           "movedim: Invalid source or destination dims"},
-                                          {{m.make({2, 3}), {0, 0}, {0, 1}},
-                                           ErrorKind::value,
-                                           "dim 0 appears multiple times in the list of dims"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          // Take the sources out, then put them in by rising destination.
-          const Tensor& x = c.tensor(0);
-          const int64_t rank = x.dim();
-          std::vector<int64_t> order;
-          std::vector<std::pair<int64_t, int64_t>> moves;
-          for (size_t k = 0; k < c.ints(1).size(); ++k)
-            moves.push_back({(c.ints(2)[k] + rank) % rank, (c.ints(1)[k] + rank) % rank});
-          for (int64_t d = 0; d < rank; ++d)
-            if (std::none_of(moves.begin(), moves.end(), [d](auto& e) { return e.second == d; }))
-              order.push_back(d);
-          std::sort(moves.begin(), moves.end());
-          for (auto [to, from] : moves) order.insert(order.begin() + to, from);
-          Shape sizes;
-          for (int64_t d : order) sizes.push_back(x.size(d));
-          return {build_tensor(sizes, [&](const Shape& i) {
-            Shape from(i.size(), 0);
-            for (size_t d = 0; d < i.size(); ++d) from[size_t(order[d])] = i[d];
-            return at(x, from);
-          })};
         });
 
 const OpRecord& flatten_op =
@@ -155,29 +87,6 @@ const OpRecord& flatten_op =
             }
           }
           return {arete::reshape(x, sizes)};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3, 2}), 0, -1}, "all"},
-                                     {{m.make_strided({2, 3, 2}), 1, 2}, "some, strided"},
-                                     {{m.make({}), 0, -1}, "0-d"},
-                                     {{m.make({2, 0}), 0, 1}, "empty"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2, 3}), 1, 0},
-               ErrorKind::value,
-               "flatten() has invalid args: start_dim cannot come after end_dim"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const Tensor& x = c.tensor(0);
-          if (x.dim() == 0) return {from_values(values_of(x), {1})};
-          const int a = dim_of(c, 1), b = dim_of(c, 2);
-          Shape sizes(x.sizes());
-          for (int d = b; d > a; --d) {
-            sizes[d - 1] *= sizes[d];
-            sizes.erase(sizes.begin() + d);
-          }
-          return {from_values(values_of(x), sizes)};
         });
 
 const OpRecord& unflatten_op =
@@ -210,27 +119,6 @@ const OpRecord& unflatten_op =
             for (int64_t s : c.ints(2)) sizes.push_back(s == -1 ? n / product : s);
           }
           return {arete::view(x, sizes)};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 6}), 1, {2, 3}}, "usual"},
-                                     {{m.make_strided({6, 2}), -2, {-1, 2}}, "inferred"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2, 6}), 1, {4, 2}},
-               ErrorKind::value,
-               "unflatten: Provided sizes [4, 2] don't multiply up to the size of dim 1 (6)"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const Tensor& x = c.tensor(0);
-          const int d = dim_of(c, 1);
-          Shape part = infer_size(c.ints(2), x.size(d)), sizes;
-          for (int e = 0; e < int(x.dim()); ++e)
-            if (e == d)
-              sizes.append(part.begin(), part.end());
-            else
-              sizes.push_back(x.size(e));
-          return {from_values(values_of(x), sizes)};
         });
 
 }  // namespace

@@ -1,17 +1,13 @@
 // NumPy's names for joining and cutting along a fixed dimension, and products of sets.
-#include <algorithm>
-
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-using Refs = std::vector<Tensor>;
 using List = std::vector<Tensor>;
 
 Results list_of(const std::vector<Tensor>& v) { return Results(v.begin(), v.end()); }
@@ -28,38 +24,16 @@ template <int kRank>
 Results atleast(const Call& c) {
   return {raise(c.tensor(0), kRank)};
 }
-std::vector<Sample> atleast_samples(SampleMaker& m) {
-  return {{{m.make({})}, "0-d"},
-          {{m.make({2})}, "1-d"},
-          {{m.make_strided({2, 3})}, "2-d"},
-          {{m.make({2, 1, 2})}, "3-d"}};
-}
-// Ones are put in front of the first dimension and behind the second.
-template <int kRank>
-Refs atleast_reference(const Call& c) {
-  Shape sizes(c.tensor(0).sizes());
-  if (sizes.empty()) sizes.push_back(1);
-  if (sizes.size() == 1 && kRank > 1) sizes.insert(sizes.begin(), 1);
-  if (sizes.size() == 2 && kRank > 2) sizes.push_back(1);
-  return {from_values(values_of(c.tensor(0)), sizes)};
-}
 
-const OpRecord& atleast_1d_op = define("atleast_1d(Tensor self) -> Tensor")
-                                    .doc("At least one dimension.")
-                                    .compose(atleast<1>)
-                                    .samples(atleast_samples)
-                                    .reference(atleast_reference<1>);
+const OpRecord& atleast_1d_op =
+    define("atleast_1d(Tensor self) -> Tensor").doc("At least one dimension.").compose(atleast<1>);
 const OpRecord& atleast_2d_op = define("atleast_2d(Tensor self) -> Tensor")
                                     .doc("At least two dimensions; vectors are rows.")
-                                    .compose(atleast<2>)
-                                    .samples(atleast_samples)
-                                    .reference(atleast_reference<2>);
+                                    .compose(atleast<2>);
 const OpRecord& atleast_3d_op =
     define("atleast_3d(Tensor self) -> Tensor")
         .doc("At least three dimensions: vectors (1, n, 1), matrices (m, n, 1).")
-        .compose(atleast<3>)
-        .samples(atleast_samples)
-        .reference(atleast_reference<3>);
+        .compose(atleast<3>);
 
 // ---- joining
 
@@ -68,44 +42,14 @@ void check_not_empty(const Call& c) {
               ValueError(c.name(), std::string(c.name()) + " expects a non-empty TensorList"));
 }
 
-// cat along `d` of tensors whose values stand in `parts` as they are joined.
-Refs joined(const Refs& parts, int64_t d) {
-  Shape sizes(parts[0].sizes());
-  sizes[size_t(d)] = 0;
-  for (const Tensor& x : parts) sizes[size_t(d)] += x.size(d);
-  return {build_tensor(sizes, [&](Shape i) {
-    size_t k = 0;
-    while (i[size_t(d)] >= parts[k].size(d)) i[size_t(d)] -= parts[k++].size(d);
-    return at(parts[k], i);
-  })};
-}
-
-const OpRecord& dstack_op =
-    define("dstack(Tensor[] tensors) -> Tensor")
-        .doc("Joins along the third dimension.")
-        .compose([](const Call& c) -> Results {
-          check_not_empty(c);
-          List parts;
-          for (const Tensor& x : c.tensors(0)) parts.push_back(raise(x, 3));
-          return {cat(parts, 2)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{List{m.make({2}), m.make({2})}}, "1-d"},
-                  {{List{m.make_strided({2, 3}), m.make({2, 3})}}, "2-d"},
-                  {{List{m.make({2, 1, 2}), m.make({2, 1})}}, "mixed"},
-                  {{List{m.make({})}}, "0-d"}};
-        })
-        .errors([](SampleMaker&) -> std::vector<ErrorSample> {
-          return {{{List{}}, ErrorKind::value, "dstack expects a non-empty TensorList"}};
-        })
-        .reference([](const Call& c) {
-          Refs parts;
-          for (const Tensor& x : c.tensors(0)) {
-            const Arg args[] = {x};
-            parts.push_back(atleast_reference<3>(Call(c.op, args))[0]);
-          }
-          return joined(parts, 2);
-        });
+const OpRecord& dstack_op = define("dstack(Tensor[] tensors) -> Tensor")
+                                .doc("Joins along the third dimension.")
+                                .compose([](const Call& c) -> Results {
+                                  check_not_empty(c);
+                                  List parts;
+                                  for (const Tensor& x : c.tensors(0)) parts.push_back(raise(x, 3));
+                                  return {cat(parts, 2)};
+                                });
 
 const OpRecord& column_stack_op =
     define("column_stack(Tensor[] tensors) -> Tensor")
@@ -116,52 +60,19 @@ const OpRecord& column_stack_op =
           for (const Tensor& x : c.tensors(0))
             parts.push_back(x.dim() <= 1 ? reshape(x, {x.numel(), 1}) : x);
           return {cat(parts, 1)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{List{m.make({2}), m.make({2})}}, "1-d"},
-                  {{List{m.make_strided({2, 3}), m.make({2})}}, "mixed"},
-                  {{List{m.make({}), m.make({})}}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{List{}}, ErrorKind::value, "column_stack expects a non-empty TensorList"},
-                  {{List{m.make({2}), m.make({3})}},
-                   ErrorKind::value,
-                   "Sizes of tensors must match except in dimension 1."}};
-        })
-        .reference([](const Call& c) {
-          Refs parts;
-          for (const Tensor& x : c.tensors(0))
-            parts.push_back(x.dim() > 1 ? x : from_values(values_of(x), {x.numel(), 1}));
-          return joined(parts, 1);
         });
 
-const OpRecord& broadcast_tensors_op =
-    define("broadcast_tensors(Tensor[] tensors) -> Tensor[]")
-        .doc("All expanded to their common shape.")
-        .compose([](const Call& c) -> Results {
-          Shape sizes;
-          for (const Tensor& x : c.tensors(0)) sizes = broadcast_shapes(sizes, x.sizes(), c.name());
-          Results out;
-          for (const Tensor& x : c.tensors(0)) out.push_back(expand(x, sizes));
-          return out;
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{List{m.make({2, 1}), m.make({3}), m.make({})}}, "usual"},
-                  {{List{m.make({0, 1}), m.make({1, 2})}}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{List{m.make({2}), m.make({3})}},
-                   ErrorKind::value,
-                   "The size of tensor a (2) must match the size of tensor b (3)"}};
-        })
-        .reference([](const Call& c) {
-          Shape sizes;
-          for (const Tensor& x : c.tensors(0)) sizes = broadcast_shapes(sizes, x.sizes(), "");
-          Refs out;
-          for (const Tensor& x : c.tensors(0))
-            out.push_back(build_tensor(sizes, [&](const Shape& i) { return at(x, i); }));
-          return out;
-        });
+const OpRecord& broadcast_tensors_op = define("broadcast_tensors(Tensor[] tensors) -> Tensor[]")
+                                           .doc("All expanded to their common shape.")
+                                           .compose([](const Call& c) -> Results {
+                                             Shape sizes;
+                                             for (const Tensor& x : c.tensors(0))
+                                               sizes = broadcast_shapes(sizes, x.sizes(), c.name());
+                                             Results out;
+                                             for (const Tensor& x : c.tensors(0))
+                                               out.push_back(expand(x, sizes));
+                                             return out;
+                                           });
 
 // ---- cutting: hsplit, vsplit, dsplit from one table
 
@@ -205,63 +116,16 @@ Results cut_indices(const Call& c) {
   return list_of(tensor_split(c.tensor(0), c.ints(1), cut_dim(c)));
 }
 
-Refs cut_reference(const Call& c) {
-  const Tensor& x = c.tensor(0);
-  const int64_t d = cut_dim(c), n = x.size(d);
-  std::vector<int64_t> bounds{0};
-  if (c[1].kind() == Arg::Kind::ints)
-    bounds.insert(bounds.end(), c.ints(1).begin(), c.ints(1).end());
-  else
-    for (int64_t k = 1; k < c.integer(1); ++k) bounds.push_back(k * n / c.integer(1));
-  bounds.push_back(n);
-  Refs out;
-  for (size_t k = 0; k + 1 < bounds.size(); ++k) {
-    Shape sizes(x.sizes());
-    sizes[size_t(d)] = bounds[k + 1] - bounds[k];
-    out.push_back(build_tensor(sizes, [&](Shape i) {
-      i[size_t(d)] += bounds[k];
-      return at(x, i);
-    }));
-  }
-  return out;
-}
-
 bool define_cuts() {
   for (const Cut& cut : kCuts) {
     const std::string name = cut.name;
-    const auto samples = [cut](SampleMaker& m, OwnedArg arg) {
-      std::vector<Sample> all{{{m.make({4, 6, 4}), arg}, "3-d"},
-                              {{m.make_strided({4, 2, 4}), arg}, "strided"}};
-      if (cut.least_rank == 1) all.push_back({{m.make({4}), arg}, "1-d"});
-      return all;
-    };
-    const auto error = [cut](SampleMaker& m, OwnedArg arg) {
-      return ErrorSample{{m.make(Shape(size_t(cut.least_rank - 1), 2)), arg},
-                         ErrorKind::value,
-                         "torch." + std::string(cut.name) + " requires a tensor with at least"};
-    };
     define(name + "(Tensor self, int sections) -> Tensor[]")
         .doc("Equal pieces along dimension " + std::to_string(cut.dim) +
              (cut.least_rank == 1 ? " (0 for 1-d)." : "."))
-        .compose(cut_sections)
-        .samples([samples](SampleMaker& m) { return samples(m, 2); })
-        .errors([error](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {error(m, 2),
-                  {{m.make({5, 5, 5}), 2},
-                   ErrorKind::value,
-                   "but the size of the dimension 5 is not divisible by the split_size 2!"}};
-        })
-        .reference(cut_reference);
+        .compose(cut_sections);
     define(name + "_indices(Tensor self, int[] indices) -> Tensor[]")
         .doc(name + " with cuts before the indices.")
-        .compose(cut_indices)
-        .samples([samples](SampleMaker& m) {
-          return samples(m, OwnedArg({1, 2}));
-        })
-        .errors([error](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {error(m, OwnedArg({1}))};
-        })
-        .reference(cut_reference);
+        .compose(cut_indices);
   }
   return true;
 }
@@ -286,28 +150,6 @@ const OpRecord& cartesian_prod_op =
           for (const Tensor& x : meshgrid(List(c.tensors(0).begin(), c.tensors(0).end())))
             columns.push_back(x.reshape({-1}));
           return {stack(columns, 1)};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{List{m.make({2}), m.make_strided({3})}}, "two"},
-                  {{List{m.make({2}), m.make({1}), m.make({2})}}, "three"},
-                  {{List{m.make({3})}}, "one"},
-                  {{List{m.make({3}), m.make({0})}}, "empty"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{List{m.make({2, 2}), m.make({2})}},
-                   ErrorKind::value,
-                   "Expect a 1D vector, but got shape [2, 2]"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          const auto tensors = c.tensors(0);
-          if (tensors.size() == 1) return {from_values(values_of(tensors[0]), tensors[0].sizes())};
-          Shape sizes;
-          for (const Tensor& x : tensors) sizes.push_back(x.numel());
-          std::vector<double> v;
-          for_each_index(sizes, [&](const Shape& i) {
-            for (size_t k = 0; k < i.size(); ++k) v.push_back(at(tensors[k], {i[k]}));
-          });
-          return {from_values(v, {numel_of(sizes), int64_t(tensors.size())})};
         });
 
 // Positions of all choices, row after row.
@@ -342,32 +184,6 @@ const OpRecord& combinations_op =
           const std::vector<int64_t> at = choices(x.numel(), r, c.boolean(2));
           const Tensor index = tensor(at, TensorOptions(kInt64, x.device()));
           return {index_select(x, 0, index).reshape({int64_t(at.size()) / r, r})};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4}), 2, false}, "pairs"},
-                  {{m.make_strided({3}), 3, true}, "with replacement"},
-                  {{m.make({2}), 3, false}, "none"},
-                  {{m.make({3}), 0, false}, "of nothing"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 2}), 2, false},
-                   ErrorKind::value,
-                   "Expect a 1D vector, but got shape [2, 2]"},
-                  {{m.make({2}), -1, false},
-                   ErrorKind::value,
-                   "Expect a non-negative number, but got -1"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          // All tuples whose positions rise.
-          const int64_t n = c.tensor(0).numel(), r = c.integer(1);
-          if (r == 0) return {from_values({}, {0})};
-          std::vector<double> v;
-          for_each_index(Shape(size_t(r), n), [&](const Shape& i) {
-            for (size_t k = 1; k < i.size(); ++k)
-              if (c.boolean(2) ? i[k] < i[k - 1] : i[k] <= i[k - 1]) return;
-            for (int64_t p : i) v.push_back(at(c.tensor(0), {p}));
-          });
-          return {from_values(v, {int64_t(v.size()) / r, r})};
         });
 
 std::vector<Tensor> call_list(const char* name, std::initializer_list<Arg> args) {

@@ -1,9 +1,6 @@
 // Sorting and selection.
 #include "arete/ops/sort.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/window_util.h"
 
@@ -17,38 +14,6 @@ TensorList grad_of_picked(const GradCall& g, int64_t dim) {
   if (sizes.empty()) return {g.grad()};
   const int64_t d = normalize_dim(dim, int(sizes.size()), "sort");
   return {zeros(sizes, g.grad().options()).scatter(d, g.output(1), g.grad())};
-}
-
-// Order of a row: NaN is the largest; equal values keep their places.
-std::vector<int64_t> order_of(const std::vector<double>& v, bool descending) {
-  std::vector<int64_t> order(v.size());
-  std::iota(order.begin(), order.end(), int64_t(0));
-  const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
-    return descending ? less(v[size_t(j)], v[size_t(i)]) : less(v[size_t(i)], v[size_t(j)]);
-  });
-  return order;
-}
-
-// f(row of x along dim) -> (values, positions) of the result's row.
-std::vector<Tensor> row_reference(const Tensor& x, int64_t dim, int64_t length, bool descending) {
-  if (x.dim() == 0) return {from_values(values_of(x), {}), from_values({0}, {}, kInt64)};
-  const size_t d = size_t(normalize_dim(dim, int(x.dim()), "sort"));
-  Shape sizes(x.sizes());
-  sizes[d] = length;
-  const auto row = [&](Shape i) {
-    std::vector<double> v;
-    for (i[d] = 0; i[d] < x.sizes()[d]; ++i[d]) v.push_back(at(x, i));
-    return v;
-  };
-  return {build_tensor(sizes,
-                       [&](const Shape& i) {
-                         const auto v = row(i);
-                         return v[size_t(order_of(v, descending)[size_t(i[d])])];
-                       }),
-          build_tensor(
-              sizes, [&](const Shape& i) { return order_of(row(i), descending)[size_t(i[d])]; },
-              kInt64)};
 }
 
 const OpRecord& sort_op =
@@ -74,26 +39,7 @@ const OpRecord& sort_op =
                   normalize_dim(c.integer(1), int(x.dim()), "sort"), c.boolean(2)});
         })
         .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(1)); }, 0, 2)
-        .no_grad_outputs(2)
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make_distinct({3, 4}), -1, false, true}, "rows"},
-              {{m.make_distinct({3, 4}), 0, true, true}, "columns, descending"},
-              {{m.make_distinct({2, 3, 2}), 1, false, true}, "middle"},
-              {{m.make_distinct({2, 3, 2, 2}).contiguous(MemoryFormat::channels_last), 1, false,
-                true},
-               "channels last"},
-              {{m.make_distinct({}), -1, false, true}, "0-d"},
-              {{m.make({0}), 0, false, true}, "empty"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2}), 1, false, true}, ErrorKind::index, "Dimension out of range"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor& x = c.tensor(0);
-          return row_reference(x, c.integer(1), x.dim() ? x.size(c.integer(1)) : 1, c.boolean(2));
-        });
+        .no_grad_outputs(2);
 
 const OpRecord& topk_op =
     define(
@@ -125,21 +71,7 @@ const OpRecord& topk_op =
                   normalize_dim(c.integer(2), int(x.dim()), "topk"), c.boolean(3)});
         })
         .grad([](const GradCall& g) { return grad_of_picked(g, g.integer(2)); }, 0, 2)
-        .no_grad_outputs(2)
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make_distinct({3, 5}), 2, -1, true, true}, "largest"},
-              {{m.make_distinct({4, 3}), 3, 0, false, true}, "smallest of columns"},
-              {{m.make_distinct({4}), 4, 0, true, true}, "all"},
-              {{m.make_distinct({4}), 0, 0, true, true}, "none"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2}), 3, 0, true, true}, ErrorKind::index, "selected index k out of range"}};
-        })
-        .reference([](const Call& c) {
-          return row_reference(c.tensor(0), c.integer(2), c.integer(1), c.boolean(3));
-        });
+        .no_grad_outputs(2);
 
 const OpRecord& argsort_op =
     define(
@@ -147,31 +79,13 @@ const OpRecord& argsort_op =
         .doc("The positions of the sorted values along dim; stable.")
         .compose([](const Call& c) -> Results {
           return {call_all(sort_op, {c.tensor(0).detach(), c[1], c[2], true})[1]};
-        })
-        .no_gradient_test()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make_distinct({3, 4}), -1, false, false}, "rows"},
-                                     {{m.make_distinct({3, 4}), 0, true, false}, "descending"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{row_reference(
-              c.tensor(0), c.integer(1), c.tensor(0).size(c.integer(1)), c.boolean(2))[1]};
         });
 
-const OpRecord& msort_op =
-    define("msort(Tensor self) -> Tensor")
-        .doc("Sorted values along the first dimension.")
-        .compose([](const Call& c) -> Results {
-          return {call_all(sort_op, {c[0], 0, false, true})[0]};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make_distinct({3, 4})}, "columns"},
-                                     {{m.make_distinct({5})}, "vector"}};
-        })
-        .reference([](const Call& c) {
-          const Tensor& x = c.tensor(0);
-          return std::vector<Tensor>{row_reference(x, 0, x.size(0), false)[0]};
-        });
+const OpRecord& msort_op = define("msort(Tensor self) -> Tensor")
+                               .doc("Sorted values along the first dimension.")
+                               .compose([](const Call& c) -> Results {
+                                 return {call_all(sort_op, {c[0], 0, false, true})[0]};
+                               });
 
 }  // namespace
 }  // namespace arete::ops

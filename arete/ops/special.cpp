@@ -18,38 +18,6 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 
-double ndtr(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
-double ndtri_reference(double p) {
-  double low = -40, high = 40;
-  for (int i = 0; i < 200; ++i) {
-    const double middle = (low + high) / 2;
-    (ndtr(middle) < p ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-double erfcx_reference(double x) {
-  const long double wide = x;
-  return double(std::exp(wide * wide) * std::erfc(wide));
-}
-
-// Many terms and the first corrections of Euler and Maclaurin.
-double zeta_reference(double s, double q) {
-  constexpr int kTerms = 4000;
-  long double sum = 0;
-  for (int k = kTerms - 1; k >= 0; --k) sum += std::pow((long double)q + k, -(long double)s);
-  const long double w = (long double)q + kTerms, p = std::pow(w, -(long double)s);
-  return double(sum + p * w / (s - 1) + p / 2 + p * s / (12 * w));
-}
-
-// The power series in long double, which has digits to spare for moderate x.
-double igamma_reference(double a, double x, bool upper) {
-  long double term = 1, sum = 1;
-  for (int k = 1; k < 2000 && term > 1e-22L * sum; ++k) sum += term *= (long double)x / (a + k);
-  const long double p = sum * std::exp((long double)a * std::log((long double)x) - x -
-                                       std::lgamma((long double)a + 1));
-  return double(upper ? 1 - p : p);
-}
-
 const OpRecord& entr_op =
     define("special_entr(Tensor self) -> Tensor")
         .doc("-x log(x), 0 at 0, -inf for negative x.")
@@ -60,84 +28,44 @@ const OpRecord& entr_op =
               return std::vector{
                   where(x == 0, constant_like(x, 0.0), where(x < 0, -HUGE_VAL, -(x * log(x))))};
             },
-            [](Values v) { return std::vector{where(v[0] < 0, NAN, -(v[2] * (log(v[0]) + 1)))}; }))
-        .samples([](SampleMaker& m) {
-          auto all = unary_samples(0.1, 3)(m);
-          Tensor edges = m.make({3});
-          edges.detach().copy_(tensor({-1.0, 0.0, 2.0}));
-          all.push_back({{edges.detach()}, "edges"});
-          return all;
-        })
-        .reference(reference1([](double v) {
-          return v > 0 ? -v * std::log(v) : v == 0 ? 0 : -HUGE_VAL;
-        }));
+            [](Values v) { return std::vector{where(v[0] < 0, NAN, -(v[2] * (log(v[0]) + 1)))}; }));
 
-const OpRecord& erfcx_op =
-    define("special_erfcx(Tensor self) -> Tensor")
-        .doc("exp(x^2) erfc(x), without overflow for large x.")
-        .pointwise(special_unary(
-            expr::erfcx, [](Value x, Value y) { return 2 * x * y - 2 * std::numbers::inv_sqrtpi; }))
-        .samples(unary_samples(-2, 6))
-        .reference(reference1(erfcx_reference));
+const OpRecord& erfcx_op = define("special_erfcx(Tensor self) -> Tensor")
+                               .doc("exp(x^2) erfc(x), without overflow for large x.")
+                               .pointwise(special_unary(expr::erfcx, [](Value x, Value y) {
+                                 return 2 * x * y - 2 * std::numbers::inv_sqrtpi;
+                               }));
 
 const OpRecord& ndtr_op = define("special_ndtr(Tensor self) -> Tensor")
                               .doc("The probability that a normal variable is below x.")
-                              .pointwise(special_unary(expr::ndtr))
-                              .samples(unary_samples(-4, 4))
-                              .reference(reference1(ndtr));
+                              .pointwise(special_unary(expr::ndtr));
 
 const OpRecord& log_ndtr_op =
     define("special_log_ndtr(Tensor self) -> Tensor")
         .doc("log of the probability that a normal variable is below x, exact in both tails.")
-        .pointwise(special_unary(expr::log_ndtr,
-                                 [](Value x, Value) {
-                                   return std::sqrt(2 / kPi) /
-                                          expr::erfcx(x * (-1 / std::numbers::sqrt2));
-                                 }))
-        .samples(unary_samples(-6, 3))
-        .reference(reference1([](double v) {
-          return double(std::log(std::erfc(-(long double)v / std::sqrt(2.0L)) / 2));
+        .pointwise(special_unary(expr::log_ndtr, [](Value x, Value) {
+          return std::sqrt(2 / kPi) / expr::erfcx(x * (-1 / std::numbers::sqrt2));
         }));
 
 const OpRecord& ndtri_op =
     define("special_ndtri(Tensor self) -> Tensor")
         .doc("The value below which a normal variable is with probability x.")
         .pointwise(special_unary(
-            expr::ndtri, [](Value, Value y) { return exp(y * y * 0.5) * std::sqrt(2 * kPi); }))
-        .samples(unary_samples(0.02, 0.98))
-        .reference(reference1(ndtri_reference));
+            expr::ndtri, [](Value, Value y) { return exp(y * y * 0.5) * std::sqrt(2 * kPi); }));
 
 const OpRecord& xlog1py_op =
     define("special_xlog1py(Tensor self, Tensor other) -> Tensor")
         .doc("self * log1p(other), 0 where self is 0.")
-        .pointwise(special_def(2,
-                               [](Values v) {
-                                 const Value a = v[0], b = v[1], zero = a == 0;
-                                 return std::vector{
-                                     where(is_nan(b), b,
-                                           where(zero, 0.0, a * log1p(where(zero, 0.0, b))))};
-                               }))
-        .samples(binary_samples(0.5, 2, -0.5, 2))
-        .errors(binary_errors())
-        .reference(reference2([](double a, double b) { return a == 0 ? 0 : a * std::log1p(b); }));
+        .pointwise(special_def(2, [](Values v) {
+          const Value a = v[0], b = v[1], zero = a == 0;
+          return std::vector{where(is_nan(b), b, where(zero, 0.0, a * log1p(where(zero, 0.0, b))))};
+        }));
 
 // ---- gamma function
 
-const OpRecord& trigamma_op =
-    define("trigamma(Tensor self) -> Tensor")
-        .doc("The derivative of digamma: polygamma(1, x).")
-        .pointwise(special_unary(expr::trigamma))
-        .samples(unary_samples(0.5, 6))
-        .reference(reference1([](double x) { return zeta_reference(2, x); }));
-
-std::vector<Sample> zeta_samples(SampleMaker& m) {
-  return {{{m.make({2, 3}, 1.5, 6).detach(), m.make({2, 3}, 0.6, 4)}, "equal shapes"},
-          {{m.make({2, 1}, 1.5, 6).detach(), m.make({4}, 0.6, 4)}, "broadcast"},
-          {{Scalar(3.0), m.make({4}, 0.6, 4)}, "a number"},
-          {{Scalar(4.0), m.make({4}, -40.7, -40.3)}, "far below 0"},
-          {{m.make({}, 2, 4).detach(), m.make({}, 0.6, 4)}, "0-d"},
-          {{m.make({0}, 2, 4).detach(), m.make({0}, 0.6, 4)}, "empty"}};
-}
+const OpRecord& trigamma_op = define("trigamma(Tensor self) -> Tensor")
+                                  .doc("The derivative of digamma: polygamma(1, x).")
+                                  .pointwise(special_unary(expr::trigamma));
 
 const OpRecord& zeta_op =
     define("special_zeta(Tensor self, Tensor other) -> Tensor")
@@ -148,9 +76,7 @@ const OpRecord& zeta_op =
               const Value slope = -(v[0] * expr::hurwitz_zeta(v[0] + 1, v[1]));
               return std::vector{constant_like(v[0], 0.0), v[3] * slope};
             }),
-            1))
-        .samples(zeta_samples)
-        .reference(reference2(zeta_reference));
+            1));
 
 const OpRecord& polygamma_op =
     define("polygamma(int n, Tensor self) -> Tensor")
@@ -164,31 +90,6 @@ const OpRecord& polygamma_op =
           if (n == 1) return {call(trigamma_op, {c.tensor(1)})};
           const double factor = (n % 2 ? 1 : -1) * std::tgamma(double(n) + 1);
           return {call(zeta_op, {double(n) + 1, c.tensor(1)}).mul(Scalar(factor))};
-        })
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{0, m.make({2, 3}, 0.8, 5)}, "digamma"},
-                                     {{1, m.make({2, 3}, 0.8, 5)}, "trigamma"},
-                                     {{2, m.make_strided({3, 4}, 0.8, 5)}, "second"},
-                                     {{3, m.make({}, 0.8, 5)}, "third"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{{{-1, m.make({2})},
-                                           ErrorKind::value,
-                                           "polygamma(n, x) does not support negative n."}};
-        })
-        .reference([](const Call& c) {
-          const int64_t n = c.integer(0);
-          return std::vector<Tensor>{build_tensor(c.tensor(1).sizes(), [&](const Shape& i) {
-            const double x = at(c.tensor(1), i);
-            // digamma(x) = digamma(x + 1000) - sum 1 / (x + k).
-            if (n == 0) {
-              long double shift = 0;
-              for (int k = 999; k >= 0; --k) shift += 1 / ((long double)x + k);
-              const long double y = (long double)x + 1000, r = 1 / (y * y);
-              return double(std::log(y) - 1 / (2 * y) - r / 12 + r * r / 120 - shift);
-            }
-            return (n % 2 ? 1 : -1) * std::tgamma(double(n) + 1) * zeta_reference(double(n) + 1, x);
-          })};
         });
 
 const OpRecord& mvlgamma_op =
@@ -203,32 +104,7 @@ const OpRecord& mvlgamma_op =
             sum = sum.add(lgamma(c.tensor(0).sub(Scalar(double(j) / 2))));
           return {sum.add(Scalar(double(p * (p - 1)) / 4 * std::log(kPi)))};
         })
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({2, 3}, 0.5, 5), 1}, "one"},
-                                     {{m.make({2, 3}, 1.6, 5), 3}, "three"},
-                                     {{m.make({}, 2.5, 5), 4}, "0-d"}};
-        })
-        .errors([](SampleMaker& m) {
-          return std::vector<ErrorSample>{
-              {{m.make({2}), 0}, ErrorKind::value, "p has to be greater than or equal to 1"}};
-        })
-        .reference([](const Call& c) {
-          const double p = double(c.integer(1));
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            double s = p * (p - 1) / 4 * std::log(kPi);
-            for (int j = 0; j < int(p); ++j) s += std::lgamma(at(c.tensor(0), i) - j / 2.0);
-            return s;
-          })};
-        });
-
-std::vector<Sample> igamma_samples(SampleMaker& m) {
-  return {{{m.make({2, 3}, 0.3, 5).detach(), m.make({2, 3}, 0.1, 7)}, "small"},
-          {{m.make({2, 1}, 8, 14).detach(), m.make({5}, 6, 16)}, "broadcast, larger"},
-          {{Scalar(2.5), m.make({4}, 0.6, 4)}, "a number"},
-          {{m.make({}, 1, 4).detach(), m.make({}, 0.6, 4)}, "0-d"},
-          {{m.make({0}, 1, 4).detach(), m.make({0}, 0.6, 4)}, "empty"}};
-}
+        .in_place();
 
 // The derivative in x is +- x^(a - 1) exp(-x) / gamma(a).
 PointwiseDef igamma_def(bool upper) {
@@ -248,19 +124,13 @@ const OpRecord& igamma_op =
     define("igamma(Tensor self, Tensor other) -> Tensor")
         .doc("Regularized lower incomplete gamma function P(self, other). No gradient for self.")
         .pointwise(igamma_def(false))
-        .in_place()
-        .samples(igamma_samples)
-        .errors(binary_errors())
-        .reference(reference2([](double a, double x) { return igamma_reference(a, x, false); }));
+        .in_place();
 
 const OpRecord& igammac_op =
     define("igammac(Tensor self, Tensor other) -> Tensor")
         .doc("Regularized upper incomplete gamma function Q(self, other). No gradient for self.")
         .pointwise(igamma_def(true))
-        .in_place()
-        .samples(igamma_samples)
-        .errors(binary_errors())
-        .reference(reference2([](double a, double x) { return igamma_reference(a, x, true); }));
+        .in_place();
 
 }  // namespace
 }  // namespace ops

@@ -20,27 +20,6 @@ PointwiseDef ternary(expr::Definition f, int n_params = 0) {
   return d;
 }
 
-std::vector<Sample> three(SampleMaker& m, double low, double high, std::vector<OwnedArg> more) {
-  std::vector<Sample> all{
-      {{m.make({2, 3}, low, high), m.make({2, 3}, low, high), m.make({2, 3}, low, high)}, "equal"},
-      {{m.make({2, 1}, low, high), m.make({3}, low, high), m.make_strided({2, 3}, low, high)},
-       "broadcast"},
-      {{m.make({}, low, high), m.make({}, low, high), m.make({}, low, high)}, "0-d"}};
-  for (Sample& s : all) s.args.insert(s.args.end(), more.begin(), more.end());
-  return all;
-}
-
-// f(a, b, c, value) with the fourth argument, if there is one, as value.
-template <class F>
-Reference reference3(F f) {
-  return [f](const Call& c) {
-    const double value = c.size() > 3 ? c.scalar(3).to_double() : 0;
-    return std::vector<Tensor>{build_tensor(broadcast_args(c, 3), [&](const Shape& i) {
-      return f(at_arg(c[0], i), at_arg(c[1], i), at_arg(c[2], i), value);
-    })};
-  };
-}
-
 const OpRecord& addcmul_op =
     define("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::promote))
@@ -49,10 +28,7 @@ const OpRecord& addcmul_op =
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] * v[2]}; }, 1))
         .complex(of_complex(
             [](Complex a, Complex b, Complex c, Complex value) { return a + value * b * c; }))
-        .in_place()
-        .samples([](SampleMaker& m) { return three(m, -2, 2, {Scalar(0.5)}); })
-        .reference(
-            reference3([](double a, double b, double c, double v) { return a + v * b * c; }));
+        .in_place();
 
 const OpRecord& addcdiv_op =
     define("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
@@ -62,10 +38,7 @@ const OpRecord& addcdiv_op =
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] / v[2]}; }, 1))
         .complex(of_complex(
             [](Complex a, Complex b, Complex c, Complex value) { return a + value * (b / c); }))
-        .in_place()
-        .samples([](SampleMaker& m) { return three(m, 0.5, 2, {Scalar(0.5)}); })
-        .reference(
-            reference3([](double a, double b, double c, double v) { return a + v * b / c; }));
+        .in_place();
 
 const OpRecord& lerp_op =
     define("lerp(Tensor self, Tensor end, Tensor weight) -> Tensor")
@@ -73,14 +46,7 @@ const OpRecord& lerp_op =
         .pointwise(
             ternary([](std::span<const Value> v) { return std::vector{lerp(v[0], v[1], v[2])}; }))
         .complex(of_complex([](Complex a, Complex b, Complex w) { return a + w * (b - a); }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          auto all = three(m, -2, 2, {});
-          all.push_back({{m.make({4}), m.make({4}), Scalar(0.25)}, "a number"});
-          return all;
-        })
-        .reference(
-            reference3([](double a, double b, double w, double) { return a + w * (b - a); }));
+        .in_place();
 
 // The condition takes no part in promotion: it is cast to boolean by the definition.
 PointwiseDef where_definition() {
@@ -100,18 +66,7 @@ const OpRecord& where_op =
                     return std::vector{where(v[0], v[1], v[3]), where(v[0], v[2], v[4])};
                   },
                   {},
-                  0b110})
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{
-              {{m.make_mask({2, 3}), m.make({2, 3}), m.make({2, 3})}, "equal"},
-              {{m.make_mask({2, 1}), m.make({3}), m.make_strided({2, 3})}, "broadcast"},
-              {{m.make_mask({4}), m.make({4}), Scalar(0.5)}, "a number"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(broadcast_args(c, 3), [&](const Shape& i) {
-            return at_arg(c[0], i) != 0 ? at_arg(c[1], i) : at_arg(c[2], i);
-          })};
-        });
+                  0b110});
 
 PointwiseDef limit(int n_inputs, int n_params, expr::Definition f, expr::Definition gradient) {
   PointwiseDef d;
@@ -133,17 +88,7 @@ const OpRecord& clamp_op =
             [](std::span<const Value> v) {
               return std::vector{where((v[0] >= v[3]) & (v[0] <= v[4]), v[2], zero_like(v[2]))};
             }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5), Scalar(0.75)}, "both"},
-                                     {{m.make({5}), Scalar(0.5), Scalar(-0.5)}, "min > max"}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return std::fmin(std::fmax(at(c.tensor(0), i), c.scalar(1).to_double()),
-                             c.scalar(2).to_double());
-          })};
-        });
+        .in_place();
 
 const OpRecord& clamp_min_op =
     define("clamp_min(Tensor self, Scalar min) -> Tensor")
@@ -153,15 +98,7 @@ const OpRecord& clamp_min_op =
             [](std::span<const Value> v) {
               return std::vector{where(v[0] >= v[3], v[2], zero_like(v[2]))};
             }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({3, 4}), Scalar(-0.5)}, ""}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return std::fmax(at(c.tensor(0), i), c.scalar(1).to_double());
-          })};
-        });
+        .in_place();
 
 const OpRecord& clamp_max_op =
     define("clamp_max(Tensor self, Scalar max) -> Tensor")
@@ -171,15 +108,7 @@ const OpRecord& clamp_max_op =
             [](std::span<const Value> v) {
               return std::vector{where(v[0] <= v[3], v[2], zero_like(v[2]))};
             }))
-        .in_place()
-        .samples([](SampleMaker& m) {
-          return std::vector<Sample>{{{m.make({3, 4}), Scalar(0.5)}, ""}};
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            return std::fmin(at(c.tensor(0), i), c.scalar(1).to_double());
-          })};
-        });
+        .in_place();
 
 }  // namespace
 

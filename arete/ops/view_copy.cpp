@@ -2,7 +2,6 @@
 #include <string>
 
 #include "arete/ops/call.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete::ops {
@@ -48,20 +47,12 @@ constexpr const char* kCopies[] = {
     "unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
 };
 
-// Samples and references are the view's own. They are looked up when wanted: at this point the
-// other files' records may not exist yet.
 bool define_copies() {
   for (const std::string schema : kCopies) {
     const std::string name = schema.substr(0, schema.find('('));
     define(schema)
         .doc(std::string(view_name(name)) + "() with results that are copies.")
-        .compose(copies)
-        .samples([name](SampleMaker& m) { return view_record(name).samples(m); })
-        .errors([name](SampleMaker& m) { return view_record(name).errors(m); })
-        .reference([name](const Call& c) {
-          const OpRecord& view = view_record(name);
-          return view.reference(Call(view, c.args()));
-        });
+        .compose(copies);
   }
   return true;
 }
@@ -69,29 +60,14 @@ const bool defined = define_copies();
 
 // ---- copies of the whole
 
-std::vector<Sample> whole_samples(SampleMaker& m) {
-  return {{{m.make({2, 3})}, "usual"},
-          {{m.make_strided({2, 3})}, "strided"},
-          {{m.make({})}, "0-d"},
-          {{m.make({0, 2})}, "empty"}};
-}
-std::vector<Tensor> whole_reference(const Call& c) {
-  return {from_values(values_of(c.tensor(0)), c.tensor(0).sizes())};
-}
-
 const OpRecord& alias_copy_op =
     define("alias_copy(Tensor self) -> Tensor")
         .doc("A copy.")
-        .compose([](const Call& c) -> Results { return {c.tensor(0).clone()}; })
-        .samples(whole_samples)
-        .reference(whole_reference);
+        .compose([](const Call& c) -> Results { return {c.tensor(0).clone()}; });
 const OpRecord& detach_copy_op =
     define("detach_copy(Tensor self) -> Tensor")
         .doc("A copy without history.")
-        .compose([](const Call& c) -> Results { return {c.tensor(0).detach().clone()}; })
-        .no_gradient_test()
-        .samples(whole_samples)
-        .reference(whole_reference);
+        .compose([](const Call& c) -> Results { return {c.tensor(0).detach().clone()}; });
 
 }  // namespace
 }  // namespace arete::ops

@@ -1,16 +1,11 @@
 // A copy of a tensor in which what a view would show is replaced.
-#include <algorithm>
-
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/reference_util.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
-
-using Refs = std::vector<Tensor>;
 
 std::optional<int64_t> optional_int(const Arg& a) {
   if (a.is_none()) return std::nullopt;
@@ -25,20 +20,6 @@ void write(const Call& c, Tensor part, const Tensor& src, const char* what) {
                                        what + " size = " + to_string(part.sizes()))
                   .argument("src"));
   part.copy_(src);
-}
-
-// In the references positions are written instead of values: the view of 0, 1, 2, ... names the
-// element that each one of src replaces.
-template <class F>
-Refs replaced(const Call& c, F&& view) {
-  std::vector<double> v = values_of(c.tensor(0));
-  const std::vector<double> src = values_of(c.tensor(1));
-  std::vector<double> numbers(v.size());
-  for (size_t i = 0; i < v.size(); ++i) numbers[i] = double(i);
-  const Tensor at_places = view(from_values(numbers, c.tensor(0).sizes())).contiguous();
-  const std::vector<double> places = values_of(at_places);
-  for (size_t i = 0; i < places.size(); ++i) v[size_t(places[i])] = src[i];
-  return {from_values(v, c.tensor(0).sizes())};
 }
 
 Tensor part_select(const Call& c, const Tensor& t) { return select(t, c.integer(2), c.integer(3)); }
@@ -56,23 +37,6 @@ const OpRecord& select_scatter_op =
           const Tensor out = c.tensor(0).clone();
           write(c, part_select(c, out), c.tensor(1), "slice");
           return {out};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({2}), 1, 1}, "column"},
-                  {{m.make_strided({2, 3, 2}), m.make({2, 2}), -2, -1}, "negative"},
-                  {{m.make({3}), m.make({}), 0, 2}, "1-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), m.make({3}), 1, 1},
-                   ErrorKind::value,
-                   "expected src to have a size equal to the slice of self. src size = [3], slice "
-                   "size = [2]"},
-                  {{m.make({2, 3}), m.make({2}), 1, 3},
-                   ErrorKind::index,
-                   "index 3 is out of bounds for dimension 1 with size 3"}};
-        })
-        .reference([](const Call& c) {
-          return replaced(c, [&](const Tensor& t) { return part_select(c, t); });
         });
 
 const OpRecord& slice_scatter_op =
@@ -84,21 +48,6 @@ const OpRecord& slice_scatter_op =
           const Tensor out = c.tensor(0).clone();
           write(c, part_slice(c, out), c.tensor(1), "slice");
           return {out};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({5, 2}), m.make({3, 2}), 0, 1, 4, 1}, "usual"},
-                  {{m.make_strided({2, 5}), m.make({2, 2}), -1, -4, std::nullopt, 2}, "step"},
-                  {{m.make({4}), m.make({4}), 0, std::nullopt, 100, 1}, "all"},
-                  {{m.make({4}), m.make({0}), 0, 3, 1, 1}, "nothing"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({5}), m.make({2}), 0, 1, 4, 1},
-                   ErrorKind::value,
-                   "expected src to have a size equal to the slice of self. src size = [2], slice "
-                   "size = [3]"}};
-        })
-        .reference([](const Call& c) {
-          return replaced(c, [&](const Tensor& t) { return part_slice(c, t); });
         });
 
 const OpRecord& diagonal_scatter_op =
@@ -110,20 +59,6 @@ const OpRecord& diagonal_scatter_op =
           const Tensor out = c.tensor(0).clone();
           write(c, part_diagonal(c, out), c.tensor(1), "diagonal");
           return {out};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}), m.make({3}), 0, 0, 1}, "usual"},
-                  {{m.make_strided({3, 2, 4}), m.make({2, 3}), 1, 0, -1}, "batch, above"},
-                  {{m.make({2, 3}), m.make({0}), 5, 0, 1}, "outside"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({3, 3}), m.make({2}), 0, 0, 1},
-                   ErrorKind::value,
-                   "expected src to have a size equal to the diagonal of self. src size = [2], "
-                   "diagonal size = [3]"}};
-        })
-        .reference([](const Call& c) {
-          return replaced(c, [&](const Tensor& t) { return part_diagonal(c, t); });
         });
 
 // The window lies on self's storage, so a copy of the storage is what is written.
@@ -139,27 +74,6 @@ const OpRecord& as_strided_scatter_op =
           const Tensor memory = as_strided(self, {total}, {1}, 0).clone();
           write(c, as_strided(memory, c.ints(2), c.ints(3), offset), c.tensor(1), "slice");
           return {as_strided(memory, self.sizes(), self.strides(), self.storage_offset())};
-        })
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({3, 4}), m.make({2, 3}), {2, 3}, {4, 1}, 1}, "block"},
-                  {{m.make({6}), m.make({2, 2}), {2, 2}, {3, 1}, std::nullopt}, "from its offset"},
-                  {{m.make({3}), m.make({}), std::vector<int64_t>{}, std::vector<int64_t>{}, 2},
-                   "0-d"}};
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({4}), m.make({3}), {2}, {1}, 0},
-                   ErrorKind::value,
-                   "expected src to have a size equal to the slice of self. src size = [3], slice "
-                   "size = [2]"}};
-        })
-        .reference([](const Call& c) -> Refs {
-          std::vector<double> v = values_of(c.tensor(0));
-          for_each_index(c.ints(2), [&](const Shape& i) {
-            int64_t to = c.has(4) ? c.integer(4) : 0;
-            for (size_t d = 0; d < i.size(); ++d) to += i[d] * c.ints(3)[d];
-            v[size_t(to)] = at(c.tensor(1), i);
-          });
-          return {from_values(v, c.tensor(0).sizes())};
         });
 
 }  // namespace

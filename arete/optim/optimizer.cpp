@@ -246,6 +246,7 @@ Optimizer::Kind Optimizer::kind_of(const Tensor& param, Slot& slot, DType grad, 
   for (size_t key = 0; key < master_key(); ++key) {
     if (!(keys >> key & 1) || keys_[key].is_tensor()) continue;
     const Tensor& t = slot.state[key];
+    ARETE_ASSERT(kind.numbers >> 24 == 0);  // room for four
     kind.numbers = kind.numbers << 8 | uint32_t(t.dtype());
     if (on_device || step.history) continue;
     if (keys_[key].kind == StateKey::count)

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
 

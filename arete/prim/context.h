@@ -1,9 +1,9 @@
 // How a call is to run.
 #pragma once
 
-#include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
 #include "arete/core/modes.h"
+#include "arete/prim/cudnn_switches.h"
 
 namespace arete::prim {
 

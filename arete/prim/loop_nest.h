@@ -51,6 +51,11 @@ struct LoopNest {
   /// dimensions (the first ones, innermost first) are inner; at least 1.
   static LoopNest plan_split(IntList space, int outer_rank, std::span<const View> views,
                              int* inner_rank);
+
+  /// The same where the inner dimensions are those of `reduced` (bit d: dimension d of the space),
+  /// wherever they stand.
+  static LoopNest plan_reduced(IntList space, uint32_t reduced, std::span<const View> views,
+                               int* inner_rank);
 };
 
 }  // namespace arete::prim

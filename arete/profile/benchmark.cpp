@@ -6,7 +6,7 @@
 
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
 #include "arete/prim/backend.h"

@@ -15,7 +15,7 @@
 #include "arete/base/file.h"
 #include "arete/base/gzip.h"
 #include "arete/base/text.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/profile/trace.h"
 
 namespace arete::profile {

@@ -9,7 +9,7 @@
 #include "arete/base/error.h"
 #include "arete/base/gzip.h"
 #include "arete/base/text.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 
 namespace arete::profile {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "arete/core/cuda.h"
 #include "arete/core/memory_events.h"
+#include "arete/device/cuda.h"
 
 namespace arete {
 

@@ -12,8 +12,8 @@
 #include "arete/base/error.h"
 #include "arete/base/file.h"
 #include "arete/base/text.h"
-#include "arete/core/cuda.h"
 #include "arete/core/memory_events.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/record.h"
 #include "arete/profile/recorder_internal.h"
 

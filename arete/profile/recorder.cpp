@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
 #include "arete/core/history.h"
 #include "arete/core/modes.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/call.h"
 #include "arete/prim/backend.h"
 #include "arete/profile/cost_internal.h"

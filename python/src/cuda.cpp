@@ -1,10 +1,10 @@
 // Streams, events, graphs, memory of GPUs.
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 
-#include "arete/core/cuda_kernel.h"
-#include "arete/core/cudnn_switches.h"
 #include "arete/core/matmul_precision.h"
+#include "arete/device/cuda_kernel.h"
 #include "arete/ops/attention.h"
+#include "arete/prim/cudnn_switches.h"
 #include "bindings.h"
 #include "caster.h"
 

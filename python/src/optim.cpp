@@ -1,7 +1,7 @@
 // The optimizers; arete/optim/ gives them torch's faces. Groups and state are Python's: see Note
 // [State that Python owns].
-#include "arete/core/cuda.h"
 #include "arete/core/history.h"
+#include "arete/device/cuda.h"
 #include "arete/nn/utils.h"
 #include "arete/ops/creation.h"
 #include "arete/optim/adafactor.h"

@@ -1,9 +1,11 @@
 // What Python's files know of the operator records: names, where they are shown, and what
 // documentation is made of.
+#include <dlfcn.h>
+
 #include <map>
 
 #include "arete/ops/aliases.h"
-#include "arete/ops/record.h"
+#include "arete/ops/samples.h"
 #include "bindings.h"
 #include "caster.h"
 #include "operator_signature.h"
@@ -112,13 +114,25 @@ nb::dict facts(const std::string& name) {
   return d;
 }
 
+// Samples are no part of the library: the first who asks loads theirs, which attaches them.
+const ops::RecordSamples& samples_of(const OpRecord& r) {
+  static const bool loaded = [] {
+    if (dlopen("libarete_samples.so", RTLD_NOW | RTLD_LOCAL)) return true;
+    throw std::runtime_error(std::string("the samples of operators cannot be loaded: ") +
+                             dlerror());
+  }();
+  static_cast<void>(loaded);
+  return ops::samples_of(r);
+}
+
 // The arguments of the record's samples, each a list in the order of the schema.
 nb::list samples(const std::string& name) {
   const OpRecord& r = record_named(name);
   nb::list all;
-  if (!r.samples) return all;
+  const auto& samples = samples_of(r).samples;
+  if (!samples) return all;
   ops::SampleMaker maker(example_dtype(r), kCPU, false);
-  for (const ops::Sample& s : r.samples(maker)) {
+  for (const ops::Sample& s : samples(maker)) {
     nb::list args;
     for (const ops::OwnedArg& a : s.args) args.append(to_python(a));
     all.append(args);
@@ -130,9 +144,10 @@ nb::list samples(const std::string& name) {
 nb::list errors(const std::string& name) {
   const OpRecord& r = record_named(name);
   nb::list all;
-  if (!r.errors) return all;
+  const auto& errors = samples_of(r).errors;
+  if (!errors) return all;
   ops::SampleMaker maker(example_dtype(r), kCPU, false);
-  for (const ops::ErrorSample& s : r.errors(maker))
+  for (const ops::ErrorSample& s : errors(maker))
     all.append(nb::make_tuple(nb::borrow(class_of(s.kind)), s.text));
   return all;
 }

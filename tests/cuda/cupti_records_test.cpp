@@ -5,7 +5,7 @@
 
 #include "arete/backend/cuda/lib/cupti.h"
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 
 namespace arete::cuda {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "arete/arete.h"
-#include "arete/ops/record.h"
+#include "arete/ops/samples.h"
 #include "tests/support/test_device.h"
 
 namespace arete::test {

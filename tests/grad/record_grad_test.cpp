@@ -15,7 +15,7 @@ class RecordGrad : public testing::TestWithParam<const OpRecord*> {};
 constexpr auto kBoolean = ops::PointwiseDef::Result::boolean;
 
 bool is_checked(const OpRecord& op) {
-  if (!op.samples || !op.test_gradient) return false;
+  if (!samples_of(op).samples || !samples_of(op).test_gradient) return false;
   for (DType t : op.dtypes)
     if (t == kFloat64) return op.pointwise || op.compose || op.grad;
   return false;
@@ -58,7 +58,7 @@ struct Checked {
 template <class Check>
 void check_samples(const OpRecord& op, DType dtype, Check&& check) {
   SampleMaker maker(dtype, test_device(), true);
-  const auto samples = op.samples(maker);
+  const auto samples = samples_of(op).samples(maker);
   for (size_t i = 0; i < samples.size(); ++i) {
     SCOPED_TRACE(op.name + ", " + std::string(name_of(dtype)) + ", sample " + std::to_string(i) +
                  " (" + samples[i].note + ")");

@@ -13,7 +13,7 @@
 #include <set>
 #include <vector>
 
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/prim/forward.h"
 #include "arete/prim/kept.h"
 

@@ -7,7 +7,7 @@
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/pointwise.h"
-#include "arete/ops/reference_util.h"
+#include "arete/samples/reference_util.h"
 #include "tests/support/record_cases.h"
 #include "tests/support/test_device.h"
 

@@ -11,7 +11,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
 #include "arete/ops/reduce.h"
-#include "arete/ops/reference_util.h"
+#include "arete/samples/reference_util.h"
 #include "tests/support/record_cases.h"
 #include "tests/support/test_device.h"
 
@@ -132,7 +132,7 @@ TEST_P(ComplexForm, AgreesWithStandardLibrary) {
   const Reference& reference = references().at(op.name);
   for (DType dtype : {kComplex64, kComplex128}) {
     ops::SampleMaker maker(dtype, test_device(), false);
-    for (const ops::Sample& s : op.samples(maker)) {
+    for (const ops::Sample& s : samples_of(op).samples(maker)) {
       SCOPED_TRACE(op.name + " of " + std::string(name_of(dtype)) + ", " + s.note);
       const Tensor got = run(op, s.args)[0];
       std::vector<Tensor> wide;
@@ -154,7 +154,7 @@ TEST_P(ComplexForm, AgreesWithStandardLibrary) {
 TEST_P(ComplexForm, DoesNotDependOnStrides) {
   const ops::OpRecord& op = *GetParam();
   ops::SampleMaker maker(kComplex64, test_device(), false);
-  for (const ops::Sample& s : op.samples(maker)) {
+  for (const ops::Sample& s : samples_of(op).samples(maker)) {
     SCOPED_TRACE(op.name + ", " + s.note);
     const Tensor want = run(op, s.args)[0];
     const Tensor got = run(op, map_tensors(s.args, scramble_strides))[0];

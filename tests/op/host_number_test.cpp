@@ -32,7 +32,7 @@ bool same_device(const ops::Results& results) {
 template <class F>
 void for_each_place(const OpRecord& op, DType dtype, F&& f) {
   SampleMaker maker(dtype, test_device(), false);
-  for (const ops::Sample& s : op.samples(maker)) {
+  for (const ops::Sample& s : samples_of(op).samples(maker)) {
     SCOPED_TRACE(op.name + ", " + std::string(name_of(dtype)) + " (" + s.note + ")");
     const size_t n = size_t(op.pointwise->n_inputs);
     for (size_t i = 0; i < n; ++i) {
@@ -90,7 +90,7 @@ TEST_P(HostNumber, InPlace) {
 // The number's gradient arrives on the CPU.
 TEST_P(HostNumber, HasAGradient) {
   const OpRecord& op = *GetParam();
-  if (!op.test_gradient) return;
+  if (!samples_of(op).test_gradient) return;
   for_each_place(op, op.dtypes[0], [&](auto& here, auto& there, size_t i) {
     SCOPED_TRACE("argument " + std::to_string(i));
     Tensor &a = here[i].tensor, &b = there[i].tensor;
@@ -110,7 +110,7 @@ TEST_P(HostNumber, HasAGradient) {
 std::vector<const OpRecord*> records() {
   std::vector<const OpRecord*> result;
   for (const OpRecord* op : ops::all_records())
-    if (op->pointwise && op->pointwise->n_inputs > 1 && op->samples && !op->random)
+    if (op->pointwise && op->pointwise->n_inputs > 1 && samples_of(*op).samples && !op->random)
       result.push_back(op);
   return result;
 }

@@ -43,10 +43,10 @@ void expect_equal(const std::vector<Tensor>& got, const ops::Results& want) {
 
 TEST_P(Out, EqualsTheCall) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || op.random || op.uninitialized) return;
+  if (!samples_of(op).samples || op.random || op.uninitialized) return;
   for (DType dtype : {op.dtypes.front(), op.dtypes.back()}) {
     SampleMaker maker(dtype, test_device(), false);
-    for (const ops::Sample& s : op.samples(maker)) {
+    for (const ops::Sample& s : samples_of(op).samples(maker)) {
       SCOPED_TRACE(op.name + " (" + s.note + ")");
       const ops::Results want = run(op, s.args);
       if (want.empty()) continue;
@@ -80,9 +80,9 @@ TEST_P(Out, EqualsTheCall) {
 // The result replaces an argument.
 TEST_P(Out, MayBeAnArgument) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || op.random || op.uninitialized || op.view || op.views) return;
+  if (!samples_of(op).samples || op.random || op.uninitialized || op.view || op.views) return;
   SampleMaker maker(op.dtypes[0], test_device(), false);
-  for (const ops::Sample& s : op.samples(maker)) {
+  for (const ops::Sample& s : samples_of(op).samples(maker)) {
     SCOPED_TRACE(op.name + " (" + s.note + ")");
     const ops::Results want = run(op, s.args);
     if (want.size() != 1) continue;

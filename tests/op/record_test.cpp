@@ -22,7 +22,7 @@ std::string where(const OpRecord& op, DType t, size_t i, const ops::Sample& s) {
 bool has_number_for_tensor(const OpRecord& op) {
   const ops::Schema& schema = ops::schema_of(op);
   SampleMaker maker(op.dtypes[0], test_device(), false);
-  for (const ops::Sample& s : op.samples(maker))
+  for (const ops::Sample& s : samples_of(op).samples(maker))
     for (size_t i = 0; i < s.args.size(); ++i)
       if (schema.args[i].is_tensor() && s.args[i].kind == ops::Arg::Kind::scalar) return true;
   return false;
@@ -31,8 +31,8 @@ bool has_number_for_tensor(const OpRecord& op) {
 TEST_P(Record, SaysWhatItIs) {
   const OpRecord& op = *GetParam();
   EXPECT_FALSE(op.doc.empty()) << op.name << " has no documentation";
-  EXPECT_TRUE(bool(op.samples)) << op.name << " has no samples";
-  EXPECT_TRUE(bool(op.reference) || !op.no_reference_because.empty())
+  EXPECT_TRUE(bool(samples_of(op).samples)) << op.name << " has no samples";
+  EXPECT_TRUE(bool(samples_of(op).reference) || !samples_of(op).no_reference_because.empty())
       << op.name << " has neither a reference nor a reason for having none";
   const ops::Schema& schema = ops::schema_of(op);
   EXPECT_FALSE(schema.returns.empty());
@@ -56,10 +56,10 @@ TEST_P(Record, SaysWhatItIs) {
 
 TEST_P(Record, AgreesWithReference) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || !op.reference) return;
+  if (!samples_of(op).samples || !samples_of(op).reference) return;
   for (DType t : op.dtypes) {
     SampleMaker maker(t, test_device(), false);
-    const auto samples = op.samples(maker);
+    const auto samples = samples_of(op).samples(maker);
     for (size_t i = 0; i < samples.size(); ++i) {
       SCOPED_TRACE(where(op, t, i, samples[i]));
       const ops::Results got = run(op, samples[i].args);
@@ -69,7 +69,7 @@ TEST_P(Record, AgreesWithReference) {
         if (a.kind == ops::Arg::Kind::device) a.device = kCPU;
       }
       const auto borrowed = borrow(reference_args);
-      const std::vector<Tensor> want = op.reference(ops::Call(op, borrowed));
+      const std::vector<Tensor> want = samples_of(op).reference(ops::Call(op, borrowed));
       ASSERT_EQ(got.size(), want.size());
       for (size_t k = 0; k < want.size(); ++k)
         EXPECT_EQ(difference(got[k], want[k], longest_reduction(samples[i].args)), "")
@@ -80,11 +80,11 @@ TEST_P(Record, AgreesWithReference) {
 
 TEST_P(Record, DoesNotDependOnStrides) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || op.random || op.uninitialized || op.name == "read_window" ||
+  if (!samples_of(op).samples || op.random || op.uninitialized || op.name == "read_window" ||
       op.name.starts_with("as_strided"))
     return;
   SampleMaker maker(op.dtypes[0], test_device(), false);
-  const auto samples = op.samples(maker);
+  const auto samples = samples_of(op).samples(maker);
   for (size_t i = 0; i < samples.size(); ++i) {
     SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
     ops::Results want;
@@ -112,9 +112,9 @@ TEST_P(Record, DoesNotDependOnStrides) {
 
 TEST_P(Record, InfersOnMeta) {
   const OpRecord& op = *GetParam();
-  if (!op.samples) return;
+  if (!samples_of(op).samples) return;
   SampleMaker maker(op.dtypes[0], test_device(), false);
-  const auto samples = op.samples(maker);
+  const auto samples = samples_of(op).samples(maker);
   for (size_t i = 0; i < samples.size(); ++i) {
     SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
     const ops::Results real = run(op, samples[i].args);
@@ -145,9 +145,9 @@ TEST_P(Record, InfersOnMeta) {
 
 TEST_P(Record, InPlaceEqualsFunctional) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || !op.has_in_place || op.random) return;
+  if (!samples_of(op).samples || !op.has_in_place || op.random) return;
   SampleMaker maker(op.dtypes[0], test_device(), false);
-  const auto samples = op.samples(maker);
+  const auto samples = samples_of(op).samples(maker);
   int done = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     SCOPED_TRACE(where(op, op.dtypes[0], i, samples[i]));
@@ -173,9 +173,9 @@ TEST_P(Record, InPlaceEqualsFunctional) {
 
 TEST_P(Record, RejectsErrors) {
   const OpRecord& op = *GetParam();
-  if (!op.errors) return;
+  if (!samples_of(op).errors) return;
   SampleMaker maker(op.dtypes[0], test_device(), false);
-  for (const ops::ErrorSample& s : op.errors(maker)) {
+  for (const ops::ErrorSample& s : samples_of(op).errors(maker)) {
     SCOPED_TRACE(op.name + ": " + s.text);
     try {
       run(op, s.args);

@@ -123,13 +123,13 @@ class Recorded : public testing::TestWithParam<const OpRecord*> {};
 
 TEST_P(Recorded, ReplaysBitForBit) {
   const OpRecord& op = *GetParam();
-  if (!op.samples || op.uninitialized) return;
+  if (!samples_of(op).samples || op.uninitialized) return;
   // Sums by atomic additions are in another order each time: as they are on GPUs by default.
   const ModesGuard guard;
   modes().deterministic = test_device().is_cuda();
   SampleMaker maker(op.dtypes[0], test_device(),
-                    op.test_gradient && is_differentiable(op.dtypes[0]));
-  for (const ops::Sample& s : op.samples(maker)) {
+                    samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
+  for (const ops::Sample& s : samples_of(op).samples(maker)) {
     SCOPED_TRACE(op.name + " (" + s.note + ")");
     prim::Recorder recorder;
     std::vector<Tensor> results;

@@ -139,6 +139,22 @@ RC_GTEST_PROP(LoopNestProperty, split_keeps_the_parts_apart, ()) {
   RC_ASSERT(std::multiset<Offsets>(got.begin(), got.end()) == naive(s));
 }
 
+RC_GTEST_PROP(LoopNestProperty, reduced_dimensions_are_inner_wherever_they_stand, ()) {
+  const Space s = arbitrary_space();
+  const auto reduced = *rc::gen::inRange<uint32_t>(0, uint32_t(1) << s.sizes.size());
+  int inner_rank = 0;
+  const LoopNest nest = LoopNest::plan_reduced(s.sizes, reduced, views_of(s), &inner_rank);
+  RC_ASSERT(inner_rank >= 1);
+  RC_ASSERT(inner_rank <= nest.rank);
+  int64_t inside = 1, got_inside = 1;
+  for (size_t d = 0; d < s.sizes.size(); ++d)
+    if (reduced >> d & 1) inside *= s.sizes[d];
+  for (int d = 0; d < inner_rank; ++d) got_inside *= nest.sizes[size_t(d)];
+  RC_ASSERT(got_inside == inside);
+  const std::vector<Offsets> got = walk(nest);
+  RC_ASSERT(std::multiset<Offsets>(got.begin(), got.end()) == naive(s));
+}
+
 LoopNest plan(const Shape& space, std::vector<std::pair<Shape, Shape>> operands) {
   Space s{space, {}};
   for (auto& [sizes, strides] : operands) s.operands.push_back({sizes, strides, kFloat32});

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "arete/ops/call.h"
-#include "arete/ops/record.h"
+#include "arete/ops/samples.h"
 
 namespace arete::test {
 

@@ -1,7 +1,7 @@
 // Autocast and loss scaling. On another device: ARETE_TEST_DEVICE=cuda.
 #include <thread>
 
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "tests/support/test_device.h"
@@ -100,9 +100,9 @@ TEST(Autocast, ClassesDifferByDevice) {
   EXPECT_EQ(class_of("quantile", DeviceType::cpu), Autocast::f32);
   EXPECT_EQ(class_of("mm", DeviceType::cpu), Autocast::lower);
   EXPECT_EQ(class_of("addcmul", DeviceType::cuda), Autocast::promote);
-  EXPECT_EQ(class_of("binary_cross_entropy", DeviceType::cuda), ops::kAutocastBanned);
+  EXPECT_EQ(class_of("binary_cross_entropy", DeviceType::cuda), ops::Autocast::banned);
   EXPECT_EQ(class_of("binary_cross_entropy", DeviceType::cpu), Autocast::f32);
-  EXPECT_EQ(class_of("batch_norm", DeviceType::cuda), ops::kAutocastAsIs);
+  EXPECT_EQ(class_of("batch_norm", DeviceType::cuda), ops::Autocast::as_is);
 }
 
 TEST(Autocast, CastsAParameterOnceForTheOutermostRegion) {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/profile/ceilings.h"
 #include "cli/commands.h"
 

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/io/tensor_io.h"
 #include "cli/commands.h"
 #include "cli/run_files.h"

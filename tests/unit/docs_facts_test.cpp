@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arete/core/dtype.h"
+#include "arete/ops/record.h"
 #include "arete/prim/backend.h"
 
 namespace arete {
@@ -35,6 +36,7 @@ std::map<std::string, std::string> all_facts() {
       {"optional primitives", others + " are optional: " + names(mandatory, all)},
       {"numbers of primitives", first + " mandatory primitives, " + others + " optional ones"},
       {"number of dtypes", std::to_string(kNumDTypes) + " dtypes"},
+      {"number of records", std::to_string(ops::all_records().size()) + " records"},
   };
 }
 
@@ -80,9 +82,11 @@ const fs::path root = fs::path(ARETE_TEST_DIR) / "..";
 TEST(DocsFacts, AreUpToDate) {
   if (!fs::exists(root / "docs")) GTEST_SKIP() << "the source tree is not here";
   const char* update = std::getenv("ARETE_UPDATE");
+  // "The thirteen" says how many there are, too.
   const std::regex count(
       "\\b([0-9]+|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|"
-      "fifteen) (are )?(mandatory|optional|primitives|dtypes)\\b",
+      "fifteen) (are )?(mandatory|optional|primitives|dtypes|records|optimizers)\\b|"
+      "\\bthirteen\\b",
       std::regex::icase);
   std::set<std::string> used;
   for (const fs::path& path : pages(root)) {

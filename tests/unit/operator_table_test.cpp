@@ -9,7 +9,7 @@
 
 #include "arete/ops/aliases.h"
 #include "arete/ops/creation.h"
-#include "arete/ops/record.h"
+#include "arete/ops/samples.h"
 
 namespace arete {
 namespace {
@@ -73,7 +73,7 @@ std::string rows(bool internal) {
     s += "| `" + op->name + "` | " + (internal ? "" : shown_in(*op) + " | ") + kind_of(*op) +
          " | " + dtypes_of(*op) + " | " + gradient_of(*op) + " | " +
          (op->has_in_place ? "yes" : "") + " | " +
-         (op->reference ? "yes" : cell(op->no_reference_because)) + " |\n";
+         (samples_of(*op).reference ? "yes" : cell(samples_of(*op).no_reference_because)) + " |\n";
   }
   return s;
 }

@@ -7,6 +7,7 @@
 #include "arete/backend/cpu/onednn.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/prim/checks.h"
 
 namespace arete::cpu {
 
@@ -305,19 +306,6 @@ void run_plan(CpuBackend& backend, const ConvPlan& plan, const ConvArgs& c) {
   }
 }
 
-void check_args(const ConvArgs& c) {
-  const int rank = c.window.spatial + 2;
-  ARETE_ASSERT(c.window.spatial >= 1 && c.window.spatial <= 3);
-  ARETE_ASSERT(c.x.rank() == rank && c.w.rank() == rank && c.y.rank() == rank);
-  ARETE_ASSERT(c.groups >= 1 && c.w.sizes[0] % c.groups == 0);
-  ARETE_ASSERT(c.x.sizes[1] == c.w.sizes[1] * c.groups && c.y.sizes[1] == c.w.sizes[0]);
-  ARETE_ASSERT(c.x.sizes[0] == c.y.sizes[0]);
-  ARETE_ASSERT(c.x.dtype == c.w.dtype && c.x.dtype == c.y.dtype);
-  for (int d = 0; d < c.window.spatial; ++d)
-    ARETE_ASSERT(c.w.sizes[d + 2] == c.window.kernel[d] && c.window.stride[d] > 0 &&
-                 c.window.dilation[d] > 0);
-}
-
 bool convolve(CpuBackend& backend, const ConvArgs& c) {
   const auto x = order_of(c.x), w = order_of(c.w), y = order_of(c.y);
   ARETE_ASSERT(x && w && y);
@@ -357,7 +345,7 @@ CacheStats conv_cache_stats() { return plan_cache().stats(); }
 }  // namespace onednn
 
 void CpuBackend::conv(const ConvArgs& args) {
-  check_args(args);
+  prim::check(args);
   const DType dtype = args.x.dtype;
   const bool supported = dtype == kFloat32 || (dtype == kBFloat16 && onednn::has_bf16());
   if (!supported || args.x.numel() == 0 || args.y.numel() == 0 || args.w.numel() == 0)

@@ -7,6 +7,7 @@
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/expr/value.h"
+#include "arete/prim/complex_parts.h"
 #include "arete/prim/loop_nest.h"
 
 namespace arete::cpu {
@@ -47,55 +48,13 @@ void move_elements(const View& out, const View& in) {
                });
 }
 
-DType real_of(DType complex) { return complex == kComplex64 ? kFloat32 : kFloat64; }
-
-/// The real or imaginary parts of a complex view.
-struct PartView {
-  Shape strides;
-  View view;
-  PartView(const View& v, bool imaginary) {
-    for (int64_t s : v.strides) strides.push_back(2 * s);
-    view = v;
-    view.dtype = real_of(v.dtype);
-    view.strides = strides;
-    if (imaginary && view.data) view.data += size_of(view.dtype);
-  }
-};
-
 }  // namespace
 
 void CpuBackend::copy(const prim::CopyArgs& args) {
   const View &out = args.out, &in = args.in;
   if (out.numel() == 0) return;
   if (out.dtype == in.dtype) return move_elements(out, in);
-  if (is_complex(out.dtype)) {
-    const PartView re(out, false), im(out, true);
-    if (is_complex(in.dtype)) {
-      copy({re.view, PartView(in, false).view});
-      copy({im.view, PartView(in, true).view});
-    } else {
-      copy({re.view, in});
-      fill({im.view, expr::Literal{.f = 0.0}});
-    }
-    return;
-  }
-  if (is_complex(in.dtype)) {
-    if (out.dtype == kBool) {
-      // Nonzero if either part is.
-      expr::Builder builder;
-      const DType part = real_of(in.dtype);
-      const expr::Value re = builder.input(part), im = builder.input(part);
-      const expr::Value nonzero =
-          builder.cast(re, expr::Type::boolean) | builder.cast(im, expr::Type::boolean);
-      const expr::ProgramPtr program = builder.build(std::span<const expr::Value>(&nonzero, 1),
-                                                     std::span<const DType>(&out.dtype, 1));
-      const PartView parts[] = {PartView(in, false), PartView(in, true)};
-      const View inputs[] = {parts[0].view, parts[1].view};
-      pointwise({program.get(), inputs, std::span<const View>(&out, 1), {}});
-      return;
-    }
-    return copy({out, PartView(in, false).view});
-  }
+  if (prim::copy_by_parts(*this, args)) return;
   const expr::ProgramPtr& program = conversion(in.dtype, out.dtype);
   pointwise({program.get(), std::span<const View>(&in, 1), std::span<const View>(&out, 1), {}});
 }

@@ -14,6 +14,7 @@
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 #include "arete/expr/value.h"
+#include "arete/prim/checks.h"
 #include "arete/prim/decompose/gemm_internal.h"
 
 #include <cblas.h>
@@ -119,31 +120,6 @@ bool needs_blas_layout(DType t) { return t == kFloat32 || is_complex(t) || t == 
 Matrix matrix_of(const View& v) {
   const int r = v.rank();
   return {v.data, v.sizes[r - 2], v.sizes[r - 1], v.strides[r - 2], v.strides[r - 1]};
-}
-
-void check_args(const GemmArgs& g) {
-  const int rank = g.out.rank();
-  ARETE_ASSERT(rank >= 2 && g.a.rank() == rank && g.b.rank() == rank);
-  // Narrow operands may have a wider result; of f8 also two different ones.
-  const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
-  ARETE_ASSERT(g.a.dtype == g.b.dtype || f8);
-  ARETE_ASSERT(g.a.dtype == g.out.dtype ||
-               (is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32) ||
-               (f8 && is_reduced_float(g.out.dtype)));
-  ARETE_ASSERT(g.a.sizes[rank - 1] == g.b.sizes[rank - 2]);
-  ARETE_ASSERT(g.a.sizes[rank - 2] == g.out.sizes[rank - 2]);
-  ARETE_ASSERT(g.b.sizes[rank - 1] == g.out.sizes[rank - 1]);
-  for (int d = 0; d < rank - 2; ++d) {
-    ARETE_ASSERT(g.a.sizes[d] == g.out.sizes[d] || g.a.sizes[d] == 1);
-    ARETE_ASSERT(g.b.sizes[d] == g.out.sizes[d] || g.b.sizes[d] == 1);
-  }
-  ARETE_ASSERT(!g.bias || (g.bias.rank() == 1 && g.bias.sizes[0] == g.out.sizes[rank - 1] &&
-                           g.bias.dtype == g.out.dtype));
-  ARETE_ASSERT(!g.aux || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
-  ARETE_CHECK(g.out.dtype != kBool,
-              TypeError("matmul", "\"addmm_impl_cpu_\" not implemented for 'Bool'")
-                  .got("bool")
-                  .hint("convert to an integer or floating dtype first"));
 }
 
 // A batch dimension that only continues the rows is rows: x @ w with x of any rank.
@@ -470,7 +446,11 @@ bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
 }  // namespace
 
 void CpuBackend::gemm(const GemmArgs& g) {
-  check_args(g);
+  prim::check(g);
+  ARETE_CHECK(g.out.dtype != kBool,
+              TypeError("matmul", "\"addmm_impl_cpu_\" not implemented for 'Bool'")
+                  .got("bool")
+                  .hint("convert to an integer or floating dtype first"));
   if (g.out.numel() == 0 && !g.a_sum) return;
   if (prim::has_parts(g)) return prim::gemm_in_parts(*this, g);
   if (g.a.sizes[g.a.rank() - 1] == 0) return empty_product(*this, g);

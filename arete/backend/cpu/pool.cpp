@@ -3,21 +3,12 @@
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/pool_kernels.h"
 #include "arete/base/error.h"
+#include "arete/prim/checks.h"
 
 namespace arete::cpu {
 
 void CpuBackend::pool(const prim::PoolArgs& p) {
-  const int s = p.window.spatial;
-  const bool max = p.kind == prim::PoolArgs::Kind::max;
-  ARETE_ASSERT(s >= 1 && s <= 3 && p.x.rank() == s + 2 && p.y.rank() == s + 2);
-  ARETE_ASSERT(p.x.dtype == p.y.dtype);
-  ARETE_ASSERT(p.x.sizes[0] == p.y.sizes[0] && p.x.sizes[1] == p.y.sizes[1]);
-  ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
-  ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
-  for (int d = 0; d < s; ++d) {
-    ARETE_ASSERT(p.window.kernel[d] > 0 && p.window.stride[d] > 0 && p.window.dilation[d] > 0);
-    ARETE_ASSERT(max || p.window.dilation[d] == 1);
-  }
+  prim::check(p);
   switch (p.x.dtype) {
     case DType::f32:
     case DType::f64:

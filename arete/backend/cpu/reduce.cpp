@@ -153,7 +153,9 @@ class Reduction {
         program_(args.prologue ? *args.prologue : *read_program(args)),
         value_type_(expr::compute_type(program_.outputs()[0].dtype)),
         acc_(args.monoid, value_type_) {
-    plan();
+    SmallVector<View, 4> views{args.out};  // operand 0
+    views.append(args.inputs.begin(), args.inputs.end());
+    nest_ = LoopNest::plan_reduced(args.space, args.reduced, views, &inner_);
     for (size_t i = 0; i < args.inputs.size(); ++i) inputs_.push_back(int(i) + 1);
   }
 
@@ -179,37 +181,6 @@ class Reduction {
     const DType in = args.inputs[0].dtype;
     const bool logical = args.monoid == Monoid::all || args.monoid == Monoid::any;
     return conversion(in, logical ? kBool : expr::storage_type(expr::compute_type(in))).get();
-  }
-
-  /// Kept dimensions first, then reduced ones; operand 0 is the output.
-  void plan() {
-    const size_t rank = args_.space.size();
-    SmallVector<int, 8> order;
-    int kept = 0;
-    for (size_t d = 0; d < rank; ++d)
-      if (!((args_.reduced >> d) & 1)) order.push_back(int(d)), ++kept;
-    for (size_t d = 0; d < rank; ++d)
-      if ((args_.reduced >> d) & 1) order.push_back(int(d));
-    SmallVector<Shape, 4> lists;
-    lists.reserve(2 * (args_.inputs.size() + 1));
-    SmallVector<View, 4> views;
-    Shape space;
-    for (int d : order) space.push_back(args_.space[size_t(d)]);
-    auto permuted = [&](const View& v) {
-      Shape& sizes = lists.emplace_back();
-      Shape& strides = lists.emplace_back();
-      const int skip = int(rank) - v.rank();
-      for (int d : order) {
-        sizes.push_back(d < skip ? 1 : v.sizes[size_t(d - skip)]);
-        strides.push_back(d < skip ? 0 : v.strides[size_t(d - skip)]);
-      }
-      View& p = views.emplace_back(v);
-      p.sizes = sizes;
-      p.strides = strides;
-    };
-    permuted(args_.out);
-    for (const View& v : args_.inputs) permuted(v);
-    nest_ = LoopNest::plan_split(space, kept, views, &inner_);
   }
 
   /// The kept dimension along which the data run fastest, if it is one.

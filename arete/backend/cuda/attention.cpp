@@ -8,7 +8,7 @@
 #include "arete/backend/cuda/lib/cudnn_attention.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
-#include "arete/core/cudnn_switches.h"
+#include "arete/prim/cudnn_switches.h"
 
 namespace arete::cuda {
 namespace {

@@ -8,8 +8,9 @@
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/backend/cuda/stand_in.h"
 #include "arete/base/error.h"
-#include "arete/core/cudnn_switches.h"
 #include "arete/expr/value.h"
+#include "arete/prim/checks.h"
+#include "arete/prim/cudnn_switches.h"
 
 namespace arete::cuda {
 namespace {
@@ -50,16 +51,6 @@ Order choose_order(const ConvArgs& c) {
 
 bool fits(const View& v, Order order) {
   return is_dense(v, order) && reinterpret_cast<uintptr_t>(v.data) % kAlignment == 0;
-}
-
-void check_args(const ConvArgs& c) {
-  const int rank = c.window.spatial + 2;
-  ARETE_ASSERT(c.window.spatial >= 1 && c.window.spatial <= 3);
-  ARETE_ASSERT(c.x.rank() == rank && c.w.rank() == rank && c.y.rank() == rank);
-  ARETE_ASSERT(c.groups >= 1 && c.w.sizes[0] % c.groups == 0);
-  ARETE_ASSERT(c.x.sizes[1] == c.w.sizes[1] * c.groups && c.y.sizes[1] == c.w.sizes[0]);
-  ARETE_ASSERT(c.x.sizes[0] == c.y.sizes[0]);
-  ARETE_ASSERT(c.x.dtype == c.w.dtype && c.x.dtype == c.y.dtype);
 }
 
 ConvolutionPass pass_of(Pass pass) {
@@ -303,7 +294,7 @@ void sum_bias_gradient(CudaBackend& backend, const ConvArgs& c) {
 }  // namespace
 
 void CudaBackend::conv(const ConvArgs& args) {
-  check_args(args);
+  prim::check(args);
   if (direct_conv(*this, args)) return;
   if (!cudnn_enabled() || !cudnn::data_type(args.x.dtype) || args.x.numel() == 0 ||
       args.y.numel() == 0 || args.w.numel() == 0)

@@ -4,10 +4,12 @@
 #include <cstdlib>
 
 #include "arete/backend/cuda/codegen/copy.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/raw_elements.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
 #include "arete/expr/value.h"
+#include "arete/prim/complex_parts.h"
 
 namespace arete::cuda {
 
@@ -30,17 +32,9 @@ struct TransposeArgs {
 
 // The kernel of an element size and a vector length on one device.
 const Kernel& transpose_kernel(CudaBackend& backend, int bytes, int vector) {
-  // Logarithms of the two; at most 16 each.
-  static std::array<std::atomic<const Kernel*>, 64 * 5 * 5> all{};
-  const size_t b = size_t(std::countr_zero(unsigned(bytes))),
-               v = size_t(std::countr_zero(unsigned(vector)));
-  std::atomic<const Kernel*>& entry = all[(size_t(backend.context().ordinal()) * 5 + b) * 5 + v];
-  const Kernel* kernel = entry.load(std::memory_order_acquire);
-  if (!kernel) {
-    kernel = &backend.kernel(transpose_source(bytes, vector));
-    entry.store(kernel, std::memory_order_release);
-  }
-  return *kernel;
+  static KernelTable<5 * 5> kernels;  // by the logarithms of the two, at most 16 each
+  const int number = std::countr_zero(unsigned(bytes)) * 5 + std::countr_zero(unsigned(vector));
+  return kernels.get(backend, size_t(number), [&] { return transpose_source(bytes, vector); });
 }
 
 // Copies through tiles if the operands are contiguous along two different dimensions, both long.
@@ -101,21 +95,6 @@ bool launch_transpose(CudaBackend& backend, const LoopNest& nest, CUstream strea
   return true;
 }
 
-DType real_of(DType complex) { return complex == kComplex64 ? kFloat32 : kFloat64; }
-
-// The real or imaginary parts of a complex view.
-struct PartView {
-  Shape strides;
-  View view;
-  PartView(const View& v, bool imaginary) {
-    for (const int64_t s : v.strides) strides.push_back(2 * s);
-    view = v;
-    view.dtype = real_of(v.dtype);
-    view.strides = strides;
-    if (imaginary && view.data) view.data += size_of(view.dtype);
-  }
-};
-
 // Programs that only convert. Kept for the process: there are no more than pairs of types.
 const expr::Program& conversion(DType from, DType to) {
   static std::array<std::array<std::atomic<const expr::ProgramPtr*>, kNumDTypes>, kNumDTypes> all{};
@@ -131,21 +110,6 @@ const expr::Program& conversion(DType from, DType to) {
       delete made;
   }
   return **program;
-}
-
-// re != 0 or im != 0.
-const expr::Program& complex_to_boolean(DType part) {
-  const auto make = [](DType t) {
-    expr::Builder builder;
-    const expr::Value re = builder.input(t), im = builder.input(t);
-    const expr::Value nonzero =
-        builder.cast(re, expr::Type::boolean) | builder.cast(im, expr::Type::boolean);
-    const DType to = kBool;
-    return builder.build({&nonzero, 1}, {&to, 1});
-  };
-  static const auto* const of_f32 = new expr::ProgramPtr(make(kFloat32));
-  static const auto* const of_f64 = new expr::ProgramPtr(make(kFloat64));
-  return part == kFloat32 ? **of_f32 : **of_f64;
 }
 
 }  // namespace
@@ -177,23 +141,7 @@ void CudaBackend::copy(const prim::CopyArgs& args) {
     launch_nest(*this, move_kernels(bytes), nest, {}, stream);
     return;
   }
-  if (is_complex(out.dtype)) {
-    const PartView re(out, false), im(out, true);
-    if (is_complex(in.dtype)) {
-      copy({re.view, PartView(in, false).view});
-      copy({im.view, PartView(in, true).view});
-    } else {
-      copy({re.view, in});
-      fill({im.view, expr::Literal{.f = 0.0}});
-    }
-    return;
-  }
-  if (is_complex(in.dtype)) {
-    const PartView re(in, false), im(in, true);
-    if (out.dtype != kBool) return copy({out, re.view});
-    const View inputs[] = {re.view, im.view};
-    return pointwise({&complex_to_boolean(re.view.dtype), inputs, {&out, 1}, {}});
-  }
+  if (prim::copy_by_parts(*this, args)) return;
   pointwise({&conversion(in.dtype, out.dtype), {&in, 1}, {&out, 1}, {}});
 }
 

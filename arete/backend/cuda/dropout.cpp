@@ -5,7 +5,7 @@
 #include "arete/backend/cuda/codegen/dropout.h"
 #include "arete/backend/cuda/codegen/random.h"
 #include "arete/backend/cuda/cuda_backend.h"
-#include "arete/backend/cuda/kernel_table.h"
+#include "arete/backend/cuda/kernel_memo.h"
 
 namespace arete::cuda {
 namespace {

@@ -1,45 +1,14 @@
 // Fused kernels (Note [Fused kernels] in prim/args.h): codegen/fused_plan.h chooses,
 // codegen/fused.h writes the kernel.
-#include <mutex>
-#include <shared_mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "arete/backend/cuda/codegen/fused_plan.h"
-#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/scratch_memory.h"
 #include "arete/prim/slots.h"
 
 namespace arete::cuda {
 namespace {
-
-// Kernels found before, so that a call need not write their source again. They live as long as the
-// process.
-class KernelCache {
- public:
-  template <class Make>
-  const Kernel& get(const Hash128& key, Make make) {
-    {
-      const std::shared_lock lock(mutex_);
-      const auto found = map_.find(key);
-      if (found != map_.end()) [[likely]]
-        return *found->second;
-    }
-    const Kernel& kernel = make();
-    const std::unique_lock lock(mutex_);
-    map_.emplace(key, &kernel);
-    return kernel;
-  }
-
- private:
-  std::shared_mutex mutex_;
-  std::unordered_map<Hash128, const Kernel*, Hash128Hasher> map_;
-};
-
-KernelCache& kernel_cache() {
-  static auto* const cache = new KernelCache;
-  return *cache;
-}
 
 // The reduce_columns stages alone.
 prim::FusedSpec only_columns(const prim::FusedSpec& spec) {
@@ -69,12 +38,12 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
   }
   if (plan.kind == FusedPlan::Kind::nothing) return;
   const CUstream stream = enter(args);
+  static thread_local KernelMemo memo;
 
   const auto run = [&](int phase, unsigned splits) {
     plan.variant.phase = phase;
-    const Kernel& k = kernel_cache().get(
-        fused_key(*args.spec, plan.variant, context_.ordinal()),
-        [&]() -> const Kernel& { return kernel(fused_source(*args.spec, plan.variant)); });
+    const Kernel& k = memo.get(*this, fused_key(*args.spec, plan.variant, context_.ordinal()),
+                               [&] { return fused_source(*args.spec, plan.variant); });
     void* arguments[] = {plan.arguments.data(), nullptr};
     launch_raw(context_, k, {plan.grid, splits, 1}, {unsigned(plan.variant.block()), 1, 1},
                plan.shared, stream, arguments);
@@ -95,9 +64,8 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
       dtypes.push_back(out.dtype);
       key.push_back(uint64_t(c.monoid) | uint64_t(c.type) << 8 | uint64_t(out.dtype) << 16);
     }
-    const Kernel& k = kernel_cache().get(
-        hash_bytes(key.data(), key.size() * sizeof(uint64_t)),
-        [&]() -> const Kernel& { return kernel(fused_totals_source(*args.spec, dtypes)); });
+    const Kernel& k = memo.get(*this, hash_bytes(key.data(), key.size() * sizeof(uint64_t)),
+                               [&] { return fused_totals_source(*args.spec, dtypes); });
     void* arguments[] = {totals.data(), nullptr};
     const unsigned groups = unsigned((plan.columns + kTotalsColumns - 1) / kTotalsColumns);
     return launch_raw(context_, k, {groups, unsigned(columns.size()), 1}, {kTotalsBlock, 1, 1}, 0,

@@ -9,6 +9,7 @@
 #include "arete/backend/cuda/lib/gemm_layout.h"
 #include "arete/backend/cuda/lib/gemm_plan.h"
 #include "arete/base/error.h"
+#include "arete/prim/checks.h"
 #include "arete/prim/decompose/gemm_internal.h"
 
 // Note [Which product on the GPU]
@@ -34,22 +35,8 @@ using prim::View;
 namespace {
 
 void check_args(const GemmArgs& g) {
-  const int rank = g.out.rank();
-  ARETE_ASSERT(rank >= 2 && g.a.rank() == rank && g.b.rank() == rank);
-  const IntList a = g.a.sizes, b = g.b.sizes, out = g.out.sizes;
-  const size_t r = size_t(rank);
-  ARETE_ASSERT(a[r - 1] == b[r - 2] && a[r - 2] == out[r - 2] && b[r - 1] == out[r - 1]);
-  for (size_t d = 0; d + 2 < r; ++d)
-    ARETE_ASSERT((a[d] == out[d] || a[d] == 1) && (b[d] == out[d] || b[d] == 1));
-  ARETE_ASSERT(!g.bias || (g.bias.rank() == 1 && g.bias.sizes[0] == out[r - 1] &&
-                           g.bias.dtype == g.out.dtype));
-  ARETE_ASSERT(!g.aux || (g.aux.rank() == rank && g.aux.dtype == g.out.dtype));
-  // Narrow operands may have a wider result; of f8 also two different ones.
-  const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
-  const bool widens = is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32;
-  ARETE_ASSERT(g.a.dtype == g.b.dtype || f8);
-  ARETE_ASSERT(g.a.dtype == g.out.dtype || widens ||
-               (f8 && is_reduced_float(g.out.dtype) && !is_float8(g.out.dtype)));
+  prim::check(g);
+  ARETE_ASSERT(g.a.dtype == g.out.dtype || !is_float8(g.out.dtype));
   ARETE_CHECK(g.out.dtype != kBool, TypeError("matmul", "\"addmm_cuda\" not implemented for 'Bool'")
                                         .got("bool")
                                         .hint("convert to an integer or floating dtype first"));

@@ -6,7 +6,7 @@
 
 #include "arete/backend/cuda/codegen/index.h"
 #include "arete/backend/cuda/cuda_backend.h"
-#include "arete/backend/cuda/kernel_table.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/scratch_memory.h"
 
 namespace arete::cuda {

@@ -3,11 +3,9 @@
 // installed, the CPU computes.
 #include <array>
 #include <limits>
-#include <map>
-#include <mutex>
 
 #include "arete/backend/cuda/linalg_call.h"
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 
 namespace arete::cuda {
 namespace {
@@ -54,17 +52,10 @@ bool runs_here(const LinalgArgs& l) {
 
 // where(i >= j, x, y)
 const expr::Program& choice(DType t) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<DType, expr::ProgramPtr>;  // used until exit
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& p = (*programs)[t];
-  if (!p) {
-    const std::array<DType, 4> in{kInt32, kInt32, t, t};
-    p = expr::trace(
-        [](std::span<const expr::Value> v) { return std::vector{where(v[0] >= v[1], v[2], v[3])}; },
-        in, {}, {&t, 1});
-  }
-  return *p;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(
+      pack_key({int(t)}), {kInt32, kInt32, t, t}, {}, {t},
+      [](std::span<const expr::Value> v) { return std::vector{where(v[0] >= v[1], v[2], v[3])}; });
 }
 
 // One triangle of each matrix of a becomes that of `from`.
@@ -222,20 +213,11 @@ void qr_vectors(LinalgCall<T>& c) {
 // where(x == 0, i, none) and where(i == none, 0, i), for the place of a first zero.
 constexpr double kNone = std::numeric_limits<int32_t>::max();
 const expr::Program& place_of_zero(DType t) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<DType, expr::ProgramPtr>;  // used until exit
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& p = (*programs)[t];
-  if (!p) {
-    const std::array<DType, 2> in{t, kInt32};
-    const std::array<DType, 1> out{kInt32};
-    p = expr::trace(
-        [](std::span<const expr::Value> v) {
-          return std::vector{where(v[0] == 0.0, v[1], constant_like(v[1], kNone))};
-        },
-        in, {}, out);
-  }
-  return *p;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(pack_key({int(t)}), {t, kInt32}, {}, {kInt32},
+                   [](std::span<const expr::Value> v) {
+                     return std::vector{where(v[0] == 0.0, v[1], constant_like(v[1], kNone))};
+                   });
 }
 const expr::Program& none_is_zero() {
   static const auto* const program = [] {

@@ -8,6 +8,7 @@
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/index_common.h"
 #include "arete/base/error.h"
+#include "arete/prim/checks.h"
 
 namespace arete::cuda {
 
@@ -53,25 +54,10 @@ struct Space {
   }
 };
 
-void check_args(const PoolArgs& p) {
-  const int s = p.window.spatial;
-  const bool max = p.kind == PoolArgs::Kind::max;
-  ARETE_ASSERT(s >= 1 && s <= 3 && p.x.rank() == s + 2 && p.y.rank() == s + 2);
-  ARETE_ASSERT(p.x.dtype == p.y.dtype);
-  ARETE_ASSERT(p.x.sizes[0] == p.y.sizes[0] && p.x.sizes[1] == p.y.sizes[1]);
-  ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == s + 2));
-  ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
-  for (int d = 0; d < s; ++d) {
-    const size_t k = size_t(d);
-    ARETE_ASSERT(p.window.kernel[k] > 0 && p.window.stride[k] > 0 && p.window.dilation[k] > 0);
-    ARETE_ASSERT(max || p.window.dilation[k] == 1);
-  }
-}
-
 }  // namespace
 
 void CudaBackend::pool(const PoolArgs& p) {
-  check_args(p);
+  prim::check(p);
   const DType dtype = p.x.dtype;
   const bool max = p.kind == PoolArgs::Kind::max;
   if (dtype == kBool || is_complex(dtype) || (!max && !is_floating(dtype)))

@@ -2,12 +2,10 @@
 #include "arete/prim/philox.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cmath>
 
 #include "arete/backend/cuda/codegen/random.h"
-#include "arete/backend/cuda/cuda_backend.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
@@ -28,17 +26,9 @@ struct RandomKernelArgs {
 };
 
 const Kernel& random_kernel(CudaBackend& backend, RandomKind kind, DType dtype, bool moved) {
-  constexpr size_t kKinds = 2 * kNumRandomKinds;
-  static std::array<std::atomic<const Kernel*>, 64 * kKinds * kNumDTypes> all{};
-  const size_t number = size_t(kind) * 2 + moved;
-  std::atomic<const Kernel*>& entry =
-      all[(size_t(backend.context().ordinal()) * kKinds + number) * kNumDTypes + size_t(dtype)];
-  const Kernel* kernel = entry.load(std::memory_order_acquire);
-  if (!kernel) {
-    kernel = &backend.kernel(random_source(kind, dtype, moved));
-    entry.store(kernel, std::memory_order_release);
-  }
-  return *kernel;
+  static KernelTable<2 * kNumRandomKinds * kNumDTypes> kernels;
+  const size_t number = (size_t(kind) * 2 + moved) * kNumDTypes + size_t(dtype);
+  return kernels.get(backend, number, [&] { return random_source(kind, dtype, moved); });
 }
 
 RandomKind kind_of(const prim::RandomArgs& args) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "arete/backend/cuda/reduce_launch.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/runtime/driver.h"
 #include "arete/base/error.h"
 

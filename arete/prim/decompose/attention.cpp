@@ -1,11 +1,9 @@
 // attention: products around a softmax, with the scores in scratch memory.
 #include <cmath>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/decompose/layout_view_internal.h"
 
@@ -14,11 +12,8 @@ namespace {
 
 using expr::Type;
 using expr::Value;
+using expr::work_dtype, expr::work_type;
 using Values = std::span<const Value>;
-
-// The computation type of scores and its storage type.
-Type work_type(DType t) { return t == kFloat64 ? Type::f64 : Type::f32; }
-DType work_dtype(DType t) { return t == kFloat64 ? kFloat64 : kFloat32; }
 
 // A score where the key counts, else -inf. v: score, query position, key position.
 Value masked(Values v, Type work, bool causal) {
@@ -41,62 +36,60 @@ FusedStage stage(FusedStage::Kind kind, std::vector<int> reads, std::vector<DTyp
 }
 
 const Kernels& kernels(DType t, bool causal) {
-  static std::mutex mutex;
-  static auto* const all = new std::map<std::pair<DType, bool>, std::unique_ptr<Kernels>>;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Kernels>& k = (*all)[{t, causal}];
-  if (k) return *k;
-  k = std::make_unique<Kernels>();
-  const Type work = work_type(t);
-  const DType w = work_dtype(t);
-  using Kind = FusedStage::Kind;
-  const std::vector<DType> score{t, kInt64, kInt64};
-  auto with = [&](std::initializer_list<DType> more) {
-    std::vector<DType> r = score;
-    r.insert(r.end(), more);
-    return r;
-  };
-  FusedSpec& s = k->softmax;
-  s.n_inputs = 3;
-  s.n_outputs = 2;
-  s.stages.push_back(stage(
-      Kind::reduce, {0, 1, 2}, score, {w},
-      [=](Values v) { return std::vector{masked(v, work, causal)}; }, Monoid::max, 0));
-  // A row without any key has weights 0, not NaN.
-  s.stages.push_back(stage(
-      Kind::row, {~0}, {w}, {w},
-      [](Values v) { return std::vector{expr::where(v[0] == -INFINITY, 0.0, v[0])}; }, Monoid::sum,
-      0));
-  s.stages.push_back(stage(
-      Kind::reduce, {0, 1, 2, ~1}, with({w}), {w},
-      [=](Values v) { return std::vector{expr::exp(masked(v, work, causal) - v[3])}; }, Monoid::sum,
-      0));
-  s.stages.push_back(stage(
-      Kind::row, {~2}, {w}, {w},
-      [](Values v) { return std::vector{expr::where(v[0] == 0.0, 0.0, expr::reciprocal(v[0]))}; },
-      Monoid::sum, 0));
-  s.stages.push_back(stage(
-      Kind::store, {0, 1, 2, ~1, ~3}, with({w, w}), {t},
-      [=](Values v) { return std::vector{expr::exp(masked(v, work, causal) - v[3]) * v[4]}; },
-      Monoid::sum, 0));
-  s.stages.push_back(stage(
-      Kind::store_row, {~1, ~2}, {w, w}, {w},
-      [](Values v) { return std::vector{v[0] + expr::log(v[1])}; }, Monoid::sum, 1));
-  const std::vector<DType> with_lse = with({w}), gradient{t, t, w}, pair{t, t};
-  const std::vector<Type> scale{work};
-  const std::vector<DType> out{t}, out_work{w};
-  k->weights =
-      expr::trace([=](Values v) { return std::vector{expr::exp(masked(v, work, causal) - v[3])}; },
-                  with_lse, {}, out);
-  k->score_gradient = expr::trace(
-      [=](Values v) {
-        return std::vector{expr::cast(v[0], work) * (expr::cast(v[1], work) - v[2]) * v[3]};
-      },
-      gradient, scale, out);
-  k->product = expr::trace(
-      [=](Values v) { return std::vector{expr::cast(v[0], work) * expr::cast(v[1], work)}; }, pair,
-      {}, out_work);
-  return *k;
+  static auto& cache = *new KeyedCache<Kernels>;  // used until exit
+  return cache.get(pack_key({int(t), causal}), [&] {
+    auto k = std::make_unique<Kernels>();
+    const Type work = work_type(t);
+    const DType w = work_dtype(t);
+    using Kind = FusedStage::Kind;
+    const std::vector<DType> score{t, kInt64, kInt64};
+    auto with = [&](std::initializer_list<DType> more) {
+      std::vector<DType> r = score;
+      r.insert(r.end(), more);
+      return r;
+    };
+    FusedSpec& s = k->softmax;
+    s.n_inputs = 3;
+    s.n_outputs = 2;
+    s.stages.push_back(stage(
+        Kind::reduce, {0, 1, 2}, score, {w},
+        [=](Values v) { return std::vector{masked(v, work, causal)}; }, Monoid::max, 0));
+    // A row without any key has weights 0, not NaN.
+    s.stages.push_back(stage(
+        Kind::row, {~0}, {w}, {w},
+        [](Values v) { return std::vector{expr::where(v[0] == -INFINITY, 0.0, v[0])}; },
+        Monoid::sum, 0));
+    s.stages.push_back(stage(
+        Kind::reduce, {0, 1, 2, ~1}, with({w}), {w},
+        [=](Values v) { return std::vector{expr::exp(masked(v, work, causal) - v[3])}; },
+        Monoid::sum, 0));
+    s.stages.push_back(stage(
+        Kind::row, {~2}, {w}, {w},
+        [](Values v) { return std::vector{expr::where(v[0] == 0.0, 0.0, expr::reciprocal(v[0]))}; },
+        Monoid::sum, 0));
+    s.stages.push_back(stage(
+        Kind::store, {0, 1, 2, ~1, ~3}, with({w, w}), {t},
+        [=](Values v) { return std::vector{expr::exp(masked(v, work, causal) - v[3]) * v[4]}; },
+        Monoid::sum, 0));
+    s.stages.push_back(stage(
+        Kind::store_row, {~1, ~2}, {w, w}, {w},
+        [](Values v) { return std::vector{v[0] + expr::log(v[1])}; }, Monoid::sum, 1));
+    const std::vector<DType> with_lse = with({w}), gradient{t, t, w}, pair{t, t};
+    const std::vector<Type> scale{work};
+    const std::vector<DType> out{t}, out_work{w};
+    k->weights = expr::trace(
+        [=](Values v) { return std::vector{expr::exp(masked(v, work, causal) - v[3])}; }, with_lse,
+        {}, out);
+    k->score_gradient = expr::trace(
+        [=](Values v) {
+          return std::vector{expr::cast(v[0], work) * (expr::cast(v[1], work) - v[2]) * v[3]};
+        },
+        gradient, scale, out);
+    k->product = expr::trace(
+        [=](Values v) { return std::vector{expr::cast(v[0], work) * expr::cast(v[1], work)}; },
+        pair, {}, out_work);
+    return k;
+  });
 }
 
 // (B, H, L, D) as (B, heads, H / heads, L, D).

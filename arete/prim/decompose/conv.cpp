@@ -9,6 +9,7 @@
 
 #include "arete/base/error.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/checks.h"
 #include "arete/prim/decompose/windows_internal.h"
 
 namespace arete::prim {
@@ -152,6 +153,7 @@ void Conv::wgrad() const {
 }  // namespace
 
 void Primitives::conv(const ConvArgs& args) {
+  check(args);
   const Conv c(*this, args);
   switch (args.pass) {
     case ConvArgs::Pass::forward:

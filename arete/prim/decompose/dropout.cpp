@@ -1,9 +1,7 @@
 // dropout: a mask of Bernoulli numbers in scratch memory, then a choice by it.
 #include <array>
-#include <map>
-#include <mutex>
 
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 #include "arete/prim/backend.h"
 
 namespace arete::prim {
@@ -13,21 +11,11 @@ using expr::Value;
 
 // mask ? x * scale : 0
 const expr::Program& masked_scale(DType t) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<DType, expr::ProgramPtr>;
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& p = (*programs)[t];
-  if (!p) {
-    const std::array<DType, 2> inputs{t, kBool};
-    const std::array<expr::Type, 1> params{expr::compute_type(t)};
-    const std::array<DType, 1> outputs{t};
-    p = expr::trace(
-        [](std::span<const Value> v) {
-          return std::vector{expr::where(v[1], v[0] * v[2], expr::constant_like(v[0], 0))};
-        },
-        inputs, params, outputs);
-  }
-  return *p;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(
+      pack_key({int(t)}), {t, kBool}, {expr::compute_type(t)}, {t}, [](std::span<const Value> v) {
+        return std::vector{expr::where(v[1], v[0] * v[2], expr::constant_like(v[0], 0))};
+      });
 }
 
 }  // namespace

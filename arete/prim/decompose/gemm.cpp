@@ -1,13 +1,12 @@
 // The parts of a matrix product beyond alpha * a @ b + beta * c + bias and its activation, as
 // passes of their own.
 #include <array>
-#include <map>
-#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "arete/base/error.h"
 #include "arete/base/small_vector.h"
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 #include "arete/prim/decompose/gemm_internal.h"
 #include "arete/prim/decompose/layout_view_internal.h"
 
@@ -21,7 +20,10 @@ struct Finish {
   DType from, to;
   Activation activation;
   bool differentiate, bias, aux, a_scale, b_scale;
-  auto operator<=>(const Finish&) const = default;
+  uint64_t key() const {
+    return pack_key(
+        {int(from), int(to), int(activation), differentiate, bias, aux, a_scale, b_scale});
+  }
 };
 
 Value activated(Activation act, const Value& x) {
@@ -61,30 +63,22 @@ Value differentiated(Activation act, const Value& x, const Value& grad) {
 
 /// (product [, a_scale] [, b_scale] [, bias or aux]) -> [aux,] out.
 const expr::Program& finish_program(const Finish& f) {
-  static std::mutex mutex;
-  static auto* const programs = new std::map<Finish, expr::ProgramPtr>;  // used until exit
-  const std::lock_guard lock(mutex);
-  expr::ProgramPtr& program = (*programs)[f];
-  if (program) return *program;
-  SmallVector<DType, 5> inputs{f.from};
-  SmallVector<DType, 2> outputs{f.to};
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  std::vector<DType> inputs{f.from}, outputs{f.to};
   for (bool scale : {f.a_scale, f.b_scale})
     if (scale) inputs.push_back(kFloat32);
   if (f.bias || f.differentiate) inputs.push_back(f.to);
   if (f.aux && !f.differentiate) outputs.push_back(f.to);
-  program = expr::trace(
-      [&](std::span<const Value> in) {
-        size_t i = 1;
-        Value x = in[0];
-        for (bool scale : {f.a_scale, f.b_scale})
-          if (scale) x = x * in[i++];
-        if (f.differentiate) return std::vector{differentiated(f.activation, in[i], x)};
-        if (f.bias) x = x + in[i];
-        const Value y = activated(f.activation, x);
-        return f.aux ? std::vector{x, y} : std::vector{y};
-      },
-      inputs, {}, outputs);
-  return *program;
+  return cache.get(f.key(), inputs, {}, outputs, [&](std::span<const Value> in) {
+    size_t i = 1;
+    Value x = in[0];
+    for (bool scale : {f.a_scale, f.b_scale})
+      if (scale) x = x * in[i++];
+    if (f.differentiate) return std::vector{differentiated(f.activation, in[i], x)};
+    if (f.bias) x = x + in[i];
+    const Value y = activated(f.activation, x);
+    return f.aux ? std::vector{x, y} : std::vector{y};
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "arete/base/error.h"
 #include "arete/expr/value.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/checks.h"
 #include "arete/prim/decompose/windows_internal.h"
 
 namespace arete::prim {
@@ -170,6 +171,7 @@ void avg_backward(Primitives& p, const PoolArgs& a, const Windows& w) {
 }  // namespace
 
 void Primitives::pool(const PoolArgs& a) {
+  check(a);
   const Windows w(a.window, a.x.sizes, a.y.sizes);
   if (a.kind == PoolArgs::Kind::max) {
     a.backward ? max_backward(*this, a) : max_forward(*this, a, w);

@@ -205,42 +205,7 @@ ReducePlan plan_reduce(IntList space, uint32_t reduced, std::span<const View> vi
                        const ReduceLimits& limits) {
   ReducePlan plan;
   plan.n_outputs = n_outputs;
-  const size_t rank = space.size();
-  SmallVector<int, 8> order;
-  for (size_t d = 0; d < rank; ++d)
-    if (!(reduced >> d & 1)) order.push_back(int(d));
-  const int kept = int(order.size());
-  bool sorted = true;
-  for (size_t d = 0; d < rank; ++d)
-    if (reduced >> d & 1) {
-      sorted = sorted && (order.empty() || order.back() < int(d));
-      order.push_back(int(d));
-    } else {
-      sorted = sorted && int(d) < kept;
-    }
-  if (sorted) {
-    plan.nest = LoopNest::plan_split(space, kept, views, &plan.reduced_rank);
-  } else {
-    // Kept dimensions first, then reduced ones.
-    SmallVector<Shape, 4> lists;
-    lists.reserve(2 * views.size());
-    SmallVector<View, 4> permuted;
-    Shape permuted_space;
-    for (int d : order) permuted_space.push_back(space[size_t(d)]);
-    for (const View& v : views) {
-      Shape& sizes = lists.emplace_back();
-      Shape& strides = lists.emplace_back();
-      const int skip = int(rank) - v.rank();
-      for (int d : order) {
-        sizes.push_back(d < skip ? 1 : v.sizes[size_t(d - skip)]);
-        strides.push_back(d < skip ? 0 : v.strides[size_t(d - skip)]);
-      }
-      View& p = permuted.emplace_back(v);
-      p.sizes = sizes;
-      p.strides = strides;
-    }
-    plan.nest = LoopNest::plan_split(permuted_space, kept, permuted, &plan.reduced_rank);
-  }
+  plan.nest = LoopNest::plan_reduced(space, reduced, views, &plan.reduced_rank);
   SmallVector<int64_t, 8> sizes;
   for (const View& v : views) sizes.push_back(int64_t(size_of(v.dtype)));
   Planner(plan, limits, sizes).run();

@@ -4,8 +4,8 @@
 #include <bit>
 #include <limits>
 
-#include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/runtime/driver.h"
+#include "arete/backend/cuda/scratch_memory.h"
 #include "arete/base/error.h"
 
 namespace arete::cuda {
@@ -87,24 +87,6 @@ class Stopwatch {
  private:
   CUstream stream_;
   CUevent begin_ = nullptr, end_ = nullptr;
-};
-
-// Scratch memory of one call; null for 0 bytes.
-class Workspace {
- public:
-  Workspace(CudaBackend& backend, size_t bytes)
-      : backend_(backend), bytes_(bytes), data_(bytes > 0 ? backend.scratch(bytes) : nullptr) {}
-  ~Workspace() {
-    if (data_) backend_.release_scratch(data_, bytes_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  void* data() const { return data_; }
-
- private:
-  CudaBackend& backend_;
-  size_t bytes_;
-  void* data_;
 };
 
 PlanCache<GemmKey, GemmPlan>& cache() {
@@ -230,7 +212,7 @@ void GemmPlan::set_pointers(const GemmPointers& p) {
 cublasStatus_t GemmPlan::launch(CudaBackend& backend, CUstream stream, const Candidate& candidate,
                                 const GemmPointers& p, const Scalar& alpha, const Scalar& beta,
                                 void* d) {
-  const Workspace workspace(backend, candidate.workspace);
+  const Scratch workspace(backend, candidate.workspace);
   const auto submit = [&] {
     return cublaslt().cublasLtMatmul(cublaslt_handle(backend.context()), operation_.get(), &alpha,
                                      p.a, a_.get(), p.b, b_.get(), &beta, p.d, d_.get(), d,
@@ -271,7 +253,7 @@ void GemmPlan::measure(CudaBackend& backend, CUstream stream, const GemmPointers
   const Scalar scaled = scalar(alpha), kept = scalar(beta);
   // Old values of D are still needed: trials write elsewhere, in the same layout.
   const int64_t span = (key_.batch - 1) * key_.batch_stride_d + (key_.n - 1) * key_.ldd + key_.m;
-  const Workspace copy(backend, beta == 0 ? 0 : size_t(span) * size_of(key_.d));
+  const Scratch copy(backend, beta == 0 ? 0 : size_t(span) * size_of(key_.d));
   void* const d = beta == 0 ? p.d : copy.data();
 
   Stopwatch stopwatch(stream);

@@ -1,4 +1,6 @@
-#include "arete/ops/reference_util.h"
+#include "arete/samples/reference_util.h"
+
+#include "arete/ops/call.h"
 
 namespace arete::ops {
 
@@ -57,6 +59,12 @@ Tensor build_tensor(IntList sizes, const std::function<double(const Shape&)>& f,
   std::vector<double> v;
   for_each_index(sizes, [&](const Shape& i) { v.push_back(f(i)); });
   return from_values(v, sizes, dtype);
+}
+
+Shape result_sizes(const Call& c) {
+  OutputSpecs specs;
+  c.op.infer(c, specs);
+  return specs[0].sizes;
 }
 
 }  // namespace arete::ops

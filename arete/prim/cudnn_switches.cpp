@@ -1,4 +1,4 @@
-#include "arete/core/cudnn_switches.h"
+#include "arete/prim/cudnn_switches.h"
 
 #include <string>
 

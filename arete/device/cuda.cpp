@@ -1,5 +1,5 @@
-// The functions of arete/core/cuda.h, in terms of whatever backend has registered for CUDA.
-#include "arete/core/cuda.h"
+// In terms of whatever backend has registered for CUDA.
+#include "arete/device/cuda.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,9 +1,9 @@
-#include "arete/core/cuda_kernel.h"
+#include "arete/device/cuda_kernel.h"
 
 #include <optional>
 
 #include "arete/base/error.h"
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 #include "arete/prim/backend.h"
 
 namespace arete::cuda {

@@ -1,12 +1,11 @@
-// Small tools for the plain-loop references of operator records. Slow and out of line: they are
-// called from every record, and only by tests.
+// Small tools for the plain-loop references of operator records, out of line and in no hurry.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "arete/core/tensor.h"
-#include "arete/ops/call.h"
+#include "arete/ops/samples.h"
 
 namespace arete::ops {
 
@@ -29,5 +28,12 @@ Tensor from_values(const std::vector<double>& values, IntList sizes, DType dtype
 /// A contiguous CPU tensor with element f(index).
 Tensor build_tensor(IntList sizes, const std::function<double(const Shape&)>& f,
                     DType dtype = kFloat64);
+
+/// The sizes of the first result, as the record says.
+Shape result_sizes(const Call& c);
+
+/// Why operators of random numbers have no reference.
+inline constexpr const char* kRandomReference =
+    "its values are random; the tests of random numbers check them";
 
 }  // namespace arete::ops

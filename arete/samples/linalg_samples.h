@@ -1,13 +1,21 @@
-// Plain-loop matrices for the references of linear algebra.
+// What the samples of linear algebra share: matrices to factorize, and plain-loop matrices for
+// references.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "arete/ops/reference_util.h"
+#include "arete/samples/reference_util.h"
 
 namespace arete::ops {
+
+// Leaves, as of SampleMaker::make.
+/// Diagonally dominant matrices: well-conditioned, their symmetric part positive definite, and
+/// their singular values distinct.
+Tensor make_invertible(SampleMaker& m, IntList sizes);
+/// The same, exactly symmetric.
+Tensor make_symmetric(SampleMaker& m, IntList sizes);
 
 /// A row-major matrix of doubles.
 struct Matrix {

@@ -1,15 +1,17 @@
-// Kernels found once and kept by number.
+// Kernels found once and kept, so that calls after the first one build no source text: by number
+// where a family is counted, else by a hash.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <unordered_map>
 
 #include "arete/backend/cuda/cuda_backend.h"
+#include "arete/base/hash.h"
 
 namespace arete::cuda {
 
-/// Kernels of a family by number, for each device, so that calls after the first one build no
-/// source text. For static objects.
+/// Kernels of a family by number, for each device. For static objects.
 template <size_t kCount>
 class KernelTable {
  public:
@@ -30,6 +32,22 @@ class KernelTable {
  private:
   static constexpr size_t kDevices = 16;
   std::array<std::array<std::atomic<const Kernel*>, kCount>, kDevices> slots_{};
+};
+
+/// Kernels by a hash of what their source depends on, the device included. For thread-local
+/// objects: finding one takes no lock.
+class KernelMemo {
+ public:
+  template <class MakeSource>
+  const Kernel& get(CudaBackend& backend, const Hash128& key, MakeSource&& make_source) {
+    const Kernel*& kernel = kernels_[key];
+    if (!kernel) [[unlikely]]
+      kernel = &backend.kernel(make_source());
+    return *kernel;
+  }
+
+ private:
+  std::unordered_map<Hash128, const Kernel*, Hash128Hasher> kernels_;
 };
 
 }  // namespace arete::cuda

@@ -1,4 +1,4 @@
-#include "arete/ops/pointwise_family.h"
+#include "arete/samples/pointwise_samples.h"
 
 namespace arete::ops {
 

@@ -1,0 +1,53 @@
+#include "arete/prim/checks.h"
+
+#include "arete/base/error.h"
+
+namespace arete::prim {
+namespace {
+
+void check_window(const Window& w, const View& x, const View& y) {
+  ARETE_ASSERT(w.spatial >= 1 && w.spatial <= 3);
+  ARETE_ASSERT(x.rank() == w.spatial + 2 && y.rank() == w.spatial + 2);
+  ARETE_ASSERT(x.dtype == y.dtype && x.sizes[0] == y.sizes[0]);
+  for (size_t d = 0; d < size_t(w.spatial); ++d) ARETE_ASSERT(w.stride[d] > 0 && w.dilation[d] > 0);
+}
+
+}  // namespace
+
+void check(const GemmArgs& g) {
+  ARETE_ASSERT(g.out.rank() >= 2 && g.a.rank() == g.out.rank() && g.b.rank() == g.out.rank());
+  const IntList a = g.a.sizes, b = g.b.sizes, out = g.out.sizes;
+  const size_t r = out.size();
+  ARETE_ASSERT(a[r - 1] == b[r - 2] && a[r - 2] == out[r - 2] && b[r - 1] == out[r - 1]);
+  for (size_t d = 0; d + 2 < r; ++d)
+    ARETE_ASSERT((a[d] == out[d] || a[d] == 1) && (b[d] == out[d] || b[d] == 1));
+  ARETE_ASSERT(!g.bias || (g.bias.rank() == 1 && g.bias.sizes[0] == out[r - 1] &&
+                           g.bias.dtype == g.out.dtype));
+  ARETE_ASSERT(!g.aux || (g.aux.rank() == g.out.rank() && g.aux.dtype == g.out.dtype));
+  // Narrow operands may have a wider result; of f8 also two different ones.
+  const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
+  const bool widens = is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32;
+  ARETE_ASSERT(g.a.dtype == g.b.dtype || f8);
+  ARETE_ASSERT(g.a.dtype == g.out.dtype || widens || (f8 && is_reduced_float(g.out.dtype)));
+}
+
+void check(const ConvArgs& c) {
+  check_window(c.window, c.x, c.y);
+  ARETE_ASSERT(c.w.rank() == c.x.rank() && c.w.dtype == c.x.dtype);
+  ARETE_ASSERT(c.groups >= 1 && c.w.sizes[0] % c.groups == 0);
+  ARETE_ASSERT(c.x.sizes[1] == c.w.sizes[1] * c.groups && c.y.sizes[1] == c.w.sizes[0]);
+  for (size_t d = 0; d < size_t(c.window.spatial); ++d)
+    ARETE_ASSERT(c.w.sizes[d + 2] == c.window.kernel[d]);
+}
+
+void check(const PoolArgs& p) {
+  check_window(p.window, p.x, p.y);
+  const bool max = p.kind == PoolArgs::Kind::max;
+  ARETE_ASSERT(p.x.sizes[1] == p.y.sizes[1]);
+  ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == p.x.rank()));
+  ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
+  for (size_t d = 0; d < size_t(p.window.spatial); ++d)
+    ARETE_ASSERT(p.window.kernel[d] > 0 && (max || p.window.dilation[d] == 1));
+}
+
+}  // namespace arete::prim

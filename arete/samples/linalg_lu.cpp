@@ -1,0 +1,244 @@
+// Samples, references and errors of the records in ops/linalg_lu.cpp.
+#include "arete/ops/creation.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/linalg_internal.h"
+#include "arete/samples/linalg_samples.h"
+#include "arete/samples/reference_util.h"
+
+namespace arete::ops {
+namespace {
+
+// Doolittle's elimination as it stands in books; eliminate() exchanges rows.
+void eliminate_in_order(Matrix& m) {
+  for (int64_t k = 0; k < std::min(m.rows, m.columns); ++k) {
+    for (int64_t i = k + 1; i < m.rows; ++i) {
+      m(i, k) /= m(k, k);
+      for (int64_t j = k + 1; j < m.columns; ++j) m(i, j) -= m(i, k) * m(k, j);
+    }
+  }
+}
+
+std::vector<Tensor> factor_reference(const Call& c) {
+  const Tensor& a = c.tensor(0);
+  const int64_t k = std::min(a.size(-1), a.size(-2));
+  std::vector<double> pivots;
+  const Tensor lu = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
+    if (c.boolean(1)) {
+      for (int64_t p : eliminate(m)) pivots.push_back(double(p + 1));
+    } else {
+      eliminate_in_order(m);
+      for (int64_t p = 0; p < k; ++p) pivots.push_back(double(p + 1));
+    }
+    return m;
+  });
+  const Shape batch = batch_sizes(a.sizes());
+  return {lu, from_values(pivots, with_sizes(batch, {k}), kInt64)};
+}
+
+const Attached linalg_lu_factor_ex_op =
+    attach("linalg_lu_factor_ex")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), true, false}},
+                  {{make_invertible(m, {2, 2, 2}), true, true}, "batch"},
+                  {{m.make({2, 4}), true, false}, "wide"},
+                  {{m.make_strided({4, 2}), true, false}, "tall, strided"},
+                  {{make_invertible(m, {2, 3, 3}), false, false}, "without exchanges"},
+                  {{make_invertible(m, {2, 4}), false, true}, "wide, without exchanges"},
+                  {{make_invertible(m, {4, 2}), false, false}, "tall, without exchanges"},
+                  {{make_invertible(m, {35, 40}).detach(), false, false},
+                   "more than a panel, without exchanges"},
+                  {{m.make({0, 2, 3}), true, false}, "empty batch"},
+                  {{m.make({2, 0, 3}), true, false}, "empty matrices"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), true, false},
+                   ErrorKind::value,
+                   "linalg.lu_factor_ex: The input tensor A must have at least 2 dimensions."},
+                  {{m.make({3, 3}, 0, 0), true, true}, ErrorKind::value, "U[1,1] is zero"},
+                  {{m.make({3, 3}, 0, 0), false, true}, ErrorKind::value, "U[1,1] is zero"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          auto r = factor_reference(c);
+          const Shape batch = batch_sizes(c.tensor(0).sizes());
+          r.push_back(build_tensor(
+              batch, [](const Shape&) { return 0; }, kInt64));
+          return r;
+        });
+const Attached linalg_lu_factor_op =
+    attach("linalg_lu_factor")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), true}},
+                  {{m.make({2, 4, 2}), true}, "batch, tall"},
+                  {{make_invertible(m, {3, 3}), false}, "without exchanges"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({2, 2}, 0, 0), true},
+               ErrorKind::value,
+               "torch.linalg.lu_factor: U[1,1] is zero and using it on lu_solve would result in a "
+               "division by zero."}};
+        })
+        .reference(factor_reference);
+const Attached lu_permutation_op =
+    attach("lu_permutation")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          return {{{tensor({2, 3, 3}, o), 3}},
+                  {{tensor({{2, 2}, {4, 3}}, o), 4}, "batch, tall"},
+                  {{zeros({2, 0}, o), 2}, "nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const TensorOptions o(kInt32, m.device);
+          return {{{tensor({0, 1}, o), 2},
+                   ErrorKind::value,
+                   "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."},
+                  {{m.make_index({2}, 2), 2}, ErrorKind::type, "LU_pivots is expected to be"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> v = values_of(c.tensor(0));
+          const int64_t k = c.tensor(0).size(-1), n = c.integer(1);
+          const Shape batch = batch_sizes(c.tensor(0).sizes(), 1);
+          std::vector<double> all;
+          for (int64_t b = 0; b < numel_of(batch); ++b) {
+            std::vector<int64_t> order(static_cast<size_t>(n), 0);
+            apply_exchanges(v.data() + b * k, k, order.data(), n);
+            all.insert(all.end(), order.begin(), order.end());
+          }
+          return {from_values(all, with_sizes(batch, {n}), kInt64)};
+        });
+const Attached lu_unpack_op =
+    attach("lu_unpack")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          return {{{m.make({3, 3}), tensor({2, 3, 3}, o), true, true}},
+                  {{m.make({2, 4, 2}), tensor({{2, 2}, {4, 3}}, o), true, true}, "batch, tall"},
+                  {{m.make({2, 3}), tensor({2, 2}, o), true, false}, "wide, data only"},
+                  {{m.make({2, 3}), tensor({2, 2}, o), false, true}, "pivots only"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3, 3}), m.make_index({3}, 3), true, true},
+                   ErrorKind::type,
+                   "LU_pivots is expected to be a contiguous tensor of torch.int32 dtype"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &lu = c.tensor(0), &pivots = c.tensor(1);
+          const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
+          const Shape batch = batch_sizes(lu.sizes());
+          const std::vector<double> v = values_of(pivots);
+          const Tensor none = from_values({}, {0});
+          const auto sized = [&](int64_t r, int64_t s) { return with_sizes(batch, {r, s}); };
+          const size_t row = batch.size(), column = row + 1;
+          Tensor p = none, l = none, u = none;
+          if (c.boolean(3)) {
+            std::vector<Matrix> all;
+            for (int64_t b = 0; b < numel_of(batch); ++b) {
+              std::vector<int64_t> order(static_cast<size_t>(m), 0);
+              apply_exchanges(v.data() + b * k, k, order.data(), m);
+              all.emplace_back(m, m);
+              for (int64_t i = 0; i < m; ++i) all.back()(order[size_t(i)], i) = 1;
+            }
+            p = from_matrices(all, batch, m, m);
+          }
+          if (c.boolean(2)) {
+            l = build_tensor(sized(m, k), [&](const Shape& i) {
+              return i[row] > i[column] ? at(lu, i) : double(i[row] == i[column]);
+            });
+            u = build_tensor(sized(k, n),
+                             [&](const Shape& i) { return i[row] <= i[column] ? at(lu, i) : 0.0; });
+          }
+          return {p, l, u};
+        });
+const Attached linalg_lu_op =
+    attach("linalg_lu")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 3}), true}},
+                  {{m.make({2, 4, 2}), true}, "batch, tall"},
+                  {{m.make({2, 4}), true}, "wide"},
+                  {{make_invertible(m, {3, 3}), false}, "without exchanges"},
+                  {{m.make({0, 2, 3}), true}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({3}), true}, ErrorKind::value, "linalg.lu: The input tensor A must"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& a = c.tensor(0);
+          const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
+          const Shape batch = batch_sizes(a.sizes());
+          std::vector<Matrix> ps, ls, us;
+          for (Matrix f : matrices_of(a)) {
+            Matrix p = identity_matrix(m), l(m, k), u(k, n);
+            if (c.boolean(1)) {
+              const std::vector<int64_t> pivots = eliminate(f);
+              for (int64_t i = k; i-- > 0;)
+                for (int64_t j = 0; j < m; ++j) std::swap(p(i, j), p(pivots[size_t(i)], j));
+            } else {
+              eliminate_in_order(f);
+            }
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < k; ++j) l(i, j) = i > j ? f(i, j) : double(i == j);
+            for (int64_t i = 0; i < k; ++i)
+              for (int64_t j = i; j < n; ++j) u(i, j) = f(i, j);
+            ps.push_back(p);
+            ls.push_back(l);
+            us.push_back(u);
+          }
+          return {c.boolean(1) ? from_matrices(ps, batch, m, m) : from_values({}, {0}),
+                  from_matrices(ls, batch, m, k), from_matrices(us, batch, k, n)};
+        });
+
+std::vector<Tensor> lu_solve_reference(const Tensor& lu, const Tensor& pivots, const Tensor& b,
+                                       bool left, bool adjoint) {
+  const int64_t n = lu.size(-1);
+  const std::vector<double> v = values_of(pivots);
+  const std::vector<Matrix> rights = matrices_of(b);
+  size_t index = 0;
+  return {map_matrices(lu, b.size(-2), b.size(-1), [&](const Matrix& f) {
+    Matrix l = identity_matrix(n), u(n, n);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) (i > j ? l : u)(i, j) = f(i, j);
+    Matrix a = product(l, u);
+    for (int64_t i = n; i-- > 0;)
+      for (int64_t j = 0; j < n; ++j)
+        std::swap(a(i, j), a(int64_t(v[index * size_t(n) + size_t(i)]) - 1, j));
+    if (adjoint) a = transposed(a);
+    const Matrix& right = rights[rights.size() == 1 ? 0 : index];
+    ++index;
+    return left ? solved(a, right) : transposed(solved(transposed(a), transposed(right)));
+  })};
+}
+
+const Attached linalg_lu_solve_op =
+    attach("linalg_lu_solve")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          const auto pivots = [&] { return tensor({2, 3, 3}, o); };
+          return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
+                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
+                    true, false},
+                   "batch"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), tensor({1, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
+                    true, false},
+                   ErrorKind::value,
+                   "torch.linalg.lu_solve: A must be batches of square matrices"}};
+        })
+        .reference([](const Call& c) {
+          return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),
+                                    c.boolean(4));
+        });
+const Attached lu_solve_op =
+    attach("lu_solve")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 2}), make_invertible(m, {3, 3}),
+                    tensor({2, 3, 3}, TensorOptions(kInt32, m.device))}}};
+        })
+        .reference([](const Call& c) {
+          return lu_solve_reference(c.tensor(1), c.tensor(2), c.tensor(0), true, false);
+        });
+
+}  // namespace
+}  // namespace arete::ops

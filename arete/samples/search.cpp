@@ -1,0 +1,222 @@
+// Samples, references and errors of the records in ops/search.cpp.
+#include <algorithm>
+#include <cmath>
+
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
+#include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "arete/samples/reference_util.h"
+
+namespace arete::ops {
+namespace {
+
+// The first element that is not smaller (larger, for the right side).
+std::vector<Tensor> insertion_reference(const Tensor& sorted, const Tensor& values, bool right) {
+  const int64_t n = sorted.size(-1);
+  return {build_tensor(
+      values.sizes(),
+      [&](const Shape& i) {
+        const double v = at(values, i);
+        for (int64_t j = 0; j < n; ++j) {
+          Shape p = sorted.dim() == 1 ? Shape{0} : i;
+          p.back() = j;
+          const double s = at(sorted, p);
+          if (right ? s > v : s >= v) return j;
+        }
+        return n;
+      },
+      kInt64)};
+}
+
+// -1, -0.5, 0, ...
+Tensor rising(SampleMaker& m, int64_t n) {
+  return arange(Scalar(0), Scalar(n), TensorOptions(m.device))
+      .mul(Scalar(0.5))
+      .sub(Scalar(1))
+      .to(m.dtype);
+}
+
+const Attached searchsorted_op =
+    attach("searchsorted")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto with = [](Tensor sorted, OwnedArg values, bool right, OwnedArg side = {},
+                               OwnedArg sorter = {}) {
+            return std::vector<OwnedArg>{sorted, values, false, right, side, sorter};
+          };
+          const Tensor two = rising(m, 6).reshape({1, 6}).expand({2, 6}).contiguous();
+          const Tensor nan = full({2}, Scalar(NAN), TensorOptions(m.dtype, m.device));
+          return {{with(rising(m, 5), m.make({3, 4}), false), "vector"},
+                  {with(rising(m, 5), rising(m, 4), false), "equal values"},
+                  {with(rising(m, 5), rising(m, 4), true), "equal values, right"},
+                  {with(rising(m, 5), rising(m, 4), false, "right"), "side"},
+                  {with(two, m.make({2, 3}), true), "rows"},
+                  {with(rising(m, 1), m.make({4}), false), "one"},
+                  {with(rising(m, 8), m.make({}), false), "0-d"},
+                  {with(rising(m, 8), Scalar(0.25), false), "a number"},
+                  {with(cat({rising(m, 3), nan}), cat({rising(m, 4), nan}), false), "NaN"},
+                  {with(rising(m, 4).flip({0}), m.make({5}), false, {},
+                        arange(Scalar(3), Scalar(-1), Scalar(-1), TensorOptions(kInt64, m.device))),
+                   "sorter"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), m.make({3, 4}), false, false, std::nullopt, std::nullopt},
+                   ErrorKind::value,
+                   "boundaries tensor should be 1 dimension"},
+                  {{m.make({3}), m.make({3}), false, true, "left", std::nullopt},
+                   ErrorKind::value,
+                   "side and right can't be set to opposites"}};
+        })
+        .reference([](const Call& c) {
+          Tensor sorted = c.tensor(0);
+          if (c.has(5)) {
+            const std::vector<double> v = values_of(sorted);
+            std::vector<double> moved;
+            for (double i : values_of(c.tensor(5))) moved.push_back(v[size_t(i)]);
+            sorted = from_values(moved, sorted.sizes(), sorted.dtype());
+          }
+          const bool number = c[1].kind() != Arg::Kind::tensor;
+          return insertion_reference(
+              sorted, number ? from_values({c.scalar(1).to_double()}, {}) : c.tensor(1),
+              c.boolean(3) || (c.has(4) && c[4].string() == "right"));
+        });
+const Attached bucketize_op =
+    attach("bucketize")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3, 4}), rising(m, 5), false, false}, "matrix"},
+                  {{rising(m, 4), rising(m, 5), false, true}, "equal values, right"},
+                  {{m.make({4}), rising(m, 5), true, false}, "int32"},
+                  {{Scalar(0.25), rising(m, 5), false, false}, "a number"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2}), m.make({3, 4}), false, false},
+                   ErrorKind::value,
+                   "boundaries tensor must be 1 dimension, but got dim(2)"}};
+        })
+        .reference([](const Call& c) {
+          const bool number = c[0].kind() != Arg::Kind::tensor;
+          return insertion_reference(
+              c.tensor(1), number ? from_values({c.scalar(0).to_double()}, {}) : c.tensor(0),
+              c.boolean(3));
+        });
+const Attached isin_op =
+    attach("isin")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const Tensor a = m.make({3, 4}).round(), b = m.make({2, 2}).round();
+          return {{{a, b, false, false}, "some"},
+                  {{a, b, false, true}, "inverted"},
+                  {{a, Scalar(1), false, false}, "a number"},
+                  {{Scalar(1), a, false, false}, "of a number"},
+                  {{a, m.make({0}), false, false}, "none"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const auto values = [&](size_t i) {
+            return c[i].kind() == Arg::Kind::tensor ? values_of(c.tensor(i))
+                                                    : std::vector{c.scalar(i).to_double()};
+          };
+          const std::vector<double> v = values(0), test = values(1);
+          std::vector<double> found;
+          for (double e : v)
+            found.push_back((std::find(test.begin(), test.end(), e) != test.end()) != c.boolean(3));
+          return {from_values(
+              found, c[0].kind() == Arg::Kind::tensor ? c.tensor(0).sizes() : IntList(), kBool)};
+        });
+const Attached bincount_op =
+    attach("bincount")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make_index({12}, 5), std::nullopt, 0}, "counts"},
+                  {{m.make_index({12}, 5), m.make({12}), 8}, "weights, minlength"},
+                  {{m.make_index({0}, 5), std::nullopt, 3}, "nothing"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {
+              {{m.make({3}), std::nullopt, 0}, ErrorKind::value, "bincount only supports 1-d"},
+              {{m.make_index({3}, 2).sub(Scalar(4)), std::nullopt, 0},
+               ErrorKind::value,
+               "bincount only supports 1-d"},
+              {{m.make_index({3}, 2), m.make({2}), 0}, ErrorKind::value, "weights should be 1-d"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const std::vector<double> x = values_of(c.tensor(0));
+          std::vector<double> counts(size_t(c.integer(2)), 0);
+          for (size_t i = 0; i < x.size(); ++i) {
+            if (size_t(x[i]) >= counts.size()) counts.resize(size_t(x[i]) + 1, 0);
+            counts[size_t(x[i])] += c.has(1) ? values_of(c.tensor(1))[i] : 1;
+          }
+          return {from_values(counts, {int64_t(counts.size())}, c.has(1) ? kFloat64 : kInt64)};
+        });
+
+std::vector<Sample> running_samples(SampleMaker& m) {
+  return {{{m.make_distinct({3, 4}), 1}, "rows"},
+          {{m.make_distinct({3, 4}), 0}, "columns"},
+          {{m.make_distinct({2, 3, 2}), -2}, "middle"},
+          {{m.make_distinct({}), 0}, "0-d"},
+          {{m.make_distinct({0, 2}), 0}, "empty"}};
+}
+
+Reference running_reference(bool largest) {
+  return [largest](const Call& c) -> std::vector<Tensor> {
+    const Tensor& x = c.tensor(0);
+    if (x.dim() == 0) return {from_values(values_of(x), {}), from_values({0}, {}, kInt64)};
+    const size_t d = size_t(normalize_dim(c.integer(1), int(x.dim()), "cummax"));
+    std::vector<double> values, positions;
+    for_each_index(x.sizes(), [&](const Shape& i) {
+      Shape j = i;
+      j[d] = 0;
+      double best = at(x, j);
+      int64_t where = 0;
+      for (j[d] = 1; j[d] <= i[d]; ++j[d]) {
+        const double v = at(x, j);
+        if (largest ? v < best : v > best) continue;
+        best = v;
+        where = j[d];
+      }
+      values.push_back(best);
+      positions.push_back(double(where));
+    });
+    return {from_values(values, x.sizes()), from_values(positions, x.sizes(), kInt64)};
+  };
+}
+
+std::vector<ErrorSample> running_errors(SampleMaker& m) {
+  return {{{m.make({2, 3}), 2}, ErrorKind::index, "Dimension out of range"}};
+}
+
+const Attached cummax_op = attach("cummax")
+                               .samples(running_samples)
+                               .errors(running_errors)
+                               .reference(running_reference(true));
+const Attached cummin_op = attach("cummin")
+                               .samples(running_samples)
+                               .errors(running_errors)
+                               .reference(running_reference(false));
+const Attached logcumsumexp_op =
+    attach("logcumsumexp")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 5}), 1}, "rows"},
+                  {{m.make_strided({3, 4}), 0}, "columns, strided"},
+                  {{m.make({4}, -40, 40), -1}, "wide range"},
+                  {{m.make({33}, -3, 3), 0}, "long"},
+                  {{m.make({}), 0}, "0-d"},
+                  {{m.make({2, 1}), 1}, "one"}};
+        })
+        .errors(running_errors)
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          if (x.dim() == 0) return {from_values(values_of(x), {})};
+          const size_t d = size_t(normalize_dim(c.integer(1), int(x.dim()), "logcumsumexp"));
+          return {build_tensor(x.sizes(), [&](const Shape& i) {
+            double top = -INFINITY, s = 0;
+            Shape j = i;
+            for (j[d] = 0; j[d] <= i[d]; ++j[d]) top = std::max(top, at(x, j));
+            for (j[d] = 0; j[d] <= i[d]; ++j[d]) s += std::exp(at(x, j) - top);
+            return top + std::log(s);
+          })};
+        });
+
+}  // namespace
+}  // namespace arete::ops
