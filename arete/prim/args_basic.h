@@ -83,11 +83,9 @@ struct PointwiseArgs {
 
   template <class A, class V>
   static void describe(A& a, V&& v) {
-    v(a.program);
+    v(a.program, a.params, a.slots);
     v(a.inputs, Access::read);
     v(a.outputs, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -104,11 +102,9 @@ struct MultiPointwiseArgs {
 
   template <class A, class V>
   static void describe(A& a, V&& v) {
-    v(a.program);
+    v(a.program, a.params, a.slots);
     v(a.inputs, Access::read);
     v(a.outputs, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -125,11 +121,9 @@ struct MultiReduceArgs {
 
   template <class A, class V>
   static void describe(A& a, V&& v) {
-    v(a.prologue);
+    v(a.prologue, a.params, a.slots);
     v(a.inputs, Access::read);
     v(a.out, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -157,12 +151,8 @@ struct ReduceArgs {
     v(a.space);
     v(a.inputs, Access::read);
     v(a.out, Access::write);
-    v(a.prologue);
-    v(a.params);
-    v(a.slots);
-    v(a.epilogue);
-    v(a.epilogue_params);
-    v(a.epilogue_slots);
+    v(a.prologue, a.params, a.slots);
+    v(a.epilogue, a.epilogue_params, a.epilogue_slots);
   }
 };
 

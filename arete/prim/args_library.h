@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "arete/prim/args_basic.h"
 
@@ -168,47 +169,17 @@ struct LinalgArgs {
 
   template <class A, class V>
   static void describe(A& a, V&& v) {
-    // What each operation reads and writes, as the list of operations says.
-    switch (a.op) {
-      case Op::cholesky:
-        v(a.a, Access::update);
-        break;
-      case Op::lu:
-      case Op::qr:
-        v(a.a, Access::update);
-        v(a.b, Access::write);
-        break;
-      case Op::lu_solve:
-        v(a.a, Access::read);
-        v(a.b, Access::read);
-        v(a.c, Access::update);
-        break;
-      case Op::triangular_solve:
-        v(a.a, Access::read);
-        v(a.b, Access::update);
-        break;
-      case Op::qr_vectors:
-        v(a.a, Access::update);
-        v(a.b, Access::read);
-        break;
-      case Op::svd:
-        v(a.a, Access::update);
-        for (auto* out : {&a.b, &a.c, &a.d}) v(*out, Access::write);
-        break;
-      case Op::symmetric_eigen:
-        v(a.a, Access::update);
-        v(a.b, Access::write);
-        break;
-      case Op::eigen:
-        v(a.a, Access::update);
-        for (auto* out : {&a.b, &a.c}) v(*out, Access::write);
-        break;
-      case Op::least_squares:
-        v(a.a, Access::update);
-        v(a.b, Access::update);
-        for (auto* out : {&a.c, &a.d}) v(*out, Access::write);
-        break;
-    }
+    // What each operation, in the order of the list, does with a to d.
+    static constexpr std::array<std::string_view, 10> kUses{"u",  "uw",   "rru", "ru",  "uw",
+                                                            "ur", "uwww", "uw",  "uww", "uuww"};
+    static_assert(kUses.size() == size_t(Op::least_squares) + 1);
+    View LinalgArgs::*const operands[] = {&LinalgArgs::a, &LinalgArgs::b, &LinalgArgs::c,
+                                          &LinalgArgs::d};
+    const std::string_view uses = kUses[size_t(a.op)];
+    for (size_t i = 0; i < uses.size(); ++i)
+      v(a.*operands[i], uses[i] == 'r'   ? Access::read
+                        : uses[i] == 'w' ? Access::write
+                                         : Access::update);
     v(a.info, Access::write);
   }
 };
