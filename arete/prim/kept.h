@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "arete/prim/args.h"
+#include "arete/prim/forward.h"
 
 namespace arete::prim {
 
@@ -25,6 +25,12 @@ class Kept {
   Kept& operator=(Kept&&) noexcept = default;
 
   const Args& args() const { return args_; }
+  /// Runs it, and what it is made of, under its context.
+  template <Primitive P>
+  ResultOf<P> run(Primitives& on) const {
+    const ContextScope scope(args_.context);
+    return run_primitive<P>(on, args_);
+  }
   /// Calls f(View&, Access) for every operand that is there: it may be given another address.
   template <class F>
   void for_each_operand(F&& f) {
