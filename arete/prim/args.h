@@ -66,8 +66,7 @@ struct FusedArgs {
   std::span<const Slot> slots{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.spec, a.params, a.slots);
     v(a.space);
     v(a.inputs, Access::read);

@@ -33,8 +33,7 @@ struct GemmArgs {
   View a_scale{}, b_scale{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.a, Access::read);
     v(a.b, Access::read);
     v(a.out, a.beta != 0 ? Access::update : Access::write);
@@ -63,8 +62,7 @@ struct ConvArgs {
   int64_t groups = 1;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     const auto of = [&](bool written) { return written ? Access::write : Access::read; };
     v(a.x, of(a.pass == Pass::dgrad));
     v(a.w, of(a.pass == Pass::wgrad));
@@ -86,8 +84,7 @@ struct AttentionArgs {
   bool causal = false;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     for (auto* in : {&a.q, &a.k, &a.v, &a.grad_out}) v(*in, Access::read);
     for (auto* out : {&a.out, &a.lse}) v(*out, a.backward ? Access::read : Access::write);
     for (auto* out : {&a.grad_q, &a.grad_k, &a.grad_v}) v(*out, Access::write);
@@ -106,8 +103,7 @@ struct PoolArgs {
   int64_t divisor = 0;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.x, a.backward ? Access::write : Access::read);
     v(a.y, a.backward ? Access::read : Access::write);
     v(a.indices, a.backward ? Access::read : Access::write);
@@ -122,8 +118,7 @@ struct FftArgs {
   double scale = 1;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.out, Access::write);
   }
@@ -167,8 +162,7 @@ struct LinalgArgs {
   double rcond = 0;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     // What each operation, in the order of the list, does with a to d.
     static constexpr std::array<std::string_view, 10> kUses{"u",  "uw",   "rru", "ru",  "uw",
                                                             "ur", "uwww", "uw",  "uww", "uuww"};
