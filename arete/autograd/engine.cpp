@@ -30,8 +30,9 @@ namespace {
 // nothing to pass on. Among nodes that are ready the one created last runs first, but leaves run at
 // once, so that their hooks (a reducer's, an optimizer's) work while the rest of the pass goes on.
 // What the pass is limited to (captures) limits the walk, too: edges that lead to nothing wanted do
-// not exist for it. The walk is iterative. What a pass is limited to: the gradient that arrives at
-// an edge. grad() wants it as a result.
+// not exist for it. The walk is iterative.
+
+// What a pass is limited to: the gradient that arrives at an edge. grad() wants it as a result.
 struct Capture {
   Node* node;
   uint32_t slot;
@@ -181,7 +182,7 @@ class Pass {
       for (auto& [slot, sink] : node.hooks->retained)
         if (grads[slot].defined()) sink->backward({grads[slot]}, 1);
     }
-    if (captures_)
+    if (captures_ && state.wanted)
       for (const Capture& c : *captures_)
         if (c.result && c.node == &node) *c.result = grads[c.slot];
     if (node.is_leaf ? !accumulate_ : !state.needed) return {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -255,7 +256,7 @@ struct Graph::State {
   GraphPool pool;  // outlives the graph that uses it
   Backend& backend;
   prim::GraphHandle handle;
-  std::vector<std::function<void()>> before_replay;
+  std::deque<std::function<void()>> before_replay;  // they stay where they are
   ~State() { backend.destroy_graph(handle); }
   static State& of(const std::shared_ptr<State>& state, const char* function) {
     ARETE_CHECK(state, DeviceError(function,
@@ -266,9 +267,10 @@ struct Graph::State {
 };
 
 void Graph::replay() const {
-  const State& s = State::of(state_, "replay");
-  for (const std::function<void()>& f : s.before_replay) f();
-  s.backend.launch_graph(s.handle, s.backend.current_stream());
+  State::of(state_, "replay");
+  const std::shared_ptr<State> s = state_;  // functions may forget the graph, or add others
+  for (size_t i = 0, n = s->before_replay.size(); i < n; ++i) s->before_replay[i]();
+  s->backend.launch_graph(s->handle, s->backend.current_stream());
 }
 
 void Graph::before_replay(std::function<void()> function) {
@@ -332,8 +334,11 @@ void GraphCapture::end() {
   forget(this);
   Backend& b = pool_.state_->backend;
   guard_.reset();
-  graph_.state_ = std::shared_ptr<Graph::State>(new Graph::State{
-      pool_, b, b.end_capture(stream_.native_handle()), std::move(before_replay_)});
+  graph_.state_ = std::shared_ptr<Graph::State>(
+      new Graph::State{pool_,
+                       b,
+                       b.end_capture(stream_.native_handle()),
+                       {before_replay_.begin(), before_replay_.end()}});
 }
 
 void GraphCapture::before_replay(std::function<void()> function) {

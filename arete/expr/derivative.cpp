@@ -345,6 +345,19 @@ Derivative extract(const Program& p, size_t outputs, const std::vector<Derivativ
   return d;
 }
 
+// Simplification can make inputs dead, and may go on without them.
+Derivative without_dead_inputs(Derivative d) {
+  for (;;) {
+    const std::vector<int> none(d.program->code().size(), -1);
+    std::vector<char> used(d.inputs.size());
+    for (const Instruction& in : d.program->code())
+      if (in.op == Op::input) used[size_t(in.index)] = 1;
+    if (std::find(used.begin(), used.end(), 0) == used.end()) return d;
+    d = extract(*d.program, d.program->outputs().size(), std::vector<DerivativeInput>(d.inputs),
+                none, {});
+  }
+}
+
 }  // namespace
 
 Derivative differentiate(const Program& program, uint32_t wanted) {
@@ -413,16 +426,22 @@ Derivative differentiate(const Program& program, uint32_t wanted) {
     else
       stop[position] = 0;
   }
-  Derivative d = extract(*all, count, sources, saved, outputs);
-  // Simplification after the exchange can make more inputs dead.
-  for (;;) {
-    const std::vector<int> none(d.program->code().size(), -1);
-    std::vector<char> used(d.inputs.size());
-    for (const Instruction& in : d.program->code())
-      if (in.op == Op::input) used[size_t(in.index)] = 1;
-    if (std::find(used.begin(), used.end(), 0) == used.end()) return d;
-    d = extract(*d.program, count, std::vector<DerivativeInput>(d.inputs), none, {});
+  return without_dead_inputs(extract(*all, count, sources, saved, outputs));
+}
+
+Derivative with_outputs(const Derivative& derivative, uint32_t outputs) {
+  const Program& p = *derivative.program;
+  Builder b;
+  std::vector<Value> inputs, results;
+  std::vector<DType> dtypes;
+  for (DType t : p.inputs()) inputs.push_back(b.input(t));
+  const std::vector<Value> values = b.inline_code(p, inputs, b.params_of(p));
+  for (size_t k = 0; k < p.outputs().size(); ++k) {
+    if (!(outputs >> k & 1)) continue;
+    results.push_back(values[size_t(p.outputs()[k].value)]);
+    dtypes.push_back(p.outputs()[k].dtype);
   }
+  return without_dead_inputs({b.build(results, dtypes), derivative.inputs});
 }
 
 }  // namespace arete::expr

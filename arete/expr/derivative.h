@@ -8,5 +8,7 @@ namespace arete::expr {
 /// Computes what Program::derivative promises. NotImplementedError where an operation on the way
 /// from a wanted input to an output has no derivative.
 Derivative differentiate(const Program& program, uint32_t wanted);
+/// What is left of it with the outputs of which a bit is set.
+Derivative with_outputs(const Derivative& derivative, uint32_t outputs);
 
 }  // namespace arete::expr

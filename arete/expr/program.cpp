@@ -97,10 +97,10 @@ bool Program::same_as(const Program& o) const {
 // derivative (y = 2 x), directly or around a corner; such a ring of small programs stays alive.
 struct Program::Derivatives {
   std::mutex mutex;
-  std::unordered_map<uint32_t, std::unique_ptr<Derivative>> by_wanted;
+  std::unordered_map<uint64_t, std::unique_ptr<Derivative>> by_masks;  // wanted, needed
 };
 
-const Derivative& Program::derivative(uint32_t wanted) const {
+const Derivative& Program::derivative(uint32_t wanted, uint32_t needed) const {
   ARETE_CHECK(inputs_.size() >= 32 || wanted >> inputs_.size() == 0,
               IndexError("derivative", "the program has no such input")
                   .expected("bits below " + std::to_string(inputs_.size()))
@@ -111,9 +111,18 @@ const Derivative& Program::derivative(uint32_t wanted) const {
     if (derivatives_.compare_exchange_strong(cache, fresh.get(), std::memory_order_acq_rel))
       cache = fresh.release();
   }
+  const Derivative* const whole = needed == wanted ? nullptr : &derivative(wanted);
   const std::lock_guard lock(cache->mutex);
-  auto& slot = cache->by_wanted[wanted];
-  if (!slot) slot = std::make_unique<Derivative>(differentiate(*this, wanted));
+  auto& slot = cache->by_masks[uint64_t{wanted} << 32 | needed];
+  if (slot) return *slot;
+  if (whole) {
+    uint32_t outputs = 0;
+    for (int i = 0, k = 0; i < 32; ++i)
+      if (wanted >> i & 1) outputs |= (needed >> i & 1) << k++;
+    slot = std::make_unique<Derivative>(with_outputs(*whole, outputs));
+  } else {
+    slot = std::make_unique<Derivative>(differentiate(*this, wanted));
+  }
   return *slot;
 }
 

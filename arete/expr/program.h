@@ -145,6 +145,7 @@ using ProgramPtr = std::shared_ptr<const Program>;
 struct DerivativeInput {
   enum class From : uint8_t { input, output, grad } from;
   int index;
+  bool operator==(const DerivativeInput&) const = default;
 };
 /// The gradient of a program: outputs are the adjoints of the inputs in `wanted` order; `inputs`
 /// says what each of the program's inputs is. Parameters are those of the original, in order.
@@ -182,7 +183,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Where the derivative contains the value of an output of floating type equal to its
   /// computation type (e.g. exp), it reads the saved output instead of computing it again.
   /// Cached. Inputs that the outputs do not depend on differentiably get the constant zero.
-  const Derivative& derivative(uint32_t wanted) const;
+  const Derivative& derivative(uint32_t wanted) const { return derivative(wanted, wanted); }
+  /// The part of it that gives the adjoints of `needed`, some of the wanted inputs: the same bits
+  /// from some of the same inputs.
+  const Derivative& derivative(uint32_t wanted, uint32_t needed) const;
 
   /// One slot a backend (index: DeviceType) may fill with its compiled form; thread-safe.
   Compiled* compiled(int backend) const {

@@ -400,38 +400,34 @@ class ProgramNode final : public Node {
     TensorList result(edges.size());
     const uint32_t wanted = wanted_ & uint32_t(needed);
     if (!wanted) return result;
+    const Derivative& d = wanted == wanted_ ? *derivative_ : derivative(wanted);
     Tensors inputs;
-    for (size_t k = 0; k < saved_.size(); ++k) {
-      const DerivativeInput& d = derivative_->inputs[k];
-      if (d.from == DerivativeInput::From::grad) {
-        const Tensor& g = grads[d.index];
+    for (const DerivativeInput& in : d.inputs) {
+      if (in.from == DerivativeInput::From::grad) {
+        const Tensor& g = grads[in.index];
         inputs.push_back(
             g.defined() ? g
-                        : zeros(outputs[d.index].sizes,
-                                TensorOptions(outputs[d.index].dtype, outputs[d.index].device)));
+                        : zeros(outputs[in.index].sizes,
+                                TensorOptions(outputs[in.index].dtype, outputs[in.index].device)));
       } else {
-        ARETE_CHECK(!released_ || saved_[k].defined(), freed());
-        inputs.push_back(saved_[k].unpack(this, uint32_t(d.index), name_));
+        const auto kept = std::ranges::find(derivative_->inputs, in);
+        ARETE_ASSERT(kept != derivative_->inputs.end());
+        const SavedTensor& saved = saved_[size_t(kept - derivative_->inputs.begin())];
+        ARETE_CHECK(!released_ || saved.defined(), freed());
+        inputs.push_back(saved.unpack(this, uint32_t(in.index), name_));
       }
     }
     // Outputs that are an input as it stands need no kernel.
-    const expr::Program& p = *derivative_->program;
-    size_t out = 0;
-    bool computed = false;
     Results values;
+    size_t out = 0;
     for (size_t i = 0; i < edges.size(); ++i) {
-      if (!(wanted_ >> i & 1)) continue;
-      const auto& o = p.outputs()[out];
-      const auto& instruction = p.code()[o.value];
-      Tensor value;
-      if (instruction.op == expr::Op::input && p.inputs()[instruction.index] == o.dtype) {
-        value = inputs[instruction.index];
-      } else if (wanted >> i & 1) {
-        if (!computed) values = run_derivative(p, inputs);
-        computed = true;
-        value = values[out];
-      }
-      if (wanted >> i & 1) result[i] = sum_to_size(value, input_sizes_[i]);
+      if (!(wanted >> i & 1)) continue;
+      const auto& o = d.program->outputs()[out];
+      const auto& instruction = d.program->code()[o.value];
+      const bool is_input =
+          instruction.op == expr::Op::input && d.program->inputs()[instruction.index] == o.dtype;
+      if (!is_input && values.empty()) values = run_derivative(d.program, inputs);
+      result[i] = sum_to_size(is_input ? inputs[instruction.index] : values[out], input_sizes_[i]);
       ++out;
     }
     return result;
@@ -450,29 +446,26 @@ class ProgramNode final : public Node {
         .hint("pass retain_graph=true to the first backward call");
   }
 
-  Results run_derivative(const expr::Program& p, const Tensors& inputs) {
+  Results run_derivative(const ProgramPtr& program, const Tensors& inputs) {
+    const std::span<const Literal> params{params_.data(), params_.size()};
     if (!inputs.empty()) {
       // A smaller space would do where only numbers and broadcast inputs remain: the gradient is
       // constant along the other dimensions, but its sum is not, so use the whole one.
       Tensors full = inputs;
-      bool whole = false;
-      for (const Tensor& t : full) whole = whole || has_sizes(t, space_);
-      if (!whole) full[0] = full[0].expand(space_);
-      Results r = apply_literals(derivative_->program, {full.data(), full.size()},
-                                 {params_.data(), params_.size()}, name_);
-      return r;
+      if (std::ranges::none_of(full, [&](const Tensor& t) { return has_sizes(t, space_); }))
+        full[0] = full[0].expand(space_);
+      return apply_literals(program, {full.data(), full.size()}, params, name_);
     }
     Results r;
-    for (const auto& o : p.outputs()) {
-      Tensor t = empty_tensor(space_, o.dtype, outputs[0].device);
-      r.push_back(t);
-    }
-    execute(p, {}, {r.data(), r.size()}, {params_.data(), params_.size()});
+    for (const auto& o : program->outputs())
+      r.push_back(empty_tensor(space_, o.dtype, outputs[0].device));
+    execute(*program, {}, {r.data(), r.size()}, params);
     return r;
   }
 
+  // With respect to `wanted`, some of wanted_: it reads some of what the whole reads.
   const Derivative& derivative(uint32_t wanted) {
-    if (!def_ || !def_->gradient) return program_->derivative(wanted);
+    if (!def_ || !def_->gradient) return program_->derivative(wanted_, wanted);
     const std::lock_guard lock(variant_->mutex);
     for (const auto& [mask, d] : variant_->overridden)
       if (mask == wanted) return *d;

@@ -315,7 +315,8 @@ struct OpRecord {
 class Definer {
  public:
   explicit Definer(OpRecord& r) : r_(r) {}
-  operator const OpRecord&() const { return r_; }
+  /// The record is complete: BugError if it holds what its kind ignores.
+  operator const OpRecord&() const;
   Definer& doc(std::string_view text);
   Definer& view(Layout (*f)(const Call&)) {
     r_.view = f;
@@ -400,6 +401,7 @@ class Definer {
   /// Override of the symbolic derivative (see PointwiseDef::gradient).
   Definer& gradient(expr::Definition d);
   Definer& complex(ComplexForm f);
+  /// See OpRecord::compose_complex; for records with infer.
   Definer& complex(Results (*f)(const Call&)) {
     r_.compose_complex = f;
     return *this;

@@ -74,6 +74,10 @@ Schema parse_schema(const std::string& text) {
   for (std::string_view part : split_list(returns)) schema.returns.emplace_back(part);
   return schema;
 }
+
+void check(const OpRecord& record, bool holds, const char* what) {
+  if (!holds) ARETE_BUG(("the record of " + record.name + ": " + what).c_str());
+}
 }  // namespace
 
 const char* Call::name() const { return op.name.c_str(); }
@@ -126,12 +130,22 @@ Definer& Definer::dtypes(std::vector<DType> d) {
   return *this;
 }
 Definer& Definer::gradient(expr::Definition d) {
+  check(r_, r_.pointwise != nullptr, "gradient() is for pointwise records, after pointwise()");
   r_.pointwise->gradient = std::move(d);
   return *this;
 }
 Definer& Definer::complex(ComplexForm f) {
+  check(r_, r_.pointwise != nullptr, "complex(form) is for pointwise records, after pointwise()");
   r_.pointwise->complex = std::move(f);
   return *this;
+}
+Definer::operator const OpRecord&() const {
+  const int kinds = bool(r_.pointwise) + (r_.view || r_.views) + bool(r_.compose) + bool(r_.infer);
+  check(r_, kinds == 1, "it is one of pointwise, view, composition, or has infer()");
+  check(r_, !r_.lower || r_.infer, "lower() is for records with infer()");
+  check(r_, !r_.compose_complex || r_.infer, "complex(function) is for records with infer()");
+  check(r_, !r_.grad || !(r_.pointwise || r_.compose), "grad() is for views and with infer()");
+  return r_;
 }
 Definer& Definer::pointwise(PointwiseDef d) {
   r_.pointwise = std::make_shared<PointwiseDef>(std::move(d));

@@ -5,9 +5,10 @@
 // Arguments are borrowed: views, lists and programs need to live during the call only, and making a
 // call costs no allocation. Each struct says what it borrows in describe(args, visitor), which
 // calls
-//   visitor(view, access)    for each operand, and for each list of operands
-//   visitor(list)            for numbers, slots and sizes
-//   visitor(program)         for programs, and for the spec of a fused call
+//   visitor(view, access)               for each operand, and for each list of operands
+//   visitor(program, params, slots)     for each program, or the spec of a fused call, in the order
+//                                       in which they run, with its numbers
+//   visitor(sizes)                      for lists of sizes
 // with references, so that a visitor may replace them. From this one declaration come: copies that
 // own everything (Kept), recorders, the uses of memory on streams, calls on copies of the operands
 // (the CPU for a device without a library, the tests of a device in host memory), the checks of
@@ -65,14 +66,11 @@ struct FusedArgs {
   std::span<const Slot> slots{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    v(a.spec);
+  static void describe(auto& a, auto&& v) {
+    v(a.spec, a.params, a.slots);
     v(a.space);
     v(a.inputs, Access::read);
     v(a.outputs, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -104,26 +102,51 @@ struct FusedArgs {
   X(fft, FftArgs)                        \
   X(linalg, LinalgArgs)
 
+namespace detail {
+template <class F>
+struct OperandVisitor {
+  F& f;
+  void operator()(const View& view, Access access) {
+    if (view) f(view, access);
+  }
+  void operator()(std::span<const View> views, Access access) {
+    for (const View& view : views) f(view, access);
+  }
+  void operator()(auto&, auto&, std::span<const Slot> slots) {
+    for (const Slot& slot : slots) f(slot.value, Access::read);
+  }
+  void operator()(IntList) {}
+};
+template <class F>
+struct ProgramVisitor {
+  F& f;
+  void operator()(auto& program, auto& params, auto& slots) { f(program, params, slots); }
+  void operator()(auto&, Access) {}
+  void operator()(auto&) {}
+};
+}  // namespace detail
+
 /// Calls f(view, access) for every operand that is there.
 template <class Args, class F>
 void for_each_operand(const Args& args, F&& f) {
-  struct Operands {
-    F& f;
-    void operator()(const View& view, Access access) {
-      if (view) f(view, access);
-    }
-    void operator()(std::span<const View> views, Access access) {
-      for (const View& view : views) f(view, access);
-    }
-    void operator()(std::span<const Slot> slots) {
-      for (const Slot& slot : slots) f(slot.value, Access::read);
-    }
-    void operator()(const FusedSpec*) {}
-    void operator()(const expr::Program*) {}
-    void operator()(std::span<const expr::Literal>) {}
-    void operator()(IntList) {}
-  };
-  Args::describe(args, Operands{f});
+  Args::describe(args, detail::OperandVisitor<F>{f});
+}
+/// Calls f(program or spec, params, slots) for each of a call, with references; one may be null.
+template <class Args, class F>
+void for_each_program(Args& args, F&& f) {
+  Args::describe(args, detail::ProgramVisitor<F>{f});
+}
+
+/// The types of a program's parameters; none if there is no program.
+inline std::span<const expr::Type> params_of(const expr::Program* program) {
+  return program ? program->params() : std::span<const expr::Type>();
+}
+/// Each program of a spec declares a prefix of them.
+inline std::span<const expr::Type> params_of(const FusedSpec* spec) {
+  std::span<const expr::Type> all;
+  for (const FusedStage& s : spec->stages)
+    if (const auto its = s.program->params(); its.size() > all.size()) all = its;
+  return all;
 }
 
 }  // namespace arete::prim

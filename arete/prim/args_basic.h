@@ -40,10 +40,7 @@ struct FillArgs {
   double imag = 0;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    v(a.out, Access::write);
-  }
+  static void describe(auto& a, auto&& v) { v(a.out, Access::write); }
 };
 
 /// out = in, any strides and any pair of dtypes; `in` broadcasts to out. Overlap is not allowed.
@@ -51,8 +48,7 @@ struct CopyArgs {
   View out, in;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.out, Access::write);
     v(a.in, Access::read);
   }
@@ -65,10 +61,7 @@ struct IotaArgs {
   int64_t istart = 0, istep = 1;  // used instead for integer outputs
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    v(a.out, Access::write);
-  }
+  static void describe(auto& a, auto&& v) { v(a.out, Access::write); }
 };
 
 /// outputs = program(inputs, params) element by element. Outputs have one shape, inputs broadcast
@@ -81,13 +74,10 @@ struct PointwiseArgs {
   std::span<const Slot> slots{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    v(a.program);
+  static void describe(auto& a, auto&& v) {
+    v(a.program, a.params, a.slots);
     v(a.inputs, Access::read);
     v(a.outputs, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -102,13 +92,10 @@ struct MultiPointwiseArgs {
   std::span<const Slot> slots{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    v(a.program);
+  static void describe(auto& a, auto&& v) {
+    v(a.program, a.params, a.slots);
     v(a.inputs, Access::read);
     v(a.outputs, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -123,13 +110,10 @@ struct MultiReduceArgs {
   std::span<const Slot> slots{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    v(a.prologue);
+  static void describe(auto& a, auto&& v) {
+    v(a.prologue, a.params, a.slots);
     v(a.inputs, Access::read);
     v(a.out, Access::write);
-    v(a.params);
-    v(a.slots);
   }
 };
 
@@ -152,17 +136,12 @@ struct ReduceArgs {
   std::span<const Slot> slots{}, epilogue_slots{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.space);
     v(a.inputs, Access::read);
     v(a.out, Access::write);
-    v(a.prologue);
-    v(a.params);
-    v(a.slots);
-    v(a.epilogue);
-    v(a.epilogue_params);
-    v(a.epilogue_slots);
+    v(a.prologue, a.params, a.slots);
+    v(a.epilogue, a.epilogue_params, a.epilogue_slots);
   }
 };
 
@@ -174,8 +153,7 @@ struct ArgReduceArgs {
   bool largest;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.out, Access::write);
     v(a.values, Access::write);
@@ -190,8 +168,7 @@ struct ScanArgs {
   bool reverse = false;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.out, Access::write);
   }
@@ -205,8 +182,7 @@ struct SortArgs {
   bool descending = false;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.values, Access::write);
     v(a.indices, Access::write);
@@ -220,8 +196,7 @@ struct TopkArgs {
   bool largest = true;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.values, Access::write);
     v(a.indices, Access::write);
@@ -237,8 +212,7 @@ struct GatherArgs {
   const char* op = "gather";
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.index, Access::read);
     v(a.out, Access::write);
@@ -255,8 +229,7 @@ struct ScatterArgs {
   const char* op = "scatter";
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.out, Access::update);
     v(a.index, Access::read);
     v(a.src, Access::read);
@@ -270,8 +243,7 @@ struct TakeRowsArgs {
   const char* op = "index_select";
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.table, Access::read);
     v(a.index, Access::read);
     v(a.out, Access::write);
@@ -283,8 +255,7 @@ struct AddRowsArgs {
   const char* op = "index_add";
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.out, Access::update);
     v(a.index, Access::read);
     v(a.src, Access::read);
@@ -297,8 +268,7 @@ struct CompactArgs {
   View mask, out;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.mask, Access::read);
     v(a.out, Access::update);
   }
@@ -323,8 +293,7 @@ struct RandomArgs {
   View state{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.out, Access::write);
     v(a.state, Access::read);
   }
@@ -340,8 +309,7 @@ struct DropoutArgs {
   View state{};  // as in RandomArgs
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.out, Access::write);
     v(a.state, Access::read);

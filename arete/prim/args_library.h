@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "arete/prim/args_basic.h"
 
@@ -32,8 +33,7 @@ struct GemmArgs {
   View a_scale{}, b_scale{};
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.a, Access::read);
     v(a.b, Access::read);
     v(a.out, a.beta != 0 ? Access::update : Access::write);
@@ -62,8 +62,7 @@ struct ConvArgs {
   int64_t groups = 1;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     const auto of = [&](bool written) { return written ? Access::write : Access::read; };
     v(a.x, of(a.pass == Pass::dgrad));
     v(a.w, of(a.pass == Pass::wgrad));
@@ -85,8 +84,7 @@ struct AttentionArgs {
   bool causal = false;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     for (auto* in : {&a.q, &a.k, &a.v, &a.grad_out}) v(*in, Access::read);
     for (auto* out : {&a.out, &a.lse}) v(*out, a.backward ? Access::read : Access::write);
     for (auto* out : {&a.grad_q, &a.grad_k, &a.grad_v}) v(*out, Access::write);
@@ -105,8 +103,7 @@ struct PoolArgs {
   int64_t divisor = 0;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.x, a.backward ? Access::write : Access::read);
     v(a.y, a.backward ? Access::read : Access::write);
     v(a.indices, a.backward ? Access::read : Access::write);
@@ -121,8 +118,7 @@ struct FftArgs {
   double scale = 1;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
+  static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.out, Access::write);
   }
@@ -166,49 +162,18 @@ struct LinalgArgs {
   double rcond = 0;
   Context context{};
 
-  template <class A, class V>
-  static void describe(A& a, V&& v) {
-    // What each operation reads and writes, as the list of operations says.
-    switch (a.op) {
-      case Op::cholesky:
-        v(a.a, Access::update);
-        break;
-      case Op::lu:
-      case Op::qr:
-        v(a.a, Access::update);
-        v(a.b, Access::write);
-        break;
-      case Op::lu_solve:
-        v(a.a, Access::read);
-        v(a.b, Access::read);
-        v(a.c, Access::update);
-        break;
-      case Op::triangular_solve:
-        v(a.a, Access::read);
-        v(a.b, Access::update);
-        break;
-      case Op::qr_vectors:
-        v(a.a, Access::update);
-        v(a.b, Access::read);
-        break;
-      case Op::svd:
-        v(a.a, Access::update);
-        for (auto* out : {&a.b, &a.c, &a.d}) v(*out, Access::write);
-        break;
-      case Op::symmetric_eigen:
-        v(a.a, Access::update);
-        v(a.b, Access::write);
-        break;
-      case Op::eigen:
-        v(a.a, Access::update);
-        for (auto* out : {&a.b, &a.c}) v(*out, Access::write);
-        break;
-      case Op::least_squares:
-        v(a.a, Access::update);
-        v(a.b, Access::update);
-        for (auto* out : {&a.c, &a.d}) v(*out, Access::write);
-        break;
-    }
+  static void describe(auto& a, auto&& v) {
+    // What each operation, in the order of the list, does with a to d.
+    static constexpr std::array<std::string_view, 10> kUses{"u",  "uw",   "rru", "ru",  "uw",
+                                                            "ur", "uwww", "uw",  "uww", "uuww"};
+    static_assert(kUses.size() == size_t(Op::least_squares) + 1);
+    View LinalgArgs::*const operands[] = {&LinalgArgs::a, &LinalgArgs::b, &LinalgArgs::c,
+                                          &LinalgArgs::d};
+    const std::string_view uses = kUses[size_t(a.op)];
+    for (size_t i = 0; i < uses.size(); ++i)
+      v(a.*operands[i], uses[i] == 'r'   ? Access::read
+                        : uses[i] == 'w' ? Access::write
+                                         : Access::update);
     v(a.info, Access::write);
   }
 };

@@ -2,7 +2,6 @@
 #include <deque>
 #include <vector>
 
-#include "arete/prim/forward.h"
 #include "arete/prim/kept.h"
 
 namespace arete::prim {
@@ -25,7 +24,7 @@ void run_on_host(Backend& device, const Args& args) {
       device.copy_to_host(copy.bytes.data(), copy.home, copy.bytes.size());
     v.data = copy.bytes.data();
   });
-  run_primitive<P>(backend_for(kCPU), host.args());
+  host.template run<P>(backend_for(kCPU));
   for (const Copy& copy : copies)
     if (copy.access != Access::read && !copy.bytes.empty())
       device.copy_from_host(copy.home, copy.bytes.data(), copy.bytes.size());

@@ -1,12 +1,11 @@
 // Calls that outlive what they were made of.
 #pragma once
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <vector>
 
-#include "arete/prim/args.h"
+#include "arete/prim/forward.h"
 
 namespace arete::prim {
 
@@ -26,41 +25,36 @@ class Kept {
   Kept& operator=(Kept&&) noexcept = default;
 
   const Args& args() const { return args_; }
+  /// Runs it, and what it is made of, under its context.
+  template <Primitive P>
+  ResultOf<P> run(Primitives& on) const {
+    const ContextScope scope(args_.context);
+    return run_primitive<P>(on, args_);
+  }
   /// Calls f(View&, Access) for every operand that is there: it may be given another address.
   template <class F>
   void for_each_operand(F&& f) {
     Args::describe(args_, Changer<F>{f});
   }
 
-  /// Parameters of its programs, those of an epilogue last, as they were given.
+  /// Parameters of its programs, in their order, as they were given.
   std::vector<Number> numbers() const {
     std::vector<Number> all;
-    const auto add = [&](const expr::Program* program, std::span<const expr::Literal> params) {
-      for (size_t k = 0; program && k < params.size() && k < program->params().size(); ++k)
-        all.push_back({expr::is_float(program->params()[k]) ? kFloat64 : kInt64, params[k]});
-    };
-    if constexpr (requires { args_.spec; }) {
-      // Each program declares a prefix of them.
-      const auto declared = [](const FusedStage& s) { return s.program->params().size(); };
-      const auto most = std::ranges::max_element(args_.spec->stages, {}, declared);
-      add(most->program.get(), args_.params);
-    } else if constexpr (requires { args_.prologue; }) {
-      add(args_.prologue, args_.params);
-    } else if constexpr (requires { args_.program; }) {
-      add(args_.program, args_.params);
-    }
-    if constexpr (requires { args_.epilogue; }) add(args_.epilogue, args_.epilogue_params);
+    for_each_program(args_, [&](const auto* program, auto& params, auto&) {
+      const auto types = params_of(program);
+      for (size_t k = 0; k < types.size(); ++k)
+        all.push_back({expr::is_float(types[k]) ? kFloat64 : kInt64, params[k]});
+    });
     return all;
   }
   /// Makes number k a slot.
   void put_in_memory(size_t k, const View& value) {
-    if constexpr (requires { args_.slots; }) {
-      if constexpr (requires { args_.epilogue_slots; }) {
-        const size_t before = args_.prologue ? args_.params.size() : 0;
-        if (k >= before) return add_slot(args_.epilogue_slots, k - before, value);
-      }
-      add_slot(args_.slots, k, value);
-    }
+    size_t first = 0;
+    for_each_program(args_, [&](const auto* program, auto&, std::span<const Slot>& slots) {
+      const size_t last = first + params_of(program).size();
+      if (first <= k && k < last) add_slot(slots, k - first, value);
+      first = last;
+    });
   }
   /// Gives a random call its state; others have none.
   void put_random_state(const View& state) {
@@ -75,7 +69,7 @@ class Kept {
     std::vector<Slot> all(slots.begin(), slots.end());
     all.push_back({int(number), value});
     slots = all;
-    Owner{*this}(slots);
+    Owner{*this}.own(slots);
   }
   struct Owner {
     Kept& kept;
@@ -88,19 +82,22 @@ class Kept {
       for (View& view : mine) (*this)(view);
       views = mine;
     }
-    void operator()(std::span<const Slot>& slots) {
+    void operator()(auto& program, std::span<const expr::Literal>& params,
+                    std::span<const Slot>& slots) {
+      own(program);
+      params = kept.numbers_.emplace_back(params.begin(), params.end());
+      own(slots);
+    }
+    void operator()(IntList& list) { list = kept.lists_.emplace_back(list); }
+    void own(std::span<const Slot>& slots) {
       auto& mine = kept.slots_.emplace_back(slots.begin(), slots.end());
       for (Slot& slot : mine) (*this)(slot.value);
       slots = mine;
     }
-    void operator()(std::span<const expr::Literal>& numbers) {
-      numbers = kept.numbers_.emplace_back(numbers.begin(), numbers.end());
-    }
-    void operator()(IntList& list) { list = kept.lists_.emplace_back(list); }
-    void operator()(const expr::Program*& program) {
+    void own(const expr::Program*& program) {
       if (program) kept.programs_.push_back(program->shared_from_this());
     }
-    void operator()(const FusedSpec*& spec) {
+    void own(const FusedSpec*& spec) {
       kept.spec_ = std::make_shared<const FusedSpec>(*spec);
       spec = kept.spec_.get();
     }
@@ -114,11 +111,10 @@ class Kept {
     void operator()(std::span<const View>& views, Access access) {
       for (const View& view : views) f(const_cast<View&>(view), access);  // they are views_
     }
-    void operator()(std::span<const Slot>& slots) {
+    void operator()(auto&, auto&, std::span<const Slot>& slots) {
       for (const Slot& slot : slots) f(const_cast<View&>(slot.value), Access::read);
     }
-    template <class Other>
-    void operator()(Other&) {}
+    void operator()(IntList&) {}
   };
 
   Args args_;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "arete/base/error.h"
-#include "arete/prim/forward.h"
 
 namespace arete::prim {
 
@@ -15,7 +14,7 @@ class Recorder::Call final : public RecordedCall {
       : RecordedCall(backend.device()), kept_(named(args, backend)) {}
   Primitive primitive() const override { return P; }
   void run(Primitives& on) const override {
-    run_primitive<P>(on, kept_.args());
+    kept_.template run<P>(on);
     prim::for_each_operand(kept_.args(), [](const View& v, Access access) {
       if (v.storage && access != Access::read) const_cast<Storage*>(v.storage)->bump_version();
     });
@@ -125,9 +124,11 @@ void Recorder::replay() const {
   for (const auto& call : calls_) {
     Backend& backend = backend_for(call->device());
     const StreamHandle stream = call->stream(), current = backend.current_stream();
-    if (stream != current) backend.set_current_stream(stream);
+    const auto go_back = [current](Backend* b) { b->set_current_stream(current); };
+    const std::unique_ptr<Backend, decltype(go_back)> at_end(stream == current ? nullptr : &backend,
+                                                             go_back);
+    if (at_end) backend.set_current_stream(stream);
     call->run(backend);
-    if (stream != current) backend.set_current_stream(current);
   }
 }
 

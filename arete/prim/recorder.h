@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "arete/prim/backend.h"
 #include "arete/prim/kept.h"
 
 namespace arete::prim {

@@ -10,8 +10,7 @@
 // Eager calls have literals only, and pay one comparison with nothing.
 #pragma once
 
-#include <type_traits>
-#include <vector>
+#include <array>
 
 #include "arete/base/small_vector.h"
 #include "arete/prim/args.h"
@@ -26,21 +25,16 @@ template <class Args>
 class Addressed {
  public:
   explicit Addressed(const Args& args) : args_(args) {
-    if constexpr (requires { args.epilogue; }) {
-      put(args_.epilogue, args_.epilogue_params, epilogue_numbers_, args.epilogue_slots);
-      args_.epilogue_slots = {};
-    }
-    if constexpr (requires { args.spec; }) {
-      spec_ = *args.spec;
-      for (FusedStage& s : spec_.stages) s.program = with_params_in_memory(*s.program, args.slots);
-      args_.spec = &spec_;
-      put_addresses(args_.params, numbers_, args.slots);
-    } else if constexpr (requires { args.prologue; }) {
-      put(args_.prologue, args_.params, numbers_, args.slots);
-    } else {
-      put(args_.program, args_.params, numbers_, args.slots);
-    }
-    args_.slots = {};
+    for_each_program(args_, [&](auto& program, auto& params, std::span<const Slot>& slots) {
+      if (slots.empty()) return;
+      put_in_memory(program, slots);
+      Numbers& numbers = numbers_[programs_.size() > 1];
+      numbers.assign(params.begin(), params.end());
+      for (const Slot& slot : slots)
+        numbers[size_t(slot.number)] = {.i = int64_t(reinterpret_cast<intptr_t>(slot.value.data))};
+      params = {numbers.data(), numbers.size()};
+      slots = {};
+    });
   }
   Addressed(const Addressed&) = delete;
   Addressed& operator=(const Addressed&) = delete;
@@ -49,27 +43,21 @@ class Addressed {
 
  private:
   using Numbers = SmallVector<expr::Literal, 8>;
-  struct Nothing {};
 
-  static void put_addresses(std::span<const expr::Literal>& params, Numbers& numbers,
-                            std::span<const Slot> slots) {
-    numbers.assign(params.begin(), params.end());
-    for (const Slot& slot : slots)
-      numbers[size_t(slot.number)] = {.i = int64_t(reinterpret_cast<intptr_t>(slot.value.data))};
-    params = {numbers.data(), numbers.size()};
-  }
-  void put(const expr::Program*& program, std::span<const expr::Literal>& params, Numbers& numbers,
-           std::span<const Slot> slots) {
-    if (slots.empty()) return;
+  void put_in_memory(const expr::Program*& program, std::span<const Slot> slots) {
     programs_.push_back(with_params_in_memory(*program, slots));
     program = programs_.back().get();
-    put_addresses(params, numbers, slots);
+  }
+  void put_in_memory(const FusedSpec*& spec, std::span<const Slot> slots) {
+    spec_ = *spec;
+    for (FusedStage& s : spec_.stages) s.program = with_params_in_memory(*s.program, slots);
+    spec = &spec_;
   }
 
   Args args_;
-  Numbers numbers_, epilogue_numbers_;
+  std::array<Numbers, 2> numbers_;  // a reduction's epilogue has its own
   SmallVector<expr::ProgramPtr, 2> programs_;
-  std::conditional_t<std::is_same_v<Args, FusedArgs>, FusedSpec, Nothing> spec_;
+  FusedSpec spec_;
 };
 
 }  // namespace arete::prim

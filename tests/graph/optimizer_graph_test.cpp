@@ -8,9 +8,13 @@
 
 #include "arete/arete.h"
 #include "tests/graph/recording_device.h"
+#include "tests/support/errors.h"
 
 namespace arete {
 namespace {
+
+using test::error_of;
+using test::has;
 
 constexpr int kSteps = 50, kEager = 3;
 const Device kGpu(DeviceType::cuda, 0);
@@ -19,20 +23,6 @@ struct Programs : testing::Test {
   Programs() { test::RecordingDevice::install(); }
 };
 using OptimizerGraph = Programs;
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Parameters with gradients in fixed places, and where a program has its inputs.
 struct Net {
@@ -325,6 +315,27 @@ TEST_F(OptimizerGraph, FunctionsBeforeReplays) {
   graph.replay();
   EXPECT_EQ(order, (std::vector{1, 2}));
   EXPECT_EQ(y.item<double>(), 3);
+  // One that adds another, for the next replay, and one that forgets the graph, which still runs.
+  graph.before_replay([&, added = false]() mutable {
+    if (!std::exchange(added, true)) graph.before_replay([&] { order.push_back(3); });
+  });
+  order.clear();
+  graph.replay();
+  EXPECT_EQ(order, (std::vector{1, 2}));
+  order.clear();
+  graph.replay();
+  EXPECT_EQ(order, (std::vector{1, 2, 3}));
+  cuda::Graph forgotten;
+  Tensor z;
+  {
+    cuda::GraphCapture capture(forgotten);
+    z = x + 5.0;
+    capture.end();
+  }
+  forgotten.before_replay([&] { forgotten.reset(); });
+  forgotten.replay();
+  EXPECT_FALSE(forgotten.is_ready());
+  EXPECT_EQ(z.item<double>(), 7);
   graph.before_replay([] { throw ValueError("test", "no"); });
   EXPECT_TRUE(has(error_of([&] { graph.replay(); }), "no"));
   EXPECT_EQ(y.item<double>(), 3);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "arete/prim/kept.h"
+#include "tests/support/byte_range.h"
 
 namespace arete::test {
 namespace {
@@ -30,7 +31,10 @@ class Mirror {
  public:
   template <class Args>
   Mirror(prim::Backend& device, const Args& args) : device_(device) {
-    prim::for_each_operand(args, [&](const View& v, prim::Access) { add(v); });
+    prim::for_each_operand(args, [&](const View& v, prim::Access) {
+      const ByteRange range = range_of(v);
+      pieces_.push_back({range.begin, range.end});
+    });
     place();
   }
   ~Mirror() {
@@ -66,21 +70,6 @@ class Mirror {
   }
 
  private:
-  void add(const View& v) {
-    const int64_t size = int64_t(size_of(v.dtype));
-    int64_t low = 0, high = 0;
-    bool empty = false;
-    for (int d = 0; d < v.rank(); ++d) {
-      empty = empty || v.sizes[size_t(d)] == 0;
-      const int64_t reach = (v.sizes[size_t(d)] - 1) * v.strides[size_t(d)] * size;
-      (reach < 0 ? low : high) += reach;
-    }
-    if (empty)
-      pieces_.push_back({v.data, v.data});
-    else
-      pieces_.push_back({v.data + low, v.data + high + size});
-  }
-
   // Copies the memory to the device, neighbours together.
   void place() {
     std::sort(pieces_.begin(), pieces_.end(),
@@ -118,10 +107,10 @@ prim::ResultOf<P> MirrorBackend::pass(const Args& args) {
   Mirror mirror(device_, args);
   on_device.for_each_operand([&](View& v, prim::Access) { v.data = mirror(v); });
   if constexpr (std::is_void_v<prim::ResultOf<P>>) {
-    prim::run_primitive<P>(device_, on_device.args());
+    on_device.template run<P>(device_);
     mirror.fetch();
   } else {
-    const auto result = prim::run_primitive<P>(device_, on_device.args());
+    const auto result = on_device.template run<P>(device_);
     mirror.fetch();
     return result;
   }

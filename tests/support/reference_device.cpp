@@ -7,6 +7,7 @@
 
 #include "arete/base/error.h"
 #include "arete/prim/forward.h"
+#include "tests/support/byte_range.h"
 #include "tests/support/index_walk.h"
 #include "tests/support/reference_backend.h"
 
@@ -18,20 +19,6 @@ using prim::Primitive;
 using prim::View;
 
 constexpr int kPoison = 0xFF;  // NaN in all floating formats, -1 in integers
-
-/// The bytes from a view's first to its last element.
-struct Range {
-  const std::byte *begin, *end;
-};
-Range range_of(const View& v) {
-  int64_t low = 0, high = 1;
-  for (int d = 0; d < v.rank(); ++d) {
-    const int64_t reach = (v.sizes[size_t(d)] - 1) * v.strides[size_t(d)];
-    (reach < 0 ? low : high) += reach;
-  }
-  const int64_t size = int64_t(size_of(v.dtype));
-  return {v.data + low * size, v.data + high * size};
-}
 
 /// Calls f(address) for every element.
 template <class F>
@@ -54,13 +41,13 @@ struct Footprint {
       }
     });
   }
-  Range range;
+  ByteRange range;
   std::vector<bool> bytes;
   bool overlaps_itself = false;
 };
 
 bool share_an_element(const View& a, const View& b) {
-  const Range ra = range_of(a), rb = range_of(b);
+  const ByteRange ra = range_of(a), rb = range_of(b);
   if (ra.end <= rb.begin || rb.end <= ra.begin) return false;
   const Footprint fa(a), fb(b);
   const std::byte *begin = std::max(ra.begin, rb.begin), *end = std::min(ra.end, rb.end);
@@ -158,12 +145,12 @@ class ReferenceDevice final : public prim::Forwarding<ReferencePrimitives, Refer
   }
 
   bool lies_in_memory(const View& v) {
-    const Range range = range_of(v);
+    const ByteRange range = range_of(v);
     if (v.storage &&
         (range.begin < v.storage->data() || range.end > v.storage->data() + v.storage->bytes()))
       return false;
     const std::lock_guard lock(mutex_);
-    auto block = memory_.upper_bound(const_cast<std::byte*>(range.begin));
+    auto block = memory_.upper_bound(range.begin);
     if (block == memory_.begin()) return false;
     --block;
     return range.end <= block->first + block->second;

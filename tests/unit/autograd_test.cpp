@@ -8,10 +8,13 @@
 #include "arete/autograd/gradcheck.h"
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/random.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "arete/prim/recorder.h"
+#include "tests/support/errors.h"
 
 namespace arete {
 namespace {
@@ -20,19 +23,6 @@ using Values = std::vector<double>;
 
 Tensor leaf(const Values& v) { return tensor(v, kFloat64).requires_grad_(); }
 Values values(const Tensor& t) { return t.to_vector<double>(); }
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-#define EXPECT_ERROR(statement, text)                                   \
-  EXPECT_NE(error_of([&] { statement; }).find(text), std::string::npos) \
-      << error_of([&] { statement; })
 
 TEST(Autograd, AccumulatesInLeaves) {
   Tensor x = leaf({1, 2, 3});
@@ -570,6 +560,39 @@ TEST(Threads, IndependentGraphsInParallel) {
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(results, (std::vector<double>{3, 12, 27, 48}));
+}
+
+// The calls of grad(y, inputs).
+std::string calls_of_gradient(const Tensor& y, const std::vector<Tensor>& inputs) {
+  prim::Recorder recorder;
+  const Tensor seed = ones(y.sizes(), y.options());
+  {
+    const ModesGuard guard;
+    modes().capture = &recorder;
+    modes().word |= Modes::kCapture;
+    autograd::grad({&y, 1}, inputs, {&seed, 1}, true);
+  }
+  return recorder.to_string();
+}
+
+TEST(Autograd, ProgramsGiveTheGradientsThatAreAskedFor) {
+  const Tensor x = leaf({1, 2, 3}), w = leaf({4, 5, 6});
+  const std::string f = "float64[3]",
+                    two = "pointwise(" + f + ", " + f + ", " + f + " -> " + f + ", " + f + ")\n";
+  // One whose derivative is that of its program, and one that has its own.
+  const Tensor product = x * w, root = hypot(x, w), seed = full({3}, 2, kFloat64);
+  EXPECT_EQ(calls_of_gradient(product, {x, w}), two);
+  EXPECT_EQ(calls_of_gradient(product, {x}), "pointwise(" + f + ", " + f + " -> " + f + ")\n");
+  EXPECT_EQ(values(autograd::grad({&root, 1}, {&w, 1}, {&seed, 1}, true)[0]),
+            values(autograd::grad({&root, 1}, std::vector<Tensor>{x, w}, {&seed, 1}, true)[1]));
+  const Tensor loss = binary_cross_entropy(x * 0.25, w * 0.125, {}, "none");
+  const auto outputs = [&](const std::vector<Tensor>& inputs) {
+    const std::string calls = calls_of_gradient(loss, inputs);
+    return calls.substr(0, calls.find('\n'));
+  };
+  EXPECT_TRUE(outputs({x, w}).ends_with("-> " + f + ", " + f + ")")) << outputs({x, w});
+  EXPECT_TRUE(outputs({x}).ends_with("-> " + f + ")")) << outputs({x});
+  EXPECT_TRUE(outputs({w}).ends_with("-> " + f + ")")) << outputs({w});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "arete/io/tensor_io.h"
 #include "cli/commands.h"
 #include "cli/run_files.h"
+#include "tests/support/errors.h"
 
 namespace arete::cli {
 namespace {
@@ -61,12 +62,7 @@ class TrainingRun : public testing::Test {
   }
 
   static std::string error_of(const TrainOptions& o) {
-    try {
-      train(o);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return test::error_of([&] { train(o); });
   }
 
   // Every tensor of two checkpoints, bit for bit.

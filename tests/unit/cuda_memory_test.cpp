@@ -5,12 +5,11 @@
 #include <map>
 
 #include "arete/arete.h"
+#include "tests/support/errors.h"
+#include "tests/support/gpu.h"
 
 namespace arete {
 namespace {
-
-#define NEEDS_GPU() \
-  if (!cuda::is_available()) GTEST_SKIP() << cuda::unavailable_reason()
 
 std::map<std::string, int64_t> named_stats() {
   const auto list = cuda::memory_stats_by_name();
@@ -108,6 +107,25 @@ TEST(CudaMemory, TimesBetweenEvents) {
   EXPECT_GT(warm.median(), 1e-6);
   EXPECT_LT(warm.median(), 0.01);
   EXPECT_GT(cold.median(), 0.5 * warm.median());
+}
+
+TEST(CudaMemory, MemoryCounters) {
+  NEEDS_GPU();
+  cuda::synchronize();
+  const size_t before = cuda::memory_allocated();
+  cuda::reset_peak_memory_stats();
+  {
+    const Tensor x = empty({1 << 20}, TensorOptions(kFloat32, kCUDA));
+    EXPECT_GE(cuda::memory_allocated(), before + (size_t(4) << 20));
+  }
+  EXPECT_EQ(cuda::memory_allocated(), before);
+  EXPECT_GE(cuda::max_memory_allocated(), before + (size_t(4) << 20));
+  EXPECT_GE(cuda::memory_reserved(), cuda::memory_allocated());
+  EXPECT_GE(cuda::max_memory_reserved(), cuda::memory_reserved());
+  EXPECT_FALSE(cuda::memory_summary().empty());
+  cuda::empty_cache();
+  EXPECT_ERROR(empty({int64_t(1) << 45}, TensorOptions(kFloat32, kCUDA)), "memory");
+  EXPECT_EQ(ones({2}, TensorOptions(kFloat32, kCUDA)).sum().item<float>(), 2);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "arete/base/thread_pool.h"
 #include "arete/profile/memory_tracker.h"
 #include "tests/support/fake_gpus.h"
+#include "tests/support/gpu.h"
 
 namespace arete {
 namespace {
@@ -27,9 +28,6 @@ class TwoGpus {
     prim::register_provider(DeviceType::cuda, nullptr);
   }
 };
-
-#define NEEDS_NO_GPU() \
-  if (cuda::is_available()) GTEST_SKIP() << "there is a GPU"
 
 TEST(CurrentDevice, NamesWithoutANumber) {
   EXPECT_EQ(kCUDA.index, -1);

@@ -1,6 +1,7 @@
 // Derivatives of expression programs against central differences and known special cases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -201,6 +202,34 @@ TEST(Derivative, ReadsSavedOutputsInsteadOfInputs) {
     return std::vector{e, e * e};
   });
   EXPECT_EQ(sources(softsign->derivative(1)), "y0g0g1");
+}
+
+TEST(Derivative, PartsReadSomeOfWhatTheWholeReads) {
+  const ProgramPtr product = make2([](Value a, Value b) { return a * b; });
+  EXPECT_EQ(sources(product->derivative(3)), "x0x1g0");
+  EXPECT_EQ(sources(product->derivative(3, 1)), "x1g0");
+  EXPECT_EQ(sources(product->derivative(3, 2)), "x0g0");
+  EXPECT_EQ(&product->derivative(3, 3), &product->derivative(3));
+  // Alone, the first gradient would read the output: the whole, which reads both inputs, does not.
+  const ProgramPtr grown = make2([](Value a, Value b) { return exp(a * b); });
+  EXPECT_EQ(sources(grown->derivative(1)), "x1y0g0");
+  EXPECT_EQ(sources(grown->derivative(3, 1)), "x0x1g0");
+  const std::vector<double> x{0.7, 1.3};
+  for (const auto& f : std::vector<Value (*)(Value, Value)>{
+           [](Value a, Value b) { return sqrt(a * a + b * b); },
+           [](Value a, Value b) { return exp(a) / b; }, [](Value a, Value b) { return pow(a, b); },
+           [](Value a, Value b) { return atan2(a, b) + a; }}) {
+    const ProgramPtr p = make2(f);
+    const std::vector<double> whole = gradient(p, 3, x, {1.5});
+    for (uint32_t i : {0u, 1u}) {
+      const Derivative& part = p->derivative(3, 1u << i);
+      for (const DerivativeInput& in : part.inputs)
+        EXPECT_NE(std::ranges::find(p->derivative(3).inputs, in), p->derivative(3).inputs.end());
+      EXPECT_EQ(test::run(*part.program, derivative_inputs(*p, part, x, {}, {1.5}), {}),
+                std::vector{whole[i]})
+          << p->text();
+    }
+  }
 }
 
 TEST(Derivative, TextOfProgramsPeopleRead) {

@@ -10,6 +10,7 @@
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
+#include "tests/support/errors.h"
 
 namespace arete {
 namespace {
@@ -24,19 +25,7 @@ Tensor longs(const std::vector<int64_t>& v) { return tensor(v); }
 Tensor mask_of(const std::vector<bool>& v, IntList sizes) { return tensor(v).reshape(sizes); }
 Shape sizes_of(const Tensor& t) { return Shape(t.sizes()); }
 
-template <class F>
-std::string message_of(F f, ErrorKind kind) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(int(e.kind()), int(kind)) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-#define EXPECT_ERROR(kind, text, ...) \
-  EXPECT_NE(message_of([&] { __VA_ARGS__; }, ErrorKind::kind).find(text), std::string::npos)
+using test::expect_error;
 
 TEST(Index, NumbersAndSlicesAreViews) {
   const Tensor x = counted({3, 4, 5});
@@ -129,8 +118,9 @@ TEST(Index, Writes) {
   EXPECT_EQ(y.index({0, Slice(), 3}).to_vector<double>(), (Values{1, 1, 1}));
   EXPECT_EQ(y.index({1, Slice(), 2}).to_vector<double>(), (Values{2, 2, 2}));
   EXPECT_EQ(y.sum().item<double>(), 9);
-  EXPECT_ERROR(index, "index 4 is out of bounds for dimension 2 with size 4",
-               y.index_put_({longs({0, 1}), Slice(), longs({3, 4})}, Scalar(1)));
+  expect_error(ErrorKind::index, {"index 4 is out of bounds for dimension 2 with size 4"}, [&] {
+    y.index_put_({longs({0, 1}), Slice(), longs({3, 4})}, Scalar(1));
+  });
   const Tensor z = counted({4});
   EXPECT_EQ(index_put(z, {longs({0})}, tensor({9})).to_vector<double>(), (Values{9, 1, 2, 3}));
   EXPECT_EQ(z[0].item<double>(), 0);
@@ -187,33 +177,49 @@ TEST(Index, Gradients) {
 
 TEST(Index, Errors) {
   const Tensor x = counted({3, 4});
-  EXPECT_ERROR(index, "index 5 is out of bounds for dimension 0 with size 3", x.index({5}));
-  EXPECT_ERROR(index, "index -5 is out of bounds for dimension 1 with size 4", x.index({0, -5}));
-  EXPECT_ERROR(index, "index 5 is out of bounds for dimension 0 with size 3",
-               x.index({longs({5})}));
-  EXPECT_ERROR(index, "index 4 is out of bounds for dimension 1 with size 4",
-               x.index({longs({0}), longs({4})}));
-  EXPECT_ERROR(index, "too many indices for tensor of dimension 2", x.index({0, 0, 0}));
-  EXPECT_ERROR(index,
-               "The shape of the mask [2] at index 0 does not match the shape of the indexed "
-               "tensor [3, 4] at index 0",
-               x.index({mask_of({true, false}, {2})}));
-  EXPECT_ERROR(index, "tensors used as indices must be long, int, byte or bool tensors",
-               x.index({x}));
-  EXPECT_ERROR(
-      index,
-      "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]",
-      x.index({longs({0, 1}), longs({0, 1, 2})}));
-  EXPECT_ERROR(index, "an index can only have a single ellipsis", x.index({kEllipsis, kEllipsis}));
-  EXPECT_ERROR(index, "invalid index of a 0-dim tensor", x[0][0][0]);
+  expect_error(ErrorKind::index, {"index 5 is out of bounds for dimension 0 with size 3"},
+               [&] { x.index({5}); });
+  expect_error(ErrorKind::index, {"index -5 is out of bounds for dimension 1 with size 4"}, [&] {
+    x.index({0, -5});
+  });
+  expect_error(ErrorKind::index, {"index 5 is out of bounds for dimension 0 with size 3"},
+               [&] { x.index({longs({5})}); });
+  expect_error(ErrorKind::index, {"index 4 is out of bounds for dimension 1 with size 4"}, [&] {
+    x.index({longs({0}), longs({4})});
+  });
+  expect_error(ErrorKind::index, {"too many indices for tensor of dimension 2"}, [&] {
+    x.index({0, 0, 0});
+  });
+  expect_error(ErrorKind::index,
+               {"The shape of the mask [2] at index 0 does not match the shape of the indexed "
+                "tensor [3, 4] at index 0"},
+               [&] {
+                 x.index({mask_of({true, false}, {2})});
+               });
+  expect_error(ErrorKind::index,
+               {"tensors used as indices must be long, int, byte or bool tensors"},
+               [&] { x.index({x}); });
+  expect_error(
+      ErrorKind::index,
+      {"shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]"},
+      [&] {
+        x.index({longs({0, 1}), longs({0, 1, 2})});
+      });
+  expect_error(ErrorKind::index, {"an index can only have a single ellipsis"}, [&] {
+    x.index({kEllipsis, kEllipsis});
+  });
+  expect_error(ErrorKind::index, {"invalid index of a 0-dim tensor"}, [&] { x[0][0][0]; });
   Tensor y = x.clone();
-  EXPECT_ERROR(value,
-               "shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result "
-               "of shape [4]",
-               y.index_put_({0}, tensor({1, 2, 3})));
-  EXPECT_ERROR(autograd, "a leaf Variable that requires grad",
-               Tensor leaf = zeros({3}, kFloat64).requires_grad_();
-               leaf.index_put_({longs({0})}, Scalar(1)));
+  expect_error(ErrorKind::value,
+               {"shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result "
+                "of shape [4]"},
+               [&] {
+                 y.index_put_({0}, tensor({1, 2, 3}));
+               });
+  expect_error(ErrorKind::autograd, {"a leaf Variable that requires grad"}, [&] {
+    Tensor leaf = zeros({3}, kFloat64).requires_grad_();
+    leaf.index_put_({longs({0})}, Scalar(1));
+  });
 }
 
 TEST(ScatterReduce, Modes) {
@@ -232,8 +238,8 @@ TEST(ScatterReduce, Modes) {
   EXPECT_EQ(run("amin", false), (L{4, 2, 0}));
   EXPECT_EQ(run("mean", true), (L{3, 2, 1}));
   EXPECT_EQ(run("mean", false), (L{4, 2, 0}));
-  EXPECT_ERROR(value, "reduce argument must be either sum, prod, mean, amax or amin",
-               run("max", true));
+  expect_error(ErrorKind::value, {"reduce argument must be either sum, prod, mean, amax or amin"},
+               [&] { run("max", true); });
 }
 
 TEST(Index, RecordsTakeMissingIndices) {
@@ -260,8 +266,9 @@ TEST(Index, CompositionsHaveInPlaceForms) {
   y.sum().backward();
   EXPECT_EQ(x.grad().to_vector<double>(), (Values{2, 40, 2, -2}));
   // A leaf is refused before anything is computed.
-  EXPECT_ERROR(autograd, "a leaf",
-               ops::call_in_place(x, *ops::find_record("put"), {x, index, src, false}));
+  expect_error(ErrorKind::autograd, {"a leaf"}, [&] {
+    ops::call_in_place(x, *ops::find_record("put"), {x, index, src, false});
+  });
 }
 
 }  // namespace

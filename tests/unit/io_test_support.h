@@ -7,13 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "arete/base/error.h"
+#include "tests/support/errors.h"
 
 namespace arete::test {
 
@@ -53,21 +52,6 @@ inline void write_text(const std::string& path, std::string_view text) {
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
-}
-
-/// Runs `body`, which must throw an arete::Error of that kind whose text holds all `parts`.
-template <typename Body>
-void expect_error(ErrorKind kind, std::initializer_list<std::string_view> parts, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "no error was thrown; expected one with: "
-                  << (parts.size() ? *parts.begin() : std::string_view());
-  } catch (const Error& error) {
-    EXPECT_EQ(static_cast<int>(error.kind()), static_cast<int>(kind)) << error.what();
-    for (const std::string_view part : parts)
-      EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos)
-          << "expected: " << part << "\nin: " << error.what();
-  }
 }
 
 }  // namespace arete::test

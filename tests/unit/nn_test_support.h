@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arete/arete.h"
+#include "tests/support/errors.h"
 #include "tests/support/tolerance.h"
 
 namespace arete::test {
@@ -27,21 +28,6 @@ inline void expect_values(const Tensor& got, const std::vector<double>& want, in
 inline void expect_tensors(const Tensor& got, const Tensor& want, int64_t length = 1) {
   ASSERT_EQ(to_string(got.sizes()), to_string(want.sizes()));
   expect_values(got, want.to_vector<double>(), length);
-}
-
-/// The text of the error that `f` throws; fails if there is none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }

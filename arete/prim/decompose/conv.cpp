@@ -145,9 +145,7 @@ void Conv::wgrad() const {
             .space = space,
             .reduced = all_but_channels,
             .inputs = {&a.y, 1},
-            .out = LayoutView(a.bias, bias),
-            .params = {},
-            .epilogue_params = {}});
+            .out = LayoutView(a.bias, bias)});
 }
 
 }  // namespace

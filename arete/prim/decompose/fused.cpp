@@ -69,9 +69,7 @@ void Primitives::fused(const FusedArgs& a) {
               .inputs = inputs,
               .out = outputs[k],
               .prologue = is_identity(*prologue) ? nullptr : prologue.get(),
-              .params = params,
-              .epilogue = nullptr,
-              .epilogue_params = {}});
+              .params = params});
     }
   }
 }

@@ -70,8 +70,7 @@ void find_maxima(Primitives& p, const Windows& w, const View& elements, const Vi
       },
       dtypes, {}, out);
   const View inputs[3] = {elements, maxima, is_inside.view()};
-  p.pointwise(
-      {.program = is_hit.get(), .inputs = inputs, .outputs = {&hits.view(), 1}, .params = {}});
+  p.pointwise({.program = is_hit.get(), .inputs = inputs, .outputs = {&hits.view(), 1}});
   p.arg_reduce({.in = hits, .out = found, .values = {}, .dim = 3, .largest = true});
 }
 
@@ -84,11 +83,7 @@ void max_forward(Primitives& p, const PoolArgs& a, const Windows& w) {
             .space = elements.view().sizes,
             .reduced = 1u << 3,
             .inputs = {&elements.view(), 1},
-            .out = maxima,
-            .prologue = nullptr,
-            .params = {},
-            .epilogue = nullptr,
-            .epilogue_params = {}});
+            .out = maxima});
   p.copy({.out = a.y, .in = LayoutView(maxima, Layout(a.y.sizes))});
   if (!a.indices) return;
 
@@ -146,7 +141,7 @@ void divide_by_counts(Primitives& p, const PoolArgs& a, const Windows& w, const 
       [](std::span<const expr::Value> v) { return std::vector<expr::Value>{v[0] / v[1]}; }, dtypes,
       {}, {&y.dtype, 1});
   const View inputs[2] = {x, counts};
-  p.pointwise({.program = divide.get(), .inputs = inputs, .outputs = {&y, 1}, .params = {}});
+  p.pointwise({.program = divide.get(), .inputs = inputs, .outputs = {&y, 1}});
 }
 
 void avg_forward(Primitives& p, const PoolArgs& a, const Windows& w) {

@@ -75,11 +75,7 @@ void Windows::sum(Primitives& p, const View& padded, const View& out) const {
             .space = elements.view().sizes,
             .reduced = reduced,
             .inputs = {&elements.view(), 1},
-            .out = LayoutView(out, with_kernel),
-            .prologue = nullptr,
-            .params = {},
-            .epilogue = nullptr,
-            .epilogue_params = {}});
+            .out = LayoutView(out, with_kernel)});
 }
 
 DType accumulation_dtype(DType t) { return is_reduced_float(t) ? kFloat32 : t; }
@@ -110,7 +106,7 @@ void add_windows(Primitives& p, const Windows& windows, const View& elements, co
     }
     const LayoutView element(elements, from);
     const View inputs[2] = {to, element};
-    p.pointwise({.program = add.get(), .inputs = inputs, .outputs = {inputs, 1}, .params = {}});
+    p.pointwise({.program = add.get(), .inputs = inputs, .outputs = {inputs, 1}});
   }
   p.copy({.out = input, .in = LayoutView(padded, windows.interior(layout_of(padded)))});
 }
