@@ -5,17 +5,6 @@
 
 namespace arete::nn {
 
-/// A layer of two tensors.
-class PairLayer : public OperatorLayer {
- public:
-  using OperatorLayer::forward;
-  Tensor forward(const Tensor& x1, const Tensor& x2) const { return run({x1, x2}); }
-  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return forward(x1, x2); }
-
- protected:
-  using OperatorLayer::OperatorLayer;
-};
-
 struct CosineSimilarityOptions {
   int64_t dim = 1;
   double eps = 1e-8;  ///< least product of the norms

@@ -7,9 +7,10 @@ namespace arete::nn {
 
 namespace {
 
-// Counted from the first row.
+// Counted from the first row; what is outside of the table stays so.
 std::optional<int64_t> row_of(std::optional<int64_t> padding_idx, int64_t rows) {
-  return padding_idx && *padding_idx < 0 ? *padding_idx + rows : padding_idx;
+  const bool from_end = padding_idx && *padding_idx < 0 && *padding_idx >= -rows;
+  return from_end ? *padding_idx + rows : padding_idx;
 }
 
 void start_values(const Tensor& weight, std::optional<int64_t> padding_idx) {

@@ -69,4 +69,19 @@ class OperatorLayer : public DescribedLayer {
   Tensor run(std::initializer_list<Tensor> inputs) const;
 };
 
+/// One of two tensors.
+class PairLayer : public OperatorLayer {
+ public:
+  using OperatorLayer::forward;
+  virtual Tensor forward(const Tensor& first, const Tensor& second) const {
+    return run({first, second});
+  }
+  Tensor operator()(const Tensor& first, const Tensor& second) const {
+    return forward(first, second);
+  }
+
+ protected:
+  using OperatorLayer::OperatorLayer;
+};
+
 }  // namespace arete::nn

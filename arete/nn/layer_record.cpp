@@ -1,13 +1,12 @@
 #include <algorithm>
-#include <array>
+#include <map>
+#include <memory>
 
 #include "arete/nn/layer_internal.h"
 #include "arete/nn/layer_record_internal.h"
-#include "arete/ops/call.h"
+#include "arete/ops/schema_values.h"
 
 namespace arete::nn {
-
-using ops::Arg;
 
 namespace {
 
@@ -41,16 +40,6 @@ std::string text_of(const Option& v, bool quoted, bool alone) {
                           return l.size() == 1 ? text : "(" + text + ")";
                         },
                         [](const Tensor& t) { return nn::text_of(t.sizes()); },
-                    },
-                    v);
-}
-
-Arg borrowed(const Option& v) {
-  return std::visit(Overloaded{
-                        [](std::monostate) { return Arg(); },
-                        [](const std::string& s) { return Arg(std::string_view(s)); },
-                        [](const std::vector<int64_t>& l) { return Arg(IntList(l)); },
-                        [](const auto& other) { return Arg(other); },
                     },
                     v);
 }
@@ -108,44 +97,113 @@ std::string LayerRecord::repr(const std::vector<Option>& values) const {
   return result;
 }
 
-std::string numbered(const char* base, int n) { return base + std::to_string(n) + "d"; }
+// ---- reading a line of the table
 
-DescribedLayer::DescribedLayer(std::string_view layer, const OptionList& options)
-    : record_(&layer_record(layer)), options_(with_defaults(*record_, options)) {
-  if (record_->check) record_->check(this->options());
+namespace {
+
+std::string_view trim(std::string_view s) {
+  while (s.starts_with(' ')) s.remove_prefix(1);
+  while (s.ends_with(' ')) s.remove_suffix(1);
+  return s;
 }
 
-LayerOptions DescribedLayer::options() const { return LayerOptions(*record_, options_); }
-std::string DescribedLayer::name() const { return record_->name; }
-std::string DescribedLayer::extra_repr() const { return record_->repr(options_); }
-
-Tensor OperatorLayer::run(std::initializer_list<Tensor> inputs) const {
-  std::array<Arg, 16> args;
-  for (size_t i = 0; i < record_->sources.size(); ++i) {
-    const LayerRecord::Source& s = record_->sources[i];
-    switch (s.kind) {
-      case LayerRecord::Source::input:
-        if (s.index < inputs.size()) args[i] = Arg(inputs.begin()[s.index]);
-        break;
-      case LayerRecord::Source::option:
-        args[i] = borrowed(options_[s.index]);
-        break;
-      case LayerRecord::Source::literal:
-        args[i] = borrowed(s.value);
-        break;
-      case LayerRecord::Source::training:
-        args[i] = Arg(is_training());
-    }
+std::vector<std::string_view> parts_of(std::string_view s) {
+  std::vector<std::string_view> parts;
+  for (; !s.empty(); s.remove_prefix(std::min(s.size(), s.find(',') + 1))) {
+    parts.push_back(trim(s.substr(0, s.find(','))));
+    if (s.find(',') == std::string_view::npos) break;
   }
-  const std::span<const Arg> all(args.data(), record_->sources.size());
-  const ops::OpRecord& op = *record_->op;
-  // Dropout out of training writes nothing.
-  const bool idle = op.random && !is_training() && op.name.find("dropout") != std::string::npos;
-  if (idle || record_->inplace < 0 || !std::get<bool>(options_[size_t(record_->inplace)]))
-    return ops::call(op, all);
-  Tensor x = *inputs.begin();
-  ops::call_in_place(x, op, all);
-  return x;
+  return parts;
+}
+
+// A default as written, for a type as written.
+Option value_of(std::string_view type, std::string_view text) {
+  if (text.empty() || text == "None") return {};
+  if (type.ends_with('?')) type.remove_suffix(1);
+  const ops::OwnedArg v = ops::default_of(ops::kind_of(type), text);
+  using Kind = ops::Arg::Kind;
+  switch (v.kind) {
+    case Kind::boolean:
+      return v.scalar.to_bool();
+    case Kind::integer:
+      return v.scalar.to_int64();
+    case Kind::real:
+    case Kind::scalar:
+      return v.scalar.to_double();
+    case Kind::ints:
+      return v.ints;
+    case Kind::string:
+      return v.text;
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+void LayerRecord::read_options() {
+  // Schemas of operators are of the same form, and are remembered by their record.
+  static std::vector<std::unique_ptr<ops::OpRecord>> parsed;
+  parsed.push_back(std::make_unique<ops::OpRecord>());
+  parsed.back()->schema = schema + " -> Tensor";
+  name = schema.substr(0, schema.find('('));
+  options = ops::schema_of(*parsed.back()).args;
+  for (const ops::SchemaArg& a : options) {
+    const bool is_other = std::ranges::any_of(
+        options, [&](const ops::SchemaArg& b) { return b.name == a.default_text; });
+    defaults.push_back(is_other ? Option() : value_of(a.type, a.default_text));
+  }
+}
+
+void LayerRecord::read_text() {
+  for (std::string_view part : parts_of(shown)) {
+    Shown s{0, !part.starts_with('='), part.starts_with('\''), part.ends_with('?')};
+    if (!s.named || s.quoted) part.remove_prefix(1);
+    if (s.unless_default || s.quoted) part.remove_suffix(1);
+    s.option = option(part);
+    text.push_back(s);
+  }
+}
+
+void LayerRecord::read_call() {
+  if (call.empty()) return;
+  const size_t open = std::min(call.find('('), call.size());
+  op = ops::find_record(call.substr(0, open));
+  if (!op) ARETE_BUG(("there is no operator " + call).c_str());
+  std::map<std::string, std::string, std::less<>> said;
+  if (open < call.size())
+    for (std::string_view part :
+         parts_of(std::string_view(call).substr(open + 1, call.size() - open - 2)))
+      said.emplace(part.substr(0, part.find('=')), part.substr(part.find('=') + 1));
+  const auto find = [&](std::string_view wanted) {
+    for (size_t i = 0; i < options.size(); ++i)
+      if (options[i].name == wanted) return int(i);
+    return -1;
+  };
+  size_t inputs = 0;
+  for (const ops::SchemaArg& a : ops::schema_of(*op).args) {
+    const auto value = said.find(a.name);
+    const std::string& from = value == said.end() ? a.name : value->second;
+    const int taken = find(from);
+    if (a.is_tensor())
+      sources.push_back({Source::input, inputs++});
+    else if (taken >= 0)
+      sources.push_back({Source::option, size_t(taken)});
+    else if (a.name == "training")
+      sources.push_back({Source::training});
+    else
+      sources.push_back(
+          {Source::literal, 0, value_of(a.type, value == said.end() ? a.default_text : from)});
+    if (value != said.end()) said.erase(value);
+  }
+  if (!said.empty()) ARETE_BUG((call + ": there is no argument " + said.begin()->first).c_str());
+  if (op->has_in_place) inplace = find("inplace");
+}
+
+void LayerRecord::read() {
+  read_options();
+  read_text();
+  read_call();
 }
 
 }  // namespace arete::nn

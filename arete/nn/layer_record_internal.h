@@ -74,6 +74,14 @@ struct LayerRecord {
   /// How many numbers an option has, 2 for "int[2]"; 0: any.
   size_t numbers(size_t option) const;
   std::string repr(const std::vector<Option>& values) const;
+
+  /// Makes the rest from schema, call and shown; BugError for what does not fit together.
+  void read();
+
+ private:
+  void read_options();
+  void read_text();
+  void read_call();
 };
 
 /// Of all layers that there are in either language, in order of names.

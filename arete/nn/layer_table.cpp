@@ -1,11 +1,9 @@
 // The layers of both languages: see layer_record_internal.h.
 #include <algorithm>
-#include <map>
 
 #include "arete/base/warn.h"
 #include "arete/nn/layer_internal.h"
 #include "arete/nn/layer_record_internal.h"
-#include "arete/ops/schema_values.h"
 
 namespace arete::nn {
 
@@ -378,104 +376,6 @@ const Line kLines[] = {
     {"CTCLoss(int blank=0, str reduction='mean', bool zero_infinity=False)", "ctc_loss", ""},
 };
 
-// ---- reading it
-
-std::string_view trim(std::string_view s) {
-  while (s.starts_with(' ')) s.remove_prefix(1);
-  while (s.ends_with(' ')) s.remove_suffix(1);
-  return s;
-}
-
-std::vector<std::string_view> parts_of(std::string_view s) {
-  std::vector<std::string_view> parts;
-  for (; !s.empty(); s.remove_prefix(std::min(s.size(), s.find(',') + 1))) {
-    parts.push_back(trim(s.substr(0, s.find(','))));
-    if (s.find(',') == std::string_view::npos) break;
-  }
-  return parts;
-}
-
-// A default as written, for a type as written.
-Option value_of(std::string_view type, std::string_view text) {
-  if (text.empty() || text == "None") return {};
-  if (type.ends_with('?')) type.remove_suffix(1);
-  const ops::OwnedArg v = ops::default_of(ops::kind_of(type), text);
-  using Kind = ops::Arg::Kind;
-  switch (v.kind) {
-    case Kind::boolean:
-      return v.scalar.to_bool();
-    case Kind::integer:
-      return v.scalar.to_int64();
-    case Kind::real:
-    case Kind::scalar:
-      return v.scalar.to_double();
-    case Kind::ints:
-      return v.ints;
-    case Kind::string:
-      return v.text;
-    default:
-      return {};
-  }
-}
-
-void read_options(LayerRecord& r) {
-  // Schemas of operators are of the same form, and are remembered by their record.
-  static std::vector<std::unique_ptr<ops::OpRecord>> parsed;
-  parsed.push_back(std::make_unique<ops::OpRecord>());
-  parsed.back()->schema = r.schema + " -> Tensor";
-  r.name = r.schema.substr(0, r.schema.find('('));
-  r.options = ops::schema_of(*parsed.back()).args;
-  for (const ops::SchemaArg& a : r.options) {
-    const bool is_other = std::ranges::any_of(
-        r.options, [&](const ops::SchemaArg& b) { return b.name == a.default_text; });
-    r.defaults.push_back(is_other ? Option() : value_of(a.type, a.default_text));
-  }
-}
-
-void read_text(LayerRecord& r) {
-  for (std::string_view part : parts_of(r.shown)) {
-    LayerRecord::Shown s{0, !part.starts_with('='), part.starts_with('\''), part.ends_with('?')};
-    if (!s.named || s.quoted) part.remove_prefix(1);
-    if (s.unless_default || s.quoted) part.remove_suffix(1);
-    s.option = r.option(part);
-    r.text.push_back(s);
-  }
-}
-
-void read_call(LayerRecord& r) {
-  if (r.call.empty()) return;
-  using Source = LayerRecord::Source;
-  const size_t open = std::min(r.call.find('('), r.call.size());
-  r.op = ops::find_record(r.call.substr(0, open));
-  if (!r.op) ARETE_BUG(("there is no operator " + r.call).c_str());
-  std::map<std::string, std::string, std::less<>> said;
-  if (open < r.call.size())
-    for (std::string_view part :
-         parts_of(std::string_view(r.call).substr(open + 1, r.call.size() - open - 2)))
-      said.emplace(part.substr(0, part.find('=')), part.substr(part.find('=') + 1));
-  const auto find = [&](std::string_view name) {
-    for (size_t i = 0; i < r.options.size(); ++i)
-      if (r.options[i].name == name) return int(i);
-    return -1;
-  };
-  size_t inputs = 0;
-  for (const ops::SchemaArg& a : ops::schema_of(*r.op).args) {
-    const auto value = said.find(a.name);
-    const std::string& from = value == said.end() ? a.name : value->second;
-    const int option = find(from);
-    if (a.is_tensor())
-      r.sources.push_back({Source::input, inputs++});
-    else if (option >= 0)
-      r.sources.push_back({Source::option, size_t(option)});
-    else if (a.name == "training")
-      r.sources.push_back({Source::training});
-    else
-      r.sources.push_back(
-          {Source::literal, 0, value_of(a.type, value == said.end() ? a.default_text : from)});
-  }
-  if (r.op->has_in_place) r.inplace = find("inplace");
-}
-
 std::vector<LayerRecord> read_table() {
   std::vector<LayerRecord> all;
   const auto filled = [](std::string text, int n) {
@@ -494,9 +394,7 @@ std::vector<LayerRecord> read_table() {
       r.call = filled(line.call, n);
       r.shown = line.shown;
       r.check = line.check;
-      read_options(r);
-      read_text(r);
-      read_call(r);
+      r.read();
     }
   }
   std::ranges::sort(all, {}, &LayerRecord::name);

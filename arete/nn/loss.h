@@ -9,19 +9,7 @@
 namespace arete::nn {
 
 /// A module of an input and a target.
-class Loss : public OperatorLayer {
- public:
-  using OperatorLayer::forward;
-  virtual Tensor forward(const Tensor& input, const Tensor& target) const {
-    return run({input, target});
-  }
-  Tensor operator()(const Tensor& input, const Tensor& target) const {
-    return forward(input, target);
-  }
-
- protected:
-  using OperatorLayer::OperatorLayer;
-};
+using Loss = PairLayer;
 
 /// A loss with a weight for each class or element.
 class WeightedLoss : public Loss {

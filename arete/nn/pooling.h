@@ -35,17 +35,12 @@ struct MaxUnpoolOptions {
 };
 /// Puts maxima back to where max_pool with indices found them; zero elsewhere.
 template <int N>
-class MaxUnpoolNd : public OperatorLayer {
+class MaxUnpoolNd : public PairLayer {
  public:
   explicit MaxUnpoolNd(const Extent& kernel_size, const MaxUnpoolOptions& o = {})
-      : OperatorLayer(numbered("MaxUnpool", N), {{"kernel_size", option(kernel_size)},
-                                                 {"stride", option(o.stride)},
-                                                 {"padding", option(o.padding)}}) {}
-  using OperatorLayer::forward;
-  Tensor forward(const Tensor& input, const Tensor& indices) const { return run({input, indices}); }
-  Tensor operator()(const Tensor& input, const Tensor& indices) const {
-    return forward(input, indices);
-  }
+      : PairLayer(numbered("MaxUnpool", N), {{"kernel_size", option(kernel_size)},
+                                             {"stride", option(o.stride)},
+                                             {"padding", option(o.padding)}}) {}
 };
 using MaxUnpool1d = MaxUnpoolNd<1>;
 using MaxUnpool2d = MaxUnpoolNd<2>;

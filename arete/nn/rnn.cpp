@@ -88,7 +88,6 @@ Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x
 
 namespace {
 
-// "(2, 3, 4)", as messages show the sizes that states should have.
 void check_states(const Recurrent& r, const std::vector<Tensor>& states, int64_t batch) {
   for (size_t i = 0; i < states.size(); ++i) {
     const Shape expected{r.layers * r.directions, batch,

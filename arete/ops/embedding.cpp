@@ -184,6 +184,19 @@ Tensor bags_of(const Tensor& offsets, int64_t n) {
   return searchsorted(offsets.to(kInt64).contiguous(), positions, true).sub(Scalar(1));
 }
 
+// Where bags begin is looked at where that waits for nothing.
+void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
+  if (!offsets.device().is_cpu() || offsets.numel() == 0 || modes().word & Modes::kCapture) return;
+  const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
+  ARETE_CHECK(first == 0, ValueError(op,
+                                     "offsets[0] has to be 0, i.e., the first sequence in the "
+                                     "mini-batch has to start from position 0. However, got " +
+                                         std::to_string(first)));
+  ARETE_CHECK(last <= n, ValueError(op, "offsets[-1] can not be greater than input's length " +
+                                            std::to_string(n) + " but got offsets[-1] of " +
+                                            std::to_string(last)));
+}
+
 void check_bags(const Call& c) {
   const Tensor &index = c.tensor(0), &weight = c.tensor(1);
   const char* op = c.name();
@@ -203,7 +216,8 @@ void check_bags(const Call& c) {
     ARETE_CHECK(c.tensor(2).dim() == 1 && is_integer(c.tensor(2).dtype()),
                 ValueError(op, "offsets has to be a 1D Tensor").got(describe(c.tensor(2))));
     ARETE_CHECK(!c.boolean(9) || c.tensor(2).numel() > 0,
-                ValueError(op, "include_last_offset: numBags should be at least 1"));
+                ValueError(op, "include_last_offset: number of offset should be at least 1"));
+    check_offsets(op, c.tensor(2), index.numel());
   }
   const std::string_view mode = c[6].string();
   ARETE_CHECK(mode == "sum" || mode == "mean" || mode == "max",

@@ -115,10 +115,7 @@ const OpRecord& l1_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           warn_of_sizes(c);
-          const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          const bool real = !is_complex(x.dtype()) && !is_complex(y.dtype());
-          const Tensor error = real ? call(absolute_error_op, {c[0], c[1]}) : x.sub(y).abs();
-          return {weighted(c, 3, error, true)};
+          return {weighted(c, 3, call(absolute_error_op, {c[0], c[1]}), true)};
         });
 
 const OpRecord& smooth_l1_loss_op =

@@ -8,44 +8,32 @@ namespace {
 
 template <class Batch>
 void update_adam(const ParamGroup& group, Batch& batch) {
-  const bool amsgrad = group.flag("amsgrad"), maximize = group.flag("maximize");
-  const Decay decay(group, batch);
-  const auto numbers = [decay](const auto& given) -> ComputedFrom<decltype(given)> {
+  const bool amsgrad = group.flag("amsgrad");
+  const Descent descent(group, batch);
+  const auto numbers = [descent](const auto& given) -> ComputedFrom<decltype(given)> {
     const auto b1 = given["beta1"], b2 = given["beta2"];
-    return {{decay.number(given), 1.0 - b1, b2, 1.0 - b2, given["eps"],
+    return {{descent.decay(given), 1.0 - b1, b2, 1.0 - b2, given["eps"],
              given["lr"] / (1.0 - power(b1, given.t)), sqrt(1.0 - power(b2, given.t))},
             {}};
   };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value w1 = v.numbers[1], b2 = v.numbers[2], w2 = v.numbers[3], eps = v.numbers[4],
                 step_size = v.numbers[5], correction2 = v.numbers[6];
-    Value p = v.param, g = maximize ? -v.grad : v.grad;
-    decay.apply(p, g, v.numbers[0]);
+    const auto [start, g] = descent.start(v, v.numbers[0]);
     const Value m = v.state[0] + w1 * (g - v.state[0]);
     const Value second = b2 * v.state[1] + w2 * g * g;
     const Value largest = amsgrad ? max(v.state[2], second) : second;
-    p = p - step_size * m / (sqrt(largest) / correction2 + eps);
+    const Value p = start - step_size * m / (sqrt(largest) / correction2 + eps);
     if (amsgrad) return {p, m, second, largest};
     return {p, m, second};
   };
-  batch.run(variant_of({decay.on, decay.decoupled, amsgrad, maximize}), numbers, rule);
-}
-
-bool uses_state_of_adam(const ParamGroup& group, size_t key) {
-  return key < 3 || group.flag("amsgrad");
+  batch.run(variant_of(descent, {amsgrad}), numbers, rule);
 }
 
 }  // namespace
 
 void Adam::update(const ParamGroup& group, Batch& batch) { update_adam(group, batch); }
-bool Adam::uses_state(const ParamGroup& group, size_t key) const {
-  return uses_state_of_adam(group, key);
-}
-
 void AdamW::update(const ParamGroup& group, Batch& batch) { update_adam(group, batch); }
-bool AdamW::uses_state(const ParamGroup& group, size_t key) const {
-  return uses_state_of_adam(group, key);
-}
 
 void Lion::update(const ParamGroup& group, Batch& batch) {
   const bool maximize = group.flag("maximize");

@@ -29,8 +29,10 @@ struct AdamOptions {
   bool master_weights = false;          ///< f32 copies of parameters in half types, see Optimizer
 
   static constexpr const char* kOptimizer = "Adam";
-  static constexpr StateKey kState[] = {
-      {"step", StateKey::count}, {"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq"}};
+  static constexpr StateKey kState[] = {{"step", StateKey::count},
+                                        {"exp_avg"},
+                                        {"exp_avg_sq"},
+                                        {.name = "max_exp_avg_sq", .used_with = {"amsgrad"}}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit_betas(visit, o.betas);
@@ -57,7 +59,6 @@ class Adam : public TypedOptimizer<AdamOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct AdamWOptions {
@@ -97,7 +98,6 @@ class AdamW : public TypedOptimizer<AdamWOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct LionOptions {

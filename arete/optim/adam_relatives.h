@@ -19,7 +19,10 @@ struct NAdamOptions {
 
   static constexpr const char* kOptimizer = "NAdam";
   static constexpr StateKey kState[] = {
-      {"step", StateKey::count}, {"mu_product", StateKey::number}, {"exp_avg"}, {"exp_avg_sq"}};
+      {"step", StateKey::count},
+      {.name = "mu_product", .kind = StateKey::number, .first = 1},
+      {"exp_avg"},
+      {"exp_avg_sq"}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit_betas(visit, o.betas);
@@ -45,7 +48,6 @@ class NAdam : public TypedOptimizer<NAdamOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  double initial_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct RAdamOptions {

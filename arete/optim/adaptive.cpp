@@ -4,24 +4,21 @@
 
 namespace arete::optim {
 
-bool RMSprop::uses_state(const ParamGroup& group, size_t key) const {
-  return key < 2 || (key == 2 ? group.setting("momentum").may_count() : group.flag("centered"));
-}
-
 void RMSprop::update(const ParamGroup& group, Batch& batch) {
-  const bool with_momentum = uses_state(group, 2), centered = group.flag("centered"),
-             with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
-  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+  const bool with_momentum = group.setting("momentum").may_count(),
+             centered = group.flag("centered");
+  const Descent descent(group, batch);
+  const auto numbers = [descent](const auto& given) -> ComputedFrom<decltype(given)> {
     const auto alpha = given["alpha"];
     return {
-        {given["lr"], alpha, 1.0 - alpha, given["eps"], given["weight_decay"], given["momentum"]},
+        {given["lr"], alpha, 1.0 - alpha, given["eps"], descent.decay(given), given["momentum"]},
         {}};
   };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value lr = v.numbers[0], a = v.numbers[1], b = v.numbers[2], eps = v.numbers[3],
                 decay = v.numbers[4], mu = v.numbers[5];
-    const Value g = effective_gradient(v, maximize, with_decay, decay);
-    std::vector<Value> out{v.param, a * v.state[0] + b * g * g};
+    const auto [p, g] = descent.start(v, decay);
+    std::vector<Value> out{p, a * v.state[0] + b * g * g};
     Value mean_square = out[1], mean;
     if (centered) {
       const Value old = v.state[with_momentum ? 2 : 1];
@@ -34,44 +31,40 @@ void RMSprop::update(const ParamGroup& group, Batch& batch) {
       out.push_back(step);
     }
     if (centered) out.push_back(mean);
-    out[0] = v.param - lr * step;
+    out[0] = p - lr * step;
     return out;
   };
-  batch.run(variant_of({with_momentum, with_decay, centered, maximize}), numbers, rule);
-}
-
-double Adagrad::initial_state(const ParamGroup& group, size_t key) const {
-  return key == 1 ? group.get("initial_accumulator_value") : 0;
+  batch.run(variant_of(descent, {with_momentum, centered}), numbers, rule);
 }
 
 void Adagrad::update(const ParamGroup& group, Batch& batch) {
-  const bool with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
-  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+  const Descent descent(group, batch);
+  const auto numbers = [descent](const auto& given) -> ComputedFrom<decltype(given)> {
     const auto rate = given["lr"] / (1.0 + (given.t - 1.0) * given["lr_decay"]);
-    return {{rate, given["eps"], given["weight_decay"]}, {}};
+    return {{rate, given["eps"], descent.decay(given)}, {}};
   };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
-    const Value g = effective_gradient(v, maximize, with_decay, v.numbers[2]);
+    const auto [p, g] = descent.start(v, v.numbers[2]);
     const Value sum = v.state[0] + g * g;
-    return {v.param - v.numbers[0] * g / (sqrt(sum) + v.numbers[1]), sum};
+    return {p - v.numbers[0] * g / (sqrt(sum) + v.numbers[1]), sum};
   };
-  batch.run(variant_of({with_decay, maximize}), numbers, rule);
+  batch.run(variant_of(descent), numbers, rule);
 }
 
 void Adadelta::update(const ParamGroup& group, Batch& batch) {
-  const bool with_decay = batch.counts(group, "weight_decay"), maximize = group.flag("maximize");
-  const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {
+  const Descent descent(group, batch);
+  const auto numbers = [descent](const auto& given) -> ComputedFrom<decltype(given)> {
     const auto rho = given["rho"];
-    return {{given["lr"], rho, 1.0 - rho, given["eps"], given["weight_decay"]}, {}};
+    return {{given["lr"], rho, 1.0 - rho, given["eps"], descent.decay(given)}, {}};
   };
   const auto rule = [=](const Operands& v) -> std::vector<Value> {
     const Value rho = v.numbers[1], rest = v.numbers[2], eps = v.numbers[3];
-    const Value g = effective_gradient(v, maximize, with_decay, v.numbers[4]);
+    const auto [p, g] = descent.start(v, v.numbers[4]);
     const Value square = rho * v.state[0] + rest * g * g;
     const Value delta = sqrt(v.state[1] + eps) / sqrt(square + eps) * g;
-    return {v.param - v.numbers[0] * delta, square, rho * v.state[1] + rest * delta * delta};
+    return {p - v.numbers[0] * delta, square, rho * v.state[1] + rest * delta * delta};
   };
-  batch.run(variant_of({with_decay, maximize}), numbers, rule);
+  batch.run(variant_of(descent), numbers, rule);
 }
 
 }  // namespace arete::optim

@@ -17,8 +17,10 @@ struct RMSpropOptions {
   bool differentiable = false;  ///< records history, see Optimizer
 
   static constexpr const char* kOptimizer = "RMSprop";
-  static constexpr StateKey kState[] = {
-      {"step", StateKey::count}, {"square_avg"}, {"momentum_buffer"}, {"grad_avg"}};
+  static constexpr StateKey kState[] = {{"step", StateKey::count},
+                                        {"square_avg"},
+                                        {.name = "momentum_buffer", .used_with = {"momentum"}},
+                                        {.name = "grad_avg", .used_with = {"centered"}}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit("alpha", o.alpha, not_negative("Invalid alpha value: "));
@@ -41,7 +43,6 @@ class RMSprop : public TypedOptimizer<RMSpropOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct AdagradOptions {
@@ -55,7 +56,8 @@ struct AdagradOptions {
   bool capturable = false;      ///< for CUDA graphs, see Optimizer
 
   static constexpr const char* kOptimizer = "Adagrad";
-  static constexpr StateKey kState[] = {{"step", StateKey::count}, {"sum"}};
+  static constexpr StateKey kState[] = {
+      {"step", StateKey::count}, {.name = "sum", .first_setting = "initial_accumulator_value"}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit("lr_decay", o.lr_decay, not_negative("Invalid lr_decay value: "));
@@ -79,7 +81,6 @@ class Adagrad : public TypedOptimizer<AdagradOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  double initial_state(const ParamGroup& group, size_t key) const override;
 };
 
 struct AdadeltaOptions {

@@ -16,10 +16,11 @@ struct ASGDOptions {
   bool capturable = false;      ///< for CUDA graphs, see Optimizer
 
   static constexpr const char* kOptimizer = "ASGD";
-  static constexpr StateKey kState[] = {{"step", StateKey::count, true},
-                                        {"eta", StateKey::number, true},
-                                        {"mu", StateKey::number, true},
-                                        {"ax"}};
+  static constexpr StateKey kState[] = {
+      {"step", StateKey::count, true},
+      {.name = "eta", .kind = StateKey::number, .resident = true, .first_setting = "lr"},
+      {.name = "mu", .kind = StateKey::number, .resident = true, .first = 1},
+      {"ax"}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit("lambd", o.lambd);
@@ -42,7 +43,6 @@ class ASGD : public TypedOptimizer<ASGDOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  double initial_state(const ParamGroup& group, size_t key) const override;
 };
 
 }  // namespace arete::optim

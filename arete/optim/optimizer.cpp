@@ -54,8 +54,8 @@ void ParamGroup::set(std::string_view name, double value, bool add) {
 }
 
 void ParamGroup::replace(std::string_view name, Setting value) {
-  setting(name);  // reports it if there is none
-  *find(name) = std::move(value);
+  const bool fixed = setting(name).is_fixed();  // reports it if there is none
+  *find(name) = fixed ? Setting::fixed(std::move(value)) : std::move(value);
 }
 
 // ---- the optimizer

@@ -1,6 +1,7 @@
 // What all optimizers share: parameter groups, state, the update of many tensors at once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -84,6 +85,11 @@ struct StateKey {
   bool resident = false;
   /// False for what is of use to the optimizer alone.
   bool shown = true;
+  /// It is there if none of these settings is a number that is 0.
+  std::array<std::string_view, 2> used_with = {};
+  /// What it, or each of its elements, is at first: a setting, or else a number.
+  std::string_view first_setting = {};
+  double first = 0;
   bool is_tensor() const { return kind >= tensor; }
 };
 
@@ -173,12 +179,8 @@ class Optimizer : public amp::Scalable {
   class Batch;
   /// Updates one batch.
   virtual void update(const ParamGroup& group, Batch& batch) = 0;
-  /// Whether a part of the state (an index into state_keys()) is used under these settings,
-  virtual bool uses_state(const ParamGroup&, size_t /*key*/) const { return true; }
-  /// and for this parameter.
+  /// Whether a part of the state (an index into state_keys()) is there for this parameter.
   virtual bool has_state(const Tensor& /*param*/, size_t /*key*/) const { return true; }
-  /// The value that a number, or each element of a tensor, has at first.
-  virtual double initial_state(const ParamGroup&, size_t /*key*/) const { return 0; }
   /// The sizes of a part.
   virtual Shape state_sizes(const Tensor& param, size_t /*key*/) const {
     return Shape(param.sizes());

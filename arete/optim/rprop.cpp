@@ -13,10 +13,6 @@ void RpropOptions::check() const {
               ValueError("Rprop", "the limits of step sizes must be in order"));
 }
 
-double Rprop::initial_state(const ParamGroup& group, size_t key) const {
-  return key == 2 ? group.lr() : 0;
-}
-
 void Rprop::update(const ParamGroup& group, Batch& batch) {
   const bool maximize = group.flag("maximize");
   const auto numbers = [](const auto& given) -> ComputedFrom<decltype(given)> {

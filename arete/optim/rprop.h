@@ -14,7 +14,8 @@ struct RpropOptions {
   bool differentiable = false;  ///< records history, see Optimizer
 
   static constexpr const char* kOptimizer = "Rprop";
-  static constexpr StateKey kState[] = {{"step", StateKey::count}, {"prev"}, {"step_size"}};
+  static constexpr StateKey kState[] = {
+      {"step", StateKey::count}, {"prev"}, {.name = "step_size", .first_setting = "lr"}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit.tuple("etas", member("eta_minus", o.eta_minus), member("eta_plus", o.eta_plus));
@@ -37,7 +38,6 @@ class Rprop : public TypedOptimizer<RpropOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  double initial_state(const ParamGroup& group, size_t key) const override;
 };
 
 }  // namespace arete::optim

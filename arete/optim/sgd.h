@@ -16,8 +16,14 @@ struct SGDOptions {
   bool master_weights = false;  ///< f32 copies of parameters in half types, see Optimizer
 
   static constexpr const char* kOptimizer = "SGD";
-  static constexpr StateKey kState[] = {{"step", StateKey::count, true, false},
-                                        {"momentum_buffer"}};
+  // Only with dampening the first buffer, which is the gradient, is not what the rule makes of
+  // zeros: then the count is of use.
+  static constexpr StateKey kState[] = {{.name = "step",
+                                         .kind = StateKey::count,
+                                         .resident = true,
+                                         .shown = false,
+                                         .used_with = {"momentum", "dampening"}},
+                                        {.name = "momentum_buffer", .used_with = {"momentum"}}};
   static void fields(auto& visit, auto& o) {
     visit("lr", o.lr, is_learning_rate);
     visit("momentum", o.momentum, not_negative("Invalid momentum value: "));
@@ -42,7 +48,6 @@ class SGD : public TypedOptimizer<SGDOptions> {
 
  protected:
   void update(const ParamGroup& group, Batch& batch) override;
-  bool uses_state(const ParamGroup& group, size_t key) const override;
 };
 
 }  // namespace arete::optim

@@ -56,7 +56,12 @@ std::vector<std::pair<size_t, size_t>> Optimizer::take_new_state() {
 
 uint32_t Optimizer::keys_in_use(const ParamGroup& group) const {
   uint32_t keys = group.flag("master_weights") ? 1u << master_key() : 0;
-  for (size_t key = 0; key < master_key(); ++key) keys |= uint32_t(uses_state(group, key)) << key;
+  for (size_t key = 0; key < master_key(); ++key) {
+    const auto takes_part = [&](std::string_view setting) {
+      return setting.empty() || group.setting(setting).may_count();
+    };
+    keys |= uint32_t(std::ranges::all_of(keys_[key].used_with, takes_part)) << key;
+  }
   return keys;
 }
 
@@ -71,7 +76,7 @@ Tensor Optimizer::made_state(const ParamGroup& group, const Tensor& param, const
                              size_t key, Device place) const {
   const StateKey& k = keys_[key];
   if (key == master_key()) return param.detach().to(kFloat32);
-  double value = initial_state(group, key);
+  double value = k.first_setting.empty() ? k.first : group.get(k.first_setting);
   if (!k.is_tensor()) {
     if (k.kind == StateKey::count && !k.shown)  // there is something already: it is not the first
       for (size_t other = 0; other < keys_.size(); ++other)

@@ -93,26 +93,26 @@ struct Operands {
   std::span<const Value> state;  // the tensors in use, in the order of the keys
   std::span<const Value> numbers;
 };
-/// The gradient to descend on, with weight decay added.
-inline Value effective_gradient(const Operands& v, bool maximize, bool with_decay, Value decay) {
-  const Value g = maximize ? -v.grad : v.grad;
-  return with_decay ? g + decay * v.param : g;
-}
-/// Weight decay that is part of the gradient, or decoupled from it: a choice of the group.
-struct Decay {
+/// What settings make of parameter and gradient before an optimizer's own rule: `maximize`, and
+/// weight decay, which is part of the gradient or, by choice of the group, decoupled from it.
+struct Descent {
   template <class Batch>
-  Decay(const ParamGroup& group, const Batch& batch)
-      : on(batch.counts(group, "weight_decay")), decoupled(group.flag("decoupled_weight_decay")) {}
-  bool on, decoupled;
+  Descent(const ParamGroup& group, const Batch& batch)
+      : maximize(group.flag("maximize")),
+        decays(batch.counts(group, "weight_decay")),
+        decoupled(group.flag("decoupled_weight_decay")) {}
+  bool maximize, decays, decoupled;
   /// What of the parameter is added to the gradient, or what the parameter is multiplied by.
   template <class G>
-  auto number(const G& given) const {
+  auto decay(const G& given) const {
     const auto decay = given["weight_decay"];
     return decoupled ? 1.0 - unfused(given["lr"] * decay) : decay;
   }
-  void apply(Value& param, Value& grad, Value number) const {
-    if (on && decoupled) param = param * number;
-    if (on && !decoupled) grad = grad + number * param;
+  /// The parameter and the gradient to descend on.
+  std::pair<Value, Value> start(const Operands& v, Value decay) const {
+    const Value p = v.param, g = maximize ? -v.grad : v.grad;
+    if (!decays) return {p, g};
+    return decoupled ? std::pair(p * decay, g) : std::pair(p, g + decay * p);
   }
 };
 /// The new parameter and the new state, in order.
@@ -123,6 +123,9 @@ inline uint32_t variant_of(std::initializer_list<bool> choices) {
   uint32_t v = 0;
   for (bool c : choices) v = v << 1 | uint32_t(c);
   return v;
+}
+inline uint32_t variant_of(const Descent& d, std::initializer_list<bool> choices = {}) {
+  return variant_of(choices) << 3 | variant_of({d.maximize, d.decays, d.decoupled});
 }
 
 /// All that parameters of one batch have in common.

@@ -1,7 +1,5 @@
 #include "arete/io/idx.h"
 
-#include <zlib.h>
-
 #include <cstring>
 
 #include "arete/base/gzip.h"
@@ -12,22 +10,9 @@ namespace {
 
 using test::bytes_of;
 using test::expect_error;
+using test::gzip;
 using test::TempDir;
 using test::write_text;
-
-std::string gzip(const std::string& s) {
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&z, s.size()) + 32, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.data()));
-  z.avail_in = static_cast<uInt>(s.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
 
 std::string idx(uint8_t type, const std::vector<uint32_t>& dims, const std::string& data) {
   std::string out{'\0', '\0', static_cast<char>(type), static_cast<char>(dims.size())};

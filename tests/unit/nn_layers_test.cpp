@@ -295,6 +295,35 @@ TEST(NnEmbedding, LooksUp) {
   expect_values(fixed(tensor({1})), {3, 4});
 }
 
+TEST(NnEmbedding, PaddingIsARowOfTheTable) {
+  EXPECT_EQ(nn::Embedding(10, 3, {.padding_idx = -10}).extra_repr(), "10, 3, padding_idx=0");
+  for (const int64_t row : {-11, 10}) {
+    EXPECT_THROW(nn::Embedding(10, 3, {.padding_idx = row}), ValueError);
+    EXPECT_THROW(nn::EmbeddingBag(10, 3, {.padding_idx = row}), ValueError);
+  }
+}
+
+TEST(NnEmbedding, BagsBeginAtTheFirstIndex) {
+  nn::EmbeddingBag bags(3, 2);
+  const Tensor index = tensor({0, 1, 2});
+  EXPECT_TRUE(has(error_of([&] { bags(index, tensor({1, 2})); }), "offsets[0] has to be 0"));
+  EXPECT_TRUE(has(error_of([&] {
+                    bags(index, tensor({0, 9}));
+                  }),
+                  "offsets[-1] can not be greater than input's length 3 but got offsets[-1] of 9"));
+  EXPECT_EQ(to_string(bags(index, tensor({0, 3})).sizes()), "[2, 2]");
+}
+
+TEST(NnLoss, MultiLabelSoftMarginIsOverTheClassesOfItsInput) {
+  const Tensor x = tensor({0.5, -1.0, 2.0}, kFloat64);
+  const Tensor target = tensor({{1.0, 0.0, 1.0}, {0.0, 1.0, 1.0}}, kFloat64);
+  const auto of = [](double v, double y) {
+    return y * std::log1p(std::exp(-v)) + (1 - y) * std::log1p(std::exp(v));
+  };
+  expect_values(multilabel_soft_margin_loss(x, target, {}, "none"),
+                {(of(0.5, 1) + of(0.5, 0)) / 3, (of(-1, 0) + of(-1, 1)) / 3, of(2, 1) * 2 / 3});
+}
+
 TEST(NnActivation, ModulesCallTheFunctions) {
   const Tensor x = linspace(-4, 4, 33, kFloat64);
   const auto check = [&](nn::Module&& m, double (*f)(double)) {

@@ -467,6 +467,9 @@ TEST(Optimizer, GroupsHaveTheirOwnSettings) {
   EXPECT_FALSE(a.grad().defined());
   EXPECT_TRUE(
       has(error_of([&] { opt.param_groups()[0].set("speed", 1); }), "one of: lr, momentum"));
+  // A flag stays one, which recorded steps cannot follow.
+  opt.param_groups()[0].replace("nesterov", 0.0);
+  EXPECT_TRUE(opt.param_groups()[0].setting("nesterov").is_fixed());
 }
 
 TEST(Optimizer, ParametersThatMissStepsCountTheirOwn) {
