@@ -136,6 +136,22 @@ def test_in_place_rules():
     assert x.tolist() == [0, 0] and x.requires_grad
 
 
+def test_anomaly_begins_where_it_is_said():
+    autograd = torch.autograd
+    outer = autograd.detect_anomaly()
+    assert not autograd.is_anomaly_enabled()
+    with outer:
+        assert autograd.is_anomaly_enabled()
+        with autograd.set_detect_anomaly(False):
+            assert not autograd.is_anomaly_enabled()
+        assert autograd.is_anomaly_enabled()
+    assert not autograd.is_anomaly_enabled()
+    for refused in (autograd.detect_anomaly, lambda check_nan: autograd.set_detect_anomaly(True, check_nan)):
+        with pytest.raises(NotImplementedError, match="check_nan=False"):
+            refused(check_nan=False)
+    assert not autograd.is_anomaly_enabled()
+
+
 def test_anomaly():
     x = torch.tensor([-1.0], requires_grad=True)
     with torch.autograd.detect_anomaly():

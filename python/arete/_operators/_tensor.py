@@ -119,9 +119,7 @@ def __array__(self, dtype=None, copy=None):
 def __array_wrap__(self, array, context=None, return_scalar=False):
     import numpy as np
 
-    if isinstance(array, np.ndarray):
-        return from_numpy(array) if array.dtype != np.bool_ else from_numpy(array)
-    return array
+    return from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
 Tensor.__array_priority__ = 1000  # so that array * tensor is a Tensor's business
@@ -376,8 +374,9 @@ def _type(self, dtype=None, non_blocking=False):
     """
     if dtype is None:
         name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
-                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
-        return f"torch.{'cuda.' if self.is_cuda else ''}{name.get(self.dtype._name, self.dtype._name)}Tensor"
+                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+                "complex128": "ComplexDouble"}.get(self.dtype._name, self.dtype._name.capitalize())
+        return f"torch.{'' if self.device.type == 'cpu' else self.device.type + '.'}{name}Tensor"
     return self.to(dtype, non_blocking=non_blocking)
 
 

@@ -23,10 +23,10 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
 
 
 def __getattr__(name: str):
-    if name == "profiler":
+    if name in ("functional", "profiler"):
         import importlib
 
-        return importlib.import_module(__name__ + ".profiler")
+        return importlib.import_module(f"{__name__}.{name}")
     if name in ("DeviceType", "kineto_available"):
         from .. import profiler
 
@@ -204,19 +204,7 @@ def once_differentiable(function):
     return wrapped
 
 
-class _Anomaly:
-    def __init__(self, mode: bool = True):
-        self._mode, self._previous = mode, _C._is_anomaly()
-        _C._set_anomaly(mode)
-
-    def __enter__(self):
-        _C._set_anomaly(self._mode)
-
-    def __exit__(self, *error):
-        _C._set_anomaly(self._previous)
-
-
-class detect_anomaly(_Anomaly):
+class detect_anomaly:
     """Inside, a NaN in a result or gradient is an error that names the operator which made it.
 
     >>> with arete.autograd.detect_anomaly():
@@ -226,16 +214,32 @@ class detect_anomaly(_Anomaly):
     """
 
     def __init__(self, check_nan: bool = True):
-        super().__init__(True)
+        if not check_nan:
+            raise NotImplementedError(f"{type(self).__name__}(): check_nan=False: what is detected are NaNs")
+        self._previous = _C._is_anomaly()
+
+    def __enter__(self):
+        self._previous = _C._is_anomaly()
+        _C._set_anomaly(True)
+
+    def __exit__(self, *error):
+        _C._set_anomaly(self._previous)
 
 
-class set_detect_anomaly(_Anomaly):
-    """Switches anomaly detection on or off.
+class set_detect_anomaly(detect_anomaly):
+    """Switches anomaly detection on or off, from now on or for a block.
 
     >>> with arete.autograd.set_detect_anomaly(True):
     ...     print(arete.autograd.is_anomaly_enabled())
     True
     """
+
+    def __init__(self, mode: bool, check_nan: bool = True):
+        super().__init__(check_nan)
+        _C._set_anomaly(mode)
+
+    def __enter__(self):
+        pass
 
 
 def is_anomaly_enabled() -> bool:
