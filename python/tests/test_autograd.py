@@ -136,6 +136,38 @@ def test_in_place_rules():
     assert x.tolist() == [0, 0] and x.requires_grad
 
 
+class TwoResults(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        second = x + 1
+        ctx.mark_non_differentiable(second)
+        ctx.owned = Owned()
+        TwoResults.latest = weakref.ref(ctx.owned)
+        return x * 2, second
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        return 2 * gradient
+
+
+class Owned:
+    pass
+
+
+def test_functions_own_neither_inputs_nor_results():
+    x = torch.ones(2, requires_grad=True)
+    between = x * 1
+    seen = weakref.ref(between)
+    first, second = TwoResults.apply(between)
+    assert first.requires_grad and not second.requires_grad
+    del between
+    assert seen() is None  # backward does not need it
+    first.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    del first, second
+    assert TwoResults.latest() is None
+
+
 def test_anomaly_begins_where_it_is_said():
     autograd = torch.autograd
     outer = autograd.detect_anomaly()

@@ -129,17 +129,19 @@ class Function:
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        box = {}
+        count = len(args)
+        # The graph owns the closures below, which must own neither inputs nor results: what is in the box is taken out again.
+        box = {"args": args, "kwargs": kwargs}
 
         def forward(context, tensors):
-            values = list(args)
+            values, named = list(box.pop("args")), box.pop("kwargs")
             for i, t in zip(places, tensors):
                 values[i] = t
             if cls.setup_context is not None:
-                result = cls.forward(*values, **kwargs)
+                result = cls.forward(*values, **named)
                 cls.setup_context(ctx, tuple(values), result)
             else:
-                result = cls.forward(ctx, *values, **kwargs)
+                result = cls.forward(ctx, *values, **named)
             box["single"] = isinstance(result, Tensor)
             outputs = (result,) if box["single"] else tuple(result)
             box["outputs"] = outputs
@@ -152,7 +154,7 @@ class Function:
         def backward(context, gradients):
             ctx._context = context
             ctx.needs_input_grad = tuple(
-                context.needs(places.index(i)) if i in places else False for i in range(len(args)))
+                context.needs(places.index(i)) if i in places else False for i in range(count))
             gradients = list(gradients)
             if ctx._materialize:
                 for i, g in enumerate(gradients):
@@ -161,20 +163,20 @@ class Function:
                         gradients[i] = _zeros(shape, dtype=dtype, device=device)
             result = cls.backward(ctx, *gradients)
             result = (result,) if not isinstance(result, (tuple, list)) else tuple(result)
-            if len(result) < len(args) or any(r is not None for r in result[len(args):]):
+            if len(result) < count or any(r is not None for r in result[count:]):
                 raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients "
-                                   f"(expected {len(args)}, got {len(result)})")
+                                   f"(expected {count}, got {len(result)})")
             return [result[i] for i in places]
 
         results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
-        outputs = []
-        # Popped: the graph owns the closures above, which must not own its results.
+        outputs, without = [], ctx._not_differentiable
+        ctx._not_differentiable = ()
         for o in box.pop("outputs"):
             if not isinstance(o, Tensor):
                 outputs.append(o)
                 continue
             r = next(results)
-            outputs.append(r.detach() if any(o is n for n in ctx._not_differentiable) else r)
+            outputs.append(r.detach() if any(o is n for n in without) else r)
         return outputs[0] if box["single"] else tuple(outputs)
 
 
