@@ -261,12 +261,15 @@ def __deepcopy__(self, memo):
     return new
 
 
-def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes):
+def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes, order=None):
+    """`order`: the dimensions as they lie in memory, where that is not the order that the shape has; `shape` is in that order, too."""
     if content:
         t = _C.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
     else:
         t = _ops.empty(shape, dtype=dtype)
     t = t.to(device)
+    if order is not None:
+        t = t.permute(sorted(range(len(order)), key=order.__getitem__))
     if cls is not Tensor:
         t = Tensor._make_subclass(cls, t, requires_grad)
     elif requires_grad:
@@ -282,9 +285,16 @@ def __reduce_ex__(self, protocol):
         from ._sharing import reduce_tensor  # loads much, and few programs need it
 
         return reduce_tensor(self)
-    values = self.detach()
-    return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(self.shape), str(self.device),
-                      self.requires_grad, dict(self.__dict__))
+    values, order = self.detach(), None
+    if not self.is_contiguous():
+        strides = self.stride()
+        order = sorted(range(self.dim()), key=lambda d: (-strides[d], d))
+        if values.permute(order).is_contiguous():
+            values = values.permute(order)
+        else:  # with gaps: a copy without
+            order = None
+    return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(values.shape), str(self.device), self.requires_grad,
+                      dict(self.__dict__), order)
 
 
 @_method
