@@ -261,6 +261,13 @@ def __deepcopy__(self, memo):
     return new
 
 
+def memory_order(tensor):
+    """The dimensions as they lie in memory, the outermost first; None for a tensor that does not fill its memory, each element once."""
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda d: (-strides[d], d))
+    return order if tensor.detach().permute(order).is_contiguous() else None
+
+
 def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes, order=None):
     """`order`: the dimensions as they lie in memory, where that is not the order that the shape has; `shape` is in that order, too."""
     if content:
@@ -285,14 +292,10 @@ def __reduce_ex__(self, protocol):
         from ._sharing import reduce_tensor  # loads much, and few programs need it
 
         return reduce_tensor(self)
-    values, order = self.detach(), None
-    if not self.is_contiguous():
-        strides = self.stride()
-        order = sorted(range(self.dim()), key=lambda d: (-strides[d], d))
-        if values.permute(order).is_contiguous():
-            values = values.permute(order)
-        else:  # with gaps: a copy without
-            order = None
+    values = self.detach()
+    order = None if self.is_contiguous() else memory_order(self)
+    if order is not None:
+        values = values.permute(order)
     return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(values.shape), str(self.device), self.requires_grad,
                       dict(self.__dict__), order)
 
