@@ -136,6 +136,41 @@ def test_in_place_rules():
     assert x.tolist() == [0, 0] and x.requires_grad
 
 
+class WrittenTo(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, other=None):
+        ctx.mark_dirty(x)
+        result = x.mul_(2) if other is None else other
+        ctx.save_for_backward(x)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert ctx.saved_tensors[0].grad_fn.name().startswith("WrittenTo")
+        return 2 * gradient, None
+
+
+def test_inputs_that_a_function_wrote_to():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 3
+    assert WrittenTo.apply(y) is y and y.grad_fn.name().startswith("WrittenTo")
+    y.sum().backward()
+    assert x.grad.tolist() == [6, 6, 6]
+    with pytest.raises(NotImplementedError, match="a view was marked as dirty"):
+        WrittenTo.apply((x * 1)[:2])
+    saved = torch.ones(2, requires_grad=True).exp()
+    WrittenTo.apply(saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        WrittenTo.apply(x)
+    with pytest.raises(RuntimeError, match="Some elements marked as dirty"):
+        WrittenTo.apply(x * 1, torch.ones(1))
+    with torch.no_grad():
+        before = x[0].item()
+        assert WrittenTo.apply(x) is x and x[0].item() == 2 * before
+
+
 class TwoResults(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -166,6 +201,10 @@ def test_functions_own_neither_inputs_nor_results():
     assert x.grad.tolist() == [2, 2]
     del first, second
     assert TwoResults.latest() is None
+    y = x * 3
+    kept = weakref.ref(WrittenTo.apply(y))
+    del y
+    assert kept() is None
 
 
 def test_anomaly_begins_where_it_is_said():

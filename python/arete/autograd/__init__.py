@@ -82,7 +82,10 @@ class FunctionCtx:
         self._not_differentiable = tensors
 
     def mark_dirty(self, *tensors):
-        """These inputs were changed in place and are outputs."""
+        """These inputs were changed in place and are outputs: the very tensors, which have the function's history from then on.
+
+        RuntimeError where they are no outputs or leaves that require grad, NotImplementedError for views.
+        """
         self._dirty = tensors
 
     def set_materialize_grads(self, value: bool):
@@ -145,11 +148,16 @@ class Function:
             box["single"] = isinstance(result, Tensor)
             outputs = (result,) if box["single"] else tuple(result)
             box["outputs"] = outputs
+            # Inputs that were written to get the history of these: as results of their own they are saved without a circle.
+            written = {id(t): t.detach() for t in ctx._dirty}
+            if not written.keys() <= set(map(id, outputs)):
+                raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                                   "are modified inplace must all be outputs of the Function.")
             ctx._kept = tuple(t is not None for t in ctx._to_save)
-            context.save([t for t in ctx._to_save if t is not None])
+            context.save([written.get(id(t), t) for t in ctx._to_save if t is not None])
             ctx._to_save = ()
             box["shapes"] = [(t.shape, t.dtype, t.device) for t in outputs if isinstance(t, Tensor)]
-            return [t for t in outputs if isinstance(t, Tensor)]
+            return [written.get(id(t), t) for t in outputs if isinstance(t, Tensor)]
 
         def backward(context, gradients):
             ctx._context = context
@@ -169,13 +177,18 @@ class Function:
             return [result[i] for i in places]
 
         results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
-        outputs, without = [], ctx._not_differentiable
-        ctx._not_differentiable = ()
+        outputs, without, dirty = [], ctx._not_differentiable, ctx._dirty
+        ctx._not_differentiable = ctx._dirty = ()
         for o in box.pop("outputs"):
             if not isinstance(o, Tensor):
                 outputs.append(o)
                 continue
             r = next(results)
+            if any(o is d for d in dirty):
+                if r.requires_grad and o._base is not None:
+                    raise NotImplementedError(f"{cls.__name__}: a view was marked as dirty: its base would not know of it. clone() it, or "
+                                              "return the changed values as a new tensor")
+                r = o._become(r)
             outputs.append(r.detach() if any(o is n for n in without) else r)
         return outputs[0] if box["single"] else tuple(outputs)
 
