@@ -171,6 +171,48 @@ def test_inputs_that_a_function_wrote_to():
         assert WrittenTo.apply(x) is x and x[0].item() == 2 * before
 
 
+class Mixed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.k = k
+        return x * k, "text", x + 1, None
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        assert [g is None for g in gradients] == [False, True, False, True]
+        return gradients[0] * ctx.k + gradients[2], None
+
+
+def test_results_that_are_no_tensors_have_a_gradient_of_their_own():
+    x = torch.ones(2, requires_grad=True)
+    first, text, second, nothing = Mixed.apply(x, 3)
+    assert text == "text" and nothing is None
+    (first + 2 * second).sum().backward()
+    assert x.grad.tolist() == [5, 5]
+    x.grad = None
+    Mixed.apply(x, 3)[0].sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+class Given(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, gradients):
+        ctx.gradients = gradients
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.gradients(gradient)
+
+
+def test_gradients_for_what_is_no_tensor():
+    x = torch.ones(2, requires_grad=True)
+    Given.apply(x, lambda g: (g, None, None)).sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="a gradient different than None at position 2, but the corresponding forward input was not"):
+        Given.apply(x, lambda g: (g, g)).sum().backward()
+
+
 class TwoResults(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -302,7 +302,7 @@ def __reduce_ex__(self, protocol):
 
 @_method
 def __format__(self, spec):
-    if self.dim() == 0 and spec:
+    if self.dim() == 0 and type(self) is Tensor and self.device.type != "meta":
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 

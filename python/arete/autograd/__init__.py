@@ -23,7 +23,7 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
 
 
 def __getattr__(name: str):
-    if name in ("functional", "profiler"):
+    if name in ("function", "functional", "profiler"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
@@ -145,7 +145,7 @@ class Function:
                 cls.setup_context(ctx, tuple(values), result)
             else:
                 result = cls.forward(ctx, *values, **named)
-            box["single"] = isinstance(result, Tensor)
+            box["single"] = not isinstance(result, (tuple, list))
             outputs = (result,) if box["single"] else tuple(result)
             box["outputs"] = outputs
             # Inputs that were written to get the history of these: as results of their own they are saved without a circle.
@@ -156,24 +156,28 @@ class Function:
             ctx._kept = tuple(t is not None for t in ctx._to_save)
             context.save([written.get(id(t), t) for t in ctx._to_save if t is not None])
             ctx._to_save = ()
-            box["shapes"] = [(t.shape, t.dtype, t.device) for t in outputs if isinstance(t, Tensor)]
+            box["kinds"] = [(t.shape, t.dtype, t.device) if isinstance(t, Tensor) else None for t in outputs]
             return [written.get(id(t), t) for t in outputs if isinstance(t, Tensor)]
 
         def backward(context, gradients):
             ctx._context = context
             ctx.needs_input_grad = tuple(
                 context.needs(places.index(i)) if i in places else False for i in range(count))
-            gradients = list(gradients)
-            if ctx._materialize:
-                for i, g in enumerate(gradients):
-                    if g is None:
-                        shape, dtype, device = box["shapes"][i]
-                        gradients[i] = _zeros(shape, dtype=dtype, device=device)
-            result = cls.backward(ctx, *gradients)
+            arrived, given = iter(gradients), []  # one for each output, None for what is no tensor
+            for kind in box["kinds"]:
+                g = None if kind is None else next(arrived)
+                if g is None and kind is not None and ctx._materialize:
+                    g = _zeros(kind[0], dtype=kind[1], device=kind[2])
+                given.append(g)
+            result = cls.backward(ctx, *given)
             result = (result,) if not isinstance(result, (tuple, list)) else tuple(result)
             if len(result) < count or any(r is not None for r in result[count:]):
                 raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients "
                                    f"(expected {count}, got {len(result)})")
+            for i, r in enumerate(result[:count]):
+                if r is not None and i not in places:
+                    raise RuntimeError(f"function {cls.__name__}Backward returned a gradient different than None at position {i + 1}, but "
+                                       "the corresponding forward input was not a Variable")
             return [result[i] for i in places]
 
         results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
