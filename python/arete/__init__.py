@@ -81,6 +81,8 @@ _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesti
              "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
              "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype")
 
+_WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
+
 
 def __getattr__(name: str):
     if name in _LAZY:
@@ -96,6 +98,10 @@ def __getattr__(name: str):
         from .amp import autocast_mode
 
         return getattr(autocast_mode, name)
+    if name in _WINDOWS:
+        from .signal import _periodic
+
+        return getattr(_periodic, name)
     if name in ("save", "load"):
         from . import serialization
 
@@ -108,7 +114,7 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | {"save", "load"})
+    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load"})
 
 
 def set_float32_matmul_precision(precision: str) -> None:

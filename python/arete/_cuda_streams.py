@@ -20,9 +20,12 @@ def _number(device) -> int:
 
 
 class Event(_streams.Event):
-    """A point in the work of a stream; times with enable_timing."""
+    """A point in the work of a stream; times with enable_timing. `blocking` is a hint, and changes nothing."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False):
+        if interprocess or external:
+            raise NotImplementedError(f"Event(): {'interprocess' if interprocess else 'external'}: events are those of one process and of "
+                                      "its own graphs")
         self._event = _c.Event(enable_timing)
 
     @property

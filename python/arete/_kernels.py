@@ -77,7 +77,7 @@ class ElementwiseKernel:
     one fused program for the device of the arguments; see arete._snippets for what they may contain. Gradients flow
     through it."""
 
-    def __init__(self, in_params: str, out_params: str, operation: str, name: str = "kernel", **options):
+    def __init__(self, in_params: str, out_params: str, operation: str, name: str = "kernel"):
         self.in_params, self.out_params = _parameters(in_params), _parameters(out_params)
         self.operation, self.name = operation, name
         if not self.in_params or not self.out_params:
@@ -115,7 +115,7 @@ class ElementwiseKernel:
             program = self._programs[key] = _e.trace(definition, list(dtypes), [], self.name)
         return program
 
-    def __call__(self, *args, size=None, stream=None, block_size=None):
+    def __call__(self, *args):
         """Results as new tensors, or written into output arguments that follow the inputs."""
         given = args[len(self.in_params):]
         tensors, types = _arguments(self.in_params, args[: len(self.in_params)], self.name)
@@ -164,6 +164,11 @@ def _three(x):
     return (*x, 1, 1)[:3]
 
 
+def _check_backend(backend):
+    if backend != "nvrtc":
+        raise ValueError(f"kernels are compiled by nvrtc, and by no {backend!r}")
+
+
 class RawKernel:
     """A function `extern "C" __global__ void name(...)` in CUDA C++ source:
 
@@ -177,7 +182,8 @@ class RawKernel:
     Compiled at its first launch on a GPU, kept on disk. Numbers are passed as the types they have: Python's int and
     float are long long and double. Errors of compilation show the lines of the source."""
 
-    def __init__(self, code: str, name: str, options=(), backend: str = "nvrtc", **ignored):
+    def __init__(self, code: str, name: str, options=(), backend: str = "nvrtc"):
+        _check_backend(backend)
         self.code, self.name, self.options = code, name, tuple(options)
         self._kernel = _C._cuda.RawKernel(code, name, list(options))
 
@@ -195,7 +201,8 @@ class RawKernel:
 class RawModule:
     """Several functions in one source: get_function(name) gives each as a RawKernel."""
 
-    def __init__(self, *, code: str, options=(), backend: str = "nvrtc", **ignored):
+    def __init__(self, *, code: str, options=(), backend: str = "nvrtc"):
+        _check_backend(backend)
         self.code, self.options = code, tuple(options)
 
     def get_function(self, name: str) -> RawKernel:
@@ -213,10 +220,9 @@ class ReductionKernel:
         l2norm = ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
         l2norm(x, axis=1)
 
-    The reduction is one of a + b, a * b, max(a, b), min(a, b), a && b, a || b."""
+    The reduction is one of a + b, a * b, max(a, b), min(a, b), a && b, a || b, whose `identity` is known without being said."""
 
-    def __init__(self, in_params, out_params, map_expr, reduce_expr, post_map_expr, identity, name="reduction",
-                 **options):
+    def __init__(self, in_params, out_params, map_expr, reduce_expr, post_map_expr, identity, name="reduction"):
         self.in_params, self.out_params = _parameters(in_params), _parameters(out_params)
         if len(self.out_params) != 1:
             raise ValueError("a reduction has one output")
@@ -251,7 +257,7 @@ class ReductionKernel:
             self._programs[dtypes] = _e.trace_rows(definition, list(dtypes), [], self.name)
         return self._programs[dtypes]
 
-    def __call__(self, *args, out=None, axis=None, keepdims=False, stream=None):
+    def __call__(self, *args, out=None, axis=None, keepdims=False):
         tensors, types = _arguments(self.in_params, args, self.name)
         axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
         if axis is not None and not axes:

@@ -136,6 +136,135 @@ def test_in_place_rules():
     assert x.tolist() == [0, 0] and x.requires_grad
 
 
+class WrittenTo(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, other=None):
+        ctx.mark_dirty(x)
+        result = x.mul_(2) if other is None else other
+        ctx.save_for_backward(x)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert ctx.saved_tensors[0].grad_fn.name().startswith("WrittenTo")
+        return 2 * gradient, None
+
+
+def test_inputs_that_a_function_wrote_to():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 3
+    assert WrittenTo.apply(y) is y and y.grad_fn.name().startswith("WrittenTo")
+    y.sum().backward()
+    assert x.grad.tolist() == [6, 6, 6]
+    with pytest.raises(NotImplementedError, match="a view was marked as dirty"):
+        WrittenTo.apply((x * 1)[:2])
+    saved = torch.ones(2, requires_grad=True).exp()
+    WrittenTo.apply(saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        WrittenTo.apply(x)
+    with pytest.raises(RuntimeError, match="Some elements marked as dirty"):
+        WrittenTo.apply(x * 1, torch.ones(1))
+    with torch.no_grad():
+        before = x[0].item()
+        assert WrittenTo.apply(x) is x and x[0].item() == 2 * before
+
+
+class Mixed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.k = k
+        return x * k, "text", x + 1, None
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        assert [g is None for g in gradients] == [False, True, False, True]
+        return gradients[0] * ctx.k + gradients[2], None
+
+
+def test_results_that_are_no_tensors_have_a_gradient_of_their_own():
+    x = torch.ones(2, requires_grad=True)
+    first, text, second, nothing = Mixed.apply(x, 3)
+    assert text == "text" and nothing is None
+    (first + 2 * second).sum().backward()
+    assert x.grad.tolist() == [5, 5]
+    x.grad = None
+    Mixed.apply(x, 3)[0].sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+class Given(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, gradients):
+        ctx.gradients = gradients
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.gradients(gradient)
+
+
+def test_gradients_for_what_is_no_tensor():
+    x = torch.ones(2, requires_grad=True)
+    Given.apply(x, lambda g: (g, None, None)).sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="a gradient different than None at position 2, but the corresponding forward input was not"):
+        Given.apply(x, lambda g: (g, g)).sum().backward()
+
+
+class TwoResults(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        second = x + 1
+        ctx.mark_non_differentiable(second)
+        ctx.owned = Owned()
+        TwoResults.latest = weakref.ref(ctx.owned)
+        return x * 2, second
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        return 2 * gradient
+
+
+class Owned:
+    pass
+
+
+def test_functions_own_neither_inputs_nor_results():
+    x = torch.ones(2, requires_grad=True)
+    between = x * 1
+    seen = weakref.ref(between)
+    first, second = TwoResults.apply(between)
+    assert first.requires_grad and not second.requires_grad
+    del between
+    assert seen() is None  # backward does not need it
+    first.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    del first, second
+    assert TwoResults.latest() is None
+    y = x * 3
+    kept = weakref.ref(WrittenTo.apply(y))
+    del y
+    assert kept() is None
+
+
+def test_anomaly_begins_where_it_is_said():
+    autograd = torch.autograd
+    outer = autograd.detect_anomaly()
+    assert not autograd.is_anomaly_enabled()
+    with outer:
+        assert autograd.is_anomaly_enabled()
+        with autograd.set_detect_anomaly(False):
+            assert not autograd.is_anomaly_enabled()
+        assert autograd.is_anomaly_enabled()
+    assert not autograd.is_anomaly_enabled()
+    for refused in (autograd.detect_anomaly, lambda check_nan: autograd.set_detect_anomaly(True, check_nan)):
+        with pytest.raises(NotImplementedError, match="check_nan=False"):
+            refused(check_nan=False)
+    assert not autograd.is_anomaly_enabled()
+
+
 def test_anomaly():
     x = torch.tensor([-1.0], requires_grad=True)
     with torch.autograd.detect_anomaly():

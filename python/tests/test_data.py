@@ -103,7 +103,7 @@ def test_datasets():
     d = ours.TensorDataset(x, y)
     assert len(d) == 6 and [int(v) for v in d[2]] == [2, 4]
     assert [int(v) for v in d[-1]] == [5, 10]
-    with pytest.raises(ValueError, match="same first size"):
+    with pytest.raises(ValueError, match="Size mismatch between tensors"):
         ours.TensorDataset(x, arete.arange(5))
     c = Squares(3) + Squares(4)
     assert len(c) == 7 and [c[i] for i in range(7)] == [0, 1, 4, 0, 1, 4, 9] and c[-1] == 9

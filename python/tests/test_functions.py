@@ -178,3 +178,16 @@ def test_index_put_of_other_values():
             x.index_put_((arete.tensor([0]),), arete.tensor([1]), accumulate=accumulate)
     with pytest.raises(TypeError):
         x.index_put_((arete.tensor([0]),), object())
+
+
+def test_fill_diagonal():
+    wide = arete.zeros(3, 2).t().fill_diagonal_(5)
+    assert wide.tolist() == [[5, 0, 0], [0, 5, 0]]
+    assert arete.zeros(7, 2).fill_diagonal_(1, wrap=True).nonzero().tolist() == [[0, 0], [1, 1], [3, 0], [4, 1], [6, 0]]
+    assert arete.zeros(3, 3, 3).fill_diagonal_(1).nonzero().tolist() == [[i, i, i] for i in range(3)]
+    x = arete.ones(2, 2, requires_grad=True)
+    (x * 2).fill_diagonal_(7).sum().backward()
+    assert x.grad.tolist() == [[0, 2], [2, 0]]
+    for shape, text in (((2,), "dimensions must larger than 1"), ((2, 2, 3), "must be of equal length")):
+        with pytest.raises(RuntimeError, match=text):
+            arete.zeros(shape).fill_diagonal_(1)

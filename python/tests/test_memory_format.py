@@ -1,6 +1,8 @@
 """Memory formats: what memory_format= makes, and which functions keep channels-last order, as PyTorch does."""
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from peer import peer
 
@@ -269,3 +271,11 @@ def test_a_network_stays_channels_last():
         assert x.is_contiguous(memory_format=arete.channels_last) and not x.is_contiguous(), layer
     x.sum().backward()
     assert net[0].weight.grad.stride() == net[0].weight.stride()
+
+
+@pytest.mark.parametrize("tensor, stride", [
+    (arete.arange(24.0).view(2, 3, 4).permute(2, 0, 1), (1, 12, 4)), (arete.zeros(2, 3, 4, 5).to(memory_format=arete.channels_last), None),
+    (arete.arange(6.0).view(2, 3)[:, ::2], (2, 1)), (arete.tensor(3.0), ())])
+def test_pickles_keep_the_order_of_memory(tensor, stride):
+    again = pickle.loads(pickle.dumps(tensor))
+    assert arete.equal(again, tensor) and again.stride() == (tensor.stride() if stride is None else stride)

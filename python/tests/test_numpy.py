@@ -110,6 +110,16 @@ def test_bad_kernels():
         np.ElementwiseKernel("T x", "S z", "z = x", "k")(torch.ones(2))
 
 
+def test_options_that_kernels_do_not_have_are_refused():
+    kernel = np.ElementwiseKernel("T x", "T z", "z = x", "k")
+    for call in (lambda: kernel(torch.ones(2), stream=1), lambda: kernel(torch.ones(2), size=2), lambda: np.RawModule(code="", jitify=True),
+                 lambda: np.ElementwiseKernel("T x", "T z", "z = x", "k", reduce_dims=False)):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            call()
+    with pytest.raises(ValueError, match="by no 'nvcc'"):
+        np.RawKernel("", "k", backend="nvcc")
+
+
 def test_reduction_kernel():
     norm = np.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
     x = torch.rand(3, 4, 5)

@@ -89,3 +89,22 @@ def test_several_results_are_called_as_their_function():
 def test_reversed():
     assert reversed(X).tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]
     assert reversed(arete.tensor(3)).item() == 3
+
+
+@pytest.mark.parametrize("dtype, name", [
+    ("float32", "Float"), ("bfloat16", "BFloat16"), ("int64", "Long"), ("uint8", "Byte"), ("bool", "Bool"), ("complex64", "ComplexFloat"),
+    ("complex128", "ComplexDouble"), ("float8_e4m3fn", "Float8_e4m3fn")])
+def test_older_names_of_tensors(dtype, name):
+    assert arete.zeros(2).to(getattr(arete, dtype)).type() == f"torch.{name}Tensor"
+    assert arete.zeros(2, device="meta").to(getattr(arete, dtype)).type() == f"torch.meta.{name}Tensor"
+
+
+def test_einsum_of_numbers():
+    batches = arete.arange(24.0).reshape(2, 3, 4)
+    assert arete.equal(arete.einsum(X, [0, 1], X, [2, 1], [0, 2]), X @ X.T)
+    assert arete.einsum(X, [27, 1], arete.ones(2), [27]).shape == (3,) and arete.einsum(X, [27, 1]).shape == (3, 2)  # in order of numbers
+    assert arete.equal(arete.einsum(batches, [..., 0, 1], [..., 1, 0]), batches.mT)
+    with pytest.raises(ValueError, match="not within the valid range"):
+        arete.einsum(X, [0, 52])
+    with pytest.raises(ValueError, match="must specify the equation string and at least one operand"):
+        arete.einsum(X)

@@ -45,6 +45,7 @@ def test_numbers_and_operators():
     assert x.tolist() == [1.0, pytest.approx(5 / 3)]
     assert float(torch.tensor(2.5)) == 2.5 and int(torch.tensor(7)) == 7 and bool(torch.tensor(True))
     assert [10, 20, 30][torch.tensor(1)] == 20 and f"{torch.tensor(1.2345):.2f}" == "1.23"
+    assert f"{torch.tensor(2.5, requires_grad=True)} {torch.tensor(3)} {torch.ones(1)}" == "2.5 3 tensor([1.])"
     assert 2.0 in torch.tensor([1.0, 2.0]) and 3.0 not in torch.tensor([1.0, 2.0])
     with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value is ambiguous"):
         bool(torch.ones(2))

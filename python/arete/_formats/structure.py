@@ -33,18 +33,6 @@ KEY = "arete.structure"
 MAX_DEPTH = 100
 
 
-def _is_dense_permuted(t: Any) -> bool:
-    """True for a tensor that fills its memory without overlap, but not in row-major order (channels last, a transposed matrix)."""
-    if t.is_contiguous():
-        return False
-    expected = 1
-    for stride, size in sorted((st, n) for st, n in zip(t.stride(), t.shape) if n != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 def _parameter_type() -> Any:
     """The class Parameter, without loading arete.nn for it: where that is not loaded, there is none."""
     nn = sys.modules.get("arete.nn")
@@ -154,7 +142,7 @@ class Encoder:
             node["param"] = True
         if t.device.type != "cpu":
             node["device"] = str(t.device)
-        if _is_dense_permuted(t):
+        if not t.is_contiguous() and _operators._memory_order(t) is not None:
             node["stride"] = [int(n) for n in t.stride()]
         if name == "complex128":
             node["dtype"] = name

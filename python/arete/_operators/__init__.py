@@ -50,7 +50,7 @@ from ._layouts import (  # noqa: F401
     _Layout, channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
-from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy  # noqa: F401
+from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy, memory_order as _memory_order  # noqa: F401
 
 half, float, double = float16, float32, float64  # noqa: A001
 short, int, long = int16, int32, int64  # noqa: A001

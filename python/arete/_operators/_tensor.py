@@ -119,9 +119,7 @@ def __array__(self, dtype=None, copy=None):
 def __array_wrap__(self, array, context=None, return_scalar=False):
     import numpy as np
 
-    if isinstance(array, np.ndarray):
-        return from_numpy(array) if array.dtype != np.bool_ else from_numpy(array)
-    return array
+    return from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
 Tensor.__array_priority__ = 1000  # so that array * tensor is a Tensor's business
@@ -263,12 +261,22 @@ def __deepcopy__(self, memo):
     return new
 
 
-def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes):
+def memory_order(tensor):
+    """The dimensions as they lie in memory, the outermost first; None for a tensor that does not fill its memory, each element once."""
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda d: (-strides[d], d))
+    return order if tensor.detach().permute(order).is_contiguous() else None
+
+
+def _rebuild(cls, content, dtype, shape, device, requires_grad, attributes, order=None):
+    """`order`: the dimensions as they lie in memory, where that is not the order that the shape has; `shape` is in that order, too."""
     if content:
         t = _C.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
     else:
         t = _ops.empty(shape, dtype=dtype)
     t = t.to(device)
+    if order is not None:
+        t = t.permute(sorted(range(len(order)), key=order.__getitem__))
     if cls is not Tensor:
         t = Tensor._make_subclass(cls, t, requires_grad)
     elif requires_grad:
@@ -285,13 +293,16 @@ def __reduce_ex__(self, protocol):
 
         return reduce_tensor(self)
     values = self.detach()
-    return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(self.shape), str(self.device),
-                      self.requires_grad, dict(self.__dict__))
+    order = None if self.is_contiguous() else memory_order(self)
+    if order is not None:
+        values = values.permute(order)
+    return _rebuild, (type(self), values.tobytes(), self.dtype, tuple(values.shape), str(self.device), self.requires_grad,
+                      dict(self.__dict__), order)
 
 
 @_method
 def __format__(self, spec):
-    if self.dim() == 0 and spec:
+    if self.dim() == 0 and type(self) is Tensor and self.device.type != "meta":
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 
@@ -376,8 +387,9 @@ def _type(self, dtype=None, non_blocking=False):
     """
     if dtype is None:
         name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
-                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
-        return f"torch.{'cuda.' if self.is_cuda else ''}{name.get(self.dtype._name, self.dtype._name)}Tensor"
+                "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+                "complex128": "ComplexDouble"}.get(self.dtype._name, self.dtype._name.capitalize())
+        return f"torch.{'' if self.device.type == 'cpu' else self.device.type + '.'}{name}Tensor"
     return self.to(dtype, non_blocking=non_blocking)
 
 

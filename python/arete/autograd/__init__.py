@@ -23,10 +23,10 @@ Node.__doc__ = """A recorded step of a computation, the `grad_fn` of its results
 
 
 def __getattr__(name: str):
-    if name == "profiler":
+    if name in ("function", "functional", "profiler"):
         import importlib
 
-        return importlib.import_module(__name__ + ".profiler")
+        return importlib.import_module(f"{__name__}.{name}")
     if name in ("DeviceType", "kineto_available"):
         from .. import profiler
 
@@ -82,7 +82,10 @@ class FunctionCtx:
         self._not_differentiable = tensors
 
     def mark_dirty(self, *tensors):
-        """These inputs were changed in place and are outputs."""
+        """These inputs were changed in place and are outputs: the very tensors, which have the function's history from then on.
+
+        RuntimeError where they are no outputs or leaves that require grad, NotImplementedError for views.
+        """
         self._dirty = tensors
 
     def set_materialize_grads(self, value: bool):
@@ -129,52 +132,68 @@ class Function:
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        box = {}
+        count = len(args)
+        # The graph owns the closures below, which must own neither inputs nor results: what is in the box is taken out again.
+        box = {"args": args, "kwargs": kwargs}
 
         def forward(context, tensors):
-            values = list(args)
+            values, named = list(box.pop("args")), box.pop("kwargs")
             for i, t in zip(places, tensors):
                 values[i] = t
             if cls.setup_context is not None:
-                result = cls.forward(*values, **kwargs)
+                result = cls.forward(*values, **named)
                 cls.setup_context(ctx, tuple(values), result)
             else:
-                result = cls.forward(ctx, *values, **kwargs)
-            box["single"] = isinstance(result, Tensor)
+                result = cls.forward(ctx, *values, **named)
+            box["single"] = not isinstance(result, (tuple, list))
             outputs = (result,) if box["single"] else tuple(result)
             box["outputs"] = outputs
+            # Inputs that were written to get the history of these: as results of their own they are saved without a circle.
+            written = {id(t): t.detach() for t in ctx._dirty}
+            if not written.keys() <= set(map(id, outputs)):
+                raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                                   "are modified inplace must all be outputs of the Function.")
             ctx._kept = tuple(t is not None for t in ctx._to_save)
-            context.save([t for t in ctx._to_save if t is not None])
+            context.save([written.get(id(t), t) for t in ctx._to_save if t is not None])
             ctx._to_save = ()
-            box["shapes"] = [(t.shape, t.dtype, t.device) for t in outputs if isinstance(t, Tensor)]
-            return [t for t in outputs if isinstance(t, Tensor)]
+            box["kinds"] = [(t.shape, t.dtype, t.device) if isinstance(t, Tensor) else None for t in outputs]
+            return [written.get(id(t), t) for t in outputs if isinstance(t, Tensor)]
 
         def backward(context, gradients):
             ctx._context = context
             ctx.needs_input_grad = tuple(
-                context.needs(places.index(i)) if i in places else False for i in range(len(args)))
-            gradients = list(gradients)
-            if ctx._materialize:
-                for i, g in enumerate(gradients):
-                    if g is None:
-                        shape, dtype, device = box["shapes"][i]
-                        gradients[i] = _zeros(shape, dtype=dtype, device=device)
-            result = cls.backward(ctx, *gradients)
+                context.needs(places.index(i)) if i in places else False for i in range(count))
+            arrived, given = iter(gradients), []  # one for each output, None for what is no tensor
+            for kind in box["kinds"]:
+                g = None if kind is None else next(arrived)
+                if g is None and kind is not None and ctx._materialize:
+                    g = _zeros(kind[0], dtype=kind[1], device=kind[2])
+                given.append(g)
+            result = cls.backward(ctx, *given)
             result = (result,) if not isinstance(result, (tuple, list)) else tuple(result)
-            if len(result) < len(args) or any(r is not None for r in result[len(args):]):
+            if len(result) < count or any(r is not None for r in result[count:]):
                 raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients "
-                                   f"(expected {len(args)}, got {len(result)})")
+                                   f"(expected {count}, got {len(result)})")
+            for i, r in enumerate(result[:count]):
+                if r is not None and i not in places:
+                    raise RuntimeError(f"function {cls.__name__}Backward returned a gradient different than None at position {i + 1}, but "
+                                       "the corresponding forward input was not a Variable")
             return [result[i] for i in places]
 
         results = iter(_C._apply_function(cls.__name__, inputs, forward, backward))
-        outputs = []
-        # Popped: the graph owns the closures above, which must not own its results.
+        outputs, without, dirty = [], ctx._not_differentiable, ctx._dirty
+        ctx._not_differentiable = ctx._dirty = ()
         for o in box.pop("outputs"):
             if not isinstance(o, Tensor):
                 outputs.append(o)
                 continue
             r = next(results)
-            outputs.append(r.detach() if any(o is n for n in ctx._not_differentiable) else r)
+            if any(o is d for d in dirty):
+                if r.requires_grad and o._base is not None:
+                    raise NotImplementedError(f"{cls.__name__}: a view was marked as dirty: its base would not know of it. clone() it, or "
+                                              "return the changed values as a new tensor")
+                r = o._become(r)
+            outputs.append(r.detach() if any(o is n for n in without) else r)
         return outputs[0] if box["single"] else tuple(outputs)
 
 
@@ -204,19 +223,7 @@ def once_differentiable(function):
     return wrapped
 
 
-class _Anomaly:
-    def __init__(self, mode: bool = True):
-        self._mode, self._previous = mode, _C._is_anomaly()
-        _C._set_anomaly(mode)
-
-    def __enter__(self):
-        _C._set_anomaly(self._mode)
-
-    def __exit__(self, *error):
-        _C._set_anomaly(self._previous)
-
-
-class detect_anomaly(_Anomaly):
+class detect_anomaly:
     """Inside, a NaN in a result or gradient is an error that names the operator which made it.
 
     >>> with arete.autograd.detect_anomaly():
@@ -226,16 +233,32 @@ class detect_anomaly(_Anomaly):
     """
 
     def __init__(self, check_nan: bool = True):
-        super().__init__(True)
+        if not check_nan:
+            raise NotImplementedError(f"{type(self).__name__}(): check_nan=False: what is detected are NaNs")
+        self._previous = _C._is_anomaly()
+
+    def __enter__(self):
+        self._previous = _C._is_anomaly()
+        _C._set_anomaly(True)
+
+    def __exit__(self, *error):
+        _C._set_anomaly(self._previous)
 
 
-class set_detect_anomaly(_Anomaly):
-    """Switches anomaly detection on or off.
+class set_detect_anomaly(detect_anomaly):
+    """Switches anomaly detection on or off, from now on or for a block.
 
     >>> with arete.autograd.set_detect_anomaly(True):
     ...     print(arete.autograd.is_anomaly_enabled())
     True
     """
+
+    def __init__(self, mode: bool, check_nan: bool = True):
+        super().__init__(check_nan)
+        _C._set_anomaly(mode)
+
+    def __enter__(self):
+        pass
 
 
 def is_anomaly_enabled() -> bool:

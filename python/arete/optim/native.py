@@ -106,7 +106,6 @@ class _Native(Optimizer):
         return loss
 
 
-
 class SGD(_Native, kind="SGD"):
     """Gradient descent with momentum, optionally Nesterov's. With master_weights parameters in half types are
     updated through copies in float32; what is written to a parameter between two steps goes on from there.

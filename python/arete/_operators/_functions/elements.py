@@ -108,6 +108,32 @@ METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
 METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
 
 
+@also_method
+def fill_diagonal_(input: Tensor, fill_value, wrap: bool = False):
+    """Writes a number to the elements whose indices are all the same; of a tall matrix with `wrap` again below, a row left out between.
+
+    At least two dimensions, which must have one size where they are more.
+
+    >>> arete.zeros(2, 3).fill_diagonal_(5)
+    tensor([[5., 0., 0.],
+            [0., 5., 0.]])
+    >>> arete.zeros(4, 2).fill_diagonal_(1, wrap=True)[:, 0]
+    tensor([1., 0., 0., 1.])
+    >>> arete.zeros(2).fill_diagonal_(1)
+    Traceback (most recent call last):
+    RuntimeError: dimensions must larger than 1
+    """
+    if input.dim() < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if input.dim() > 2 and len(set(input.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    step, (rows, columns) = builtins.sum(input.stride()), (input.shape[0], input.shape[1])
+    input.as_strided((builtins.min(rows, columns),), (step,), input.storage_offset()).fill_(fill_value)
+    if wrap and input.dim() == 2 and rows > columns + 1:
+        fill_diagonal_(input[columns + 1 :], fill_value, True)
+    return input
+
+
 # ---- derivatives
 
 

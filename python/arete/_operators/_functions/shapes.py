@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import string
 
 from ... import _C
 from .. import _ops
@@ -14,7 +15,8 @@ from ._methods import METHODS, also_method
 def einsum(equation, *operands):
     """Products and sums by Einstein's notation: letters that the result lacks are summed over.
 
-    "->" and the result may be left out (the letters that occur once, sorted); "..." stands for further dimensions.
+    "->" and the result may be left out (the letters that occur once, sorted); "..." stands for further dimensions. In place of letters
+    there may be lists of numbers below 52, each behind its operand and that of the result last: einsum(a, [0, 1], b, [1, 2], [0, 2]).
 
     >>> a, b = arete.tensor([[1, 2], [3, 4]]), arete.tensor([[1, 0], [0, 2]])
     >>> arete.einsum("ij,jk->ik", a, b)
@@ -26,9 +28,27 @@ def einsum(equation, *operands):
     Traceback (most recent call last):
     arete.ArgumentError: einsum(): operands do not broadcast with remapped shapes [original->remapped]: ...
     """
+    if not isinstance(equation, str):
+        return _einsum_of_lists([equation, *operands])
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = operands[0]
     return _ops.einsum(equation, list(operands))
+
+
+def _einsum_of_lists(given):
+    def letters(subscripts):
+        if builtins.any(s is not Ellipsis and not 0 <= s < 52 for s in subscripts):
+            raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
+        return "".join("..." if s is Ellipsis else (string.ascii_uppercase + string.ascii_lowercase)[s] for s in subscripts)
+
+    if len(given) < 2:
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts "
+                         "list")
+    operands = given[0 : len(given) // 2 * 2 : 2]
+    equation = ",".join(map(letters, given[1 : 2 * len(operands) : 2]))
+    if len(given) % 2:
+        equation += "->" + letters(given[-1])
+    return _ops.einsum(equation, operands)
 
 
 def meshgrid(*tensors, indexing=None):

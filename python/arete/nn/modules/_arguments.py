@@ -7,28 +7,10 @@ from typing import Any
 from ... import _C
 from ..._C import Tensor
 
-# What messages call tensors by their dtype.
-_OLD_NAMES = {
-    _C.float32: "Float",
-    _C.float64: "Double",
-    _C.float16: "Half",
-    _C.bfloat16: "BFloat16",
-    _C.int64: "Long",
-    _C.int32: "Int",
-    _C.int16: "Short",
-    _C.int8: "Char",
-    _C.uint8: "Byte",
-    _C.bool: "Bool",
-    _C.complex64: "ComplexFloat",
-    _C.complex128: "ComplexDouble",
-}
-
-
 def type_name(value: Any) -> str:
     """The name of a value's type as PyTorch's messages give it."""
     if isinstance(value, Tensor):
-        where = "" if value.device.type == "cpu" else f"{value.device.type}."
-        return f"torch.{where}{_OLD_NAMES.get(value.dtype, value.dtype)}Tensor"
+        return value.type()
     cls = type(value)
     return cls.__name__ if cls.__module__ in ("builtins", None) else f"{cls.__module__}.{cls.__name__}"
 

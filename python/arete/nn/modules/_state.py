@@ -13,7 +13,7 @@ from ..parameter import Parameter, is_lazy
 EXTRA_STATE = "_extra_state"
 
 
-class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` could not match."""
 
     __slots__ = ()
@@ -230,7 +230,7 @@ class State:
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
+    ) -> _IncompatibleKeys:
         """Copies values from a state dict (or with `assign` takes its tensors as they are).
 
         With `strict` missing and unexpected keys are a RuntimeError, else they are returned.
@@ -258,7 +258,7 @@ class State:
                     path = f"{prefix}{name}."
                     below = {k: v for k, v in local.items() if k.startswith(path)}
                     load(child, below, path)
-            incompatible = IncompatibleKeys(missing, unexpected)
+            incompatible = _IncompatibleKeys(missing, unexpected)
             for hook in tuple(module._load_state_dict_post_hooks.values()):
                 if hook(module, incompatible) is not None:
                     raise RuntimeError(
@@ -275,7 +275,7 @@ class State:
                 errors.insert(0, f"Missing key(s) in state_dict: {quoted(missing)}. ")
         if errors:
             raise RuntimeError(load_error(self._get_name(), errors))
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     def _add_state_hook(self, hooks: HookDict, hook: Callable) -> RemovableHandle:
         handle = RemovableHandle(hooks)

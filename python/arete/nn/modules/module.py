@@ -29,7 +29,7 @@ from ._calls import (  # noqa: F401
     register_module_parameter_registration_hook,
 )
 from ._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
-from ._state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
+from ._state import _IncompatibleKeys  # noqa: F401
 from ._state import State
 
 __all__ = [

@@ -77,7 +77,7 @@ class DataLoader:
     (3, [[0, 1], [0, 1], [0]])
     >>> DataLoader(data, batch_size=2, shuffle=True, sampler=range(5))
     Traceback (most recent call last):
-    ValueError: give sampler or shuffle=True, not both
+    ValueError: sampler option is mutually exclusive with shuffle
     """
 
     def __init__(self, dataset: Dataset, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None,
@@ -102,16 +102,20 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self._iterable = isinstance(dataset, IterableDataset)
         self._dataset_kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
-        if self._iterable and (shuffle or sampler is not None or batch_sampler is not None):
-            raise ValueError("a DataLoader of an IterableDataset takes no shuffle, sampler or batch_sampler: the dataset gives the order")
+        if self._iterable:
+            for option, value, given in (("shuffle", shuffle, shuffle), ("sampler", sampler, sampler is not None),
+                                         ("batch_sampler", batch_sampler, batch_sampler is not None)):
+                if given:
+                    raise ValueError(f"DataLoader with IterableDataset: expected unspecified {option} option, but got {option}={value}: "
+                                     "the dataset gives the order")
         if sampler is not None and shuffle:
-            raise ValueError("give sampler or shuffle=True, not both")
+            raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
             batch_size = None
         elif batch_size is None and drop_last:
-            raise ValueError("drop_last needs a batch_size")
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None:
             if self._iterable:
                 sampler = _EndlessSampler()
@@ -136,17 +140,17 @@ class DataLoader:
     @staticmethod
     def _check(num_workers: int, timeout: float, prefetch_factor: Optional[int], persistent: bool, context: Any) -> None:
         if num_workers < 0:
-            raise ValueError(f"num_workers must not be negative, got {num_workers}")
+            raise ValueError(f"num_workers option should be non-negative, but got {num_workers}")
         if not isinstance(timeout, (int, float)):
             raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
         if timeout < 0:
-            raise ValueError(f"timeout must not be negative, got {timeout}")
+            raise ValueError(f"timeout option should be non-negative, but got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
-            raise ValueError("prefetch_factor needs num_workers > 0")
+            raise ValueError("prefetch_factor option could only be specified in multiprocessing: it needs num_workers > 0")
         if prefetch_factor is not None and prefetch_factor < 1:
             raise ValueError(f"prefetch_factor must be at least 1, not {prefetch_factor}")
         if persistent and num_workers == 0:
-            raise ValueError("persistent_workers needs num_workers > 0")
+            raise ValueError("persistent_workers option needs num_workers > 0")
         if context is not None and num_workers == 0:
             raise ValueError("multiprocessing_context needs num_workers > 0")
 

@@ -64,7 +64,7 @@ class TensorDataset(Dataset):
     (3, (tensor(2), tensor(1.)))
     >>> arete.utils.data.TensorDataset(arete.ones(3), arete.ones(2))
     Traceback (most recent call last):
-    ValueError: the tensors of a TensorDataset must have the same first size, not [3, 2]
+    ValueError: Size mismatch between tensors: their first sizes are [3, 2]
     """
 
     def __init__(self, *tensors: Any) -> None:
@@ -72,7 +72,7 @@ class TensorDataset(Dataset):
             raise ValueError("TensorDataset needs at least one tensor")
         sizes = [t.size(0) for t in tensors]
         if any(n != sizes[0] for n in sizes):
-            raise ValueError(f"the tensors of a TensorDataset must have the same first size, not {sizes}")
+            raise ValueError(f"Size mismatch between tensors: their first sizes are {sizes}")
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple:
@@ -97,11 +97,11 @@ class StackDataset(Dataset):
     def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
         if bool(args) == bool(kwargs):
             raise ValueError("StackDataset takes datasets either by position or by name" if args
-                             else "StackDataset needs at least one dataset")
+                             else "At least one dataset should be passed")
         self.datasets: Any = args or kwargs
         lengths = [len(d) for d in self._list()]  # type: ignore[arg-type]
         if any(n != lengths[0] for n in lengths):
-            raise ValueError(f"the datasets of a StackDataset must have the same length, not {lengths}")
+            raise ValueError(f"Size mismatch between datasets: their lengths are {lengths}")
         self._length = lengths[0]
 
     def _list(self) -> list:
@@ -142,9 +142,9 @@ class ConcatDataset(Dataset[T_co]):
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
-            raise ValueError("ConcatDataset needs at least one dataset")
+            raise ValueError("datasets should not be an empty iterable")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
-            raise TypeError("ConcatDataset takes no IterableDataset: use ChainDataset")
+            raise TypeError("ConcatDataset does not support IterableDataset: use ChainDataset")
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class ChainDataset(IterableDataset):
     def __iter__(self) -> Iterator:
         for d in self.datasets:
             if not isinstance(d, IterableDataset):
-                raise TypeError(f"ChainDataset takes IterableDatasets, not {type(d).__name__}")
+                raise TypeError(f"ChainDataset only supports IterableDataset, not {type(d).__name__}")
             yield from d
 
     def __len__(self) -> int:

@@ -33,12 +33,12 @@ class Sampler(Generic[T_co]):
 
 def _check_count(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise ValueError(f"{name} must be a positive int, not {value!r}")
+        raise ValueError(f"{name} should be a positive integer value, but got {name}={value!r}")
 
 
 def _check_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be a bool, not {value!r}")
+        raise TypeError(f"{name} should be a boolean value, but got {name}={value!r}")
 
 
 class SequentialSampler(Sampler[int]):
@@ -69,7 +69,7 @@ class RandomSampler(Sampler[int]):
     [0, 1, 2]
     >>> arete.utils.data.RandomSampler("abc", num_samples=0)
     Traceback (most recent call last):
-    ValueError: num_samples must be a positive int, not 0
+    ValueError: num_samples should be a positive integer value, but got num_samples=0
     """
 
     def __init__(self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None,
@@ -137,7 +137,7 @@ class WeightedRandomSampler(Sampler[int]):
     [1, 1, 1]
     >>> arete.utils.data.WeightedRandomSampler([1.0], num_samples=-1)
     Traceback (most recent call last):
-    ValueError: num_samples must be a positive int, not -1
+    ValueError: num_samples should be a positive integer value, but got num_samples=-1
     """
 
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Optional[Any] = None) -> None:
@@ -145,7 +145,7 @@ class WeightedRandomSampler(Sampler[int]):
         _check_flag("replacement", replacement)
         weights_tensor = _operators.as_tensor(weights, dtype=_C.float64)
         if len(weights_tensor.shape) != 1:
-            raise ValueError(f"weights must have one dimension, not the shape {tuple(weights_tensor.shape)}")
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights_tensor.shape)}")
         self.weights = weights_tensor
         self.num_samples = num_samples
         self.replacement = replacement
@@ -170,7 +170,7 @@ class BatchSampler(Sampler[List[int]]):
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         _check_count("batch_size", batch_size)
         if not isinstance(drop_last, bool):
-            raise ValueError(f"drop_last must be a bool, not {drop_last!r}")
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last!r}")
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
