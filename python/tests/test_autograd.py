@@ -236,6 +236,8 @@ def test_gradcheck_says_what_it_does_not_check():
 
     with pytest.raises(NotImplementedError, match="no forward mode that would call jvp"):
         Dual.apply(x)
+    with pytest.raises(AttributeError, match="no formulas for forward mode"):
+        torch.autograd.forward_ad.dual_level()
 
 
 def test_gradients_that_did_not_arrive():
@@ -258,3 +260,26 @@ def test_gradients_that_did_not_arrive():
         Both.apply(x, materialize)[1].sum().backward()
     assert seen[0][0].tolist() == [0, 0] and seen[1][0] is None and seen[1][1].tolist() == [1, 1]
     assert x.grad.tolist() == [6, 6]
+
+
+def test_vjp_is_another_name_of_backward():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def vjp(ctx, g):
+            return 2 * g
+
+    x = torch.ones(2, requires_grad=True)
+    Twice.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+    class Both(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(x).sum().backward()

@@ -89,3 +89,9 @@ def test_several_results_are_called_as_their_function():
 def test_reversed():
     assert reversed(X).tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]
     assert reversed(arete.tensor(3)).item() == 3
+
+
+def test_other_names_of_two_tensors():
+    assert arete.equal(x1=X, x2=X) is True and X.equal(x2=X) is True
+    with pytest.raises(TypeError, match="must be Tensor, not list"):
+        X.type_as([1.0])

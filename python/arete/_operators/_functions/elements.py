@@ -103,6 +103,29 @@ def index_put(input, indices, values, accumulate=False):
     return index_put_(input.clone(), indices, values, accumulate)
 
 
+@also_method
+def fill_diagonal_(self, fill_value, wrap: bool = False):
+    """Writes a number to the elements whose indices are all equal; `wrap` begins anew below each square of a tall matrix.
+
+    RuntimeError for fewer than two dimensions, and for more if they are not of one size.
+
+    >>> arete.zeros(2, 3).fill_diagonal_(1)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    if self.dim() < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if self.dim() > 2:
+        if len(set(self.shape)) > 1:
+            raise RuntimeError("all dimensions of input must be of equal length")
+        self.as_strided((self.shape[0],), (sum(self.stride()),), self.storage_offset()).fill_(fill_value)
+        return self
+    rows, columns = self.shape
+    for first in range(0, rows if wrap and columns else 1, columns + 1):
+        self[first:].diagonal().fill_(fill_value)
+    return self
+
+
 METHODS["square_"] = _C.OperatorMethod("square_", [("square_point", "square(Tensor self)")], True)
 METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
 METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
