@@ -263,3 +263,8 @@ def test_a_condition_cannot_be_complex():
     for shape in ((), (2,)):
         with pytest.raises(TypeError, match="a condition cannot be complex"):
             arete.where(arete.ones(shape, dtype=arete.complex64), 1, 2)
+
+
+def test_steps_of_gradient_are_as_precise_as_the_elements():
+    x = arete.tensor([0j, 2.1 + 2.1j, 4.2 - 1j], dtype=arete.complex128)
+    assert arete.gradient(x, spacing=[2.1])[0][0].item() == pytest.approx(1 + 1j, rel=1e-15)

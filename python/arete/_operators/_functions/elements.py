@@ -155,7 +155,7 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
         spacing = [spacing]
     if not isinstance(spacing, (list, tuple)):
         return tuple(_ops.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order))
-    real = input.dtype if input.is_floating_point() else None
+    real = input.real.dtype if input.is_complex() else input.dtype if input.is_floating_point() else None
     steps = [s if isinstance(s, Tensor) else _C.tensor(builtins.float(s), dtype=real, device=input.device)
              for s in spacing]
     return tuple(_ops.gradient_coordinates(input, spacing=steps, dim=dim, edge_order=edge_order))
