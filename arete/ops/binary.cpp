@@ -204,6 +204,11 @@ const OpRecord& fmax_op =
         .binary([](Value a,
                    Value b) { return where(is_nan_of(a), b, where(is_nan_of(b), a, max(a, b))); },
                 Result::promote)
+        .gradient([](std::span<const Value> v) {
+          // As in PyTorch self has the gradient where both are equal.
+          const Value own = (v[0] >= v[1]) | is_nan_of(v[1]);
+          return std::vector{where(own, v[3], 0.0), where(own, 0.0, v[3])};
+        })
         .samples(binary_samples(-2, 2, -2, 2))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return std::fmax(a, b); }));
@@ -214,6 +219,11 @@ const OpRecord& fmin_op =
         .binary([](Value a,
                    Value b) { return where(is_nan_of(a), b, where(is_nan_of(b), a, min(a, b))); },
                 Result::promote)
+        .gradient([](std::span<const Value> v) {
+          // As in PyTorch self has the gradient where both are equal.
+          const Value own = (v[0] <= v[1]) | is_nan_of(v[1]);
+          return std::vector{where(own, v[3], 0.0), where(own, 0.0, v[3])};
+        })
         .samples(binary_samples(-2, 2, -2, 2))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return std::fmin(a, b); }));
@@ -244,6 +254,12 @@ const OpRecord& xlogy_op =
                            a * log(where(a == 0.0, 1.0, b)));
             },
             Result::floating)
+        .gradient([](std::span<const Value> v) {
+          // self's slope is log(other) where self is 0, too.
+          const Value none = (v[0] == 0.0) & (v[1] <= 0.0);
+          return std::vector{v[3] * where(none, 0.0, log(where(none, 1.0, v[1]))),
+                             v[3] * v[0] / v[1]};
+        })
         .samples(binary_samples(0.5, 2, 0.5, 2))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return a == 0 ? 0 : a * std::log(b); }));
@@ -532,7 +548,7 @@ Tensor& Tensor::operator/=(Scalar o) { return div_(o); }
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   Tensor close = a == b;
-  if (is_floating(a.dtype())) {
+  if (!is_integral_or_bool(a.dtype())) {
     // Infinite values are close only to themselves.
     const Tensor near = (a - b).abs() <= b.abs() * rtol + atol;
     close = close | (near & a.isfinite() & b.isfinite());

@@ -258,8 +258,9 @@ const OpRecord& l1_loss_op =
         .compose([](const Call& c) -> Results {
           warn_of_sizes(c);
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          const bool real = !is_complex(x.dtype()) && !is_complex(y.dtype());
-          const Tensor error = real ? call(absolute_error_op, {c[0], c[1]}) : x.sub(y).abs();
+          const DType common = promote_types(x.dtype(), y.dtype());
+          const Tensor error =
+              is_floating(common) ? call(absolute_error_op, {c[0], c[1]}) : x.sub(y).abs();
           return {weighted(c, 3, error, true)};
         })
         .samples([](SampleMaker& m) {
@@ -281,7 +282,7 @@ const OpRecord& smooth_l1_loss_op =
               c.real(3) >= 0,
               ValueError(c.name(), "smooth_l1_loss does not support negative values for beta."));
           warn_of_sizes(c);
-          const Tensor t = c.real(3) == 0 ? call(absolute_error_op, {c[0], c[1]})
+          const Tensor t = c.real(3) == 0 ? l1_loss(c.tensor(0), c.tensor(1), "none")
                                           : call(smooth_l1_op, {c[0], c[1], c[3]});
           return {apply_reduction(t, c[2].string(), c.name())};
         })

@@ -46,6 +46,11 @@ const OpRecord& soft_margin_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor z = c.tensor(0).mul(c.tensor(1)).neg();
+          ARETE_CHECK(
+              std::ranges::equal(z.sizes(), c.tensor(0).sizes()),
+              ValueError(c.name(), "output with shape " + to_string(c.tensor(0).sizes()) +
+                                       " doesn't match the broadcast shape " + to_string(z.sizes()))
+                  .argument("target"));
           return {apply_reduction(softplus(z, 1, 40), c[2].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> Samples {
@@ -57,7 +62,10 @@ const OpRecord& soft_margin_loss_op =
         .errors([](SampleMaker& m) -> Errors {
           return {{{m.make({2}), m.make({2}), "all"},
                    ErrorKind::value,
-                   "all is not a valid value for reduction"}};
+                   "all is not a valid value for reduction"},
+                  {{m.make({2}), m.make({3, 2}), "mean"},
+                   ErrorKind::value,
+                   "output with shape [2] doesn't match the broadcast shape [3, 2]"}};
         })
         .reference([](const Call& c) {
           return reduce_map(c.tensor(0).sizes(), c[2].string(), [&](const Shape& i) {
@@ -231,7 +239,7 @@ const OpRecord& multilabel_soft_margin_loss_op =
           Tensor losses =
               y.mul(logsigmoid(x)).add(y.neg().add(Scalar(1)).mul(logsigmoid(x.neg()))).neg();
           if (c.has(2)) losses = losses.mul(c.tensor(2));
-          return {apply_reduction(losses.mean(-1), c[3].string(), c.name())};
+          return {apply_reduction(losses.mean(x.dim() - 1), c[3].string(), c.name())};
         })
         .samples([](SampleMaker& m) -> Samples {
           return {{{m.make({2, 3}), m.make_index({2, 3}, 2).to(m.dtype), std::nullopt, "mean"}},

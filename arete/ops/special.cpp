@@ -117,6 +117,12 @@ const OpRecord& xlog1py_op =
                                      where(is_nan(b), b,
                                            where(zero, 0.0, a * log1p(where(zero, 0.0, b))))};
                                }))
+        .gradient([](std::span<const Value> v) {
+          // self's slope is log(1 + other) where self is 0, too.
+          const Value none = (v[0] == 0.0) & (v[1] <= -1.0);
+          return std::vector{v[3] * where(none, 0.0, log1p(where(none, 0.0, v[1]))),
+                             v[3] * v[0] / (v[1] + 1.0)};
+        })
         .samples(binary_samples(0.5, 2, -0.5, 2))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return a == 0 ? 0 : a * std::log1p(b); }));
