@@ -149,7 +149,7 @@ DIFFERENCES = [
     Difference("gcd|nn\\.functional\\.softsign", "function|in place", "(result|in place): ", "PyTorch's of -128 overflow", "int8"),
     Difference("byte|char|short|int|long", "function", r"result: \[",
                "numbers that the integers do not hold: the nearest here, anything in C", "(b?float|complex).*"),
-    Difference("__rdiv__|__rpow__|pow|float_power|expm1|log1p|reciprocal|sinh?", "function|in place", ".*(nan|inf)",
+    Difference("__rdiv__|__rpow__|pow|float_power|ldexp|expm1|log1p|reciprocal|sinh?", "function|in place", ".*(nan|inf)",
                "complex numbers that are not finite: which of their parts are, and 1 for x**0", _COMPLEX),
     Difference("cov", "function|method|strided|gradient", "(result|gradient)", "weights in float32 are summed in float64",
                "float64|complex128"),
@@ -170,7 +170,7 @@ DIFFERENCES = [
                "differences of like numbers in float32, some ten times its precision", "float32"),
     Difference(r"nn\.functional\.(scaled_dot_product_attention|multi_head_attention_forward|normalize|batch_norm|conv3d|grid_sample|"
                r"interpolate\.bi(cubic|linear)|upsample_bilinear)|grid_sampler_[23]d|addr|gradient|masked\.cumprod",
-               "function|strided|method|gradient", "(result|gradient)", "rounded to half precision at other places", _LOW),
+               "function|strided|method|gradient", r"(result|gradient \d: \[)", "rounded to half precision at other places", _LOW),
     # Calls.
     Difference(r"__r(mod|pow|sub|div)__", "function", "TypeError: descriptor", "PyTorch's are functions, which take numbers for self, too"),
     Difference("float_power", "in place", "in place: AttributeError", _RULES),
