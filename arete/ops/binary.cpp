@@ -123,14 +123,24 @@ const OpRecord& fmax_op =
         .doc("The larger element; NaN loses.")
         .binary([](Value a,
                    Value b) { return where(is_nan_of(a), b, where(is_nan_of(b), a, max(a, b))); },
-                Result::promote);
+                Result::promote)
+        .gradient([](std::span<const Value> v) {
+          // As in PyTorch self has the gradient where both are equal.
+          const Value own = (v[0] >= v[1]) | is_nan_of(v[1]);
+          return std::vector{where(own, v[3], 0.0), where(own, 0.0, v[3])};
+        });
 
 const OpRecord& fmin_op =
     define("fmin(Tensor self, Tensor other) -> Tensor")
         .doc("The smaller element; NaN loses.")
         .binary([](Value a,
                    Value b) { return where(is_nan_of(a), b, where(is_nan_of(b), a, min(a, b))); },
-                Result::promote);
+                Result::promote)
+        .gradient([](std::span<const Value> v) {
+          // As in PyTorch self has the gradient where both are equal.
+          const Value own = (v[0] <= v[1]) | is_nan_of(v[1]);
+          return std::vector{where(own, v[3], 0.0), where(own, 0.0, v[3])};
+        });
 
 const OpRecord& logaddexp_op = define("logaddexp(Tensor self, Tensor other) -> Tensor")
                                    .doc("log(exp(self) + exp(other)).")
@@ -152,7 +162,13 @@ const OpRecord& xlogy_op =
                            where(is_nan(to_float(b)), to_float(b), constant_like(to_float(b), 0.0)),
                            a * log(where(a == 0.0, 1.0, b)));
             },
-            Result::floating);
+            Result::floating)
+        .gradient([](std::span<const Value> v) {
+          // self's slope is log(other) where self is 0, too.
+          const Value none = (v[0] == 0.0) & (v[1] <= 0.0);
+          return std::vector{v[3] * where(none, 0.0, log(where(none, 1.0, v[1]))),
+                             v[3] * v[0] / v[1]};
+        });
 
 const OpRecord& eq_op = define("eq(Tensor self, Tensor other) -> Tensor")
                             .doc("Equal.")
@@ -378,7 +394,7 @@ Tensor& Tensor::operator/=(Scalar o) { return div_(o); }
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   Tensor close = a == b;
-  if (is_floating(a.dtype())) {
+  if (!is_integral_or_bool(a.dtype())) {
     // Infinite values are close only to themselves.
     const Tensor near = (a - b).abs() <= b.abs() * rtol + atol;
     close = close | (near & a.isfinite() & b.isfinite());

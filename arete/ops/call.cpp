@@ -318,9 +318,49 @@ void fit(Tensor& out, IntList sizes, const char* op) {
   impl.base = {};
 }
 
-void write_result(Tensor& out, const Tensor& result, const std::string& op) {
-  check_castable(result.dtype(), out.dtype(), op);
-  fit(out, result.sizes(), op.c_str());
+// PyTorch's texts name dtypes as C++ does.
+std::string cpp_name(DType t) {
+  static constexpr std::pair<DType, const char*> kNames[] = {{kFloat32, "float"},
+                                                             {kFloat64, "double"},
+                                                             {kFloat16, "c10::Half"},
+                                                             {kInt64, "long int"},
+                                                             {kInt32, "int"},
+                                                             {kInt16, "short int"},
+                                                             {kInt8, "signed char"},
+                                                             {kUInt8, "unsigned char"},
+                                                             {kBFloat16, "c10::BFloat16"},
+                                                             {kComplex64, "c10::complex<float>"},
+                                                             {kComplex128, "c10::complex<double>"}};
+  for (const auto& [dtype, name] : kNames)
+    if (dtype == t) return name;
+  return std::string(name_of(t));
+}
+
+// Whether out= may have another dtype than the result: where the record says so, and where the
+// dtype can be chosen.
+bool converts_out(const OpRecord& op) {
+  return op.converts_out || op.pointwise ||
+         std::ranges::any_of(schema_of(op).args,
+                             [](const SchemaArg& a) { return a.type == "dtype?"; });
+}
+
+void check_out_dtype(const OpRecord& op, DType result, DType out) {
+  check_castable(result, out, op.name);
+  ARETE_CHECK(result == out || converts_out(op),
+              TypeError(op.name, "Expected out tensor to have dtype " + cpp_name(result) +
+                                     ", but got " + cpp_name(out) + " instead"));
+}
+
+void check_out_device(const OpRecord& op, Device result, const Tensor& out) {
+  ARETE_CHECK(out.device() == result,
+              DeviceError(op.name, "Expected out tensor to have device " + result.to_string() +
+                                       ", but got " + out.device().to_string() + " instead"));
+}
+
+void write_result(Tensor& out, const Tensor& result, const OpRecord& op) {
+  check_out_device(op, result.device(), out);
+  check_out_dtype(op, result.dtype(), out.dtype());
+  fit(out, result.sizes(), op.name.c_str());
   const bool same_memory = result.storage() == out.storage();
   if (same_memory && result.layout() == out.layout() && result.dtype() == out.dtype())
     out.bump_version();
@@ -345,43 +385,15 @@ class DestinationGuard : ModesGuard {
   const Tensor* out_;
 };
 
-// PyTorch's texts name dtypes as C++ does.
-std::string cpp_name(DType t) {
-  static constexpr std::pair<DType, const char*> kNames[] = {{kFloat32, "float"},
-                                                             {kFloat64, "double"},
-                                                             {kFloat16, "c10::Half"},
-                                                             {kInt64, "long int"},
-                                                             {kInt32, "int"},
-                                                             {kInt16, "short int"},
-                                                             {kInt8, "signed char"},
-                                                             {kUInt8, "unsigned char"},
-                                                             {kBFloat16, "c10::BFloat16"},
-                                                             {kComplex64, "c10::complex<float>"},
-                                                             {kComplex128, "c10::complex<double>"}};
-  for (const auto& [dtype, name] : kNames)
-    if (dtype == t) return name;
-  return std::string(name_of(t));
-}
-
 void lower_into(const Call& call, std::span<Tensor* const> outs) {
   const OpRecord& op = call.op;
   OutputSpecs specs;
   op.infer(call, specs);
-  const auto& arguments = schema_of(op).args;
-  const bool converts = op.converts_out || std::ranges::any_of(arguments, [](const SchemaArg& a) {
-                          return a.type == "dtype?";
-                        });
   Results outputs;
   for (size_t i = 0; i < outs.size(); ++i) {
     Tensor& out = *outs[i];
-    ARETE_CHECK(
-        out.device() == specs[i].device,
-        DeviceError(op.name, "Expected out tensor to have device " + specs[i].device.to_string() +
-                                 ", but got " + out.device().to_string() + " instead"));
-    check_castable(specs[i].dtype, out.dtype(), op.name);
-    ARETE_CHECK(converts || out.dtype() == specs[i].dtype,
-                TypeError(op.name, "Expected out tensor to have dtype " + cpp_name(specs[i].dtype) +
-                                       ", but got " + cpp_name(out.dtype()) + " instead"));
+    check_out_device(op, specs[i].device, out);
+    check_out_dtype(op, specs[i].dtype, out.dtype());
     const bool shares = shares_memory(call, out);
     if (!shares) fit(out, specs[i].sizes, op.name.c_str());
     outputs.push_back(!shares && may_hold(out, specs[i]) ? alias(out, out.layout())
@@ -389,7 +401,7 @@ void lower_into(const Call& call, std::span<Tensor* const> outs) {
   }
   if (!specs[0].device.is_meta())
     op.lower(call, {outputs.data(), outputs.size()}, target(specs[0].device));
-  for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], outputs[i], op.name);
+  for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], outputs[i], op);
 }
 
 }  // namespace
@@ -403,10 +415,12 @@ void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<cons
               ValueError(op.name, "argument 'out' must hold a tensor for each result")
                   .expected(std::to_string(schema.returns.size()))
                   .got(std::to_string(outs.size())));
+  // Norms of complex tensors are real: out does not say how to compute them.
+  const bool complex = is_of_complex(Call(op, args));
   SmallVector<Arg, 8> given(args.begin(), args.end());
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i].kind() != Arg::Kind::none) continue;
-    if (schema.args[i].type == "dtype?" && !is_complex(outs[0]->dtype()))
+    if (schema.args[i].type == "dtype?" && !complex && !is_complex(outs[0]->dtype()))
       given[i] = Arg(outs[0]->dtype());
     if (schema.args[i].type == "device?") given[i] = Arg(outs[0]->device());
   }
@@ -421,10 +435,10 @@ void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<cons
       wait_for_copies(call, *out);
   }
   tracing::CallScope traced(op, {given.data(), given.size()}, false);
-  const bool complex = op.compose_complex && is_of_complex(call);
+  const bool composed = complex && op.compose_complex;
   on_device(call, [&] {
     if (op.pointwise && outs.size() == 1 && call_pointwise_out(call, *outs[0], fit)) return;
-    if (op.lower && !complex) return lower_into(call, outs);
+    if (op.lower && !composed) return lower_into(call, outs);
     const bool shares =
         std::ranges::any_of(outs, [&](const Tensor* out) { return shares_memory(call, *out); });
     Results results;
@@ -436,7 +450,7 @@ void call_into(std::span<Tensor* const> outs, const OpRecord& op, std::span<cons
                 ValueError(op.name, "argument 'out' must hold a tensor for each result")
                     .expected(std::to_string(results.size()))
                     .got(std::to_string(outs.size())));
-    for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], results[i], op.name);
+    for (size_t i = 0; i < outs.size(); ++i) write_result(*outs[i], results[i], op);
   });
   Results written;
   for (const Tensor* out : outs) written.push_back(*out);

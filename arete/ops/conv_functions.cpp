@@ -12,6 +12,11 @@ namespace ops {
 
 Shape explicit_padding(const Padding& padding, IntList kernel, IntList dilation) {
   Shape edges;
+  ARETE_CHECK(!padding.mode().empty() || padding.values().size() == kernel.size(),
+              ValueError("conv", "there must be one number, or one for each spatial dimension")
+                  .argument("padding")
+                  .expected(std::to_string(kernel.size()) + " numbers")
+                  .got(to_string(padding.values())));
   for (size_t d = kernel.size(); d-- > 0;) {
     const int64_t total = padding.mode() == "same"    ? dilation[d] * (kernel[d] - 1)
                           : padding.mode() == "valid" ? 0

@@ -4,6 +4,7 @@
 #include "arete/device/cuda.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/pinned.h"
 #include "arete/ops/target.h"
 #include "arete/prim/backend.h"
@@ -173,18 +174,6 @@ const OpRecord& copy_op =
         })
         .in_place();
 
-void fill_view(const Tensor& out, const Scalar& value, prim::Primitives& p) {
-  prim::FillArgs args;
-  args.out = view_of(out);
-  args.value_is_integer = value.is_integral();
-  if (args.value_is_integer)
-    args.value.i = value.to_int64();
-  else
-    args.value.f = value.to_double();
-  args.imag = value.to_complex().imag();
-  p.fill(args);
-}
-
 const OpRecord& fill_op =
     define("fill(Tensor self, Scalar value) -> Tensor")
         .doc("Every element set to value.")
@@ -193,7 +182,7 @@ const OpRecord& fill_op =
           out.push_back({Shape(self.sizes()), self.dtype(), self.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill_view(out[0], c.scalar(1), p);
+          p.fill(filling(view_of(out[0]), c.scalar(1), c.name()));
         })
         .grad([](const GradCall& g) -> TensorList {
           return {zeros(g.input_sizes(0), g.grad().options())};

@@ -4,6 +4,7 @@
 
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
+#include "arete/ops/filling.h"
 
 namespace arete {
 namespace ops {
@@ -14,16 +15,8 @@ Device device_or_cpu(const Arg& a) { return a.is_none() ? kCPU : a.device(); }
 
 // ---- one value
 
-void fill(prim::Primitives& p, const Tensor& out, const Scalar& value) {
-  prim::FillArgs f{view_of(out), {}, is_integral_or_bool(out.dtype()), 0};
-  if (out.dtype() == kBool)
-    f.value.i = value.to_bool();
-  else if (f.value_is_integer)
-    f.value.i = value.to_int64();
-  else
-    f.value.f = value.to_double();
-  if (is_complex(out.dtype())) f.imag = value.to_complex().imag();
-  p.fill(f);
+void fill(prim::Primitives& p, const Tensor& out, const Scalar& value, const char* op) {
+  p.fill(filling(view_of(out), value, op));
 }
 
 // sizes, dtype, device
@@ -80,16 +73,16 @@ const OpRecord& zeros_op =
     define("zeros(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("All zeros.")
         .infer(infer_sizes)
-        .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(0));
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          fill(p, out[0], Scalar(0), c.name());
         });
 
 const OpRecord& ones_op =
     define("ones(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("All ones.")
         .infer(infer_sizes)
-        .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(1));
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          fill(p, out[0], Scalar(1), c.name());
         });
 
 const OpRecord& full_op =
@@ -105,7 +98,7 @@ const OpRecord& full_op =
                          {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], c.scalar(1));
+          fill(p, out[0], c.scalar(1), c.name());
         });
 
 const OpRecord& empty_like_op =
@@ -123,8 +116,8 @@ const OpRecord& zeros_like_op =
         .doc("Zeros in self's shape and strides.")
         .surface(Surface::function)
         .infer(infer_like<1>)
-        .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(0));
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          fill(p, out[0], Scalar(0), c.name());
         })
         .grad(no_gradient)
         .no_grad_outputs(1)
@@ -135,8 +128,8 @@ const OpRecord& ones_like_op =
         .doc("Ones in self's shape and strides.")
         .surface(Surface::function)
         .infer(infer_like<1>)
-        .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(1));
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          fill(p, out[0], Scalar(1), c.name());
         })
         .grad(no_gradient)
         .no_grad_outputs(1)
@@ -150,7 +143,7 @@ const OpRecord& full_like_op =
         .surface(Surface::function)
         .infer(infer_like<2>)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], c.scalar(1));
+          fill(p, out[0], c.scalar(1), c.name());
         })
         .grad(no_gradient)
         .no_grad_outputs(1);
@@ -175,7 +168,8 @@ Range arange_range(const Call& c) {
              step.to_string());
   };
   const ValueError zero_step = ValueError(c.name(), "step must be nonzero").argument("step");
-  if (is_integer(dtype)) {
+  // As in PyTorch: of int64 numbers without their fractions are counted, of others those with them.
+  if (is_integer(dtype) && (integers || dtype == kInt64)) {
     const int64_t a = start.to_int64(), b = end.to_int64(), s = step.to_int64();
     ARETE_CHECK(s != 0, zero_step);
     ARETE_CHECK(s > 0 ? b >= a : b <= a, wrong_sign());
@@ -252,6 +246,7 @@ const OpRecord& linspace_op =
         .doc("steps values at equal distances from start to end, both included.")
         .infer([](const Call& c, OutputSpecs& out) { infer_steps(c, out, 3); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          for (size_t i : {0, 1}) check_holds(out[0].dtype(), c.scalar(i), c.name());
           const double a = end_value(c.scalar(0), out[0].dtype()),
                        b = end_value(c.scalar(1), out[0].dtype());
           if (is_floating(out[0].dtype())) return lower_linspace(p, view_of(out[0]), a, b);
@@ -295,9 +290,9 @@ const OpRecord& eye_op =
           numel_of({n, m});
           out.push_back({Shape{n, m}, dtype_or_default(c[2]), device_or_cpu(c[3]), {}});
         })
-        .lower([](const Call&, std::span<const Tensor> out, prim::Primitives& p) {
-          fill(p, out[0], Scalar(0));
-          fill(p, alias(out[0], diagonal(out[0].layout(), 0, 0, 1)), Scalar(1));
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          fill(p, out[0], Scalar(0), c.name());
+          fill(p, alias(out[0], diagonal(out[0].layout(), 0, 0, 1)), Scalar(1), c.name());
         });
 
 }  // namespace

@@ -114,6 +114,13 @@ const OpRecord& triplet_margin_loss_op =
           ARETE_CHECK(c.real(3) > 0, ValueError(c.name(), "margin must be greater than 0, got " +
                                                               Scalar(c.real(3)).to_string())
                                          .argument("margin"));
+          ARETE_CHECK(
+              a.dim() == pos.dim() && a.dim() == neg.dim(),
+              ValueError(c.name(),
+                         "The anchor, positive, and negative tensors are expected to have "
+                         "the same number of dimensions, but got: anchor " +
+                             std::to_string(a.dim()) + "D, positive " + std::to_string(pos.dim()) +
+                             "D, and negative " + std::to_string(neg.dim()) + "D inputs"));
           const Tensor near = pairwise_distance(a, pos, p, eps);
           Tensor far = pairwise_distance(a, neg, p, eps);
           if (c.boolean(6)) far = minimum(far, pairwise_distance(pos, neg, p, eps));

@@ -103,7 +103,9 @@ std::vector<Tap> taps_of(const Tensor& x, int64_t n, Mode mode, Outside outside,
   const Tensor inside = moved_inside(at, n, outside, align);
   if (mode == Mode::nearest) {
     const Tensor place = inside.detach().round();
-    return {tap_at(place, ones_like(place), n)};
+    // The slope of positions is zero, which is not none.
+    return {tap_at(
+        place, inside.requires_grad() ? inside.sub(inside).add(Scalar(1)) : ones_like(place), n)};
   }
   const Tensor base = inside.detach().floor();
   const Tensor beyond = inside.sub(base);

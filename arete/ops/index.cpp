@@ -199,7 +199,7 @@ const OpRecord& scatter_value_op =
         .flops(scatter_flops)
         .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const NumberView value(p, out[0].dtype(), c.tensor(2).sizes(), c.scalar(3));
+          const NumberView value(p, out[0].dtype(), c.tensor(2).sizes(), c.scalar(3), c.name());
           scatter_views(c, out[0], value.view(), mode_of(c), p);
         })
         .grad(

@@ -3,6 +3,7 @@
 
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/linalg_internal.h"
@@ -169,15 +170,11 @@ const OpRecord& index_add_op =
             [](const Call& c) { return double(written(c)) * (alpha_of(c) == Scalar(1) ? 1 : 2); })
         .infer([](const Call& c, OutputSpecs& out) {
           slices_infer(c, out);
-          ARETE_CHECK(alpha_of(c).category() <= std::max(1, category_of(out[0].dtype)),
-                      TypeError(c.name(),
-                                "For integral input tensors, argument alpha must not be a floating "
-                                "point number.")
-                          .argument("alpha")
-                          .got(alpha_of(c).to_string()));
+          check_holds(out[0].dtype, alpha_of(c), c.name());
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Scalar alpha = alpha_of(c);
+          const Scalar given = alpha_of(c);
+          const Scalar alpha = is_integer(out[0].dtype()) ? Scalar(given.to_int64()) : given;
           if (alpha == Scalar(1)) return slices_lower<ScatterMode::add>(c, out, p);
           const PlainCalls guard;
           const Tensor scaled = c.tensor(3).mul(alpha).to(c.tensor(3).dtype());
@@ -225,7 +222,7 @@ const OpRecord& index_fill_op =
           const int dim = dim_argument(c);
           const IndexView index(p, c.tensor(2), true);
           const SpreadIndex spread(index.view(), out[0].sizes(), dim);
-          const NumberView value(p, out[0].dtype(), spread.view().sizes, c.scalar(3));
+          const NumberView value(p, out[0].dtype(), spread.view().sizes, c.scalar(3), c.name());
           start_from_self(c, out[0], p);
           p.scatter({at_least_1d(view_of(out[0])), at_least_1d(spread.view()),
                      at_least_1d(value.view()), dim, ScatterMode::set, c.name()});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arete/ops/call.h"
+#include "arete/ops/filling.h"
 
 namespace arete::ops {
 
@@ -34,21 +35,12 @@ Tensor ordered_select(const Tensor& self, int64_t dim, const Tensor& index);
 /// A number seen as a tensor of any sizes.
 class NumberView {
  public:
-  NumberView(prim::Primitives& p, DType t, IntList sizes, const Scalar& value)
+  NumberView(prim::Primitives& p, DType t, IntList sizes, const Scalar& value, const char* op)
       : scratch_(p, t, IntList()),
         sizes_(sizes),
         strides_(sizes.size(), 0),
         view_(scratch_.view()) {
-    prim::FillArgs fill;
-    fill.out = scratch_.view();
-    // Fractions are cut off where the dtype has none; for booleans a number is whether it is zero.
-    fill.value_is_integer = is_integral_or_bool(t);
-    if (fill.value_is_integer)
-      fill.value.i = t == kBool ? value.to_bool() : value.to_int64();
-    else
-      fill.value.f = value.to_double();
-    fill.imag = value.to_complex().imag();
-    p.fill(fill);
+    p.fill(filling(scratch_.view(), value, op));
     view_.sizes = sizes_;
     view_.strides = strides_;
   }

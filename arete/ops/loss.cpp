@@ -115,7 +115,11 @@ const OpRecord& l1_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           warn_of_sizes(c);
-          return {weighted(c, 3, call(absolute_error_op, {c[0], c[1]}), true)};
+          const Tensor &x = c.tensor(0), &y = c.tensor(1);
+          const DType common = promote_types(x.dtype(), y.dtype());
+          const Tensor error =
+              is_floating(common) ? call(absolute_error_op, {c[0], c[1]}) : x.sub(y).abs();
+          return {weighted(c, 3, error, true)};
         });
 
 const OpRecord& smooth_l1_loss_op =
@@ -130,7 +134,7 @@ const OpRecord& smooth_l1_loss_op =
               c.real(3) >= 0,
               ValueError(c.name(), "smooth_l1_loss does not support negative values for beta."));
           warn_of_sizes(c);
-          const Tensor t = c.real(3) == 0 ? call(absolute_error_op, {c[0], c[1]})
+          const Tensor t = c.real(3) == 0 ? l1_loss(c.tensor(0), c.tensor(1), "none")
                                           : call(smooth_l1_op, {c[0], c[1], c[3]});
           return {apply_reduction(t, c[2].string(), c.name())};
         });

@@ -24,6 +24,11 @@ const OpRecord& soft_margin_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor z = c.tensor(0).mul(c.tensor(1)).neg();
+          ARETE_CHECK(
+              std::ranges::equal(z.sizes(), c.tensor(0).sizes()),
+              ValueError(c.name(), "output with shape " + to_string(c.tensor(0).sizes()) +
+                                       " doesn't match the broadcast shape " + to_string(z.sizes()))
+                  .argument("target"));
           return {apply_reduction(softplus(z, 1, 40), c[2].string(), c.name())};
         });
 
@@ -127,9 +132,7 @@ const OpRecord& multilabel_soft_margin_loss_op =
               y.mul(logsigmoid(x)).add(y.neg().add(Scalar(1)).mul(logsigmoid(x.neg()))).neg();
           if (c.has(2)) losses = losses.mul(c.tensor(2));
           // The classes are input's last dimension, also where target has more of them.
-          const int64_t classes = x.dim() - 1;
-          losses = losses.sum(classes).div(Scalar(double(x.size(classes))));
-          return {apply_reduction(losses, c[3].string(), c.name())};
+          return {apply_reduction(losses.mean(x.dim() - 1), c[3].string(), c.name())};
         });
 
 const OpRecord& poisson_nll_loss_op =

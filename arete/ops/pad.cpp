@@ -4,6 +4,7 @@
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
@@ -153,12 +154,7 @@ const OpRecord& constant_pad_nd_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor &x = c.tensor(0), &y = out[0];
           const Scalar value = c.scalar(2);
-          prim::FillArgs fill{view_of(y), {}, is_integral_or_bool(y.dtype()), 0};
-          if (fill.value_is_integer)
-            fill.value.i = y.dtype() == kBool ? value.to_bool() : value.to_int64();
-          else
-            fill.value.f = value.to_double();
-          p.fill(fill);
+          p.fill(filling(view_of(y), value, c.name()));
           Layout from = x.layout(), to = y.layout();
           if (shared_part(from, to, c.ints(1))) p.copy({view_of(y, to), view_of(x, from)});
         })
@@ -249,6 +245,11 @@ const OpRecord& pad_op =
           if (c[2].string() == "constant")
             return {call(constant_pad_nd_op, {x, c.ints(1), c.has(3) ? c[3] : Arg(0)})};
           const PadMode mode = pad_mode(c);
+          ARETE_CHECK(!c.ints(1).empty(),
+                      NotImplementedError(c.name(), "Padding size 0 is not supported for " +
+                                                        std::to_string(x.dim()) + "D input tensor")
+                          .argument("pad")
+                          .expected("two numbers for each padded dimension"));
           ARETE_CHECK(!c.has(3) || c.real(3) == 0,
                       ValueError(c.name(), "Padding mode \"" + std::string(c[2].string()) +
                                                "\" doesn't take in value argument"));

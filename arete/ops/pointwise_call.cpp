@@ -9,6 +9,7 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/in_place.h"
 #include "arete/ops/program_arguments.h"
 #include "arete/ops/target.h"
@@ -243,11 +244,16 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   uint32_t folded = 0;
   for (int k = 0; k < def.n_params; ++k) {
     const Scalar s = call[def.n_inputs + k].scalar();
-    // Among booleans any number stands for whether it is zero, as in x.masked_fill(mask, 1).
-    ARETE_CHECK(s.category() <= category_of(compute) || s.is_boolean() || compute == kBool,
-                TypeError(op.name, "For integral input tensors, argument " +
-                                       schema_of(op).args[def.n_inputs + k].name +
-                                       " must not be a floating point number."));
+    // Values that are written lose their fractions, other numbers beside integers are integers; and
+    // among booleans any stands for whether it is zero, as in x.masked_fill(mask, 1).
+    if (s.category() > category_of(compute) && !s.is_boolean()) [[unlikely]] {
+      const std::string& name = schema_of(op).args[def.n_inputs + k].name;
+      const bool written = name == "value" || name == "threshold";
+      ARETE_CHECK(written || (compute == kBool && (s.is_integral() || name != "alpha")),
+                  TypeError(op.name, "For integral input tensors, argument " + name +
+                                         " must not be a floating point number."));
+    }
+    if (is_integer(compute) || s.is_complex()) check_holds(compute, s, call.name());
     if (s == Scalar(1)) folded |= 1u << k;
   }
   key = (key << kDTypeBits | uint64_t(compute)) << kDTypeBits | uint64_t(result);
@@ -706,6 +712,10 @@ bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntL
   if (is_complex(dtype)) return false;
   const Resolved r = resolve(call, &dtype);
   if (!r.variant || r.variant->program->outputs().size() != 1) return false;
+  // Integers wrap in their own dtype before they are converted to another.
+  if (r.types.compute != dtype && is_integer(r.types.compute) &&
+      r.def->result == PointwiseDef::Result::promote)
+    return false;
   const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
   check_same_device(device_of(inputs, call.name()), out.device(), call.name());
   fit(out, broadcast_all(inputs, call.name()), call.name());

@@ -292,8 +292,8 @@ struct OpRecord {
   bool has_in_place = false;
   bool random = false;         ///< draws from a generator
   bool uninitialized = false;  ///< the result holds whatever the memory held
-  /// out= may have another dtype than the result, as it may for pointwise records, compositions and
-  /// those with a dtype argument.
+  /// out= may have another dtype than the result, as it may for pointwise records and those with a
+  /// dtype argument.
   bool converts_out = false;
 
   Autocast autocast = Autocast::none;

@@ -56,10 +56,19 @@ const OpRecord& ndtri_op =
 const OpRecord& xlog1py_op =
     define("special_xlog1py(Tensor self, Tensor other) -> Tensor")
         .doc("self * log1p(other), 0 where self is 0.")
-        .pointwise(special_def(2, [](Values v) {
-          const Value a = v[0], b = v[1], zero = a == 0;
-          return std::vector{where(is_nan(b), b, where(zero, 0.0, a * log1p(where(zero, 0.0, b))))};
-        }));
+        .pointwise(special_def(2,
+                               [](Values v) {
+                                 const Value a = v[0], b = v[1], zero = a == 0;
+                                 return std::vector{
+                                     where(is_nan(b), b,
+                                           where(zero, 0.0, a * log1p(where(zero, 0.0, b))))};
+                               }))
+        .gradient([](std::span<const Value> v) {
+          // self's slope is log(1 + other) where self is 0, too.
+          const Value none = (v[0] == 0.0) & (v[1] <= -1.0);
+          return std::vector{v[3] * where(none, 0.0, log1p(where(none, 0.0, v[1]))),
+                             v[3] * v[0] / (v[1] + 1.0)};
+        });
 
 // ---- gamma function
 

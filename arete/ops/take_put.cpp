@@ -45,8 +45,7 @@ const OpRecord& put_op =
                          "but got source.numel() = " +
                              std::to_string(source.numel()) +
                              ", index.numel() = " + std::to_string(index.numel())));
-          if (index.numel() == 0) return {self.clone()};
-          ARETE_CHECK(self.numel() > 0,
+          ARETE_CHECK(self.numel() > 0 || index.numel() == 0,
                       IndexError(c.name(), "put_(): tried to put elements into an empty tensor"));
           const Tensor flat = self.reshape({-1}), to = index.reshape({-1}),
                        from = source.reshape({-1});

@@ -157,8 +157,17 @@ Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
 Tensor clamp(const Tensor& self, const Tensor& min, const Tensor& max) {
   ARETE_CHECK(min.defined() || max.defined(),
               ValueError("clamp", "At least one of 'min' or 'max' must not be None"));
-  Tensor x = min.defined() ? maximum(self, min) : self;
-  return max.defined() ? minimum(x, max) : x;
+  // As in PyTorch an element that is equal to its bound keeps the gradient.
+  Tensor x = self;
+  if (min.defined()) {
+    const Tensor y = maximum(x, min);
+    x = y.requires_grad() ? where(ge(x, min), x, y) : y;
+  }
+  if (max.defined()) {
+    const Tensor y = minimum(x, max);
+    x = y.requires_grad() ? where(le(x, max), x, y) : y;
+  }
+  return x;
 }
 Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
   return arete::clamp(*this, min, max);

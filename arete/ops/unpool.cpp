@@ -40,7 +40,9 @@ const OpRecord& define_lp_pool(const char* schema) {
         const Shape kernel = spread(c.ints(2), spatial, c.name(), "kernel_size");
         std::optional<Extent> stride;
         if (c.has(3) && !c.ints(3).empty()) stride = Extent(c.ints(3));
-        const Tensor powers = c.tensor(0).pow(Scalar(p));
+        const Tensor& x = c.tensor(0);
+        const Tensor powers =
+            (is_integral_or_bool(x.dtype()) ? x.to(default_dtype()) : x).pow(Scalar(p));
         const Tensor mean = spatial == 1   ? avg_pool1d(powers, kernel, stride, 0, c.boolean(4))
                             : spatial == 2 ? avg_pool2d(powers, kernel, stride, 0, c.boolean(4))
                                            : avg_pool3d(powers, kernel, stride, 0, c.boolean(4));

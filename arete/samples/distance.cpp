@@ -167,7 +167,10 @@ const Attached triplet_margin_loss_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), m.make({2, 3}), m.make({2, 3}), 0.0, 2.0, 1e-6, false, "mean"},
                    ErrorKind::value,
-                   "margin must be greater than 0, got 0"}};
+                   "margin must be greater than 0, got 0"},
+                  {{m.make({2, 3}), m.make({3}), m.make({2, 3}), 1.0, 2.0, 1e-6, false, "mean"},
+                   ErrorKind::value,
+                   "The anchor, positive, and negative tensors are expected to have the same"}};
         })
         .reference([](const Call& c) {
           const auto d = [&](size_t i, size_t j) {

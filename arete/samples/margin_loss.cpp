@@ -47,7 +47,10 @@ const Attached soft_margin_loss_op =
         .errors([](SampleMaker& m) -> Errors {
           return {{{m.make({2}), m.make({2}), "all"},
                    ErrorKind::value,
-                   "all is not a valid value for reduction"}};
+                   "all is not a valid value for reduction"},
+                  {{m.make({2}), m.make({3, 2}), "mean"},
+                   ErrorKind::value,
+                   "output with shape [2] doesn't match the broadcast shape [3, 2]"}};
         })
         .reference([](const Call& c) {
           return reduce_map(c.tensor(0).sizes(), c[2].string(), [&](const Shape& i) {

@@ -131,6 +131,10 @@ const OpRecord& in_format(const OpRecord& record, Arg* args, const Extras& extra
 PyObject* call_record(const Overload& o, const OpRecord& record, std::span<const Arg> all,
                       const Extras& extras) {
   if (extras.out) {
+    const std::vector<std::string>& returns = ops::schema_of(record).returns;
+    if (returns.size() == 1 && returns[0] == "Tensor" && !is_tensor(extras.out))
+      type_error("%s(): argument 'out' must be Tensor, not %s", record.name.c_str(),
+                 Py_TYPE(extras.out)->tp_name);
     const SmallVector<Tensor*, 3> outs = outputs_in(extras.out);
     const auto write = [&] { ops::call_into({outs.data(), outs.size()}, record, all); };
     if (is_long(all)) {

@@ -35,7 +35,7 @@ CHECKS = {
     "method": "the method of Tensor and other names of the function",
     "strided": "results with inputs that are not contiguous",
     "in place": "x_() and the operators that assign",
-    "out": "out= of the right size, of none, of another, and of a dtype that does not fit",
+    "out": "out= of the right size, of none, of another, of other dtypes, on another device, with a gradient; the warning",
     "gradient": "which results have a gradient, and the gradients; in float64 those of the gradients, too",
     "error": "PyTorch's error inputs: the kind of exception",
 }
@@ -48,14 +48,18 @@ def entry_name(op):
 class Outcome:
     """What a call gave: results, or an exception."""
 
-    def __init__(self, call):
+    def __init__(self, call, warned=False):
         self.error = self.value = None
-        try:
-            self.value = call()
-        except Unsupported:
-            raise
-        except Exception as e:  # noqa: BLE001
-            self.error = e
+        with warnings.catch_warnings(record=warned) as given:
+            if warned:
+                warnings.simplefilter("always")
+            try:
+                self.value = call()
+            except Unsupported:
+                raise
+            except Exception as e:  # noqa: BLE001
+                self.error = e
+        self.resized = any("An output with one or more elements was resized" in str(w.message) for w in given or ())
 
 
 class Entry:
@@ -217,17 +221,21 @@ class Entry:
                    "strided out": lambda r: torch.full_like(r.unsqueeze(-1).expand(*r.shape, 2), 1).contiguous()[..., 0],
                    "out of another size": lambda r: r.new_zeros((*r.shape, 2)),
                    "out of int64": lambda r: torch.zeros(r.shape, dtype=torch.int64, device=r.device),
-                   "out of float64": lambda r: torch.zeros(r.shape, dtype=torch.float64, device=r.device)}
+                   "out of float64": lambda r: torch.zeros(r.shape, dtype=torch.float64, device=r.device),
+                   "out on another device": lambda r: torch.empty_like(r, device="meta"),
+                   "out with a gradient": lambda r: torch.zeros_like(r, requires_grad=r.is_floating_point() or r.is_complex())}
         for what, make in another.items():
             outs = [make(r) for r in results]
             ours_outs = [to_arete(o, self.device) for o in outs]
             given, ours_given = (outs[0], ours_outs[0]) if single else (tuple(outs), tuple(ours_outs))
             args, kwargs = self.arguments(sample)
             torch.manual_seed(0)
-            theirs = Outcome(lambda: op.op(*copied((sample.input, *sample.args)), **copied(sample.kwargs), out=given))
-            ours = Outcome(lambda: self.function(*args, **kwargs, out=ours_given))
+            theirs = Outcome(lambda: op.op(*copied((sample.input, *sample.args)), **copied(sample.kwargs), out=given), True)
+            ours = Outcome(lambda: self.function(*args, **kwargs, out=ours_given), True)
             if _compare_errors(ours, theirs, what):
                 continue
+            if ours.resized != theirs.resized:
+                raise AssertionError(f"{what}: {'a' if ours.resized else 'no'} warning of a change of size")
             if single and ours.value is not ours_given or not single and any(
                     a is not b for a, b in zip(ours.value, ours_given)):
                 raise AssertionError(f"{what}: another tensor is returned")
@@ -235,9 +243,24 @@ class Entry:
             if invariant:
                 compare(invariant(to_torch(ours_outs[0] if single else ours_outs), sample),
                         invariant(given if single else list(given), sample), what)
-            else:
-                self.same(ours_outs, outs, what, lambda: [t.to(o.dtype) for t, o in zip(tensors_in(
-                    op.op(*in_float64((sample.input, *sample.args)), **in_float64(sample.kwargs))), outs)])
+                continue
+            for a, b in zip(ours_outs, outs):
+                if a.dtype is not DTYPES[b.dtype]:
+                    raise AssertionError(f"{what}: it became one of {a.dtype}")
+            if not outs[0].is_meta:
+                self.same_out(to_torch(ours_outs), outs, results, what, lambda: list(tensors_in(
+                    op.op(*in_float64((sample.input, *sample.args)), **in_float64(sample.kwargs)))))
+
+    def same_out(self, ours, theirs, results, what, precise):
+        """The same as PyTorch's out, or as the function's results: those without out, in out's dtype. PyTorch's are sometimes computed
+        in another dtype, or left in a shape of as many elements."""
+        for i, (a, b, r) in enumerate(zip(ours, theirs, results)):
+            try:
+                compare(a, b, f"{what}[{i}]")
+            except AssertionError:
+                if a.dtype is not r.dtype and not (a.is_floating_point() and r.is_floating_point()):
+                    r = r.to(a.dtype)
+                compare(a.to(r.dtype), r, f"{what}[{i}]", lambda i=i, r=r: precise()[i].to(_wide_dtype(r)))
 
     def check_gradient(self, sample):
         if is_random(self.op, sample):
@@ -318,6 +341,10 @@ class Entry:
 
 
 # ---- pieces
+
+
+def _wide_dtype(t):
+    return torch.complex128 if t.is_complex() else torch.float64
 
 
 def to_torch_like(x):

@@ -365,6 +365,8 @@ def test_gradcheck_says_what_it_does_not_check():
 
     with pytest.raises(NotImplementedError, match="no forward mode that would call jvp"):
         Dual.apply(x)
+    with pytest.raises(AttributeError, match="no formulas for forward mode"):
+        torch.autograd.forward_ad.dual_level()
 
 
 def test_gradients_that_did_not_arrive():
@@ -387,3 +389,56 @@ def test_gradients_that_did_not_arrive():
         Both.apply(x, materialize)[1].sum().backward()
     assert seen[0][0].tolist() == [0, 0] and seen[1][0] is None and seen[1][1].tolist() == [1, 1]
     assert x.grad.tolist() == [6, 6]
+
+
+def test_vjp_is_another_name_of_backward():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def vjp(ctx, g):
+            return 2 * g
+
+    x = torch.ones(2, requires_grad=True)
+    Twice.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+    class Both(Twice):
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(x).sum().backward()
+
+
+def test_put_of_nothing_has_gradients():
+    x, source = torch.ones(3, requires_grad=True), torch.ones(0, requires_grad=True)
+    x.put(torch.zeros(0, dtype=torch.int64), source).sum().backward()
+    assert x.grad.tolist() == [1, 1, 1] and source.grad.shape == (0,)
+
+
+@pytest.mark.parametrize("function", [torch.clamp_min, torch.clamp_max, torch.fmax, torch.fmin, torch.clamp,
+                                      lambda x, y: torch.clamp(x, max=y), lambda x, y: torch.clamp(x, y, y + 1)])
+def test_gradient_of_what_is_at_its_bound(function):
+    """Where both are equal the first has the whole gradient."""
+    x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([1.0, 2.0], requires_grad=True)
+    function(x, y).sum().backward()
+    assert x.grad.tolist() == [1, 1] and (y.grad is None or y.grad.tolist() == [0, 0])
+
+
+@pytest.mark.parametrize("function, log", [(torch.xlogy, torch.log), (torch.special.xlog1py, torch.log1p)])
+def test_gradient_of_products_with_logarithms_at_zero(function, log):
+    """x log(y) is linear in x: at x = 0, too, its slope is log(y), and 0 where that is infinite."""
+    x = torch.tensor([0.0, 0.0, 0.5, 0.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([2.0, 3.0, 2.0, -1.0], dtype=torch.float64, requires_grad=True)
+    function(x, y).sum().backward()
+    expected = log(y.detach())
+    expected[3] = 0
+    assert x.grad.tolist() == expected.tolist()
+    for start in (0.0, 0.5):
+        x = torch.tensor([start], dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(function, [x, y.detach()[:1].requires_grad_()], check_undefined_grad=False)
+        assert torch.autograd.gradgradcheck(function, [x, y.detach()[:1].requires_grad_()], check_undefined_grad=False)

@@ -263,3 +263,19 @@ def test_a_condition_cannot_be_complex():
     for shape in ((), (2,)):
         with pytest.raises(TypeError, match="a condition cannot be complex"):
             arete.where(arete.ones(shape, dtype=arete.complex64), 1, 2)
+
+
+def test_steps_of_gradient_are_as_precise_as_the_elements():
+    x = arete.tensor([0j, 2.1 + 2.1j, 4.2 - 1j], dtype=arete.complex128)
+    assert arete.gradient(x, spacing=[2.1])[0][0].item() == pytest.approx(1 + 1j, rel=1e-15)
+
+
+def test_closeness_looks_at_both_parts():
+    x = arete.tensor([1 + 1j, 1 + 1j, 1 + 1j, complex("inf"), complex(1, float("nan"))])
+    y = arete.tensor([1 + 1j, 1 + 2j, 2 + 1j, complex("inf"), complex(1, float("nan"))])
+    for dtype in (arete.complex64, arete.complex128):
+        a, b = x.to(dtype), y.to(dtype)
+        assert arete.isclose(a, b).tolist() == [True, False, False, True, False]
+        assert arete.isclose(a, b, equal_nan=True).tolist() == [True, False, False, True, True]
+        assert arete.isclose(a[:2], b[:2], atol=1.0).tolist() == [True, True]
+        assert not arete.allclose(a[:2], b[:2])

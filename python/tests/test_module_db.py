@@ -10,7 +10,7 @@ import arete
 
 pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # torch's tests need it
-CHECKS = "text,state,attributes,result,gradients,strided,copies,hooks,factories"
+CHECKS = "text,state,attributes,result,gradients,strided,copies,hooks,factories,options,inputs"
 
 
 @pytest.mark.parametrize("device", ["cpu"] + ["cuda"] * arete.cuda.is_available())

@@ -308,3 +308,35 @@ def test_l1_loss_of_complex_numbers(reduction):
     loss.sum().backward()
     scale = 0.5 if reduction == "mean" else 1.0
     assert arete.allclose(x.grad, arete.tensor([0.6 + 0.8j, 1j]) * scale)
+
+
+def test_integers():
+    """Averages of powers are no integers; differences of integers are."""
+    x = arete.tensor([[[1, 2, 3, -4, 5, 7]]])
+    assert F.lp_pool1d(x, 2.0, 2).tolist() == F.lp_pool1d(x.float(), 2.0, 2).tolist()
+    for loss in (F.l1_loss(x, x + 1, reduction="sum"), F.smooth_l1_loss(x, x + 1, reduction="sum", beta=0)):
+        assert loss.dtype is arete.int64 and loss.item() == 6
+
+
+def test_shapes_that_do_not_belong_together():
+    with pytest.raises(RuntimeError, match="expected to have the same number of dimensions"):
+        F.triplet_margin_loss(arete.ones(2, 3), arete.ones(3), arete.ones(2, 3))
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        F.soft_margin_loss(arete.ones(3), arete.ones(2, 3))
+    with pytest.raises(NotImplementedError, match="Padding size 0 is not supported for 3D input"):
+        F.pad(arete.ones(1, 2, 3), (), mode="reflect")
+    with pytest.raises(RuntimeError, match="one number, or one for each spatial dimension"):
+        arete.nn.Conv2d(1, 1, 3, padding=(), padding_mode="reflect")
+
+
+def test_classes_of_multilabel_soft_margin_are_those_of_the_input():
+    x, y = arete.tensor([0.5, -1.0]), arete.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    expected = -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x))
+    assert_same(F.multilabel_soft_margin_loss(x, y, reduction="none"), expected.mean(0))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_positions_of_grid_sample_have_a_gradient(mode):
+    x, grid = arete.rand(1, 1, 3, 3, requires_grad=True), (arete.rand(1, 2, 2, 2) - 0.5).requires_grad_()
+    F.grid_sample(x, grid, mode=mode, align_corners=True).sum().backward()
+    assert (grid.grad == 0).all() if mode == "nearest" else (grid.grad != 0).any()

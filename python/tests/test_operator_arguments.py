@@ -108,3 +108,34 @@ def test_einsum_of_numbers():
         arete.einsum(X, [0, 52])
     with pytest.raises(ValueError, match="must specify the equation string and at least one operand"):
         arete.einsum(X)
+
+
+def test_out_has_the_dtype_and_device_of_the_result():
+    x = arete.rand(3, 3)
+    for call in (arete.inverse, arete.nonzero, arete.fft.fft, lambda x, out: arete.linalg.multi_dot([x, x], out=out),
+                 lambda x, out: arete.diff(x, out=out), lambda x, out: arete.tensordot(x, x, dims=1, out=out)):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            call(x, out=arete.empty(0, dtype=arete.complex128))
+    for call in (arete.inverse, arete.nonzero, arete.sin, arete.fft.fft, lambda x, out: arete.sum(x, 0, out=out),
+                 lambda x, out: arete.tensordot(x, x, dims=1, out=out), lambda x, out: arete.mul(x * 1j, x, out=out)):
+        with pytest.raises(RuntimeError, match="device"):
+            call(x, out=arete.empty_like(call(x, out=None), device="meta"))
+    with pytest.raises(TypeError, match="argument 'out' must be Tensor, not tuple"):
+        arete.sin(x, out=(x,))
+
+
+def test_out_of_another_dtype():
+    """Bytes wrap as bytes, and norms of complex tensors are real."""
+    a, b = arete.tensor([1, 2], dtype=arete.uint8), arete.tensor([3, 1], dtype=arete.uint8)
+    for function in (arete.sub, arete.bitwise_left_shift, arete.mul):
+        assert function(a, b, out=arete.zeros(2, dtype=arete.int64)).tolist() == function(a, b).tolist()
+    assert arete.sub(a, b, out=arete.zeros(2, dtype=arete.int64)).tolist() == [254, 1]
+    x = arete.tensor([3 + 4j, 0j])
+    for norm in (arete.linalg.vector_norm, arete.linalg.norm):
+        assert norm(x, out=arete.zeros(())).item() == 5
+
+
+def test_other_names_of_two_tensors():
+    assert arete.equal(x1=X, x2=X) is True and X.equal(x2=X) is True
+    with pytest.raises(TypeError, match="must be Tensor, not list"):
+        X.type_as([1.0])

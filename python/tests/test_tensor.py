@@ -331,3 +331,20 @@ def test_graphs_check_their_arguments():
         torch.cuda.graph(graph, stream=7)
     for mode in ("global", "thread_local", "relaxed"):
         torch.cuda.graph(graph, capture_error_mode=mode)
+
+
+@pytest.mark.parametrize("shape, wrap, ones", [((3, 3), False, 3), ((2, 5), True, 2), ((7, 3), False, 3), ((7, 3), True, 6),
+                                               ((4, 3), True, 3), ((2, 2, 2), False, 2), ((5, 0), True, 0), ((5, 1), True, 3)])
+def test_fill_diagonal(shape, wrap, ones):
+    x = torch.zeros(shape)
+    assert x.fill_diagonal_(1, wrap) is x and x.sum().item() == ones
+    same = np.zeros(shape)
+    if same.size:
+        np.fill_diagonal(same, 1, wrap)
+    assert x.tolist() == same.tolist()
+
+
+def test_fill_diagonal_refuses():
+    for shape in ((3,), (2, 3, 2)):
+        with pytest.raises(RuntimeError, match="dimensions"):
+            torch.zeros(shape).fill_diagonal_(1)

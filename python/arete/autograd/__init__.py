@@ -31,7 +31,8 @@ def __getattr__(name: str):
         from .. import profiler
 
         return getattr(profiler, name)
-    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'")
+    why = ": operators have no formulas for forward mode" if name == "forward_ad" else ""
+    raise AttributeError(f"module 'arete.autograd' has no attribute '{name}'{why}")
 
 
 class FunctionCtx:
@@ -119,9 +120,11 @@ class Function:
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        """The gradients of forward's inputs (or None) from those of its outputs; given by subclasses."""
+        """The gradients of forward's inputs (or None) from those of its outputs; given by subclasses, under this name or as vjp."""
         raise NotImplementedError("You must implement either the backward or vjp method for your custom "
                                   "autograd.Function to use it with backward mode AD.")
+
+    vjp = backward
 
     setup_context = None
 
@@ -169,7 +172,10 @@ class Function:
                 if g is None and kind is not None and ctx._materialize:
                     g = _zeros(kind[0], dtype=kind[1], device=kind[2])
                 given.append(g)
-            result = cls.backward(ctx, *given)
+            written = [f for f, base in ((cls.backward, Function.backward), (cls.vjp, Function.vjp)) if f is not base]
+            if len(written) == 2:
+                raise RuntimeError(f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed: {cls.__name__}")
+            result = (written or [cls.backward])[0](ctx, *given)
             result = (result,) if not isinstance(result, (tuple, list)) else tuple(result)
             if len(result) < count or any(r is not None for r in result[count:]):
                 raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients "

@@ -38,5 +38,7 @@ def given(out, result):
     if out is None:
         return result
     if isinstance(result, tuple):
-        return tuple(given(o, r) for o, r in zip(out, result))
+        return tuple(given(o, r) for o, r in zip(out, result, strict=True))
+    if isinstance(out, _C.Tensor) and out.dtype is not result.dtype:
+        raise _C.DTypeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
     return _ops.positive(result, out=out)

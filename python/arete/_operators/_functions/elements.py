@@ -103,35 +103,32 @@ def index_put(input, indices, values, accumulate=False):
     return index_put_(input.clone(), indices, values, accumulate)
 
 
+@also_method
+def fill_diagonal_(self, fill_value, wrap: bool = False):
+    """Writes a number to the elements whose indices are all equal; `wrap` begins anew below each square of a tall matrix.
+
+    RuntimeError for fewer than two dimensions, and for more if they are not of one size.
+
+    >>> arete.zeros(2, 3).fill_diagonal_(1)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    if self.dim() < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if self.dim() > 2:
+        if len(set(self.shape)) > 1:
+            raise RuntimeError("all dimensions of input must be of equal length")
+        self.as_strided((self.shape[0],), (sum(self.stride()),), self.storage_offset()).fill_(fill_value)
+        return self
+    rows, columns = self.shape
+    for first in range(0, rows if wrap and columns else 1, columns + 1):
+        self[first:].diagonal().fill_(fill_value)
+    return self
+
+
 METHODS["square_"] = _C.OperatorMethod("square_", [("square_point", "square(Tensor self)")], True)
 METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
 METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
-
-
-@also_method
-def fill_diagonal_(input: Tensor, fill_value, wrap: bool = False):
-    """Writes a number to the elements whose indices are all the same; of a tall matrix with `wrap` again below, a row left out between.
-
-    At least two dimensions, which must have one size where they are more.
-
-    >>> arete.zeros(2, 3).fill_diagonal_(5)
-    tensor([[5., 0., 0.],
-            [0., 5., 0.]])
-    >>> arete.zeros(4, 2).fill_diagonal_(1, wrap=True)[:, 0]
-    tensor([1., 0., 0., 1.])
-    >>> arete.zeros(2).fill_diagonal_(1)
-    Traceback (most recent call last):
-    RuntimeError: dimensions must larger than 1
-    """
-    if input.dim() < 2:
-        raise RuntimeError("dimensions must larger than 1")
-    if input.dim() > 2 and len(set(input.shape)) > 1:
-        raise RuntimeError("all dimensions of input must be of equal length")
-    step, (rows, columns) = builtins.sum(input.stride()), (input.shape[0], input.shape[1])
-    input.as_strided((builtins.min(rows, columns),), (step,), input.storage_offset()).fill_(fill_value)
-    if wrap and input.dim() == 2 and rows > columns + 1:
-        fill_diagonal_(input[columns + 1 :], fill_value, True)
-    return input
 
 
 # ---- derivatives
@@ -158,7 +155,7 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
         spacing = [spacing]
     if not isinstance(spacing, (list, tuple)):
         return tuple(_ops.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order))
-    real = input.dtype if input.is_floating_point() else None
+    real = input.real.dtype if input.is_complex() else input.dtype if input.is_floating_point() else None
     steps = [s if isinstance(s, Tensor) else _C.tensor(builtins.float(s), dtype=real, device=input.device)
              for s in spacing]
     return tuple(_ops.gradient_coordinates(input, spacing=steps, dim=dim, edge_order=edge_order))

@@ -6,7 +6,7 @@ import builtins
 from ... import _C
 from .. import _ops
 from ..._C import Tensor, dtype as _dtype
-from ._methods import METHODS, also_method
+from ._methods import METHODS, also_method, numpy_names
 
 
 def is_tensor(obj) -> bool:
@@ -92,6 +92,7 @@ allclose = _truth("allclose", """allclose(input, other, rtol=1e-05, atol=1e-08, 
 
 
 @also_method
+@numpy_names
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements.
 
