@@ -132,7 +132,9 @@ const OpRecord& multilabel_soft_margin_loss_op =
               y.mul(logsigmoid(x)).add(y.neg().add(Scalar(1)).mul(logsigmoid(x.neg()))).neg();
           if (c.has(2)) losses = losses.mul(c.tensor(2));
           // The classes are input's last dimension, also where target has more of them.
-          return {apply_reduction(losses.mean(x.dim() - 1), c[3].string(), c.name())};
+          const int64_t classes = x.dim() - 1;
+          losses = losses.sum(classes).div(Scalar(double(x.size(classes))));
+          return {apply_reduction(losses, c[3].string(), c.name())};
         });
 
 const OpRecord& poisson_nll_loss_op =

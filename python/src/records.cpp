@@ -115,7 +115,7 @@ nb::dict facts(const std::string& name) {
 }
 
 // Samples are no part of the library: the first who asks loads theirs, which attaches them.
-const ops::RecordSamples& samples_of(const OpRecord& r) {
+const ops::RecordSamples& loaded_samples_of(const OpRecord& r) {
   static const bool loaded = [] {
     if (dlopen("libarete_samples.so", RTLD_NOW | RTLD_LOCAL)) return true;
     throw std::runtime_error(std::string("the samples of operators cannot be loaded: ") +
@@ -129,7 +129,7 @@ const ops::RecordSamples& samples_of(const OpRecord& r) {
 nb::list samples(const std::string& name) {
   const OpRecord& r = record_named(name);
   nb::list all;
-  const auto& samples = samples_of(r).samples;
+  const auto& samples = loaded_samples_of(r).samples;
   if (!samples) return all;
   ops::SampleMaker maker(example_dtype(r), kCPU, false);
   for (const ops::Sample& s : samples(maker)) {
@@ -144,7 +144,7 @@ nb::list samples(const std::string& name) {
 nb::list errors(const std::string& name) {
   const OpRecord& r = record_named(name);
   nb::list all;
-  const auto& errors = samples_of(r).errors;
+  const auto& errors = loaded_samples_of(r).errors;
   if (!errors) return all;
   ops::SampleMaker maker(example_dtype(r), kCPU, false);
   for (const ops::ErrorSample& s : errors(maker))

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "arete/core/cuda.h"
+#include "arete/device/cuda.h"
 
 #define NEEDS_GPU() \
   if (!::arete::cuda::is_available()) GTEST_SKIP() << ::arete::cuda::unavailable_reason()

@@ -364,50 +364,30 @@ TEST(LayoutErrors, BeginLikePyTorch) {
   EXPECT_ERROR(select(l, 2, 0),
                "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
   EXPECT_ERROR(select(l, 1, 3), "index 3 is out of bounds for dimension 1 with size 3");
-  expect_error(
-      [&] {
-        normalize_dims(Shape{0, -2}, 2, "sum", true);
-      },
-      "dim 0 appears multiple times in the list of dims");
-  expect_error(
-      [&] {
-        broadcast_shapes(Shape{2, 3}, Shape{2, 4}, "add");
-      },
-      "The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
-      "dimension 1");
-  expect_error(
-      [&] {
-        expand(l, Shape{2, 4});
-      },
-      "The expanded size of the tensor (4) must match the existing size (3) at "
-      "non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]");
+  EXPECT_ERROR(normalize_dims(Shape{0, -2}, 2, "sum", true),
+               "dim 0 appears multiple times in the list of dims");
+  EXPECT_ERROR(broadcast_shapes(Shape{2, 3}, Shape{2, 4}, "add"),
+               "The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
+               "dimension 1");
+  EXPECT_ERROR(expand(l, Shape{2, 4}),
+               "The expanded size of the tensor (4) must match the existing size (3) at "
+               "non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]");
   EXPECT_ERROR(expand(l, Shape{3}),
                "the number of sizes provided (1) must be greater or equal to the number of "
                "dimensions in the tensor (2)");
   EXPECT_ERROR(view(l, Shape{4, 2}), "shape '[4, 2]' is invalid for input of size 6");
   EXPECT_ERROR(view(l, Shape{-1, 4}), "shape '[-1, 4]' is invalid for input of size 6");
   EXPECT_ERROR(view(l, Shape{-1, -1}), "only one dimension can be inferred");
-  expect_error(
-      [&] {
-        view(Layout(Shape{0}), Shape{-1, 0});
-      },
-      "cannot reshape tensor of 0 elements into shape [-1, 0]");
+  EXPECT_ERROR(view(Layout(Shape{0}), Shape{-1, 0}),
+               "cannot reshape tensor of 0 elements into shape [-1, 0]");
   EXPECT_ERROR(slice(l, 0, 0, 1, 0), "slice step must be positive");
   EXPECT_ERROR(narrow(l, 1, 2, 2), "start (2) + length (2) exceeds dimension size (3).");
   EXPECT_ERROR(permute(l, Shape{0, 0}), "permute(): duplicate dims are not allowed.");
   EXPECT_ERROR(diagonal(l, 0, 1, -1), "diagonal dimensions cannot be identical 1, -1");
   EXPECT_ERROR(unfold(l, 1, 4, 1), "maximum size for tensor at dimension 1 is 3 but size is 4");
-  expect_error(
-      [&] {
-        as_strided(Shape{4, 4}, Shape{4, 1}, 0, 15);
-      },
-      "are out of bounds for storage");
+  EXPECT_ERROR(as_strided(Shape{4, 4}, Shape{4, 1}, 0, 15), "are out of bounds for storage");
   EXPECT_ERROR(as_strided(Shape{2}, Shape{-1}, 1, 15), "Negative strides are not supported");
-  expect_error(
-      [&] {
-        Layout(Shape{2, -1});
-      },
-      "Trying to create tensor with negative dimension -1: [2, -1]");
+  EXPECT_ERROR(Layout(Shape{2, -1}), "Trying to create tensor with negative dimension -1: [2, -1]");
   EXPECT_ERROR(Layout(Shape(17, 1)), "at most 16 dimensions");
 }
 
@@ -416,11 +396,7 @@ TEST(LayoutErrors, OverflowIsAnErrorAndNeverWraps) {
   EXPECT_ERROR(numel_of(Shape{big, big}), "Storage size calculation overflowed");
   EXPECT_EQ(numel_of(Shape{big, big, 0}), 0);
   EXPECT_EQ(Layout(Shape{big, big, 0}).numel(), 0);
-  expect_error(
-      [&] {
-        as_strided(Shape{2, 3}, Shape{INT64_MAX, INT64_MAX}, 0, 100);
-      },
-      "out of bounds");
+  EXPECT_ERROR(as_strided(Shape{2, 3}, Shape{INT64_MAX, INT64_MAX}, 0, 100), "out of bounds");
   EXPECT_ERROR(infer_size(Shape{big, big}, 6), "is invalid for input of size 6");
   const Layout l(Shape{5});
   EXPECT_EQ(slice(l, 0, INT64_MIN, INT64_MAX, INT64_MAX).sizes, Shape{1});

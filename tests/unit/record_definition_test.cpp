@@ -23,10 +23,11 @@ void define_wrongly(F&& f, std::string_view text) {
   if (!test::has(said, text)) std::fprintf(stderr, "%s\n", said.c_str());
   std::_Exit(test::has(said, text) ? 0 : 1);
 }
-#define EXPECT_REFUSED(definition, text)                                                         \
-  EXPECT_EXIT(                                                                                   \
-      define_wrongly(                                                                            \
-          []() -> const OpRecord& { return define("t(Tensor x) -> Tensor") definition; }, text), \
+#define EXPECT_REFUSED(definition, text)                                                      \
+  EXPECT_EXIT(                                                                                \
+      define_wrongly(                                                                         \
+          []() -> const OpRecord& { return define("wrong(Tensor x) -> Tensor") definition; }, \
+          text),                                                                              \
       testing::ExitedWithCode(0), "")
 
 TEST(RecordDefinition, RefusesWhatItsKindIgnores) {
