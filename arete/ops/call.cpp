@@ -336,17 +336,17 @@ std::string cpp_name(DType t) {
   return std::string(name_of(t));
 }
 
-// Whether out= may have another dtype than the result: where the record says so, and where the
-// dtype can be chosen.
-bool converts_out(const OpRecord& op) {
-  return op.converts_out || op.pointwise ||
+// Whether out= may have another dtype than the result: where the record says so, of compositions,
+// whose last operator mostly converts, and where the dtype can be chosen.
+bool converts_out(const OpRecord& op, DType result, DType out) {
+  return op.converts_out || op.pointwise || (op.compose && is_complex(result) == is_complex(out)) ||
          std::ranges::any_of(schema_of(op).args,
                              [](const SchemaArg& a) { return a.type == "dtype?"; });
 }
 
 void check_out_dtype(const OpRecord& op, DType result, DType out) {
   check_castable(result, out, op.name);
-  ARETE_CHECK(result == out || converts_out(op),
+  ARETE_CHECK(result == out || converts_out(op, result, out),
               TypeError(op.name, "Expected out tensor to have dtype " + cpp_name(result) +
                                      ", but got " + cpp_name(out) + " instead"));
 }

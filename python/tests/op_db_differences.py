@@ -183,6 +183,10 @@ DIFFERENCES = [
                "fractions are not written to integers"),
     Difference("matmul|nn\\.functional\\.linear|fft\\.ihfftn", "out", ".*: no warning of a change", "PyTorch changes the size on its way"),
     Difference("normal.*", "out", "empty out: no error", "out= is resized, as elsewhere"),
+    Difference("geqrf|linalg\\.(matrix_rank|pinv)(\\.hermitian)?", "out", "out of float64: DTypeError", "out= has the dtype of the result"),
+    Difference("cumprod|cumsum|mean", "out", "out of (float64|int64): DTypeError: result type complex128 can't be cast",
+               "the imaginary part would be lost"),
+    Difference("nonzero", "out", "out of the right size: no error instead of TypeError", "a tuple of one tensor is taken for it"),
     Difference(".*", "out", "out on another device: DeviceError", "PyTorch writes to meta tensors of some operators: nothing"),
     # Errors.
     Difference(".*", "error", "error: no error instead of (TypeError: .*(must be Tensor, not (int|float)|invalid combination)|"

@@ -112,7 +112,7 @@ def test_einsum_of_numbers():
 
 def test_out_has_the_dtype_and_device_of_the_result():
     x = arete.rand(3, 3)
-    for call in (arete.inverse, arete.nonzero, arete.fft.fft, lambda x, out: arete.linalg.multi_dot([x, x], out=out),
+    for call in (arete.inverse, arete.nonzero, lambda x, out: arete.linalg.multi_dot([x, x], out=out),
                  lambda x, out: arete.diff(x, out=out), lambda x, out: arete.tensordot(x, x, dims=1, out=out)):
         with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
             call(x, out=arete.empty(0, dtype=arete.complex128))
