@@ -65,8 +65,7 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
   /// given types; outputs have the dtypes `outputs`, which is read when the definition has run and
   /// may be filled by it.
   static RowProgramPtr trace(const Definition& definition, std::span<const DType> inputs,
-                             std::span<const expr::Type> params,
-                             const std::vector<DType>& outputs);
+                             std::span<const expr::Type> params, const std::vector<DType>& outputs);
 
   std::span<const DType> inputs() const { return {program_->inputs().data(), n_inputs_}; }
   std::span<const expr::Type> params() const {

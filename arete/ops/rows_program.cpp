@@ -243,8 +243,7 @@ class RowProgram::Planner {
 };
 
 RowProgramPtr RowProgram::trace(const Definition& definition, std::span<const DType> inputs,
-                                std::span<const Type> params,
-                                const std::vector<DType>& outputs) {
+                                std::span<const Type> params, const std::vector<DType>& outputs) {
   ARETE_CHECK(!inputs.empty(), ValueError("", "a program of rows needs an input"));
   Builder b;
   std::vector<Value> values;
