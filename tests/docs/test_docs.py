@@ -67,7 +67,7 @@ def blocks_of(path):
 
 def broken_links(path):
     """Links to files that are not there."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     targets = re.findall(r"\]\(([^)#\s]+)", text)
     return [f"{path.name}: the link to {t} leads nowhere" for t in targets
             if not re.match(r"[a-z]+:", t) and not (path.parent / t).exists()]
