@@ -332,7 +332,7 @@ def test_shapes_that_do_not_belong_together():
 def test_classes_of_multilabel_soft_margin_are_those_of_the_input():
     x, y = arete.tensor([0.5, -1.0]), arete.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
     expected = -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x))
-    assert_same(F.multilabel_soft_margin_loss(x, y, reduction="none"), expected.mean(0))
+    assert_same(F.multilabel_soft_margin_loss(x, y, reduction="none"), expected.sum(0) / 2)  # as many classes as the input has
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])

@@ -42,11 +42,11 @@ def test_numbers_of_the_state_in_double(name, double_numbers):
 
 @pytest.mark.parametrize("name", NAMES + ["LBFGS"])
 def test_signatures(name):
-    mine, theirs = (inspect.signature(getattr(library.optim, name).__init__).parameters for library in LIBRARIES)
+    mine, theirs = (inspect.signature(getattr(library.optim, name)).parameters for library in LIBRARIES)
     own = [n for n in mine if n not in theirs]
     assert set(own) <= {"master_weights", "capturable"} and [n for n in mine if n not in own] == list(theirs)
     for n, p in theirs.items():
-        assert mine[n].kind == p.kind and (mine[n].default == p.default and type(mine[n].default) is type(p.default) or n == "self"), n
+        assert mine[n].kind == p.kind and (mine[n].default == p.default and type(mine[n].default) is type(p.default)), n
     assert {mine[n].kind for n in own} <= {inspect.Parameter.KEYWORD_ONLY}
 
 
