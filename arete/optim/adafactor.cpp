@@ -11,6 +11,8 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<AdafactorOptions>;
+
 namespace {
 
 enum Key : size_t { step_key, row_key, column_key, variance_key };

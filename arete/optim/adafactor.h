@@ -38,6 +38,8 @@ struct AdafactorOptions {
   static void check_parameter(const Tensor& param);
 };
 
+extern template class TypedOptimizer<AdafactorOptions>;
+
 /// Adafactor (Shazeer and Stern 2018): of the mean of squared gradients of a matrix only the means
 /// of rows and columns are kept, whose product stands for it; an update whose root mean square
 /// exceeds d is scaled down to it, and the step is relative to the parameter's size. State: step,

@@ -4,6 +4,10 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<AdamOptions>;
+template class TypedOptimizer<AdamWOptions>;
+template class TypedOptimizer<LionOptions>;
+
 namespace {
 
 template <class Batch>

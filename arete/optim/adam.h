@@ -50,6 +50,8 @@ struct AdamOptions {
   }
 };
 
+extern template class TypedOptimizer<AdamOptions>;
+
 /// m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
 /// p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps).
 /// State: step, exp_avg, exp_avg_sq, max_exp_avg_sq (amsgrad).
@@ -91,6 +93,8 @@ struct AdamWOptions {
   }
 };
 
+extern template class TypedOptimizer<AdamWOptions>;
+
 /// Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the update.
 class AdamW : public TypedOptimizer<AdamWOptions> {
  public:
@@ -116,6 +120,8 @@ struct LionOptions {
     visit("maximize", o.maximize);
   }
 };
+
+extern template class TypedOptimizer<LionOptions>;
 
 /// p *= 1 - lr * weight_decay, p -= lr * sign(b1 m + (1 - b1) g), m = b2 m + (1 - b2) g.
 /// State: exp_avg.

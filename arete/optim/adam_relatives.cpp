@@ -4,6 +4,10 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<NAdamOptions>;
+template class TypedOptimizer<RAdamOptions>;
+template class TypedOptimizer<AdamaxOptions>;
+
 void NAdam::update(const ParamGroup& group, Batch& batch) {
   const Descent descent(group, batch);
   const auto numbers = [descent](const auto& given) -> ComputedFrom<decltype(given)> {

@@ -38,6 +38,8 @@ struct NAdamOptions {
   }
 };
 
+extern template class TypedOptimizer<NAdamOptions>;
+
 /// Adam with Nesterov's momentum (Dozat 2016): the mean is looked at one step ahead. With
 /// u_t = b1 (1 - 0.96^(t psi) / 2) and U_t = u_1 ... u_t, p -= lr * ((1 - u_t) / (1 - U_t) * g +
 /// u_{t+1} / (1 - U_{t+1}) * m) / (sqrt(v / (1 - b2^t)) + eps).
@@ -76,6 +78,8 @@ struct RAdamOptions {
   }
 };
 
+extern template class TypedOptimizer<RAdamOptions>;
+
 /// Rectified Adam (Liu et al. 2020): as long as too few gradients were seen to trust the second
 /// moment the step follows the mean alone; then it is scaled by how far it may be trusted.
 /// State: step, exp_avg, exp_avg_sq.
@@ -110,6 +114,8 @@ struct AdamaxOptions {
     visit("capturable", o.capturable);
   }
 };
+
+extern template class TypedOptimizer<AdamaxOptions>;
 
 /// Adam by the largest gradient instead of the mean square (Kingma and Ba 2015):
 /// u = max(b2 u, |g| + eps), p -= lr / (1 - b1^t) * m / u. State: step, exp_avg, exp_inf.

@@ -4,6 +4,10 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<RMSpropOptions>;
+template class TypedOptimizer<AdagradOptions>;
+template class TypedOptimizer<AdadeltaOptions>;
+
 void RMSprop::update(const ParamGroup& group, Batch& batch) {
   const bool with_momentum = group.setting("momentum").may_count(),
              centered = group.flag("centered");

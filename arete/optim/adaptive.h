@@ -35,6 +35,8 @@ struct RMSpropOptions {
   }
 };
 
+extern template class TypedOptimizer<RMSpropOptions>;
+
 /// v = a v + (1 - a) g^2, p -= lr * g / (sqrt(v) + eps), through a momentum buffer if momentum > 0.
 /// State: step, square_avg, momentum_buffer, grad_avg (centered).
 class RMSprop : public TypedOptimizer<RMSpropOptions> {
@@ -74,6 +76,8 @@ struct AdagradOptions {
   }
 };
 
+extern template class TypedOptimizer<AdagradOptions>;
+
 /// s += g^2, p -= lr_t * g / (sqrt(s) + eps). State: step, sum.
 class Adagrad : public TypedOptimizer<AdagradOptions> {
  public:
@@ -106,6 +110,8 @@ struct AdadeltaOptions {
     visit("differentiable", o.differentiable);
   }
 };
+
+extern template class TypedOptimizer<AdadeltaOptions>;
 
 /// v = rho v + (1 - rho) g^2, d = g sqrt(u + eps) / sqrt(v + eps), u = rho u + (1 - rho) d^2,
 /// p -= lr d. State: step, square_avg (v), acc_delta (u).

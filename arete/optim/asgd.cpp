@@ -4,6 +4,8 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<ASGDOptions>;
+
 void ASGD::update(const ParamGroup& group, Batch& batch) {
   const Descent descent(group, batch);
   const auto numbers = [descent](const auto& given) -> ComputedFrom<decltype(given)> {

@@ -34,6 +34,8 @@ struct ASGDOptions {
   }
 };
 
+extern template class TypedOptimizer<ASGDOptions>;
+
 /// Averaged stochastic gradient descent (Polyak and Juditsky 1992): p *= 1 - lambd eta, p -= eta g,
 /// ax += mu (p - ax), then eta = lr / (1 + lambd lr t)^alpha, mu = 1 / max(1, t - t0). The average
 /// is in the state. State: step, eta, mu (numbers, on the parameter's device), ax.

@@ -13,6 +13,8 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<MuonOptions>;
+
 namespace {
 
 enum Pass : uint32_t { momentum_pass = 100, new_parameter };

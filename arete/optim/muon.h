@@ -39,6 +39,8 @@ struct MuonOptions {
   static void check_parameter(const Tensor& param);
 };
 
+extern template class TypedOptimizer<MuonOptions>;
+
 /// Muon (Jordan et al. 2024): the momentum of a matrix is replaced by the nearest orthogonal
 /// matrix, approximately, by a few steps of an iteration in bf16 (Newton and Schulz's, with
 /// coefficients that make it fast). p *= 1 - lr * weight_decay, p -= lr * adjustment *

@@ -233,7 +233,8 @@ class Optimizer : public amp::Scalable {
 };
 
 /// An optimizer whose groups have options of one type, which describe themselves (see Note [Fields
-/// of options]) and give it its name and keys.
+/// of options]) and give it its name and keys. The library's are instantiated in it, not in every
+/// program.
 template <class OptionsType>
 class TypedOptimizer : public Optimizer {
  public:

@@ -4,6 +4,8 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<RpropOptions>;
+
 void RpropOptions::check() const {
   ARETE_CHECK(
       0 < eta_minus && eta_minus < 1 && 1 < eta_plus,

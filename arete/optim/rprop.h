@@ -29,6 +29,8 @@ struct RpropOptions {
   void check() const;
 };
 
+extern template class TypedOptimizer<RpropOptions>;
+
 /// Each element has a step size, which grows where the gradient keeps its sign and shrinks, without
 /// a step, where it changes it (Riedmiller and Braun 1993). For gradients of the whole data.
 /// State: step, prev (the last gradient), step_size.

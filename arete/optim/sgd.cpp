@@ -4,6 +4,8 @@
 
 namespace arete::optim {
 
+template class TypedOptimizer<SGDOptions>;
+
 void SGDOptions::check() const {
   ARETE_CHECK(!nesterov || (momentum > 0 && dampening == 0),
               ValueError("SGD", "Nesterov momentum requires a momentum and zero dampening"));

@@ -40,6 +40,8 @@ struct SGDOptions {
   void check() const;
 };
 
+extern template class TypedOptimizer<SGDOptions>;
+
 /// p -= lr * g, or with momentum v = momentum * v + (1 - dampening) * g (v = g at first) and
 /// p -= lr * v (nesterov: lr * (g + momentum * v)). State: momentum_buffer.
 class SGD : public TypedOptimizer<SGDOptions> {
