@@ -10,4 +10,8 @@ void check(const GemmArgs& args);
 void check(const ConvArgs& args);
 void check(const PoolArgs& args);
 
+// Whether this is an average of windows with gaps. No operator asks for one, so no backend has a
+// kernel of its own: Primitives::pool() gathers the windows.
+bool is_dilated_average(const PoolArgs& args);
+
 }  // namespace arete::prim

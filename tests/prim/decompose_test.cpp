@@ -42,14 +42,14 @@ struct Geometry {
   Window window;
   Shape space, positions;
 };
-Geometry some_geometry(int spatial, bool pool, std::mt19937_64& rng, bool dilated = true) {
+Geometry some_geometry(int spatial, bool pool, std::mt19937_64& rng) {
   Geometry g;
   g.window.spatial = spatial;
   for (int d = 0; d < spatial; ++d) {
     const int64_t k = 1 + int64_t(rng() % 3);
     g.window.kernel[d] = k;
     g.window.stride[d] = 1 + int64_t(rng() % 3);
-    g.window.dilation[d] = dilated ? 1 + int64_t(rng() % 2) : 1;
+    g.window.dilation[d] = 1 + int64_t(rng() % 2);
     g.window.padding[d] = pool ? int64_t(rng() % uint64_t(k / 2 + 1)) : int64_t(rng() % 3);
     const int64_t reach = (k - 1) * g.window.dilation[d] + 1;
     const int64_t n = reach + int64_t(rng() % 5);
@@ -224,7 +224,7 @@ TEST(PoolDecomposition, AvgForwardAndBackward) {
   std::mt19937_64 rng(3);
   for (DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16})
     for (int round = 0; round < 36; ++round) {
-      Geometry g = some_geometry(1 + round % 3, true, rng, false);
+      Geometry g = some_geometry(1 + round % 3, true, rng);
       const Shape xs = join({2, 3}, g.space), ys = join({2, 3}, g.positions);
       GuardedBuffer x(dtype, some_layout(xs, rng)), y(dtype, some_layout(ys, rng));
       x.fill_random(rng, -8, 8);

@@ -9,6 +9,7 @@ namespace arete::cpu {
 
 void CpuBackend::pool(const prim::PoolArgs& p) {
   prim::check(p);
+  if (prim::is_dilated_average(p)) return Primitives::pool(p);
   switch (p.x.dtype) {
     case DType::f32:
     case DType::f64:

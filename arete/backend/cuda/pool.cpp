@@ -60,7 +60,8 @@ void CudaBackend::pool(const PoolArgs& p) {
   prim::check(p);
   const DType dtype = p.x.dtype;
   const bool max = p.kind == PoolArgs::Kind::max;
-  if (dtype == kBool || is_complex(dtype) || (!max && !is_floating(dtype)))
+  if (dtype == kBool || is_complex(dtype) || (!max && !is_floating(dtype)) ||
+      prim::is_dilated_average(p))
     return Primitives::pool(p);
   const CUstream stream = enter(p);
   const View indices = max ? p.indices : View{};
