@@ -10,11 +10,11 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/multi.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
-#include "arete/prim/backend.h"
 
 namespace arete::amp {
 
@@ -43,27 +43,6 @@ struct Overflow {
   Tensor step;                        // 0-d, f64: its number, 0 if there was none
 };
 
-// The gradients of one device and dtype: one launch.
-struct Batch {
-  std::vector<Tensor> grads;
-  std::vector<size_t> numbers;  // of their parameters
-};
-
-std::vector<Batch> batches_of(const std::vector<Tensor>& parameters) {
-  std::vector<Batch> all;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor g = parameters[i].grad();
-    if (!g.defined()) continue;
-    auto fits = std::find_if(all.begin(), all.end(), [&](const Batch& b) {
-      return b.grads[0].dtype() == g.dtype() && b.grads[0].device() == g.device();
-    });
-    if (fits == all.end()) fits = all.insert(all.end(), Batch{});
-    fits->grads.push_back(g);
-    fits->numbers.push_back(i);
-  }
-  return all;
-}
-
 // 1 for each tensor with an element that is infinite or NaN, else 0.
 Tensor overflow_flags(const std::vector<Tensor>& tensors) {
   const DType dtype = tensors[0].dtype();
@@ -76,16 +55,7 @@ Tensor overflow_flags(const std::vector<Tensor>& tensors) {
         const Value fits = abs(v[0]) <= largest;
         return std::vector{1.0 - expr::cast(fits, expr::Type::f32)};
       });
-  std::vector<prim::View> inputs;
-  inputs.reserve(tensors.size());
-  for (const Tensor& t : tensors) inputs.push_back(ops::view_of(t));
-  const Tensor flags = ops::empty_tensor({int64_t(inputs.size())}, kFloat32, tensors[0].device());
-  ops::target(tensors[0].device())
-      .multi_reduce({.monoid = prim::Monoid::max,
-                     .prologue = &program,
-                     .inputs = inputs,
-                     .out = ops::view_of(flags)});
-  return flags;
+  return ops::reduce_each("grad_scaler_overflow", prim::Monoid::max, program, tensors);
 }
 
 // t *= factor for all, by one program.
@@ -100,13 +70,9 @@ void multiply(const std::vector<Tensor>& tensors, const Tensor& factor) {
     inputs.push_back(ops::view_of(t));
     inputs.push_back(ops::view_of(factor));
     outputs.push_back(ops::view_of(t));
-    t.bump_version();
   }
-  ops::target(tensors[0].device())
-      .multi_pointwise({.program = &program,
-                        .n_tensors = int64_t(tensors.size()),
-                        .inputs = inputs,
-                        .outputs = outputs});
+  ops::run_programs("grad_scaler_unscale", program, factor.device(), int64_t(tensors.size()),
+                    inputs, outputs);
 }
 
 Tensor number(double value, Device device, DType dtype = kFloat32) {
@@ -128,11 +94,8 @@ void compute(expr::ProgramPtr& program, std::vector<Value> (*body)(Values),
   std::vector<prim::View> in, out;
   for (const Tensor& t : inputs) wide.push_back(t.expand(results[0].sizes()));
   for (const Tensor& t : wide) in.push_back(ops::view_of(t));
-  for (const Tensor& t : results) {
-    out.push_back(ops::view_of(t));
-    t.bump_version();
-  }
-  ops::target(results[0].device()).pointwise({program.get(), in, out, {}});
+  for (const Tensor& t : results) out.push_back(ops::view_of(t));
+  ops::run_program("grad_scaler", *program, results[0].device(), in, out);
 }
 
 // The scaler's own arithmetic is f32 without history, wherever it is called.
@@ -181,7 +144,7 @@ struct GradScaler::Body {
     floor = number(options.min_scale, device);
   }
   static void check_not_recorded(Device device) {
-    ARETE_CHECK(!device.is_cuda() || !prim::backend_for(device).is_capturing(),
+    ARETE_CHECK(!ops::is_capturing(device),
                 DeviceError("GradScaler",
                             "CUDA graph capture would make the scaler's state inside the graph, "
                             "where each replay makes it anew")
@@ -215,26 +178,32 @@ struct GradScaler::Body {
   // Looks at all gradients; with `factor` multiplies them, too.
   Tensor check(const Scalable& optimizer, const Tensor& factor, bool allow_half) {
     const std::vector<Tensor> parameters = optimizer.scaled_parameters();
-    std::vector<Batch> batches = batches_of(parameters);
-    for (const Batch& b : batches)
-      ARETE_CHECK(allow_half || b.grads[0].dtype() != kFloat16,
+    std::vector<Tensor> all;
+    std::vector<size_t> numbers;  // of their parameters
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (Tensor g = parameters[i].grad(); g.defined()) {
+        all.push_back(std::move(g));
+        numbers.push_back(i);
+      }
+    for (const Tensor& g : all)
+      ARETE_CHECK(allow_half || g.dtype() != kFloat16,
                   ValueError("unscale_", "Attempting to unscale FP16 gradients.")
                       .hint("keep parameters in float32 and compute under autocast, or give the "
                             "optimizer master_weights"));
     Overflow seen;
     std::vector<Tensor> flags;
-    for (Batch& b : batches) {
+    for (const std::vector<size_t>& group : ops::by_device_and_dtype(all)) {
       std::vector<Tensor> grads;
-      for (size_t i = 0; i < b.grads.size(); ++i) {
-        if (b.grads[i].numel() == 0 || b.grads[i].is_meta()) continue;
-        grads.push_back(b.grads[i]);
-        seen.parameters.push_back({parameters[b.numbers[i]].impl(), b.numbers[i], {}});
+      for (size_t i : group) {
+        if (all[i].numel() == 0 || all[i].is_meta()) continue;
+        grads.push_back(all[i]);
+        seen.parameters.push_back({parameters[numbers[i]].impl(), numbers[i], {}});
       }
       if (grads.empty()) continue;
       flags.push_back(overflow_flags(grads).to(scale.device(), true));
       if (factor.defined()) multiply(grads, factor.to(grads[0].device(), true));
     }
-    if (batches.empty()) return {};
+    if (all.empty()) return {};
     if (flags.empty()) return number(0, scale.device());
     seen.flags = flags.size() == 1 ? flags[0] : cat(flags);
     const Tensor found = amax(seen.flags);

@@ -5,13 +5,14 @@
 #include "arete/autograd/function.h"
 #include "arete/core/generator.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 
 namespace arete::autograd {
 
 // Note [Checkpointed calls]
 // The first run keeps no graph, but gradients must flow to every tensor that needs one and that
-// the function used: its inputs, and what it holds itself, which an observer of calls collects.
+// the function used: its inputs, and what it holds itself, which a listener to calls collects.
 // All of them are inputs of one node, so that backward(), grad() and hooks treat them as those of
 // any operator. The node's backward runs the function again and differentiates the small graph
 // that this makes. That graph must end at these tensors, or what lies behind them would be walked
@@ -20,40 +21,26 @@ namespace arete::autograd {
 
 namespace {
 
-class Uses;
-thread_local Uses* current_uses = nullptr;
-
 /// Collects the tensors with history, or with a gradient of their own, that calls use.
-class Uses final : public ops::CallObserver {
+class Uses final : public tracing::ThreadListener {
  public:
-  Uses() : outer_(std::exchange(current_uses, this)), observer_(modes().observer) {
-    if (!(modes().word & Modes::kObserve)) observer_ = nullptr;
-    modes().observer = this;
-    modes().word |= Modes::kObserve;
-  }
-  ~Uses() override { current_uses = outer_; }
-  Uses(const Uses&) = delete;
-  Uses& operator=(const Uses&) = delete;
-
   /// A tensor that is not to be collected.
   void ignore(const Tensor& t) { seen_.insert(t.impl()); }
-  void note(const Tensor& t) {
-    if (t.defined() && t.requires_grad() && seen_.insert(t.impl()).second) tensors_.push_back(t);
-  }
-  void on_call(const ops::CallEvent& e) override {
-    for (const ops::Arg& a : e.args) {
+  uint64_t begin_call(const ops::OpRecord&, tracing::Items<ops::Arg> args, bool) noexcept override {
+    for (size_t i = 0; i < args.size; ++i) {
+      const ops::Arg& a = args.data[i];
       if (a.kind() == ops::Arg::Kind::tensor) note(a.tensor());
       if (a.kind() == ops::Arg::Kind::tensors)
         for (const Tensor& t : a.tensors()) note(t);
     }
-    if (observer_) observer_->on_call(e);
+    return 0;
   }
   const std::vector<Tensor>& tensors() const { return tensors_; }
 
  private:
-  const ModesGuard guard_;
-  Uses* const outer_;
-  ops::CallObserver* observer_;
+  void note(const Tensor& t) {
+    if (t.defined() && t.requires_grad() && seen_.insert(t.impl()).second) tensors_.push_back(t);
+  }
   std::vector<Tensor> tensors_;
   std::unordered_set<const TensorImpl*> seen_;
 };
@@ -151,11 +138,6 @@ std::vector<Tensor> gradients_by_running_again(const Recomputation& f,
 }
 
 }  // namespace
-
-void note_uses(std::span<const Tensor> tensors) {
-  if (current_uses)
-    for (const Tensor& t : tensors) current_uses->note(t);
-}
 
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs) {
   if (!is_grad_enabled()) return f.first(inputs);

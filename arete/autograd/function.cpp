@@ -2,6 +2,7 @@
 
 #include "arete/autograd/engine.h"
 #include "arete/core/modes.h"
+#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 
@@ -62,8 +63,9 @@ class CustomNode final : public Node {
   Context context_;
 };
 
-std::vector<Tensor> apply(const FunctionDef& f, const std::vector<Tensor>& inputs) {
-  note_uses(inputs);
+namespace {
+
+std::vector<Tensor> run(const FunctionDef& f, const std::vector<Tensor>& inputs) {
   bool record = false;
   if (modes().grad_enabled)
     for (const Tensor& t : inputs) record = record || (t.defined() && t.requires_grad());
@@ -82,6 +84,17 @@ std::vector<Tensor> apply(const FunctionDef& f, const std::vector<Tensor>& input
   node->finish(results);
   for (size_t i = 0; i < results.size(); ++i)
     if (is_differentiable(results[i].dtype())) set_history(results[i], node, uint32_t(i));
+  return results;
+}
+
+}  // namespace
+
+std::vector<Tensor> apply(const FunctionDef& f, const std::vector<Tensor>& inputs) {
+  if (tracing::is_plain()) return run(f, inputs);
+  const ops::Arg given(inputs);
+  tracing::CallScope traced(ops::function_record(f.name), {&given, 1}, false);
+  std::vector<Tensor> results = run(f, inputs);
+  traced.end({results.data(), results.size()});
   return results;
 }
 

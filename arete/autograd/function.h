@@ -75,8 +75,4 @@ struct Recomputation {
 };
 std::vector<Tensor> checkpoint(const Recomputation& f, const std::vector<Tensor>& inputs);
 
-/// Tells a checkpoint whose first run is going on that tensors are used by what is no operator
-/// record (a custom function, a kernel of a user's).
-void note_uses(std::span<const Tensor> tensors);
-
 }  // namespace arete::autograd

@@ -10,8 +10,8 @@ class Tensor;
 namespace prim {
 class Capture;
 }
-namespace ops {
-class CallObserver;
+namespace tracing {
+class ThreadListener;
 }
 
 /// Everything about the current thread that a call must know. Changed through RAII guards only.
@@ -19,15 +19,15 @@ struct Modes {
   enum : uint32_t {
     kAutocast = 1u << 0,  // for some device, see ops/autocast.h
     kCapture = 1u << 1,
-    kObserve = 1u << 2,  // profiler or other observer of calls
+    kObserve = 1u << 2,  // a listener of this thread's calls
     kAnomaly = 1u << 3,
     kInference = 1u << 4,
   };
   uint32_t word = 0;  // zero: nothing special, the fast path
   bool grad_enabled = true;
   bool deterministic = false;
-  prim::Capture* capture = nullptr;       // with kCapture
-  ops::CallObserver* observer = nullptr;  // with kObserve
+  prim::Capture* capture = nullptr;             // with kCapture
+  tracing::ThreadListener* listener = nullptr;  // with kObserve
   // Memory for the result of the composition under way: who takes it sets the pointer behind this
   // one to null (Note [Results into given memory] in ops/call.cpp).
   const Tensor** destination = nullptr;

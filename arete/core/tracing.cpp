@@ -19,6 +19,17 @@ Listener* set_listener(Listener* listener) noexcept {
   return before;
 }
 
+ThreadListener::ThreadListener()
+    : outer_(modes().word & Modes::kObserve ? modes().listener : nullptr) {
+  modes().listener = this;
+  modes().word |= Modes::kObserve;
+}
+
+ThreadListener::~ThreadListener() {
+  modes().listener = outer_;
+  if (!outer_) modes().word &= ~uint32_t(Modes::kObserve);
+}
+
 std::string backward_name(std::string node_name) {
   if (node_name.empty() || node_name == "AccumulateGrad") return node_name;
   node_name[0] = char(std::toupper(static_cast<unsigned char>(node_name[0])));

@@ -25,7 +25,7 @@ class Arg;
 namespace tracing {
 
 /// What a range that is no operator stands for.
-enum class RangeKind : uint8_t { user, program, backward, optimizer };
+enum class RangeKind : uint8_t { user, backward, optimizer };
 
 /// Bytes on their way between memories, or the host waiting for a device.
 struct HostEvent {
@@ -42,14 +42,6 @@ struct HostEvent {
   bool blocking = true;  ///< the host waits for it
 };
 
-/// What a range has computed and moved itself, as far as it is known.
-struct Work {
-  double flops = 0;
-  int64_t bytes = 0;
-  Device device;
-  DType dtype = kFloat32;
-};
-
 /// Arguments of a call, or its results.
 template <class T>
 struct Items {
@@ -57,31 +49,48 @@ struct Items {
   size_t size = 0;
 };
 
-/// Hears everything. Functions that begin something return a number, which those that end it are
-/// given on the same thread; a listener must live as long as the process.
+/// Hears what it has functions for. Those that begin something return a number, which those that
+/// end it are given on the same thread.
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual uint64_t begin_call(const ops::OpRecord& op, Items<ops::Arg> args,
-                              bool in_place) noexcept = 0;
+  virtual uint64_t begin_call(const ops::OpRecord&, Items<ops::Arg>, bool /*in_place*/) noexcept {
+    return 0;
+  }
   /// Without results the call has failed.
-  virtual void end_call(uint64_t id, const ops::OpRecord& op, Items<ops::Arg> args,
-                        Items<Tensor> results) noexcept = 0;
+  virtual void end_call(uint64_t /*id*/, const ops::OpRecord&, Items<ops::Arg>,
+                        Items<Tensor> /*results*/) noexcept {}
   /// `sequence`: of a backward function, that of its node.
-  virtual uint64_t begin_range(RangeKind kind, std::string_view name,
-                               int64_t sequence) noexcept = 0;
-  virtual void end_range(uint64_t id, const Work& work) noexcept = 0;
-  virtual uint64_t begin_host_event(const HostEvent& event) noexcept = 0;
-  virtual void end_host_event(uint64_t id) noexcept = 0;
+  virtual uint64_t begin_range(RangeKind, std::string_view /*name*/,
+                               int64_t /*sequence*/) noexcept {
+    return 0;
+  }
+  virtual void end_range(uint64_t /*id*/) noexcept {}
+  virtual uint64_t begin_host_event(const HostEvent&) noexcept { return 0; }
+  virtual void end_host_event(uint64_t /*id*/) noexcept {}
+};
+
+/// Hears the calls of the thread that made it, while it lives; of those that failed only how they
+/// began. Listeners of one thread end in the opposite order to that in which they began.
+class ThreadListener : public Listener {
+ public:
+  ThreadListener();
+  ~ThreadListener() override;
+  ThreadListener(const ThreadListener&) = delete;
+  ThreadListener& operator=(const ThreadListener&) = delete;
+
+ private:
+  friend class CallScope;
+  ThreadListener* const outer_;
 };
 
 namespace detail {
 extern constinit std::atomic<Listener*> current;
 extern constinit std::atomic<uint32_t> plain_word;
 }  // namespace detail
-/// The listener, or null.
+/// The listener of the process, or null.
 inline Listener* listener() noexcept { return detail::current.load(std::memory_order_acquire); }
-/// Installs one, or none; returns the one before.
+/// Installs one, which must live as long as the process, or none; returns the one before.
 Listener* set_listener(Listener* listener) noexcept;
 
 /// Whether calls of this thread may take the short way: no mode is on and nobody listens. A call
@@ -99,6 +108,7 @@ class CallScope {
       : listener_(listener()), op_(op), args_(args) {
     if (listener_) [[unlikely]]
       id_ = listener_->begin_call(op, args, in_place);
+    for (ThreadListener* l = of_thread(); l; l = l->outer_) l->begin_call(op, args, in_place);
   }
   ~CallScope() {
     if (listener_) [[unlikely]]
@@ -106,15 +116,17 @@ class CallScope {
   }
   /// The call went well.
   void end(Items<Tensor> results) {
-    if (!listener_) [[likely]]
-      return;
-    listener_->end_call(id_, op_, args_, results);
+    if (listener_) listener_->end_call(id_, op_, args_, results);
     listener_ = nullptr;
+    for (ThreadListener* l = of_thread(); l; l = l->outer_) l->end_call(0, op_, args_, results);
   }
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
 
  private:
+  static ThreadListener* of_thread() {
+    return modes().word & Modes::kObserve ? modes().listener : nullptr;
+  }
   Listener* listener_;
   uint64_t id_ = 0;
   const ops::OpRecord& op_;
@@ -136,13 +148,7 @@ class RangeScope {
   }
   ~RangeScope() {
     if (listener_) [[unlikely]]
-      listener_->end_range(id_, work_);
-  }
-  /// Says what the range does: `work` makes it, and is called only if someone listens.
-  template <class F>
-  void set_work(F&& work) {
-    if (listener_) [[unlikely]]
-      work_ = work();
+      listener_->end_range(id_);
   }
   RangeScope(const RangeScope&) = delete;
   RangeScope& operator=(const RangeScope&) = delete;
@@ -150,7 +156,6 @@ class RangeScope {
  private:
   Listener* listener_;
   uint64_t id_ = 0;
-  Work work_;
 };
 
 /// Tells of a copy or a wait while it lives.

@@ -8,11 +8,10 @@
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/multi.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/target.h"
-#include "arete/prim/backend.h"
 
 namespace arete::nn::utils {
 
@@ -25,118 +24,46 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
   return grads;
 }
 
-// Tensors of one device and dtype: one launch.
-using Batch = std::vector<const Tensor*>;
-std::vector<Batch> batched(const std::vector<Tensor>& tensors) {
-  std::vector<Batch> batches;
-  for (const Tensor& t : tensors) {
-    const auto fits = [&](const Batch& b) {
-      return b[0]->device() == t.device() && b[0]->dtype() == t.dtype();
-    };
-    auto b = std::ranges::find_if(batches, fits);
-    if (b == batches.end()) {
-      b = batches.insert(b, Batch());
-      b->reserve(tensors.size());
-    }
-    b->push_back(&t);
-  }
-  return batches;
-}
-
 // Rewrites all tensors in place with one program: element -> body(element, `factor` if it is
 // defined, number); the number has the type of what is before it.
 using Body = expr::Value (*)(std::span<const expr::Value>);
-void rewrite(const std::vector<Tensor>& tensors, const Tensor& factor, Body body, double number) {
-  for (const Batch& batch : batched(tensors)) {
-    const DType dtype = batch[0]->dtype();
-    std::vector<DType> types{dtype};
+void rewrite(const char* name, const std::vector<Tensor>& tensors, const Tensor& factor, Body body,
+             double number) {
+  for (const std::vector<size_t>& group : ops::by_device_and_dtype(tensors)) {
+    const Device device = tensors[group[0]].device();
+    const DType outs[] = {tensors[group[0]].dtype()};
+    std::vector<DType> types{outs[0]};
     Tensor local;
     if (factor.defined()) {
-      local = factor.to(batch[0]->device());
+      local = factor.to(device);
       types.push_back(local.dtype());
     }
     const expr::Type params[] = {expr::compute_type(types.back())};
-    const DType outs[] = {dtype};
     const expr::ProgramPtr program = expr::trace(
         [&](std::span<const expr::Value> v) -> std::vector<expr::Value> { return {body(v)}; },
         types, params, outs);
     std::vector<prim::View> inputs, outputs;
-    int64_t n = 0;
-    inputs.reserve(batch.size() * types.size());
-    outputs.reserve(batch.size());
+    inputs.reserve(group.size() * types.size());
+    outputs.reserve(group.size());
     // From the last to the first: whoever read them just before, in their order, has left the last
     // ones in the device's cache.
-    for (size_t k = batch.size(); k-- > 0;) {
-      const Tensor& t = *batch[k];
-      t.bump_version();
-      if (t.numel() == 0 || t.is_meta()) continue;
-      ++n;
+    for (size_t k = group.size(); k-- > 0;) {
+      const Tensor& t = tensors[group[k]];
+      if (t.numel() == 0) continue;
       inputs.push_back(ops::view_of(t));
       outputs.push_back(ops::view_of(t));
       if (local.defined()) inputs.push_back(ops::view_of(local));
     }
-    if (n == 0) continue;
     const expr::Literal literal{.f = number};
-    ops::target(batch[0]->device())
-        .multi_pointwise({.program = program.get(),
-                          .n_tensors = n,
-                          .inputs = inputs,
-                          .outputs = outputs,
-                          .params = {&literal, 1}});
+    ops::run_programs(name, *program, device, int64_t(outputs.size()), inputs, outputs,
+                      {&literal, 1});
   }
-}
-
-// What is added up (or compared) for a norm of one order; param: the order.
-struct Norm {
-  prim::Monoid monoid;
-  expr::Value (*term)(expr::Value x, expr::Value order);
-};
-Norm norm_of(double order) {
-  using expr::Value;
-  if (std::isinf(order))
-    return {order > 0 ? prim::Monoid::max : prim::Monoid::min,
-            [](Value x, Value) { return expr::abs(x); }};
-  if (order == 2) return {prim::Monoid::sum, [](Value x, Value) { return x * x; }};
-  if (order == 1) return {prim::Monoid::sum, [](Value x, Value) { return expr::abs(x); }};
-  if (order == 0)
-    return {prim::Monoid::sum, [](Value x, Value) { return expr::where(x != 0.0, 1.0, x * 0.0); }};
-  return {prim::Monoid::sum, [](Value x, Value p) { return expr::pow(expr::abs(x), p); }};
-}
-
-// One number for each tensor of one device and dtype.
-Tensor partial_norms(const Batch& tensors, const Norm& norm, double order) {
-  const DType dtype = tensors[0]->dtype(), work = dtype == kFloat64 ? kFloat64 : kFloat32;
-  const expr::Type type = expr::compute_type(work);
-  const DType types[] = {dtype}, outs[] = {work};
-  const expr::Type params[] = {type};
-  const expr::ProgramPtr program = expr::trace(
-      [&](std::span<const expr::Value> v) {
-        return std::vector{norm.term(expr::cast(v[0], type), v[1])};
-      },
-      types, params, outs);
-  std::vector<prim::View> inputs;
-  inputs.reserve(tensors.size());
-  for (const Tensor* t : tensors)
-    // An empty tensor has no largest element; it adds nothing to a sum either.
-    if (t->numel() > 0) inputs.push_back(ops::view_of(*t));
-  const Tensor result =
-      ops::empty_tensor({std::max<int64_t>(int64_t(inputs.size()), 1)}, work, tensors[0]->device());
-  if (tensors[0]->is_meta()) return result;
-  if (inputs.empty()) return Tensor(result).zero_();
-  const expr::Literal literal{.f = order};
-  ops::target(tensors[0]->device())
-      .multi_reduce({.monoid = norm.monoid,
-                     .prologue = program.get(),
-                     .inputs = inputs,
-                     .out = ops::view_of(result),
-                     .params = {&literal, 1}});
-  return result;
 }
 
 void scale_to_norm(const std::vector<Tensor>& grads, double max_norm, const Tensor& total) {
   if (grads.empty()) return;
   rewrite(
-      grads, total,
+      "clip_grad_norm", grads, total,
       [](std::span<const expr::Value> v) {
         const expr::Value factor = min(v[2] / (v[1] + 1e-6), 1.0);
         return v[0] * expr::cast(factor, v[0].type());
@@ -152,17 +79,21 @@ Tensor get_total_norm(const std::vector<Tensor>& tensors, double norm_type) {
   // Without the root at the end the parts simply add up: one reduction for each device and dtype.
   std::vector<Tensor> parts;
   DType widest = kFloat32;
-  const Norm norm = norm_of(norm_type);
-  for (const Batch& batch : batched(tensors)) {
-    parts.push_back(partial_norms(batch, norm, norm_type));
-    if (parts.back().dtype() == kFloat64) widest = kFloat64;
+  for (const std::vector<size_t>& group : ops::by_device_and_dtype(tensors)) {
+    const DType dtype = tensors[group[0]].dtype() == kFloat64 ? kFloat64 : kFloat32;
+    if (dtype == kFloat64) widest = kFloat64;
+    std::vector<Tensor> some = ops::at_positions(tensors, group);
+    // An empty tensor has no largest element; it adds nothing to a sum either.
+    std::erase_if(some, [](const Tensor& t) { return t.numel() == 0; });
+    parts.push_back(some.empty() ? zeros({1}, {dtype, tensors[group[0]].device()})
+                                 : ops::powers_of_each(some, norm_type, dtype));
   }
   for (Tensor& p : parts) p = p.to(parts[0].device(), widest);
   const Tensor all = parts.size() == 1 ? parts[0] : cat(parts);
-  if (norm.monoid == prim::Monoid::max) return amax(all);
-  if (norm.monoid == prim::Monoid::min) return amin(all);
-  if (norm_type == 0) return all.sum();
-  return norm_type == 2 ? sqrt(all.sum()) : pow(all.sum(), Scalar(1 / norm_type));
+  const prim::Monoid monoid = ops::monoid_of_order(norm_type);
+  if (monoid == prim::Monoid::max) return amax(all);
+  if (monoid == prim::Monoid::min) return amin(all);
+  return ops::root_of_powers(all.sum(), norm_type);
 }
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
@@ -190,7 +121,7 @@ void clip_grads_with_norm_(const std::vector<Tensor>& parameters, double max_nor
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
   const NoGradGuard no_grad;
   rewrite(
-      gradients_of(parameters), {},
+      "clip_grad_value", gradients_of(parameters), {},
       [](std::span<const expr::Value> v) { return min(max(v[0], -v[1]), v[1]); }, clip_value);
 }
 

@@ -1,7 +1,6 @@
 #include "arete/ops/call.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "arete/base/warn.h"
@@ -18,10 +17,6 @@
 namespace arete::ops {
 
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 void check_grad_exists(const Call& call) {
   ARETE_CHECK(call.op.grad, NotImplementedError(call.name(), "derivative for " + call.op.name +
@@ -174,18 +169,16 @@ Results run_path(const Call& call) {
   if (op.view) return {make_view(call)};
   if (op.views) return make_views(call);
   if (op.compose) return op.compose(call);
+  if (op.apply) return on_device(call, [&] { return op.apply(call); });
   return run(call);
 }
 
 Results call_observed(const OpRecord& op, std::span<const Arg> args) {
   Modes& m = modes();
   const Call call(op, args);
-  const bool observe = m.word & Modes::kObserve;
-  const int64_t begin = observe ? now_ns() : 0;
   tracing::CallScope traced(op, {args.data(), args.size()}, false);
   Results results = run_path(call);
   traced.end({results.data(), results.size()});
-  if (observe) m.observer->on_call({&op, args, {results.data(), results.size()}, begin, now_ns()});
   if (m.word & Modes::kInference)
     for (Tensor& t : results) t.impl()->inference = true;
   if ((m.word & Modes::kAnomaly) && !op.compose && !op.random) {
@@ -258,12 +251,9 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
 Tensor& call_in_place_watched(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
   std::optional<WithoutAutocast> exact;
   if (modes().word & Modes::kAutocast) exact.emplace();
-  const bool observe = modes().word & Modes::kObserve;
-  const int64_t begin = observe ? now_ns() : 0;
   tracing::CallScope traced(op, {args.data(), args.size()}, true);
   run_in_place(self, op, args);
   traced.end({&self, 1});
-  if (observe) modes().observer->on_call({&op, args, {&self, 1}, begin, now_ns()});
   return self;
 }
 

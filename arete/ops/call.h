@@ -33,22 +33,15 @@ Tensor& call_out(Tensor& out, const OpRecord& op, std::initializer_list<Arg> arg
 
 /// A program applied to tensors, with broadcasting and history: what every pointwise record and
 /// every user-made elementwise kernel comes down to. `inputs` have the dtypes of the program's
-/// inputs. `name` is for history and errors.
+/// inputs. It is a call of program_record(name), and `name` lives as long as the process.
 Results apply_program(const expr::ProgramPtr& program, std::span<const Tensor> inputs,
                       std::span<const Scalar> params, const char* name);
-
-/// Told about each call while installed in Modes::observer.
-struct CallEvent {
-  const OpRecord* op;
-  std::span<const Arg> args;
-  std::span<const Tensor> outputs;
-  int64_t begin_ns, end_ns;  // steady clock, host
-};
-class CallObserver {
- public:
-  virtual ~CallObserver() = default;
-  virtual void on_call(const CallEvent&) = 0;
-};
+/// The anonymous records of what is called without one of its own, so that it goes the way of all
+/// calls: of programs, "name(Program program, Tensor[] inputs) -> Tensor[]", and of functions that
+/// call operators themselves, "name(Tensor[] inputs) -> Tensor[]". There is one for each name,
+/// which lives as long as the process.
+const OpRecord& program_record(std::string_view name);
+const OpRecord& function_record(std::string_view name);
 
 // ---- helpers for records
 /// A tensor as a primitive's argument.
@@ -69,6 +62,23 @@ std::string describe(const Tensor& t);
 /// All defined tensors on one device: returns it, else DeviceError "Expected all tensors to be on
 /// the same device, but found at least two devices, ...".
 Device common_device(const Call& call);
+/// DeviceError unless tensor arguments i and j of a call are on one device.
+[[noreturn]] void refuse_devices(const char* name, Device a, size_t i, Device b, size_t j);
+inline void check_same_device(const char* name, Device a, size_t i, Device b, size_t j) {
+  if (a != b) [[unlikely]]
+    refuse_devices(name, a, i, b, j);
+}
+/// PyTorch's rule of promotion: tensors with dimensions decide; 0-d tensors, and then numbers, only
+/// where their category is higher.
+class Promotion {
+ public:
+  void add(const Tensor& t);
+  void add(const Scalar& s);
+  DType result() const;
+
+ private:
+  std::optional<DType> dim_, zero_, number_;
+};
 /// The promoted dtype of tensors and wrapped numbers (0-d tensors count by category, as PyTorch).
 DType result_type(std::span<const Tensor> tensors, std::span<const Scalar> scalars = {});
 /// A number as a literal of a computation type.

@@ -79,6 +79,16 @@ std::string describe(const Tensor& t) {
          (t.device().is_cpu() ? "" : " on " + t.device().to_string());
 }
 
+void refuse_devices(const char* name, Device a, size_t i, Device b, size_t j) {
+  throw DeviceError(name,
+                    "Expected all tensors to be on the same device, but found at least two "
+                    "devices, " +
+                        a.to_string() + " and " + b.to_string() + "!")
+      .got("tensor argument " + std::to_string(i) + " on " + a.to_string() + ", tensor argument " +
+           std::to_string(j) + " on " + b.to_string())
+      .hint("move one of them with .to(device)");
+}
+
 Device common_device(const Call& call) {
   std::optional<Device> device;
   size_t first = 0;
@@ -88,41 +98,34 @@ Device common_device(const Call& call) {
       device = t.device();
       first = i;
     }
-    ARETE_CHECK(t.device() == *device,
-                DeviceError(call.name(),
-                            "Expected all tensors to be on the same device, but found at least two "
-                            "devices, " +
-                                device->to_string() + " and " + t.device().to_string() + "!")
-                    .got("tensor argument " + std::to_string(first) + " on " + device->to_string() +
-                         ", tensor argument " + std::to_string(i) + " on " + t.device().to_string())
-                    .hint("move one of them with .to(device)"));
+    check_same_device(call.name(), *device, first, t.device(), i);
   });
   return device.value_or(kCPU);
 }
 
+void Promotion::add(const Tensor& t) {
+  std::optional<DType>& type = t.dim() > 0 ? dim_ : zero_;
+  type = type ? promote_types(*type, t.dtype()) : t.dtype();
+}
+
+void Promotion::add(const Scalar& s) {
+  if (!number_ || category_of(*number_) < s.category()) number_ = s.dtype();
+}
+
+DType Promotion::result() const {
+  std::optional<DType> result = dim_ ? dim_ : zero_;
+  if (dim_ && zero_ && category_of(*zero_) > category_of(*dim_))
+    result = promote_types(*dim_, *zero_);
+  if (number_ && (!result || category_of(*result) < category_of(*number_))) result = number_;
+  return result.value_or(kBool);
+}
+
 DType result_type(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
-  bool have_dim = false, have_zero = false;
-  DType dim_type = kBool, zero_type = kBool;
-  for (const Tensor& t : tensors) {
-    if (!t.defined()) continue;
-    DType& type = t.dim() > 0 ? dim_type : zero_type;
-    bool& have = t.dim() > 0 ? have_dim : have_zero;
-    type = have ? promote_types(type, t.dtype()) : t.dtype();
-    have = true;
-  }
-  DType result = have_dim ? dim_type : zero_type;
-  if (have_dim && have_zero && category_of(zero_type) > category_of(dim_type))
-    result = promote_types(dim_type, zero_type);
-  bool have = have_dim || have_zero;
-  for (const Scalar& s : scalars) {
-    if (!have) {
-      result = s.dtype();
-      have = true;
-    } else if (category_of(result) < s.category()) {
-      result = s.is_integral() ? kInt64 : s.dtype();
-    }
-  }
-  return result;
+  Promotion p;
+  for (const Tensor& t : tensors)
+    if (t.defined()) p.add(t);
+  for (const Scalar& s : scalars) p.add(s);
+  return p.result();
 }
 
 expr::Literal literal(const Scalar& s, expr::Type type) {

@@ -22,6 +22,7 @@ Attributes::Attributes(std::span<const Arg> args) {
       case Arg::Kind::tensor:
       case Arg::Kind::tensors:
       case Arg::Kind::generator:
+      case Arg::Kind::program:
         args_.push_back(Arg());
         break;
       case Arg::Kind::ints: {

@@ -49,6 +49,7 @@ Arg OwnedArg::borrow() const {
       return Arg(device);
     case Arg::Kind::none:
     case Arg::Kind::generator:
+    case Arg::Kind::program:
       return Arg();
   }
   __builtin_unreachable();

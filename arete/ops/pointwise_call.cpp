@@ -1,9 +1,6 @@
 #include "arete/ops/pointwise_call.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <mutex>
 
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
@@ -11,15 +8,13 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/in_place.h"
-#include "arete/ops/program_arguments.h"
+#include "arete/ops/program_node.h"
 #include "arete/ops/target.h"
 #include "arete/ops/window_util.h"
 #include "arete/ops/work.h"
 
 namespace arete::ops {
 
-using expr::Derivative;
-using expr::DerivativeInput;
 using expr::Literal;
 using expr::ProgramPtr;
 using expr::Value;
@@ -28,44 +23,6 @@ namespace {
 
 using Tensors = SmallVector<Tensor, 3>;
 using Literals = SmallVector<Literal, 4>;
-
-}  // namespace
-
-// Note [Variants of a pointwise record]
-// A record's lambda is traced once for each combination of input dtypes, of inputs given as plain
-// numbers (these become run-time parameters, so no tensor is made for the 2 in x * 2), of result
-// dtype, and of parameters that are exactly 1 (these are folded, so add without alpha has no
-// multiplication). The combination is packed in a 64-bit key.
-struct PointwiseDef::Cache {
-  struct Variant {
-    uint64_t key;
-    ProgramPtr program;
-    // Derivatives of records that override the symbolic one, by wanted mask.
-    std::mutex mutex;
-    std::vector<std::pair<uint32_t, std::unique_ptr<Derivative>>> overridden;
-    std::vector<int> number_inputs;  // which definition inputs are numbers
-    DType compute;
-    Variant* next = nullptr;
-  };
-  std::atomic<Variant*> first{nullptr};
-  std::mutex mutex;
-  ~Cache() {
-    for (Variant* v = first.load(); v;) {
-      Variant* next = v->next;
-      delete v;
-      v = next;
-    }
-  }
-  Variant* find(uint64_t key) const {
-    for (Variant* v = first.load(std::memory_order_acquire); v; v = v->next)
-      if (v->key == key) return v;
-    return nullptr;
-  }
-};
-
-namespace {
-
-using Variant = PointwiseDef::Cache::Variant;
 
 // The fields of a variant's key: for each input its dtype or, of a number, its category; the
 // computation's and the result's dtype; the parameters that are folded.
@@ -88,40 +45,22 @@ struct Resolved {
   Tensors inputs;              // tensors only, in order
   Literals params;             // numbers among the inputs first, then the record's parameters
   PointwiseTypes types;
+
+  Application application() const {
+    return {op->name.c_str(),
+            variant->program,
+            {inputs.data(), inputs.size()},
+            {params.data(), params.size()},
+            variant,
+            def};
+  }
 };
 
-// Widens `current` by a number's category, as PyTorch does for Python numbers.
-DType widen(DType current, bool any_tensor, const Scalar& s) {
-  if (!any_tensor) return s.dtype();
-  if (category_of(current) >= s.category()) return current;
-  return s.is_integral() ? kInt64 : s.dtype();
-}
-
-// PyTorch's rule: tensors with dimensions decide; 0-d tensors and then numbers only where their
-// category is higher.
 DType promoted_type(const Call& call, int n) {
-  bool have_dim = false, have_zero = false;
-  DType dim_type = kBool, zero_type = kBool;
-  for (int i = 0; i < n; ++i) {
-    const Arg& a = call[i];
-    if (a.kind() != Arg::Kind::tensor) continue;
-    const Tensor& t = a.tensor();
-    if (t.dim() > 0) {
-      dim_type = have_dim ? (dim_type == t.dtype() ? dim_type : promote_types(dim_type, t.dtype()))
-                          : t.dtype();
-      have_dim = true;
-    } else {
-      zero_type = have_zero ? promote_types(zero_type, t.dtype()) : t.dtype();
-      have_zero = true;
-    }
-  }
-  DType result = have_dim ? dim_type : zero_type;
-  if (have_dim && have_zero && category_of(zero_type) > category_of(dim_type))
-    result = promote_types(dim_type, zero_type);
+  Promotion p;
   for (int i = 0; i < n; ++i)
-    if (call[i].kind() != Arg::Kind::tensor)
-      result = widen(result, have_dim || have_zero, call[i].scalar());
-  return result;
+    call[i].kind() == Arg::Kind::tensor ? p.add(call[i].tensor()) : p.add(call[i].scalar());
+  return p.result();
 }
 
 // `numbers`: bit i: input i is a number.
@@ -296,17 +235,9 @@ Shape broadcast_all(std::span<const Tensor> inputs, const char* name) {
   return space;
 }
 
-void check_same_device(Device a, Device b, const char* name) {
-  ARETE_CHECK(a == b, DeviceError(name,
-                                  "Expected all tensors to be on the same device, but found at "
-                                  "least two devices, " +
-                                      a.to_string() + " and " + b.to_string() + "!")
-                          .hint("move one of them with .to(device)"));
-}
-
 Device device_of(std::span<const Tensor> inputs, const char* name) {
   const Device d = inputs[0].device();
-  for (size_t i = 1; i < inputs.size(); ++i) check_same_device(d, inputs[i].device(), name);
+  for (size_t i = 1; i < inputs.size(); ++i) check_same_device(name, d, 0, inputs[i].device(), i);
   return d;
 }
 
@@ -339,6 +270,8 @@ Tensor allocate_like(std::span<const Tensor> inputs, const Shape& space, DType d
   return empty_tensor(space, dtype, device);
 }
 
+}  // namespace
+
 void execute(const expr::Program& program, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const Literal> params) {
   if (outputs[0].is_meta()) return;
@@ -349,263 +282,26 @@ void execute(const expr::Program& program, std::span<const Tensor> inputs,
       .pointwise({&program, {in.data(), in.size()}, {out.data(), out.size()}, params});
 }
 
-// Which of the definition's inputs tensor `i` of a call is: numbers among them are no tensors.
-size_t definition_input(const Variant* variant, size_t i) {
-  if (variant)
-    for (int number : variant->number_inputs) i += size_t(number) <= i;
-  return i;
-}
-
-// The history of a program's application.
-class ProgramNode final : public Node {
- public:
-  ProgramNode(const char* name, ProgramPtr program, Variant* variant, const PointwiseDef* def,
-              std::span<const Tensor> inputs, std::span<const Literal> params, IntList space,
-              const Tensor* overwritten = nullptr)
-      : name_(name),
-        program_(std::move(program)),
-        variant_(variant),
-        def_(def),
-        params_(params.begin(), params.end()),
-        space_(space) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Edge e;
-      const bool differentiable =
-          is_differentiable(inputs[i].dtype()) &&
-          !(def && def->non_differentiable >> definition_input(variant_, i) & 1);
-      if (differentiable && inputs[i].requires_grad()) e = gradient_edge(inputs[i]);
-      if (e) wanted_ |= 1u << i;
-      edges.push_back(std::move(e));
-      input_sizes_.push_back(Shape(inputs[i].sizes()));
-      input_dtypes_.push_back(inputs[i].dtype());
-    }
-    derivative_ = &derivative(wanted_);
-    for (const DerivativeInput& d : derivative_->inputs) {
-      if (d.from != DerivativeInput::From::input) {
-        saved_.push_back(SavedTensor());
-        continue;
-      }
-      // What an in-place call is about to write over is kept as a copy.
-      const Tensor& t = inputs[d.index];
-      const bool lost = overwritten && t.storage() == overwritten->storage();
-      saved_.push_back(SavedTensor(lost ? t.clone() : t, false));
-    }
-  }
-
-  void save_outputs(std::span<const Tensor> results) {
-    for (const Tensor& t : results) outputs.push_back({Shape(t.sizes()), t.dtype(), t.device()});
-    for (size_t k = 0; k < saved_.size(); ++k) {
-      const DerivativeInput& d = derivative_->inputs[k];
-      if (d.from == DerivativeInput::From::output) saved_[k] = SavedTensor(results[d.index], true);
-    }
-  }
-
-  std::string name() const override { return name_; }
-
-  TensorList backward(const TensorList& grads, uint64_t needed) override {
-    TensorList result(edges.size());
-    const uint32_t wanted = wanted_ & uint32_t(needed);
-    if (!wanted) return result;
-    const Derivative& d = wanted == wanted_ ? *derivative_ : derivative(wanted);
-    Tensors inputs;
-    for (const DerivativeInput& in : d.inputs) {
-      if (in.from == DerivativeInput::From::grad) {
-        const Tensor& g = grads[in.index];
-        inputs.push_back(
-            g.defined() ? g
-                        : zeros(outputs[in.index].sizes,
-                                TensorOptions(outputs[in.index].dtype, outputs[in.index].device)));
-      } else {
-        const auto kept = std::ranges::find(derivative_->inputs, in);
-        ARETE_ASSERT(kept != derivative_->inputs.end());
-        const SavedTensor& saved = saved_[size_t(kept - derivative_->inputs.begin())];
-        ARETE_CHECK(!released_ || saved.defined(), freed());
-        inputs.push_back(saved.unpack(this, uint32_t(in.index), name_));
-      }
-    }
-    // Outputs that are an input as it stands need no kernel.
-    Results values;
-    size_t out = 0;
-    for (size_t i = 0; i < edges.size(); ++i) {
-      if (!(wanted >> i & 1)) continue;
-      const auto& o = d.program->outputs()[out];
-      const auto& instruction = d.program->code()[o.value];
-      const bool is_input =
-          instruction.op == expr::Op::input && d.program->inputs()[instruction.index] == o.dtype;
-      if (!is_input && values.empty()) values = run_derivative(d.program, inputs);
-      result[i] = sum_to_size(is_input ? inputs[instruction.index] : values[out], input_sizes_[i]);
-      ++out;
-    }
-    return result;
-  }
-
-  void release_saved() override {
-    released_ = true;
-    for (SavedTensor& s : saved_) s.reset();
-  }
-
- private:
-  AutogradError freed() const {
-    return AutogradError(name_,
-                         "Trying to backward through the graph a second time (or directly "
-                         "access saved tensors after they have already been freed)")
-        .hint("pass retain_graph=true to the first backward call");
-  }
-
-  Results run_derivative(const ProgramPtr& program, const Tensors& inputs) {
-    const std::span<const Literal> params{params_.data(), params_.size()};
-    if (!inputs.empty()) {
-      // A smaller space would do where only numbers and broadcast inputs remain: the gradient is
-      // constant along the other dimensions, but its sum is not, so use the whole one.
-      Tensors full = inputs;
-      if (std::ranges::none_of(full, [&](const Tensor& t) { return has_sizes(t, space_); }))
-        full[0] = full[0].expand(space_);
-      return apply_literals(program, {full.data(), full.size()}, params, name_);
-    }
-    Results r;
-    for (const auto& o : program->outputs())
-      r.push_back(empty_tensor(space_, o.dtype, outputs[0].device));
-    execute(*program, {}, {r.data(), r.size()}, params);
-    return r;
-  }
-
-  // With respect to `wanted`, some of wanted_: it reads some of what the whole reads.
-  const Derivative& derivative(uint32_t wanted) {
-    if (!def_ || !def_->gradient) return program_->derivative(wanted_, wanted);
-    const std::lock_guard lock(variant_->mutex);
-    for (const auto& [mask, d] : variant_->overridden)
-      if (mask == wanted) return *d;
-    variant_->overridden.emplace_back(wanted, std::make_unique<Derivative>(override(wanted)));
-    return *variant_->overridden.back().second;
-  }
-
-  // Traces the record's own gradient; the second time with the inputs it turned out to use.
-  Derivative override(uint32_t wanted) {
-    std::vector<DerivativeInput> all;
-    const size_t n = input_dtypes_.size(), m = program_->outputs().size();
-    for (size_t i = 0; i < n; ++i) all.push_back({DerivativeInput::From::input, int(i)});
-    for (size_t i = 0; i < m; ++i) all.push_back({DerivativeInput::From::output, int(i)});
-    for (size_t i = 0; i < m; ++i) all.push_back({DerivativeInput::From::grad, int(i)});
-    std::vector<bool> used(all.size(), true);
-    Derivative d;
-    for (int pass = 0; pass < 2; ++pass) {
-      expr::Builder b;
-      const expr::Type compute = expr::compute_type(variant_->compute);
-      std::vector<Value> values(def_->n_inputs + 2 * m + def_->n_params);
-      std::vector<int> position;  // of tensor input i among the definition's inputs
-      for (int i = 0; i < def_->n_inputs; ++i)
-        if (std::find(variant_->number_inputs.begin(), variant_->number_inputs.end(), i) ==
-            variant_->number_inputs.end())
-          position.push_back(i);
-      d.inputs.clear();
-      for (size_t k = 0; k < all.size(); ++k) {
-        const DType t = all[k].from == DerivativeInput::From::input
-                            ? input_dtypes_[all[k].index]
-                            : program_->outputs()[all[k].index].dtype;
-        const size_t at = k < n ? size_t(position[k]) : size_t(def_->n_inputs) + (k - n);
-        if (!used[k]) {
-          values[at] = b.constant(compute, int64_t(0));
-          continue;
-        }
-        d.inputs.push_back(all[k]);
-        values[at] = b.cast(b.input(t), compute);
-      }
-      for (int i : variant_->number_inputs) values[i] = b.param(compute);
-      const uint32_t folded = uint32_t(variant_->key & 0xff);
-      for (int k = 0; k < def_->n_params; ++k)
-        values[def_->n_inputs + 2 * m + k] =
-            folded >> k & 1 ? b.constant(compute, int64_t(1)) : b.param(compute);
-      const std::vector<Value> adjoints = def_->gradient(values);
-      std::vector<Value> outs;
-      std::vector<DType> dtypes;
-      for (size_t i = 0; i < n; ++i) {
-        if (!(wanted >> i & 1)) continue;
-        outs.push_back(b.cast(adjoints[position[i]], expr::compute_type(input_dtypes_[i])));
-        dtypes.push_back(input_dtypes_[i]);
-      }
-      d.program = b.build(outs, dtypes);
-      if (pass == 0) {
-        std::vector<bool> seen(all.size(), false);
-        for (const auto& instruction : d.program->code())
-          if (instruction.op == expr::Op::input) seen[instruction.index] = true;
-        used = seen;
-      }
-    }
-    return d;
-  }
-
-  static Results apply_literals(const ProgramPtr& program, std::span<const Tensor> inputs,
-                                std::span<const Literal> params, const char* name);
-
-  const char* name_;
-  ProgramPtr program_;
-  Variant* variant_;
-  const PointwiseDef* def_;
-  Literals params_;
-  Shape space_;
-  uint32_t wanted_ = 0;
-  const Derivative* derivative_ = nullptr;
-  SmallVector<SavedTensor, 3> saved_;
-  SmallVector<Shape, 2> input_sizes_;
-  SmallVector<DType, 4> input_dtypes_;
-  bool released_ = false;
-};
-
-bool any_requires_grad(std::span<const Tensor> inputs, const Variant* variant,
-                       const PointwiseDef* def) {
-  if (!modes().grad_enabled) return false;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].requires_grad() &&
-        !(def && def->non_differentiable >> definition_input(variant, i) & 1))
-      return true;
-  return false;
-}
-
-// Runs a program on tensors and records it. `outputs` may hold memory for the results.
-void apply(const ProgramPtr& program, Variant* variant, const PointwiseDef* def,
-           std::span<const Tensor> inputs, std::span<const Literal> params, const char* name,
-           Results& outputs) {
-  modes().current_op = name;
-  const Shape space = broadcast_all(inputs, name);
-  const Device device = device_of(inputs, name);
+void apply(const Application& a, Results& outputs) {
+  modes().current_op = a.name;
+  const Shape space = broadcast_all(a.inputs, a.name);
+  const Device device = device_of(a.inputs, a.name);
   IntrusivePtr<ProgramNode> node;
   bool differentiable = false;
-  for (const auto& o : program->outputs())
+  for (const auto& o : a.program->outputs())
     differentiable = differentiable || is_differentiable(o.dtype);
-  if (differentiable && any_requires_grad(inputs, variant, def))
-    node = IntrusivePtr<ProgramNode>(
-        new ProgramNode(name, program, variant, def, inputs, params, space));
+  if (differentiable && a.needs_history())
+    node = IntrusivePtr<ProgramNode>(new ProgramNode(a, space));
   if (outputs.empty())
-    for (const auto& o : program->outputs())
-      outputs.push_back(allocate_like(inputs, space, o.dtype, device));
-  execute(*program, inputs, {outputs.data(), outputs.size()}, params);
+    for (const auto& o : a.program->outputs())
+      outputs.push_back(allocate_like(a.inputs, space, o.dtype, device));
+  execute(*a.program, a.inputs, {outputs.data(), outputs.size()}, a.params);
   if (node) {
     node->save_outputs({outputs.data(), outputs.size()});
     for (size_t i = 0; i < outputs.size(); ++i)
       if (is_differentiable(outputs[i].dtype())) set_history(outputs[i], node, uint32_t(i));
   }
 }
-
-tracing::Work work_on(const expr::Program& program, std::span<const Tensor> inputs,
-                      std::span<const Tensor> outputs) {
-  SmallVector<prim::View, 4> in, out;
-  for (const Tensor& t : inputs) in.push_back(view_of(t));
-  for (const Tensor& t : outputs) out.push_back(view_of(t));
-  return work_of(program, {in.data(), in.size()}, {out.data(), out.size()},
-                 outputs.empty() ? Device() : outputs[0].device());
-}
-
-Results ProgramNode::apply_literals(const ProgramPtr& program, std::span<const Tensor> inputs,
-                                    std::span<const Literal> params, const char* name) {
-  tracing::RangeScope traced(tracing::RangeKind::program,
-                             [&] { return std::string(name) + "_backward"; });
-  Results outputs;
-  apply(program, nullptr, nullptr, inputs, params, name, outputs);
-  traced.set_work([&] { return work_on(*program, inputs, {outputs.data(), outputs.size()}); });
-  return outputs;
-}
-
-}  // namespace
 
 std::shared_ptr<PointwiseDef::Cache> make_pointwise_cache() {
   return std::make_shared<PointwiseDef::Cache>();
@@ -616,8 +312,7 @@ Results call_pointwise(const Call& call) {
   if (!r.variant) [[unlikely]]
     return call_complex(call, r.types.compute);
   Results outputs;
-  apply(r.variant->program, r.variant, r.def, {r.inputs.data(), r.inputs.size()},
-        {r.params.data(), r.params.size()}, call.name(), outputs);
+  apply(r.application(), outputs);
   return outputs;
 }
 
@@ -649,8 +344,7 @@ Results call_on_parts(const Call& parts, std::span<const Tensor> like) {
                            device_of(inputs, parts.name()));
     for (int part = 0; part < 2; ++part) outputs.push_back(part_of(joined, part));
   }
-  apply(r.variant->program, r.variant, r.def, inputs, {r.params.data(), r.params.size()},
-        parts.name(), outputs);
+  apply(r.application(), outputs);
   if (!is_pair) return outputs;
   if (outputs[0].requires_grad()) {
     const IntrusivePtr<Node> node(new JoinedParts(parts.name(), outputs));
@@ -668,12 +362,14 @@ Tensor plain_copy(const Tensor& t) {
   return copy;
 }
 
-// Runs a resolved call into `self`. Another view of self's memory would see half-written values: a
-// copy of it is read.
+// Another view of the memory of what is written would see half-written values.
+bool shares_memory(const Tensor& t, const Tensor& written) {
+  return t.storage() == written.storage() && t.layout() != written.layout();
+}
+
+// Runs a resolved call into `self`, from a copy of what shares its memory.
 void write_into(const Resolved& r, Tensor& self) {
-  const auto is_hidden = [&](const Tensor& t) {
-    return t.storage() == self.storage() && t.layout() != self.layout();
-  };
+  const auto is_hidden = [&](const Tensor& t) { return shares_memory(t, self); };
   std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
   Tensors safe;
   if (!self.is_meta() && std::ranges::any_of(inputs, is_hidden)) [[unlikely]] {
@@ -692,13 +388,11 @@ bool call_pointwise_into(const Call& call, Tensor& self, bool record) {
   if (!r.variant) return false;
   const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
   const Shape space = broadcast_all(inputs, call.name());
-  check_same_device(device_of(inputs, call.name()), self.device(), call.name());
+  check_same_device(call.name(), self.device(), 0, device_of(inputs, call.name()), 0);
   check_result(self, space, dtype, call.op.name);
   IntrusivePtr<ProgramNode> node;
-  if (record && any_requires_grad(inputs, r.variant, r.def) && is_differentiable(dtype))
-    node = IntrusivePtr<ProgramNode>(
-        new ProgramNode(call.name(), r.variant->program, r.variant, r.def, inputs,
-                        {r.params.data(), r.params.size()}, space, &self));
+  if (record && r.application().needs_history() && is_differentiable(dtype))
+    node = IntrusivePtr<ProgramNode>(new ProgramNode(r.application(), space, &self));
   write_into(r, self);
   if (node) {
     node->save_outputs({&self, 1});
@@ -717,21 +411,31 @@ bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntL
       r.def->result == PointwiseDef::Result::promote)
     return false;
   const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
-  check_same_device(device_of(inputs, call.name()), out.device(), call.name());
+  check_same_device(call.name(), device_of(inputs, call.name()), 0, out.device(), inputs.size());
   fit(out, broadcast_all(inputs, call.name()), call.name());
   write_into(r, out);
   return true;
 }
 
-Results apply_program(const ProgramPtr& program, std::span<const Tensor> inputs,
-                      std::span<const Scalar> params, const char* name) {
-  const Literals literals =
-      program_arguments(program->inputs(), program->params(), inputs, params, name);
-  tracing::RangeScope traced(tracing::RangeKind::program, std::string_view(name));
-  Results outputs;
-  apply(program, nullptr, nullptr, inputs, {literals.data(), literals.size()}, name, outputs);
-  traced.set_work([&] { return work_on(*program, inputs, {outputs.data(), outputs.size()}); });
-  return outputs;
+std::optional<PreparedCall> prepare_pointwise(const Call& call, const Tensor* self) {
+  const DType dtype = self ? self->dtype() : kFloat32;
+  Resolved r = resolve(call, self ? &dtype : nullptr);
+  if (!r.variant || r.variant->program->outputs().size() != 1) return {};
+  const std::span<const Tensor> inputs{r.inputs.data(), r.inputs.size()};
+  const Shape space = broadcast_all(inputs, call.name());
+  const Device device = device_of(inputs, call.name());
+  PreparedCall p{r.variant->program, {}, std::move(r.params), {}};
+  if (self) {
+    check_same_device(call.name(), self->device(), 0, device, 0);
+    check_result(*self, space, dtype, call.op.name);
+    if (std::ranges::any_of(inputs, [&](const Tensor& t) { return shares_memory(t, *self); }))
+      return {};
+    p.out = *self;
+  } else {
+    p.out = allocate_like(inputs, space, p.program->outputs()[0].dtype, device);
+  }
+  p.inputs = std::move(r.inputs);
+  return p;
 }
 
 }  // namespace arete::ops

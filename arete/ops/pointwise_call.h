@@ -14,6 +14,17 @@ bool call_pointwise_into(const Call& call, Tensor& self, bool record);
 /// The same into a tensor that is no argument of the in-place kind: it is resized to the result's
 /// shape by `fit`. False, too, for programs with several outputs.
 bool call_pointwise_out(const Call& call, Tensor& out, void (*fit)(Tensor&, IntList, const char*));
+/// A pointwise call without history as what runs, for a launch together with others.
+struct PreparedCall {
+  expr::ProgramPtr program;
+  SmallVector<Tensor, 3> inputs;
+  SmallVector<expr::Literal, 4> params;
+  Tensor out;
+};
+/// Checks a call and prepares it, into `self` if there is one, else into a new tensor. None for
+/// calls that go by themselves: of complex numbers, of several outputs, and those that would read
+/// what is written in other places of memory.
+std::optional<PreparedCall> prepare_pointwise(const Call& call, const Tensor* self);
 /// Whether a tensor counts as a number beside tensors of another device (Note [Numbers in tensors
 /// of the CPU]), and the device of a call's first n arguments, which is theirs.
 bool is_host_number(const Tensor& t);

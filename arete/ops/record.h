@@ -20,6 +20,16 @@ namespace arete::ops {
 
 struct OpRecord;
 
+class RowProgram;
+
+/// A program with the numbers of its parameters: what a call of an anonymous record applies. One of
+/// the two programs is there.
+struct AppliedProgram {
+  const expr::Program* program = nullptr;
+  const RowProgram* rows = nullptr;
+  std::span<const expr::Literal> params;
+};
+
 /// An argument of a call, borrowed for its duration (tensors and lists by pointer).
 class Arg {
  public:
@@ -37,6 +47,7 @@ class Arg {
     dtype,
     device,
     generator,
+    program,
   };
   Arg() = default;
   Arg(std::nullopt_t) {}
@@ -61,6 +72,7 @@ class Arg {
   Arg(DType t) : kind_(Kind::dtype) { integer_ = int64_t(t); }
   Arg(Device d) : kind_(Kind::device), device_(d.resolved()) {}
   Arg(Generator* g) : kind_(g ? Kind::generator : Kind::none) { generator_ = g; }
+  Arg(const AppliedProgram& p) : kind_(Kind::program) { program_ = &p; }
   template <class T>
   Arg(const std::optional<T>& o) : Arg() {
     if (o) *this = Arg(*o);
@@ -94,6 +106,7 @@ class Arg {
   std::string_view string() const { return {chars_, count_}; }
   DType dtype() const { return DType(integer_); }
   Device device() const { return device_; }
+  const AppliedProgram& program() const { return *program_; }
   Generator* generator() const { return kind_ == Kind::generator ? generator_ : nullptr; }
 
  private:
@@ -107,6 +120,7 @@ class Arg {
     const double* reals_;
     const char* chars_;
     Generator* generator_;
+    const AppliedProgram* program_;
     int64_t integer_;
     double real_;
   };
@@ -260,7 +274,7 @@ struct PointwiseDef {
   std::shared_ptr<Cache> cache;
 };
 
-/// The record. Exactly one of pointwise, view, compose or (infer and lower) is set.
+/// The record. Exactly one of pointwise, view, compose, apply or (infer and lower) is set.
 struct OpRecord {
   std::string schema;  ///< "add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
   std::string name;
@@ -273,6 +287,8 @@ struct OpRecord {
   std::vector<Layout> (*views)(const Call&) = nullptr;
   /// The dtype in which a view shows memory of another; null: the same.
   DType (*view_dtype)(DType) = nullptr;
+  /// Of an anonymous record: applies the program that the call brings as its first argument.
+  Results (*apply)(const Call&) = nullptr;
   /// A composition of other operators, differentiated through them.
   Results (*compose)(const Call&) = nullptr;
   /// Pure: shapes, dtypes and device of the outputs. Checks everything users can get wrong.

@@ -9,6 +9,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/program_arguments.h"
+#include "arete/ops/program_node.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
 
@@ -132,8 +133,8 @@ void run(const RowProgram& p, std::span<const Tensor> inputs, std::span<const Te
                 .params = literals});
 }
 
-Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs, const Literals& params,
-              IntList dims, const char* name);
+Results call_rows(const RowProgramPtr& program, std::span<const Tensor> inputs,
+                  std::span<const Literal> params, IntList dims, const char* name);
 
 class RowsNode final : public Node {
  public:
@@ -170,11 +171,6 @@ class RowsNode final : public Node {
     for (const DerivativeInput& from : d.inputs) {
       const size_t k = size_t(from.index);
       if (from.from == DerivativeInput::From::input) {
-        ARETE_CHECK(!released_ || saved_[k].defined(),
-                    AutogradError(name_,
-                                  "Trying to backward through the graph a second time (or directly "
-                                  "access saved tensors after they have already been freed)")
-                        .hint("pass retain_graph=true to the first backward call"));
         inputs.push_back(saved_[k].unpack(this, uint32_t(k), name_));
       } else {
         const GradMeta& meta = outputs[k];
@@ -185,8 +181,10 @@ class RowsNode final : public Node {
       whole = whole || Shape(inputs.back().sizes()) == space_.sizes;
     }
     if (!whole) inputs[0] = inputs[0].expand(space_.sizes);
-    const Results values =
-        apply(d.program, {inputs.data(), inputs.size()}, params_, space_.dims, name_);
+    const Results values = call_derivative(name_, [&](const char* name) {
+      return call_rows(d.program, {inputs.data(), inputs.size()}, {params_.data(), params_.size()},
+                       space_.dims, name);
+    });
     size_t next = 0;
     for (size_t i = 0; i < edges.size(); ++i)
       if (wanted >> i & 1) result[i] = sum_to_size(values[next++], sizes_[i]);
@@ -194,7 +192,6 @@ class RowsNode final : public Node {
   }
 
   void release_saved() override {
-    released_ = true;
     for (SavedTensor& s : saved_) s.reset();
   }
 
@@ -206,7 +203,6 @@ class RowsNode final : public Node {
   uint32_t wanted_ = 0;
   SmallVector<SavedTensor, 4> saved_;
   SmallVector<Shape, 4> sizes_;
-  bool released_ = false;
 };
 
 bool is_recorded(const RowProgram& p, std::span<const Tensor> inputs) {
@@ -218,18 +214,12 @@ bool is_recorded(const RowProgram& p, std::span<const Tensor> inputs) {
   return false;
 }
 
-Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs, const Literals& params,
-              IntList dims, const char* name) {
+Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs,
+              std::span<const Literal> given, IntList dims, const char* name) {
   modes().current_op = name;
-  const tracing::RangeScope traced(tracing::RangeKind::program, std::string_view(name));
-  for (const Tensor& t : inputs)
-    ARETE_CHECK(
-        t.device() == inputs[0].device(),
-        DeviceError(name,
-                    "Expected all tensors to be on the same device, but found at least two "
-                    "devices, " +
-                        inputs[0].device().to_string() + " and " + t.device().to_string() + "!")
-            .hint("move one of them with .to(device)"));
+  for (size_t i = 1; i < inputs.size(); ++i)
+    check_same_device(name, inputs[0].device(), 0, inputs[i].device(), i);
+  const Literals params(given);
   const Space space(inputs, dims, name);
   ARETE_CHECK(space.length > 0 || space.count > 0 || !program->needs_elements(),
               ValueError(name, "rows without elements have no minimum and no maximum"));
@@ -252,13 +242,28 @@ Results apply(const RowProgramPtr& program, std::span<const Tensor> inputs, cons
   return outputs;
 }
 
+Results call_rows(const RowProgramPtr& program, std::span<const Tensor> inputs,
+                  std::span<const Literal> params, IntList dims, const char* name) {
+  if (tracing::is_plain()) [[likely]]
+    return apply(program, inputs, params, dims, name);
+  static auto* const records = new AnonymousRecords([](OpRecord& r) {
+    r.schema = r.name + "(Program program, Tensor[] inputs, int[] dims) -> Tensor[]";
+    r.apply = [](const Call& c) {
+      const AppliedProgram& p = c[0].program();
+      return apply(p.rows->shared_from_this(), c.tensors(1), p.params, c.ints(2), c.name());
+    };
+  });
+  const AppliedProgram applied{.rows = program.get(), .params = params};
+  return call_all(records->find(name), {Arg(applied), Arg(inputs), Arg(dims)});
+}
+
 }  // namespace
 
 Results apply_rows(const RowProgramPtr& program, std::span<const Tensor> inputs,
                    std::span<const Scalar> params, IntList dims, const char* name) {
   const Literals literals =
       program_arguments(program->inputs(), program->params(), inputs, params, name);
-  return apply(program, inputs, literals, dims, name);
+  return call_rows(program, inputs, {literals.data(), literals.size()}, dims, name);
 }
 
 Tensor apply_reduce(const expr::ProgramPtr& program, prim::Monoid monoid,

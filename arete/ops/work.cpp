@@ -1,6 +1,5 @@
 #include "arete/ops/work.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 namespace arete::ops {
@@ -40,23 +39,6 @@ int64_t bytes_under(const prim::View& view) {
     if (view.strides[size_t(d)] != 0 || view.sizes[size_t(d)] == 0)
       elements *= view.sizes[size_t(d)];
   return elements * int64_t(size_of(view.dtype));
-}
-
-tracing::Work work_of(const expr::Program& program, std::span<const prim::View> inputs,
-                      std::span<const prim::View> outputs, Device device) {
-  tracing::Work work;
-  work.device = device;
-  int64_t elements = 0;
-  for (const prim::View& v : inputs) work.bytes += bytes_under(v);
-  for (const prim::View& v : outputs) {
-    work.bytes += bytes_under(v);
-    elements += v.numel();
-  }
-  if (!outputs.empty()) work.dtype = outputs[0].dtype;
-  // All outputs of one element come out of one run of the program.
-  const size_t together = std::max<size_t>(program.outputs().size(), 1);
-  work.flops = operations_per_element(program) * double(elements) / double(together);
-  return work;
 }
 
 }  // namespace arete::ops

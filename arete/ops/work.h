@@ -1,9 +1,6 @@
 // What programs compute and move, for profilers.
 #pragma once
 
-#include <span>
-
-#include "arete/core/tracing.h"
 #include "arete/expr/program.h"
 #include "arete/ops/record.h"
 #include "arete/prim/view.h"
@@ -14,9 +11,6 @@ namespace arete::ops {
 double operations_per_element(const expr::Program& program);
 /// Bytes that lie under a view: what expand() repeats counts once.
 int64_t bytes_under(const prim::View& view);
-/// A run of a program over these operands, each element of which is read or written once.
-tracing::Work work_of(const expr::Program& program, std::span<const prim::View> inputs,
-                      std::span<const prim::View> outputs, Device device);
 
 /// Of an operator that touches a tensor only where indices say: nobody moves a table to look three
 /// rows up.

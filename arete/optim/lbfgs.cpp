@@ -13,8 +13,8 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 #include "arete/optim/update_internal.h"
-#include "arete/prim/backend.h"
 
 namespace arete::optim {
 
@@ -165,7 +165,7 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure) {
               ValueError("LBFGS", "LBFGS doesn't support per-parameter options (parameter groups)")
                   .got(std::to_string(param_groups().size()) + " groups"));
   for (const Tensor& p : param_groups().front().params)
-    ARETE_CHECK(!p.is_cuda() || !prim::backend_for(p.device()).is_capturing(),
+    ARETE_CHECK(!ops::is_capturing(p.device()),
                 DeviceError("LBFGS", "CUDA graph capture of step() is impossible for LBFGS")
                     .hint("it asks the device after each iteration how to go on"));
   const NoGradGuard no_grad;

@@ -6,9 +6,9 @@
 #include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/target.h"
 #include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
-#include "arete/prim/backend.h"
 
 namespace arete::optim {
 
@@ -185,7 +185,7 @@ bool Optimizer::Step::is_recorded(Device device) {
   if (!device.is_cuda()) return false;
   for (const auto& [d, is] : recorded)
     if (d == device) return is;
-  return recorded.emplace_back(device, prim::backend_for(device).is_capturing()).second;
+  return recorded.emplace_back(device, ops::is_capturing(device)).second;
 }
 
 // Where the counts are decides: see Note [Steps on the device]. Optimizers that do not count go the

@@ -2,14 +2,12 @@
 #include <cstring>
 
 #include "arete/core/modes.h"
-#include "arete/core/tracing.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/in_place.h"
+#include "arete/ops/multi.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/target.h"
-#include "arete/ops/work.h"
 #include "arete/optim/state_internal.h"
 #include "arete/optim/update_internal.h"
 
@@ -53,11 +51,6 @@ Tensor places(size_t n, DType dtype, Device device) {
   return ops::empty_tensor({int64_t(n), kPlace / int64_t(size_of(dtype))}, dtype, device);
 }
 
-void wrote(std::span<const prim::View> views) {
-  for (const prim::View& v : views)
-    if (v.storage) const_cast<Storage*>(v.storage)->bump_version();
-}
-
 }  // namespace
 
 // ---- the settings where steps on a device read them
@@ -85,8 +78,7 @@ void Optimizer::Page::write(const std::vector<double>& values, Programs& program
     outputs.push_back(at(k));
     literals.push_back({.f = values[k]});
   }
-  ops::target(memory.device())
-      .pointwise({.program = program.get(), .inputs = {}, .outputs = outputs, .params = literals});
+  ops::run_program("optimizer_settings", *program, memory.device(), {}, outputs, literals);
   written = values;
 }
 
@@ -216,38 +208,23 @@ void Optimizer::Batch::compute_on_device(uint32_t variant, const NumbersRule& nu
       inputs.push_back(place_of(items_[i].slot->state[key]));
       outputs.push_back(inputs.back());
     }
-    wrote(std::span(outputs).last(moving_.size()));
     inputs.insert(inputs.end(), shared.begin(), shared.end());
     for (size_t n = 0; n < n_row_; ++n) outputs.push_back(place_in(rows_, i * n_row_ + n));
   }
   std::vector<expr::Literal> literals;
   for (double c : constants) literals.push_back({.f = c});
-  run_program(*program, items_.size(), inputs, outputs, literals);
+  ops::run_programs("optimizer_numbers", *program, device, int64_t(items_.size()), inputs, outputs,
+                    literals);
 }
 
 // ---- the update
-
-void Optimizer::Batch::run_program(const expr::Program& program, size_t n_tensors,
-                                   std::span<const prim::View> inputs,
-                                   std::span<const prim::View> outputs,
-                                   std::span<const expr::Literal> params) const {
-  if (n_tensors == 0 || kind_.device.is_meta()) return;
-  tracing::RangeScope traced(tracing::RangeKind::program, std::string_view("optimizer_update"));
-  traced.set_work([&] { return ops::work_of(program, inputs, outputs, kind_.device); });
-  ops::target(kind_.device)
-      .multi_pointwise({.program = &program,
-                        .n_tensors = int64_t(n_tensors),
-                        .inputs = inputs,
-                        .outputs = outputs,
-                        .params = params});
-}
 
 void Optimizer::Batch::pass(std::initializer_list<uint32_t> what, const Operate& operate,
                             const Body& body) {
   const expr::Type type = expr::compute_type(number_dtype());
   Views inputs, outputs;
   expr::ProgramPtr program;
-  size_t n_tensors = 0;
+  int64_t n_tensors = 0;
   const size_t n_beside = kind_.on_device ? n_row_ : literals_.size();
   ARETE_ASSERT(n_beside >= size_t(has_factor()));  // compute() comes first
   for (size_t i = 0; i < items_.size(); ++i) {
@@ -297,8 +274,8 @@ void Optimizer::Batch::pass(std::initializer_list<uint32_t> what, const Operate&
   std::vector<expr::Literal> literals;
   if (!kind_.on_device)
     for (double n : literals_) literals.push_back({.f = n});
-  run_program(*program, n_tensors, inputs, outputs, literals);
-  wrote(outputs);
+  ops::run_programs("optimizer_update", *program, kind_.device, n_tensors, inputs, outputs,
+                    literals);
 }
 
 void Optimizer::Batch::unscale() {

@@ -209,9 +209,6 @@ class Optimizer::Batch {
   void update_with_history(uint32_t variant, const Rule& rule);
   std::vector<Value> in_place(const Rule& rule, std::span<const Value> operands,
                               const Beside& beside) const;
-  void run_program(const expr::Program& program, size_t n_tensors,
-                   std::span<const prim::View> inputs, std::span<const prim::View> outputs,
-                   std::span<const expr::Literal> params) const;
   /// Writes what the host counts.
   void finish();
 

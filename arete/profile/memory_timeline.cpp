@@ -28,7 +28,7 @@ class Judge {
     bool remembered = false;
     for (int64_t i = life.event; i >= 0; i = events_[size_t(i)].parent) {
       const Event& e = events_[size_t(i)];
-      if (e.kind == EventKind::call || e.kind == EventKind::program) {
+      if (e.kind == EventKind::call) {
         call = i;
         remembered = remembered || e.sequence >= 0;
       } else if (e.kind == EventKind::backward) {

@@ -55,7 +55,7 @@ Profiler::Profiler(Options options, std::function<Action(int64_t)> schedule, Han
 Profiler::~Profiler() {
   if (!running_) return;
   try {
-    if (step_range_) Recorder::get().end_range(step_range_, {});
+    if (step_range_) Recorder::get().end_range(step_range_);
     end_recording(false);
   } catch (...) {
     // A destructor has nobody to tell.
@@ -140,7 +140,7 @@ void Profiler::change(Action to, bool end) {
 void Profiler::step() {
   ARETE_CHECK(running_, ValueError("step", "the profiler is not running")
                             .hint("call step() between start() and stop()"));
-  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
+  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0));
   ++step_;
   change(schedule_ ? schedule_(step_) : Action::record, false);
   if (schedule_ && recording_)
@@ -150,7 +150,7 @@ void Profiler::step() {
 
 void Profiler::stop() {
   if (!running_) return;
-  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
+  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0));
   running_ = false;
   change(Action::none, true);
 }
@@ -175,7 +175,7 @@ void Profiler::stop_trace() {
   ARETE_CHECK(
       recording_,
       ValueError("stop_trace", "nothing is being recorded").hint("call start_trace() first"));
-  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0), {});
+  if (step_range_) Recorder::get().end_range(std::exchange(step_range_, 0));
   running_ = false;
   action_ = Action::none;
   end_recording(true);
@@ -221,7 +221,7 @@ void RecordFunction::begin(std::string_view name) {
 }
 
 void RecordFunction::finish() {
-  if (auto* const l = std::exchange(listener_, nullptr)) l->end_range(id_, {});
+  if (auto* const l = std::exchange(listener_, nullptr)) l->end_range(id_);
   if (std::exchange(names_memory_, false)) pop_name_scope();
 }
 
@@ -255,7 +255,7 @@ class NvtxListener final : public tracing::Listener {
     cuda::nvtx::range_push(text.c_str());
     return 1;
   }
-  void end_range(uint64_t, const tracing::Work&) noexcept override { cuda::nvtx::range_pop(); }
+  void end_range(uint64_t) noexcept override { cuda::nvtx::range_pop(); }
   uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override {
     cuda::nvtx::range_push(event.what);
     return 1;

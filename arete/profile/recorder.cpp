@@ -437,7 +437,6 @@ uint64_t Recorder::begin_range(tracing::RangeKind kind, std::string_view name,
   if (!l) return 0;
   using tracing::RangeKind;
   Raw& raw = push(*l, kind == RangeKind::user       ? EventKind::user
-                      : kind == RangeKind::program  ? EventKind::program
                       : kind == RangeKind::backward ? EventKind::backward
                                                     : EventKind::optimizer);
   raw.text = name;
@@ -446,14 +445,8 @@ uint64_t Recorder::begin_range(tracing::RangeKind kind, std::string_view name,
   return begun(*l, raw);
 }
 
-void Recorder::end_range(uint64_t id, const tracing::Work& work) noexcept {
-  end(id, [&](ThreadLog&, Raw& raw) {
-    raw.flops = work.flops;
-    raw.bytes = work.bytes;
-    raw.device = work.device;
-    raw.dtype = work.dtype;
-    if (work.device.is_cuda()) raw.stream = reinterpret_cast<uint64_t>(stream_on(work.device));
-  });
+void Recorder::end_range(uint64_t id) noexcept {
+  end(id, [](ThreadLog&, Raw&) {});
 }
 
 uint64_t Recorder::begin_host_event(const tracing::HostEvent& event) noexcept {

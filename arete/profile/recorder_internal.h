@@ -35,7 +35,7 @@ class Recorder final : public tracing::Listener, public MemoryObserver {
                 tracing::Items<Tensor> results) noexcept override;
   uint64_t begin_range(tracing::RangeKind kind, std::string_view name,
                        int64_t sequence) noexcept override;
-  void end_range(uint64_t id, const tracing::Work& work) noexcept override;
+  void end_range(uint64_t id) noexcept override;
   uint64_t begin_host_event(const tracing::HostEvent& event) noexcept override;
   void end_host_event(uint64_t id) noexcept override;
   void on_memory(const MemoryEvent& event) noexcept override;

@@ -16,9 +16,9 @@
 
 namespace arete::profile {
 
-/// Kinds of event: calls of operators; programs that users or layers apply to tensors; functions of
-/// the backward pass; steps of optimizers; ranges that users name; waits and copies.
-enum class EventKind : uint8_t { call, program, backward, optimizer, user, host };
+/// Kinds of event: calls of operators, and of programs that users or layers apply to tensors;
+/// functions of the backward pass; steps of optimizers; ranges that users name; waits and copies.
+enum class EventKind : uint8_t { call, backward, optimizer, user, host };
 /// "cpu_op", "user_annotation", ... as trace files name them.
 const char* category_of(EventKind kind);
 

@@ -20,32 +20,31 @@ struct GraphNode {
   IntrusivePtr<Node> node;
 };
 
-/// Lists the operators that this thread calls between start() and stop(), which nest with other
-/// observers.
-class CallTrace final : public ops::CallObserver {
+/// Lists the operators that this thread calls between start() and stop().
+class CallTrace {
  public:
-  void start() {
-    outer_ = modes().word & Modes::kObserve ? modes().observer : nullptr;
-    modes().observer = this;
-    modes().word |= Modes::kObserve;
-  }
-  void stop() {
-    modes().observer = outer_;
-    if (!outer_) modes().word &= ~uint32_t(Modes::kObserve);
-  }
-  void on_call(const ops::CallEvent& e) override {
-    std::string line(e.op->name);
-    std::string sizes;
-    for (const Tensor& t : e.outputs)
-      if (t.defined()) sizes += (sizes.empty() ? " -> " : ", ") + ops::describe(t);
-    calls_.push_back(line + sizes);
-    if (outer_) outer_->on_call(e);
-  }
+  void start() { lister_.emplace(calls_); }
+  void stop() { lister_.reset(); }
   const std::vector<std::string>& calls() const { return calls_; }
 
  private:
-  ops::CallObserver* outer_ = nullptr;
+  class Lister final : public tracing::ThreadListener {
+   public:
+    explicit Lister(std::vector<std::string>& calls) : calls_(calls) {}
+    void end_call(uint64_t, const ops::OpRecord& op, tracing::Items<ops::Arg>,
+                  tracing::Items<Tensor> results) noexcept override {
+      std::string sizes;
+      for (size_t i = 0; i < results.size; ++i)
+        if (const Tensor& t = results.data[i]; t.defined())
+          sizes += (sizes.empty() ? " -> " : ", ") + ops::describe(t);
+      calls_.push_back(op.name + sizes);
+    }
+
+   private:
+    std::vector<std::string>& calls_;
+  };
   std::vector<std::string> calls_;
+  std::optional<Lister> lister_;
 };
 
 /// A Python object that C++ may drop on any thread.

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "arete/arete.h"
-#include "arete/autograd/function.h"
 #include "bindings.h"
 #include "caster.h"
 #include "layers.h"
@@ -505,7 +504,6 @@ void bind_cpp_layers(nb::module_& m) {
              Tensors x;
              for (nb::handle h : inputs) x.push_back(nb::cast<Tensor>(h));
              const WithoutGil free;
-             autograd::note_uses(x);
              return l.forward(x);
            })
       .def("train", [](Made& l, bool on) { l.module->train(on); })

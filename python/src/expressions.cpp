@@ -2,9 +2,7 @@
 // with it, arete/_kernels.py snippets of C.
 #include <deque>
 #include <map>
-#include <set>
 
-#include "arete/autograd/function.h"
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/rows.h"
@@ -21,10 +19,7 @@ namespace {
 using expr::Value;
 
 // Names live as long as the process, since history may show them at any time.
-const char* lasting(const std::string& name) {
-  static auto* const names = new std::set<std::string>;  // under the GIL
-  return names->insert(name).first->c_str();
-}
+const char* lasting(const std::string& name) { return ops::program_record(name).name.c_str(); }
 
 // A traced function is seldom new: what the last ones were compiled to stays.
 template <class Program>
@@ -155,7 +150,6 @@ void bind_expressions(nb::module_& parent) {
           [](const ElementwiseProgram& p, const std::vector<Tensor>& inputs,
              const std::vector<Scalar>& params) {
             const WithoutGil free;
-            autograd::note_uses(inputs);
             return as_list(ops::apply_program(p.program, inputs, params, p.name));
           },
           "inputs"_a, "params"_a = std::vector<Scalar>());
@@ -194,7 +188,6 @@ void bind_expressions(nb::module_& parent) {
           [](const RowsProgram& p, const std::vector<Tensor>& inputs,
              const std::vector<Scalar>& params, const std::vector<int64_t>& dims) {
             const WithoutGil free;
-            autograd::note_uses(inputs);
             return as_list(ops::apply_rows(p.program, inputs, params, dims, p.name));
           },
           "inputs"_a, "params"_a, "dims"_a);

@@ -68,6 +68,7 @@ nb::object to_python(const ops::OwnedArg& a) {
       return owned(wrap(a.device));
     case Kind::none:
     case Kind::generator:
+    case Kind::program:
       break;
   }
   return nb::none();

@@ -1,5 +1,4 @@
 // What arete/nn's recurrent layers do in C++: all layers of a call, and the steps of cells.
-#include "arete/autograd/function.h"
 #include "arete/nn/rnn_internal.h"
 #include "bindings.h"
 #include "caster.h"
@@ -34,7 +33,6 @@ void bind_rnn(nb::module_& m) {
     nn::RecurrentResult result;
     {
       const WithoutGil free;
-      autograd::note_uses(states);
       result = nn::run_recurrent(r, all, input, states, batch_sizes);
     }
     return std::make_pair(result.output, result.states);
@@ -44,7 +42,6 @@ void bind_rnn(nb::module_& m) {
         [](const std::string& mode, const std::string& name, const std::vector<Tensor>& w,
            const Tensor& input, const std::vector<Tensor>& states) {
           const WithoutGil free;
-          autograd::note_uses(states);
           return nn::run_cell(recurrence_of(mode), name, {w.at(0), w.at(1), w.at(2), w.at(3), {}},
                               input, states);
         });

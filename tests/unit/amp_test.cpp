@@ -1,6 +1,7 @@
 // Autocast and loss scaling. On another device: ARETE_TEST_DEVICE=cuda.
 #include <thread>
 
+#include "arete/core/tracing.h"
 #include "arete/device/cuda.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
@@ -19,17 +20,13 @@ Tensor random(IntList sizes, DType dtype = kFloat32) {
 }
 
 // Counts calls by the name of their operator.
-class Counter : public ops::CallObserver {
+class Counter : public tracing::ThreadListener {
  public:
-  explicit Counter(std::string name) : name_(std::move(name)) {
-    modes().observer = this;
-    modes().word |= Modes::kObserve;
+  explicit Counter(std::string name) : name_(std::move(name)) {}
+  void end_call(uint64_t, const ops::OpRecord& op, tracing::Items<ops::Arg>,
+                tracing::Items<Tensor>) noexcept override {
+    count += op.name == name_;
   }
-  ~Counter() override {
-    modes().word &= ~uint32_t(Modes::kObserve);
-    modes().observer = nullptr;
-  }
-  void on_call(const ops::CallEvent& e) override { count += e.op->name == name_; }
   int count = 0;
 
  private:

@@ -114,7 +114,7 @@ TEST(Profiler, TiesBackwardToForward) {
   // What a gradient computes is known, too.
   const auto program = named(t, "exp_backward");
   ASSERT_EQ(program.size(), 1u);
-  EXPECT_EQ(program[0]->kind, EventKind::program);
+  EXPECT_EQ(program[0]->kind, EventKind::call);
   EXPECT_EQ(program[0]->bytes, 4 * (1 + 12 + 12));  // the gradient of a sum is one number
   EXPECT_GE(program[0]->flops, 12);
   EXPECT_EQ(t.events[size_t(program[0]->parent)].name, "ExpBackward0");
