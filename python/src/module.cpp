@@ -235,6 +235,7 @@ NB_MODULE(_C, m) {
   bind_memory(m);
   bind_saved_tensor_hooks(m);
   bind_expressions(m);
+  bind_foreach(m);
   bind_optim(m);
   bind_layers(m);
   bind_cpp_layers(m);
