@@ -255,10 +255,10 @@ def lines_of(name: str, operator, method: bool) -> list[str]:
         kind = results(record)
         if kind == "Tensor" and not name.endswith("_"):
             keyword = "out: Optional[Tensor] = ..."
-            dtype = "" if any(x.startswith("dtype") for x in p) else ", dtype: Optional[_DType] = ..."
-            grad = "" if method else ", requires_grad: _bool = ..."
+            makes = any(x.startswith("device:") for x in p)
+            grad = ", layout: Optional[layout] = ..., requires_grad: _bool = ..., pin_memory: _bool = ..." if makes else ""
             order = ", memory_format: Optional[memory_format] = ..." if name.endswith("_like") else ""
-            p = p + (["*"] if "*" not in p else []) + [keyword + dtype + grad + order]
+            p = p + (["*"] if "*" not in p else []) + [keyword + grad + order]
         found.append(f"def {name}({', '.join(p)}) -> {kind}: ...")
     spread = any("Union[_int, Sequence[_int]]" in f for f in found)
     if len(found) > 1 or spread:

@@ -216,12 +216,16 @@ class Pass {
     const GradMeta& want = node.edges[i].node->outputs[node.edges[i].slot];
     if (g.sizes().size() != want.sizes.size() ||
         !std::equal(want.sizes.begin(), want.sizes.end(), g.sizes().begin())) {
-      ARETE_CHECK(
-          g.dim() >= int64_t(want.sizes.size()),
-          AutogradError(node.name(),
-                        "Function " + node.name() + " returned an invalid gradient at index " +
-                            std::to_string(i) + " - got " + to_string(g.sizes()) +
-                            " but expected shape compatible with " + to_string(want.sizes)));
+      // What may be summed up: the wanted shape, expanded.
+      const int64_t extra = g.dim() - int64_t(want.sizes.size());
+      bool fits = extra >= 0;
+      for (size_t d = 0; fits && d < want.sizes.size(); ++d)
+        fits = want.sizes[d] == 1 || want.sizes[d] == g.size(int64_t(d) + extra);
+      ARETE_CHECK(fits, AutogradError(
+                            node.name(),
+                            "Function " + node.name() + " returned an invalid gradient at index " +
+                                std::to_string(i) + " - got " + to_string(g.sizes()) +
+                                " but expected shape compatible with " + to_string(want.sizes)));
       g = ops::sum_to_size(g, want.sizes);
     }
     return g.dtype() == want.dtype ? g : g.to(want.dtype);

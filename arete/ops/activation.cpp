@@ -83,6 +83,7 @@ const OpRecord& mish_op =
 
 const OpRecord& leaky_relu_op =
     define("leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor")
+        .functional({"", "leaky_relu_"})
         .doc("x where positive, else negative_slope * x.")
         .surface(Surface::functional)
         .pointwise(activation(1, 1, [](Values v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); }))
@@ -90,6 +91,7 @@ const OpRecord& leaky_relu_op =
 
 const OpRecord& elu_op =
     define("elu(Tensor self, float alpha=1.0) -> Tensor")
+        .functional({"", "elu_"})
         .doc("x where positive, else alpha * (exp(x) - 1).")
         .surface(Surface::functional)
         .pointwise(activation(
@@ -99,6 +101,7 @@ const OpRecord& elu_op =
 
 const OpRecord& selu_op =
     define("selu(Tensor self) -> Tensor")
+        .functional({"", "selu_"})
         .doc("Self-normalising elu.")
         .pointwise(activation(1, 0,
                               [](Values v) {
@@ -116,6 +119,7 @@ const OpRecord& celu_point_op =
         }));
 const OpRecord& celu_op =
     define("celu(Tensor self, float alpha=1.0) -> Tensor")
+        .functional({"", "celu_"})
         .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
         .compose([](const Call& c) -> Results {
           ARETE_CHECK(c.real(1) != 0,
@@ -154,6 +158,7 @@ const OpRecord& hardtanh_point_op =
             1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote));
 const OpRecord& hardtanh_op =
     define("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
+        .functional({"", "hardtanh_"})
         .doc("x limited to [min_val, max_val]; integers stay integers.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -209,6 +214,7 @@ const OpRecord& logsigmoid_op =
 
 const OpRecord& threshold_op =
     define("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor")
+        .functional({"", "threshold_"})
         .doc("x where x > threshold, else value.")
         .pointwise(activation(
             1, 2, [](Values v) { return where(v[0] <= v[1], v[2], v[0]); }, Result::promote))
@@ -244,6 +250,7 @@ const OpRecord& softshrink_op =
 
 const OpRecord& hardshrink_op =
     define("hardshrink(Tensor self, float lambd=0.5) -> Tensor")
+        .functional()
         .doc("x where |x| > lambd, else 0.")
         .pointwise(activation(1, 1, [](Values v) { return where(abs(v[0]) <= v[1], 0.0, v[0]); }));
 
@@ -255,6 +262,7 @@ const OpRecord& prelu_kernel_op =
 
 const OpRecord& prelu_op =
     define("prelu(Tensor self, Tensor weight) -> Tensor")
+        .functional()
         .autocast(Autocast::lower)
         .doc("x where positive, else weight * x, with one weight or one for each channel.")
         .compose([](const Call& c) -> Results {

@@ -10,6 +10,7 @@ std::span<const Alias> all_aliases() {
     std::vector<Alias> v;
 #define ARETE_LIST(alias, record) v.push_back({#alias, #record});
     ARETE_ALIASES(ARETE_LIST)
+    ARETE_LIST_ALIASES(ARETE_LIST)
 #undef ARETE_LIST
     std::sort(v.begin(), v.end(), [](const Alias& a, const Alias& b) { return a.name < b.name; });
     return v;

@@ -35,6 +35,10 @@
   X(special_modified_bessel_i1, special_i1)                                                        \
   X(special_softmax, softmax) X(special_log_softmax, log_softmax)                                  \
   X(special_logsumexp, logsumexp)
+// Of functions that take lists in braces, which no template forwards.
+#define ARETE_LIST_ALIASES(X)                                                                      \
+  X(moveaxis, movedim) X(swapaxes, transpose) X(swapdims, transpose)                               \
+  X(concat, cat) X(concatenate, cat) X(row_stack, vstack) X(broadcast_to, expand)
 // clang-format on
 
 namespace arete {

@@ -108,12 +108,14 @@ const OpRecord& floor_divide_op =
 
 const OpRecord& maximum_op =
     define("maximum(Tensor self, Tensor other) -> Tensor")
+        .face("max.other(Tensor self, Tensor other)")
         .doc("The larger element; NaN wins.")
         .binary([](Value a, Value b) { return max(a, b); }, Result::promote)
         .dtypes(kAllReal);
 
 const OpRecord& minimum_op =
     define("minimum(Tensor self, Tensor other) -> Tensor")
+        .face("min.other(Tensor self, Tensor other)")
         .doc("The smaller element; NaN wins.")
         .binary([](Value a, Value b) { return min(a, b); }, Result::promote)
         .dtypes(kAllReal);

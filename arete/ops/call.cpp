@@ -212,6 +212,10 @@ void run_in_place(Tensor& self, const OpRecord& op, std::span<const Arg> args) {
   check_in_place(self, op.name.c_str(), record);
   if (self.storage()->has_pending_copies()) [[unlikely]]
     wait_for_copies(call, self);
+  if (op.compose_in_place) {
+    op.compose_in_place(self, call);
+    return;
+  }
   if (op.compose) {
     compose_in_place(self, op, args, op.compose, record);
     return;

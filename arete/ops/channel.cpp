@@ -12,6 +12,7 @@ namespace {
 
 const OpRecord& channel_shuffle_op =
     define("channel_shuffle(Tensor input, int groups) -> Tensor")
+        .functional()
         .doc("Deals the channels of (N, C, ...) out one from each group in turn.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {

@@ -172,6 +172,7 @@ Tensor conv_transpose_any(int spatial, const Tensor& input, const Tensor& w, con
 template <int spatial>
 const OpRecord& define_conv(const char* schema) {
   return define(schema)
+      .functional()
       .autocast(Autocast::lower)
       .doc("Convolution over spatial dimensions, with or without a batch dimension.")
       .surface(Surface::function)
@@ -184,6 +185,7 @@ const OpRecord& define_conv(const char* schema) {
 template <int spatial>
 const OpRecord& define_conv_mode(const char* schema) {
   return define(schema)
+      .functional()
       .autocast(Autocast::lower)
       .doc("Convolution with padding \"same\" or \"valid\".")
       .compose([](const Call& c) -> Results {
@@ -195,6 +197,7 @@ const OpRecord& define_conv_mode(const char* schema) {
 template <int spatial>
 const OpRecord& define_conv_transpose(const char* schema) {
   return define(schema)
+      .functional()
       .autocast(Autocast::lower)
       .doc("Transposed convolution, with or without a batch dimension.")
       .surface(Surface::function)
@@ -215,9 +218,9 @@ const OpRecord* const conv_ops[3] = {&define_conv<1>("conv1d" ARETE_CONV_ARGS("i
                                      &define_conv<2>("conv2d" ARETE_CONV_ARGS("int[] padding=0")),
                                      &define_conv<3>("conv3d" ARETE_CONV_ARGS("int[] padding=0"))};
 const OpRecord* const conv_mode_ops[3] = {
-    &define_conv_mode<1>("conv1d_padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
-    &define_conv_mode<2>("conv2d_padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
-    &define_conv_mode<3>("conv3d_padding" ARETE_CONV_ARGS("str padding=\"valid\""))};
+    &define_conv_mode<1>("conv1d.padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
+    &define_conv_mode<2>("conv2d.padding" ARETE_CONV_ARGS("str padding=\"valid\"")),
+    &define_conv_mode<3>("conv3d.padding" ARETE_CONV_ARGS("str padding=\"valid\""))};
 const OpRecord* const conv_transpose_ops[3] = {
     &define_conv_transpose<1>("conv_transpose1d" ARETE_CONV_TRANSPOSE_ARGS),
     &define_conv_transpose<2>("conv_transpose2d" ARETE_CONV_TRANSPOSE_ARGS),

@@ -42,6 +42,7 @@ const std::vector<DType> kAllDTypes{kFloat32, kFloat64, kBFloat16,  kFloat16,
 
 const OpRecord& empty_op =
     define("empty(int[] size, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .memory_format()
         .doc("A tensor whose values are not set.")
         .uninitialized()
         .infer(infer_sizes)
@@ -103,6 +104,7 @@ const OpRecord& full_op =
 
 const OpRecord& empty_like_op =
     define("empty_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .memory_format()
         .doc("Without values, in self's shape and strides.")
         .surface(Surface::function)
         .uninitialized()
@@ -113,6 +115,7 @@ const OpRecord& empty_like_op =
 
 const OpRecord& zeros_like_op =
     define("zeros_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .memory_format()
         .doc("Zeros in self's shape and strides.")
         .surface(Surface::function)
         .infer(infer_like<1>)
@@ -125,6 +128,7 @@ const OpRecord& zeros_like_op =
 
 const OpRecord& ones_like_op =
     define("ones_like(Tensor self, *, dtype? dtype=None, device? device=None) -> Tensor")
+        .memory_format()
         .doc("Ones in self's shape and strides.")
         .surface(Surface::function)
         .infer(infer_like<1>)
@@ -139,6 +143,7 @@ const OpRecord& full_like_op =
     define(
         "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None, device? device=None) -> "
         "Tensor")
+        .memory_format()
         .doc("All fill_value in self's shape and strides.")
         .surface(Surface::function)
         .infer(infer_like<2>)
@@ -191,8 +196,9 @@ Range arange_range(const Call& c) {
 
 const OpRecord& arange_op =
     define(
-        "arange(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, device? "
+        "arange.start(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, device? "
         "device=None) -> Tensor")
+        .face("arange(Scalar end, *, Scalar start=0, dtype? dtype=None, device? device=None)")
         .doc("start, start + step, ... below end.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Range r = arange_range(c);

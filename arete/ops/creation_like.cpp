@@ -103,7 +103,7 @@ const OpRecord& scalar_tensor_op =
 // ---- linspace and logspace between 0-d tensors, read on the host
 
 std::pair<Scalar, Scalar> ends(const Call& c) {
-  const std::string name = std::string(c.name()).substr(0, 8);
+  const std::string name = c.name();
   ARETE_CHECK(
       c.tensor(0).dim() == 0 && c.tensor(1).dim() == 0,
       ValueError(c.name(), name +
@@ -120,7 +120,7 @@ TensorOptions range_options(const Call& c, size_t first) {
 
 const OpRecord& linspace_tensor_op =
     define(
-        "linspace_tensor(Tensor start, Tensor end, int steps, *, dtype? dtype=None, device? "
+        "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, dtype? dtype=None, device? "
         "device=None) -> Tensor")
         .doc("linspace between two 0-d tensors, which are read on the host.")
         .compose([](const Call& c) -> Results {
@@ -130,7 +130,7 @@ const OpRecord& linspace_tensor_op =
 
 const OpRecord& logspace_tensor_op =
     define(
-        "logspace_tensor(Tensor start, Tensor end, int steps, float base=10.0, *, dtype? "
+        "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, dtype? "
         "dtype=None, device? device=None) -> Tensor")
         .doc("logspace between two 0-d tensors, which are read on the host.")
         .compose([](const Call& c) -> Results {

@@ -120,6 +120,10 @@ const OpRecord& cross_entropy_op =
     define(
         "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\", float label_smoothing=0.0) -> Tensor")
+        .functional({"cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? "
+                     "size_average=None, "
+                     "int ignore_index=-100, bool? reduce=None, str reduction='mean', float "
+                     "label_smoothing=0.0)"})
         .doc("Cross entropy of logits against classes or probabilities.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
@@ -132,6 +136,9 @@ const OpRecord& nll_loss_op =
     define(
         "nll_loss(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, "
         "str reduction=\"mean\") -> Tensor")
+        .functional(
+            {"nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
+             "int ignore_index=-100, bool? reduce=None, str reduction='mean')"})
         .autocast(Autocast::f32)
         .doc("Negative log likelihood of classes under log probabilities.")
         .surface(Surface::functional)

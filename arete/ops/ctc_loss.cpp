@@ -143,6 +143,14 @@ const OpRecord& ctc_loss_op =
     define(
         "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
         "int blank=0, str reduction=\"mean\", bool zero_infinity=False) -> Tensor")
+        .face(
+            "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] "
+            "target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)")
+        .functional({"ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor "
+                     "target_lengths, int blank=0, str reduction='mean', bool zero_infinity=False)",
+                     "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, "
+                     "int[] target_lengths, int blank=0, str reduction='mean', bool "
+                     "zero_infinity=False)"})
         .autocast(autocast_on_cpu(Autocast::f32))
         .doc(
             "Connectionist temporal classification: the negative log probability of emitting the "

@@ -141,7 +141,7 @@ const OpRecord& gradient_op =
 
 const OpRecord& gradient_coordinates_op =
     define(
-        "gradient_coordinates(Tensor self, *, Tensor[] spacing, int[]? dim=None, int "
+        "gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[]? dim=None, int "
         "edge_order=1) -> Tensor[]")
         .doc("Derivatives along dimensions, given their coordinates (1-d) or steps (0-d).")
         .compose([](const Call& c) -> Results {

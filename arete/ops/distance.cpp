@@ -21,6 +21,7 @@ Tensor cosine_of(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
 
 const OpRecord& cosine_similarity_op =
     define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-8) -> Tensor")
+        .functional()
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Cosine of the angle between vectors along a dimension.")
         .surface(Surface::function)
@@ -35,6 +36,7 @@ const OpRecord& pairwise_distance_op =
     define(
         "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=False) "
         "-> Tensor")
+        .functional()
         .doc("p-norm of x1 - x2 + eps along the last dimension.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -48,6 +50,7 @@ const OpRecord& cosine_embedding_loss_op =
     define(
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
         "str reduction=\"mean\") -> Tensor")
+        .functional()
         .autocast(Autocast::f32)
         .doc("1 - cos for targets of 1, max(0, cos - margin) for targets of -1.")
         .surface(Surface::function)
@@ -70,6 +73,7 @@ const OpRecord& hinge_embedding_loss_op =
     define(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str "
         "reduction=\"mean\") -> Tensor")
+        .functional()
         .autocast(Autocast::f32)
         .doc("x for targets of 1, max(0, margin - x) for targets of -1, the sum for others.")
         .surface(Surface::function)
@@ -85,6 +89,7 @@ const OpRecord& margin_ranking_loss_op =
     define(
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
         "str reduction=\"mean\") -> Tensor")
+        .functional()
         .autocast(Autocast::f32)
         .doc("max(0, -target * (input1 - input2) + margin).")
         .surface(Surface::function)
@@ -105,6 +110,7 @@ const OpRecord& triplet_margin_loss_op =
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
         "float p=2.0, "
         "float eps=1e-6, bool swap=False, str reduction=\"mean\") -> Tensor")
+        .functional()
         .autocast(Autocast::f32)
         .doc("max(0, d(anchor, positive) - d(anchor, negative) + margin).")
         .surface(Surface::function)

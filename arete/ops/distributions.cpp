@@ -108,6 +108,7 @@ const OpRecord& randint_like_op =
     define(
         "randint_like(Tensor self, int low, int? high=None, *, dtype? dtype=None, device? "
         "device=None, Generator? generator=None) -> Tensor")
+        .memory_format()
         .doc("Uniform whole numbers in [low, high) in self's shape; one bound alone is high.")
         .random()
         .compose([](const Call& c) -> Results {
@@ -134,7 +135,7 @@ void check_std(const Call& c, const Tensor& std) {
 }
 
 const OpRecord& normal_tensor_tensor_op =
-    define("normal_tensor_tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
+    define("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
         .doc("Normal numbers with a mean and a standard deviation for each element (broadcast).")
         .random()
         .compose([](const Call& c) -> Results {
@@ -148,7 +149,7 @@ const OpRecord& normal_tensor_tensor_op =
         });
 
 const OpRecord& normal_tensor_float_op =
-    define("normal_tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor")
+    define("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor")
         .doc("Normal numbers with a mean for each element.")
         .random()
         .compose([](const Call& c) -> Results {
@@ -158,7 +159,7 @@ const OpRecord& normal_tensor_float_op =
         });
 
 const OpRecord& normal_float_tensor_op =
-    define("normal_float_tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
+    define("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
         .doc("Normal numbers with a standard deviation for each element.")
         .random()
         .compose([](const Call& c) -> Results {
@@ -170,7 +171,7 @@ const OpRecord& normal_float_tensor_op =
         });
 
 const OpRecord& bernoulli_tensor_op =
-    define("bernoulli_tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor")
+    define("bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor")
         .doc("1 with the probability that p (broadcast to self) gives, in self's dtype.")
         .random()
         .compose([](const Call& c) -> Results {

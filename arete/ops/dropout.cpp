@@ -77,6 +77,7 @@ const OpRecord& dropout_op =
     define(
         "dropout(Tensor input, float p=0.5, bool training=True, *, Generator? generator=None) -> "
         "Tensor")
+        .functional()
         .doc("Sets elements to 0 with probability p and scales the others.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -174,6 +175,7 @@ Results drop_to_limit(const Call& c, bool channels) {
 
 const OpRecord& alpha_dropout_op =
     define("alpha_dropout" ARETE_DROPOUT_ARGS("False"))
+        .functional()
         .doc("Dropout to selu's negative limit, rescaled to mean 0 and variance 1.")
         .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, false); })
@@ -182,6 +184,7 @@ const OpRecord& alpha_dropout_op =
 
 const OpRecord& feature_alpha_dropout_op =
     define("feature_alpha_dropout" ARETE_DROPOUT_ARGS("False"))
+        .functional()
         .doc("alpha_dropout of whole channels of (N, C, ...).")
         .surface(Surface::function)
         .compose([](const Call& c) { return drop_to_limit(c, true); })
@@ -195,6 +198,7 @@ const OpRecord& rrelu_op =
     define(
         "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool "
         "training=False, *, Generator? generator=None) -> Tensor")
+        .functional({"", "rrelu_"})
         .doc(
             "leaky_relu with a slope drawn for each element from [lower, upper), or in evaluation "
             "the mean of the two.")

@@ -35,6 +35,7 @@ void check_index(const char* op, const Tensor& index) {
 
 const OpRecord& embedding_rows_op =
     define("embedding_rows(Tensor input, Tensor weight, int padding_idx) -> Tensor")
+        .indexed({1})
         .doc("Rows of weight at the given indices; the row padding_idx (-1: none) has no gradient.")
         .flops(no_flops)
         .surface(Surface::internal)
@@ -109,8 +110,6 @@ const OpRecord& embedding_backward_op =
             },
             0b10);
 
-[[maybe_unused]] const bool indexed = touches_at_indices(embedding_rows_op, {1});
-
 Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding) {
   return call(embedding_rows_op, {index, weight, padding});
 }
@@ -162,6 +161,7 @@ const OpRecord& embedding_op =
     define(
         "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float "
         "norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor")
+        .functional()
         .doc(
             "Rows of weight at the given indices. max_norm limits their norms in place; gradients "
             "are dense, whatever sparse says.")
@@ -291,6 +291,7 @@ const OpRecord& embedding_bag_op =
         "float norm_type=2.0, bool scale_grad_by_freq=False, str mode=\"mean\", bool sparse=False, "
         "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) "
         "-> Tensor")
+        .functional()
         .doc("Sums, means or maxima of rows of weight over bags of indices.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results { return {bag_embeddings(c)}; });

@@ -65,19 +65,21 @@ TensorList grad_extreme(const GradCall& g) {
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
-const OpRecord& amax_op = define("amax(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
-                              .doc("The largest values; NaN wins.")
-                              .infer(infer_extreme)
-                              .lower(lower_extreme<Monoid::max>)
-                              .grad(grad_extreme, 1, 1)
-                              .dtypes(kReal);
+const OpRecord& amax_op =
+    define("amax(Tensor input, int[]? dim=None, bool keepdim=False) -> Tensor")
+        .doc("The largest values; NaN wins.")
+        .infer(infer_extreme)
+        .lower(lower_extreme<Monoid::max>)
+        .grad(grad_extreme, 1, 1)
+        .dtypes(kReal);
 
-const OpRecord& amin_op = define("amin(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
-                              .doc("The smallest values; NaN wins.")
-                              .infer(infer_extreme)
-                              .lower(lower_extreme<Monoid::min>)
-                              .grad(grad_extreme, 1, 1)
-                              .dtypes(kReal);
+const OpRecord& amin_op =
+    define("amin(Tensor input, int[]? dim=None, bool keepdim=False) -> Tensor")
+        .doc("The smallest values; NaN wins.")
+        .infer(infer_extreme)
+        .lower(lower_extreme<Monoid::min>)
+        .grad(grad_extreme, 1, 1)
+        .dtypes(kReal);
 
 // ---- values and positions along one dimension
 
@@ -129,18 +131,16 @@ TensorList grad_with_index(const GradCall& g) {
 }
 
 const OpRecord& max_dim_op =
-    define("max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+    define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
         .doc("The largest values along dim and their first positions.")
-        .surface(Surface::internal)
         .infer(infer_with_index)
         .lower(lower_with_index<true>)
         .grad(grad_with_index, 0, 2)
         .no_grad_outputs(2);
 
 const OpRecord& min_dim_op =
-    define("min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+    define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
         .doc("The smallest values along dim and their first positions.")
-        .surface(Surface::internal)
         .infer(infer_with_index)
         .lower(lower_with_index<false>)
         .grad(grad_with_index, 0, 2)

@@ -25,7 +25,7 @@ Tensor value_of(const Call& c, size_t i, const std::string& text) {
 }
 
 const OpRecord& fill_tensor_op =
-    define("fill_tensor(Tensor self, Tensor value) -> Tensor")
+    define("fill.Tensor(Tensor self, Tensor value) -> Tensor")
         .doc("Every element set to a 0-d tensor's value.")
         .compose([](const Call& c) -> Results {
           const Tensor v = value_of(c, 1, "fill only supports 0-dimension value tensor");
@@ -34,7 +34,7 @@ const OpRecord& fill_tensor_op =
         .in_place();
 
 const OpRecord& masked_fill_tensor_op =
-    define("masked_fill_tensor(Tensor self, Tensor mask, Tensor value) -> Tensor")
+    define("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor")
         .doc("self with a 0-d tensor's value where mask holds.")
         .compose([](const Call& c) -> Results {
           const Tensor& mask = c.tensor(1);
@@ -51,7 +51,7 @@ const OpRecord& masked_fill_tensor_op =
         .in_place();
 
 const OpRecord& index_fill_tensor_op =
-    define("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
+    define("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
         .doc("self with slices at given positions of a dimension set to a 0-d tensor's value.")
         .compose([](const Call& c) -> Results {
           const Tensor& self = c.tensor(0);

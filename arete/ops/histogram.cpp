@@ -95,7 +95,7 @@ const OpRecord& histogram_op =
 
 const OpRecord& histogram_count_op =
     define(
-        "histogram_count(Tensor self, int bins=100, *, float? min=None, float? max=None, Tensor? "
+        "histogram.bin_ct(Tensor self, int bins=100, *, float? min=None, float? max=None, Tensor? "
         "weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)")
         .doc("Counts or densities in so many equal intervals of [min, max] or the data's range.")
         .compose([](const Call& c) -> Results {

@@ -61,6 +61,7 @@ const OpRecord& unfold_op =
     define(
         "unfold_im2col(Tensor input, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] "
         "stride=1) -> Tensor")
+        .functional({"unfold"})
         .doc("The windows of images as columns: (N, C, H, W) to (N, C kh kw, windows).")
         .surface(Surface::internal)
         .compose([](const Call& c) -> Results {

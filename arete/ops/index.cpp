@@ -60,6 +60,7 @@ void check_rank(const Call& c, const Tensor& index, const Tensor& other, const c
 
 const OpRecord& gather_op =
     define("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+        .indexed({0})
         .doc(
             "Elements at given positions along a dimension. sparse_grad is accepted and has no "
             "effect: there are no sparse gradients.")
@@ -168,6 +169,7 @@ double scatter_flops(const Call& c) { return c.has(4) ? double(scattered(c)) : 0
 
 const OpRecord& scatter_op =
     define("scatter(Tensor self, int dim, Tensor index, Tensor src, *, str? reduce=None) -> Tensor")
+        .indexed({0, true, scattered})
         .doc(
             "self with elements at given positions along a dimension replaced, or with "
             "reduce=\"add\""
@@ -190,12 +192,12 @@ const OpRecord& scatter_op =
 
 const OpRecord& scatter_value_op =
     define(
-        "scatter_value(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None) -> "
+        "scatter.value(Tensor self, int dim, Tensor index, Scalar value, *, str? reduce=None) -> "
         "Tensor")
+        .indexed({0, true, scattered})
         .doc(
             "self with elements at given positions along a dimension set to a number, or with "
             "reduce=\"add\" or \"multiply\" changed by it (multiply has no gradient).")
-        .surface(Surface::internal)
         .flops(scatter_flops)
         .infer(scatter_mode_infer)
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
@@ -211,6 +213,7 @@ const OpRecord& scatter_value_op =
 
 const OpRecord& scatter_add_op =
     define("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
+        .indexed({0, true, scattered})
         .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self with values added at given positions along a dimension.")
         .flops([](const Call& c) { return double(scattered(c)); })
@@ -227,11 +230,6 @@ const OpRecord& scatter_add_op =
             },
             0b10)
         .in_place();
-
-[[maybe_unused]] const bool indexed = touches_at_indices(gather_op, {0}) &&
-                                      touches_at_indices(scatter_op, {0, true, scattered}) &&
-                                      touches_at_indices(scatter_value_op, {0, true, scattered}) &&
-                                      touches_at_indices(scatter_add_op, {0, true, scattered});
 
 }  // namespace
 }  // namespace ops

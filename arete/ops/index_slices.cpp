@@ -102,6 +102,7 @@ TensorList select_grad(const GradCall& g) {
 
 const OpRecord& index_select_op =
     define("index_select(Tensor self, int dim, Tensor index) -> Tensor")
+        .indexed({0})
         .doc("Slices of self along a dimension.")
         .flops(no_flops)
         .infer(select_infer<false>)
@@ -110,6 +111,7 @@ const OpRecord& index_select_op =
 
 const OpRecord& ordered_select_op =
     define("ordered_select(Tensor self, int dim, Tensor index) -> Tensor")
+        .indexed({0})
         .doc("index_select that keeps channels-last order.")
         .surface(Surface::internal)
         .flops(no_flops)
@@ -165,6 +167,7 @@ const OpRecord& index_add_op =
     define(
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
         "Tensor")
+        .indexed({0, true, written})
         .doc("self with alpha times slices added at given positions of a dimension.")
         .flops(
             [](const Call& c) { return double(written(c)) * (alpha_of(c) == Scalar(1) ? 1 : 2); })
@@ -196,6 +199,7 @@ const OpRecord& index_add_op =
 
 const OpRecord& index_copy_op =
     define("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
+        .indexed({0, true, written})
         .doc("self with slices replaced at given positions of a dimension.")
         .flops(no_flops)
         .infer(slices_infer)
@@ -212,6 +216,7 @@ const OpRecord& index_copy_op =
 
 const OpRecord& index_fill_op =
     define("index_fill(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
+        .indexed({0, true, written})
         .doc("self with slices at given positions of a dimension set to a number.")
         .flops(no_flops)
         .infer([](const Call& c, OutputSpecs& out) {
@@ -233,12 +238,6 @@ const OpRecord& index_fill_op =
             },
             0b10)
         .in_place();
-
-[[maybe_unused]] const bool indexed = touches_at_indices(index_select_op, {0}) &&
-                                      touches_at_indices(ordered_select_op, {0}) &&
-                                      touches_at_indices(index_add_op, {0, true, written}) &&
-                                      touches_at_indices(index_copy_op, {0, true, written}) &&
-                                      touches_at_indices(index_fill_op, {0, true, written});
 
 }  // namespace
 

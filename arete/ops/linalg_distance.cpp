@@ -96,6 +96,7 @@ const OpRecord& cdist_op =
 
 const OpRecord& pdist_op =
     define("pdist(Tensor self, float p=2.0) -> Tensor")
+        .functional()
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("p-norm distances of all pairs of rows.")
         .compose([](const Call& c) -> Results {

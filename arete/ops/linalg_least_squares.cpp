@@ -299,7 +299,7 @@ const OpRecord& linalg_cond_op =
         .dtypes(kTypes);
 
 const OpRecord& linalg_cond_str_op =
-    define("linalg_cond_str(Tensor self, str p) -> Tensor")
+    define("linalg_cond.p_str(Tensor self, str p) -> Tensor")
         .doc("Condition number in the norm \"fro\" or \"nuc\".")
         .compose([](const Call& c) -> Results {
           const Tensor& a = c.tensor(0);

@@ -152,6 +152,7 @@ const OpRecord& linalg_lu_factor_op =
 
 const OpRecord& lu_permutation_op =
     define("lu_permutation(Tensor LU_pivots, int n) -> Tensor")
+        .surface(Surface::internal)
         .doc("The order of n rows after the exchanges of an LU factorization.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& pivots = c.tensor(0);

@@ -120,7 +120,7 @@ const OpRecord& linalg_matrix_norm_op =
 
 const OpRecord& linalg_matrix_norm_str_op =
     define(
-        "linalg_matrix_norm_str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2,-1], bool "
+        "linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2,-1], bool "
         "keepdim=False, *, dtype? dtype=None) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Matrix norm \"fro\" (all elements) or \"nuc\" (sum of singular values).")
@@ -165,7 +165,7 @@ const OpRecord& linalg_norm_op =
 
 const OpRecord& linalg_norm_str_op =
     define(
-        "linalg_norm_ord_str(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, dtype? "
+        "linalg_norm.ord_str(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, dtype? "
         "dtype=None) -> Tensor")
         .doc("The matrix norm \"fro\" or \"nuc\".")
         .compose([](const Call& c) -> Results {

@@ -119,6 +119,7 @@ const OpRecord& linear_op =
 
 const OpRecord& bilinear_op =
     define("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
+        .functional()
         .autocast(autocast_by_device(Autocast::as_is, Autocast::promote))
         .doc("x1^T A x2 + bias for each pair of rows.")
         .surface(Surface::function)

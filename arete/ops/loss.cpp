@@ -143,6 +143,9 @@ const OpRecord& huber_loss_op =
     define(
         "huber_loss(Tensor input, Tensor target, str reduction=\"mean\", float delta=1.0, Tensor? "
         "weight=None) -> Tensor")
+        .functional(
+            {"huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
+             "Tensor? weight=None)"})
         .autocast(Autocast::f32)
         .doc("Mean of the loss that is quadratic up to delta and linear beyond.")
         .surface(Surface::functional)
@@ -230,6 +233,7 @@ const OpRecord& bce_with_logits_op =
     define(
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
         "str reduction=\"mean\", Tensor? pos_weight=None) -> Tensor")
+        .functional()
         .autocast(Autocast::f32)
         .doc("Cross entropy of logits of two classes.")
         .surface(Surface::function)

@@ -141,6 +141,10 @@ const OpRecord& poisson_nll_loss_op =
     define(
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, float "
         "eps=1e-8, str reduction=\"mean\") -> Tensor")
+        .functional(
+            {"poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
+             "bool? size_average=None, float eps=1e-8, bool? reduce=None, str "
+             "reduction='mean')"})
         .autocast(Autocast::f32)
         .doc(
             "Negative log likelihood of counts with a Poisson distribution; full adds Stirling's "

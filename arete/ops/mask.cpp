@@ -90,6 +90,7 @@ const OpRecord& nonzero_static_op =
 
 const OpRecord& nonzero_numpy_op =
     define("nonzero_numpy(Tensor self) -> Tensor[]")
+        .face("where.condition(Tensor condition)")
         .doc(
             "Positions of the elements that are not zero, one 1-d tensor for each dimension: "
             "nonzero(as_tuple=True) and where(condition).")

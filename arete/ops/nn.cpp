@@ -110,18 +110,22 @@ Results rearrange(const Call& c, bool up) {
 
 const OpRecord& pixel_shuffle_op =
     define("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")
+        .functional()
         .doc("(*, C r^2, H, W) to (*, C, H r, W r).")
         .surface(Surface::function)
         .compose([](const Call& c) { return rearrange(c, true); });
 
 const OpRecord& pixel_unshuffle_op =
     define("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor")
+        .functional()
         .doc("(*, C, H r, W r) to (*, C r^2, H, W).")
         .surface(Surface::function)
         .compose([](const Call& c) { return rearrange(c, false); });
 
 const OpRecord& normalize_op =
     define("normalize(Tensor input, float p=2.0, int[] dim=1, float eps=1e-12) -> Tensor")
+        .functional({"normalize(Tensor input, float p=2.0, int[] dim=1, float eps=1e-12, Tensor? "
+                     "out=None)"})
         .doc("x / max(|x|_p, eps) along a dimension, or several of them together.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {

@@ -172,6 +172,7 @@ const OpRecord& layer_norm_op =
         "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
         "float eps=1e-5) "
         "-> Tensor")
+        .functional()
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Normalization over the last dimensions.")
         .surface(Surface::function)
@@ -187,6 +188,7 @@ const OpRecord& rms_norm_op =
     define(
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
         "Tensor")
+        .functional()
         .doc("Division by the root of the mean square over the last dimensions.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -200,6 +202,7 @@ const OpRecord& group_norm_op =
     define(
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
         "eps=1e-5) -> Tensor")
+        .functional()
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("Normalization of each sample's channels in groups.")
         .surface(Surface::function)
@@ -232,6 +235,7 @@ const OpRecord& batch_norm_op =
     define(
         "batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
         "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-5) -> Tensor")
+        .functional()
         .autocast(Autocast::as_is)
         .doc("Normalization of each channel over all samples.")
         .surface(Surface::function)
@@ -253,6 +257,7 @@ const OpRecord& instance_norm_op =
         "weight=None, "
         "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> "
         "Tensor")
+        .functional()
         .autocast(Autocast::as_is)
         .doc("Normalization of each channel of each sample.")
         .surface(Surface::function)

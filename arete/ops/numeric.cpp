@@ -43,11 +43,12 @@ const OpRecord& rsub_op = []() -> const OpRecord& {
 
 const OpRecord& div_trunc_op =
     define("div_trunc(Tensor self, Tensor other) -> Tensor")
+        .surface(Surface::internal)
         .doc("Quotient rounded to zero.")
         .binary([](Value a, Value b) { return a.is_floating() ? trunc(a / b) : trunc_div(a, b); });
 
 const OpRecord& div_mode_op =
-    define("div_mode(Tensor self, Tensor other, *, str? rounding_mode=None) -> Tensor")
+    define("div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode=None) -> Tensor")
         .doc("Division, rounded to zero (trunc) or downwards (floor).")
         .takes_numbers()
         .compose([](const Call& c) -> Results {
@@ -65,7 +66,7 @@ const OpRecord& div_mode_op =
         .in_place();
 
 const OpRecord& round_decimals_op = []() -> const OpRecord& {
-  return define("round_decimals(Tensor self, *, int decimals=0) -> Tensor")
+  return define("round.decimals(Tensor self, *, int decimals=0) -> Tensor")
       .doc("Rounded to so many decimals; negative ones are digits before the point.")
       .compose([](const Call& c) -> Results {
         const Tensor& x = c.tensor(0);
@@ -256,10 +257,14 @@ const OpRecord& clamp_op =
         .compose([](const Call& c) -> Results {
           return {clamp(c.tensor(0), maybe_scalar(c, 1), maybe_scalar(c, 2))};
         })
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          self.clamp_(maybe_scalar(c, 1), maybe_scalar(c, 2));
+        });
 
 const OpRecord& clamp_tensor_op =
-    define("clamp_tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor")
+    define("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor")
+        .face("clamp_min.Tensor(Tensor self, Tensor min)")
+        .face("clamp_max.Tensor(Tensor self, Tensor max)")
         .doc("Limits to [min, max], which are tensors; either may be absent.")
         .compose([](const Call& c) -> Results {
           return {clamp(c.tensor(0), c.has(1) ? c.tensor(1) : Tensor(),

@@ -61,6 +61,7 @@ Results max_pool_any(const Call& c, int spatial, bool indices) {
 template <int spatial, bool indices>
 const OpRecord& define_max(const char* schema) {
   return define(schema)
+      .functional()
       .autocast(autocast_on_cpu(spatial == 3 && !indices ? Autocast::f32 : Autocast::none))
       .doc("Maximum of each window.")
       .surface(Surface::function)
@@ -73,6 +74,7 @@ const OpRecord& define_max(const char* schema) {
 template <int spatial>
 const OpRecord& define_avg(const char* schema) {
   return define(schema)
+      .functional()
       .autocast(autocast_on_cpu(spatial == 3 ? Autocast::f32 : Autocast::none))
       .doc("Mean of each window.")
       .surface(surface_of(spatial))

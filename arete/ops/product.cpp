@@ -84,7 +84,7 @@ const OpRecord& prod_op =
             1);
 
 const OpRecord& logsumexp_op =
-    define("logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor")
+    define("logsumexp(Tensor input, int[] dim, bool keepdim=False) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(sum(exp(x))) without overflow.")
         .compose([](const Call& c) -> Results {

@@ -86,11 +86,10 @@ const OpRecord& randn_op =
 
 const OpRecord& normal_sized_op =
     define(
-        "normal_sized(float mean, float std, int[] size, *, dtype? dtype=None, device? "
+        "normal.float_float(float mean, float std, int[] size, *, dtype? dtype=None, device? "
         "device=None, "
         "Generator? generator=None) -> Tensor")
         .doc("Normal numbers of one mean and standard deviation.")
-        .surface(Surface::internal)
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
           check_std(c, c.real(1));
@@ -104,6 +103,7 @@ const OpRecord& rand_like_op =
     define(
         "rand_like(Tensor self, *, dtype? dtype=None, device? device=None, Generator? "
         "generator=None) -> Tensor")
+        .memory_format()
         .doc("Uniform in [0, 1) in self's shape.")
         .surface(Surface::function)
         .random()
@@ -118,6 +118,7 @@ const OpRecord& randn_like_op =
     define(
         "randn_like(Tensor self, *, dtype? dtype=None, device? device=None, Generator? "
         "generator=None) -> Tensor")
+        .memory_format()
         .doc("Normal numbers in self's shape.")
         .surface(Surface::function)
         .random()
@@ -146,8 +147,11 @@ void check_range(const Call& c, int64_t low, int64_t high, DType dtype) {
 
 const OpRecord& randint_op =
     define(
-        "randint(int low, int high, int[] size, *, dtype? dtype=None, device? device=None, "
+        "randint.low(int low, int high, int[] size, *, dtype? dtype=None, device? device=None, "
         "Generator? generator=None) -> Tensor")
+        .face(
+            "randint(int high, int[] size, *, int low=0, dtype? dtype=None, device? "
+            "device=None, Generator? generator=None)")
         .doc("Uniform whole numbers in [low, high).")
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
@@ -231,8 +235,11 @@ const OpRecord& uniform_op =
 
 const OpRecord& normal_op =
     define(
-        "normal(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> "
+        "normal_functional(Tensor self, float mean=0, float std=1, *, Generator? generator=None) "
+        "-> "
         "Tensor")
+        .surface(Surface::internal)
+        .face("normal_(Tensor self, float mean=0, float std=1, *, Generator? generator=None)")
         .doc("Normal numbers in self's shape and dtype.")
         .random()
         .infer([](const Call& c, OutputSpecs& out) {
@@ -260,7 +267,10 @@ std::pair<int64_t, int64_t> bounds(const Call& c) {
 
 const OpRecord& random_op =
     define(
-        "random(Tensor self, int? from=None, int? to=None, *, Generator? generator=None) -> Tensor")
+        "random_functional(Tensor self, int? from=None, int? to=None, *, Generator? "
+        "generator=None) -> Tensor")
+        .surface(Surface::internal)
+        .face("random_(Tensor self, int? from=None, int? to=None, *, Generator? generator=None)")
         .doc(
             "Whole numbers in [from, to), in self's shape and dtype. One bound alone is `to`; "
             "none: "

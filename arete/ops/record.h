@@ -274,11 +274,25 @@ struct PointwiseDef {
   std::shared_ptr<Cache> cache;
 };
 
+/// Of an operator that touches a tensor only where indices say: nobody moves a table to look three
+/// rows up.
+struct IndexedAccess {
+  size_t argument = 0;  ///< of the tensor
+  /// It is written there: that holds for the in-place form, the other one copies the whole tensor.
+  bool writes = false;
+  /// How many of its elements are touched; null: one for each element of the result.
+  int64_t (*places)(const Call&) = nullptr;
+};
+
 /// The record. Exactly one of pointwise, view, compose, apply or (infer and lower) is set.
 struct OpRecord {
   std::string schema;  ///< "add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
   std::string name;
+  /// Of several records with one name: "dim" of "max.dim(Tensor input, int dim, ...) -> ...".
+  std::string overload{};
   std::string doc;
+  /// "max.dim": what find_record() takes. No other record has it.
+  std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
 
   std::shared_ptr<PointwiseDef> pointwise;
   /// A view operator: the layout of the result from that of argument 0.
@@ -306,6 +320,8 @@ struct OpRecord {
   /// The in-place form computes into a temporary and copies back.
   bool in_place_by_copy = false;
   bool has_in_place = false;
+  /// The in-place form of a composition, made of such forms; null: its result is copied back.
+  void (*compose_in_place)(Tensor& self, const Call&) = nullptr;
   bool random = false;         ///< draws from a generator
   bool uninitialized = false;  ///< the result holds whatever the memory held
   /// out= may have another dtype than the result, as it may for pointwise records and those with a
@@ -314,6 +330,16 @@ struct OpRecord {
 
   Autocast autocast = Autocast::none;
   Surface surface = Surface::method;
+  /// More signatures under which bindings show it, of its own or another name:
+  /// "max.other(Tensor self, Tensor other)". One with the record's full name stands in place of the
+  /// schema; one whose name ends in "_" is a form in place.
+  std::vector<std::string_view> faces{};
+  /// What nn.functional has of it: signatures, or names with arguments made from the schema; "" is
+  /// the record's own name, which those of Surface::functional have in any case.
+  std::vector<std::string_view> functional{};
+  /// Makes a tensor in the order of memory that memory_format= names.
+  bool takes_memory_format = false;
+  std::optional<IndexedAccess> indexed{};
   /// Bindings take a number where a tensor is wanted: pointwise operators of several tensors always
   /// do.
   bool takes_numbers = false;
@@ -375,6 +401,10 @@ class Definer {
     r_.in_place_by_copy = by_copy;
     return *this;
   }
+  Definer& in_place(void (*f)(Tensor& self, const Call&)) {
+    r_.compose_in_place = f;
+    return in_place();
+  }
   Definer& random() {
     r_.random = true;
     return *this;
@@ -393,6 +423,22 @@ class Definer {
   }
   Definer& surface(Surface s) {
     r_.surface = s;
+    return *this;
+  }
+  Definer& face(std::string_view signature) {
+    r_.faces.push_back(signature);
+    return *this;
+  }
+  Definer& functional(std::vector<std::string_view> shown = {""}) {
+    r_.functional = std::move(shown);
+    return *this;
+  }
+  Definer& memory_format() {
+    r_.takes_memory_format = true;
+    return *this;
+  }
+  Definer& indexed(IndexedAccess access) {
+    r_.indexed = access;
     return *this;
   }
   Definer& takes_numbers() {
@@ -427,11 +473,11 @@ class Definer {
   OpRecord& r_;
 };
 
-/// Adds a record; the name is the part of the schema before "(" and must be new.
+/// Adds a record; the full name is the part of the schema before "(" and must be new.
 Definer define(std::string_view schema);
-/// All records in order of names.
+/// All records in order of full names.
 std::vector<const OpRecord*> all_records();
-/// Null if there is none.
+/// By full name or alias; null if there is none.
 const OpRecord* find_record(std::string_view name);
 
 /// A parsed schema argument: name, type as written ("Tensor?", "int[]"), default text.

@@ -252,6 +252,9 @@ Tensor complex_variance(const Call& c, const OpRecord& var) {
 
 const OpRecord& var_op =
     define("var(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
+        .face("var(Tensor input, int[]? dim=None, *, float? correction=None, bool keepdim=False)")
+        .face("var.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
+        .face("var.unbiased(Tensor input, bool unbiased=True)")
         .converts_out()
         .doc("Variance over dimensions.")
         .infer(var_infer)
@@ -265,6 +268,9 @@ const OpRecord& var_op =
 
 const OpRecord& std_op =
     define("std(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
+        .face("std(Tensor input, int[]? dim=None, *, float? correction=None, bool keepdim=False)")
+        .face("std.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
+        .face("std.unbiased(Tensor input, bool unbiased=True)")
         .converts_out()
         .doc("Standard deviation over dimensions.")
         .infer(var_infer)

@@ -47,6 +47,11 @@ const OpRecord& var_mean_op =
     define(
         "var_mean(Tensor self, int[]? dim=None, *, float correction=1, bool keepdim=False) -> "
         "(Tensor var, Tensor mean)")
+        .face(
+            "var_mean(Tensor input, int[]? dim=None, *, float? correction=None, bool "
+            "keepdim=False)")
+        .face("var_mean.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
+        .face("var_mean.unbiased(Tensor input, bool unbiased=True)")
         .doc("Variance and mean over dimensions.")
         .compose([](const Call& c) -> Results {
           const IntList dims = dims_of(c, 1);
@@ -58,6 +63,11 @@ const OpRecord& std_mean_op =
     define(
         "std_mean(Tensor self, int[]? dim=None, *, float correction=1, bool keepdim=False) -> "
         "(Tensor std, Tensor mean)")
+        .face(
+            "std_mean(Tensor input, int[]? dim=None, *, float? correction=None, bool "
+            "keepdim=False)")
+        .face("std_mean.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
+        .face("std_mean.unbiased(Tensor input, bool unbiased=True)")
         .doc("Standard deviation and mean over dimensions.")
         .compose([](const Call& c) -> Results {
           const IntList dims = dims_of(c, 1);

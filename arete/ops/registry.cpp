@@ -85,9 +85,12 @@ const char* Call::name() const { return op.name.c_str(); }
 Definer define(std::string_view schema) {
   auto record = std::make_unique<OpRecord>();
   record->schema = schema;
-  record->name = trim(schema.substr(0, schema.find('(')));
+  const std::string_view full = trim(schema.substr(0, schema.find('(')));
+  const size_t dot = std::min(full.find('.'), full.size());
+  record->name = full.substr(0, dot);
+  if (dot < full.size()) record->overload = full.substr(dot + 1);
   OpRecord& r = *record;
-  const bool added = registry().records.emplace(r.name, std::move(record)).second;
+  const bool added = registry().records.emplace(full, std::move(record)).second;
   if (!added) ARETE_BUG(("two records are called " + std::string(schema)).c_str());
   return Definer(r);
 }

@@ -22,7 +22,7 @@ std::map<std::string, RecordSamples, std::less<>>& attached() {
 
 const RecordSamples& samples_of(const OpRecord& op) {
   static const RecordSamples none;
-  const auto it = attached().find(op.name);
+  const auto it = attached().find(op.full_name());
   return it == attached().end() ? none : it->second;
 }
 

@@ -74,7 +74,7 @@ class Attached {
   RecordSamples& r_;
 };
 
-/// To the record of this name, which may be defined later. BugError the second time.
+/// To the record of this full name, which may be defined later. BugError the second time.
 Attached attach(std::string_view record);
 
 }  // namespace arete::ops

@@ -46,6 +46,9 @@ const OpRecord& searchsorted_op =
     define(
         "searchsorted(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool "
         "right=False, str? side=None, Tensor? sorter=None) -> Tensor")
+        .face(
+            "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
+            "bool right=False, str? side=None, Tensor? sorter=None)")
         .doc("Positions at which values would be inserted in a sorted sequence.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
@@ -91,6 +94,9 @@ const OpRecord& bucketize_op =
     define(
         "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
         "Tensor")
+        .face(
+            "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool "
+            "right=False)")
         .doc("The interval between sorted boundaries in which each value lies.")
         .compose([](const Call& c) -> Results {
           const Tensor sorted = c.tensor(1).detach();
@@ -107,6 +113,12 @@ const OpRecord& isin_op =
     define(
         "isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
         "invert=False) -> Tensor")
+        .face(
+            "isin.Scalar_Tensor(Scalar elements, Tensor test_elements, *, bool "
+            "assume_unique=False, bool invert=False)")
+        .face(
+            "isin.Tensor_Scalar(Tensor elements, Scalar test_elements, *, bool "
+            "assume_unique=False, bool invert=False)")
         .doc("Whether each element is among the test elements.")
         .compose([](const Call& c) -> Results {
           const bool first = c[0].kind() == Arg::Kind::tensor;

@@ -46,7 +46,7 @@ const OpRecord& reshape_op = define("reshape(Tensor self, int[] shape) -> Tensor
                                  });
 
 const OpRecord& permute_op =
-    define("permute(Tensor self, int[] dims) -> Tensor")
+    define("permute(Tensor input, int[] dims) -> Tensor")
         .doc("Dimensions in another order.")
         .view([](const Call& c) { return arete::permute(layout_of(c), c.ints(1)); })
         .grad([](const GradCall& g) -> TensorList {
@@ -153,6 +153,7 @@ const OpRecord& as_strided_window_op =
     define(
         "as_strided_window(Tensor self, int[] size, int[] stride, int storage_offset=0, int[] "
         "self_stride=[], int self_offset=0) -> Tensor")
+        .surface(Surface::internal)
         .doc("as_strided with where self lies in its storage, which its gradient needs.")
         .view([](const Call& c) {
           const Tensor& x = c.tensor(0);

@@ -63,7 +63,7 @@ const OpRecord& flipud_op =
 
 const OpRecord& repeat_interleave_tensor_op =
     define(
-        "repeat_interleave_tensor(Tensor self, Tensor repeats, int? dim=None, *, int? "
+        "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? "
         "output_size=None) -> Tensor")
         .doc("Every element as often as its count says; the counts are read on the host.")
         .compose([](const Call& c) -> Results {
@@ -94,7 +94,7 @@ const OpRecord& repeat_interleave_tensor_op =
         });
 
 const OpRecord& narrow_tensor_op =
-    define("narrow_tensor(Tensor self, int dim, Tensor start, int length) -> Tensor")
+    define("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor")
         .doc("narrow with a start that is a 0-d tensor, read on the host.")
         .compose([](const Call& c) -> Results {
           const Tensor& start = c.tensor(2);

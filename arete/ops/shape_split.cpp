@@ -82,6 +82,7 @@ const OpRecord& split_op =
 
 const OpRecord& split_with_sizes_op =
     define("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]")
+        .face("split.sizes(Tensor self, int[] split_sizes, int dim=0)")
         .doc("Pieces of given sizes along a dimension.")
         .views([](const Call& c) {
           check_not_0d(c);
@@ -174,7 +175,7 @@ const OpRecord& tensor_split_op =
         });
 
 const OpRecord& tensor_split_indices_op =
-    define("tensor_split_indices(Tensor self, int[] indices, int dim=0) -> Tensor[]")
+    define("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> Tensor[]")
         .doc("Cut before each of the indices; pieces may be empty.")
         .compose([](const Call& c) -> Results {
           check_not_0d(c);
@@ -193,7 +194,8 @@ const OpRecord& tensor_split_indices_op =
 
 const OpRecord& tensor_split_tensor_op =
     define(
-        "tensor_split_tensor(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> "
+        "tensor_split.tensor_indices_or_sections(Tensor self, Tensor tensor_indices_or_sections, "
+        "int dim=0) -> "
         "Tensor[]")
         .doc("tensor_split by a 0-d tensor (sections) or a 1-d one (indices), read on the host.")
         .compose([](const Call& c) -> Results {

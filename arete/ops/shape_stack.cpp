@@ -123,7 +123,7 @@ bool define_cuts() {
         .doc("Equal pieces along dimension " + std::to_string(cut.dim) +
              (cut.least_rank == 1 ? " (0 for 1-d)." : "."))
         .compose(cut_sections);
-    define(name + "_indices(Tensor self, int[] indices) -> Tensor[]")
+    define(name + ".array(Tensor self, int[] indices) -> Tensor[]")
         .doc(name + " with cuts before the indices.")
         .compose(cut_indices);
   }
@@ -209,19 +209,19 @@ std::vector<Tensor> hsplit(const Tensor& self, int64_t sections) {
   return ops::call_list("hsplit", {self, sections});
 }
 std::vector<Tensor> hsplit(const Tensor& self, IntList indices) {
-  return ops::call_list("hsplit_indices", {self, indices});
+  return ops::call_list("hsplit.array", {self, indices});
 }
 std::vector<Tensor> vsplit(const Tensor& self, int64_t sections) {
   return ops::call_list("vsplit", {self, sections});
 }
 std::vector<Tensor> vsplit(const Tensor& self, IntList indices) {
-  return ops::call_list("vsplit_indices", {self, indices});
+  return ops::call_list("vsplit.array", {self, indices});
 }
 std::vector<Tensor> dsplit(const Tensor& self, int64_t sections) {
   return ops::call_list("dsplit", {self, sections});
 }
 std::vector<Tensor> dsplit(const Tensor& self, IntList indices) {
-  return ops::call_list("dsplit_indices", {self, indices});
+  return ops::call_list("dsplit.array", {self, indices});
 }
 Tensor cartesian_prod(const std::vector<Tensor>& tensors) {
   return ops::call(ops::cartesian_prod_op, {tensors});

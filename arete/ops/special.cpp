@@ -73,6 +73,7 @@ const OpRecord& xlog1py_op =
 // ---- gamma function
 
 const OpRecord& trigamma_op = define("trigamma(Tensor self) -> Tensor")
+                                  .surface(Surface::internal)
                                   .doc("The derivative of digamma: polygamma(1, x).")
                                   .pointwise(special_unary(expr::trigamma));
 

@@ -121,7 +121,7 @@ const OpRecord& nanmedian_op = define("nanmedian(Tensor self) -> Tensor")
                                    .dtypes(kReal);
 const OpRecord& median_dim_op =
     define(
-        "median_dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+        "median.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
         "indices)")
         .doc("The lower median along dim and its position; NaN wins.")
         .compose(median_compose<false>)
@@ -129,7 +129,7 @@ const OpRecord& median_dim_op =
         .dtypes(kReal);
 const OpRecord& nanmedian_dim_op =
     define(
-        "nanmedian_dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+        "nanmedian.dim(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
         "indices)")
         .doc("The lower median along dim of what is not NaN, and its position.")
         .compose(median_compose<true>)
@@ -237,6 +237,9 @@ const OpRecord& quantile_op =
     define(
         "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
         "interpolation='linear') -> Tensor")
+        .face(
+            "quantile.scalar(Tensor self, Scalar q, int? dim=None, bool keepdim=False, *, str "
+            "interpolation='linear')")
         .autocast(autocast_on_cpu(Autocast::f32))
         .doc("The q-quantiles along dim or of everything; NaN wins.")
         .compose([](const Call& c) { return quantile_of(c, false); })
@@ -245,6 +248,9 @@ const OpRecord& nanquantile_op =
     define(
         "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
         "interpolation='linear') -> Tensor")
+        .face(
+            "nanquantile.scalar(Tensor self, Scalar q, int? dim=None, bool keepdim=False, *, "
+            "str interpolation='linear')")
         .autocast(autocast_on_cpu(Autocast::f32))
         .doc("The q-quantiles along dim or of everything, of what is not NaN.")
         .compose([](const Call& c) { return quantile_of(c, true); })

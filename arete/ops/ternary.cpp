@@ -58,7 +58,7 @@ PointwiseDef where_definition() {
 }
 
 const OpRecord& where_op =
-    define("where(Tensor condition, Tensor self, Tensor other) -> Tensor")
+    define("where(Tensor condition, Tensor input, Tensor other) -> Tensor")
         .doc("self where condition holds, else other.")
         .surface(Surface::function)
         .pointwise(where_definition())
@@ -82,6 +82,7 @@ Value zero_like(Value v) { return constant_like(v, 0.0); }
 // Limits that are numbers: the gradient passes at the limits themselves, as PyTorch has it.
 const OpRecord& clamp_op =
     define("clamp_point(Tensor self, Scalar min, Scalar max) -> Tensor")
+        .surface(Surface::internal)
         .doc("Limits to [min, max].")
         .pointwise(limit(
             1, 2, [](std::span<const Value> v) { return std::vector{min(max(v[0], v[1]), v[2])}; },

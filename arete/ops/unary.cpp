@@ -88,6 +88,7 @@ const OpRecord& rsqrt_op =
 
 const OpRecord& square_point_op =
     define("square_point(Tensor self) -> Tensor")
+        .face("square_(Tensor self)")
         .doc("x * x of numbers.")
         .surface(Surface::internal)
         .unary(
@@ -232,6 +233,7 @@ const OpRecord& cosh_op = define("cosh(Tensor self) -> Tensor")
                                                    [](Complex z, Complex) { return sinh(z); }));
 
 const OpRecord& tanh_op = define("tanh(Tensor self) -> Tensor")
+                              .functional({"tanh(Tensor input)"})
                               .doc("Hyperbolic tangent.")
                               .unary([](Value x) { return tanh(x); }, Result::floating)
                               .complex(holomorphic([](Complex z) { return tanh(z); },
@@ -273,12 +275,14 @@ const OpRecord& lgamma_op = define("lgamma(Tensor self) -> Tensor")
 
 const OpRecord& sigmoid_op =
     define("sigmoid(Tensor self) -> Tensor")
+        .functional({"sigmoid(Tensor input)"})
         .doc("1 / (1 + exp(-x)).")
         .unary([](Value x) { return sigmoid(x); }, Result::floating)
         .complex(holomorphic([](Complex z) { return reciprocal(1.0 + exp(-z)); },
                              [](Complex, Complex y) { return y * (1.0 - y); }));
 
 const OpRecord& logit_op = define("logit_point(Tensor self) -> Tensor")
+                               .surface(Surface::internal)
                                .doc("log(x / (1 - x)).")
                                .unary([](Value x) { return log(x / (1.0 - x)); }, Result::floating);
 
@@ -347,6 +351,7 @@ const OpRecord& sinc_op = define("sinc(Tensor self) -> Tensor")
 // The gradient reads the result, so that relu_ needs no copy of its input.
 const OpRecord& relu_op =
     define("relu(Tensor self) -> Tensor")
+        .functional({"", "relu_"})
         .doc("max(x, 0); NaN stays NaN.")
         .unary([](Value x) { return max(x, 0.0); }, Result::promote)
         .gradient([](std::span<const Value> v) {
@@ -406,6 +411,7 @@ const OpRecord& nan_to_num_op = []() -> const OpRecord& {
     return std::vector{where(is_nan(x), v[1], finite)};
   };
   return define("nan_to_num_point(Tensor self, float nan, float posinf, float neginf) -> Tensor")
+      .surface(Surface::internal)
       .doc("NaN, +inf and -inf replaced by numbers.")
       .pointwise(std::move(d))
       .in_place();

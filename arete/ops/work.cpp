@@ -1,27 +1,8 @@
 #include "arete/ops/work.h"
 
-#include <unordered_map>
+#include <algorithm>
 
 namespace arete::ops {
-namespace {
-
-// Filled while static objects are made, only read after that.
-std::unordered_map<const OpRecord*, IndexedAccess>& accesses() {
-  static std::unordered_map<const OpRecord*, IndexedAccess> all;
-  return all;
-}
-
-}  // namespace
-
-bool touches_at_indices(const OpRecord& op, IndexedAccess access) {
-  return accesses().emplace(&op, access).second;
-}
-
-const IndexedAccess* indexed_access(const OpRecord& op) {
-  const auto it = accesses().find(&op);
-  return it == accesses().end() ? nullptr : &it->second;
-}
-
 double no_flops(const Call&) { return 0; }
 
 double operations_per_element(const expr::Program& program) {

@@ -46,8 +46,7 @@ void check(const PoolArgs& p) {
   ARETE_ASSERT(p.x.sizes[1] == p.y.sizes[1]);
   ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == p.x.rank()));
   ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
-  for (size_t d = 0; d < size_t(p.window.spatial); ++d)
-    ARETE_ASSERT(p.window.kernel[d] > 0);
+  for (size_t d = 0; d < size_t(p.window.spatial); ++d) ARETE_ASSERT(p.window.kernel[d] > 0);
 }
 
 bool is_dilated_average(const PoolArgs& p) {

@@ -41,7 +41,7 @@ Cost cost_of(const ops::OpRecord& op, std::span<const ops::Arg> args,
   const ops::Call call(op, args, in_place);
   if (op.flops) cost.flops = op.flops(call);
   // The bytes of a tensor that is touched at indices only.
-  const ops::IndexedAccess* const access = ops::indexed_access(op);
+  const std::optional<ops::IndexedAccess>& access = op.indexed;
   const bool at_indices = access && (!access->writes || in_place);
   const auto touched = [&](const Tensor& t) {
     const int64_t places = access->places    ? access->places(call)

@@ -176,13 +176,13 @@ void attach_conv_transpose(std::string_view name) {
 
 const bool attached = [] {
   attach_conv<1>("conv1d");
-  attach_conv_mode<1>("conv1d_padding");
+  attach_conv_mode<1>("conv1d.padding");
   attach_conv_transpose<1>("conv_transpose1d");
   attach_conv<2>("conv2d");
-  attach_conv_mode<2>("conv2d_padding");
+  attach_conv_mode<2>("conv2d.padding");
   attach_conv_transpose<2>("conv_transpose2d");
   attach_conv<3>("conv3d");
-  attach_conv_mode<3>("conv3d_padding");
+  attach_conv_mode<3>("conv3d.padding");
   attach_conv_transpose<3>("conv_transpose3d");
   return true;
 }();

@@ -114,7 +114,7 @@ const Attached full_like_op =
           return {build_tensor(c.tensor(0).sizes(), [v](const Shape&) { return v; })};
         });
 const Attached arange_op =
-    attach("arange")
+    attach("arange.start")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{0, 5, 1, m.dtype, m.device}, "usual"},
                                      {{1.0, 2.0, 0.25, m.dtype, m.device}, "fractions"},

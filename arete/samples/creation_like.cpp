@@ -92,7 +92,7 @@ std::vector<ErrorSample> ends_errors(SampleMaker& m, const std::string& name,
 }
 
 const Attached linspace_tensor_op =
-    attach("linspace_tensor")
+    attach("linspace.Tensor_Tensor")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({}), m.make({}), 5, m.dtype, m.device}, "usual"},
@@ -109,7 +109,7 @@ const Attached linspace_tensor_op =
           })};
         });
 const Attached logspace_tensor_op =
-    attach("logspace_tensor")
+    attach("logspace.Tensor_Tensor")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({}), m.make({}), 5, 2.0, m.dtype, m.device}, "usual"}};

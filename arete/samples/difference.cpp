@@ -116,7 +116,7 @@ const Attached gradient_op =
           });
         });
 const Attached gradient_coordinates_op =
-    attach("gradient_coordinates")
+    attach("gradient.tensorarray")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const auto rising = [&](int64_t n) { return m.make({n}, 0.5, 1.5).detach().cumsum(0); };
           return {{{m.make({4, 3}), std::vector<Tensor>{rising(4), rising(3)}, std::nullopt, 1},

@@ -66,7 +66,7 @@ const Attached randint_like_op =
         })
         .no_reference(kRandomReference);
 const Attached normal_tensor_tensor_op =
-    attach("normal_tensor_tensor")
+    attach("normal.Tensor_Tensor")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({3}, 0.5, 2), std::nullopt}, "broadcast"}};
@@ -78,7 +78,7 @@ const Attached normal_tensor_tensor_op =
         })
         .no_reference(kRandomReference);
 const Attached normal_tensor_float_op =
-    attach("normal_tensor_float")
+    attach("normal.Tensor_float")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), 0.5, std::nullopt}, "usual"}};
@@ -90,7 +90,7 @@ const Attached normal_tensor_float_op =
         })
         .no_reference(kRandomReference);
 const Attached normal_float_tensor_op =
-    attach("normal_float_tensor")
+    attach("normal.float_Tensor")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{1.0, m.make({2, 3}, 0.5, 2), std::nullopt}, "usual"}};
@@ -102,7 +102,7 @@ const Attached normal_float_tensor_op =
         })
         .no_reference(kRandomReference);
 const Attached bernoulli_tensor_op =
-    attach("bernoulli_tensor")
+    attach("bernoulli.Tensor")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({3}, 0, 1), std::nullopt}, "broadcast"}};

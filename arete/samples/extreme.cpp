@@ -70,11 +70,11 @@ std::vector<ErrorSample> with_index_errors(SampleMaker& m) {
           {{m.make({2, 0}), 1, false}, ErrorKind::value, "Expected reduction dim to be specified"}};
 }
 
-const Attached max_dim_op = attach("max_dim")
+const Attached max_dim_op = attach("max.dim")
                                 .samples(with_index_samples)
                                 .errors(with_index_errors)
                                 .reference(with_index_reference(true));
-const Attached min_dim_op = attach("min_dim")
+const Attached min_dim_op = attach("min.dim")
                                 .samples(with_index_samples)
                                 .errors(with_index_errors)
                                 .reference(with_index_reference(false));

@@ -7,7 +7,7 @@ namespace arete::ops {
 namespace {
 
 const Attached fill_tensor_op =
-    attach("fill_tensor")
+    attach("fill.Tensor")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make({})}, "matrix"},
                   {{m.make_strided({3, 2}), m.make({})}, "strided"},
@@ -23,7 +23,7 @@ const Attached fill_tensor_op =
                                [&](const Shape&) { return values_of(c.tensor(1))[0]; })};
         });
 const Attached masked_fill_tensor_op =
-    attach("masked_fill_tensor")
+    attach("masked_fill.Tensor")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({2, 3}), m.make_mask({2, 3}), m.make({})}, "equal shapes"},
                   {{m.make_strided({2, 3}), m.make_mask({3}), m.make({})}, "broadcast mask"},
@@ -46,7 +46,7 @@ const Attached masked_fill_tensor_op =
           })};
         });
 const Attached index_fill_tensor_op =
-    attach("index_fill_tensor")
+    attach("index_fill.int_Tensor")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({4, 3}), 0, m.make_index({2}, 4), m.make({})}, "rows"},
                   {{m.make_strided({2, 3}), -1, m.make_index({2}, 3), m.make({})}, "strided"},

@@ -70,7 +70,7 @@ const Attached histogram_op =
           return counted_reference(c, values_of(c.tensor(1)), 2, c.boolean(3));
         });
 const Attached histogram_count_op =
-    attach("histogram_count")
+    attach("histogram.bin_ct")
         .no_gradient_test()
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3, 7}), 5, -1.3, 1.7, std::nullopt, false}, "given range"},

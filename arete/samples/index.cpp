@@ -135,7 +135,7 @@ const Attached scatter_op =
         })
         .reference(set_reference);
 const Attached scatter_value_op =
-    attach("scatter_value")
+    attach("scatter.value")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           SampleMaker plain(m.dtype, m.device, false);  // products have no gradient
           return {{{m.make({4, 3}), 0, m.make_index({2, 3}, 4), Scalar(1.5), std::nullopt}, "rows"},

@@ -217,7 +217,7 @@ const Attached linalg_cond_op =
           })};
         });
 const Attached linalg_cond_str_op =
-    attach("linalg_cond_str")
+    attach("linalg_cond.p_str")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{make_invertible(m, {3, 3}), "fro"}}, {{make_invertible(m, {2, 2, 2}), "nuc"}}};
         })

@@ -137,7 +137,7 @@ const Attached linalg_matrix_norm_op =
                                   [&](const Matrix& m) { return reference_of(m, c.real(1)); });
         });
 const Attached linalg_matrix_norm_str_op =
-    attach("linalg_matrix_norm_str_ord")
+    attach("linalg_matrix_norm.str_ord")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{make_invertible(m, {3, 3}), "fro", {-2, -1}, false, std::nullopt}},
                   {{make_invertible(m, {3, 2}), "nuc", {-2, -1}, true, std::nullopt}},
@@ -181,7 +181,7 @@ const Attached linalg_norm_op =
               reduce_reference(c, 2, c.boolean(3), [&](const auto& v) { return norm_of(v, p); })};
         });
 const Attached linalg_norm_str_op =
-    attach("linalg_norm_ord_str")
+    attach("linalg_norm.ord_str")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3, 2}), "fro", std::nullopt, false, std::nullopt}},
                   {{m.make({2, 3, 2}), "nuc", {0, 1}, true, std::nullopt}, "dims"}};

@@ -31,7 +31,7 @@ const Attached div_trunc_op =
         .reference(reference2([](double a, double b) { return std::trunc(a / b); }))
         .no_gradient_test();
 const Attached div_mode_op =
-    attach("div_mode")
+    attach("div.Tensor_mode")
         .no_gradient_test()
         .samples([](SampleMaker& m) {
           auto all = binary_samples(-5, 5, 0.7, 2, {"trunc"})(m);
@@ -51,7 +51,7 @@ const Attached div_mode_op =
           })};
         });
 const Attached round_decimals_op =
-    attach("round_decimals")
+    attach("round.decimals")
         .no_gradient_test()
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({2, 3}), 0}, "whole"},
@@ -184,7 +184,7 @@ const Attached clamp_op =
           })};
         });
 const Attached clamp_tensor_op =
-    attach("clamp_tensor")
+    attach("clamp.Tensor")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{
               {{m.make({3, 4}), m.make({4}, -1.5, -0.5), m.make({3, 1}, 0.5, 1.5)}, "both"},

@@ -38,7 +38,7 @@ const Attached randn_op =
         })
         .no_reference(kRandomReference);
 const Attached normal_sized_op =
-    attach("normal_sized")
+    attach("normal.float_float")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{1.0, 2.0, {2, 3}, m.dtype, m.device, std::nullopt}, ""}};
         })
@@ -63,7 +63,7 @@ const Attached randn_like_op =
         })
         .no_reference(kRandomReference);
 const Attached randint_op =
-    attach("randint")
+    attach("randint.low")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{-3, 4, {2, 3}, m.dtype, m.device, std::nullopt}, ""},
                                      {{0, 9, {4}, std::nullopt, m.device, std::nullopt}, "int64"}};
@@ -115,7 +115,7 @@ const Attached uniform_op =
         })
         .no_reference(kRandomReference);
 const Attached normal_op =
-    attach("normal")
+    attach("normal_functional")
         .no_gradient_test()
         .samples([](SampleMaker& m) {
           return self_samples(m, {1.0, 0.5, std::nullopt});
@@ -127,7 +127,7 @@ const Attached normal_op =
         })
         .no_reference(kRandomReference);
 const Attached random_op =
-    attach("random")
+    attach("random_functional")
         .no_gradient_test()
         .samples([](SampleMaker& m) {
           std::vector<Sample> all = self_samples(m, {0, 10, std::nullopt});

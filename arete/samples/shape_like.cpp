@@ -103,7 +103,7 @@ const Attached flipud_op =
         })
         .reference([](const Call& c) { return flipped(c, 0); });
 const Attached repeat_interleave_tensor_op =
-    attach("repeat_interleave_tensor")
+    attach("repeat_interleave.self_Tensor")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const TensorOptions o(kInt64, m.device);
           return {{{m.make({2, 3}), tensor({2, 0, 1}, o), 1, std::nullopt}, "columns"},
@@ -139,7 +139,7 @@ const Attached repeat_interleave_tensor_op =
           })};
         });
 const Attached narrow_tensor_op =
-    attach("narrow_tensor")
+    attach("narrow.Tensor")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           const TensorOptions o(kInt64, m.device);
           return {{{m.make({5, 2}), 0, tensor(1, o), 3}, "usual"},

@@ -136,7 +136,7 @@ const Attached tensor_split_op =
           return reference_cut(c, d, lengths);
         });
 const Attached tensor_split_indices_op =
-    attach("tensor_split_indices")
+    attach("tensor_split.indices")
         .samples([](SampleMaker& m) {
           return std::vector<Sample>{{{m.make({2, 5}), {1, 3}, -1}, "usual"},
                                      {{m.make_strided({4}), {3, 1, 9}, 0}, "empty pieces"},
@@ -165,7 +165,7 @@ const Attached tensor_split_indices_op =
           return out;
         });
 const Attached tensor_split_tensor_op =
-    attach("tensor_split_tensor")
+    attach("tensor_split.tensor_indices_or_sections")
         .samples([](SampleMaker& m) {
           const TensorOptions o(kInt64, m.device);
           return std::vector<Sample>{{{m.make({5, 2}), tensor(3, o), 0}, "sections"},
@@ -185,7 +185,7 @@ const Attached tensor_split_tensor_op =
           const Arg by = c.tensor(1).dim() ? Arg(IntList(whole)) : Arg(whole[0]);
           const Arg args[] = {c[0], by, c[2]};
           const OpRecord& op =
-              *find_record(c.tensor(1).dim() ? "tensor_split_indices" : "tensor_split");
+              *find_record(c.tensor(1).dim() ? "tensor_split.indices" : "tensor_split");
           return samples_of(op).reference(Call(op, args));
         });
 

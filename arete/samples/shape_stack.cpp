@@ -160,7 +160,7 @@ bool attach_cuts() {
                    "but the size of the dimension 5 is not divisible by the split_size 2!"}};
         })
         .reference(cut_reference);
-    attach(name + "_indices")
+    attach(name + ".array")
         .samples([samples](SampleMaker& m) {
           return samples(m, OwnedArg({1, 2}));
         })

@@ -119,11 +119,11 @@ const Attached median_op =
     attach("median").samples(whole_median_samples).reference(whole_median_reference<false>);
 const Attached nanmedian_op =
     attach("nanmedian").samples(whole_median_samples).reference(whole_median_reference<true>);
-const Attached median_dim_op = attach("median_dim")
+const Attached median_dim_op = attach("median.dim")
                                    .samples(median_samples)
                                    .errors(row_errors)
                                    .reference(median_reference<false>);
-const Attached nanmedian_dim_op = attach("nanmedian_dim")
+const Attached nanmedian_dim_op = attach("nanmedian.dim")
                                       .samples(median_samples)
                                       .errors(row_errors)
                                       .reference(median_reference<true>);

@@ -132,7 +132,7 @@ def _example(operator, record: str, signature: str, sample, random: bool, in_pla
 
 def _shapes(record: str, samples) -> str:
     """"(2, 3), (3) -> (2, 3)" of a few samples."""
-    operator = _C.Operator(record, [(record, None)])
+    operator = _C.Operator(record)
     names = _schemas.arguments(_schemas.signature_of(record))
     found = []
     for sample in samples:
@@ -162,7 +162,7 @@ def _describe(operator) -> str:
     name = operator.__name__
     record, signature = overloads[0]
     facts = _C._record_facts(record)
-    in_place = name.endswith("_") and name[:-1] == record
+    in_place = name.endswith("_")
     blocks = ["\n".join(name + s for _, s in overloads), facts["doc"]]
     samples = _C._record_samples(record)
     lines = []

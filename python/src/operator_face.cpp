@@ -11,15 +11,15 @@ using ops::Arg;
 using ops::OpRecord;
 using ops::SchemaArg;
 
-Overload make_face(const OpRecord& record, const char* signature) {
+Overload make_face(const OpRecord& record, const std::string& signature) {
   // The signature is parsed as the schema of a record that nobody knows; it is remembered by its
   // address.
   static std::vector<std::unique_ptr<OpRecord>> shown;
   shown.push_back(std::make_unique<OpRecord>());
   OpRecord& face_record = *shown.back();
   face_record.name = record.name;
-  face_record.schema = std::string(signature) + " -> Tensor";
-  Overload o = make_overload(face_record, nullptr, record.name);
+  face_record.schema = signature + " -> Tensor";
+  Overload o = make_overload(face_record, {}, record.name);
   o.record = &record;
   o.numbers = false;
 
@@ -35,7 +35,7 @@ Overload make_face(const OpRecord& record, const char* signature) {
       }
     return -1;
   };
-  const Overload plain = make_overload(record, nullptr, record.name);
+  const Overload plain = make_overload(record, {}, record.name);
   for (size_t i = 0; i < own.size(); ++i) {
     // The first tensor may be called differently.
     const bool first = i == 0 && given[0].type == "Tensor";
@@ -58,7 +58,7 @@ Overload make_face(const OpRecord& record, const char* signature) {
   for (size_t i = 0; i < given.size(); ++i)
     if (!used[i])
       throw ValueError("Operator",
-                       "the record " + record.name + " has no argument " + given[i].name);
+                       "the record " + record.full_name() + " has no argument " + given[i].name);
   const bool plain_names =
       given.empty() || given[0].name == "input" || given[0].name == own[0].name;
   if (plain_names && face->inplace < 0 && face->return_indices < 0 && face->size_average < 0 &&

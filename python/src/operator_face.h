@@ -26,7 +26,7 @@ struct Face {
 
 /// The overload of a face. ValueError where the signature has an argument that is neither the
 /// record's nor one of the above.
-Overload make_face(const ops::OpRecord& record, const char* signature);
+Overload make_face(const ops::OpRecord& record, const std::string& signature);
 
 /// A call of a face as a call of a record.
 struct FaceCall {

@@ -164,14 +164,6 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
   }
 }
 
-/// Those that make a tensor of given sizes, or of another's.
-bool takes_memory_format(const ops::OpRecord& record) {
-  const std::string_view name = record.name;
-  return name == "empty" || name == "empty_like" || name == "zeros_like" || name == "ones_like" ||
-         name == "full_like" || name == "rand_like" || name == "randn_like" ||
-         name == "randint_like";
-}
-
 bool has_name(const Parameter& p, PyObject* key) {
   const auto is_key = [key](PyObject* name) {
     return name == key || PyUnicode_Compare(name, key) == 0;
@@ -179,8 +171,9 @@ bool has_name(const Parameter& p, PyObject* key) {
   return is_key(p.name) || std::any_of(p.others.begin(), p.others.end(), is_key);
 }
 
-// Numbers for which the record wants tensors become 0-d ones beside the call's tensors, with their
-// dtype where that is floating. Where all are numbers, the first of them becomes a tensor.
+// Lists of numbers for which the record wants a tensor become one, and numbers 0-d ones beside the
+// call's tensors, with their dtype where that is floating. Where all are numbers, the first of them
+// becomes a tensor.
 void make_tensors_of_numbers(const Overload& o, ArgStorage& s, Arg* out) {
   const Tensor* model = nullptr;
   for (const Parameter& p : o.parameters) {
@@ -190,6 +183,10 @@ void make_tensors_of_numbers(const Overload& o, ArgStorage& s, Arg* out) {
   if (model && !o.has_as_tensor) return;
   for (const Parameter& p : o.parameters) {
     Arg& a = out[p.position];
+    if (a.kind() == Kind::ints && p.as_tensor) {
+      a = Arg(s.tensors.add(tensor(std::vector<int64_t>(a.ints().begin(), a.ints().end()))));
+      continue;
+    }
     if (a.kind() != Kind::scalar || !(p.as_tensor || (!model && p.kind == Kind::tensor))) continue;
     const Scalar number = a.scalar();
     const bool follows = model && is_floating(model->dtype()) && !number.is_complex();
@@ -202,8 +199,9 @@ void make_tensors_of_numbers(const Overload& o, ArgStorage& s, Arg* out) {
 
 }  // namespace
 
-bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* args, size_t n,
-                     PyObject* kwnames, ArgStorage& s, Arg* out, Extras& extras, Mismatch& why) {
+bool match_arguments(const Overload& o, PyObject* name_object, bool in_place, PyObject* const* args,
+                     size_t n, PyObject* kwnames, ArgStorage& s, Arg* out, Extras& extras,
+                     Mismatch& why) {
   PyObject* given[kMostParameters] = {};
   Ref spread_list;
   const auto name = [name_object] { return to_text(name_object); };
@@ -250,24 +248,20 @@ bool match_arguments(const Overload& o, PyObject* name_object, PyObject* const* 
       continue;
     }
     const std::string k_text = to_text(key);
-    if (k_text == "out") {
+    if (k_text == "out" && !in_place) {
       extras.out = value == Py_None ? nullptr : value;
-    } else if (k_text == "requires_grad") {
+    } else if (k_text == "requires_grad" && o.makes) {
       extras.requires_grad = truth(value);
-    } else if (k_text == "pin_memory") {
+    } else if (k_text == "pin_memory" && o.makes) {
       extras.pin_memory = truth(value);
-    } else if (k_text == "layout") {
+    } else if (k_text == "layout" && o.makes) {
       // Strided tensors are what there is.
-    } else if (k_text == "memory_format" && takes_memory_format(*o.record)) {
+      if (value == Py_None || std::strcmp(Py_TYPE(value)->tp_name, "_Layout") == 0) continue;
+      why.text =
+          name() + "(): argument 'layout' must be arete.layout, not " + Py_TYPE(value)->tp_name;
+      return false;
+    } else if (k_text == "memory_format" && o.record->takes_memory_format) {
       extras.memory_format = value == Py_None ? nullptr : value;
-    } else if (k_text == "dtype") {
-      if (value == Py_None) continue;
-      if (!to_dtype(value, extras.dtype)) {
-        why.text =
-            name() + "(): argument 'dtype' must be arete.dtype, not " + Py_TYPE(value)->tp_name;
-        return false;
-      }
-      extras.has_dtype = true;
     } else {
       why.text = name() + "() got an unexpected keyword argument '" + k_text + "'";
       return false;

@@ -43,14 +43,13 @@ struct ArgStorage {
   Pool<Tensor, 2> tensors;  // made of numbers
 };
 
-/// Keyword arguments that belong to no record.
+/// Keyword arguments that belong to no record. All but `out` are those of records that make tensors
+/// where a device is named.
 struct Extras {
-  PyObject* out = nullptr;
+  PyObject* out = nullptr;  // of what is not in place
   bool requires_grad = false;
   bool pin_memory = false;
   PyObject* memory_format = nullptr;  // of records that make tensors and take one
-  DType dtype{};
-  bool has_dtype = false;
 };
 
 /// Why an overload does not fit, in the words of PyTorch.
@@ -61,8 +60,8 @@ struct Mismatch {
 /// Matches a vectorcall of the operator `name` with one overload: fills `out`, as many arguments as
 /// the record has, and `extras`. `out` points into `storage`, the overload and the objects given.
 /// False with the reason in `why`, or with a Python error set.
-bool match_arguments(const Overload& o, PyObject* name, PyObject* const* args, size_t n,
-                     PyObject* kwnames, ArgStorage& storage, ops::Arg* out, Extras& extras,
-                     Mismatch& why);
+bool match_arguments(const Overload& o, PyObject* name, bool in_place, PyObject* const* args,
+                     size_t n, PyObject* kwnames, ArgStorage& storage, ops::Arg* out,
+                     Extras& extras, Mismatch& why);
 
 }  // namespace arete::python

@@ -13,6 +13,7 @@
 #include "memory_format.h"
 #include "operator_face.h"
 #include "operator_match.h"
+#include "operator_names.h"
 #include "operator_signature.h"
 #include "tensor_object.h"
 
@@ -33,6 +34,7 @@ struct OperatorObject {
   PyObject* dict;
   std::vector<Overload>* overloads;
   bool in_place;
+  bool functional;
 };
 
 OperatorObject* operator_in(PyObject* o) { return reinterpret_cast<OperatorObject*>(o); }
@@ -143,6 +145,7 @@ PyObject* call_record(const Overload& o, const OpRecord& record, std::span<const
     } else {
       write();
     }
+    if (extras.requires_grad) outs[0]->requires_grad_();
     return Py_NewRef(extras.out);
   }
   if (!is_long(all)) return finish(o, ops::call_all(record, all), extras);
@@ -164,9 +167,7 @@ PyObject* call_in_place(const OpRecord& record, Tensor& target, std::span<const 
   return checked(wrap(target));
 }
 
-PyObject* call_face(OperatorObject* self, const Overload& o, const Arg* bound, Extras extras) {
-  if (extras.has_dtype || extras.pin_memory || extras.requires_grad)
-    type_error("%U() got an unexpected keyword argument", self->name);
+PyObject* call_face(const Overload& o, const Arg* bound, Extras extras) {
   FaceCall call;
   bind_face(o, bound, call);
   Tensor target = call.args[0].tensor();
@@ -183,13 +184,8 @@ PyObject* call_face(OperatorObject* self, const Overload& o, const Arg* bound, E
 
 PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const Extras& extras,
                      PyObject* first) {
-  if (o.face) return call_face(self, o, args, extras);
+  if (o.face) return call_face(o, args, extras);
   const std::span<const Arg> all(args, o.defaults.size());
-  Tensor converted;
-  if (extras.has_dtype && args[o.parameters[0].position].kind() == Kind::tensor) {
-    converted = args[o.parameters[0].position].tensor().to(extras.dtype);
-    args[o.parameters[0].position] = Arg(converted);
-  }
   if (extras.memory_format) [[unlikely]] {
     Tensor model;
     Shape strides;
@@ -216,7 +212,8 @@ PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t 
       Extras extras;
       Mismatch why;
       Arg bound[kMostParameters];
-      if (match_arguments(o, self->name, args, n, kwnames, storage, bound, extras, why))
+      if (match_arguments(o, self->name, self->in_place, args, n, kwnames, storage, bound, extras,
+                          why))
         return call_bound(self, o, bound, extras, n > 0 ? args[0] : nullptr);
       if (PyErr_Occurred()) return nullptr;
       reasons += (one ? "" : "\n * " + o.text + "\n      ") + why.text;
@@ -237,26 +234,20 @@ PyTypeObject* method_type;
 
 PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
-    static const char* names[] = {"name", "overloads", "in_place", "face", nullptr};
-    PyObject *name = nullptr, *list = nullptr;
-    int in_place = 0, face = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO|pp", const_cast<char**>(names), &name, &list,
-                                     &in_place, &face))
+    static const char* names[] = {"name", "in_place", "functional", nullptr};
+    PyObject* name = nullptr;
+    int in_place = 0, functional = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|pp", const_cast<char**>(names), &name,
+                                     &in_place, &functional))
       return nullptr;
+    const std::string text = to_text(name);
     auto overloads = std::make_unique<std::vector<Overload>>();
-    const Ref items(checked(PySequence_Fast(list, "overloads must be a list")));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-      const char *record_name = nullptr, *signature = nullptr;
-      if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "sz", &record_name,
-                            &signature))
-        return nullptr;
-      const OpRecord* record = ops::find_record(record_name);
-      if (!record) {
-        PyErr_Format(PyExc_KeyError, "there is no operator record '%s'", record_name);
-        return nullptr;
-      }
-      overloads->push_back(face ? make_face(*record, signature)
-                                : make_overload(*record, signature, to_text(name)));
+    for (const Shown& s : functional ? functional_overloads(text) : overloads_of(text, in_place))
+      overloads->push_back(functional && !in_place ? make_face(*s.record, s.signature)
+                                                   : make_overload(*s.record, s.signature, text));
+    if (overloads->empty()) {
+      PyErr_Format(PyExc_KeyError, "there is no operator '%U'", name);
+      return nullptr;
     }
     separate(*overloads);
     PyObject* o = checked(type->tp_alloc(type, 0));
@@ -265,6 +256,7 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     operator_in(o)->dict = nullptr;
     operator_in(o)->overloads = overloads.release();
     operator_in(o)->in_place = in_place;
+    operator_in(o)->functional = functional;
     return o;
   });
 }
@@ -284,12 +276,9 @@ PyObject* method_get(PyObject* o, PyObject* instance, PyObject*) {
   return PyMethod_New(o, instance);
 }
 PyObject* operator_name(PyObject* o, void*) { return Py_NewRef(operator_in(o)->name); }
-// Where its name is to be found, as pickle looks for it: said in its dictionary where that is not
-// the package itself.
+// Where its name is to be found, as pickle looks for it.
 PyObject* operator_module(PyObject* o, void*) {
-  PyObject* const dict = operator_in(o)->dict;
-  PyObject* const said = dict ? PyDict_GetItemString(dict, "_module") : nullptr;
-  return said ? Py_NewRef(said) : PyUnicode_FromString("arete");
+  return PyUnicode_FromString(operator_in(o)->functional ? "arete.nn.functional" : "arete");
 }
 // Made when somebody asks, as inspect.signature() does.
 PyObject* operator_python_signature(PyObject* o, void*) {
@@ -308,7 +297,7 @@ PyObject* operator_doc(PyObject* o, void*) {
 PyObject* operator_records(PyObject* o, void*) {
   PyObject* list = PyList_New(0);
   for (const Overload& v : *operator_in(o)->overloads) {
-    const Ref pair(Py_BuildValue("(ss)", v.record->name.c_str(), v.text.c_str()));
+    const Ref pair(Py_BuildValue("(ss)", v.record->full_name().c_str(), v.text.c_str()));
     if (!list || !pair || PyList_Append(list, pair.get()) < 0) return nullptr;
   }
   return list;

@@ -9,11 +9,10 @@ namespace arete::python {
 
 /// Adds the classes Operator (a function) and OperatorMethod (a method) to the module:
 ///
-///     Operator(name, [(record, signature or None), ...], in_place=False)
+///     Operator(name, in_place=False, functional=False)
 ///
-/// A signature is a schema without results, "sum(Tensor input, int[]? dim=None, ...)"; its
-/// arguments are those of the record by name, in the order and with the defaults of Python's users.
-/// Without one the record's own schema holds. Overloads are tried in order.
+/// with the overloads that the records have under this name (operator_names.h), in nn.functional if
+/// `functional`. KeyError if there is none.
 bool init_operator_types(PyObject* module);
 
 /// a op b for the number protocol: `record` is of two tensors, numbers are taken on either

@@ -22,6 +22,8 @@ std::vector<const char*> other_names(std::string_view name) {
   if (name == "input") return {"self", "x", "a", "x1"};
   if (name == "dim") return {"axis"};
   if (name == "dims") return {"dim"};
+  if (name == "split_size") return {"split_size_or_sections"};
+  if (name == "split_sizes") return {"split_size_or_sections", "split_size"};
   if (name == "keepdim") return {"keepdims"};
   if (name == "other") return {"x2"};
   if (name == "elements") return {"element"};
@@ -31,16 +33,17 @@ std::vector<const char*> other_names(std::string_view name) {
   return {};
 }
 
-Overload make_overload(const OpRecord& record, const char* signature, std::string_view shown_as) {
+Overload make_overload(const OpRecord& record, const std::string& signature,
+                       std::string_view shown_as) {
   Overload o;
   o.record = &record;
   const ops::Schema& schema = ops::schema_of(record);
   // A signature is parsed as the schema of a record that nobody keeps.
   OpRecord shown;
-  shown.schema = signature ? std::string(signature) + " -> Tensor" : record.schema;
+  shown.schema = signature.empty() ? record.schema : signature + " -> Tensor";
   static std::vector<std::unique_ptr<OpRecord>> parsed;  // schema_of() remembers addresses
   parsed.push_back(std::make_unique<OpRecord>(shown));
-  const ops::Schema& names = signature ? ops::schema_of(*parsed.back()) : schema;
+  const ops::Schema& names = signature.empty() ? schema : ops::schema_of(*parsed.back());
 
   for (const ops::SchemaArg& a : schema.args) {
     std::string type = a.type;
@@ -73,8 +76,14 @@ Overload make_overload(const OpRecord& record, const char* signature, std::strin
         found = true;
       }
     }
+    if (const size_t i = o.parameters.size();
+        !found && i < schema.args.size() && schema.args[i].type == a.type) {
+      p.position = i;
+      found = true;
+    }
     if (!found)
-      throw ValueError("Operator", "the record " + record.name + " has no argument " + a.name);
+      throw ValueError("Operator",
+                       "the record " + record.full_name() + " has no argument " + a.name);
     for (const char* other : other_names(a.name)) {
       bool free = true;
       for (const ops::SchemaArg& b : names.args) free = free && b.name != other;
@@ -89,13 +98,13 @@ Overload make_overload(const OpRecord& record, const char* signature, std::strin
       p.fallback =
           default_of(p.kind, p.none_is_default && a.default_text == "None" ? own.default_text
                                                                            : a.default_text);
-    p.as_tensor = p.kind == Kind::scalar && own.is_tensor();
+    p.as_tensor = (p.kind == Kind::scalar || p.kind == Kind::ints) && own.is_tensor();
     o.has_as_tensor = o.has_as_tensor || p.as_tensor;
     if (!keyword_only) ++o.positional;
     o.parameters.push_back(std::move(p));
   }
   if (o.parameters.size() > kMostParameters || o.defaults.size() > kMostParameters)
-    throw ValueError("Operator", "too many parameters: " + record.name);
+    throw ValueError("Operator", "too many parameters: " + record.full_name());
   o.numbers = record.takes_numbers || (record.pointwise && record.pointwise->n_inputs > 1);
   // view(2, 3): a list that is the last positional parameter, first or after a tensor.
   if (o.positional > 0 && o.positional <= 2) {
@@ -107,8 +116,11 @@ Overload make_overload(const OpRecord& record, const char* signature, std::strin
   bool of_tensors = false;
   for (const Parameter& p : o.parameters)
     of_tensors = of_tensors || p.kind == Kind::tensor || p.kind == Kind::tensors;
-  for (size_t i = 0; i < schema.args.size() && !of_tensors; ++i)
-    if (schema.args[i].name == "device" && schema.args[i].type == "device?") o.device_at = i;
+  for (size_t i = 0; i < schema.args.size(); ++i)
+    if (schema.args[i].name == "device" && schema.args[i].type == "device?") {
+      o.makes = true;
+      if (!of_tensors) o.device_at = i;
+    }
   o.returns_list = schema.returns.size() == 1 && schema.returns[0].starts_with("Tensor[]");
   if (schema.returns.size() > 1 && schema.returns[0].find(' ') != std::string::npos) {
     auto* fields = new PyStructSequence_Field[schema.returns.size() + 1]();  // kept by the type

@@ -23,7 +23,7 @@ struct Parameter {
   bool optional = false, list = false, keyword_only = false, has_default = false;
   bool none_is_default = false;  // None stands for the default
   bool plain = false;            // an integer, for which no 0-d tensor may stand
-  bool as_tensor = false;        // a number here, a 0-d tensor for the record
+  bool as_tensor = false;        // numbers here, a tensor for the record
   bool as_real = false;          // a boolean here, 1 or 0 for the record
   ops::OwnedArg fallback;
   std::string type;  // as written
@@ -42,6 +42,7 @@ struct Overload {
   bool spread = false;         // the first list may be given as separate integers
   size_t spread_at = 0;
   size_t device_at = size_t(-1);  // the argument that says where a tensor is made of numbers alone
+  bool makes = false;             // a tensor on a device that an argument names
   bool returns_list = false;
   PyTypeObject* result_type = nullptr;  // of several results
   std::string text;                     // for error messages
@@ -51,9 +52,11 @@ struct Overload {
 /// torch's other names for an argument, most of them NumPy's: "axis" for "dim".
 std::vector<const char*> other_names(std::string_view name);
 
-/// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; null is the record's own schema.
-/// ValueError if it names what the record does not have. `shown_as` is the operator's public name.
-Overload make_overload(const ops::OpRecord& record, const char* signature,
+/// Reads a signature, "sum(Tensor input, int[]? dim=None, ...)"; empty is the record's own schema.
+/// Its arguments are those of the record by name, or else by position and type, in the order and
+/// with the defaults of Python's users. ValueError if it has one that the record does not have.
+/// `shown_as` is the operator's public name.
+Overload make_overload(const ops::OpRecord& record, const std::string& signature,
                        std::string_view shown_as);
 
 /// What overloads of one operator must know of each other: where one of them takes a tensor, a 0-d

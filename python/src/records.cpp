@@ -8,6 +8,7 @@
 #include "arete/ops/samples.h"
 #include "bindings.h"
 #include "caster.h"
+#include "operator_names.h"
 #include "operator_signature.h"
 
 namespace nb = nanobind;
@@ -89,11 +90,10 @@ DType example_dtype(const OpRecord& r) {
   return r.dtypes.front();
 }
 
-// What import asks for every record.
+// What documentation and stubs are made of.
 nb::dict describe(const std::string& name) {
   const OpRecord& r = record_named(name);
   nb::dict d;
-  d["name"] = r.name;
   d["schema"] = r.schema;
   d["in_place"] = r.has_in_place;
   d["surface"] = name_of(r.surface);
@@ -158,15 +158,17 @@ nb::list errors(const std::string& name) {
 void bind_records(nb::module_& m) {
   m.def("_record_names", [] {
     std::vector<std::string> names;
-    for (const OpRecord* r : ops::all_records()) names.push_back(r->name);
+    for (const OpRecord* r : ops::all_records()) names.push_back(r->full_name());
     return names;
   });
-  // One call for all: import asks for the surface of every record.
-  m.def("_record_surfaces", [] {
-    nb::dict surfaces;
-    for (const OpRecord* r : ops::all_records()) surfaces[r->name.c_str()] = name_of(r->surface);
-    return surfaces;
+  // (name, in place, a function, a method of tensors) of every operator.
+  m.def("_operators", [] {
+    nb::list all;
+    for (const PublicName& n : public_names())
+      all.append(nb::make_tuple(n.name, n.in_place, n.function, n.method));
+    return all;
   });
+  m.def("_functional_operators", &functional_names);
   m.def("_aliases", [] {
     std::map<std::string, std::string> names;
     for (const ops::Alias& a : ops::all_aliases())

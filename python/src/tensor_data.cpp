@@ -116,9 +116,11 @@ Tensor tensor_over_buffer(PyObject* o) {
   for (int d = 0; v.strides && d < v.ndim; ++d) {
     if (v.strides[d] < 0 || v.strides[d] % v.itemsize != 0) {
       PyErr_SetString(PyExc_ValueError,
-                      "At least one stride in the given array is negative (or no multiple of the "
-                      "element's size), and such tensors are not supported. (You can probably work "
-                      "around this by making a copy with array.copy().)");
+                      v.strides[d] < 0
+                          ? "At least one stride in the given numpy array is negative, and there "
+                            "are no such tensors: make a copy with array.copy()"
+                          : "given numpy array strides not a multiple of the element byte size: "
+                            "make a copy with array.copy()");
       PyBuffer_Release(&held->view);
       throw PythonError{};
     }

@@ -82,7 +82,7 @@ RECORDS = {"_convolution": ["convolution"], "conv_tbc": [], "conv_transpose2d": 
            "_thnn_fused_lstm_cell": [], "_thnn_fused_gru_cell": [], "lstm_cell": [], "gru_cell": [], "rnn_tanh_cell": [],
            "rnn_relu_cell": [], "_scaled_dot_product_flash_attention": ["fused_attention"], "frobenius_norm": ["norm"],
            "nuclear_norm": ["norm"], "nll_loss2d": ["nll_loss"], "grid_sampler": ["grid_sample"],
-           "linalg_matrix_norm": ["linalg_matrix_norm", "linalg_matrix_norm_str_ord"]}
+           "linalg_matrix_norm": ["linalg_matrix_norm", "linalg_matrix_norm.str_ord"]}
 
 
 def test_classes_on_gpus_are_those_of_torchs_lists():

@@ -209,6 +209,11 @@ def test_gradients_for_what_is_no_tensor():
     x = torch.ones(2, requires_grad=True)
     Given.apply(x, lambda g: (g, None, None)).sum().backward()
     assert x.grad.tolist() == [1, 1]
+    Given.apply(x, lambda g: (g.expand(3, 2), None)).sum().backward()
+    assert x.grad.tolist() == [4, 4]
+    for wrong in (lambda g: g[:1], lambda g: torch.ones(3), lambda g: g.sum(), lambda g: torch.ones(2, 1)):
+        with pytest.raises(RuntimeError, match="returned an invalid gradient at index 0 - got .* but expected shape compatible with"):
+            Given.apply(x, lambda g, wrong=wrong: (wrong(g), None)).sum().backward()
     with pytest.raises(RuntimeError, match="a gradient different than None at position 2, but the corresponding forward input was not"):
         Given.apply(x, lambda g: (g, g)).sum().backward()
 

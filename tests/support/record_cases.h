@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,9 @@ namespace arete::test {
 
 /// Records in order of names: the parameter of the generated tests.
 inline std::string record_name(const testing::TestParamInfo<const ops::OpRecord*>& info) {
-  return info.param->name;
+  std::string name = info.param->full_name();
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
 }
 
 /// Borrowed arguments of a sample; valid while the sample lives.

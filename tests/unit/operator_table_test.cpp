@@ -7,8 +7,11 @@
 #include <iterator>
 #include <string>
 
+#include "arete/core/history.h"
 #include "arete/ops/aliases.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/record.h"
+#include "arete/ops/reduce.h"
 #include "arete/ops/samples.h"
 
 namespace arete {
@@ -70,7 +73,7 @@ std::string rows(bool internal) {
                   (internal ? "" : "---|") + "---|---|---|---|---|\n";
   for (const OpRecord* op : ops::all_records()) {
     if ((op->surface == ops::Surface::internal) != internal) continue;
-    s += "| `" + op->name + "` | " + (internal ? "" : shown_in(*op) + " | ") + kind_of(*op) +
+    s += "| `" + op->full_name() + "` | " + (internal ? "" : shown_in(*op) + " | ") + kind_of(*op) +
          " | " + dtypes_of(*op) + " | " + gradient_of(*op) + " | " +
          (op->has_in_place ? "yes" : "") + " | " +
          (samples_of(*op).reference ? "yes" : cell(samples_of(*op).no_reference_because)) + " |\n";
@@ -107,6 +110,19 @@ TEST(OperatorTable, SecondNamesAreFound) {
   const Tensor x = tensor({0.5, -0.25});
   EXPECT_TRUE(equal(arccos(x), acos(x)));
   EXPECT_TRUE(equal(clip(x, Scalar(0)), clamp(x, Scalar(0))));
+}
+
+TEST(OperatorTable, OverloadsHaveOneName) {
+  const OpRecord* along = ops::find_record("max.dim");
+  ASSERT_NE(along, nullptr);
+  EXPECT_EQ(along->name, "max");
+  EXPECT_EQ(along->overload, "dim");
+  EXPECT_EQ(along->full_name(), "max.dim");
+  ASSERT_NE(ops::find_record("max"), nullptr);
+  EXPECT_EQ(ops::find_record("max")->overload, "");
+  EXPECT_EQ(ops::find_record("max_dim"), nullptr);
+  const Tensor x = tensor({1.0, 2.0}).requires_grad_();
+  EXPECT_EQ(std::get<0>(max(x, 0)).grad_fn()->name(), "max");
 }
 
 TEST(OperatorTable, IsUpToDate) {

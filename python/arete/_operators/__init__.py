@@ -43,7 +43,7 @@ from .._C import (  # noqa: F401
     tensor,
     uint8,
 )
-from . import _foreach, _functions, _ops, _schemas, _signatures  # noqa: F401
+from . import _foreach, _functions, _ops, _schemas  # noqa: F401
 from ._families import install as _install_family  # noqa: F401
 from ._functions._methods import given as _given  # noqa: F401
 from ._layouts import (  # noqa: F401
@@ -57,39 +57,25 @@ short, int, long = int16, int32, int64  # noqa: A001
 cfloat, cdouble = complex64, complex128
 newaxis = None
 
-# Records whose names modules of arete have.
-_MODULES = ("random",)
-
 
 def _install() -> None:
     """Puts operators under torch's names: functions here, methods into Tensor."""
     here = globals()
-    surfaces = _C._record_surfaces()
-    signatures = {k: v for k, v in _signatures.SIGNATURES.items() if not k.startswith("_")}
-    for name in sorted(surfaces.keys() | signatures.keys()):
-        overloads = signatures.get(name, [(name, None)])
-        surface = surfaces.get(name) or surfaces[overloads[0][0]]
-        if surface in ("internal", "functional") or name.startswith(("linalg_", "fft_", "special_")):
+    families = ("linalg_", "fft_", "special_")  # modules of their own
+    for name, in_place, function, method in _C._operators():
+        if name.startswith(families):
             continue
-        if name not in here and name not in _MODULES:
-            here[name] = _C.Operator(name, overloads)
-        schema = _C._record(overloads[0][0])["schema"]
-        takes_self = schema[schema.index("(") + 1 :].startswith(("Tensor self", "Tensor input"))
-        if surface == "function" or not takes_self:
+        if function and name not in here:
+            here[name] = _C.Operator(name, in_place)
+        if method and name not in Tensor.__dict__:
+            setattr(Tensor, name, _C.OperatorMethod(name, in_place))
+    for alias, name in _C._aliases().items():
+        if alias.startswith(families):
             continue
-        if name not in Tensor.__dict__:
-            setattr(Tensor, name, _C.OperatorMethod(name, overloads))
-        writers = [o for o in overloads if _C._record(o[0])["in_place"]]
-        if writers:
-            if not hasattr(Tensor, name + "_"):
-                setattr(Tensor, name + "_", _C.OperatorMethod(name + "_", writers, True))
-            if name + "_" not in here:
-                here[name + "_"] = _C.Operator(name + "_", writers, True)
-    for alias, name in {**_C._aliases(), **_signatures.ALIASES}.items():
         for end in ("", "_"):
             if name + end in here:
                 here.setdefault(alias + end, here[name + end])
-            if hasattr(Tensor, name + end) and not hasattr(Tensor, alias + end):
+            if name + end in Tensor.__dict__ and alias + end not in Tensor.__dict__:
                 setattr(Tensor, alias + end, Tensor.__dict__[name + end])
     for name, value in vars(_functions).items():
         if not name.startswith("_") and (callable(value) or isinstance(value, _builtins.float)) and \

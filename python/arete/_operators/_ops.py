@@ -1,5 +1,5 @@
-"""Every operator record of the C++ library under its own name, as a function with the arguments of its schema; `name_` where it
-works in place."""
+"""Every operator of the C++ library, those that are not shown elsewhere too, as a function with the arguments of its schema; `name_`
+where it works in place."""
 from __future__ import annotations
 
 from .. import _C
@@ -10,9 +10,7 @@ __all__: list[str] = []
 def __getattr__(name: str):
     in_place = name.endswith("_") and not name.startswith("_")
     try:
-        operator = _C.Operator(name, [(name[:-1] if in_place else name, None)], in_place)
-        if in_place and not _C._record(name[:-1])["in_place"]:
-            raise KeyError(name)
+        operator = _C.Operator(name, in_place)
     except KeyError:
         raise AttributeError(f"there is no operator record '{name}'") from None
     globals()[name] = operator

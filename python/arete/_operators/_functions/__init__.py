@@ -6,8 +6,8 @@ import math as _math
 import types as _types
 
 from ._methods import METHODS
-from .creation import as_tensor, asarray, clone, detach, fill, zero_
-from .elements import gradient, index_put, index_put_, nonzero, where
+from .creation import as_tensor, asarray, clone, detach, zero_
+from .elements import gradient, index_put, index_put_, nonzero
 from .layers import (
     batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm,
     native_layer_norm,

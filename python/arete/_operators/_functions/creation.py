@@ -52,16 +52,6 @@ def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 METHODS["new_tensor"] = _new_tensor
 
 
-@numpy_names
-def fill(input: Tensor, value):
-    """A copy with all elements set.
-
-    >>> arete.fill(arete.tensor([1, 2]), 7)
-    tensor([7, 7])
-    """
-    return input.clone().fill_(value)
-
-
 def zero_(input: Tensor):
     """Sets all elements to zero.
 

@@ -1,4 +1,4 @@
-"""Elements one by one: bounds, choice, writing at indices, differences."""
+"""Elements one by one: choice, writing at indices, differences."""
 from __future__ import annotations
 
 import builtins
@@ -8,41 +8,7 @@ from .. import _ops
 from ..._C import Tensor
 from ._methods import METHODS, also_method, given, numpy_names
 
-# ---- bounds and choice
-
-
-def _clamp_(self, min=None, max=None):
-    """clamp(), written into this tensor; bounds are numbers or tensors, at least one of them.
-
-    >>> arete.tensor([1, 5, 9]).clamp_(2, 6)
-    tensor([2, 5, 6])
-    """
-    both = not (isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or max is None)
-    return (_clamp_point_ if both else _clamp_any_)(self, min, max)
-
-
-_clamp_point_ = _C.Operator("clamp_", [("clamp_point", None)], True)
-_clamp_any_ = _C.Operator("clamp_", [("clamp", None), ("clamp_tensor", None)], True)
-METHODS["clamp_"] = _clamp_
-METHODS["clip_"] = _clamp_
-
-_where = _C.Operator("where", [("where", "where(Tensor condition, Tensor input, Tensor other)")])
-
-
-@numpy_names
-def where(condition, input=None, other=None, *, out=None):
-    """`input` where the condition holds, `other` elsewhere; alone: the positions where it holds.
-
-    Condition, input and other (tensors or numbers) are broadcast; dtypes are promoted.
-
-    >>> arete.where(arete.tensor([True, False, True]), arete.tensor([1, 2, 3]), 0)
-    tensor([1, 0, 3])
-    >>> arete.where(arete.tensor([True, False, True]))
-    (tensor([0, 2]),)
-    """
-    if input is None and other is None:
-        return nonzero(condition, as_tuple=True)
-    return _where(condition, input, other, out=out)
+# ---- choice
 
 
 def _where_method(self, condition, other):
@@ -51,7 +17,7 @@ def _where_method(self, condition, other):
     >>> arete.tensor([1, 2]).where(arete.tensor([True, False]), 0)
     tensor([1, 0])
     """
-    return _where(condition, self, other)
+    return _ops.where(condition, self, other)
 
 
 METHODS["where"] = _where_method
@@ -68,12 +34,7 @@ def nonzero(input: Tensor, *, out=None, as_tuple: bool = False):
     >>> arete.nonzero(arete.tensor([[0, 5], [7, 0]]), as_tuple=True)
     (tensor([0, 1]), tensor([1, 0]))
     """
-    positions = _ops.nonzero(input)
-    if as_tuple:
-        if input.dim() == 0:
-            return (_ops.nonzero(input.reshape(1))[:, 0],)
-        return positions.unbind(1)
-    return given(out, positions)
+    return _ops.nonzero_numpy(input) if as_tuple else _ops.nonzero(input, out=out)
 
 
 # ---- writing
@@ -126,11 +87,6 @@ def fill_diagonal_(self, fill_value, wrap: bool = False):
     return self
 
 
-METHODS["square_"] = _C.OperatorMethod("square_", [("square_point", "square(Tensor self)")], True)
-METHODS["normal_"] = _C.OperatorMethod("normal_", [("normal", None)], True)
-METHODS["random_"] = _C.OperatorMethod("random_", [("random", None)], True)
-
-
 # ---- derivatives
 
 
@@ -158,7 +114,7 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
     real = input.real.dtype if input.is_complex() else input.dtype if input.is_floating_point() else None
     steps = [s if isinstance(s, Tensor) else _C.tensor(builtins.float(s), dtype=real, device=input.device)
              for s in spacing]
-    return tuple(_ops.gradient_coordinates(input, spacing=steps, dim=dim, edge_order=edge_order))
+    return tuple(_ops.gradient(input, spacing=steps, dim=dim, edge_order=edge_order))
 
 
 def _polygamma(self, n: int):

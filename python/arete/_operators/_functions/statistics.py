@@ -23,7 +23,7 @@ def norm(input: Tensor, p="fro", dim=None, keepdim: bool = False, out=None, dtyp
     if dtype is not None:
         input = input.to(dtype)
     if p == "nuc":
-        result = _ops.linalg_matrix_norm_str_ord(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+        result = _ops.linalg_matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
     else:
         p = 2.0 if p in ("fro", None) else float(p)
         result = _ops.norm(input, p, dim, keepdim)
@@ -77,7 +77,7 @@ def histogram(input: Tensor, bins=100, *, range=None, weight=None, density: bool
         result = _ops.histogram(input, bins, weight=weight, density=density)
     else:
         low, high = range if range is not None else (None, None)
-        result = _ops.histogram_count(input, bins, min=low, max=high, weight=weight, density=density)
+        result = _ops.histogram(input, bins, min=low, max=high, weight=weight, density=density)
     return given(out, result)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from ... import _C, _operators
+from ... import _operators
 from ..._C import Tensor
 from ..._operators import _ops
 
@@ -62,30 +62,3 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         var = _operators.full_like(input, float(var))
     return _ops.gaussian_nll_loss(input, target, var, full, eps, reduction)
-
-
-def ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int = 0,
-    reduction: str = "mean",
-    zero_infinity: bool = False,
-) -> Tensor:
-    """Connectionist temporal classification of log probabilities (T, N, C).
-
-    targets (N, S), or all of them one after the other; lengths (N) each. zero_infinity: samples that
-    cannot be aligned count 0.
-
-    >>> log_probs = arete.full((3, 1, 2), 0.5).log()
-    >>> F.ctc_loss(log_probs, arete.tensor([[1]]), [3], [1], reduction="none")
-    tensor([0.2877])
-    """
-    if not isinstance(input_lengths, Tensor):
-        input_lengths = _C.tensor(list(input_lengths), dtype=_C.int64)
-    if not isinstance(target_lengths, Tensor):
-        target_lengths = _C.tensor(list(target_lengths), dtype=_C.int64)
-    return _ops.ctc_loss(
-        log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity
-    )
