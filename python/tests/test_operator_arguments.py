@@ -133,6 +133,8 @@ def test_out_of_another_dtype():
     x = arete.tensor([3 + 4j, 0j])
     for norm in (arete.linalg.vector_norm, arete.linalg.norm):
         assert norm(x, out=arete.zeros(())).item() == 5
+    wider = arete.fft.fft(x, out=arete.empty(0, dtype=arete.complex128))
+    assert arete.equal(wider, arete.fft.fft(x).to(arete.complex128))
 
 
 def test_other_names_of_two_tensors():

@@ -42,9 +42,8 @@ class RecordingDevice final : public prim::Forwarding<prim::Backend, RecordingDe
     if constexpr (P == prim::Primitive::compact) {
       check_open();  // the host waits for how many there are
     } else if (is_capturing()) {
-      tape_->push_back([this, kept = std::make_shared<prim::Kept<Args>>(args)] {
-        prim::run_primitive<P>(cpu_, kept->args());
-      });
+      tape_->push_back(
+          [this, kept = std::make_shared<prim::Kept<Args>>(args)] { kept->template run<P>(cpu_); });
       return;
     }
     ++calls;

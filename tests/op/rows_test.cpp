@@ -73,8 +73,12 @@ TEST(Rows, OneKernelEachWay) {
   const auto& stages = p->spec().stages;
   ASSERT_EQ(stages.size(), 3u);  // maximum, sum, quotient
   const auto& d = p->derivative(1);
-  // Of the gradient: the forward reductions and one more.
-  EXPECT_EQ(d.program->spec().stages.back().kind, prim::FusedStage::Kind::store);
+  // Of the gradient: the forward reductions, a number of each row made of them, the sum of
+  // gradient times result, and what is stored.
+  using Kind = prim::FusedStage::Kind;
+  std::vector<Kind> kinds;
+  for (const auto& stage : d.program->spec().stages) kinds.push_back(stage.kind);
+  EXPECT_EQ(kinds, (std::vector{Kind::reduce, Kind::reduce, Kind::row, Kind::reduce, Kind::store}));
   EXPECT_EQ(p, softmax(kFloat32)) << "equal programs are one object";
   EXPECT_EQ(&d, &p->derivative(1));
 }
