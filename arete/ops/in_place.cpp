@@ -169,7 +169,7 @@ void check_result(const Tensor& self, IntList sizes, DType dtype, const std::str
   ARETE_CHECK(std::ranges::equal(self.sizes(), sizes),
               ValueError(op, "output with shape " + to_string(self.sizes()) +
                                  " doesn't match the broadcast shape " + to_string(sizes)));
-  check_castable(dtype, self.dtype(), op);
+  if (dtype != self.dtype()) check_castable(dtype, self.dtype(), op);
 }
 
 void check_in_place(const Tensor& self, const char* op, bool record) {

@@ -364,7 +364,8 @@ Tensor plain_copy(const Tensor& t) {
 
 // Another view of the memory of what is written would see half-written values.
 bool shares_memory(const Tensor& t, const Tensor& written) {
-  return t.storage() == written.storage() && t.layout() != written.layout();
+  return t.impl() != written.impl() && t.storage() == written.storage() &&
+         t.layout() != written.layout();
 }
 
 // Runs a resolved call into `self`, from a copy of what shares its memory.
