@@ -257,6 +257,7 @@ const OpRecord& pow_op =
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("self to the power exponent.")
         .binary([](Value a, Value b) { return pow(a, b); })
+        .exact_numbers(0b10)
         .complex(of_complex(
             [](Complex a, Complex b) { return pow(a, b); },
             [](Values v) {

@@ -217,8 +217,11 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   }
   const auto param_types = r.variant->program->params();
   size_t p = 0;
-  for (int i : r.variant->number_inputs)
+  for (int i : r.variant->number_inputs) {
+    if (def.exact_numbers >> i & 1 && is_integer(compute) && call[i].kind() == Arg::Kind::scalar)
+      check_holds(compute, call[i].scalar(), call.name());
     r.params.push_back(literal(number_at(call[i]), param_types[p++]));
+  }
   for (int k = 0; k < def.n_params; ++k)
     if (!(folded >> k & 1))
       r.params.push_back(literal(call[def.n_inputs + k].scalar(), param_types[p++]));

@@ -269,6 +269,7 @@ struct PointwiseDef {
   /// per input; unused ones are dropped.
   expr::Definition gradient;
   uint32_t non_differentiable = 0;       ///< bit i: input i has no gradient
+  uint32_t exact_numbers = 0;            ///< bit i: input i is no number that integers cannot hold
   std::optional<ComplexForm> complex{};  ///< none: refuses complex tensors
   struct Cache;
   std::shared_ptr<Cache> cache;
@@ -463,6 +464,11 @@ class Definer {
   /// Override of the symbolic derivative (see PointwiseDef::gradient).
   Definer& gradient(expr::Definition d);
   Definer& complex(ComplexForm f);
+  /// See PointwiseDef::exact_numbers.
+  Definer& exact_numbers(uint32_t bits) {
+    r_.pointwise->exact_numbers = bits;
+    return *this;
+  }
   /// See OpRecord::compose_complex; for records with infer.
   Definer& complex(Results (*f)(const Call&)) {
     r_.compose_complex = f;

@@ -62,6 +62,7 @@ const OpRecord& where_op =
         .doc("self where condition holds, else other.")
         .surface(Surface::function)
         .pointwise(where_definition())
+        .exact_numbers(0b110)
         .complex({[](Values v) {
                     return std::vector{where(v[0], v[1], v[3]), where(v[0], v[2], v[4])};
                   },

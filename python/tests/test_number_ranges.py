@@ -55,6 +55,16 @@ def test_fractions_are_cut_off():
             refused()
 
 
+def test_numbers_beside_tensors():
+    """Those that are chosen or are exponents must be among the integers; sums and products wrap."""
+    for refused in (lambda: arete.where(BYTES > 1, BYTES, 300), lambda: arete.where(BYTES > 1, 300, BYTES), lambda: BYTES.pow(300)):
+        with pytest.raises(RuntimeError, match=OVERFLOW.format("uint8")):
+            refused()
+    assert arete.where(BYTES > 1, BYTES, -1).tolist() == [255, 2, 3, 200] and arete.where(BYTES > 1, BYTES, 300.5).dtype is arete.float32
+    assert arete.where(BYTES > 1, BYTES, arete.tensor(300)).tolist() == [44, 2, 3, 200]
+    assert arete.pow(300, BYTES).tolist()[0] == 44 and (BYTES + 300).tolist() == [45, 46, 47, 244]
+
+
 def test_ranges_of_integers():
     """Of int64 the numbers between whole bounds are counted, of other dtypes those between the bounds as they are."""
     assert arete.arange(0, 1.5, dtype=arete.int64).tolist() == [0]
