@@ -2,6 +2,7 @@
 #include "arete/ops/loss.h"
 
 #include "arete/base/warn.h"
+#include "arete/ops/anomaly.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
@@ -162,12 +163,16 @@ const OpRecord& huber_loss_op =
 // The symbolic derivative divides by 0 at the ends of [0, 1].
 const OpRecord& bce_op =
     define("bce(Tensor input, Tensor target) -> Tensor")
-        .doc("-(y log x + (1 - y) log(1 - x)), logarithms not below -100.")
+        .doc(
+            "-(y log x + (1 - y) log(1 - x)), logarithms not below -100; NaN where an argument is "
+            "not between 0 and 1.")
         .surface(Surface::internal)
         .pointwise(loss(2, 0,
                         [](Values v) {
                           const Value x = v[0], y = v[1];
-                          return -(y * max(log(x), -100.0) + (1.0 - y) * max(log1p(-x), -100.0));
+                          const Value l =
+                              y * max(log(x), -100.0) + (1.0 - y) * max(log1p(-x), -100.0);
+                          return where((y >= 0.0) & (y <= 1.0), -l, NAN);  // NaN for such x, too
                         }))
         .gradient([](Values v) {
           const Value x = v[0], y = v[1], g = v[3];
@@ -211,6 +216,17 @@ Tensor weighted(const Tensor& t, const Call& c, size_t weight_arg) {
   return c.has(weight_arg) ? t.mul(c.tensor(weight_arg)) : t;
 }
 
+// A result without NaN says that all arguments are between 0 and 1. A GPU is not asked: the host
+// would wait for it.
+void check_probabilities(const Call& c, const Tensor& result) {
+  if (!result.device().is_cpu() || !holds_nan(result)) return;
+  const NoGradGuard no_grad;
+  for (size_t i : {0, 1})
+    ARETE_CHECK((c.tensor(i).ge(0) & c.tensor(i).le(1)).all().item<bool>(),
+                ValueError(c.name(), std::string("all elements of ") + (i ? "target" : "input") +
+                                         " should be between 0 and 1"));
+}
+
 const OpRecord& binary_cross_entropy_op =
     define(
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
@@ -226,7 +242,10 @@ const OpRecord& binary_cross_entropy_op =
                                        ") that is different to the input size (" +
                                        to_string(x.sizes()) +
                                        ") is deprecated. Please ensure they have the same size."));
-          return {apply_reduction(weighted(call(bce_op, {x, y}), c, 2), c[3].string(), c.name())};
+          const Tensor result =
+              apply_reduction(weighted(call(bce_op, {x, y}), c, 2), c[3].string(), c.name());
+          check_probabilities(c, result);
+          return {result};
         });
 
 const OpRecord& bce_with_logits_op =
