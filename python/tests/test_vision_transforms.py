@@ -139,6 +139,20 @@ def test_jitter_with_ranges():
     assert (T.ColorJitter((0.6, 1.4), (0.7, 1.3), (0.8, 1.2), (-0.1, 0.1))(y) == a).all()
 
 
+@pytest.mark.parametrize("make", [lambda inplace: T.Normalize([0.5], [0.25], inplace), lambda inplace: T.RandomErasing(1.0, value=2, inplace=inplace)])
+def test_results_in_place(make):
+    picture = arete.rand(3, 8, 8)
+    before = picture.clone()
+    arete.manual_seed(1)
+    want = make(False)(picture)
+    assert arete.equal(picture, before) and not arete.equal(want, before)
+    arete.manual_seed(1)
+    assert T.Compose([make(True)])(picture) is picture and arete.equal(picture, want)
+    if isinstance(make(True), T.Normalize):
+        with pytest.raises(TypeError, match="no room for the result in place"):
+            make(True)(arete.zeros(3, 8, 8, dtype=arete.uint8))
+
+
 def test_erasing_with_a_value():
     x, floats = picture(3, 20, 20), arete.zeros(3, 20, 20)
     arete.manual_seed(0)

@@ -51,10 +51,12 @@ def _uniform(low: float = 0.0, high: float = 1.0) -> float:
 
 
 class _Native:
-    """A transform of the C++ library, after `first` in Python if that is given. `native` None: `first` is all."""
+    """A transform of the C++ library, after `first` in Python if that is given. `native` None: `first` is all. `inplace`: the result
+    replaces the picture."""
 
-    def __init__(self, native: Any, text: str, first: Optional[Callable] = None) -> None:
+    def __init__(self, native: Any, text: str, first: Optional[Callable] = None, inplace: bool = False) -> None:
         self._native = native
+        self._inplace = inplace
         self._text = text
         self._first = first
 
@@ -63,7 +65,14 @@ class _Native:
             functional._picture(type(self).__name__, img)  # raises
         if self._first is not None:
             img = self._first(img)
-        return img if self._native is None else self._native(img, _C.default_generator)
+        if self._native is None:
+            return img
+        made = self._native(img, _C.default_generator)
+        if not self._inplace:
+            return made
+        if img.dtype != made.dtype:
+            raise TypeError(f"{self._text}: a picture of {img.dtype} has no room for the result in place, which is of {made.dtype}")
+        return img.copy_(made)
 
     def __repr__(self) -> str:
         return self._text
@@ -94,7 +103,7 @@ def _natives(transform: Callable) -> Optional[list]:
     """The C++ transforms that `transform` stands for, one after the other; None if there is anything else in it."""
     call = getattr(type(transform), "__call__", None)
     if call in (_Native.__call__, ToTensor.__call__):
-        return [transform._native] if transform._first is None else None  # type: ignore[attr-defined]
+        return [transform._native] if transform._first is None and not transform._inplace else None  # type: ignore[attr-defined]
     if call is not Compose.__call__:
         return None
     parts = [_natives(t) for t in transform.transforms]  # type: ignore[attr-defined]
@@ -397,7 +406,7 @@ class RandomGrayscale(_Native):
 
 class RandomErasing(_Native):
     """A random rectangle becomes `value` with probability p: a number, one for each channel, or "random" for noise of its own (normal;
-    for bytes uniform). `inplace` is accepted; the result is a new picture.
+    for bytes uniform). inplace: of the picture itself.
 
     >>> arete.vision.transforms.RandomErasing(p=1.0)(arete.ones(3, 8, 8)).min()
     tensor(0.)
@@ -410,7 +419,7 @@ class RandomErasing(_Native):
         colour = [] if isinstance(value, str) else functional._colour("RandomErasing", "value", value)
         native = _C._random_erasing(_probability("RandomErasing", p), _range("RandomErasing", "scale", scale),
                                     _range("RandomErasing", "ratio", ratio), colour)
-        super().__init__(native, f"RandomErasing(p={p}, scale={scale}, ratio={ratio}, value={value})")
+        super().__init__(native, f"RandomErasing(p={p}, scale={scale}, ratio={ratio}, value={value})", inplace=inplace)
 
 
 class ToTensor(_Native):
@@ -451,7 +460,8 @@ class ConvertImageDtype:
 
 
 class Normalize(_Native):
-    """(x - mean) / std for each channel, of float32; bytes are brought to [0, 1] first.
+    """(x - mean) / std for each channel, of float32; bytes are brought to [0, 1] first. inplace: the result replaces the picture, which is
+    of float32.
 
     >>> arete.vision.transforms.Normalize([0.5], [0.5])(arete.ones(1, 1, 2))
     tensor([[[1., 1.]]])
@@ -461,4 +471,4 @@ class Normalize(_Native):
         centre, spread = functional._colour("Normalize", "mean", mean), functional._colour("Normalize", "std", std)
         if min(spread) <= 0:
             raise ValueError(f"Normalize: std must be positive, got {std!r}")
-        super().__init__(_C._normalize(centre, spread), f"Normalize(mean={mean}, std={std})")
+        super().__init__(_C._normalize(centre, spread), f"Normalize(mean={mean}, std={std})", inplace=inplace)
