@@ -17,6 +17,17 @@ if(ARETE_SANITIZE)
   target_compile_definitions(arete_test_base INTERFACE ARETE_SANITIZED=1)
 endif()
 
+# Google Test and the standard library are half of what an average test is to the compiler.
+if(ARETE_PRECOMPILE)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/arete_test_headers.cpp" CONTENT "")
+  add_library(arete_test_headers OBJECT "${PROJECT_BINARY_DIR}/arete_test_headers.cpp")
+  target_link_libraries(arete_test_headers PRIVATE arete_test_base)
+  # As programs are compiled.
+  set_target_properties(arete_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(arete_test_headers PRIVATE $<$<BOOL:${CMAKE_POSITION_INDEPENDENT_CODE}>:-fPIE>)
+  target_precompile_headers(arete_test_headers PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
+endif()
+
 # Two test programs share the cores: waiting threads must sleep, not spin.
 set(ARETE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive "ARETE_PROGRAM=${PROJECT_BINARY_DIR}/bin/arete")
 if(ARETE_SANITIZE MATCHES "thread")
@@ -42,6 +53,9 @@ function(arete_test_folder dir)
   set(target test_${dir})
   add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE arete_test_support)
+  if(ARETE_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM arete_test_headers)
+  endif()
   if(NOT arg_SHARDS)
     set(arg_SHARDS 2)
   endif()
