@@ -139,7 +139,8 @@ def test_jitter_with_ranges():
     assert (T.ColorJitter((0.6, 1.4), (0.7, 1.3), (0.8, 1.2), (-0.1, 0.1))(y) == a).all()
 
 
-@pytest.mark.parametrize("make", [lambda inplace: T.Normalize([0.5], [0.25], inplace), lambda inplace: T.RandomErasing(1.0, value=2, inplace=inplace)])
+@pytest.mark.parametrize("make", [lambda inplace: T.Normalize([0.5], [0.25], inplace),
+                                  lambda inplace: T.RandomErasing(1.0, value=2, inplace=inplace)])
 def test_results_in_place(make):
     picture = arete.rand(3, 8, 8)
     before = picture.clone()
