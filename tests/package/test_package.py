@@ -11,12 +11,12 @@ import argparse
 import os
 import pathlib
 import re
+import resource
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 COMPILE_LIMIT_S = 4.0
 # The Config modules of installed packages, and what they are asked for.
@@ -33,6 +33,12 @@ message(STATUS "link interface of Arete::arete: ${{interface}}")
 def fail(text):
     print(f"FAILED: {text}")
     sys.exit(1)
+
+
+def processor_seconds():
+    """What finished programs have computed: their time on the clock if nothing else runs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run(command, cwd=None, timeout=300, **environment):
@@ -93,10 +99,10 @@ class Package:
         flags = [flag for flag in self.pkg_config("arete") if flag.startswith("-I")]
         times = []
         for _ in range(2):
-            start = time.monotonic()
+            start = processor_seconds()
             run([self.arguments.compiler, "-std=c++20", "-O2", *flags, "-c", self.source, "-o", self.folder / "user.o"])
-            times.append(time.monotonic() - start)
-        print(f"compilation of the README's program: {min(times):.2f} s (limit {limit:.1f} s)")
+            times.append(processor_seconds() - start)
+        print(f"compilation of the README's program: {min(times):.2f} s of a processor (limit {limit:.1f} s)")
         if min(times) > limit:
             fail("the README's program takes too long to compile; look at the headers it includes with -ftime-report")
 
