@@ -1,8 +1,7 @@
 #include "arete/ops/work.h"
 
-#include <algorithm>
-
 namespace arete::ops {
+
 double no_flops(const Call&) { return 0; }
 
 double operations_per_element(const expr::Program& program) {
