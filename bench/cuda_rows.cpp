@@ -40,14 +40,6 @@ using Prepare = std::function<std::function<void()>()>;
 TensorOptions gpu(DType t = kFloat32) { return TensorOptions(t, kCUDA); }
 std::string suffix(DType t) { return t == kFloat32 ? "f32" : t == kBFloat16 ? "bf16" : "f16"; }
 
-template <class F>
-std::function<void()> dropping(F f) {
-  return [f = std::move(f)] {
-    auto result = f();
-    benchmark::DoNotOptimize(result);
-  };
-}
-
 /// As dropping, without history.
 template <class F>
 std::function<void()> plain(F f) {

@@ -25,15 +25,6 @@ namespace {
 constexpr int64_t kMany = int64_t(1) << 24;
 constexpr double kFloat = 4, kManyBytes = kFloat * double(kMany);
 
-/// A call that makes a tensor and drops it.
-template <class F>
-std::function<void()> dropping(F f) {
-  return [f = std::move(f)] {
-    auto result = f();
-    benchmark::DoNotOptimize(result);
-  };
-}
-
 /// A row of bandwidth or of time over kMany floats.
 Row over_many(std::string name, Unit unit, double bytes, Goal goal,
               std::function<std::function<void()>()> prepare) {

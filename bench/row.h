@@ -1,6 +1,8 @@
 // One row of the benchmark: what is run, in which unit it is reported, what it should reach.
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -55,6 +57,15 @@ struct Row {
   /// The figure for a call of that many seconds.
   double figure(double seconds) const;
 };
+
+/// A call that makes a tensor and drops it.
+template <class F>
+std::function<void()> dropping(F f) {
+  return [f = std::move(f)] {
+    auto result = f();
+    benchmark::DoNotOptimize(result);
+  };
+}
 
 /// Median seconds of one call: two measurements to warm up, then `repetitions`.
 double measure(const Row& row, int repetitions);

@@ -73,12 +73,6 @@ std::map<std::string, Tensor> part(const io::SafetensorsFile& file, const std::s
   return result;
 }
 
-std::string percent(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * fraction);
-  return text;
-}
-
 std::string fixed(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4f", value);
@@ -86,6 +80,12 @@ std::string fixed(double value) {
 }
 
 }  // namespace
+
+std::string percent(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * fraction);
+  return text;
+}
 
 std::string checkpoint_path(const std::string& folder) {
   return folder + "/checkpoint.safetensors";

@@ -48,6 +48,9 @@ void load_optimizer(const std::string& path, optim::Optimizer& optimizer);
 void write_report(const std::string& folder, const RunState& state, const std::string& device,
                   int64_t parameters, int64_t epochs);
 
+/// "97.31 %"
+std::string percent(double fraction);
+
 /// The device that --device asks for; DeviceError with the reason if there is none.
 Device resolve_device(const std::string& name);
 

@@ -83,12 +83,6 @@ std::string figure(double v) {
   return text;
 }
 
-std::string percent(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * v);
-  return text;
-}
-
 Sums test(nn::Sequential& net, data::DataLoader& loader, Device device) {
   const InferenceModeGuard inference;
   net.eval();

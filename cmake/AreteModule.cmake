@@ -80,6 +80,8 @@ function(arete_module name)
   if(simd_sources)
     foreach(simd IN LISTS ARETE_SIMD_TARGETS)
       add_library(${target}_${simd} OBJECT ${simd_sources})
+      # A few files that take long: together they would keep one processor.
+      set_target_properties(${target}_${simd} PROPERTIES UNITY_BUILD OFF)
       _arete_configure_objects(${target}_${simd})
       target_compile_definitions(${target}_${simd} PRIVATE ARETE_SIMD_TARGET=${simd})
       # Contraction into fused multiply-add is wanted here; what would change results (-ffast-math) is not.

@@ -52,6 +52,10 @@ target_compile_options(arete_flags INTERFACE -Wall -Wextra -Wno-missing-field-in
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Library code of GCC 12 itself sets these off when inlined at -O2 (its bugs 105329, 105562 and 105651).
   target_compile_options(arete_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized)
+  if(CMAKE_UNITY_BUILD)
+    # Several sources as one file: their anonymous namespaces look as if a header had them.
+    target_compile_options(arete_flags INTERFACE -Wno-subobject-linkage)
+  endif()
   if(ARETE_PRECOMPILE)
     # Precompiled, the library's headers are no longer known as a system's, whose own warnings are left out.
     target_compile_options(arete_flags INTERFACE -Wno-array-bounds -Wno-stringop-overread)

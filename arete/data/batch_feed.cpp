@@ -1,14 +1,8 @@
 #include "arete/data/batch_feed.h"
 
-#include <chrono>
+#include "arete/data/clock_internal.h"
 
 namespace arete::data {
-
-namespace {
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-}  // namespace
 
 CopyAhead::CopyAhead(Device device) : device_(device.resolved()) {
   if (device_.is_cuda()) stream_.emplace(0, device_.index);

@@ -1,19 +1,15 @@
 #include "arete/data/loader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "arete/data/batch_feed.h"
+#include "arete/data/clock_internal.h"
 #include "arete/device/cuda.h"
 
 namespace arete::data {
 
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Waits without an end; `wait` is that of a pool or a feed.
 template <class Wait>

@@ -10,8 +10,6 @@ namespace arete::expr {
 
 namespace {
 using namespace tables;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kPi = std::numbers::pi;
 
 // Cephes' tables are of Chebyshev series whose first term is halved.
 Value halved_series(Value t, std::span<const double> coefficients) {

@@ -11,9 +11,7 @@
 namespace arete::expr {
 
 namespace {
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kPi = std::numbers::pi;
 constexpr double kSqrt2 = std::numbers::sqrt2;
 
 // B_2j / (2j)! for j = 1, 2, ...

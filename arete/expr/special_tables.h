@@ -1,7 +1,13 @@
 // Coefficients of rational and Chebyshev approximations in f64, highest power (order) first.
 #pragma once
 
+#include <limits>
+#include <numbers>
+
 namespace arete::expr::tables {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kPi = std::numbers::pi;
 
 // Modified Bessel functions and the quantiles of the normal distribution: S. L. Moshier, Cephes
 // Mathematical Library (i0.c, i1.c, k0.c, k1.c, ndtri.c), 1984-2000.

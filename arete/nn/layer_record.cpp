@@ -24,7 +24,7 @@ void spread(size_t count, Option& v) {
 }
 
 // As Python prints it; `alone`: one number of a list stands for itself.
-std::string text_of(const Option& v, bool quoted, bool alone) {
+std::string option_text(const Option& v, bool quoted, bool alone) {
   return std::visit(Overloaded{
                         [](std::monostate) -> std::string { return "None"; },
                         [](bool b) -> std::string { return nn::text_of(b); },
@@ -86,11 +86,11 @@ std::string LayerRecord::repr(const std::vector<Option>& values) const {
   std::string result;
   for (const Shown& s : text) {
     const bool alone = numbers(s.option) == 0;
-    const std::string value = text_of(values[s.option], s.quoted, alone);
+    const std::string value = option_text(values[s.option], s.quoted, alone);
     if (s.unless_default) {
       Option usual = defaults[s.option];
       spread(numbers(s.option), usual);
-      if (value == text_of(usual, s.quoted, alone)) continue;
+      if (value == option_text(usual, s.quoted, alone)) continue;
     }
     result += (result.empty() ? "" : ", ") + (s.named ? options[s.option].name + "=" : "") + value;
   }

@@ -86,4 +86,10 @@ expr::Literal literal(const Scalar& s, expr::Type type);
 /// Row-major, of the given dtype; the tensor itself if it is so already. No history.
 Tensor plain(const Tensor& t, DType dtype);
 
+/// The dimension of the first tensor that argument `arg` names, counted from the end where it is
+/// negative. IndexError.
+inline int dim_of(const Call& c, size_t arg) {
+  return normalize_dim(c.integer(arg), int(c.tensor(0).dim()), c.name());
+}
+
 }  // namespace arete::ops

@@ -275,6 +275,30 @@ void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, boo
   for (size_t i = 0; i < self.size(); ++i) Tensor(self[i]).copy_(src[i], non_blocking);
 }
 
+void foreach_zero(Tensors self) {
+  const char* const name = "_foreach_zero_";
+  check_not_empty(name, self.size());
+  Items items;
+  items.reserve(self.size());
+  std::map<DType, expr::ProgramPtr> programs;
+  bool together = !must_be_single();
+  for (const Tensor& t : self) {
+    const bool record = is_grad_enabled() && t.requires_grad();
+    check_in_place(t, name, record);
+    together = together && !record && !is_complex(t.dtype());
+    if (!together) continue;
+    const DType dtype = t.dtype();
+    const expr::Type type = expr::compute_type(dtype);
+    expr::ProgramPtr& program = programs[dtype];
+    if (!program)
+      program = expr::trace([](std::span<const expr::Value> v) { return std::vector{v[0]}; }, {},
+                            {&type, 1}, {&dtype, 1});
+    items.push_back({program, {}, {literal(0, type)}, t});
+  }
+  if (together && are_independent(items)) return launch(name, items);
+  for (const Tensor& t : self) Tensor(t).zero_();
+}
+
 std::vector<Tensor> foreach_norm(Tensors tensors, double order, std::optional<DType> dtype,
                                  bool root) {
   const char* const name = root ? "_foreach_norm" : "_foreach_powsum";

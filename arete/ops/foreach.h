@@ -25,6 +25,8 @@ void foreach_call_in_place(const OpRecord& op, std::span<const ListArg> args);
 
 /// self[k].copy_(src[k]) for all.
 void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, bool non_blocking);
+/// self[k].zero_() for all.
+void foreach_zero(std::span<const Tensor> self);
 /// The norm of each tensor, 0-d, or with `root` = false what it is the root of: the sum of
 /// |x|^order. In `dtype` if it is given, else in that of the tensor. Errors as vector_norm().
 std::vector<Tensor> foreach_norm(std::span<const Tensor> tensors, double order,

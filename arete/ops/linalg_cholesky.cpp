@@ -10,8 +10,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // Y = L^-T phi(L^T gL) L^-1, of which the symmetric part is taken: A is.
 Tensor factor_gradient(const Tensor& grad, const Tensor& factor, bool upper) {
   const Tensor l = upper ? factor.mT() : factor, gl = upper ? grad.mT() : grad;
@@ -54,7 +52,7 @@ const OpRecord& linalg_cholesky_ex_op =
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) / 3; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 Results checked_cholesky(const Call& c) {
   check_square(public_name(c), c.tensor(0));
@@ -68,13 +66,13 @@ const OpRecord& linalg_cholesky_op =
         .doc("L with A = L L^T, or L^T.")
         .compose(checked_cholesky)
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& cholesky_op = define("cholesky(Tensor self, bool upper=False) -> Tensor")
                                   .doc("L with A = L L^T, or L^T: linalg_cholesky.")
                                   .compose(checked_cholesky)
                                   .autocast(Autocast::f32)
-                                  .dtypes(kTypes);
+                                  .dtypes(kFactorizableTypes);
 
 Tensor solve_with_factor(const Tensor& b, const Tensor& f, bool upper) {
   const Tensor l = upper ? f.mT() : f;
@@ -96,7 +94,7 @@ const OpRecord& cholesky_solve_op =
           return {solve_with_factor(b, f, c.boolean(2))};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& cholesky_inverse_op =
     define("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
@@ -108,7 +106,7 @@ const OpRecord& cholesky_inverse_op =
                                     c.boolean(1))};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

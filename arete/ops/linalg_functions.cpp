@@ -14,8 +14,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // ---- the exponential
 
 // Note [Matrix exponential]
@@ -85,13 +83,13 @@ const OpRecord& linalg_matrix_exp_op =
             1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 20; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& matrix_exp_op =
     define("matrix_exp(Tensor self) -> Tensor")
         .doc("The exponential of square matrices: linalg_matrix_exp.")
         .compose([](const Call& c) -> Results { return {linalg::matrix_exp(c.tensor(0))}; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- powers
 
@@ -120,11 +118,11 @@ const OpRecord& linalg_matrix_power_op =
     define("linalg_matrix_power(Tensor self, int n) -> Tensor")
         .doc("A multiplied with itself; negative n: of the inverse.")
         .compose(power)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 const OpRecord& matrix_power_op = define("matrix_power(Tensor self, int n) -> Tensor")
                                       .doc("A power of square matrices: linalg_matrix_power.")
                                       .compose(power)
-                                      .dtypes(kTypes);
+                                      .dtypes(kFactorizableTypes);
 
 // ---- products of many matrices
 
@@ -203,7 +201,7 @@ const OpRecord& linalg_multi_dot_op =
           if (row) y = y.squeeze(0);
           return {y};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& chain_matmul_op =
     define("chain_matmul(Tensor[] matrices) -> Tensor")
@@ -220,7 +218,7 @@ const OpRecord& chain_matmul_op =
                             .got(describe(t)));
           return {Chain(Tensors(given.begin(), given.end())).multiply()};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

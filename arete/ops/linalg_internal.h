@@ -2,11 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 
 namespace arete::ops {
+
+/// Dtypes that are factorized, and those that are only multiplied and added.
+inline const std::vector<DType> kFactorizableTypes{kFloat32, kFloat64};
+inline const std::vector<DType> kMultipliedTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt64};
 
 // ---- shapes and checks. `name` is torch's name of the function, "linalg.inv".
 

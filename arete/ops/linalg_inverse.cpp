@@ -13,8 +13,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // P L U of square matrices.
 struct Factored {
   Tensor lu, pivots, info;
@@ -78,7 +76,7 @@ const OpRecord& linalg_inv_ex_op =
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 Results checked_inverse(const Call& c) {
   check_square("linalg.inv", c.tensor(0));
@@ -91,12 +89,12 @@ const OpRecord& linalg_inv_op = define("linalg_inv(Tensor A) -> Tensor")
                                     .doc("The inverse.")
                                     .compose(checked_inverse)
                                     .autocast(Autocast::f32)
-                                    .dtypes(kTypes);
+                                    .dtypes(kFactorizableTypes);
 const OpRecord& inverse_op = define("inverse(Tensor self) -> Tensor")
                                  .doc("The inverse: linalg_inv.")
                                  .compose(checked_inverse)
                                  .autocast(Autocast::f32)
-                                 .dtypes(kTypes);
+                                 .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_tensorinv_op =
     define("linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
@@ -123,7 +121,7 @@ const OpRecord& linalg_tensorinv_op =
           return {linalg::inv(a.reshape({n, n})).reshape(sizes)};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- determinants
 
@@ -165,13 +163,13 @@ const OpRecord& linalg_det_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& det_op =
     define("det(Tensor self) -> Tensor")
         .doc("The determinant: linalg_det.")
         .compose([](const Call& c) -> Results { return {linalg::det(c.tensor(0))}; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_slogdet_op =
     define("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
@@ -197,7 +195,7 @@ const OpRecord& linalg_slogdet_op =
             1)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
                                  .doc("Sign and logarithm of the determinant: linalg_slogdet.")
@@ -206,7 +204,7 @@ const OpRecord& slogdet_op = define("slogdet(Tensor self) -> (Tensor sign, Tenso
                                    return {sign, log};
                                  })
                                  .no_grad_outputs(1)
-                                 .dtypes(kTypes);
+                                 .dtypes(kFactorizableTypes);
 
 const OpRecord& logdet_op =
     define("logdet(Tensor self) -> Tensor")
@@ -215,7 +213,7 @@ const OpRecord& logdet_op =
           const auto [sign, log] = linalg::slogdet(c.tensor(0));
           return {arete::where(sign == -1, std::numeric_limits<double>::quiet_NaN(), log)};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

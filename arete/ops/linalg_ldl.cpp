@@ -14,8 +14,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // A row-major matrix in host memory.
 template <class T>
 struct Rows {
@@ -216,7 +214,7 @@ const OpRecord& linalg_ldl_factor_ex_op =
         .no_grad_outputs(7)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) / 3; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_ldl_factor_op =
     define("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)")
@@ -226,7 +224,7 @@ const OpRecord& linalg_ldl_factor_op =
           check_info("torch.linalg.ldl_factor", r[2], zero_pivot_text);
           return {r[0], r[1]};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_ldl_solve_op =
     define(
@@ -266,7 +264,7 @@ const OpRecord& linalg_ldl_solve_op =
         })
         .no_grad_outputs(1)
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

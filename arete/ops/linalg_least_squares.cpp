@@ -13,8 +13,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // Which of `values` (their magnitudes along the last dimension) count: those above
 // max(atol, rtol * largest). Without rtol it is 0 where an atol is given, else max(m, n) * eps.
 // Both are numbers, or tensors with a value for each matrix.
@@ -80,7 +78,7 @@ const OpRecord& linalg_pinv_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops(pinv_flops)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_pinv_tensor_op =
     define(
@@ -99,14 +97,14 @@ const OpRecord& linalg_pinv_tensor_op =
             1, 1)
         .autocast(Autocast::f32)
         .flops(pinv_flops)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& pinverse_op = define("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
                                   .doc("The pseudo-inverse: linalg_pinv with a relative tolerance.")
                                   .compose([](const Call& c) -> Results {
                                     return {linalg::pinv(c.tensor(0), std::nullopt, c.real(1))};
                                   })
-                                  .dtypes(kTypes);
+                                  .dtypes(kFactorizableTypes);
 
 // ---- least squares
 
@@ -212,7 +210,7 @@ const OpRecord& least_squares_op =
         .no_grad_outputs(12)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 4; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 bool is_vector(const Tensor& a, const Tensor& b) {
   const IntList s = a.sizes().first(size_t(a.dim() - 1)), t = b.sizes();
@@ -243,7 +241,7 @@ const OpRecord& linalg_lstsq_op =
                   driver == "gels" ? empty({0}, r[2].options()) : r[2], by_values ? r[3] : none};
         })
         .no_grad_outputs(12)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- rank and condition
 
@@ -262,7 +260,7 @@ const OpRecord& linalg_matrix_rank_op =
         "hermitian=False) -> Tensor")
         .doc("How many singular values are above a tolerance.")
         .compose(matrix_rank)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_matrix_rank_tensor_op =
     define(
@@ -271,7 +269,7 @@ const OpRecord& linalg_matrix_rank_tensor_op =
         .doc("linalg_matrix_rank with tolerances for each matrix.")
         .surface(Surface::internal)
         .compose(matrix_rank)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // |A| |A^-1|, where that of a singular matrix is infinite.
 template <class F>
@@ -296,7 +294,7 @@ const OpRecord& linalg_cond_op =
           const Tensor largest = s.select(-1, 0), smallest = s.select(-1, s.size(-1) - 1);
           return {p > 0 ? largest / smallest : smallest / largest};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_cond_str_op =
     define("linalg_cond.p_str(Tensor self, str p) -> Tensor")
@@ -310,7 +308,7 @@ const OpRecord& linalg_cond_str_op =
           if (a.numel() == 0) return {zeros(batch_sizes(a.sizes()), a.options())};
           return {condition(a, p, [&](const Tensor& t) { return linalg::matrix_norm(t, p); })};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

@@ -11,8 +11,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // Overwrites `lu` with its factors without exchanges, panel by panel: what is left of a panel is
 // eliminated column by column, and what is right of it by products.
 void factor_without_pivots(const Tensor& lu) {
@@ -133,7 +131,7 @@ const OpRecord& linalg_lu_factor_ex_op =
         .no_grad_outputs(6)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2 / 3; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_lu_factor_op =
     define("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
@@ -146,7 +144,7 @@ const OpRecord& linalg_lu_factor_op =
         })
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- permutations
 
@@ -210,7 +208,7 @@ const OpRecord& lu_unpack_op =
           return {c.boolean(3) ? permutation_matrix(c.tensor(1), lu.size(-2), lu.dtype()) : none,
                   c.boolean(2) ? lower_factor(lu) : none, c.boolean(2) ? upper_factor(lu) : none};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_lu_op =
     define("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
@@ -223,7 +221,7 @@ const OpRecord& linalg_lu_op =
           return {p, l, u};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- solving with the factors
 
@@ -257,7 +255,7 @@ const OpRecord& linalg_lu_solve_op =
                                c.boolean(4));
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& lu_solve_op =
     define("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
@@ -266,7 +264,7 @@ const OpRecord& lu_solve_op =
           return lu_solve_with(c, c.tensor(1), c.tensor(2), c.tensor(0), true, false);
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

@@ -11,8 +11,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // The input in the type that argument `i` asks for.
 Tensor in_dtype(const Call& c, const std::string& name, size_t i) {
   const Tensor& x = c.tensor(0);
@@ -116,7 +114,7 @@ const OpRecord& linalg_matrix_norm_op =
           const Shape dims = matrix_dims(x, c.ints(2), "linalg.matrix_norm");
           return {matrix_norm_of(x, c.scalar(1), dims, c.boolean(3))};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_matrix_norm_str_op =
     define(
@@ -129,7 +127,7 @@ const OpRecord& linalg_matrix_norm_str_op =
           const Shape dims = matrix_dims(x, c.ints(2), "linalg.matrix_norm");
           return {matrix_norm_of(x, c[1].string(), dims, c.boolean(3))};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- either
 
@@ -161,7 +159,7 @@ const OpRecord& linalg_norm_op =
           return {
               matrix_norm_of(x, c.scalar(1), matrix_dims(x, dims, "linalg.norm"), c.boolean(3))};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_norm_str_op =
     define(
@@ -173,7 +171,7 @@ const OpRecord& linalg_norm_str_op =
           const Shape dims = matrix_dims(x, dims_or_all(x, c, 2), "linalg.norm");
           return {matrix_norm_of(x, c[1].string(), dims, c.boolean(3))};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

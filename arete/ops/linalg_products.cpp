@@ -12,8 +12,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kWithIntegers{kFloat32, kFloat64, kBFloat16, kFloat16, kInt64};
-
 // ---- tensors
 
 Shape normalize_each(IntList dims, int64_t rank, const char* name) {
@@ -99,7 +97,7 @@ const OpRecord& kron_op = define("kron(Tensor self, Tensor other) -> Tensor")
                                 }
                                 return {(a.reshape(left) * b.reshape(right)).reshape(sizes)};
                               })
-                              .dtypes(kWithIntegers);
+                              .dtypes(kMultipliedTypes);
 
 const OpRecord& inner_op =
     define("inner(Tensor self, Tensor other) -> Tensor")
@@ -177,7 +175,7 @@ const OpRecord& addr_op =
                                                  " must not be a floating point number."));
           return {plus(c.tensor(0), product, c.scalar(3), c.scalar(4))};
         })
-        .dtypes(kWithIntegers)
+        .dtypes(kMultipliedTypes)
         .in_place();
 
 const OpRecord& addbmm_op =
@@ -219,7 +217,7 @@ const OpRecord& trace_op =
                       ValueError(c.name(), "trace: expected a matrix").got(describe(c.tensor(0))));
           return {c.tensor(0).diagonal().sum()};
         })
-        .dtypes(kWithIntegers);
+        .dtypes(kMultipliedTypes);
 
 }  // namespace
 }  // namespace ops

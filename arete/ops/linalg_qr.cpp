@@ -10,8 +10,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 enum class Mode { reduced, complete, r };
 Mode mode_of(std::string_view text) {
   if (text == "reduced") return Mode::reduced;
@@ -51,7 +49,7 @@ const OpRecord& geqrf_op =
         })
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 2; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // Note [Product of reflections]
 // H1 H2 ... Hk = I - V T V^T (Schreiber and Van Loan), where V has the reflectors as columns and
@@ -100,12 +98,12 @@ const OpRecord& linalg_householder_product_op =
         .doc("The first columns of a product of Householder reflections.")
         .compose(first_columns)
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 const OpRecord& orgqr_op = define("orgqr(Tensor self, Tensor input2) -> Tensor")
                                .doc("linalg_householder_product.")
                                .compose(first_columns)
                                .autocast(Autocast::f32)
-                               .dtypes(kTypes);
+                               .dtypes(kFactorizableTypes);
 
 const OpRecord& ormqr_op =
     define(
@@ -133,7 +131,7 @@ const OpRecord& ormqr_op =
           return {q.apply(other.mT(), !transposed).mT()};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- QR
 
@@ -223,7 +221,7 @@ const OpRecord& linalg_qr_op =
         .grad(qr_gradient, 0, 3)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 4; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& qr_op = define("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
                             .doc("A = Q R: linalg_qr, reduced where some is true, else complete.")
@@ -232,7 +230,7 @@ const OpRecord& qr_op = define("qr(Tensor self, bool some=True) -> (Tensor Q, Te
                                   linalg::qr(c.tensor(0), c.boolean(1) ? "reduced" : "complete");
                               return {q, r};
                             })
-                            .dtypes(kTypes);
+                            .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

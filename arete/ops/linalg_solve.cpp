@@ -12,8 +12,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 // Sizes of X for A X = B or X A = B. Errors begin with `name`.
 Shape solution_sizes(const Call& c, const std::string& name, const Tensor& a, const Tensor& b,
                      bool left) {
@@ -83,7 +81,7 @@ const OpRecord& linalg_solve_triangular_op =
           const double n = double(c.tensor(0).size(-1));
           return n * double(c.tensor(1).numel());
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& triangular_solve_op =
     define(
@@ -100,7 +98,7 @@ const OpRecord& triangular_solve_op =
                   a.expand(with_sizes(batch_sizes(x.sizes()), {a.size(-1), a.size(-1)})).clone()};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- any square matrix
 
@@ -159,7 +157,7 @@ const OpRecord& solve_matrices_op =
           const double n = double(c.tensor(0).size(-1));
           return factorization_flops(c) * 2 / 3 + 2 * n * double(c.tensor(1).numel());
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 bool is_vector(const Tensor& a, const Tensor& b) {
   if (b.dim() == 1) return true;
@@ -189,7 +187,7 @@ const OpRecord& linalg_solve_ex_op =
         })
         .no_grad_outputs(2)
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_solve_op =
     define("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
@@ -200,7 +198,7 @@ const OpRecord& linalg_solve_op =
           return {r[0]};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_tensorsolve_op =
     define("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor")
@@ -224,7 +222,7 @@ const OpRecord& linalg_tensorsolve_op =
           return {linalg::solve(a.reshape({n, n}), b.reshape({n})).reshape(left)};
         })
         .autocast(Autocast::f32)
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

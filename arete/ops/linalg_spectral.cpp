@@ -13,8 +13,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kTypes{kFloat32, kFloat64};
-
 const prim::View kNone{};  // an output that is not wanted
 // differences(x)[i, j] = x[j] - x[i], with ones on the diagonal.
 Tensor differences(const Tensor& x) {
@@ -111,7 +109,7 @@ const OpRecord& svd_parts_op =
             0, 7)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * (c.boolean(2) ? 20 : 4); })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 Tensor values_of_svd(const Tensor& a) {
   // Their gradient needs the vectors.
@@ -125,13 +123,13 @@ const OpRecord& linalg_svd_op =
         .compose([](const Call& c) -> Results {
           return call_all(svd_parts_op, {c.tensor(0), c.boolean(1), true});
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_svdvals_op =
     define("linalg_svdvals(Tensor A) -> Tensor")
         .doc("Singular values, largest first.")
         .compose([](const Call& c) -> Results { return {values_of_svd(c.tensor(0))}; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& svd_op =
     define(
@@ -149,7 +147,7 @@ const OpRecord& svd_op =
           return {zeros(with_sizes(batch, {m, m}), a.options()), values_of_svd(a),
                   zeros(with_sizes(batch, {n, n}), a.options())};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- symmetric matrices
 
@@ -217,7 +215,7 @@ const OpRecord& eigh_parts_op =
             0, 3)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * (c.boolean(2) ? 9 : 4); })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_eigh_op =
     define("linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor eigenvectors)")
@@ -225,7 +223,7 @@ const OpRecord& linalg_eigh_op =
         .compose([](const Call& c) -> Results {
           return call_all(eigh_parts_op, {c.tensor(0), c[1].string(), true});
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_eigvalsh_op =
     define("linalg_eigvalsh(Tensor self, str UPLO=\"L\") -> Tensor")
@@ -235,7 +233,7 @@ const OpRecord& linalg_eigvalsh_op =
           const bool with_vectors = a.requires_grad() && is_grad_enabled();
           return {call_all(eigh_parts_op, {a, c[1].string(), with_vectors})[0]};
         })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 // ---- any square matrices: complex results, without gradients
 
@@ -272,7 +270,7 @@ const OpRecord& linalg_eig_op =
         .lower(eig_lower)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 25; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 const OpRecord& linalg_eigvals_op =
     define("linalg_eigvals(Tensor self) -> Tensor")
@@ -281,7 +279,7 @@ const OpRecord& linalg_eigvals_op =
         .lower(eig_lower)
         .autocast(Autocast::f32)
         .flops([](const Call& c) { return factorization_flops(c) * 10; })
-        .dtypes(kTypes);
+        .dtypes(kFactorizableTypes);
 
 }  // namespace
 }  // namespace ops

@@ -13,8 +13,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-const std::vector<DType> kWithIntegers{kFloat32, kFloat64, kBFloat16, kFloat16, kInt64};
-
 // ---- cross products
 
 Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string& name) {
@@ -36,7 +34,7 @@ const OpRecord& linalg_cross_op =
         .compose([](const Call& c) -> Results {
           return {cross_of(c.tensor(0), c.tensor(1), c.integer(2), "linalg.cross")};
         })
-        .dtypes(kWithIntegers);
+        .dtypes(kMultipliedTypes);
 
 int64_t first_of_three(IntList sizes) {
   for (size_t d = 0; d < sizes.size(); ++d)
@@ -55,7 +53,7 @@ const OpRecord& cross_op =
                                   : first_of_three(broadcast_shapes(x.sizes(), y.sizes(), "cross"));
           return {cross_of(x, y, dim, "linalg.cross")};
         })
-        .dtypes(kWithIntegers);
+        .dtypes(kMultipliedTypes);
 
 // ---- powers as columns
 
@@ -79,7 +77,7 @@ const OpRecord& linalg_vander_op =
                       ValueError(c.name(), "N must be greater than 1.").got(std::to_string(n)));
           return {powers(x, n)};
         })
-        .dtypes(kWithIntegers);
+        .dtypes(kMultipliedTypes);
 
 const OpRecord& vander_op =
     define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
@@ -94,7 +92,7 @@ const OpRecord& vander_op =
           const Tensor y = powers(x, n);
           return {c.boolean(2) ? y : flip(y, {-1})};
         })
-        .dtypes(kWithIntegers);
+        .dtypes(kMultipliedTypes);
 
 // ---- vectors
 

@@ -18,7 +18,7 @@ std::string shape_text(IntList sizes) {
   return s;
 }
 
-void check_same_dtype(const Call& call, const Tensor& a, const Tensor& b) {
+void check_factor_dtypes(const Call& call, const Tensor& a, const Tensor& b) {
   ARETE_CHECK(a.dtype() == b.dtype(),
               TypeError(call.name(), "expected m1 and m2 to have the same dtype, but got: " +
                                          std::string(name_of(a.dtype())) +
@@ -45,7 +45,7 @@ Shape matmul_sizes(const Call& call, const Tensor& a, const Tensor& b) {
               ValueError(call.name(),
                          "both arguments to matmul need to be at least 1D, but they are " +
                              std::to_string(a.dim()) + "D and " + std::to_string(b.dim()) + "D"));
-  check_same_dtype(call, a, b);
+  check_factor_dtypes(call, a, b);
   const int64_t k1 = a.sizes().back(), k2 = b.dim() == 1 ? b.sizes()[0] : b.size(-2);
   ARETE_CHECK(k1 == k2 || a.dim() > 1 || b.dim() > 1,
               ValueError(call.name(), "inconsistent tensor size, expected tensor [" +
@@ -184,7 +184,7 @@ const OpRecord& mm_op =
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
           check_rank(call, a, 2, "self must be a matrix");
           check_rank(call, b, 2, "mat2 must be a matrix");
-          check_same_dtype(call, a, b);
+          check_factor_dtypes(call, a, b);
           check_inner(call, a, b, a.sizes()[1], b.sizes()[0]);
           out.push_back({Shape{a.sizes()[0], b.sizes()[1]}, a.dtype(), common_device(call), {}});
         })
@@ -200,7 +200,7 @@ const OpRecord& bmm_op =
           const Tensor &a = call.tensor(0), &b = call.tensor(1);
           check_rank(call, a, 3, "batch1 must be a 3D tensor");
           check_rank(call, b, 3, "batch2 must be a 3D tensor");
-          check_same_dtype(call, a, b);
+          check_factor_dtypes(call, a, b);
           const IntList as = a.sizes(), bs = b.sizes();
           ARETE_CHECK(
               as[0] == bs[0] && as[2] == bs[1],
@@ -225,7 +225,7 @@ const OpRecord& mv_op =
                       ValueError(call.name(), "vector + matrix @ vector expected, got " +
                                                   std::to_string(a.dim()) + ", " +
                                                   std::to_string(b.dim())));
-          check_same_dtype(call, a, b);
+          check_factor_dtypes(call, a, b);
           ARETE_CHECK(a.sizes()[1] == b.sizes()[0],
                       ValueError(call.name(), "size mismatch, got input (" + shape_text(a.sizes()) +
                                                   "), vec (" + shape_text(b.sizes()) + ")"));
@@ -274,7 +274,7 @@ void add_product_infer(const Call& call, OutputSpecs& out, int rank) {
   const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
   check_rank(call, a, rank, rank == 2 ? "mat1 must be a matrix" : "batch1 must be a 3D tensor");
   check_rank(call, b, rank, rank == 2 ? "mat2 must be a matrix" : "batch2 must be a 3D tensor");
-  check_same_dtype(call, a, b);
+  check_factor_dtypes(call, a, b);
   ARETE_CHECK(self.dtype() == a.dtype(),
               TypeError(call.name(), "self and mat2 must have the same dtype, but got " +
                                          std::string(name_of(self.dtype())) + " and " +

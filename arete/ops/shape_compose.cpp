@@ -6,10 +6,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-int dim_of(const Call& c, size_t arg) {
-  return normalize_dim(c.integer(arg), int(c.tensor(0).dim()), c.name());
-}
-
 const OpRecord& t_op =
     define("t(Tensor self) -> Tensor")
         .doc("The transpose of a matrix.")

@@ -9,10 +9,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-int dim_of(const Call& c, size_t arg) {
-  return normalize_dim(c.integer(arg), int(c.tensor(0).dim()), c.name());
-}
-
 // ---- split, unbind
 
 // Pieces of `size` of a dimension of `total`; there is always one.

@@ -10,7 +10,7 @@ namespace {
 
 using List = std::vector<Tensor>;
 
-Results list_of(const std::vector<Tensor>& v) { return Results(v.begin(), v.end()); }
+Results results_of(const std::vector<Tensor>& v) { return Results(v.begin(), v.end()); }
 
 // ---- at least so many dimensions
 
@@ -109,11 +109,11 @@ Results cut_sections(const Call& c) {
                  "torch." + std::string(cut_of(c).name) + " attempted to split along dimension " +
                      std::to_string(d) + ", but the size of the dimension " + std::to_string(n) +
                      " is not divisible by the split_size " + std::to_string(sections) + "!"));
-  return list_of(tensor_split(x, sections, d));
+  return results_of(tensor_split(x, sections, d));
 }
 Results cut_indices(const Call& c) {
   check_cut(c);
-  return list_of(tensor_split(c.tensor(0), c.ints(1), cut_dim(c)));
+  return results_of(tensor_split(c.tensor(0), c.ints(1), cut_dim(c)));
 }
 
 bool define_cuts() {

@@ -48,7 +48,7 @@ Tensor window_of(const Call& c, const Frames& f, const TensorOptions& o) {
   const int64_t left = (f.n - f.window) / 2;
   return f.window == f.n ? w : pad(w, {left, f.n - f.window - left});
 }
-bool of_complex(const Call& c) {
+bool has_complex_signal(const Call& c) {
   return is_complex(c.tensor(0).dtype()) || (c.has(4) && is_complex(c.tensor(4).dtype()));
 }
 
@@ -68,7 +68,7 @@ const OpRecord& stft_op =
               TypeError(c.name(), "stft: expected a tensor of floating point or complex values")
                   .expected("float32, float64 or complex")
                   .got(describe(signal)));
-          const bool complex = of_complex(c), onesided = flag(c, 8, !complex);
+          const bool complex = has_complex_signal(c), onesided = flag(c, 8, !complex);
           ARETE_CHECK(
               !onesided || !complex,
               ValueError(c.name(), "Cannot have onesided output if window or input is complex"));

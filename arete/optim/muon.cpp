@@ -17,7 +17,7 @@ template class TypedOptimizer<MuonOptions>;
 
 namespace {
 
-enum Pass : uint32_t { momentum_pass = 100, new_parameter };
+enum MuonPass : uint32_t { momentum_pass = 100, new_matrix };
 using Views = std::vector<prim::View>;
 
 // What the polynomial, applied again and again, makes of x: about U V^T for x = U S V^T.
@@ -91,7 +91,7 @@ void Muon::update(const ParamGroup& group, Batch& batch) {
   for (Tensor& u : updates)
     if (u.numel() > 0) u = orthogonal(u, group).to(batch.number_dtype()).mul_(adjustment(u, how));
   batch.pass(
-      {new_parameter},
+      {new_matrix},
       [&](const Batch::Item& item, Views& inputs, Views& outputs) {
         inputs.push_back(batch.parameter(item));
         outputs.push_back(inputs.back());

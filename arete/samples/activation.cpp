@@ -25,7 +25,7 @@ Reference map(F f) {
 // keep away from kinks, which lie at multiples of 0.5.
 using Rest = std::vector<std::vector<OwnedArg>>;
 
-std::vector<Sample> unary_samples(SampleMaker& m, const Rest& rest = {{}}) {
+std::vector<Sample> activation_samples(SampleMaker& m, const Rest& rest = {{}}) {
   std::vector<Sample> out;
   for (const std::vector<OwnedArg>& r : rest) {
     std::vector<Tensor> inputs;
@@ -44,7 +44,7 @@ std::vector<Sample> unary_samples(SampleMaker& m, const Rest& rest = {{}}) {
   return out;
 }
 
-std::vector<Sample> plain_samples(SampleMaker& m) { return unary_samples(m); }
+std::vector<Sample> plain_samples(SampleMaker& m) { return activation_samples(m); }
 
 const Attached gelu_erf_op =
     attach("gelu_erf").samples(plain_samples).reference(map([](double x, const Call&) {
@@ -57,7 +57,7 @@ const Attached gelu_tanh_op =
     }));
 const Attached gelu_op = attach("gelu")
                              .samples([](SampleMaker& m) {
-                               return unary_samples(m, {{"none"}, {"tanh"}});
+                               return activation_samples(m, {{"none"}, {"tanh"}});
                              })
                              .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
                                return {{{m.make({2}), "sigmoid"},
@@ -82,12 +82,12 @@ const Attached mish_op =
 const Attached leaky_relu_op =
     attach("leaky_relu")
         .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.01}, {0.3}});
+          return activation_samples(m, {{0.01}, {0.3}});
         })
         .reference(map([](double x, const Call& c) { return x > 0 ? x : x * c.real(1); }));
 const Attached elu_op = attach("elu")
                             .samples([](SampleMaker& m) {
-                              return unary_samples(m, {{1.0}, {0.5}});
+                              return activation_samples(m, {{1.0}, {0.5}});
                             })
                             .reference(map([](double x, const Call& c) {
                               return x > 0 ? x : c.real(1) * std::expm1(x);
@@ -97,7 +97,7 @@ const Attached selu_op =
       return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x));
     }));
 
-std::vector<Sample> celu_samples(SampleMaker& m) { return unary_samples(m, {{1.0}, {0.5}}); }
+std::vector<Sample> celu_samples(SampleMaker& m) { return activation_samples(m, {{1.0}, {0.5}}); }
 
 double celu_by_hand(double x, const Call& c) {
   return x > 0 ? x : c.real(1) * std::expm1(x / c.real(1));
@@ -115,7 +115,7 @@ const Attached celu_op = attach("celu")
                              .reference(map(celu_by_hand));
 const Attached softplus_op = attach("softplus")
                                  .samples([](SampleMaker& m) {
-                                   return unary_samples(m, {{1.0, 20.0}, {2.0, 3.5}});
+                                   return activation_samples(m, {{1.0, 20.0}, {2.0, 3.5}});
                                  })
                                  .reference(map([](double x, const Call& c) {
                                    const double z = x * c.real(1);
@@ -127,7 +127,7 @@ const Attached softsign_op =
     }));
 
 std::vector<Sample> hardtanh_samples(SampleMaker& m) {
-  return unary_samples(m, {{-1, 1}, {-0.5, 2.0}});
+  return activation_samples(m, {{-1, 1}, {-0.5, 2.0}});
 }
 
 double hardtanh_by_hand(double x, const Call& c) {
@@ -163,7 +163,7 @@ const Attached logsigmoid_op =
 const Attached threshold_op =
     attach("threshold")
         .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.5, -2.0}, {-3, 1}});
+          return activation_samples(m, {{0.5, -2.0}, {-3, 1}});
         })
         .reference(map([](double x, const Call& c) { return x <= c.real(1) ? c.real(2) : x; }));
 const Attached tanhshrink_op =
@@ -171,7 +171,7 @@ const Attached tanhshrink_op =
       return x - std::tanh(x);
     }));
 
-std::vector<Sample> softshrink_samples(SampleMaker& m) { return unary_samples(m, {{0.5}, {0.0}}); }
+std::vector<Sample> softshrink_samples(SampleMaker& m) { return activation_samples(m, {{0.5}, {0.0}}); }
 
 double softshrink_by_hand(double x, const Call& c) {
   return x > c.real(1) ? x - c.real(1) : x < -c.real(1) ? x + c.real(1) : 0.0;
@@ -189,7 +189,7 @@ const Attached softshrink_op =
 const Attached hardshrink_op =
     attach("hardshrink")
         .samples([](SampleMaker& m) {
-          return unary_samples(m, {{0.5}, {1.0}});
+          return activation_samples(m, {{0.5}, {1.0}});
         })
         .reference(map([](double x, const Call& c) { return std::fabs(x) > c.real(1) ? x : 0.0; }));
 const Attached prelu_kernel_op = attach("prelu_kernel")

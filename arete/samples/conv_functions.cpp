@@ -174,7 +174,7 @@ void attach_conv_transpose(std::string_view name) {
       });
 }
 
-const bool attached = [] {
+const bool conv_functions_attached = [] {
   attach_conv<1>("conv1d");
   attach_conv_mode<1>("conv1d.padding");
   attach_conv_transpose<1>("conv_transpose1d");

@@ -28,7 +28,6 @@ std::vector<Sample> like_samples(SampleMaker& m) {
           {{m.make({0, 2}), std::nullopt, std::nullopt}, "empty"}};
 }
 
-constexpr const char* kUnset = "the values are not set";
 const Attached empty_op =
     attach("empty")
         .errors(size_errors)

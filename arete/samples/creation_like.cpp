@@ -25,7 +25,6 @@ std::vector<ErrorSample> new_errors(SampleMaker& m) {
            "Trying to create tensor with negative dimension -1: [2, -1]"}};
 }
 
-constexpr const char* kUnset = "the values are not set";
 const Attached new_zeros_op = attach("new_zeros")
                                   .no_gradient_test()
                                   .samples(new_samples)

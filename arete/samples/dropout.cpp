@@ -137,7 +137,7 @@ const Attached gumbel_softmax_op =
         .no_gradient_test()
         .no_reference(kRandom);
 
-const bool attached = [] {
+const bool dropout_attached = [] {
   attach_channel_dropout<1>("dropout1d");
   attach_channel_dropout<2>("dropout2d");
   attach_channel_dropout<3>("dropout3d");

@@ -254,7 +254,7 @@ void attach_shift(std::string_view name) {
       });
 }
 
-const bool attached = [] {
+const bool fft_attached = [] {
   attach_one<Kind::complex, true>("fft_fft");
   attach_many<Kind::complex, true>("fft_fft2");
   attach_many<Kind::complex, true>("fft_fftn");

@@ -152,7 +152,7 @@ std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool
   })};
 }
 
-const bool attached = [] {
+const bool interpolate_attached = [] {
   attach_upsample<false>("upsample_nearest");
   attach_upsample<true>("upsample_bilinear");
   return true;

@@ -76,7 +76,7 @@ std::vector<Sample> polynomial_samples(SampleMaker& m) {
           {{m.make({0}, -1, 1), degree({0}, 3)}, "empty"}};
 }
 
-const bool attached = [] {
+const bool polynomial_attached = [] {
   for (const Family& family : kFamilies)
     attach(family.name)
         .samples(polynomial_samples)

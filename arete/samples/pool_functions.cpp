@@ -195,7 +195,7 @@ void attach_adaptive_max(std::string_view name) {
       });
 }
 
-const bool attached = [] {
+const bool pool_functions_attached = [] {
   attach_max<1, false>("max_pool1d");
   attach_max<1, true>("max_pool1d_with_indices");
   attach_avg<1>("avg_pool1d");

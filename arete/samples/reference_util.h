@@ -32,7 +32,8 @@ Tensor build_tensor(IntList sizes, const std::function<double(const Shape&)>& f,
 /// The sizes of the first result, as the record says.
 Shape result_sizes(const Call& c);
 
-/// Why operators of random numbers have no reference.
+/// Why factories that only give memory, and operators of random numbers, have no reference.
+inline constexpr const char* kUnset = "the values are not set";
 inline constexpr const char* kRandomReference =
     "its values are random; the tests of random numbers check them";
 

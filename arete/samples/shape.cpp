@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "arete/core/modes.h"
+#include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/samples/reference_util.h"
 
@@ -23,10 +24,6 @@ Refs pick(const Call& c, IntList sizes, F&& place) {
 // The same elements in row-major order under other sizes.
 Refs same_order(const Call& c, IntList sizes) {
   return {from_values(values_of(c.tensor(0)), sizes)};
-}
-
-int dim_of(const Call& c, size_t arg) {
-  return normalize_dim(c.integer(arg), int(c.tensor(0).dim()), c.name());
 }
 
 const Attached view_op =

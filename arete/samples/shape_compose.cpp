@@ -1,14 +1,11 @@
 // Samples, references and errors of the records in ops/shape_compose.cpp.
 #include <algorithm>
 
+#include "arete/ops/call.h"
 #include "arete/samples/reference_util.h"
 
 namespace arete::ops {
 namespace {
-
-int dim_of(const Call& c, size_t arg) {
-  return normalize_dim(c.integer(arg), int(c.tensor(0).dim()), c.name());
-}
 
 using Refs = std::vector<Tensor>;
 

@@ -178,7 +178,7 @@ void attach_fractional(std::string_view name) {
       });
 }
 
-const bool attached = [] {
+const bool unpool_attached = [] {
   attach_lp_pool<1>("lp_pool1d");
   attach_lp_pool<2>("lp_pool2d");
   attach_lp_pool<3>("lp_pool3d");

@@ -127,8 +127,8 @@ class Given {
   std::deque<std::string> texts_;
 };
 
-using Maker = std::function<Made(Given&)>;
-using Makers = std::map<std::string, Maker, std::less<>>;
+using LayerMaker = std::function<Made(Given&)>;
+using LayerMakers = std::map<std::string, LayerMaker, std::less<>>;
 
 InplaceOptions inplace(Given& g) {
   InplaceOptions o;
@@ -138,27 +138,27 @@ InplaceOptions inplace(Given& g) {
 
 // A layer of one number and `inplace`.
 template <class L>
-Maker with_number(const char* name) {
+LayerMaker with_number(const char* name) {
   return [name](Given& g) { return made(g.empty() ? L() : L(g.real(name), inplace(g))); };
 }
 template <class L>
-Maker of_number(const char* name) {
+LayerMaker of_number(const char* name) {
   return [name](Given& g) { return made(g.empty() ? L() : L(g.real(name))); };
 }
 template <class L>
-Maker of_integer(const char* name) {
+LayerMaker of_integer(const char* name) {
   return [name](Given& g) { return made(L(g.integer(name))); };
 }
 template <class L>
-Maker of_extent(const char* name) {
+LayerMaker of_extent(const char* name) {
   return [name](Given& g) { return made(L(g.extent(name))); };
 }
 template <class L>
-Maker plain() {
+LayerMaker plain() {
   return [](Given&) { return made(L()); };
 }
 
-void add_activations(Makers& m) {
+void add_activations(LayerMakers& m) {
 #define ARETE_LAYER(Name) m[#Name] = [](Given& g) { return made(Name(inplace(g))); };
   ARETE_LAYER(ReLU)
   ARETE_LAYER(ReLU6)
@@ -214,7 +214,7 @@ void add_activations(Makers& m) {
 }
 
 template <int N>
-void add_spatial(Makers& m) {
+void add_spatial(LayerMakers& m) {
   const auto named = [](const char* base) { return numbered(base, N); };
   m[named("Conv")] = [](Given& g) {
     ConvOptions o;
@@ -283,7 +283,7 @@ void add_spatial(Makers& m) {
   };
 }
 
-void add_shapes(Makers& m) {
+void add_shapes(LayerMakers& m) {
   m["Flatten"] = [](Given& g) {
     return made(g.empty() ? Flatten() : Flatten(g.integer("start_dim"), g.integer("end_dim")));
   };
@@ -310,7 +310,7 @@ void add_shapes(Makers& m) {
   m["Unfold"] = [windows](Given& g) { return made(Unfold(g.extent("kernel_size"), windows(g))); };
 }
 
-void add_weighted(Makers& m) {
+void add_weighted(LayerMakers& m) {
   m["Linear"] = [](Given& g) {
     LinearOptions o;
     g("bias", o.bias);
@@ -368,7 +368,7 @@ void add_weighted(Makers& m) {
 }
 
 template <class L>
-Maker recurrent() {
+LayerMaker recurrent() {
   return [](Given& g) {
     RNNOptions o;
     g("num_layers", o.num_layers)("nonlinearity", o.nonlinearity)("bias", o.bias)(
@@ -379,7 +379,7 @@ Maker recurrent() {
 }
 
 template <class L>
-Maker cell() {
+LayerMaker cell() {
   return [](Given& g) {
     CellOptions o;
     g("bias", o.bias)("nonlinearity", o.nonlinearity);
@@ -388,7 +388,7 @@ Maker cell() {
 }
 
 template <class L>
-Maker transformer_layer() {
+LayerMaker transformer_layer() {
   return [](Given& g) {
     TransformerLayerOptions o;
     g("dim_feedforward", o.dim_feedforward)("dropout", o.dropout)("activation", o.activation)(
@@ -398,7 +398,7 @@ Maker transformer_layer() {
   };
 }
 
-void add_sequences(Makers& m) {
+void add_sequences(LayerMakers& m) {
   m["RNN"] = recurrent<RNN>();
   m["GRU"] = recurrent<GRU>();
   m["LSTM"] = recurrent<LSTM>();
@@ -440,7 +440,7 @@ void loss_options(Given& g, O& o) {
 #undef ARETE_FIELD
 }
 template <class L, class O>
-Maker loss() {
+LayerMaker loss() {
   return [](Given& g) {
     O o;
     loss_options(g, o);
@@ -448,7 +448,7 @@ Maker loss() {
   };
 }
 
-void add_losses(Makers& m) {
+void add_losses(LayerMakers& m) {
   m["L1Loss"] = loss<L1Loss, LossOptions>();
   m["MSELoss"] = loss<MSELoss, LossOptions>();
   m["SoftMarginLoss"] = loss<SoftMarginLoss, LossOptions>();
@@ -471,9 +471,9 @@ void add_losses(Makers& m) {
   m["CTCLoss"] = loss<CTCLoss, CTCLossOptions>();
 }
 
-const Makers& makers() {
-  static const Makers all = [] {
-    Makers m;
+const LayerMakers& makers() {
+  static const LayerMakers all = [] {
+    LayerMakers m;
     add_activations(m);
     add_spatial<1>(m);
     add_spatial<2>(m);

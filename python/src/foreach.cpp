@@ -76,6 +76,10 @@ void bind_foreach(nb::module_& m) {
     const WithoutGil free;
     ops::foreach_copy(self, src, non_blocking);
   });
+  m.def("_foreach_zero", [](const Tensors& self) {
+    const WithoutGil free;
+    ops::foreach_zero(self);
+  });
   m.def("_foreach_norm",
         [](const Tensors& self, double order, std::optional<DType> dtype, bool root) {
           const WithoutGil free;

@@ -153,7 +153,7 @@ class Describer {
 };
 
 /// What Python knows of an optimizer.
-struct Kind {
+struct OptimizerKind {
   const char* name;
   std::unique_ptr<optim::Optimizer> (*make)();
   optim::Settings (*read)(PyObject* group, bool checks);
@@ -174,7 +174,7 @@ optim::Settings read_settings(PyObject* group, bool checks) {
 }
 
 template <class O>
-constexpr Kind kind() {
+constexpr OptimizerKind kind() {
   using Options = typename O::Options;
   return {Options::kOptimizer,
           []() -> std::unique_ptr<optim::Optimizer> {
@@ -193,15 +193,15 @@ constexpr Kind kind() {
           }};
 }
 
-constexpr Kind kKinds[] = {
+constexpr OptimizerKind kKinds[] = {
     kind<optim::Adadelta>(), kind<optim::Adafactor>(), kind<optim::Adagrad>(), kind<optim::Adam>(),
     kind<optim::AdamW>(),    kind<optim::Adamax>(),    kind<optim::ASGD>(),    kind<optim::LBFGS>(),
     kind<optim::Lion>(),     kind<optim::Muon>(),      kind<optim::NAdam>(),   kind<optim::RAdam>(),
     kind<optim::RMSprop>(),  kind<optim::Rprop>(),     kind<optim::SGD>(),
 };
 
-const Kind& kind_of(const std::string& name) {
-  for (const Kind& k : kKinds)
+const OptimizerKind& kind_of(const std::string& name) {
+  for (const OptimizerKind& k : kKinds)
     if (name == k.name) return k;
   throw ValueError("optim", "there is no optimizer called " + name);
 }
@@ -390,7 +390,7 @@ class Native {
     });
   }
 
-  const Kind& kind_;
+  const OptimizerKind& kind_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<Ref> keys_;   // of groups
   std::vector<Ref> names_;  // of the state
@@ -472,12 +472,12 @@ void bind_optim(nb::module_& m) {
       });
   m.def("_optimizer_names", [] {
     nb::list names;
-    for (const Kind& k : kKinds) names.append(k.name);
+    for (const OptimizerKind& k : kKinds) names.append(k.name);
     return names;
   });
   m.def("_optimizer_fields", [](const std::string& name) { return kind_of(name).describe(); });
   m.def("_check_optimizer_group", [](const std::string& name, const nb::dict& group) {
-    const Kind& kind = kind_of(name);
+    const OptimizerKind& kind = kind_of(name);
     std::vector<Tensor> params;
     if (!to_tensors(nb::object(group["params"]).ptr(), params))
       type_error("the 'params' of a group must be tensors");

@@ -440,6 +440,7 @@ def bad_options(case, device):
             given = {**bound.arguments, parameter.name: value}
             rest = given.pop("kwargs", {}), given.pop("args", ())
             module = build(**given, **rest[0]).train(case.training)
+            module = module.to(device) if is_ours else module
             x, k = case.arguments(is_ours, device)
             text = repr(module)
             return text, shapes_only(to_torch(flat(call(module, x, k))) if is_ours else flat(call(module, x, k)))
@@ -480,7 +481,7 @@ def bad_inputs(case, device):
             other = copy.copy(case)
             setattr(other, where, {**case.kwargs, key: value} if where == "kwargs" else
                     (*case.inputs[:key], value, *case.inputs[key + 1:]))
-            modules = other.pair(device) if not is_lazy(case.module(False)) else (other.module(False), other.module(True))
+            modules = other.pair(device) if not is_lazy(case.module(False)) else (other.module(False), other.module(True).to(device))
 
             def run(ours, other=other, modules=modules):
                 x, k = other.arguments(ours, device)

@@ -179,7 +179,8 @@ def test_reductions_refuse_what_torch_refuses():
 
 def test_zero_and_copy():
     x, y = lists(), lists("float64", seed=1)
-    both("_foreach_zero_", lambda lib: ((chosen(lib, x),), {}))
+    for dtype in (*DTYPES, "complex64"):
+        both("_foreach_zero_", lambda lib: ((chosen(lib, lists(dtype)) + chosen(lib, lists()),), {}))
     for src in (y, lists("int64"), lists(), lists(sizes=((1,), (4,), (), (2,))), lists(sizes=((5,), (2, 4), (), (0, 2)))):
         both("_foreach_copy_", lambda lib: ((chosen(lib, x), chosen(lib, src)), {}))
     both("_foreach_copy_", lambda lib: ((chosen(lib, x), chosen(lib, y)[:2]), {}))

@@ -16,7 +16,7 @@ struct Case {
 };
 
 // y, and the gradients of x, weight, bias and residual.
-std::vector<Tensor> run(const std::vector<Tensor>& in, const Case& c) {
+std::vector<Tensor> run_norm(const std::vector<Tensor>& in, const Case& c) {
   std::vector<Tensor> leaves;
   for (size_t i = 0; i < 4; ++i) leaves.push_back(in[i].detach().requires_grad_());
   const Tensor residual = c.with_residual ? leaves[3] : Tensor();
@@ -56,7 +56,7 @@ TEST_P(ChannelsLastNorm, AgreesWithDoubles) {
       device.push_back(t.to(test_device()));
       doubles.push_back(t.to(kFloat64));
     }
-    const std::vector<Tensor> got = run(device, c), want = run(doubles, c);
+    const std::vector<Tensor> got = run_norm(device, c), want = run_norm(doubles, c);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i) {
       const Tensor g = got[i].cpu().to(kFloat64), w = want[i].to(kFloat64);

@@ -12,7 +12,7 @@ namespace {
 
 using prim::Monoid;
 
-double combine(Monoid m, double a, double b) {
+double combine_scanned(Monoid m, double a, double b) {
   switch (m) {
     case Monoid::sum:
       return a + b;
@@ -58,7 +58,7 @@ void check(Monoid m, const GuardedBuffer& in, const GuardedBuffer& out, int dim,
       bool first = true;
       for (int64_t i = reverse ? n - 1 : 0; reverse ? i >= end : i <= end; reverse ? --i : ++i) {
         at[size_t(dim)] = i;
-        expected = first ? in.get(at) : wrap(out.dtype(), combine(m, expected, in.get(at)));
+        expected = first ? in.get(at) : wrap(out.dtype(), combine_scanned(m, expected, in.get(at)));
         first = false;
       }
     }
@@ -128,7 +128,7 @@ TEST(Scan, LongLanesInChunks) {
           double expected = m == Monoid::max ? -INFINITY : 0;
           for (int64_t k = 0; k < n; ++k) {
             const Shape i{reverse ? n - 1 - k : k};
-            expected = combine(m, expected, in.get(i));
+            expected = combine_scanned(m, expected, in.get(i));
             ASSERT_EQ(out.get(i), expected) << name_of(dtype) << " at " << i[0];
           }
         }

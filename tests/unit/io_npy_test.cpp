@@ -17,58 +17,58 @@ std::string file_of(const std::string& dict, size_t data_bytes, int version = 1)
   return out + dict + std::string(data_bytes, 'd');
 }
 
-NpyHeader parse(const std::string& file) { return parse_npy_header(bytes_of(file), "a.npy"); }
+NpyHeader parse_npy(const std::string& file) { return parse_npy_header(bytes_of(file), "a.npy"); }
 
 std::string dict_of(const std::string& descr, const std::string& shape) {
   return "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
 }
 
-void expect_bad(const std::string& file, std::initializer_list<std::string_view> parts) {
+void expect_bad_npy(const std::string& file, std::initializer_list<std::string_view> parts) {
   SCOPED_TRACE(file.substr(0, 200));
-  expect_error(ErrorKind::io, parts, [&] { parse(file); });
-  expect_error(ErrorKind::io, {"a.npy: "}, [&] { parse(file); });
+  expect_error(ErrorKind::io, parts, [&] { parse_npy(file); });
+  expect_error(ErrorKind::io, {"a.npy: "}, [&] { parse_npy(file); });
 }
 
 TEST(Npy, ReadsAllVersionsAndSpellings) {
   for (int version : {1, 2, 3}) {
-    const auto h = parse(file_of(dict_of("<f4", "(2, 3)") + "   \n", 24, version));
+    const auto h = parse_npy(file_of(dict_of("<f4", "(2, 3)") + "   \n", 24, version));
     EXPECT_EQ(h.dtype, "F32");
     EXPECT_EQ(h.shape, (std::vector<int64_t>{2, 3}));
     EXPECT_FALSE(h.fortran_order);
     EXPECT_EQ(h.data_bytes, 24u);
   }
-  const auto h = parse(file_of("  {  \"shape\":(4L,),'fortran_order' : True,\t'descr':'|u1'}", 4));
+  const auto h = parse_npy(file_of("  {  \"shape\":(4L,),'fortran_order' : True,\t'descr':'|u1'}", 4));
   EXPECT_TRUE(h.fortran_order);
   EXPECT_EQ(h.shape, (std::vector<int64_t>{4}));
-  EXPECT_TRUE(parse(file_of(dict_of("<c16", "()"), 16)).shape.empty());
-  EXPECT_EQ(parse(file_of(dict_of("<i8", "(0, 3)"), 0)).data_bytes, 0u);
-  EXPECT_EQ(parse(file_of(dict_of("<f2", "(1,2,3,)"), 12)).dtype, "F16");
+  EXPECT_TRUE(parse_npy(file_of(dict_of("<c16", "()"), 16)).shape.empty());
+  EXPECT_EQ(parse_npy(file_of(dict_of("<i8", "(0, 3)"), 0)).data_bytes, 0u);
+  EXPECT_EQ(parse_npy(file_of(dict_of("<f2", "(1,2,3,)"), 12)).dtype, "F16");
   // One byte has no order.
-  EXPECT_EQ(parse(file_of(dict_of(">i1", "(2,)"), 2)).dtype, "I8");
+  EXPECT_EQ(parse_npy(file_of(dict_of(">i1", "(2,)"), 2)).dtype, "I8");
 }
 
 TEST(Npy, RejectsDtypesWithAReason) {
-  expect_bad(file_of(dict_of(">f4", "(1,)"), 4), {"big-endian", "newbyteorder"});
-  expect_bad(file_of(dict_of("|O", "(1,)"), 8), {"Python objects", "never unpickled"});
-  expect_bad(file_of(dict_of("<U5", "(1,)"), 20), {"dtype that is not supported", "'<U5'"});
-  expect_bad(file_of(dict_of("<M8[ns]", "(1,)"), 8), {"not supported"});
-  expect_bad(file_of(dict_of("", "(1,)"), 8), {"not supported"});
-  expect_bad(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
+  expect_bad_npy(file_of(dict_of(">f4", "(1,)"), 4), {"big-endian", "newbyteorder"});
+  expect_bad_npy(file_of(dict_of("|O", "(1,)"), 8), {"Python objects", "never unpickled"});
+  expect_bad_npy(file_of(dict_of("<U5", "(1,)"), 20), {"dtype that is not supported", "'<U5'"});
+  expect_bad_npy(file_of(dict_of("<M8[ns]", "(1,)"), 8), {"not supported"});
+  expect_bad_npy(file_of(dict_of("", "(1,)"), 8), {"not supported"});
+  expect_bad_npy(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
              {"records"});
 }
 
 TEST(Npy, RejectsWhatIsNotTheFormat) {
-  expect_bad("", {"not an .npy file"});
-  expect_bad("PK\3\4aaaaaaaaaaaa", {"not an .npy file", "npz"});
-  expect_bad("\x93NUMPY\x04" + std::string(20, '\0'), {"version", "4.0"});
-  expect_bad(std::string("\x93NUMPY\x02\0\x10\0", 10), {"truncated within the header"});
+  expect_bad_npy("", {"not an .npy file"});
+  expect_bad_npy("PK\3\4aaaaaaaaaaaa", {"not an .npy file", "npz"});
+  expect_bad_npy("\x93NUMPY\x04" + std::string(20, '\0'), {"version", "4.0"});
+  expect_bad_npy(std::string("\x93NUMPY\x02\0\x10\0", 10), {"truncated within the header"});
   // Twelve bytes that ask for four gigabytes.
-  expect_bad(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12), {"too long"});
+  expect_bad_npy(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12), {"too long"});
   std::string cut = file_of(dict_of("<f4", "(1,)"), 0);
   cut.pop_back();
-  expect_bad(cut, {"truncated within the header"});
+  expect_bad_npy(cut, {"truncated within the header"});
   const auto bad_dict = [](const std::string& dict, std::string_view part) {
-    expect_bad(file_of(dict, 4), {"header is wrong at character", part});
+    expect_bad_npy(file_of(dict, 4), {"header is wrong at character", part});
   };
   bad_dict("", "expected '{'");
   bad_dict("{", "expected a string");
@@ -97,10 +97,10 @@ TEST(Npy, RejectsWhatIsNotTheFormat) {
 }
 
 TEST(Npy, RejectsWrongSizes) {
-  expect_bad(file_of(dict_of("<f4", "(2, 3)"), 23), {"truncated", "24 bytes", "23 bytes"});
-  expect_bad(file_of(dict_of("<f4", "(2, 3)"), 25), {"after the array", "24 bytes", "25 bytes"});
-  expect_bad(file_of(dict_of("<f8", "(4294967296, 4294967296)"), 0), {"too large"});
-  expect_bad(file_of(dict_of("<f8", "(0, 4294967296, 4294967296)"), 0), {"too large"});
+  expect_bad_npy(file_of(dict_of("<f4", "(2, 3)"), 23), {"truncated", "24 bytes", "23 bytes"});
+  expect_bad_npy(file_of(dict_of("<f4", "(2, 3)"), 25), {"after the array", "24 bytes", "25 bytes"});
+  expect_bad_npy(file_of(dict_of("<f8", "(4294967296, 4294967296)"), 0), {"too large"});
+  expect_bad_npy(file_of(dict_of("<f8", "(0, 4294967296, 4294967296)"), 0), {"too large"});
 }
 
 TEST(Npy, WritesTheBytesOfNumPy) {
@@ -127,7 +127,7 @@ TEST(Npy, WritesWhatItReads) {
                           : d == "I16" || d == "F16" ? 2
                                                      : 1;
       file.append(elements * item, 'd');
-      const auto header = parse(file);
+      const auto header = parse_npy(file);
       EXPECT_EQ(header.dtype, dtype);
       EXPECT_EQ(header.shape, shape);
       EXPECT_EQ(header.fortran_order, shape.size() == 5);

@@ -9,7 +9,7 @@ using test::error_of;
 using test::expect_values;
 using test::has;
 
-constexpr int kSteps = 50;
+constexpr int kManySteps = 50;
 
 // Two groups of parameters from the same start; the second parameter misses every third step.
 std::vector<Tensor> start(DType dtype, bool matrices = false) {
@@ -57,7 +57,7 @@ void compare(typename O::Options options, bool matrices = false) {
       O opt(groups(params, options));
       if (way == 2)
         for (optim::ParamGroup& g : opt.param_groups()) g.replace("lr", tensor({g.lr()}, kFloat64));
-      for (int step = 1; step <= kSteps; ++step) {
+      for (int step = 1; step <= kManySteps; ++step) {
         set_gradients(params, step);
         opt.step();
         for (optim::ParamGroup& g : opt.param_groups()) g.set_lr(g.lr() * 0.98);
@@ -105,7 +105,7 @@ void compare_scaled(typename O::Options options, bool matrices = false) {
     O one(groups(plain, options)), two(groups(scaled, options));
     if constexpr (requires { options.capturable; }) options.capturable = true;
     O three(groups(there, options));
-    for (int step = 1; step <= kSteps; ++step) {
+    for (int step = 1; step <= kManySteps; ++step) {
       const bool overflow = step == 1 || step % 7 == 0;
       set_gradients(plain, step);
       if (!overflow) one.step();

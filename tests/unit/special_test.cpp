@@ -9,7 +9,7 @@
 namespace arete {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 template <class F>
@@ -22,28 +22,28 @@ double two(F f, double x, double y) {
 }
 
 TEST(Special, ErrorFunctionEdges) {
-  EXPECT_EQ(one(special_erfcx, kInf), 0);
-  EXPECT_EQ(one(special_erfcx, -kInf), kInf);
+  EXPECT_EQ(one(special_erfcx, kInfinite), 0);
+  EXPECT_EQ(one(special_erfcx, -kInfinite), kInfinite);
   EXPECT_NEAR(one(special_erfcx, 1e8), 1 / (1e8 * std::sqrt(M_PI)), 1e-24);
-  EXPECT_EQ(one(special_ndtri, 0), -kInf);
-  EXPECT_EQ(one(special_ndtri, 1), kInf);
+  EXPECT_EQ(one(special_ndtri, 0), -kInfinite);
+  EXPECT_EQ(one(special_ndtri, 1), kInfinite);
   EXPECT_TRUE(std::isnan(one(special_ndtri, 1.5)));
-  EXPECT_EQ(one(special_log_ndtr, kInf), 0);
+  EXPECT_EQ(one(special_log_ndtr, kInfinite), 0);
   EXPECT_EQ(two(special_xlog1py, 0, -1), 0);
   EXPECT_TRUE(std::isnan(two(special_xlog1py, 0, kNaN)));
 }
 
 TEST(Special, GammaEdges) {
-  EXPECT_EQ(two(special_zeta, 1, 2), kInf);
+  EXPECT_EQ(two(special_zeta, 1, 2), kInfinite);
   EXPECT_TRUE(std::isnan(two(special_zeta, 0.5, 2)));
-  EXPECT_EQ(two(special_zeta, 2, -3), kInf);
+  EXPECT_EQ(two(special_zeta, 2, -3), kInfinite);
   EXPECT_EQ(two(special_zeta, 1e300, 1), 1);
   EXPECT_NEAR(two(special_zeta, 2, 1), M_PI * M_PI / 6, 1e-15);
   EXPECT_EQ(two(igamma, 0, 1), 1);
   EXPECT_TRUE(std::isnan(two(igamma, 0, 0)));
   EXPECT_EQ(two(igamma, 2, 0), 0);
-  EXPECT_EQ(two(igamma, 2, kInf), 1);
-  EXPECT_EQ(two(igammac, kInf, 2), 1);
+  EXPECT_EQ(two(igamma, 2, kInfinite), 1);
+  EXPECT_EQ(two(igammac, kInfinite, 2), 1);
   EXPECT_TRUE(std::isnan(two(igamma, -1, 2)));
   EXPECT_EQ(two(igamma, 1e300, 1e299), 0);
   EXPECT_EQ(two(igammac, 1e300, 1e301), 0);
@@ -53,7 +53,7 @@ TEST(Special, GammaEdges) {
   EXPECT_NEAR(two(igamma, 1e10, 1e10), 0.5000013298076014, 1e-15);
   EXPECT_NEAR(two(igamma, 1e20, 1e20), 0.500000000013298, 1e-15);
   EXPECT_NEAR(two(igammac, 1e12, 1e12 + 1e6), 0.1586552539314167, 1e-14);
-  EXPECT_EQ(polygamma(1, tensor(-2.0, kFloat64)).item<double>(), kInf);
+  EXPECT_EQ(polygamma(1, tensor(-2.0, kFloat64)).item<double>(), kInfinite);
   EXPECT_NEAR(polygamma(2, tensor(-1001.2, kFloat64)).item<double>(), 247.047919409235, 1e-11);
   EXPECT_TRUE(std::isnan(two(special_zeta, 2.5, -1001.2)));
 }
@@ -61,14 +61,14 @@ TEST(Special, GammaEdges) {
 TEST(Special, BesselEdges) {
   EXPECT_DOUBLE_EQ(one(i0, 0), 1);
   EXPECT_EQ(one(special_i1, 0), 0);
-  EXPECT_EQ(one(special_modified_bessel_k0, 0), kInf);
-  EXPECT_EQ(one(special_modified_bessel_k1, 0), kInf);
+  EXPECT_EQ(one(special_modified_bessel_k0, 0), kInfinite);
+  EXPECT_EQ(one(special_modified_bessel_k1, 0), kInfinite);
   EXPECT_TRUE(std::isnan(one(special_modified_bessel_k0, -1)));
-  EXPECT_EQ(one(special_bessel_y0, 0), -kInf);
-  EXPECT_EQ(one(special_bessel_y1, 0), -kInf);
+  EXPECT_EQ(one(special_bessel_y0, 0), -kInfinite);
+  EXPECT_EQ(one(special_bessel_y1, 0), -kInfinite);
   EXPECT_TRUE(std::isnan(one(special_bessel_y0, -1)));
   EXPECT_EQ(one(special_spherical_bessel_j0, 0), 1);
-  EXPECT_EQ(one(special_spherical_bessel_j0, kInf), 0);
+  EXPECT_EQ(one(special_spherical_bessel_j0, kInfinite), 0);
   // The slopes of i1 and j1 at 0 are limits of quotients.
   for (const auto f : {special_i1, special_bessel_j1}) {
     Tensor x = tensor(0.0, TensorOptions(kFloat64)).requires_grad_();
@@ -108,7 +108,7 @@ TEST(Special, IntegersBecomeFloating) {
 
 TEST(Numeric, FrexpIsExact) {
   const double smallest = std::numeric_limits<double>::denorm_min();
-  for (double v : {smallest, -3 * smallest, 1e-310, 1e308, -1.0, 0.5, 0.0, kInf}) {
+  for (double v : {smallest, -3 * smallest, 1e-310, 1e308, -1.0, 0.5, 0.0, kInfinite}) {
     const auto [mantissa, exponent] = frexp(tensor(v, kFloat64));
     int e = 0;
     EXPECT_EQ(mantissa.item<double>(), std::frexp(v, &e)) << v;
@@ -133,7 +133,7 @@ TEST(Numeric, DivisorsOfTheWorstPair) {
 }
 
 TEST(Numeric, InfinityWinsOverNaNInHypot) {
-  EXPECT_EQ(two([](const Tensor& a, const Tensor& b) { return hypot(a, b); }, kInf, kNaN), kInf);
+  EXPECT_EQ(two([](const Tensor& a, const Tensor& b) { return hypot(a, b); }, kInfinite, kNaN), kInfinite);
 }
 
 }  // namespace

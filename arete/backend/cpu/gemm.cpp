@@ -49,12 +49,12 @@ using prim::ScratchView;
 using prim::View;
 
 namespace {
-struct Kernels {
+struct GemmKernels {
   void (*gemm_blocked)(const BlockedGemm&);
   void (*finish_row)(const FinishRow&);
 };
-const Kernels& kernels() {
-  static const Kernels k = []() -> Kernels {
+const GemmKernels& gemm_kernels() {
+  static const GemmKernels k = []() -> GemmKernels {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -69,8 +69,8 @@ const Kernels& kernels() {
 }
 }  // namespace
 
-void gemm_blocked(const BlockedGemm& problem) { kernels().gemm_blocked(problem); }
-void finish_row(const FinishRow& row) { kernels().finish_row(row); }
+void gemm_blocked(const BlockedGemm& problem) { gemm_kernels().gemm_blocked(problem); }
+void finish_row(const FinishRow& row) { gemm_kernels().finish_row(row); }
 
 namespace {
 

@@ -163,10 +163,7 @@ def _foreach_pow_of(power: Callable) -> Callable:
 
 def _foreach_zero_(self):
     """Zeros in each tensor."""
-    if not self:
-        raise RuntimeError("Tensor list must have at least one tensor.")
-    for tensor in self:
-        tensor.zero_()
+    _C._foreach_zero(list(self))
     return self
 
 
