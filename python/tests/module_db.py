@@ -595,6 +595,8 @@ def main(argv=None):
     parser.add_argument("--check", default=",".join(CHECKS), help="one or more, separated by commas")
     parser.add_argument("--verbose", action="store_true", help="show the deliberate differences, too, and what was skipped")
     options = parser.parse_args(argv)
+    for library in (torch, arete):
+        library.backends.cudnn.allow_tf32 = False
     dtypes = [getattr(torch, name) for name in options.dtype.split(",")]
     cases = [*module_db_cases(dtypes, options.device), *common_nn_cases(options.device)]
     cases = [c for c in cases if re.search(options.filter, c.name)]

@@ -425,7 +425,8 @@ def _run_entry(task):
     index, dtype_name, options = task
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    for library in (torch, arete):
+        library.backends.cuda.matmul.allow_tf32 = library.backends.cudnn.allow_tf32 = False
     op = op_db[index]
     start = time.perf_counter()
     if dtype_name == "errors":

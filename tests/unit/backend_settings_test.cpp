@@ -63,7 +63,10 @@ TEST(Float32Precision, WhatIsCloserDecides) {
         set_float32_precision(Float32Scope(i), before[size_t(i)]);
     }
   } restore;
-  set_float32_precision(convolutions, P::tf32);  // as at the start of a program
+  // As at the start of a program.
+  for (int i = 0; i < kNumFloat32Scopes; ++i)
+    set_float32_precision(Float32Scope(i), P::none);
+  set_float32_precision(convolutions, P::tf32);
   EXPECT_TRUE(float32_convolution_tf32());
   EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::highest);
   EXPECT_EQ(float32_precision(products), P::none);
