@@ -45,8 +45,8 @@ def _eigh(results, _):
 
 def _eig(results, sample):
     """A V = V diag(w), with eigenvalues in LAPACK's order and vectors of length 1."""
-    w, v = results
-    return [w, sample.input.to(v.dtype) @ v - v * w.unsqueeze(-2), torch.linalg.vector_norm(v, dim=-2)]
+    w, v = (t.cpu() for t in results)
+    return [w, sample.input.cpu().to(v.dtype) @ v - v * w.unsqueeze(-2), torch.linalg.vector_norm(v, dim=-2)]
 
 
 def _qr(results, _):
@@ -61,7 +61,7 @@ def _positions(place, default=-1, alone=False):
 
     def invariant(results, sample):
         dim = sample.kwargs.get("dim", sample.args[place] if len(sample.args) > place else default)
-        x = sample.input.detach()
+        x = sample.input.detach().cpu()
         if not isinstance(dim, int) or isinstance(dim, bool) or not x.dim() or alone == isinstance(results, (tuple, list)):
             return results
         results = list(results) if isinstance(results, (tuple, list)) else [results]
@@ -70,7 +70,7 @@ def _positions(place, default=-1, alone=False):
             if r.dtype is not torch.int64 or r.dim() not in (x.dim(), x.dim() - 1) or r is results[0] and len(results) > 1:
                 return r
             at = r if r.dim() == x.dim() else r.unsqueeze(dim)
-            return x.gather(dim, at.to(x.device)).reshape(r.shape)
+            return x.gather(dim, at.cpu()).reshape(r.shape)
 
         return [shown(r) for r in results]
 
