@@ -171,7 +171,9 @@ const Attached tanhshrink_op =
       return x - std::tanh(x);
     }));
 
-std::vector<Sample> softshrink_samples(SampleMaker& m) { return activation_samples(m, {{0.5}, {0.0}}); }
+std::vector<Sample> softshrink_samples(SampleMaker& m) {
+  return activation_samples(m, {{0.5}, {0.0}});
+}
 
 double softshrink_by_hand(double x, const Call& c) {
   return x > c.real(1) ? x - c.real(1) : x < -c.real(1) ? x + c.real(1) : 0.0;

@@ -64,8 +64,7 @@ TEST(Float32Precision, WhatIsCloserDecides) {
     }
   } restore;
   // As at the start of a program.
-  for (int i = 0; i < kNumFloat32Scopes; ++i)
-    set_float32_precision(Float32Scope(i), P::none);
+  for (int i = 0; i < kNumFloat32Scopes; ++i) set_float32_precision(Float32Scope(i), P::none);
   set_float32_precision(convolutions, P::tf32);
   EXPECT_TRUE(float32_convolution_tf32());
   EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::highest);

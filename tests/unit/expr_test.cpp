@@ -22,8 +22,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 ProgramPtr make_program(std::initializer_list<DType> inputs, const Definition& f,
-                std::initializer_list<DType> outputs = {},
-                std::initializer_list<Type> params = {}) {
+                        std::initializer_list<DType> outputs = {},
+                        std::initializer_list<Type> params = {}) {
   return trace(f, std::span(inputs.begin(), inputs.size()),
                std::span(params.begin(), params.size()),
                std::span(outputs.begin(), outputs.size()));
@@ -46,8 +46,8 @@ int64_t run_int(DType t, Op op, int64_t a, int64_t b) {
   return evaluate(*p, std::vector{integer(a), integer(b)}, {})[0].i;
 }
 double run_float(DType t, Op op, double a, double b) {
-  const ProgramPtr p =
-      make_program({t, t}, [op](Values v) { return std::vector{v[0].builder()->emit(op, v[0], v[1])}; });
+  const ProgramPtr p = make_program(
+      {t, t}, [op](Values v) { return std::vector{v[0].builder()->emit(op, v[0], v[1])}; });
   return evaluate(*p, std::vector{real(a), real(b)}, {})[0].f;
 }
 
@@ -61,10 +61,10 @@ TEST(Program, TextOfSilu) {
 
 TEST(Program, TextOfMixedTypesAndParameters) {
   const ProgramPtr p = make_program({kInt8, kFloat16},
-                            [](Values v) {
-                              return std::vector{v[0] + v[2] * v[1], v[0] > 2.5};
-                            },
-                            {kFloat16, kBool}, {Type::f32});
+                                    [](Values v) {
+                                      return std::vector{v[0] + v[2] * v[1], v[0] > 2.5};
+                                    },
+                                    {kFloat16, kBool}, {Type::f32});
   EXPECT_EQ(p->text(),
             "%0:i32 = input 0 int8\n"
             "%1:f32 = input 1 float16\n"
@@ -87,11 +87,11 @@ TEST(Program, SharesEqualSubexpressions) {
 
 TEST(Program, DropsDeadCodeButKeepsInputsAndParameters) {
   const ProgramPtr p = make_program({kFloat32, kFloat64},
-                            [](Values v) {
-                              exp(v[1]);
-                              return std::vector{v[0] * v[0]};
-                            },
-                            {}, {Type::f32, Type::i64});
+                                    [](Values v) {
+                                      exp(v[1]);
+                                      return std::vector{v[0] * v[0]};
+                                    },
+                                    {}, {Type::f32, Type::i64});
   EXPECT_EQ(p->text(), "%0:f32 = input 0 float32\n%1:f32 = mul %0 %0\nreturn %1:float32\n");
   EXPECT_EQ(p->inputs().size(), 2u);
   EXPECT_EQ(p->params().size(), 2u);
@@ -130,8 +130,9 @@ TEST(Program, MistakesOfDefinitionsAreErrors) {
   EXPECT_THROW(exp(Value()), ValueError);
   EXPECT_THROW(a.emit(Op::add, x), ValueError);
   EXPECT_THROW(a.emit(Op::cast, x), ValueError);
-  EXPECT_THROW(make_program({kFloat32}, [](Values v) { return std::vector{v[0]}; }, {kFloat32, kFloat32}),
-               ValueError);
+  EXPECT_THROW(
+      make_program({kFloat32}, [](Values v) { return std::vector{v[0]}; }, {kFloat32, kFloat32}),
+      ValueError);
   const ProgramPtr p = make_program({kFloat32}, [](Values v) { return std::vector{exp(v[0])}; });
   EXPECT_THROW(evaluate(*p, {}, {}), ValueError);
   EXPECT_THROW(p->derivative(2), IndexError);
@@ -168,7 +169,8 @@ TEST(Simplify, KeepsWhatWouldChangeSpecialValues) {
   };
   int index = 0;
   for (const auto& [f, count] : kept) {
-    const ProgramPtr p = make_program({kFloat32}, [&f = f](Values v) { return std::vector{f(v[0])}; });
+    const ProgramPtr p =
+        make_program({kFloat32}, [&f = f](Values v) { return std::vector{f(v[0])}; });
     EXPECT_EQ(p->flops(), count) << index << "\n" << p->text();
     ++index;
   }
@@ -283,8 +285,8 @@ TEST(Program, InterningAndSlotsAreThreadSafe) {
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 200; ++i) {
-        const ProgramPtr p =
-            make_program({kFloat32}, [i](Values v) { return std::vector{exp(v[0]) * double(i % 7 + 2)}; });
+        const ProgramPtr p = make_program(
+            {kFloat32}, [i](Values v) { return std::vector{exp(v[0]) * double(i % 7 + 2)}; });
         Compiled* mine = p->install(0, std::make_unique<Counted>(alive));
         EXPECT_EQ(p->compiled(0), mine);
         EXPECT_EQ(p->derivative(1).program->outputs().size(), 1u);
@@ -340,7 +342,8 @@ TEST(Evaluate, OutputsRoundAndWrap) {
 }
 
 TEST(Evaluate, SingleComputesInSingle) {
-  const ProgramPtr p = make_program({kFloat32}, [](Values v) { return std::vector{(v[0] + 1) - 1}; });
+  const ProgramPtr p =
+      make_program({kFloat32}, [](Values v) { return std::vector{(v[0] + 1) - 1}; });
   EXPECT_EQ(run(p, {1e-9}), 0);
   EXPECT_EQ(run(make_program({kFloat32}, [](Values v) { return std::vector{exp(v[0])}; }), {1.0}),
             double(float(std::exp(1.0))));
@@ -421,7 +424,8 @@ TEST(Evaluate, SpecialValues) {
 
 // Functions without a counterpart in the C library, against identities.
 TEST(Evaluate, InverseErrorFunctionAndDigamma) {
-  const ProgramPtr inverse = make_program({kFloat64}, [](Values v) { return std::vector{erfinv(v[0])}; });
+  const ProgramPtr inverse =
+      make_program({kFloat64}, [](Values v) { return std::vector{erfinv(v[0])}; });
   for (double y = -5.5; y < 5.6; y += 0.0625) {
     const double x = std::erf(y);
     if (std::fabs(x) == 1) continue;
@@ -433,7 +437,8 @@ TEST(Evaluate, InverseErrorFunctionAndDigamma) {
   }
   const double tiny = 1e-300;
   EXPECT_NEAR(run(inverse, {tiny}) / tiny, std::sqrt(M_PI) / 2, test::tolerance(kFloat64, 1));
-  const ProgramPtr psi = make_program({kFloat64}, [](Values v) { return std::vector{digamma(v[0])}; });
+  const ProgramPtr psi =
+      make_program({kFloat64}, [](Values v) { return std::vector{digamma(v[0])}; });
   const double euler = 0.57721566490153286;
   EXPECT_NEAR(run(psi, {1}), -euler, test::tolerance(kFloat64, 1));
   EXPECT_NEAR(run(psi, {0.5}), -euler - 2 * std::log(2.0), test::tolerance(kFloat64, 2));

@@ -37,7 +37,8 @@ TEST(Npy, ReadsAllVersionsAndSpellings) {
     EXPECT_FALSE(h.fortran_order);
     EXPECT_EQ(h.data_bytes, 24u);
   }
-  const auto h = parse_npy(file_of("  {  \"shape\":(4L,),'fortran_order' : True,\t'descr':'|u1'}", 4));
+  const auto h =
+      parse_npy(file_of("  {  \"shape\":(4L,),'fortran_order' : True,\t'descr':'|u1'}", 4));
   EXPECT_TRUE(h.fortran_order);
   EXPECT_EQ(h.shape, (std::vector<int64_t>{4}));
   EXPECT_TRUE(parse_npy(file_of(dict_of("<c16", "()"), 16)).shape.empty());
@@ -54,7 +55,7 @@ TEST(Npy, RejectsDtypesWithAReason) {
   expect_bad_npy(file_of(dict_of("<M8[ns]", "(1,)"), 8), {"not supported"});
   expect_bad_npy(file_of(dict_of("", "(1,)"), 8), {"not supported"});
   expect_bad_npy(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
-             {"records"});
+                 {"records"});
 }
 
 TEST(Npy, RejectsWhatIsNotTheFormat) {
@@ -98,7 +99,8 @@ TEST(Npy, RejectsWhatIsNotTheFormat) {
 
 TEST(Npy, RejectsWrongSizes) {
   expect_bad_npy(file_of(dict_of("<f4", "(2, 3)"), 23), {"truncated", "24 bytes", "23 bytes"});
-  expect_bad_npy(file_of(dict_of("<f4", "(2, 3)"), 25), {"after the array", "24 bytes", "25 bytes"});
+  expect_bad_npy(file_of(dict_of("<f4", "(2, 3)"), 25),
+                 {"after the array", "24 bytes", "25 bytes"});
   expect_bad_npy(file_of(dict_of("<f8", "(4294967296, 4294967296)"), 0), {"too large"});
   expect_bad_npy(file_of(dict_of("<f8", "(0, 4294967296, 4294967296)"), 0), {"too large"});
 }

@@ -133,7 +133,8 @@ TEST(Numeric, DivisorsOfTheWorstPair) {
 }
 
 TEST(Numeric, InfinityWinsOverNaNInHypot) {
-  EXPECT_EQ(two([](const Tensor& a, const Tensor& b) { return hypot(a, b); }, kInfinite, kNaN), kInfinite);
+  EXPECT_EQ(two([](const Tensor& a, const Tensor& b) { return hypot(a, b); }, kInfinite, kNaN),
+            kInfinite);
 }
 
 }  // namespace

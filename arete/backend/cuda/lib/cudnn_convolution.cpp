@@ -109,7 +109,8 @@ void add_plans(std::vector<Plan>& plans, const ConvolutionKey& key, const Target
 // over three dimensions whose strides are all more than 1 and not all the same (seen with 9.14 in
 // f32, bf16 and f16 on an H200). A signal cannot be caught as an error is: it is not asked.
 bool is_safe_to_ask(const ConvolutionKey& key, size_t version) {
-  if (key.pass != ConvolutionPass::data_gradient || key.spatial != 3 || version >= 91900) return true;
+  if (key.pass != ConvolutionPass::data_gradient || key.spatial != 3 || version >= 91900)
+    return true;
   const auto [least, most] = std::minmax_element(key.stride.begin(), key.stride.end());
   return *least == 1 || *least == *most;
 }
