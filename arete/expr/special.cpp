@@ -11,6 +11,8 @@
 namespace arete::expr {
 
 namespace {
+using tables::kInf;
+using tables::kPi;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSqrt2 = std::numbers::sqrt2;
 
