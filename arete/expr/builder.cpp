@@ -178,6 +178,12 @@ std::optional<int32_t> Builder::Impl::emit_boolean(Op op, int32_t a, int32_t b) 
 }
 
 int32_t Builder::Impl::emit(Op op, int32_t a, int32_t b, int32_t c) {
+  if (op == Op::load) {
+    ARETE_CHECK(is_table(a), ValueError("load", "the first operand is no table"));
+    ARETE_CHECK(!is_float(type(b)),
+                TypeError("load", "positions are integers").got(type_name(type(b))));
+    return push({op, type(a), {a, cast(b, Type::i64), -1}, 0, {}});
+  }
   const Rule rule = rule_of(op);
   if (op == Op::select) {
     a = cast(a, Type::boolean);
@@ -245,6 +251,13 @@ Value Builder::input(DType storage) {
   return {this, impl_->leaf(Op::input, t, int32_t(impl_->inputs.size()) - 1)};
 }
 
+Value Builder::table(DType storage) {
+  const Value v = input(storage);
+  ARETE_ASSERT(impl_->inputs.size() <= 32);
+  impl_->tables |= uint32_t{1} << (impl_->inputs.size() - 1);
+  return v;
+}
+
 Value Builder::param(Type type, bool in_memory) {
   if (in_memory) {
     ARETE_ASSERT(impl_->params.size() < 64);
@@ -252,6 +265,13 @@ Value Builder::param(Type type, bool in_memory) {
   }
   impl_->params.push_back(type);
   return {this, impl_->leaf(Op::param, type, int32_t(impl_->params.size()) - 1)};
+}
+
+std::vector<Value> Builder::inputs_of(const Program& program) {
+  std::vector<Value> all;
+  for (DType t : program.inputs())
+    all.push_back(program.is_table(all.size()) ? table(t) : input(t));
+  return all;
 }
 
 std::vector<Value> Builder::params_of(const Program& program, uint64_t in_memory) {
@@ -377,6 +397,7 @@ ProgramPtr Builder::build(std::span<const Value> outputs, std::span<const DType>
   program->inputs_ = impl_->inputs;
   program->params_ = impl_->params;
   program->params_in_memory_ = impl_->params_in_memory;
+  program->tables_ = impl_->tables;
   for (size_t i = 0; i < code.size(); ++i) {
     if (position[i] < 0) continue;
     position[i] = int32_t(program->code_.size());
@@ -384,7 +405,13 @@ ProgramPtr Builder::build(std::span<const Value> outputs, std::span<const DType>
     for (int32_t& o : in.operand)
       if (o >= 0) o = position[size_t(o)];
     program->code_.push_back(in);
+    for (int k = 0; k < 3; ++k)
+      ARETE_CHECK((in.op == Op::load && k == 0) || code[i].operand[k] < 0 ||
+                      !impl_->is_table(code[i].operand[k]),
+                  ValueError(name_of(in.op), "a table is read by load() only"));
   }
+  for (int32_t id : results)
+    ARETE_CHECK(!impl_->is_table(id), ValueError("", "a table is read by load() only"));
   for (size_t i = 0; i < results.size(); ++i)
     program->outputs_.push_back({position[size_t(results[i])], dtypes[i]});
   return Program::intern(std::move(program));

@@ -25,6 +25,7 @@ struct Builder::Impl {
   std::vector<DType> inputs;
   std::vector<Type> params;
   uint64_t params_in_memory = 0;
+  uint32_t tables = 0;
   std::unordered_map<Instruction, int32_t, InstructionHash, InstructionEqual> known;
 
   /// Appends `in` or finds its equal.
@@ -41,6 +42,10 @@ struct Builder::Impl {
   Type type(int32_t id) const { return code[size_t(id)].type; }
   Op op(int32_t id) const { return code[size_t(id)].op; }
   int32_t operand(int32_t id, int k = 0) const { return code[size_t(id)].operand[k]; }
+  bool is_table(int32_t id) const {
+    const Instruction& in = code[size_t(id)];
+    return tables && in.op == Op::input && in.index < 32 && tables >> in.index & 1;
+  }
   bool is_constant(int32_t id) const { return op(id) == Op::constant; }
   /// True for the constant `value`, sign of zero included.
   bool is_number(int32_t id, double value) const;

@@ -1,5 +1,7 @@
 #include "arete/expr/evaluate.h"
 
+#include <cstring>
+
 #include "arete/base/error.h"
 #include "arete/expr/scalar_math.h"
 
@@ -272,6 +274,25 @@ Literal round_literal(Literal v, DType storage) {
   ARETE_BUG("complex numbers in a program");
 }
 
+Literal read_element(DType storage, const std::byte* at) {
+  if (storage == kBool) return from_int(*at != std::byte{0});
+  return visit_dtype(storage, [&](auto tag) -> Literal {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_complex(dtype_of<T>)) {
+      ARETE_BUG("complex numbers in a program");
+    } else {
+      T x;
+      std::memcpy(&x, at, sizeof x);
+      if constexpr (is_reduced_float(dtype_of<T>))
+        return from_float(double(float(x)));
+      else if constexpr (is_floating(dtype_of<T>))
+        return from_float(double(x));
+      else
+        return from_int(int64_t(x));
+    }
+  });
+}
+
 Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Literal b, Literal c) {
   switch (op) {
     case Op::select:
@@ -324,7 +345,8 @@ std::vector<Literal> evaluate(const Program& program, std::span<const Literal> i
     const Instruction& in = code[i];
     switch (in.op) {
       case Op::input:
-        values[i] = convert(inputs[size_t(in.index)], in.type, in.type);
+        values[i] = inputs[size_t(in.index)];
+        if (!program.is_table(size_t(in.index))) values[i] = convert(values[i], in.type, in.type);
         break;
       case Op::param:
         values[i] = convert(number_of(program, params, size_t(in.index)), in.type, in.type);
@@ -332,6 +354,13 @@ std::vector<Literal> evaluate(const Program& program, std::span<const Literal> i
       case Op::constant:
         values[i] = in.value;
         break;
+      case Op::load: {
+        const DType storage = program.inputs()[size_t(code[size_t(in.operand[0])].index)];
+        values[i] = read_element(
+            storage, reinterpret_cast<const std::byte*>(values[size_t(in.operand[0])].i) +
+                         values[size_t(in.operand[1])].i * int64_t(size_of(storage)));
+        break;
+      }
       default: {
         auto value = [&](int k) { return in.operand[k] < 0 ? Literal{} : values[in.operand[k]]; };
         const int typed = in.operand[in.op == Op::select ? 1 : 0];

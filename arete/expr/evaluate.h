@@ -9,6 +9,9 @@ namespace arete::expr {
 /// the type of the branches). `index` as in Instruction.
 Literal apply(Op op, Type operand, Type result, int32_t index, Literal a, Literal b, Literal c);
 
+/// The element of a storage type that is no complex one, as a Literal of its compute type.
+Literal read_element(DType storage, const std::byte* at);
+
 /// `v` as a value of type `to`, from type `from`.
 Literal convert(Literal v, Type from, Type to);
 

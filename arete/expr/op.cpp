@@ -81,6 +81,7 @@ constexpr OpInfo kOps[] = {
     {Op::select, "select", 3},
     {Op::cast, "cast", 1},
     {Op::round_to, "round_to", 1},
+    {Op::load, "load", 2},
 };
 constexpr bool in_order() {
   for (int i = 0; i < kNumOps; ++i)

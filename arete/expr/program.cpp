@@ -55,6 +55,7 @@ ProgramPtr Program::intern(std::shared_ptr<Program> program) {
   count(program->params_.size());
   for (Type t : program->params_) append_bytes(key, t);
   append_bytes(key, program->params_in_memory_);
+  append_bytes(key, program->tables_);
   count(program->outputs_.size());
   for (const Output& o : program->outputs_) {
     append_bytes(key, o.value);
@@ -88,6 +89,7 @@ bool Program::same_as(const Program& o) const {
     return a.value == b.value && a.dtype == b.dtype;
   };
   return inputs_ == o.inputs_ && params_ == o.params_ && params_in_memory_ == o.params_in_memory_ &&
+         tables_ == o.tables_ &&
          std::equal(outputs_.begin(), outputs_.end(), o.outputs_.begin(), o.outputs_.end(),
                     same_output) &&
          std::equal(code_.begin(), code_.end(), o.code_.begin(), o.code_.end(), InstructionEqual());
@@ -105,6 +107,7 @@ const Derivative& Program::derivative(uint32_t wanted, uint32_t needed) const {
               IndexError("derivative", "the program has no such input")
                   .expected("bits below " + std::to_string(inputs_.size()))
                   .got(std::to_string(wanted)));
+  ARETE_CHECK(tables_ == 0, NotImplementedError("derivative", "loads from tables have none"));
   Derivatives* cache = derivatives_.load(std::memory_order_acquire);
   if (!cache) {
     auto fresh = std::make_unique<Derivatives>();
@@ -146,7 +149,7 @@ Program::~Program() {
 int Program::flops() const {
   int count = 0;
   for (const Instruction& in : code_)
-    count += arity_of(in.op) > 0 && in.op != Op::cast && in.op != Op::round_to;
+    count += arity_of(in.op) > 0 && in.op != Op::cast && in.op != Op::round_to && in.op != Op::load;
   return count;
 }
 
@@ -159,6 +162,7 @@ std::string Program::text() const {
       if (o >= 0) s += " %" + std::to_string(o);
     if (in.op == Op::input || in.op == Op::param) s += " " + std::to_string(in.index);
     if (in.op == Op::param && has_in_memory(size_t(in.index))) s += " in memory";
+    if (in.op == Op::input && is_table(size_t(in.index))) s += " table";
     if (in.op == Op::input) s += " " + std::string(arete::name_of(inputs_[size_t(in.index)]));
     if (in.op == Op::round_to) s += " " + std::string(arete::name_of(DType(in.index)));
     if (in.op == Op::constant) s += " " + number_text(in);

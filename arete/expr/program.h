@@ -110,8 +110,10 @@ enum class Op : uint8_t {
   // conversion
   cast,      ///< to `type`; to boolean: x != 0; float to integer: truncates and saturates
   round_to,  ///< rounds (wraps) to storage type `index` (a DType) and back: fusion's barrier
+  // memory
+  load,  ///< (table, i64): an element of an input that is a table; see Program::tables
 };
-inline constexpr int kNumOps = int(Op::round_to) + 1;
+inline constexpr int kNumOps = int(Op::load) + 1;
 /// The printable name, e.g. "log1p".
 const char* name_of(Op op);
 /// Number of operands.
@@ -170,6 +172,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// double or an i64 in the memory of the device that runs the program.
   uint64_t params_in_memory() const { return params_in_memory_; }
   bool has_in_memory(size_t k) const { return k < 64 && params_in_memory_ >> k & 1; }
+  /// Bit k: input k is a table. It does not broadcast: the program is given all of it and loads
+  /// what lies i elements after the first in memory, for any i that is there (unchecked).
+  uint32_t tables() const { return tables_; }
+  bool is_table(size_t k) const { return k < 32 && tables_ >> k & 1; }
   std::span<const Output> outputs() const { return outputs_; }
   const Hash128& hash() const { return hash_; }
 
@@ -183,6 +189,7 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Where the derivative contains the value of an output of floating type equal to its
   /// computation type (e.g. exp), it reads the saved output instead of computing it again.
   /// Cached. Inputs that the outputs do not depend on differentiably get the constant zero.
+  /// Programs with tables have none (NotImplementedError): it would scatter.
   const Derivative& derivative(uint32_t wanted) const { return derivative(wanted, wanted); }
   /// The part of it that gives the adjoints of `needed`, some of the wanted inputs: the same bits
   /// from some of the same inputs.
@@ -207,6 +214,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<DType> inputs_;
   std::vector<Type> params_;
   uint64_t params_in_memory_ = 0;
+  uint32_t tables_ = 0;
   std::vector<Output> outputs_;
   Hash128 hash_;
   mutable std::array<std::atomic<Compiled*>, 4> compiled_{};
@@ -218,8 +226,8 @@ class Program : public std::enable_shared_from_this<Program> {
 Literal number_of(const Program& program, std::span<const Literal> params, size_t k);
 
 /// Evaluates the program on one element in plain scalar code: the reference for every backend.
-/// `inputs` hold values already converted to double or i64 as Literals of the compute type; those
-/// of `params` that are in memory are in the host's.
+/// `inputs` hold values already converted to double or i64 as Literals of the compute type, and in
+/// `i` the address of a table; tables and those of `params` that are in memory are in the host's.
 std::vector<Literal> evaluate(const Program& program, std::span<const Literal> inputs,
                               std::span<const Literal> params);
 

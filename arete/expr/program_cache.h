@@ -30,10 +30,10 @@ class ProgramCache {
   /// The program with this key (pack_key), which must say all that the others depend on.
   template <class Body>
   const Program& get(uint64_t key, BorrowedList<DType> inputs, BorrowedList<Type> params,
-                     BorrowedList<DType> outputs, const Body& body) {
+                     BorrowedList<DType> outputs, const Body& body, uint32_t tables = 0) {
     return *cache_.get(key, [&] {
-      return std::make_unique<ProgramPtr>(
-          trace([&](std::span<const Value> v) { return body(v); }, inputs, params, outputs));
+      return std::make_unique<ProgramPtr>(trace([&](std::span<const Value> v) { return body(v); },
+                                                inputs, params, outputs, tables));
     });
   }
 

@@ -105,6 +105,8 @@ Value where(Value condition, Value a, Value b) {
 Value where(Value condition, double a, Value b) { return where(condition, constant_like(b, a), b); }
 Value where(Value condition, Value a, double b) { return where(condition, a, constant_like(a, b)); }
 
+Value load(Value table, Value position) { return binary(Op::load, table, position); }
+
 Value cast(Value a, Type to) { return builder_of(a).cast(a, to); }
 
 Value constant_like(Value like, double value) {
@@ -116,10 +118,11 @@ Value constant_like(Value like, double value) {
 Value to_float(Value a) { return a.is_floating() ? a : cast(a, Type::f32); }
 
 ProgramPtr trace(const Definition& definition, std::span<const DType> inputs,
-                 std::span<const Type> params, std::span<const DType> out_dtypes) {
+                 std::span<const Type> params, std::span<const DType> out_dtypes, uint32_t tables) {
   Builder builder;
   std::vector<Value> arguments;
-  for (DType t : inputs) arguments.push_back(builder.input(t));
+  for (DType t : inputs)
+    arguments.push_back(tables >> arguments.size() & 1 ? builder.table(t) : builder.input(t));
   for (Type t : params) arguments.push_back(builder.param(t));
   const std::vector<Value> outputs = definition(arguments);
   std::vector<DType> dtypes(out_dtypes.begin(), out_dtypes.end());

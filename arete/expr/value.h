@@ -40,7 +40,11 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   Value input(DType storage);
+  /// An input that load() reads at any position, and nothing else does: Program::tables.
+  Value table(DType storage);
   Value param(Type type, bool in_memory = false);
+  /// An input, or a table, for each of the program's.
+  std::vector<Value> inputs_of(const Program& program);
   /// A parameter for each of the program's; those of the bits of `in_memory`, too, are in memory.
   std::vector<Value> params_of(const Program& program, uint64_t in_memory = 0);
   Value constant(Type type, double value);
@@ -132,6 +136,8 @@ ARETE_VALUE_UNARY(square)
     Value where(Value condition, Value a, Value b);
 Value where(Value condition, double a, Value b);
 Value where(Value condition, Value a, double b);
+/// Element number `position` (an integer) of a table.
+Value load(Value table, Value position);
 /// Conversion, and a number as a value beside `like` (its builder and type).
 Value cast(Value a, Type to);
 Value constant_like(Value like, double value);
@@ -143,8 +149,9 @@ using Definition = std::function<std::vector<Value>(std::span<const Value>)>;
 
 /// Runs `definition` on inputs of the given storage types and parameters of the given types and
 /// builds the program. `out_dtypes`: storage types of the outputs; where empty, output k has the
-/// storage type of its computation type.
+/// storage type of its computation type. `tables`: bit k: input k is one.
 ProgramPtr trace(const Definition& definition, std::span<const DType> inputs,
-                 std::span<const Type> params, std::span<const DType> out_dtypes);
+                 std::span<const Type> params, std::span<const DType> out_dtypes,
+                 uint32_t tables = 0);
 
 }  // namespace arete::expr

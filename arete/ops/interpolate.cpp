@@ -1,16 +1,18 @@
-// interpolate (declared in nn.h): one dimension after the other, each as a weighted sum of a few
-// picks of its elements.
+// interpolate (declared in nn.h).
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/nn.h"
-#include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/resample_filter.h"
+#include "arete/ops/window_util.h"
 
 namespace arete {
 namespace ops {
@@ -37,72 +39,63 @@ ModeInfo mode_of(const char* op, std::string_view name) {
       .expected("nearest, nearest-exact, linear, bilinear, trilinear, bicubic or area");
 }
 
-// Where the elements of one output dimension come from: `taps` picks each, with weights.
-struct Taps {
-  std::vector<std::vector<int64_t>> index;  // by tap
-  std::vector<std::vector<double>> weight;
-};
-
-// `scale`: input elements per output element.
-Taps make_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
-  Taps t;
-  const int taps = mode == Mode::cubic ? 4 : mode == Mode::linear ? 2 : 1;
-  t.index.resize(size_t(taps));
-  t.weight.resize(size_t(taps));
+// How outputs along one dimension are made of its inputs; `scale`: inputs per output.
+ResampleFilter make_filter(Mode mode, int64_t n, int64_t out, double scale, bool align,
+                           bool antialias) {
   if (align) scale = out > 1 ? double(n - 1) / double(out - 1) : 0;
+  if (antialias)
+    return make_resample_filter(mode == Mode::cubic ? FilterShape::cubic : FilterShape::triangle, n,
+                                out, scale);
+  const int64_t reach = mode == Mode::cubic ? 4 : mode == Mode::linear ? 2 : 1;
+  ResampleFilter f;
+  f.taps = std::min(reach, n);
+  f.weights.resize(size_t(out * f.taps));
   for (int64_t i = 0; i < out; ++i) {
-    if (taps == 1) {
+    if (reach == 1) {
       const double x = mode == Mode::nearest ? double(i) * scale : (double(i) + 0.5) * scale;
       // A quotient that should be whole may come out just below it.
-      t.index[0].push_back(std::clamp<int64_t>(int64_t(std::floor(x + 1e-9)), 0, n - 1));
-      t.weight[0].push_back(1);
+      f.begin.push_back(std::clamp<int64_t>(int64_t(std::floor(x + 1e-9)), 0, n - 1));
+      f.weights[size_t(i)] = 1;
       continue;
     }
     double x = align ? double(i) * scale : (double(i) + 0.5) * scale - 0.5;
     if (mode == Mode::linear) x = std::max(x, 0.0);
     const int64_t base = int64_t(std::floor(x)) - (mode == Mode::cubic ? 1 : 0);
-    for (int k = 0; k < taps; ++k) {
+    f.begin.push_back(std::clamp<int64_t>(base, 0, n - f.taps));
+    // What lies beyond an end is as the end.
+    for (int64_t k = 0; k < reach; ++k) {
       const double distance = x - double(base + k);
-      t.index[size_t(k)].push_back(std::clamp<int64_t>(base + k, 0, n - 1));
-      t.weight[size_t(k)].push_back(mode == Mode::cubic ? cubic_weight(distance, -0.75)
-                                                        : 1 - std::fabs(distance));
+      const int64_t at = std::clamp<int64_t>(base + k, 0, n - 1) - f.begin.back();
+      f.weights[size_t(i * f.taps + at)] +=
+          mode == Mode::cubic ? cubic_weight(distance, -0.75) : 1 - std::fabs(distance);
     }
   }
-  return t;
+  return f;
 }
 
-// The same for antialias.
-Taps make_wide_taps(Mode mode, int64_t n, int64_t out, double scale, bool align) {
-  if (align) scale = out > 1 ? double(n - 1) / double(out - 1) : 0;
-  const ResampleFilter f = make_resample_filter(
-      mode == Mode::cubic ? FilterShape::cubic : FilterShape::triangle, n, out, scale);
-  const auto taps = size_t(f.taps);
-  Taps t{std::vector(taps, std::vector<int64_t>(size_t(out))),
-         std::vector(taps, std::vector<double>(size_t(out)))};
-  for (size_t i = 0; i < size_t(out); ++i)
-    for (size_t k = 0; k < taps; ++k) {
-      t.index[k][i] = std::min(f.begin[i] + int64_t(k), n - 1);
-      t.weight[k][i] = f.weights[i * taps + k];
-    }
+// The filter of the gradient: what each of n inputs gave to the outputs of `f`.
+ResampleFilter transposed(const ResampleFilter& f, int64_t n) {
+  const auto outputs = int64_t(f.begin.size());
+  std::vector<int64_t> first(size_t(n), outputs), last(size_t(n), -1);
+  const auto for_each = [&](auto&& visit) {
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t k = 0; k < f.taps; ++k)
+        if (const double w = f.weights[size_t(o * f.taps + k)]; w != 0)
+          visit(o, size_t(f.begin[size_t(o)] + k), w);
+  };
+  for_each([&](int64_t o, size_t i, double) {
+    first[i] = std::min(first[i], o);
+    last[i] = std::max(last[i], o);
+  });
+  ResampleFilter t;
+  t.taps = 1;
+  for (size_t i = 0; i < size_t(n); ++i) t.taps = std::max(t.taps, last[i] - first[i] + 1);
+  for (size_t i = 0; i < size_t(n); ++i) t.begin.push_back(std::min(first[i], outputs - t.taps));
+  t.weights.resize(size_t(n * t.taps));
+  for_each([&](int64_t o, size_t i, double w) {
+    t.weights[size_t(int64_t(i) * t.taps + o - t.begin[i])] += w;
+  });
   return t;
-}
-
-Tensor resample(const Tensor& x, int64_t dim, const Taps& taps) {
-  const int64_t out = int64_t(taps.index[0].size());
-  Shape along(size_t(x.dim() - dim), 1);
-  along[0] = out;
-  Tensor sum;
-  for (size_t k = 0; k < taps.index.size(); ++k) {
-    const Tensor index =
-        tensor_from_host(taps.index[k].data(), kInt64, {out}, TensorOptions(kInt64, x.device()));
-    const Tensor picked = ordered_select(x, dim, index);
-    if (taps.index.size() == 1) return picked;
-    const Tensor w = tensor_from_host(taps.weight[k].data(), kFloat64, {out},
-                                      TensorOptions(x.dtype(), x.device()))
-                         .view(along);
-    sum = sum.defined() ? addcmul(sum, picked, w) : picked.mul(w);
-  }
-  return sum;
 }
 
 struct Plan {
@@ -146,6 +139,8 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
   ARETE_CHECK(
       is_floating(x.dtype()) || p.mode.mode == Mode::nearest || p.mode.mode == Mode::nearest_exact,
       TypeError(op, "interpolating modes need a floating dtype").got(describe(x)));
+  ARETE_CHECK(!is_complex(x.dtype()),
+              NotImplementedError(op, "complex numbers are not resampled").got(describe(x)));
   for (int d = 0; d < spatial; ++d) {
     const int64_t n = x.size(d + 2);
     ARETE_CHECK(n > 0,
@@ -178,20 +173,284 @@ Plan plan_of(const char* op, const Tensor& x, std::optional<IntList> size,
   return p;
 }
 
+// Note [Resampling by tables]
+// One program computes an output element from all the inputs that it is made of. Where they are and
+// what they weigh is known before, for each position along each dimension by itself, and lies in a
+// table on the device:
+//   i64   0, 1, 2, ...    as many as the longest dimension has elements
+// and for each dimension that is resampled, to n outputs:
+//   i64   first[n]        the first input of each
+//   i64   row[n]          where its weights are, in numbers of their type from the table's begin
+//   f32 or f64            the rows of weights, each of one number of taps
+// The program has first and row, or the position itself where a dimension stays as it is, as inputs
+// that broadcast along the other dimensions, and loads weights and elements. A resampling that only
+// chooses elements has no rows.
+
+// How a dimension of the result is made; `taps` 0: a choice of inputs, kSame: of itself.
+struct Axis {
+  int taps = kSame;
+  int64_t first = 0;  // where its part begins in the table
+  static constexpr int kSame = -1, kMostTaps = 28;
+};
+
+// Elements of the table that hold the weights of n outputs.
+int64_t slots_of_weights(DType work, int64_t n, int64_t taps) {
+  return (n * taps * int64_t(size_of(work)) + 7) / 8;
+}
+
+// A sum over the axes of at most kMostTaps taps each. Axes with more come in parts: `skip` taps are
+// behind, and the program adds to what is there. `gaps`: weights of 0 say that an element is no
+// part of an output.
+const expr::Program& resample_program(DType in, DType out, std::span<const Axis> axes, bool gaps,
+                                      bool adds) {
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  uint64_t key = pack_key({int(in), int(out), adds, gaps, int(axes.size())});
+  for (const Axis& a : axes) key = key << 5 | uint64_t(a.taps - Axis::kSame);
+  // Weights, elements, what is there; first and row of each axis. Strides and skip.
+  std::vector<DType> inputs{expr::work_dtype(in), in};
+  if (adds) inputs.push_back(out);
+  const size_t head = inputs.size(), n = axes.size();
+  for (const Axis& a : axes) inputs.insert(inputs.end(), a.taps > 0 ? 2 : 1, kInt64);
+  const std::vector<Type> params(n + 1, Type::i64);
+  return cache.get(
+      key, inputs, params, {out},
+      [&](std::span<const Value> v) {
+        const Value* const strides = v.data() + inputs.size();
+        const Value skip = strides[n];
+        // Sums over the axes from d on, whose inputs begin at `i`, of the elements from `at` on.
+        const auto sum = [&](auto& self, size_t d, size_t i, Value at) -> Value {
+          if (d == n) return expr::load(v[1], at);
+          const Value step = v[i] * strides[d], first = at.builder() ? at + step : step;
+          if (axes[d].taps <= 0) return self(self, d + 1, i + 1, first);
+          Value total;
+          for (int k = 0; k < axes[d].taps; ++k) {
+            const Value tap = skip + double(k), w = expr::load(v[0], v[i + 1] + tap);
+            const Value x = self(self, d + 1, i + 2, first + tap * strides[d]);
+            Value part = w * expr::cast(x, w.type());
+            // What is no part may be infinite.
+            if (gaps) part = expr::where(w == 0.0, 0.0, part);
+            total = total.builder() ? total + part : part;
+          }
+          return total;
+        };
+        const Value result = sum(sum, 0, head, Value());
+        return std::vector{adds ? v[2] + result : result};
+      },
+      0b11);
+}
+
+// The arguments of one program's run.
+void run_axes(prim::Primitives& p, const prim::View& x, const prim::View& table,
+              std::span<const Axis> axes, bool gaps, const prim::View& out, int64_t skip,
+              bool adds) {
+  const size_t n = axes.size();
+  Shape sizes[kMaxRank], strides[kMaxRank];
+  SmallVector<expr::Literal, 8> params;
+  const DType work = expr::work_dtype(x.dtype);
+  const int64_t units = table.numel() * int64_t(8 / size_of(work)), one = 1;
+  SmallVector<prim::View, 12> inputs{
+      prim::View(table.data, work, IntList(&units, 1), IntList(&one, 1), table.storage), x};
+  if (adds) inputs.push_back(out);
+  for (size_t d = 0; d < n; ++d) {
+    sizes[d] = Shape(n, 1);
+    strides[d] = Shape(n, 0);
+    sizes[d][d] = out.sizes[d];
+    strides[d][d] = 1;
+    prim::View view = table;
+    view.sizes = sizes[d];
+    view.strides = strides[d];
+    view.data += axes[d].first * int64_t(sizeof(int64_t));
+    inputs.push_back(view);
+    if (axes[d].taps > 0) {
+      view.data += out.sizes[d] * int64_t(sizeof(int64_t));
+      inputs.push_back(view);
+    }
+    params.push_back({.i = x.strides[d]});
+  }
+  params.push_back({.i = skip});
+  p.pointwise({&resample_program(x.dtype, out.dtype, axes, gaps, adds), inputs, {&out, 1}, params});
+}
+
+// Along these axes, of which only one may have more than kMostTaps taps.
+void resample_axes(prim::Primitives& p, const prim::View& x, const prim::View& table,
+                   std::span<const Axis> axes, bool gaps, const prim::View& out) {
+  Axis few[kMaxRank];
+  std::copy(axes.begin(), axes.end(), few);
+  const auto longest = std::max_element(
+      few, few + axes.size(), [](const Axis& a, const Axis& b) { return a.taps < b.taps; });
+  const int taps = longest->taps;
+  if (taps <= Axis::kMostTaps) return run_axes(p, x, table, axes, gaps, out, 0, false);
+  std::optional<prim::ScratchView> wide;
+  if (out.dtype != expr::work_dtype(x.dtype)) wide.emplace(p, expr::work_dtype(x.dtype), out.sizes);
+  const prim::View& sum = wide ? wide->view() : out;
+  for (int skip = 0; skip < taps; skip += longest->taps) {
+    longest->taps = std::min(Axis::kMostTaps, taps - skip);
+    run_axes(p, x, table, {few, axes.size()}, gaps, sum, skip, skip > 0);
+  }
+  if (wide) p.copy({out, sum});
+}
+
+struct Resampling {
+  Mode mode;
+  Shape sizes;                 // of the result
+  std::vector<double> scales;  // input elements per output element
+  bool align, antialias;
+  bool transposed = false;  // the gradient of the resampling from `sizes` on
+};
+
+// Rows of one length, none of which goes beyond the n inputs. Lengths are rounded up, so that there
+// are not too many programs.
+ResampleFilter fitted(const ResampleFilter& f, int64_t n) {
+  ResampleFilter r;
+  r.taps = std::min(n, f.taps > 4 ? (f.taps + 3) / 4 * 4 : f.taps);
+  r.weights.resize(f.begin.size() * size_t(r.taps));
+  for (size_t o = 0; o < f.begin.size(); ++o) {
+    const int64_t begin = std::min(f.begin[o], n - r.taps);
+    r.begin.push_back(begin);
+    for (int64_t k = 0; k < f.taps; ++k)
+      if (const double w = f.weights[o * size_t(f.taps) + size_t(k)]; w != 0)
+        r.weights[o * size_t(r.taps) + size_t(f.begin[o] + k - begin)] = w;
+  }
+  return r;
+}
+
+int64_t longest_dimension(IntList in, IntList spatial) {
+  return std::max(*std::max_element(in.begin(), in.end()),
+                  *std::max_element(spatial.begin(), spatial.end()));
+}
+
+Tensor resample(const Tensor& x, const Resampling& r);
+
+const OpRecord& resample_op =
+    define(
+        "resample(Tensor self, Tensor table, int[] sizes, int[] taps, float[] scales, int mode, "
+        "bool align_corners, bool antialias, bool transposed) -> Tensor")
+        .indexed({0})
+        .doc("Weighted sums of elements along the spatial dimensions.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          Shape sizes{x.size(0), x.size(1)};
+          for (int64_t n : c.ints(2)) sizes.push_back(n);
+          auto strides = strides_like(x, sizes);
+          out.push_back({std::move(sizes), x.dtype(), common_device(c), std::move(strides)});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor& x = c.tensor(0);
+          std::optional<prim::ScratchView> dense;
+          prim::View from = view_of(x);
+          if (!x.layout().is_dense()) {
+            dense.emplace(p, x.dtype(), x.sizes());
+            p.copy({*dense, from});
+            from = dense->view();
+          }
+          const IndexView table(p, c.tensor(1), true);
+          const IntList taps = c.ints(3);
+          const bool gaps = c.boolean(7) || c.boolean(8);
+          const size_t rank = size_t(x.dim());
+          SmallVector<Axis, kMaxRank> axes;
+          axes.resize(rank, Axis{});
+          int64_t at = longest_dimension(x.sizes(), c.ints(2)), product = 1, resampled = 0;
+          for (size_t d = 2; d < rank; ++d) {
+            const int64_t t = taps[d - 2];
+            if (t == Axis::kSame) continue;
+            axes[d] = {int(t), at};
+            const int64_t n = out[0].size(int64_t(d));
+            at += t == 0 ? n : 2 * n + slots_of_weights(expr::work_dtype(x.dtype()), n, t);
+            product *= std::max<int64_t>(t, 1);
+            ++resampled;
+          }
+          // Sums of many elements are made along one dimension after the other, first along those
+          // that leave the fewest. A GPU has the time for more, while it waits for memory.
+          const int64_t most = x.device().type == DeviceType::cpu ? 1 : 16;
+          std::optional<prim::ScratchView> parts[3];
+          Shape sizes[3], strides[3];
+          for (int part = 0; resampled > 1 && product > most; ++part, --resampled) {
+            const auto growth = [&](size_t d) {
+              return double(out[0].size(int64_t(d))) / double(from.sizes[d]);
+            };
+            size_t next = 0;
+            for (size_t d = 2; d < rank; ++d)
+              if (axes[d].taps != Axis::kSame && (next == 0 || growth(d) < growth(next))) next = d;
+            SmallVector<Axis, kMaxRank> one;
+            one.resize(rank, Axis{});
+            std::swap(one[next], axes[next]);
+            product /= std::max(one[next].taps, 1);
+            sizes[part] = Shape(from.sizes);
+            sizes[part][next] = out[0].size(int64_t(next));
+            auto order = strides_like(x, sizes[part]);
+            strides[part] = order ? *order : contiguous_strides(sizes[part]);
+            parts[part].emplace(p, expr::work_dtype(x.dtype()), sizes[part]);
+            prim::View to = parts[part]->view();
+            to.sizes = sizes[part];
+            to.strides = strides[part];
+            resample_axes(p, from, table.view(), one, gaps, to);
+            from = to;
+          }
+          resample_axes(p, from, table.view(), axes, gaps, view_of(out[0]));
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          const IntList sizes = g.input_sizes(0);
+          const std::span<const double> scales = g.arg(4).reals();
+          return {resample(g.grad(), {Mode(g.integer(5)),
+                                      Shape(sizes.subspan(2)),
+                                      {scales.begin(), scales.end()},
+                                      g.boolean(6),
+                                      g.boolean(7),
+                                      !g.boolean(8)}),
+                  Tensor()};
+        });
+
+Tensor resample(const Tensor& x, const Resampling& r) {
+  std::vector<int64_t> table(size_t(longest_dimension(x.sizes(), r.sizes)));
+  std::iota(table.begin(), table.end(), 0);
+  const DType work = expr::work_dtype(x.dtype());
+  Shape taps;
+  for (size_t d = 0; d < r.sizes.size(); ++d) {
+    const int64_t n = x.sizes()[d + 2], out = r.sizes[d];
+    if (n == out && (r.align || r.scales[d] == 1)) {
+      taps.push_back(Axis::kSame);
+      continue;
+    }
+    const bool chooses =
+        !r.transposed && (r.mode == Mode::nearest || r.mode == Mode::nearest_exact);
+    const ResampleFilter f =
+        fitted(r.transposed
+                   ? transposed(make_filter(r.mode, out, n, r.scales[d], r.align, r.antialias), out)
+                   : make_filter(r.mode, n, out, r.scales[d], r.align, r.antialias),
+               n);
+    taps.push_back(chooses ? 0 : f.taps);
+    table.insert(table.end(), f.begin.begin(), f.begin.end());
+    if (chooses) continue;
+    const int64_t rows = (int64_t(table.size()) + out) * int64_t(8 / size_of(work));
+    for (int64_t o = 0; o < out; ++o) table.push_back(rows + o * f.taps);
+    const size_t at = table.size();
+    table.resize(at + size_t(slots_of_weights(work, out, f.taps)));
+    if (work == kFloat64) {
+      std::memcpy(table.data() + at, f.weights.data(), f.weights.size() * sizeof(double));
+    } else {
+      const std::vector<float> weights(f.weights.begin(), f.weights.end());
+      std::memcpy(table.data() + at, weights.data(), weights.size() * sizeof(float));
+    }
+  }
+  const Tensor on_device = tensor_from_host(table.data(), kInt64, {int64_t(table.size())},
+                                            TensorOptions(kInt64, x.device()));
+  return call(resample_op, {x, on_device, r.sizes, taps, r.scales, int64_t(r.mode), r.align,
+                            r.antialias, r.transposed});
+}
+
 Tensor run_plan(const Tensor& x, const Plan& p, bool align, bool antialias) {
-  const int spatial = int(p.sizes.size());
   if (p.mode.mode == Mode::area) {
-    if (spatial == 1) return adaptive_avg_pool1d(x, p.sizes);
-    return spatial == 2 ? adaptive_avg_pool2d(x, p.sizes) : adaptive_avg_pool3d(x, p.sizes);
+    if (p.sizes.size() == 1) return adaptive_avg_pool1d(x, p.sizes);
+    return p.sizes.size() == 2 ? adaptive_avg_pool2d(x, p.sizes) : adaptive_avg_pool3d(x, p.sizes);
   }
-  Tensor y = x;
-  for (int d = 0; d < spatial; ++d) {
-    const int64_t n = x.size(d + 2), out = p.sizes[size_t(d)];
-    if (n == out && (align || p.scales[size_t(d)] == 1)) continue;
-    const auto make = antialias ? make_wide_taps : make_taps;
-    y = resample(y, d + 2, make(p.mode.mode, n, out, p.scales[size_t(d)], align));
-  }
-  return y;
+  bool same = true;
+  for (size_t d = 0; d < p.sizes.size(); ++d)
+    same = same && x.sizes()[d + 2] == p.sizes[d] && (align || p.scales[d] == 1);
+  return same ? x : resample(x, {p.mode.mode, p.sizes, p.scales, align, antialias});
 }
 
 bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }

@@ -1,9 +1,13 @@
 #include "arete/ops/search.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
+#include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/index.h"
 #include "arete/ops/linalg_internal.h"
 #include "arete/ops/pointwise.h"
@@ -15,22 +19,93 @@ namespace arete {
 namespace ops {
 namespace {
 
-// Binary search for all values at once: each step looks at the middle of what is left.
-Tensor insertion_points(const Tensor& sorted, const Tensor& values, bool right) {
-  const int64_t n = sorted.size(-1);
-  Tensor low = zeros(values.sizes(), TensorOptions(kInt64, values.device()));
-  Tensor high = full(values.sizes(), Scalar(n), TensorOptions(kInt64, values.device()));
-  for (int64_t left = n; left > 0; left /= 2) {
-    const Tensor middle = low.add(high).floor_divide(Scalar(2));
-    const Tensor safe = middle.clamp(std::nullopt, Scalar(n - 1));
-    const Tensor at = sorted.dim() == 1 ? take(sorted, safe) : gather(sorted, -1, safe);
-    // Negated, so that NaN on either side goes on to the right, as in PyTorch.
-    const Tensor over = right ? at.gt(values) : at.ge(values);
-    const Tensor before = over.logical_not().logical_and(middle.lt(high));
-    low = where(before, middle.add(Scalar(1)), low);
-    high = where(before, high, middle);
-  }
-  return low;
+// The binary search of one value: each step looks at the middle of what is left of its row.
+const expr::Program& search_program(DType sorted, DType values, DType out, int64_t n, bool right,
+                                    bool has_rows) {
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const int steps = std::bit_width(uint64_t(n));
+  std::vector<DType> inputs{values, sorted};
+  if (has_rows) inputs.push_back(kInt64);
+  return cache.get(
+      pack_key({int(sorted), int(values), int(out), steps / 32, steps % 32, right, has_rows}),
+      inputs, {Type::i64}, {out},
+      [&](std::span<const Value> v) {
+        expr::Builder& b = *v[0].builder();
+        const DType common = promote_types(sorted, values);
+        const auto in_common = [&](Value x) {
+          return b.round_to(expr::cast(x, expr::compute_type(common)), common);
+        };
+        const Value value = in_common(v[0]), size = v.back();
+        const Value last = size + -1.0, row = has_rows ? v[2] * size : b.constant(Type::i64, 0);
+        Value low = b.constant(Type::i64, 0), high = size;
+        for (int k = 0; k < steps; ++k) {
+          const Value middle = (low + high) >> b.constant(Type::i64, 1);
+          const Value at = in_common(expr::load(v[1], row + expr::min(middle, last)));
+          // Negated, so that NaN on either side goes on to the right, as in PyTorch.
+          const Value over = right ? at > value : at >= value;
+          const Value before = (!over) & (middle < high);
+          low = expr::where(before, middle + 1.0, low);
+          high = expr::where(before, high, middle);
+        }
+        return std::vector{low};
+      },
+      0b10);
+}
+
+const OpRecord& insertion_points_op =
+    define("insertion_points(Tensor sorted, Tensor values, bool right, bool int32) -> Tensor")
+        .doc("Where values belong in the last dimension of sorted, which is 1-d or has their rows.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          for (const Tensor* t : {&c.tensor(0), &c.tensor(1)})
+            ARETE_CHECK(
+                !is_complex(t->dtype()),
+                NotImplementedError(c.name(), "complex numbers have no order").got(describe(*t)));
+          out.push_back(
+              {Shape(c.tensor(1).sizes()), c.boolean(3) ? kInt32 : kInt64, common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor &sorted = c.tensor(0), &values = c.tensor(1);
+          const int64_t n = sorted.size(-1);
+          if (n == 0 || values.numel() == 0) {
+            p.fill(filling(view_of(out[0]), 0, c.name()));
+            return;
+          }
+          std::optional<prim::ScratchView> copied, rows;
+          prim::View table = view_of(sorted);
+          if (!sorted.is_contiguous()) {
+            copied.emplace(p, sorted.dtype(), sorted.sizes());
+            p.copy({*copied, table});
+            table = copied->view();
+          }
+          SmallVector<prim::View, 3> inputs{view_of(values), table};
+          Shape row_sizes, row_strides;
+          if (sorted.dim() > 1) {
+            const int64_t count = sorted.numel() / n;
+            rows.emplace(p, kInt64, Shape{count});
+            p.iota({.out = *rows, .istart = 0, .istep = 1});
+            prim::View view = rows->view();
+            row_sizes = Shape(sorted.sizes());
+            row_sizes.back() = 1;
+            row_strides = contiguous_strides(row_sizes);
+            view.sizes = row_sizes;
+            view.strides = row_strides;
+            inputs.push_back(view);
+          }
+          const expr::Literal params[] = {{.i = n}};
+          const prim::View result = view_of(out[0]);
+          p.pointwise({&search_program(sorted.dtype(), values.dtype(), out[0].dtype(), n,
+                                       c.boolean(2), rows.has_value()),
+                       inputs,
+                       {&result, 1},
+                       params});
+        });
+
+Tensor insertion_points(const Tensor& sorted, const Tensor& values, bool right,
+                        bool int32 = false) {
+  return call(insertion_points_op, {sorted, values, right, int32});
 }
 
 // A value that may be a number.
@@ -39,8 +114,6 @@ Tensor value_tensor(const Arg& a, const Tensor& beside) {
   const Scalar s = a.scalar();
   return full({}, s, TensorOptions(result_type({&beside, 1}, {&s, 1}), beside.device()));
 }
-
-Tensor index_result(const Tensor& t, bool int32) { return int32 ? t.to(kInt32) : t; }
 
 const OpRecord& searchsorted_op =
     define(
@@ -87,7 +160,7 @@ const OpRecord& searchsorted_op =
                             .got(describe(sorter)));
             sorted = gather(sorted, -1, sorter);
           }
-          return {index_result(insertion_points(sorted, values, right), c.boolean(2))};
+          return {insertion_points(sorted, values, right, c.boolean(2))};
         });
 
 const OpRecord& bucketize_op =
@@ -105,7 +178,7 @@ const OpRecord& bucketize_op =
                                                std::to_string(sorted.dim()) + ")")
                           .argument("boundaries"));
           const Tensor values = value_tensor(c[0], sorted);
-          return {index_result(insertion_points(sorted, values, c.boolean(3)), c.boolean(2))};
+          return {insertion_points(sorted, values, c.boolean(3), c.boolean(2))};
         });
 
 // Found: a value that stands where it would be inserted.

@@ -9,7 +9,7 @@ double operations_per_element(const expr::Program& program) {
   double n = 0;
   for (const expr::Instruction& i : program.code())
     n += i.op != Op::input && i.op != Op::param && i.op != Op::constant && i.op != Op::cast &&
-         i.op != Op::round_to;
+         i.op != Op::round_to && i.op != Op::load;
   return n;
 }
 

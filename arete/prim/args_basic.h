@@ -65,7 +65,9 @@ struct IotaArgs {
 };
 
 /// outputs = program(inputs, params) element by element. Outputs have one shape, inputs broadcast
-/// to it. An input may be exactly one of the outputs (in place); other overlap is not allowed.
+/// to it, but for those that the program reads as tables: these are dense, of any shape with
+/// at least one element. An input that is no table may be exactly one of the outputs (in place);
+/// other overlap is not allowed. Only this primitive takes programs with tables.
 struct PointwiseArgs {
   const expr::Program* program;
   std::span<const View> inputs;

@@ -16,8 +16,7 @@ expr::ProgramPtr with_params_in_memory(const expr::Program& program, std::span<c
   }
   if (moved == 0) return program.shared_from_this();
   expr::Builder b;
-  std::vector<expr::Value> inputs;
-  for (DType t : program.inputs()) inputs.push_back(b.input(t));
+  const std::vector<expr::Value> inputs = b.inputs_of(program);
   std::vector<DType> dtypes;
   for (const auto& output : program.outputs()) dtypes.push_back(output.dtype);
   return b.build(b.inline_program(program, inputs, b.params_of(program, moved)), dtypes);

@@ -64,6 +64,22 @@ const Attached interpolate_op =
           return resized_reference(c, c[3].string(), flag(c, 4), flag(c, 5), c.boolean(6));
         });
 
+// Choices of elements by a table; the sums are tested through interpolate.
+const Attached resample_op =
+    attach("resample")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto table = [&](std::vector<int64_t> v) {
+            return tensor(v, TensorOptions(kInt64, m.device));
+          };
+          const int64_t nearest = 0;
+          const std::vector<double> scales{4.0 / 3, 1};
+          return {{{m.make({1, 2, 4, 3}), table({0, 1, 2, 3, 0, 1, 2}), L{3, 3}, L{0, -1}, scales,
+                    nearest, false, false, false}}};
+        })
+        .reference([](const Call& c) {
+          return std::vector<Tensor>{c.tensor(0).narrow(2, 0, 3).contiguous()};
+        });
+
 template <bool bilinear>
 void attach_upsample(std::string_view name) {
   attach(name)

@@ -38,6 +38,24 @@ Tensor rising(SampleMaker& m, int64_t n) {
       .to(m.dtype);
 }
 
+const Attached insertion_points_op =
+    attach("insertion_points")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const auto rows = [&](int64_t n) {
+            return rising(m, n).reshape({1, n}).expand({2, n}).contiguous();
+          };
+          return {{{rising(m, 7), m.make({3, 4}), false, false}, "vector"},
+                  {{rising(m, 7), rising(m, 5), true, true}, "right, int32"},
+                  {{rows(5), m.make({2, 3}), false, false}, "rows"},
+                  {{rows(4).t().contiguous().t(), m.make_strided({2, 3}), true, false}, "strided"},
+                  {{rising(m, 0), m.make({3}), false, false}, "in nothing"}};
+        })
+        .reference([](const Call& c) {
+          std::vector<Tensor> r = insertion_reference(c.tensor(0), c.tensor(1), c.boolean(2));
+          return std::vector<Tensor>{r[0].to(c.boolean(3) ? kInt32 : kInt64)};
+        });
+
 const Attached searchsorted_op =
     attach("searchsorted")
         .no_gradient_test()

@@ -1,4 +1,5 @@
-// Every kernel that the generators make compiles for every architecture. Needs NVRTC, but no GPU.
+// Every kernel that the generators make compiles for Hopper, and some of each family for an older
+// and a later architecture, which read the same text. Needs NVRTC, but no GPU.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -11,6 +12,9 @@
 namespace arete::cuda {
 namespace {
 
+constexpr int kWhole = 90;
+constexpr size_t kEvery = 8;
+
 class KernelSources : public testing::TestWithParam<std::tuple<SampleFamily, int>> {};
 
 TEST_P(KernelSources, Compile) {
@@ -22,6 +26,7 @@ TEST_P(KernelSources, Compile) {
   for (const KernelSource& s : sources) {
     // Samples may come to the same source where a plan ignores what they differ in.
     if (!seen.insert(hash_bytes(s.text)).second) continue;
+    if (arch != kWhole && seen.size() % kEvery != 1) continue;
     try {
       const std::string code = compile_to_cubin(s, arch);
       EXPECT_GT(code.size(), 500u);

@@ -30,7 +30,9 @@ void check(const expr::Program& program, std::vector<GuardedBuffer>& inputs,
   for (IndexWalk w(outputs[0].layout().sizes); w; ++w) {
     std::vector<expr::Literal> values;
     for (GuardedBuffer& t : inputs)
-      values.push_back(literal_of(t, broadcast_index(t.layout(), *w)));
+      values.push_back(program.is_table(values.size())
+                           ? expr::Literal{.i = int64_t(reinterpret_cast<intptr_t>(t.view().data))}
+                           : literal_of(t, broadcast_index(t.layout(), *w)));
     const std::vector<expr::Literal> want = expr::evaluate(program, values, params);
     for (size_t k = 0; k < outputs.size(); ++k) {
       const DType dtype = outputs[k].dtype();
@@ -332,6 +334,44 @@ TEST(Pointwise, constants_and_unused_inputs) {
   out.emplace_back(kBFloat16, Shape{33});
   out.emplace_back(kFloat32, Shape{33});
   check(*program, in, out);
+}
+
+TEST(Pointwise, loads_at_computed_positions) {
+  std::mt19937_64 rng(7);
+  for (int t = 0; t < kNumDTypes; ++t) {
+    const DType dtype = DType(t);
+    if (is_complex(dtype)) continue;
+    SCOPED_TRACE(name_of(dtype));
+    expr::Builder b;
+    const Value table = b.table(dtype), x = b.input(kInt32), other = b.table(kInt64);
+    const Value offset = b.param(Type::i64);
+    // A position that is computed, one that was loaded, and one that is the same for all.
+    const std::vector<Value> results{
+        expr::load(table, x * 3.0 + offset), expr::load(table, expr::load(other, x)),
+        expr::load(other, offset) + expr::cast(expr::load(table, x), Type::i64)};
+    const auto program = b.build(results, std::vector{dtype, kFloat32, kInt64});
+
+    std::vector<GuardedBuffer> in;
+    in.emplace_back(dtype, Shape{37});
+    in.emplace_back(kInt32, Shape{1});
+    in.emplace_back(kInt64, Shape{3, 4});
+    fill_values(in[0], rng);
+    for (IndexWalk w(in[2].layout().sizes); w; ++w)
+      in[2].set(*w, double((*w)[0] * 11 + (*w)[1] * 3));
+    const Layout layouts[] = {Layout(Shape{12}), Layout(Shape{3, 4}),
+                              Layout(Shape{4, 3}, Shape{1, 4}), Layout(Shape{1}),
+                              Layout(Shape{5, 1000})};
+    for (const Layout& layout : layouts) {
+      // Positions that broadcast where there are many.
+      in[1] = GuardedBuffer(kInt32, layout.sizes.size() == 2 && layout.sizes[1] == 1000
+                                        ? Layout(Shape{1, 1000})
+                                        : layout);
+      for (IndexWalk w(in[1].layout().sizes); w; ++w) in[1].set(*w, double(rng() % 12));
+      std::vector<GuardedBuffer> out;
+      for (DType o : {dtype, kFloat32, kInt64}) out.emplace_back(o, Layout(layout.sizes));
+      check(*program, in, out, {{.i = 2}});
+    }
+  }
 }
 
 TEST(MultiPointwise, many_tensors) {

@@ -48,19 +48,15 @@ std::byte* address(const View& v, IntList index) {
 
 Element load(const View& v, IntList index) {
   const std::byte* const p = address(v, index);
-  if (v.dtype == kBool) return {Type::boolean, {.i = *p != std::byte{0}}};
+  if (!is_complex(v.dtype)) return {expr::compute_type(v.dtype), expr::read_element(v.dtype, p)};
   return visit_dtype(v.dtype, [&](auto tag) -> Element {
     using T = typename decltype(tag)::type;
-    T x;
-    std::memcpy(&x, p, sizeof(T));
-    if constexpr (is_complex(dtype_of<T>))
+    if constexpr (is_complex(dtype_of<T>)) {
+      T x;
+      std::memcpy(&x, p, sizeof(T));
       return {Type::f64, {.f = double(x.real())}, double(x.imag())};
-    else if constexpr (is_reduced_float(dtype_of<T>))
-      return {Type::f32, {.f = double(float(x))}};
-    else if constexpr (is_floating(dtype_of<T>))
-      return {expr::compute_type(dtype_of<T>), {.f = double(x)}};
-    else
-      return {expr::compute_type(dtype_of<T>), {.i = int64_t(x)}};
+    }
+    __builtin_unreachable();
   });
 }
 
@@ -169,7 +165,9 @@ std::vector<Element> evaluate(const expr::Program& program, std::span<const View
   Numbers values;
   for (size_t k = 0; k < inputs.size(); ++k) {
     ARETE_ASSERT(inputs[k].dtype == program.inputs()[k]);
-    values.push_back(load(inputs[k], index).value);
+    values.push_back(program.is_table(k)
+                         ? Literal{.i = int64_t(reinterpret_cast<intptr_t>(inputs[k].data))}
+                         : load(inputs[k], index).value);
   }
   const Numbers outputs = expr::evaluate(program, values, params);
   std::vector<Element> result;

@@ -72,7 +72,8 @@ class Compiler {
 
   Code compile() {
     for (int k = 0; k < code_.n_inputs; ++k) {
-      const bool uniform = k < 32 && (key_.uniform >> k) & 1;
+      // A table is one address, whatever it is read at.
+      const bool uniform = program_.is_table(size_t(k)) || (k < 32 && (key_.uniform >> k) & 1);
       raw_.push_back(add_value(uniform, int(size_of(program_.inputs()[k])), k));
     }
     count_uses();
@@ -151,7 +152,7 @@ class Compiler {
         const int raw = raw_[size_t(in.index)];
         code_.reads |= uint32_t(1) << (in.index & 31);
         const DType storage = program_.inputs()[size_t(in.index)];
-        if (is_own_storage(storage)) return raw;
+        if (is_own_storage(storage) || program_.is_table(size_t(in.index))) return raw;
         code_.cost += uniform(raw) ? 0 : 1;
         return compute(table_.load[int(storage)], size_of_type(in.type), {raw, -1, -1});
       }
@@ -221,6 +222,11 @@ class Compiler {
         if (is_own_storage(DType(in.index))) return v[0];
         code_.cost += 2;
         return compute(table_.round_to[in.index], size, v);
+      case Op::load: {
+        const size_t input = size_t(code[size_t(in.operand[0])].index);
+        code_.cost += uniform(v[1]) ? 0 : 2;
+        return compute(table_.look_up[int(program_.inputs()[input])], size, v);
+      }
       case Op::select: {
         int mask = 0;
         for (int k = 0; k < 3; ++k) mask |= int(uniform(v[size_t(k)])) << k;

@@ -8,6 +8,7 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"
+#include "arete/prim/tables.h"
 
 namespace arete::cpu {
 namespace {
@@ -116,6 +117,12 @@ void run_nest(const prim::PointwiseArgs& args) {
   }
 }
 
+void run(const prim::PointwiseArgs& args) {
+  const int64_t numel = args.outputs[0].numel();
+  if (numel == 0 || run_linear(args, numel)) return;
+  run_nest(args);
+}
+
 }  // namespace
 
 void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
@@ -124,10 +131,9 @@ void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
   ARETE_ASSERT(args.outputs.size() == args.program->outputs().size());
   ARETE_ASSERT(args.params.size() == args.program->params().size());
   if (args.outputs.empty()) return;
-  const int64_t numel = args.outputs[0].numel();
-  if (numel == 0) return;
-  if (run_linear(args, numel)) return;
-  run_nest(args);
+  if (args.program->tables() == 0) return run(args);
+  const SmallVector<View, 8> inputs = prim::heads_of_tables(args);
+  run({args.program, inputs, args.outputs, args.params});
 }
 
 void CpuBackend::multi_pointwise(const prim::MultiPointwiseArgs& args) {

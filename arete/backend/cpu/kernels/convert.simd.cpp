@@ -165,6 +165,22 @@ void wrap(void* out, const void* a, const void*, const void*, int64_t n) {
   ARETE_LOOP o[i] = Narrow(x[i]);
 }
 
+// Table, positions.
+template <class To, class From>
+void look_up(void* out, const void* a, const void* b, const void*, int64_t n) {
+  auto* o = static_cast<To*>(out);
+  auto* x = static_cast<const From*>(a);
+  auto* at = static_cast<const int64_t*>(b);
+  ARETE_LOOP o[i] = To(x[at[i]]);
+}
+template <class S>
+void look_up_small(void* out, const void* a, const void* b, const void*, int64_t n) {
+  auto* o = static_cast<float*>(out);
+  auto* x = static_cast<const typename S::Storage*>(a);
+  auto* at = static_cast<const int64_t*>(b);
+  ARETE_LOOP o[i] = S::decode(x[at[i]]);
+}
+
 template <class T>
 void put_casts_from(KernelTable& t) {
   Kernel* to = t.cast[kTypeOf<T>];
@@ -184,12 +200,14 @@ void put_small(KernelTable& t, KDType d) {
   t.load[d] = load_small<S>;
   t.store[d] = store_small<S>;
   t.round_to[d] = round_small<S>;
+  t.look_up[d] = look_up_small<S>;
 }
 template <class I>
 void put_narrow(KernelTable& t, KDType d) {
   t.load[d] = convert<int32_t, I>;
   t.store[d] = convert<I, int32_t>;
   t.round_to[d] = wrap<I>;
+  t.look_up[d] = look_up<int32_t, I>;
 }
 
 }  // namespace
@@ -210,9 +228,15 @@ void ARETE_FILL(convert)(KernelTable& t) {
   t.load[d_f16] = load_half;
   t.store[d_f16] = store_half;
   t.round_to[d_f16] = round_half;
+  t.look_up[d_f16] = look_up_small<F16>;
 #else
   put_small<F16>(t, d_f16);
 #endif
+  t.look_up[d_bool] = look_up<uint8_t, uint8_t>;
+  t.look_up[d_i32] = look_up<int32_t, int32_t>;
+  t.look_up[d_i64] = look_up<int64_t, int64_t>;
+  t.look_up[d_f32] = look_up<float, float>;
+  t.look_up[d_f64] = look_up<double, double>;
 }
 
 }  // namespace arete::cpu::kernels

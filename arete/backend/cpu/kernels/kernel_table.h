@@ -77,6 +77,7 @@ enum KOp : int {
   op_select,
   op_cast,
   op_round_to,
+  op_load,
   kNumKOps
 };
 enum KType : int { t_bool, t_i32, t_i64, t_f32, t_f64, kNumKTypes };
@@ -133,7 +134,8 @@ struct KernelTable {
   Kernel load[kNumKDTypes];                           // storage to computation type
   Kernel store[kNumKDTypes];                          // computation to storage type
   Kernel round_to[kNumKDTypes];
-  Kernel splat[17];  // by element size: out[i] = a[0]
+  Kernel look_up[kNumKDTypes];  // out[i] = the element b[i] of a, as computation type
+  Kernel splat[17];             // by element size: out[i] = a[0]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   TransposeKernel transpose[17];  // by element size

@@ -147,6 +147,9 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
       case Op::cast:
         value = std::string("op_cast<") + compute_name(c.type) + ">(" + operand(0) + ")";
         break;
+      case Op::load:
+        value = "to_compute(" + operand(0) + "[" + operand(1) + "])";
+        break;
       case Op::round_to:
         value = std::string("to_compute(from_compute<") + storage_name(DType(c.index)) + ">(" +
                 operand(0) + "))";

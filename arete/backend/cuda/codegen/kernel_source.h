@@ -23,8 +23,8 @@ extern const std::vector<EmbeddedFile> kEmbeddedFiles;
 /// The text of one of them; BugError if there is none.
 std::string_view embedded_file(std::string_view name);
 
-/// Sources that stand for everything a family can generate; the test compiles all of them for every
-/// architecture. Each family defines one function of this kind and lists it in samples.cpp.
+/// Sources that stand for everything a family can generate; the test compiles all of them. Each
+/// family defines one function of this kind and lists it in samples.cpp.
 using SampleFunction = std::vector<KernelSource> (*)();
 struct SampleFamily {
   const char* name;

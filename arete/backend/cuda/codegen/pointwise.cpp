@@ -113,6 +113,10 @@ std::string element_signature(const ElementCode& code) {
   for (int k = 0; k < code.n_outputs; ++k) add(code.storage[size_t(k)] + "& y" + number(k));
   for (int k = code.n_outputs; k < code.operands(); ++k) {
     const std::string type = code.storage[size_t(k)];
+    if (code.is_table(k)) {
+      add("const " + type + "* x" + number(k - code.n_outputs));
+      continue;
+    }
     add((code.computes ? "compute_of<" + type + ">" : type) + " x" + number(k - code.n_outputs));
   }
   return "void element(" + text + ")";
@@ -151,6 +155,10 @@ ElementCode element_code(const expr::Program& program) {
   };
   for (const auto& o : program.outputs()) add_operand(o.dtype);
   for (const DType t : program.inputs()) add_operand(t);
+  code.tables = program.tables();
+  // They take no part in the choice of vectors.
+  for (int k = 0; k < code.operands(); ++k)
+    if (code.is_table(k)) code.bytes[size_t(k)] = 1;
   for (const Instruction& c : program.code()) {
     const int typed = c.operand[c.op == Op::select ? 1 : 0];
     code.weight += weight_of(c, typed >= 0 ? program.code()[size_t(typed)].type : c.type);
@@ -269,7 +277,12 @@ class Writer {
  private:
   bool is_output(int k) const { return k < code_.n_outputs; }
   bool is_uniform(int k) const {
-    return !is_output(k) && (shape_.uniform >> (k - code_.n_outputs) & 1);
+    return code_.is_table(k) || (!is_output(k) && (shape_.uniform >> (k - code_.n_outputs) & 1));
+  }
+  // What `element` takes of an input that is uniform, whose value has a name.
+  std::string uniform_input(int k, const std::string& value) const {
+    return code_.is_table(k) ? "static_cast<const " + type(k) + "*>(a.data[" + number(k) + "])"
+                             : input(value);
   }
   const std::string& type(int k) const { return code_.storage[size_t(k)]; }
   std::string pack(int k) const { return "Pack<" + type(k) + ", " + number(shape_.vector) + ">"; }
@@ -296,12 +309,13 @@ class Writer {
     if (multi) line(1, "u32 first[" + capacity + "], used, chunk;");
   }
 
-  // Pointers to the operands, `base` elements on: d0, d1, ...
+  // Pointers to the operands but tables, `base` elements on: d0, d1, ...
   void pointers(int indent, const std::string& data, const std::string& base) {
     for (int k = 0; k < code_.operands(); ++k)
-      line(indent, type(k) + "* const d" + number(k) + " = static_cast<" + type(k) + "*>(" + data +
-                       "[" + number(k) + "])" +
-                       (is_uniform(k) || base.empty() ? "" : " + " + base) + ";");
+      if (!code_.is_table(k))
+        line(indent, type(k) + "* const d" + number(k) + " = static_cast<" + type(k) + "*>(" +
+                         data + "[" + number(k) + "])" +
+                         (is_uniform(k) || base.empty() ? "" : " + " + base) + ";");
   }
 
   // Loads `unroll` vectors of the inputs into s<k>[u]; `address(k)` may use u.
@@ -333,7 +347,7 @@ class Writer {
     line(indent, "for (int e = 0; e < " + number(shape_.vector) + "; ++e)");
     line(indent + 1, "element(" + call_arguments(code_, [&](int k) {
                        if (is_output(k)) return "r" + number(k) + ".v[e]";
-                       if (is_uniform(k)) return input(uniform(k));
+                       if (is_uniform(k)) return uniform_input(k, uniform(k));
                        const std::string pack = "s" + number(k) + "[u]";
                        return code_.computes ? "element_of(" + pack + ", e)" : pack + ".v[e]";
                      }) + ");");
@@ -363,7 +377,7 @@ class Writer {
 
   void uniforms(int indent) {
     for (int k = code_.n_outputs; k < code_.operands(); ++k)
-      if (is_uniform(k))
+      if (is_uniform(k) && !code_.is_table(k))
         line(indent, "const " + type(k) + " c" + number(k) + " = *d" + number(k) + ";");
   }
 
@@ -372,7 +386,8 @@ class Writer {
     for (int k = 0; k < code_.n_outputs; ++k) line(indent, type(k) + " r" + number(k) + ";");
     line(indent, "element(" + call_arguments(code_, [&](int k) {
                    if (is_output(k)) return "r" + number(k);
-                   return input(is_uniform(k) ? "c" + number(k) : "d" + number(k) + "[" + at + "]");
+                   if (is_uniform(k)) return uniform_input(k, "c" + number(k));
+                   return input("d" + number(k) + "[" + at + "]");
                  }) + ");");
     for (int k = 0; k < code_.n_outputs; ++k)
       line(indent, "d" + number(k) + "[" + at + "] = r" + number(k) + ";");
@@ -401,11 +416,12 @@ class Writer {
     line(1, "const u32 first = blockIdx.x * (" + u + " * blockDim.x) + threadIdx.x;");
     line(1, "i32 at[" + u + "][" + k + "];");
     for (int o = code_.n_outputs; o < code_.operands(); ++o)
-      if (is_uniform(o)) line(1, type(o) + " c" + number(o) + "[" + u + "];");
+      if (is_uniform(o) && !code_.is_table(o)) line(1, type(o) + " c" + number(o) + "[" + u + "];");
     std::string setup =
         "find_offsets<" + r + ", " + k + ">(min(first + u * blockDim.x, a.total - 1), a, at[u]);";
     for (int o = code_.n_outputs; o < code_.operands(); ++o)
-      if (is_uniform(o)) setup += "\n    c" + number(o) + "[u] = *" + strided_address(o) + ";";
+      if (is_uniform(o) && !code_.is_table(o))
+        setup += "\n    c" + number(o) + "[u] = *" + strided_address(o) + ";";
     loads(1, setup, [&](int o) { return strided_address(o); });
     line(0, "#pragma unroll");
     line(1, "for (int u = 0; u < " + u + "; ++u) {");

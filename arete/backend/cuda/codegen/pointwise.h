@@ -17,10 +17,14 @@ struct ElementCode {
   std::vector<std::string> storage;  // the element type of each operand, in the device's names
   std::vector<int> bytes;            // and its size
   int n_outputs = 0, n_params = 0;
+  uint32_t tables = 0;    // bit k: input k is one: `element` takes its address
   bool computes = false;  // `element` takes its inputs as compute types, not as they are stored
   int weight = 1;  // about how many machine instructions one element takes in the kernel's text
 
   int operands() const { return int(storage.size()); }
+  bool is_table(int operand) const {
+    return operand >= n_outputs && operand - n_outputs < 32 && tables >> (operand - n_outputs) & 1;
+  }
   /// Elements of the vectors by which aligned memory is moved: the widest operand takes 16 bytes.
   int vector() const;
 };

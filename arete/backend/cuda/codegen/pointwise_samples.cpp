@@ -107,6 +107,14 @@ std::vector<KernelSource> pointwise_samples() {
     add(all, element_code(*conversion(kFloat64, type)), {.vector = 0});
     add(all, element_code(*conversion(type, kInt64)), {.vector = 0});
   }
+  // Loads from tables.
+  expr::Builder loads;
+  const Value table = loads.table(kBFloat16), at = loads.input(kInt64);
+  const Value loaded = expr::load(table, at + expr::load(loads.table(kInt32), at));
+  const ElementCode load_code = element_code(*loads.build({&loaded, 1}, std::array{kBFloat16}));
+  add(all, load_code, {.vector = 0});
+  for (const int vector : {1, 2})
+    add(all, load_code, {.kind = Kind::strided, .vector = vector, .rank = 2});
   // Neither inputs nor parameters.
   expr::Builder constant;
   const Value one = constant.constant(Type::f32, 1.5);
