@@ -228,10 +228,13 @@ const expr::Program& resample_program(DType in, DType out, std::span<const Axis>
           for (int k = 0; k < axes[d].taps; ++k) {
             const Value tap = skip + double(k), w = expr::load(v[0], v[i + 1] + tap);
             const Value x = self(self, d + 1, i + 2, first + tap * strides[d]);
-            Value part = w * expr::cast(x, w.type());
-            // What is no part may be infinite.
-            if (gaps) part = expr::where(w == 0.0, 0.0, part);
-            total = total.builder() ? total + part : part;
+            const Value part = w * expr::cast(x, w.type());
+            const Value sum_so_far = total.builder() ? total + part : part;
+            // What is no part may be infinite. (Chosen between sums, not added as 0 or a product:
+            // so that the compiler has one way to fuse products and sums.)
+            total = !gaps             ? sum_so_far
+                    : total.builder() ? expr::where(w == 0.0, total, sum_so_far)
+                                      : expr::where(w == 0.0, 0.0, part);
           }
           return total;
         };
