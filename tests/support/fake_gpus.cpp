@@ -1,6 +1,7 @@
 #include "tests/support/fake_gpus.h"
 
 #include <cstring>
+#include <list>
 #include <map>
 
 #include "arete/prim/forward.h"
@@ -64,18 +65,20 @@ class FakeProvider final : public prim::DeviceProvider {
   std::string description(int ordinal) const override { return properties(ordinal).name; }
   std::vector<std::pair<std::string, std::string>> versions() const override { return {}; }
   bool can_access_peer(int, int) const override { return true; }
-  prim::Backend* make_backend(int ordinal) override { return new FakeGpu(ordinal); }
+  prim::Backend* make_backend(int ordinal) override { return &gpus_.emplace_back(ordinal); }
   void push_range(const char*) noexcept override {}
   void pop_range() noexcept override {}
 
  private:
   int count_;
+  std::list<FakeGpu> gpus_;  // alive for the process, as all backends are
 };
 
 }  // namespace
 
 prim::DeviceProvider& fake_gpus(int count) {
-  static std::map<int, FakeProvider> all;
+  // What is released at exit may still ask for a GPU.
+  static auto& all = *new std::map<int, FakeProvider>;
   return all.try_emplace(count, count).first->second;
 }
 
