@@ -126,7 +126,7 @@ TEST(Derivative, EveryOperationAgainstDifferences) {
     const Op op = Op(i);
     if (arity_of(op) == 0 || op == Op::select || op == Op::cast || op == Op::round_to) continue;
     if (op == Op::bit_not || (op >= Op::bit_and && op <= Op::ge)) continue;
-    if (op == Op::is_nan || op == Op::is_inf) continue;
+    if (op == Op::is_nan || op == Op::is_inf || op == Op::load) continue;
     SCOPED_TRACE(name_of(op));
     const bool one = arity_of(op) == 1;
     const ProgramPtr p =
@@ -145,6 +145,21 @@ TEST(Derivative, EveryOperationAgainstDifferences) {
       for (auto [x, y] : kBinaryPoints.at(op)) check_gradient(p, {x, y});
     }
   }
+}
+
+TEST(Derivative, OfTablesIsRefused) {
+  Builder b;
+  const Value table = b.table(kFloat32), x = b.input(kFloat32);
+  const Value y = x * load(table, b.constant(Type::i64, 0));
+  const DType f32 = kFloat32;
+  const ProgramPtr p = b.build({&y, 1}, {&f32, 1});
+  EXPECT_THROW(p->derivative(0b10), NotImplementedError);
+  // And nothing but load() reads them, at whole positions.
+  EXPECT_THROW(load(x, b.constant(Type::i64, 0)), ValueError);
+  EXPECT_THROW(load(table, x), TypeError);
+  const Value sum = table + x;
+  EXPECT_THROW(b.build({&sum, 1}, {&f32, 1}), ValueError);
+  EXPECT_THROW(b.build({&table, 1}, {&f32, 1}), ValueError);
 }
 
 TEST(Derivative, SecondDerivativesAgainstDifferences) {
