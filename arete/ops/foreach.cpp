@@ -27,8 +27,10 @@ const char* name_of_list(const OpRecord& op) {
   return program_record("_foreach_" + op.name).name.c_str();
 }
 
-void check_not_empty(const char* name, size_t n) {
-  ARETE_CHECK(n > 0, ValueError(name, "Tensor list must have at least one tensor."));
+void check_tensors(const char* name, Tensors list) {
+  ARETE_CHECK(!list.empty(), ValueError(name, "Tensor list must have at least one tensor."));
+  ARETE_CHECK(std::ranges::all_of(list, &Tensor::defined),
+              TypeError(name, "expected Tensors, not undefined ones"));
 }
 
 void check_lengths(const char* name, size_t a, size_t b) {
@@ -41,11 +43,9 @@ size_t places(const char* name, std::span<const ListArg> args) {
   std::optional<size_t> n;
   for (const ListArg& a : args)
     if (const Tensors* list = std::get_if<Tensors>(&a)) {
-      if (!n) check_not_empty(name, list->size());
-      check_lengths(name, n.value_or(list->size()), list->size());
+      if (n) check_lengths(name, *n, list->size());
+      check_tensors(name, *list);
       n = list->size();
-      ARETE_CHECK(std::ranges::all_of(*list, &Tensor::defined),
-                  TypeError(name, "expected Tensors, not undefined ones"));
     }
   ARETE_CHECK(n.has_value(), ValueError(name, "one of the arguments must be a list of tensors"));
   for (const ListArg& a : args)
@@ -178,7 +178,7 @@ bool can_share(const Tensor& t) {
 template <class Together, class Single>
 std::vector<Tensor> reduce_all(const char* name, Tensors tensors, bool may_share,
                                Together&& together, Single&& single) {
-  check_not_empty(name, tensors.size());
+  check_tensors(name, tensors);
   const WithoutAutocast exact;
   std::vector<Tensor> results(tensors.size());
   std::vector<Tensor> some;
@@ -250,8 +250,9 @@ void foreach_call_in_place(const OpRecord& op, std::span<const ListArg> args) {
 
 void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, bool non_blocking) {
   const char* const name = "_foreach_copy_";
-  check_not_empty(name, self.size());
+  check_tensors(name, self);
   check_lengths(name, self.size(), src.size());
+  check_tensors(name, src);
   const auto records = [&](size_t i) {
     return is_grad_enabled() && (self[i].requires_grad() || src[i].requires_grad());
   };
@@ -277,7 +278,7 @@ void foreach_copy(std::span<const Tensor> self, std::span<const Tensor> src, boo
 
 void foreach_zero(Tensors self) {
   const char* const name = "_foreach_zero_";
-  check_not_empty(name, self.size());
+  check_tensors(name, self);
   Items items;
   items.reserve(self.size());
   std::map<DType, expr::ProgramPtr> programs;
@@ -302,6 +303,7 @@ void foreach_zero(Tensors self) {
 std::vector<Tensor> foreach_norm(Tensors tensors, double order, std::optional<DType> dtype,
                                  bool root) {
   const char* const name = root ? "_foreach_norm" : "_foreach_powsum";
+  check_tensors(name, tensors);
   for (const Tensor& t : tensors)
     ARETE_CHECK(!root || !std::isinf(order) || t.numel() > 0,
                 ValueError(name, std::string(name) +

@@ -139,7 +139,7 @@ void bind_autograd(nb::module_& m) {
     return n ? nb::cast(GraphNode{std::move(n)}) : nb::none();
   });
 
-  m.def("_backward", [](const std::vector<Tensor>& tensors, const std::vector<Tensor>& gradients,
+  m.def("_backward", [](const std::vector<Tensor>& tensors, const TensorsOrNone& gradients,
                         bool retain, bool create, const std::vector<Tensor>& inputs) {
     const WithoutGil free;
     autograd::backward(tensors, gradients, retain, create, inputs);
@@ -151,20 +151,19 @@ void bind_autograd(nb::module_& m) {
       const Ref result(checked(PyObject_CallNoArgs(held.get())));
     });
   });
-  m.def("_grad",
-        [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-           const std::vector<Tensor>& gradients, bool retain, bool create, bool allow_unused) {
-          TensorList r;
-          {
-            const WithoutGil free;
-            r = autograd::grad(outputs, inputs, gradients, retain, create, allow_unused);
-          }
-          return std::vector<Tensor>(r.begin(), r.end());
-        });
+  m.def("_grad", [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                    const TensorsOrNone& gradients, bool retain, bool create, bool allow_unused) {
+    TensorList r;
+    {
+      const WithoutGil free;
+      r = autograd::grad(outputs, inputs, gradients, retain, create, allow_unused);
+    }
+    return std::vector<Tensor>(r.begin(), r.end());
+  });
 
   nb::class_<FunctionContext>(m, "_FunctionContext")
       .def("save", [](FunctionContext& c,
-                      std::vector<Tensor> t) { context_of(c).save_for_backward(std::move(t)); })
+                      TensorsOrNone t) { context_of(c).save_for_backward(std::move(t)); })
       .def("saved", [](FunctionContext& c) { return context_of(c).saved_tensors(); })
       .def("needs", [](FunctionContext& c, size_t i) { return context_of(c).needs_input_grad(i); });
   m.def("_apply_function", [](const std::string& name, const std::vector<Tensor>& inputs,

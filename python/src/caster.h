@@ -12,8 +12,19 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "convert.h"
 #include "tensor_object.h"
+
+namespace arete::python {
+
+/// Tensors, undefined ones where Python has None.
+struct TensorsOrNone : std::vector<Tensor> {
+  using vector::vector;
+};
+
+}  // namespace arete::python
 
 namespace nanobind::detail {
 
@@ -33,6 +44,20 @@ struct type_caster<arete::Tensor> {
     return arete::python::wrap(t);
   }
 };
+
+// A list without None, unlike an argument: who looks into each tensor rarely asks first.
+template <>
+struct type_caster<std::vector<arete::Tensor>>
+    : list_caster<std::vector<arete::Tensor>, arete::Tensor> {
+  bool from_python(handle o, uint8_t flags, cleanup_list* cleanup) noexcept {
+    return list_caster::from_python(o, flags, cleanup) &&
+           std::ranges::all_of(value, &arete::Tensor::defined);
+  }
+};
+
+template <>
+struct type_caster<arete::python::TensorsOrNone>
+    : list_caster<arete::python::TensorsOrNone, arete::Tensor> {};
 
 template <>
 struct type_caster<arete::DType> {

@@ -193,6 +193,18 @@ def test_empty_lists_are_refused():
         assert str(error).startswith(str(expected)), name
 
 
+def test_lists_with_none_are_refused():
+    x = arete.ones(2)
+    for name, args in (("zero_", ([x, None],)), ("copy_", ([x], [None])), ("copy_", ([None], [x])), ("norm", ([None],)), ("max", ([None],)),
+                       ("add", ([None], 1)), ("lerp", ([x], [None], 1.0))):
+        with pytest.raises(TypeError):
+            getattr(arete, f"_foreach_{name}")(*args)
+    with pytest.raises(TypeError):
+        arete.nn.utils.get_total_norm([None])
+    with pytest.raises(TypeError):
+        arete.nn.utils.clip_grad_value_([None], 1.0)
+
+
 def test_texts_of_errors():
     x = lists()
     for name, build in (

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "arete/arete.h"
 #include "arete/autograd/function.h"
@@ -241,6 +242,15 @@ TEST(Lists, AreRefusedBeforeAnythingIsWritten) {
   EXPECT_TRUE(has(error_of([&] { ops::foreach_call_in_place(*ops::find_record("add"), args); }),
                   "a leaf Variable that requires grad"));
   EXPECT_EQ(a[0].to_vector<float>(), std::vector<float>(3, 1));
+}
+
+TEST(Lists, RefuseUndefinedTensors) {
+  const std::vector<Tensor> some{ones({2}), Tensor()}, all{ones({2}), ones({2})};
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { ops::foreach_zero(some); }, [&] { ops::foreach_copy(some, all, false); },
+           [&] { ops::foreach_copy(all, some, false); }, [&] { ops::foreach_norm(some, 2); },
+           [&] { ops::foreach_max(some); }})
+    EXPECT_TRUE(has(error_of(call), "not undefined ones"));
 }
 
 TEST(Lists, NormsShareALaunch) {
