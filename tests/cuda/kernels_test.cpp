@@ -1,5 +1,4 @@
-// Every kernel that the generators make compiles for Hopper, and some of each family for an older
-// and a later architecture, which read the same text. Needs NVRTC, but no GPU.
+// Every kernel that the generators make compiles for every architecture. Needs NVRTC, but no GPU.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,8 +11,22 @@
 namespace arete::cuda {
 namespace {
 
-constexpr int kWhole = 90;
-constexpr size_t kEvery = 8;
+constexpr char kHaste[] = "--Ofast-compile=max";
+
+// Optimizing takes half of the time and finds no fault; the tests that need a GPU compile as users
+// do.
+std::vector<std::string> hasty_options() {
+  static const bool known = [] {
+    try {
+      compile_to_cubin({"empty", "extern \"C\" __global__ void empty() {}"}, 90, {kHaste});
+      return true;
+    } catch (const Error&) {  // NVRTC before 12.9
+      return false;
+    }
+  }();
+  if (known) return {kHaste};
+  return {};
+}
 
 class KernelSources : public testing::TestWithParam<std::tuple<SampleFamily, int>> {};
 
@@ -26,9 +39,8 @@ TEST_P(KernelSources, Compile) {
   for (const KernelSource& s : sources) {
     // Samples may come to the same source where a plan ignores what they differ in.
     if (!seen.insert(hash_bytes(s.text)).second) continue;
-    if (arch != kWhole && seen.size() % kEvery != 1) continue;
     try {
-      const std::string code = compile_to_cubin(s, arch);
+      const std::string code = compile_to_cubin(s, arch, hasty_options());
       EXPECT_GT(code.size(), 500u);
     } catch (const Error& e) {
       ADD_FAILURE() << e.what();
