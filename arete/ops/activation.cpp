@@ -110,22 +110,19 @@ const OpRecord& selu_op =
                               }))
         .in_place();
 
-const OpRecord& celu_point_op =
-    define("celu_point(Tensor self, float alpha) -> Tensor")
-        .doc("celu for an alpha that is not 0.")
-        .surface(Surface::internal)
-        .pointwise(activation(1, 1, [](Values v) {
-          return where(v[0] > 0.0, v[0], v[1] * expm1(negative_part(v[0]) / v[1]));
-        }));
 const OpRecord& celu_op =
     define("celu(Tensor self, float alpha=1.0) -> Tensor")
         .functional({"", "celu_"})
         .doc("max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).")
-        .compose([](const Call& c) -> Results {
+        .pointwise(activation(1, 1,
+                              [](Values v) {
+                                return where(v[0] > 0.0, v[0],
+                                             v[1] * expm1(negative_part(v[0]) / v[1]));
+                              }))
+        .refuses([](const Call& c) {
           ARETE_CHECK(c.real(1) != 0,
                       ValueError(c.name(), "ZeroDivisionError: alpha cannot be 0 for CELU")
                           .argument("alpha"));
-          return {call(celu_point_op, {c[0], c[1]})};
         })
         .in_place();
 
@@ -150,28 +147,26 @@ Value limit(Value x, Value low, Value high) {
   return where(x <= low, low, where(x >= high, high, x));
 }
 
-const OpRecord& hardtanh_point_op =
-    define("hardtanh_point(Tensor self, Scalar min_val, Scalar max_val) -> Tensor")
-        .doc("hardtanh for bounds of the tensor's kind.")
-        .surface(Surface::internal)
-        .pointwise(activation(
-            1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote));
 const OpRecord& hardtanh_op =
     define("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
         .functional({"", "hardtanh_"})
         .doc("x limited to [min_val, max_val]; integers stay integers.")
         .surface(Surface::functional)
-        .compose([](const Call& c) -> Results {
-          Scalar low = c.scalar(1), high = c.scalar(2);
-          ARETE_CHECK(low.to_double() <= high.to_double(),
+        .pointwise(activation(
+            1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote))
+        .refuses([](const Call& c) {
+          const DType dtype = c.tensor(0).dtype();
+          const double low = c.scalar(1).to_double(), high = c.scalar(2).to_double();
+          ARETE_CHECK(low <= high,
                       ValueError(c.name(), "min_val cannot be greater than max_val")
-                          .got(low.to_string() + " and " + high.to_string()));
-          if (!is_floating(c.tensor(0).dtype())) {
-            low = Scalar(low.to_int64());
-            high = Scalar(high.to_int64());
-          }
-          return {call(hardtanh_point_op, {c[0], low, high})};
+                          .got(c.scalar(1).to_string() + " and " + c.scalar(2).to_string()));
+          ARETE_CHECK(dtype != kBool,
+                      TypeError(c.name(), "Bool inputs not supported for hardtanh"));
+          ARETE_CHECK(
+              dtype != kUInt8 || (low >= 0 && high >= 0),
+              ValueError(c.name(), "cannot do hardtanh on an unsigned type with negative limits"));
         })
+        .truncates()
         .in_place();
 
 const OpRecord& relu6_op =
@@ -218,6 +213,7 @@ const OpRecord& threshold_op =
         .doc("x where x > threshold, else value.")
         .pointwise(activation(
             1, 2, [](Values v) { return where(v[0] <= v[1], v[2], v[0]); }, Result::promote))
+        .truncates()
         .in_place();
 
 const OpRecord& tanhshrink_op =
@@ -228,24 +224,21 @@ const OpRecord& tanhshrink_op =
         .complex(holomorphic([](Complex z) { return z - tanh(z); },
                              [](Complex z, Complex y) { return (z - y) * (z - y); }));
 
-const OpRecord& softshrink_point_op =
-    define("softshrink_point(Tensor self, float lambd) -> Tensor")
-        .doc("softshrink for a lambd that is not negative.")
-        .surface(Surface::internal)
-        .pointwise(activation(1, 1, [](Values v) {
-          // x * 0 in the middle keeps NaN.
-          return where(v[0] > v[1], v[0] - v[1], where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
-        }));
 const OpRecord& softshrink_op =
     define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
         .doc("x moved towards 0 by lambd.")
         .surface(Surface::functional)
-        .compose([](const Call& c) -> Results {
+        .pointwise(activation(1, 1,
+                              [](Values v) {
+                                // x * 0 in the middle keeps NaN.
+                                return where(v[0] > v[1], v[0] - v[1],
+                                             where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
+                              }))
+        .refuses([](const Call& c) {
           ARETE_CHECK(
               c.real(1) >= 0,
               ValueError(c.name(), "lambda must be greater or equal to 0, but found to be " +
                                        Scalar(c.real(1)).to_string() + "."));
-          return {call(softshrink_point_op, {c[0], c[1]})};
         });
 
 const OpRecord& hardshrink_op =

@@ -295,6 +295,73 @@ void resample_axes(prim::Primitives& p, const prim::View& x, const prim::View& t
   if (wide) p.copy({out, sum});
 }
 
+// Outputs whose neighbours along other dimensions lie beside each other in memory, at least so
+// many.
+constexpr int64_t kRun = 16;
+constexpr int kMostSlices = 16;
+
+bool has_runs(const prim::View& x, const prim::View& out, size_t d) {
+  for (size_t k = 0; k < x.sizes.size(); ++k)
+    if (k != d && x.strides[k] == 1 && out.strides[k] == 1)
+      return std::min(x.strides[d], out.strides[d]) >= kRun;
+  return false;
+}
+
+// (elements, ..., weights, ...) -> the sum of their products; without weights a conversion.
+const expr::Program& slices_program(DType in, DType out, int taps, bool weighs) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const std::vector<DType> inputs(size_t(taps), in);
+  const expr::Type work = expr::compute_type(expr::work_dtype(in));
+  const std::vector<expr::Type> weights(weighs ? inputs.size() : 0, work);
+  return cache.get(pack_key({int(in), int(out), taps, weighs}), inputs, weights, {out},
+                   [&](std::span<const Value> v) {
+                     Value sum = weighs ? v[inputs.size()] * expr::cast(v[0], work) : v[0];
+                     for (size_t k = 1; k < inputs.size(); ++k)
+                       sum = sum + v[inputs.size() + k] * expr::cast(v[k], work);
+                     return std::vector{sum};
+                   });
+}
+
+// Along dimension d, on a CPU: what an output position is made of are whole slices, one or a few,
+// which vector instructions add faster than elements that are looked up one by one.
+void resample_slices(prim::Primitives& p, const prim::View& x, const prim::View& table, size_t d,
+                     const Axis& axis, bool gaps, const prim::View& out) {
+  const DType work = expr::work_dtype(x.dtype);
+  const auto* const positions = reinterpret_cast<const int64_t*>(table.data);
+  const int64_t *const first = positions + axis.first, *const row = first + out.sizes[d];
+  const auto weight = [&](int64_t k) {
+    return work == kFloat64 ? reinterpret_cast<const double*>(positions)[k]
+                            : double(reinterpret_cast<const float*>(positions)[k]);
+  };
+  Shape sizes(out.sizes);
+  sizes[d] = 1;
+  const auto slice = [&](const prim::View& of, int64_t i) {
+    return prim::View(of.data + i * of.strides[d] * int64_t(size_of(of.dtype)), of.dtype, sizes,
+                      of.strides, of.storage);
+  };
+  for (int64_t o = 0; o < out.sizes[d]; ++o) {
+    SmallVector<prim::View, kMostSlices> inputs;
+    SmallVector<expr::Literal, kMostSlices> weights;
+    for (int k = 0; k < std::max(axis.taps, 1); ++k) {
+      if (axis.taps > 0) {
+        const double w = weight(row[o] + k);
+        if (gaps && w == 0) continue;
+        weights.push_back({.f = w});
+      }
+      inputs.push_back(slice(x, first[o] + k));
+    }
+    const prim::View to = slice(out, o);
+    if (inputs.empty())
+      p.fill(filling(to, 0, "resample"));
+    else
+      p.pointwise({&slices_program(x.dtype, out.dtype, int(inputs.size()), axis.taps > 0),
+                   inputs,
+                   {&to, 1},
+                   {weights.data(), weights.size()}});
+  }
+}
+
 struct Resampling {
   Mode mode;
   Shape sizes;                 // of the result
@@ -367,17 +434,30 @@ const OpRecord& resample_op =
             ++resampled;
           }
           // Sums of many elements are made along one dimension after the other, first along those
-          // that leave the fewest. A GPU has the time for more, while it waits for memory.
-          const int64_t most = x.device().type == DeviceType::cpu ? 1 : 16;
-          std::optional<prim::ScratchView> parts[3];
-          Shape sizes[3], strides[3];
-          for (int part = 0; resampled > 1 && product > most; ++part, --resampled) {
-            const auto growth = [&](size_t d) {
-              return double(out[0].size(int64_t(d))) / double(from.sizes[d]);
+          // that leave the fewest. A GPU has the time for more, while it waits for memory; a CPU
+          // adds slices (those before what it looks up only if that leaves fewer).
+          const bool on_cpu = x.device().is_cpu(), in_slices = on_cpu && out[0].numel() >= 16384;
+          const int64_t most = in_slices ? 0 : on_cpu ? 1 : 16;
+          const auto pass = [&](const prim::View& to, std::span<const Axis> along, size_t d) {
+            if (in_slices && along[d].taps <= kMostSlices && has_runs(from, to, d))
+              resample_slices(p, from, table.view(), d, along[d], gaps, to);
+            else
+              resample_axes(p, from, table.view(), along, gaps, to);
+          };
+          const auto next_dimension = [&] {
+            const auto order = [&](size_t d) {
+              const double growth = double(out[0].size(int64_t(d))) / double(from.sizes[d]);
+              return std::pair(growth, (growth < 1) == (from.strides[d] < kRun));
             };
             size_t next = 0;
             for (size_t d = 2; d < rank; ++d)
-              if (axes[d].taps != Axis::kSame && (next == 0 || growth(d) < growth(next))) next = d;
+              if (axes[d].taps != Axis::kSame && (next == 0 || order(d) < order(next))) next = d;
+            return next;
+          };
+          std::optional<prim::ScratchView> parts[3];
+          Shape sizes[3], strides[3];
+          for (int part = 0; resampled > 1 && product > most; ++part, --resampled) {
+            const size_t next = next_dimension();
             SmallVector<Axis, kMaxRank> one;
             one.resize(rank, Axis{});
             std::swap(one[next], axes[next]);
@@ -390,10 +470,10 @@ const OpRecord& resample_op =
             prim::View to = parts[part]->view();
             to.sizes = sizes[part];
             to.strides = strides[part];
-            resample_axes(p, from, table.view(), one, gaps, to);
+            pass(to, one, next);
             from = to;
           }
-          resample_axes(p, from, table.view(), axes, gaps, view_of(out[0]));
+          pass(view_of(out[0]), axes, next_dimension());
         })
         .grad([](const GradCall& g) -> TensorList {
           const IntList sizes = g.input_sizes(0);

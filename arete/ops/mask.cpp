@@ -45,6 +45,7 @@ const OpRecord& masked_fill_op =
                   },
                   {},
                   0b01})
+        .truncates()
         .in_place();
 
 void check_mask(const char* op, const Tensor& mask) {

@@ -131,6 +131,7 @@ void take_host_numbers(const Call& call, Resolved& r, uint64_t& key, uint32_t& n
 Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   const OpRecord& op = call.op;
   const PointwiseDef& def = *op.pointwise;
+  if (def.check) def.check(call);
   Resolved r;
   r.op = &op;
   r.def = &def;
@@ -183,12 +184,10 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   uint32_t folded = 0;
   for (int k = 0; k < def.n_params; ++k) {
     const Scalar s = call[def.n_inputs + k].scalar();
-    // Values that are written lose their fractions, other numbers beside integers are integers; and
-    // among booleans any stands for whether it is zero, as in x.masked_fill(mask, 1).
-    if (s.category() > category_of(compute) && !s.is_boolean()) [[unlikely]] {
+    // Among booleans any number stands for whether it is zero, as in x.masked_fill(mask, 1).
+    if (!def.truncates && s.category() > category_of(compute) && !s.is_boolean()) [[unlikely]] {
       const std::string& name = schema_of(op).args[def.n_inputs + k].name;
-      const bool written = name == "value" || name == "threshold";
-      ARETE_CHECK(written || (compute == kBool && (s.is_integral() || name != "alpha")),
+      ARETE_CHECK(compute == kBool && (s.is_integral() || name != "alpha"),
                   TypeError(op.name, "For integral input tensors, argument " + name +
                                          " must not be a floating point number."));
     }

@@ -268,8 +268,10 @@ struct PointwiseDef {
   /// Replaces the symbolic derivative: (inputs..., outputs..., grads..., params...) -> one adjoint
   /// per input; unused ones are dropped.
   expr::Definition gradient;
-  uint32_t non_differentiable = 0;       ///< bit i: input i has no gradient
-  uint32_t exact_numbers = 0;            ///< bit i: input i is no number that integers cannot hold
+  uint32_t non_differentiable = 0;  ///< bit i: input i has no gradient
+  uint32_t exact_numbers = 0;       ///< bit i: input i is no number that integers cannot hold
+  bool truncates = false;  ///< parameters beside integers lose their fractions; else refused
+  void (*check)(const Call&) = nullptr;  ///< refuses arguments, before anything is done with them
   std::optional<ComplexForm> complex{};  ///< none: refuses complex tensors
   struct Cache;
   std::shared_ptr<Cache> cache;
@@ -467,6 +469,16 @@ class Definer {
   /// See PointwiseDef::exact_numbers.
   Definer& exact_numbers(uint32_t bits) {
     r_.pointwise->exact_numbers = bits;
+    return *this;
+  }
+  /// See PointwiseDef::truncates.
+  Definer& truncates() {
+    r_.pointwise->truncates = true;
+    return *this;
+  }
+  /// See PointwiseDef::check.
+  Definer& refuses(void (*f)(const Call&)) {
+    r_.pointwise->check = f;
     return *this;
   }
   /// See OpRecord::compose_complex; for records with infer.

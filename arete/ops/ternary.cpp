@@ -28,6 +28,7 @@ const OpRecord& addcmul_op =
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] * v[2]}; }, 1))
         .complex(of_complex(
             [](Complex a, Complex b, Complex c, Complex value) { return a + value * b * c; }))
+        .truncates()
         .in_place();
 
 const OpRecord& addcdiv_op =
@@ -38,6 +39,15 @@ const OpRecord& addcdiv_op =
             [](std::span<const Value> v) { return std::vector{v[0] + v[3] * v[1] / v[2]}; }, 1))
         .complex(of_complex(
             [](Complex a, Complex b, Complex c, Complex value) { return a + value * (b / c); }))
+        .refuses([](const Call& c) {
+          ARETE_CHECK(!is_integral_or_bool(c.tensor(1).dtype()) ||
+                          !is_integral_or_bool(c.tensor(2).dtype()),
+                      TypeError(c.name(),
+                                "Integer division with addcdiv is no longer supported: convert "
+                                "tensor1 or tensor2 to a floating type, or use "
+                                "self + value * torch.trunc(tensor1 / tensor2)"));
+        })
+        .truncates()
         .in_place();
 
 const OpRecord& lerp_op =

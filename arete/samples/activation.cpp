@@ -103,8 +103,6 @@ double celu_by_hand(double x, const Call& c) {
   return x > 0 ? x : c.real(1) * std::expm1(x / c.real(1));
 }
 
-const Attached celu_point_op =
-    attach("celu_point").samples(celu_samples).reference(map(celu_by_hand));
 const Attached celu_op = attach("celu")
                              .samples(celu_samples)
                              .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
@@ -134,14 +132,16 @@ double hardtanh_by_hand(double x, const Call& c) {
   return std::min(std::max(x, c.real(1)), c.real(2));
 }
 
-const Attached hardtanh_point_op =
-    attach("hardtanh_point").samples(hardtanh_samples).reference(map(hardtanh_by_hand));
 const Attached hardtanh_op =
     attach("hardtanh")
         .samples(hardtanh_samples)
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {
-              {{m.make({2}), 1, -1}, ErrorKind::value, "min_val cannot be greater than max_val"}};
+              {{m.make({2}), 1, -1}, ErrorKind::value, "min_val cannot be greater than max_val"},
+              {{m.make_index({2}, 3).to(kUInt8), -1, 1},
+               ErrorKind::value,
+               "on an unsigned type with negative limits"},
+              {{m.make_mask({2}), 0, 1}, ErrorKind::type, "Bool inputs not supported"}};
         })
         .reference(map(hardtanh_by_hand));
 const Attached relu6_op =
@@ -179,8 +179,6 @@ double softshrink_by_hand(double x, const Call& c) {
   return x > c.real(1) ? x - c.real(1) : x < -c.real(1) ? x + c.real(1) : 0.0;
 }
 
-const Attached softshrink_point_op =
-    attach("softshrink_point").samples(softshrink_samples).reference(map(softshrink_by_hand));
 const Attached softshrink_op =
     attach("softshrink")
         .samples(softshrink_samples)

@@ -35,6 +35,10 @@ const Attached addcmul_op =
 const Attached addcdiv_op =
     attach("addcdiv")
         .samples([](SampleMaker& m) { return three(m, 0.5, 2, {Scalar(0.5)}); })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const Tensor i = m.make_index({2}, 3) + 1;
+          return {{{m.make({2}), i, i}, ErrorKind::type, "no longer supported"}};
+        })
         .reference(
             reference3([](double a, double b, double c, double v) { return a + v * b / c; }));
 const Attached lerp_op =

@@ -132,7 +132,7 @@ class Entry:
     # ---- checks
 
     def arguments(self, sample):
-        args, kwargs = to_arete((sample.input, *sample.args), self.device), to_arete(sample.kwargs, self.device)
+        args, kwargs = to_arete((sample.input, *sample.args)), to_arete(sample.kwargs)
         return args, kwargs
 
     def same(self, ours, theirs, what, precise=None):
@@ -226,7 +226,7 @@ class Entry:
                    "out with a gradient": lambda r: torch.zeros_like(r, requires_grad=r.is_floating_point() or r.is_complex())}
         for what, make in another.items():
             outs = [make(r) for r in results]
-            ours_outs = [to_arete(o, self.device) for o in outs]
+            ours_outs = [to_arete(o) for o in outs]
             given, ours_given = (outs[0], ours_outs[0]) if single else (tuple(outs), tuple(ours_outs))
             args, kwargs = self.arguments(sample)
             torch.manual_seed(0)
@@ -290,7 +290,7 @@ class Entry:
             return
         second = self.dtype is torch.float64 and self.op.supports_gradgrad and not self.options.quick
         expected = _gradients(torch.autograd, theirs, leaves, weights, second)
-        found = _gradients(arete.autograd, ours, our_leaves, [None if w is None else to_arete(w, self.device) for w in weights],
+        found = _gradients(arete.autograd, ours, our_leaves, [None if w is None else to_arete(w) for w in weights],
                            second)
 
         def precise():
@@ -312,7 +312,7 @@ class Entry:
             raise Unsupported(f"PyTorch itself fails: {type(e).__name__}, second gradient") from None
         # A gradient without history is constant: what it would give is zero.
         pairs = [(a, w) for (a, _), w in zip(pairs, weights) if a is not None and a.requires_grad]
-        found = (_gradients(arete.autograd, [a for a, _ in pairs], our_leaves, [to_arete(w, self.device) for _, w in pairs], False)
+        found = (_gradients(arete.autograd, [a for a, _ in pairs], our_leaves, [to_arete(w) for _, w in pairs], False)
                  if pairs else [None] * len(leaves))
         _compare_gradients(found, expected, "second gradient", None)
 

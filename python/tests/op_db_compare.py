@@ -25,8 +25,10 @@ class Unsupported(Exception):
 # ---- values of one library as those of the other
 
 
-def to_arete(x, device):
-    """The same value for arete: tensors with their strides, offset and requires_grad, functions by name."""
+def to_arete(x, device=None):
+    """The same value for arete: tensors with their strides, offset and requires_grad, functions by name.
+
+    On `device`, if it is given, else where PyTorch has it."""
     if isinstance(x, torch.Tensor):
         return _tensor_to_arete(x, device)
     if isinstance(x, torch.dtype):
@@ -34,7 +36,7 @@ def to_arete(x, device):
             raise Unsupported(str(x))
         return DTYPES[x]
     if isinstance(x, torch.device):
-        return arete.device(x.type if x.type == "meta" else device)
+        return arete.device(x.type if x.type == "meta" else device or x.type)
     if isinstance(x, torch.memory_format):
         return getattr(arete, str(x).split(".")[1])
     if isinstance(x, torch.layout):
@@ -61,10 +63,11 @@ def _tensor_to_arete(x, device):
         raise Unsupported(f"{x.layout} {x.dtype}")
     if x.is_meta:
         return arete.empty_strided(tuple(x.shape), x.stride(), dtype=DTYPES[x.dtype], device="meta")
-    t = x.detach().resolve_conj().resolve_neg().cpu()
-    # The whole memory with the same strides, so that views and layouts are tested, too.
+    t = x.detach().resolve_conj().resolve_neg()
+    # The whole memory with the same strides, so that views and layouts are tested, too; taken before
+    # it leaves the GPU, which brings what is viewed alone.
     span = t.untyped_storage().nbytes() // t.element_size() if t.numel() else 0
-    a = _values_to_arete(torch.as_strided(t, (span,), (1,), 0)).to(device)
+    a = _values_to_arete(torch.as_strided(t, (span,), (1,), 0).cpu()).to(device or x.device.type)
     if span:
         a = a.as_strided(tuple(t.shape), tuple(t.stride()), t.storage_offset()).detach()
     else:
@@ -156,7 +159,7 @@ def translated(x):
         return _by_path("torch." + x.__name__)
     if isinstance(x, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)):
         return _function(x)
-    if type(x).__module__.startswith("torch._ops"):
+    if type(x).__module__.startswith(("torch._ops", "torch.cuda.jiterator")):
         raise AttributeError(f"arete has nothing for {x}")
     if isinstance(x, (torch.dtype, torch.layout, torch.memory_format)):
         return to_arete(x, "cpu")

@@ -77,11 +77,22 @@ def _positions(place, default=-1, alone=False):
     return invariant
 
 
+def _mode(results, sample):
+    """How often the values occur, and what stands at the positions: any of equally frequent ones may."""
+    values, at = _positions(0)(results, sample) if isinstance(results, (tuple, list)) else (results, None)
+    x = sample.input.detach().cpu()
+    dim = sample.kwargs.get("dim", sample.args[0] if sample.args else -1)
+    if at is None or not x.dim() or values.dim() not in (x.dim(), x.dim() - 1):
+        return results
+    often = (x == (values if values.dim() == x.dim() else values.unsqueeze(dim)).cpu()).sum(dim)
+    return [often, at.cpu() == values.cpu()]
+
+
 INVARIANT = {
     "linalg.svd": lambda r, s: _svd(r, s, True), "svd": lambda r, s: _svd(r, s, False), "linalg.eigh": _eigh, "linalg.eig": _eig,
     "linalg.qr": _qr, "qr": _qr, "argsort": _positions(0, alone=True), "sort": _positions(0), "topk": _positions(1),
     "kthvalue": _positions(1),
-    "median": _positions(0), "nanmedian": _positions(0), "mode": _positions(0),
+    "median": _positions(0), "nanmedian": _positions(0), "mode": _mode,
 }
 
 
@@ -129,6 +140,8 @@ DIFFERENCES = [
     Difference(r"to_sparse|sparse\..*", ".*", ".*(to_sparse|sparse)", "there are no sparse tensors"),
     Difference(r"_.*|torch\..*|slice|native_batch_norm|native_dropout_backward|max_pool2d_with_indices_backward", ".*",
                ".*(does not exist|no attribute)", _INTERNAL),
+    Difference("jiterator_.*", "function|error", "does not exist",
+               "their argument is CUDA source; arete.numpy.ElementwiseKernel is the counterpart", device="cuda"),
     Difference("hash_tensor", ".*", "does not exist", "its result is an unsigned 64-bit number"),
     Difference("matrix_exp", ".*", ".*Low precision dtypes not supported", "computed in float32 and float64 only", _LOW),
     Difference(r"nn\.functional\.(interpolate\.(bilinear|bicubic)|upsample_bilinear)", ".*",
@@ -157,7 +170,7 @@ DIFFERENCES = [
                "no slope has no slope: zeros, where PyTorch divides by zero", "float64"),
     Difference("istft", "gradient", "gradient 1: unexpected", "PyTorch leaves out the gradient of some windows", _COMPLEX),
     Difference("all|any", ".*", "result.*torch.bool instead of torch.uint8", "all and any answer yes or no", "uint8"),
-    Difference(r"topk|mode|(scatter|index)_reduce\.am(ax|in)", "gradient", "gradient [01]",
+    Difference(r"topk|mode|kthvalue|(scatter|index)_reduce\.am(ax|in)", "gradient", "gradient [01]",
                "ties: which of equal elements has the gradient, or how they share it", _LOW),
     Difference(r"linalg\.lstsq(\.grad_oriented)?", "gradient", "AutogradError: element 1",
                "PyTorch's empty residuals claim to have a gradient"),
@@ -186,6 +199,8 @@ DIFFERENCES = [
     Difference("geqrf|linalg\\.(matrix_rank|pinv)(\\.hermitian)?", "out", "out of float64: DTypeError", "out= has the dtype of the result"),
     Difference("cumprod|cumsum|mean", "out", "out of (float64|int64): DTypeError: result type complex128 can't be cast",
                "the imaginary part would be lost"),
+    Difference("mean|histc", "out", "out of int64: DTypeError", "fractions are not written to integers", device="cuda"),
+    Difference("narrow_copy", "out", ".*no error instead of NotImplementedError", "PyTorch's has no out= on GPUs", device="cuda"),
     Difference("nonzero", "out", "out of the right size: no error instead of TypeError", "a tuple of one tensor is taken for it"),
     Difference(".*", "out", "out on another device: DeviceError", "PyTorch writes to meta tensors of some operators: nothing"),
     # Errors.
@@ -199,6 +214,9 @@ DIFFERENCES = [
     Difference("multinomial|complex|gather|am(ax|in)|aminmax", "error",
                "error: no error instead of RuntimeError: .*(xpect|scalar type|dtype)",
                "a wider dtype of out= takes the result"),
+    Difference("histogramdd", "error", "error: ArgumentError", "PyTorch has none on GPUs", device="cuda"),
+    Difference("median", "error", "error: .*tensors have at most 16 dimensions|tensors have at most 16", "the sample has 25 dimensions",
+               device="cuda"),
     Difference("multinomial", "error", "error: no error", "probabilities are looked at on the device only: a check would wait for it"),
     Difference("index_select", "error", "error: no error", "out= that overlaps itself: the last of the values written stays"),
 ]
