@@ -434,8 +434,8 @@ const OpRecord& resample_op =
             ++resampled;
           }
           // Sums of many elements are made along one dimension after the other, first along those
-          // that leave the fewest. A GPU has the time for more, while it waits for memory; a CPU
-          // adds slices (those before what it looks up only if that leaves fewer).
+          // that leave the fewest, and where two leave as many with the shortest runs for the
+          // fewest. A GPU has the time for more, while it waits for memory; a CPU adds slices.
           const bool on_cpu = x.device().is_cpu(), in_slices = on_cpu && out[0].numel() >= 16384;
           const int64_t most = in_slices ? 0 : on_cpu ? 1 : 16;
           const auto pass = [&](const prim::View& to, std::span<const Axis> along, size_t d) {
@@ -447,7 +447,7 @@ const OpRecord& resample_op =
           const auto next_dimension = [&] {
             const auto order = [&](size_t d) {
               const double growth = double(out[0].size(int64_t(d))) / double(from.sizes[d]);
-              return std::pair(growth, (growth < 1) == (from.strides[d] < kRun));
+              return std::pair(growth, growth < 1 ? -from.strides[d] : from.strides[d]);
             };
             size_t next = 0;
             for (size_t d = 2; d < rank; ++d)
