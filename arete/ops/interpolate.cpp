@@ -295,15 +295,15 @@ void resample_axes(prim::Primitives& p, const prim::View& x, const prim::View& t
   if (wide) p.copy({out, sum});
 }
 
-// Outputs whose neighbours along other dimensions lie beside each other in memory, at least so
-// many.
-constexpr int64_t kRun = 16;
+// Slices pay for themselves from so many elements on, so many of them beside each other in memory.
+constexpr int64_t kLeastSlice = 1024, kLeastRun = 16;
 constexpr int kMostSlices = 16;
 
-bool has_runs(const prim::View& x, const prim::View& out, size_t d) {
+bool has_slices(const prim::View& x, const prim::View& out, size_t d) {
+  if (out.numel() < kLeastSlice * out.sizes[d]) return false;
   for (size_t k = 0; k < x.sizes.size(); ++k)
     if (k != d && x.strides[k] == 1 && out.strides[k] == 1)
-      return std::min(x.strides[d], out.strides[d]) >= kRun;
+      return std::min(x.strides[d], out.strides[d]) >= kLeastRun;
   return false;
 }
 
@@ -439,7 +439,7 @@ const OpRecord& resample_op =
           const bool on_cpu = x.device().is_cpu(), in_slices = on_cpu && out[0].numel() >= 16384;
           const int64_t most = in_slices ? 0 : on_cpu ? 1 : 16;
           const auto pass = [&](const prim::View& to, std::span<const Axis> along, size_t d) {
-            if (in_slices && along[d].taps <= kMostSlices && has_runs(from, to, d))
+            if (in_slices && along[d].taps <= kMostSlices && has_slices(from, to, d))
               resample_slices(p, from, table.view(), d, along[d], gaps, to);
             else
               resample_axes(p, from, table.view(), along, gaps, to);
