@@ -332,7 +332,7 @@ const OpRecord& count_nonzero_op =
 // ---- sums in which NaN is absent: (self, dims, keepdim)
 
 Tensor without_nan(const Tensor& x) {
-  return is_floating(x.dtype()) ? where(x.isnan(), Scalar(0), x) : x;
+  return is_integral_or_bool(x.dtype()) ? x : where(x.isnan(), Scalar(0), x);
 }
 
 const OpRecord& nansum_op =
@@ -350,7 +350,7 @@ const OpRecord& nanmean_op =
         .doc("Mean over dimensions of what is not NaN.")
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
-          ARETE_CHECK(is_floating(x.dtype()),
+          ARETE_CHECK(!is_integral_or_bool(x.dtype()),
                       TypeError(c.name(),
                                 "nanmean(): expected input to have floating point or complex "
                                 "dtype but got " +

@@ -5,6 +5,7 @@
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
@@ -400,20 +401,25 @@ const OpRecord& signbit_op =
             },
             Result::boolean);
 
+Value finite_of(Value x, Value nan, Value posinf, Value neginf) {
+  return where(is_nan(x), nan, where(is_inf(x), where(x > 0.0, posinf, neginf), x));
+}
+
 const OpRecord& nan_to_num_op = []() -> const OpRecord& {
   PointwiseDef d;
   d.n_inputs = 1;
   d.n_params = 3;
   d.definition = [](std::span<const Value> v) {
-    const Value x = v[0];
-    if (!x.is_floating()) return std::vector{x};
-    const Value finite = where(is_inf(x), where(x > 0.0, v[2], v[3]), x);
-    return std::vector{where(is_nan(x), v[1], finite)};
+    return std::vector{v[0].is_floating() ? finite_of(v[0], v[1], v[2], v[3]) : v[0]};
   };
   return define("nan_to_num_point(Tensor self, float nan, float posinf, float neginf) -> Tensor")
       .surface(Surface::internal)
       .doc("NaN, +inf and -inf replaced by numbers.")
       .pointwise(std::move(d))
+      // Both parts alike; of the numbers only the real ones count.
+      .complex({[](std::span<const Value> v) {
+        return std::vector{finite_of(v[0], v[2], v[4], v[6]), finite_of(v[1], v[2], v[4], v[6])};
+      }})
       .in_place();
 }();
 
@@ -483,9 +489,10 @@ ARETE_DEFINE_TEST(signbit)
 Tensor nan_to_num(const Tensor& self, double nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
   const DType t = self.dtype();
-  if (!is_floating(t)) return self.clone();
+  if (is_integral_or_bool(t)) return self.clone();
+  const DType part = is_complex(t) ? ops::real_of(t) : t;
   return ops::call(ops::nan_to_num_op,
-                   {self, nan, posinf.value_or(max_of(t)), neginf.value_or(lowest_of(t))});
+                   {self, nan, posinf.value_or(max_of(part)), neginf.value_or(lowest_of(part))});
 }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf,
                           std::optional<double> neginf) const {

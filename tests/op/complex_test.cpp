@@ -28,6 +28,12 @@ C power(C a, C b) {
   if (b == 0.0) return 1;
   return b.real() > 0 ? C(0) : C(NAN, NAN);
 }
+C replaced(const std::vector<C>& v) {
+  const auto part = [&](double x) {
+    return std::isnan(x) ? v[1].real() : std::isinf(x) ? v[x > 0 ? 2 : 3].real() : x;
+  };
+  return {part(v[0].real()), part(v[0].imag())};
+}
 C pi_sinc(C z) {
   const C x = std::numbers::pi * z;
   return z == 0.0 ? 1 : std::sin(x) / x;
@@ -36,6 +42,7 @@ C pi_sinc(C z) {
 const std::map<std::string, Reference>& references() {
   using V = const std::vector<C>&;
   static const std::map<std::string, Reference> all{
+      {"nan_to_num_point", replaced},
       {"exp", [](V v) { return std::exp(v[0]); }},
       {"exp2", [](V v) { return std::exp(v[0] * std::numbers::ln2); }},
       {"expm1", [](V v) { return std::exp(v[0]) - 1.0; }},
@@ -308,6 +315,23 @@ TEST(Complex, ReductionsAndProducts) {
   double spread = 0;
   for (C x : v) spread += std::norm(x - center);
   EXPECT_NEAR(z.var().item<double>(), spread / 2, 1e-14);
+}
+
+TEST(Complex, SumsWithoutNan) {
+  const Tensor z = numbers({{1, 2}, {NAN, 4}, {3, NAN}, {5, -3}}).requires_grad_();
+  EXPECT_EQ(list(nansum(z))[0], C(6, -1));
+  const Tensor mean = nanmean(z);
+  EXPECT_EQ(list(mean)[0], C(3, -0.5));
+  real(mean).backward();
+  EXPECT_EQ(list(z.grad())[0], C(0.5));
+  EXPECT_EQ(list(z.grad())[1], C(0));
+}
+
+TEST(Complex, NanToNumReplacesParts) {
+  const Tensor z = numbers({{NAN, 2}, {1, INFINITY}, {-INFINITY, NAN}, {2, 3}});
+  const std::vector<C> some{{0, 2}, {1, 7}, {-8, 0}, {2, 3}};
+  EXPECT_EQ(list(nan_to_num(z, 0, 7, -8)), some);
+  EXPECT_EQ(list(nan_to_num(z))[1], C(1, std::numeric_limits<double>::max()));
 }
 
 TEST(Complex, RandomNumbersHaveBothParts) {
