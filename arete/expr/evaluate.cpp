@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "arete/base/error.h"
+#include "arete/base/small_vector.h"
 #include "arete/expr/scalar_math.h"
 
 namespace arete::expr {
@@ -340,7 +341,8 @@ std::vector<Literal> evaluate(const Program& program, std::span<const Literal> i
                   .expected(std::to_string(program.params().size()))
                   .got(std::to_string(params.size())));
   const auto code = program.code();
-  std::vector<Literal> values(code.size());
+  SmallVector<Literal, 64> values;
+  values.resize(code.size(), Literal{});
   for (size_t i = 0; i < code.size(); ++i) {
     const Instruction& in = code[i];
     switch (in.op) {

@@ -159,18 +159,18 @@ Numbers read_slots(std::span<const Literal> params, std::span<const prim::Slot> 
 }
 
 /// A program's values for one element.
-std::vector<Element> evaluate(const expr::Program& program, std::span<const View> inputs,
-                              const Numbers& params, IntList index) {
+SmallVector<Element, 4> evaluate(const expr::Program& program, std::span<const View> inputs,
+                                 const Numbers& params, IntList index) {
   ARETE_ASSERT(inputs.size() == program.inputs().size());
-  Numbers values;
+  SmallVector<Literal, 8> values;
   for (size_t k = 0; k < inputs.size(); ++k) {
     ARETE_ASSERT(inputs[k].dtype == program.inputs()[k]);
     values.push_back(program.is_table(k)
                          ? Literal{.i = int64_t(reinterpret_cast<intptr_t>(inputs[k].data))}
                          : load(inputs[k], index).value);
   }
-  const Numbers outputs = expr::evaluate(program, values, params);
-  std::vector<Element> result;
+  const Numbers outputs = expr::evaluate(program, {values.data(), values.size()}, params);
+  SmallVector<Element, 4> result;
   for (size_t k = 0; k < outputs.size(); ++k)
     result.push_back({expr::compute_type(program.outputs()[k].dtype), outputs[k]});
   return result;
@@ -237,7 +237,7 @@ void ReferencePrimitives::iota(const prim::IotaArgs& a) {
 void ReferencePrimitives::pointwise(const prim::PointwiseArgs& a) {
   const Numbers params = read_slots(a.params, a.slots);
   for (IndexWalk i(a.outputs[0].sizes); i; ++i) {
-    const std::vector<Element> values = evaluate(*a.program, a.inputs, params, *i);
+    const auto values = evaluate(*a.program, a.inputs, params, *i);
     for (size_t k = 0; k < values.size(); ++k) store(a.outputs[k], *i, values[k]);
   }
 }
