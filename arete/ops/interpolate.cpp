@@ -295,73 +295,6 @@ void resample_axes(prim::Primitives& p, const prim::View& x, const prim::View& t
   if (wide) p.copy({out, sum});
 }
 
-// Slices pay for themselves from so many elements on, so many of them beside each other in memory.
-constexpr int64_t kLeastSlice = 1024, kLeastRun = 16;
-constexpr int kMostSlices = 16;
-
-bool has_slices(const prim::View& x, const prim::View& out, size_t d) {
-  if (out.numel() < kLeastSlice * out.sizes[d]) return false;
-  for (size_t k = 0; k < x.sizes.size(); ++k)
-    if (k != d && x.strides[k] == 1 && out.strides[k] == 1)
-      return std::min(x.strides[d], out.strides[d]) >= kLeastRun;
-  return false;
-}
-
-// (elements, ..., weights, ...) -> the sum of their products; without weights a conversion.
-const expr::Program& slices_program(DType in, DType out, int taps, bool weighs) {
-  using expr::Value;
-  static auto& cache = *new expr::ProgramCache;
-  const std::vector<DType> inputs(size_t(taps), in);
-  const expr::Type work = expr::compute_type(expr::work_dtype(in));
-  const std::vector<expr::Type> weights(weighs ? inputs.size() : 0, work);
-  return cache.get(pack_key({int(in), int(out), taps, weighs}), inputs, weights, {out},
-                   [&](std::span<const Value> v) {
-                     Value sum = weighs ? v[inputs.size()] * expr::cast(v[0], work) : v[0];
-                     for (size_t k = 1; k < inputs.size(); ++k)
-                       sum = sum + v[inputs.size() + k] * expr::cast(v[k], work);
-                     return std::vector{sum};
-                   });
-}
-
-// Along dimension d, on a CPU: what an output position is made of are whole slices, one or a few,
-// which vector instructions add faster than elements that are looked up one by one.
-void resample_slices(prim::Primitives& p, const prim::View& x, const prim::View& table, size_t d,
-                     const Axis& axis, bool gaps, const prim::View& out) {
-  const DType work = expr::work_dtype(x.dtype);
-  const auto* const positions = reinterpret_cast<const int64_t*>(table.data);
-  const int64_t *const first = positions + axis.first, *const row = first + out.sizes[d];
-  const auto weight = [&](int64_t k) {
-    return work == kFloat64 ? reinterpret_cast<const double*>(positions)[k]
-                            : double(reinterpret_cast<const float*>(positions)[k]);
-  };
-  Shape sizes(out.sizes);
-  sizes[d] = 1;
-  const auto slice = [&](const prim::View& of, int64_t i) {
-    return prim::View(of.data + i * of.strides[d] * int64_t(size_of(of.dtype)), of.dtype, sizes,
-                      of.strides, of.storage);
-  };
-  for (int64_t o = 0; o < out.sizes[d]; ++o) {
-    SmallVector<prim::View, kMostSlices> inputs;
-    SmallVector<expr::Literal, kMostSlices> weights;
-    for (int k = 0; k < std::max(axis.taps, 1); ++k) {
-      if (axis.taps > 0) {
-        const double w = weight(row[o] + k);
-        if (gaps && w == 0) continue;
-        weights.push_back({.f = w});
-      }
-      inputs.push_back(slice(x, first[o] + k));
-    }
-    const prim::View to = slice(out, o);
-    if (inputs.empty())
-      p.fill(filling(to, 0, "resample"));
-    else
-      p.pointwise({&slices_program(x.dtype, out.dtype, int(inputs.size()), axis.taps > 0),
-                   inputs,
-                   {&to, 1},
-                   {weights.data(), weights.size()}});
-  }
-}
-
 struct Resampling {
   Mode mode;
   Shape sizes;                 // of the result
@@ -384,6 +317,90 @@ ResampleFilter fitted(const ResampleFilter& f, int64_t n) {
         r.weights[o * size_t(r.taps) + size_t(f.begin[o] + k - begin)] = w;
   }
   return r;
+}
+
+bool chooses(const Resampling& r) {
+  return !r.transposed && (r.mode == Mode::nearest || r.mode == Mode::nearest_exact);
+}
+// Along dimension d of the spatial ones, which has n elements.
+ResampleFilter filter_along(const Resampling& r, size_t d, int64_t n) {
+  const int64_t out = r.sizes[d];
+  const auto make = [&](int64_t from, int64_t to) {
+    return make_filter(r.mode, from, to, r.scales[d], r.align, r.antialias);
+  };
+  return fitted(r.transposed ? transposed(make(out, n), out) : make(n, out), n);
+}
+
+// Slices pay for themselves from so many elements on, so many of them beside each other in memory.
+constexpr int64_t kLeastSlice = 1024, kLeastRun = 16;
+constexpr int kMostSlices = 12;  // with as many weights they are the inputs of a program
+
+bool has_slices(const prim::View& x, const prim::View& out, size_t d) {
+  if (out.numel() < kLeastSlice * out.sizes[d]) return false;
+  for (size_t k = 0; k < x.sizes.size(); ++k)
+    if (k != d && x.strides[k] == 1 && out.strides[k] == 1)
+      return std::min(x.strides[d], out.strides[d]) >= kLeastRun;
+  return false;
+}
+
+// (elements, ..., weights, ...) -> the sum of their products; without weights a conversion.
+const expr::Program& slices_program(DType in, DType out, size_t taps, bool weighs) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const DType work = expr::work_dtype(in);
+  std::vector<DType> inputs(taps, in);
+  if (weighs) inputs.insert(inputs.end(), taps, work);
+  return cache.get(pack_key({int(in), int(out), int(taps), weighs}), inputs, {}, {out},
+                   [&](std::span<const Value> v) {
+                     const auto part = [&](size_t k) {
+                       return weighs ? v[taps + k] * expr::cast(v[k], expr::compute_type(work))
+                                     : v[k];
+                     };
+                     Value sum = part(0);
+                     for (size_t k = 1; k < taps; ++k) sum = sum + part(k);
+                     return std::vector{sum};
+                   });
+}
+
+// Along dimension d, on a CPU: what an output position is made of are whole slices, one or a few,
+// which vector instructions add faster than elements that are looked up one by one. All in as many
+// launches as there are numbers of slices. `weights`: those of `f` in the table, or null.
+void resample_slices(prim::Primitives& p, const prim::View& x, size_t d, const ResampleFilter& f,
+                     std::byte* weights, bool gaps, const prim::View& out) {
+  Shape sizes(out.sizes);
+  sizes[d] = 1;
+  const auto slice = [&](const prim::View& of, int64_t i) {
+    return prim::View(of.data + i * of.strides[d] * int64_t(size_of(of.dtype)), of.dtype, sizes,
+                      of.strides, of.storage);
+  };
+  const DType work = expr::work_dtype(x.dtype);
+  std::vector<prim::View> inputs[kMostSlices + 1], outputs[kMostSlices + 1];
+  for (int64_t o = 0; o < out.sizes[d]; ++o) {
+    SmallVector<int64_t, kMostSlices> taken;
+    for (int64_t k = 0; k < f.taps; ++k)
+      if (!gaps || f.weights[size_t(o * f.taps + k)] != 0) taken.push_back(k);
+    std::vector<prim::View>& all = inputs[taken.size()];
+    for (int64_t k : taken) all.push_back(slice(x, f.begin[size_t(o)] + k));
+    if (weights)
+      for (int64_t k : taken)
+        all.emplace_back(weights + (o * f.taps + k) * int64_t(size_of(work)), work, IntList(),
+                         IntList());
+    outputs[taken.size()].push_back(slice(out, o));
+  }
+  for (const prim::View& nothing : outputs[0]) p.fill(filling(nothing, 0, "resample"));
+  for (size_t taps = 1; taps <= kMostSlices; ++taps)
+    if (!outputs[taps].empty())
+      p.multi_pointwise({&slices_program(x.dtype, out.dtype, taps, weights != nullptr),
+                         int64_t(outputs[taps].size()),
+                         inputs[taps],
+                         outputs[taps],
+                         {}});
+}
+
+Resampling resampling_of(const Call& c) {
+  const std::span<const double> scales = c[4].reals();
+  return {Mode(c.integer(5)), Shape(c.ints(2)), {scales.begin(), scales.end()},
+          c.boolean(6),       c.boolean(7),     c.boolean(8)};
 }
 
 int64_t longest_dimension(IntList in, IntList spatial) {
@@ -419,7 +436,8 @@ const OpRecord& resample_op =
           }
           const IndexView table(p, c.tensor(1), true);
           const IntList taps = c.ints(3);
-          const bool gaps = c.boolean(7) || c.boolean(8);
+          const Resampling how = resampling_of(c);
+          const bool gaps = how.antialias || how.transposed;
           const size_t rank = size_t(x.dim());
           SmallVector<Axis, kMaxRank> axes;
           axes.resize(rank, Axis{});
@@ -438,9 +456,14 @@ const OpRecord& resample_op =
           // fewest. A GPU has the time for more, while it waits for memory; a CPU adds slices.
           const bool on_cpu = x.device().is_cpu(), in_slices = on_cpu && out[0].numel() >= 16384;
           const int64_t most = in_slices ? 0 : on_cpu ? 1 : 16;
+          const auto weights_of = [&](const Axis& a, int64_t n) {
+            return a.taps > 0 ? table.view().data + (a.first + 2 * n) * int64_t(sizeof(int64_t))
+                              : nullptr;
+          };
           const auto pass = [&](const prim::View& to, std::span<const Axis> along, size_t d) {
             if (in_slices && along[d].taps <= kMostSlices && has_slices(from, to, d))
-              resample_slices(p, from, table.view(), d, along[d], gaps, to);
+              resample_slices(p, from, d, filter_along(how, d - 2, from.sizes[d]),
+                              weights_of(along[d], to.sizes[d]), gaps, to);
             else
               resample_axes(p, from, table.view(), along, gaps, to);
           };
@@ -498,16 +521,10 @@ Tensor resample(const Tensor& x, const Resampling& r) {
       taps.push_back(Axis::kSame);
       continue;
     }
-    const bool chooses =
-        !r.transposed && (r.mode == Mode::nearest || r.mode == Mode::nearest_exact);
-    const ResampleFilter f =
-        fitted(r.transposed
-                   ? transposed(make_filter(r.mode, out, n, r.scales[d], r.align, r.antialias), out)
-                   : make_filter(r.mode, n, out, r.scales[d], r.align, r.antialias),
-               n);
-    taps.push_back(chooses ? 0 : f.taps);
+    const ResampleFilter f = filter_along(r, d, n);
+    taps.push_back(chooses(r) ? 0 : f.taps);
     table.insert(table.end(), f.begin.begin(), f.begin.end());
-    if (chooses) continue;
+    if (chooses(r)) continue;
     const int64_t rows = (int64_t(table.size()) + out) * int64_t(8 / size_of(work));
     for (int64_t o = 0; o < out; ++o) table.push_back(rows + o * f.taps);
     const size_t at = table.size();
