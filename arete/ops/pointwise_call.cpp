@@ -131,7 +131,6 @@ void take_host_numbers(const Call& call, Resolved& r, uint64_t& key, uint32_t& n
 Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   const OpRecord& op = call.op;
   const PointwiseDef& def = *op.pointwise;
-  if (def.check) def.check(call);
   Resolved r;
   r.op = &op;
   r.def = &def;
@@ -160,6 +159,7 @@ Resolved resolve(const Call& call, const DType* forced_result = nullptr) {
   }
   ARETE_CHECK(n_tensors > 0,
               TypeError(op.name, op.name + ": at least one argument must be a Tensor"));
+  if (def.check) def.check(call);
   DType compute = all_same && call[0].kind() == Arg::Kind::tensor && def.compute_promoted
                       ? first
                       : promoted_type(call, def.n_inputs);

@@ -271,7 +271,7 @@ struct PointwiseDef {
   uint32_t non_differentiable = 0;  ///< bit i: input i has no gradient
   uint32_t exact_numbers = 0;       ///< bit i: input i is no number that integers cannot hold
   bool truncates = false;  ///< parameters beside integers lose their fractions; else refused
-  void (*check)(const Call&) = nullptr;  ///< refuses arguments, before anything is done with them
+  void (*check)(const Call&) = nullptr;  ///< refuses arguments; tensors may be numbers
   std::optional<ComplexForm> complex{};  ///< none: refuses complex tensors
   struct Cache;
   std::shared_ptr<Cache> cache;

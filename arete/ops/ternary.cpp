@@ -40,8 +40,11 @@ const OpRecord& addcdiv_op =
         .complex(of_complex(
             [](Complex a, Complex b, Complex c, Complex value) { return a + value * (b / c); }))
         .refuses([](const Call& c) {
-          ARETE_CHECK(!is_integral_or_bool(c.tensor(1).dtype()) ||
-                          !is_integral_or_bool(c.tensor(2).dtype()),
+          const auto is_integer = [](const Arg& a) {
+            return a.kind() == Arg::Kind::tensor ? is_integral_or_bool(a.tensor().dtype())
+                                                 : a.scalar().is_integral();
+          };
+          ARETE_CHECK(!is_integer(c[1]) || !is_integer(c[2]),
                       TypeError(c.name(),
                                 "Integer division with addcdiv is no longer supported: convert "
                                 "tensor1 or tensor2 to a floating type, or use "
