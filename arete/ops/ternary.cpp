@@ -41,8 +41,7 @@ const OpRecord& addcdiv_op =
             [](Complex a, Complex b, Complex c, Complex value) { return a + value * (b / c); }))
         .refuses([](const Call& c) {
           const auto is_integer = [](const Arg& a) {
-            return a.kind() == Arg::Kind::tensor ? is_integral_or_bool(a.tensor().dtype())
-                                                 : a.scalar().is_integral();
+            return a.kind() == Arg::Kind::tensor && is_integral_or_bool(a.tensor().dtype());
           };
           ARETE_CHECK(!is_integer(c[1]) || !is_integer(c[2]),
                       TypeError(c.name(),

@@ -63,7 +63,7 @@ const Attached attention_op =
                   {{m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), m.make({1, 2, 3, 2}), none, 0.0,
                     true, none, false},
                    "causal"},
-                  {{m.make({1, 2, 16, 8}), m.make({1, 2, 16, 8}), m.make({1, 2, 16, 8}), none, 0.0,
+                  {{m.make({2, 2, 16, 8}), m.make({2, 2, 16, 8}), m.make({2, 2, 16, 8}), none, 0.0,
                     true, none, false},
                    "causal, of a size that kernels like"},
                   {{m.make({2, 3}), m.make({3, 3}), m.make({3, 2}), m.make_mask({2, 3}), 0.0, false,

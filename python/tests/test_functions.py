@@ -191,3 +191,10 @@ def test_fill_diagonal():
     for shape, text in (((2,), "dimensions must larger than 1"), ((2, 2, 3), "must be of equal length")):
         with pytest.raises(RuntimeError, match=text):
             arete.zeros(shape).fill_diagonal_(1)
+
+
+def test_numbers_in_addcdiv():
+    assert arete.ones(2).addcdiv(1, 2).tolist() == [1.5, 1.5]
+    i = arete.tensor([1, 2])
+    with pytest.raises(RuntimeError, match="no longer supported"):
+        arete.ones(2).addcdiv(i, i)
