@@ -23,12 +23,12 @@ constexpr uint64_t pack_key(std::initializer_list<int> parts) {
 }
 
 /// May be used by several threads.
-template <class T>
+template <class T, class Key = uint64_t, class Hasher = std::hash<Key>>
 class KeyedCache {
  public:
   /// make() gives a std::unique_ptr<T>; it is called once for each key.
   template <class F>
-  const T& get(uint64_t key, F&& make) {
+  const T& get(const Key& key, F&& make) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<T>& slot = map_[key];
     if (!slot) slot = make();
@@ -37,7 +37,7 @@ class KeyedCache {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<uint64_t, std::unique_ptr<T>> map_;
+  std::unordered_map<Key, std::unique_ptr<T>, Hasher> map_;
 };
 
 }  // namespace arete

@@ -74,6 +74,11 @@ std::string singular_solve_text(int64_t info);
 double factorization_flops(const Call& c);
 
 // ---- formulas and pieces
+/// Whether b holds a vector for each of the matrices a, and no matrices.
+inline bool has_vectors(const Tensor& a, const Tensor& b) {
+  const IntList s = a.sizes().first(size_t(a.dim() - 1)), t = b.sizes();
+  return std::equal(s.begin(), s.end(), t.begin(), t.end());
+}
 /// The order of the rows after exchanges with pivots (from 1).
 template <class T>
 inline void apply_exchanges(const T* pivots, int64_t k, int64_t* order, int64_t n) {

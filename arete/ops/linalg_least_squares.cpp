@@ -212,11 +212,6 @@ const OpRecord& least_squares_op =
         .flops([](const Call& c) { return factorization_flops(c) * 4; })
         .dtypes(kFactorizableTypes);
 
-bool is_vector(const Tensor& a, const Tensor& b) {
-  const IntList s = a.sizes().first(size_t(a.dim() - 1)), t = b.sizes();
-  return s.size() == t.size() && std::equal(s.begin(), s.end(), t.begin());
-}
-
 const OpRecord& linalg_lstsq_op =
     define(
         "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor "
@@ -228,7 +223,7 @@ const OpRecord& linalg_lstsq_op =
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           check_matrix("linalg.lstsq", a, "input");
           const std::string_view driver = c.has(3) ? c[3].string() : "gelsy";
-          const bool vector = is_vector(a, b);
+          const bool vector = has_vectors(a, b);
           const int64_t m = a.size(-2), n = a.size(-1);
           const Results r =
               call_all(least_squares_op, {a, vector ? b.unsqueeze(-1) : b, c[2], driver});

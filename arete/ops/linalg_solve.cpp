@@ -159,17 +159,11 @@ const OpRecord& solve_matrices_op =
         })
         .dtypes(kFactorizableTypes);
 
-bool is_vector(const Tensor& a, const Tensor& b) {
-  if (b.dim() == 1) return true;
-  const IntList s = a.sizes().first(size_t(a.dim() - 1)), t = b.sizes();
-  return s.size() == t.size() && std::equal(s.begin(), s.end(), t.begin());
-}
-
 Results solve_any(const Call& c, bool left) {
   const Tensor &a = c.tensor(0), &b = c.tensor(1);
   const std::string name = "linalg.solve";
   check_square(name, a);
-  const bool vector = is_vector(a, b);
+  const bool vector = b.dim() == 1 || has_vectors(a, b);
   const auto r = call_all(solve_matrices_op, {a, vector ? b.unsqueeze(-1) : b, left});
   return {vector ? r[0].squeeze(-1) : r[0], r[1]};
 }

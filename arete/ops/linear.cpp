@@ -11,12 +11,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-std::string shape_text(IntList sizes) {
-  std::string s;
-  for (size_t i = 0; i < sizes.size(); ++i) s += (i ? "x" : "") + std::to_string(sizes[i]);
-  return s;
-}
-
 void linear_infer(const Call& call, OutputSpecs& out) {
   const Tensor &x = call.tensor(0), &w = call.tensor(1);
   ARETE_CHECK(w.dim() == 1 || w.dim() == 2,

@@ -12,12 +12,6 @@ namespace arete {
 namespace ops {
 namespace {
 
-std::string shape_text(IntList sizes) {
-  std::string s;
-  for (size_t i = 0; i < sizes.size(); ++i) s += (i ? "x" : "") + std::to_string(sizes[i]);
-  return s;
-}
-
 void check_factor_dtypes(const Call& call, const Tensor& a, const Tensor& b) {
   ARETE_CHECK(a.dtype() == b.dtype(),
               TypeError(call.name(), "expected m1 and m2 to have the same dtype, but got: " +
@@ -63,13 +57,6 @@ Shape matmul_sizes(const Call& call, const Tensor& a, const Tensor& b) {
   if (as.size() > 1) out.push_back(as[as.size() - 2]);
   if (bs.size() > 1) out.push_back(bs.back());
   return out;
-}
-
-void pad_front(Layout& l, size_t rank) {
-  while (l.sizes.size() < rank) {
-    l.sizes.insert(l.sizes.begin(), 1);
-    l.strides.insert(l.strides.begin(), 0);
-  }
 }
 
 /// out = alpha * a @ b + beta * out + bias, with vectors as rows (a) and columns (b).
@@ -367,6 +354,19 @@ const OpRecord& baddbmm_op =
         .flops(add_product_flops);
 
 }  // namespace
+
+std::string shape_text(IntList sizes) {
+  std::string s;
+  for (size_t i = 0; i < sizes.size(); ++i) s += (i ? "x" : "") + std::to_string(sizes[i]);
+  return s;
+}
+
+void pad_front(Layout& l, size_t rank) {
+  while (l.sizes.size() < rank) {
+    l.sizes.insert(l.sizes.begin(), 1);
+    l.strides.insert(l.strides.begin(), 0);
+  }
+}
 
 void run_product(const Tensor& a, const Tensor& b, const Tensor& out, prim::Primitives& p,
                  const Tensor& bias, bool transpose_b) {

@@ -11,6 +11,11 @@ namespace arete::ops {
 void run_product(const Tensor& a, const Tensor& b, const Tensor& out, prim::Primitives& p,
                  const Tensor& bias, bool transpose_b);
 
+/// "2x3".
+std::string shape_text(IntList sizes);
+/// The layout with dimensions of size 1 before the others, so that it has the rank.
+void pad_front(Layout& layout, size_t rank);
+
 /// grad^T @ input and the sums of grad's columns: the gradients of a linear layer's parameters.
 std::pair<Tensor, Tensor> linear_weight_grad(const Tensor& grad, const Tensor& input);
 

@@ -23,7 +23,7 @@ struct OpRecord;
 class RowProgram;
 
 /// A program with the numbers of its parameters: what a call of an anonymous record applies. One of
-/// the two programs is there.
+/// the two programs is there, or none where a part of a call has no program.
 struct AppliedProgram {
   const expr::Program* program = nullptr;
   const RowProgram* rows = nullptr;

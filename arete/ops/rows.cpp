@@ -100,22 +100,6 @@ void run(const RowProgram& p, std::span<const Tensor> inputs, std::span<const Te
   SmallVector<prim::View, 8> in, out;
   layouts.reserve(inputs.size() + outputs.size());
 
-  if (const RowProgram::Reduce* r = p.single_reduction()) {
-    for (const int i : r->inputs) {
-      layouts.push_back(inputs[size_t(i)].expand(space.sizes).layout());
-      in.push_back(view_of(inputs[size_t(i)], layouts.back()));
-    }
-    device.reduce({.monoid = r->monoid,
-                   .space = space.sizes,
-                   .reduced = space.mask(),
-                   .inputs = {in.data(), in.size()},
-                   .out = view_of(outputs[0]),
-                   .prologue = r->prologue.get(),
-                   .params = literals,
-                   .epilogue = r->epilogue.get(),
-                   .epilogue_params = literals});
-    return;
-  }
   const Shape sizes = space.rows_last();
   for (const Tensor& t : inputs) {
     layouts.push_back(expanded(space.rows_last(t), sizes));

@@ -50,7 +50,7 @@ class Rows {
 // and the row's value that it goes on with an input of the same program. From this come
 //  - the kernel: the reductions, those that do not wait for each other together, then the elements
 //    (Note [Fused kernels] in prim/args.h); arithmetic on nothing but rows' values is done once a
-//    row. A single reduction is one call of `reduce`, with arithmetic before and after;
+//    row;
 //  - the derivative, a program of rows, too, and so of any order. In the derivative of the
 //    ordinary program a row's value has a gradient in each element that reads it: the sum of these
 //    over the row, computed for the last reduction first, is the gradient of what was reduced.
@@ -78,15 +78,8 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
   /// Whether something is reduced that has no value for rows without elements.
   bool needs_elements() const { return needs_elements_; }
 
-  /// Reductions of one value after which nothing needs the elements.
-  struct Reduce {
-    prim::Monoid monoid;
-    std::vector<int> inputs;  ///< that the prologue reads
-    expr::ProgramPtr prologue, epilogue;
-  };
   /// What runs. The programs' parameters are params(), then the length of a row as f64.
   const prim::FusedSpec& spec() const { return spec_; }
-  const Reduce* single_reduction() const { return reduce_.prologue ? &reduce_ : nullptr; }
 
   /// The gradients of the inputs with wanted[i] set, from what `inputs` says: inputs, and
   /// gradients of outputs (floating ones; zeros where none came).
@@ -116,7 +109,6 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
   std::vector<char> is_needed_, is_row_;  // of reductions; of outputs
   bool needs_elements_ = false;
   prim::FusedSpec spec_;
-  Reduce reduce_;
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<uint32_t, std::unique_ptr<Derivative>>> derivatives_;
 };

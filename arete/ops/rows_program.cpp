@@ -66,7 +66,6 @@ class RowProgram::Planner {
       s.first_output = int(first);
       p_.spec_.stages.push_back(std::move(s));
     }
-    find_single_reduction();
   }
 
  private:
@@ -223,15 +222,6 @@ class RowProgram::Planner {
         dtypes.push_back(expr::storage_type(code_[i].type));
       }
     if (!values.empty()) new_rows(stage(Kind::row, values, dtypes), values);
-  }
-
-  // The primitive for it knows every order of memory, and results of few elements.
-  void find_single_reduction() {
-    const std::vector<FusedStage>& stages = p_.spec_.stages;
-    if (p_.n_outputs() != 1 || !p_.is_row_[0] || stages.size() != 2 ||
-        stages[0].program->outputs().size() != 1)
-      return;
-    p_.reduce_ = {stages[0].monoid, stages[0].inputs, stages[0].program, stages[1].program};
   }
 
   RowProgram& p_;

@@ -35,7 +35,8 @@ namespace arete::prim {
 // Where row values are read, so are inputs with one element for a row. A reduce_columns program
 // reads tensor inputs only, so that a backend may also run such a stage by itself, before or after
 // the others; its results are converted to the dtypes of the outputs.
-// Softmax, the norms and cross entropy are such specs, forward and backward.
+// Softmax, the norms and cross entropy are such specs, forward and backward; pointwise and reduce
+// are those of one stage (fused_forms.h).
 struct FusedStage {
   enum class Kind : uint8_t { reduce, row, store, store_row, reduce_columns } kind;
   expr::ProgramPtr program;
@@ -51,11 +52,12 @@ struct FusedSpec {
   int n_inputs = 0, n_outputs = 0;
 };
 
-/// Inputs broadcast to `space`; outputs have the sizes of `space`, or 1 in the inner dimensions
-/// when written by store_row, or 1 in the outer ones when written by reduce_columns. An output may
-/// be exactly one of the inputs only if every stage reading that input precedes or is the store
-/// (and no reduce_columns stage reads it). params: shared by all programs, by position (each
-/// program declares a prefix).
+/// Inputs broadcast to `space`, but for those that programs read as tables, which are as in
+/// PointwiseArgs and read so by all of them; outputs have the sizes of `space`, or 1 in the inner
+/// dimensions when written by store_row, or 1 in the outer ones when written by reduce_columns. An
+/// output may be exactly one of the inputs only if every stage reading that input precedes or is
+/// the store (and no reduce_columns stage reads it). params: shared by all programs, by position
+/// (each program declares a prefix).
 struct FusedArgs {
   const FusedSpec* spec;
   IntList space;

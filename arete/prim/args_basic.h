@@ -67,7 +67,7 @@ struct IotaArgs {
 /// outputs = program(inputs, params) element by element. Outputs have one shape, inputs broadcast
 /// to it, but for those that the program reads as tables: these are dense, of any shape with
 /// at least one element. An input that is no table may be exactly one of the outputs (in place);
-/// other overlap is not allowed. Only this primitive takes programs with tables.
+/// other overlap is not allowed.
 struct PointwiseArgs {
   const expr::Program* program;
   std::span<const View> inputs;
@@ -121,7 +121,8 @@ struct MultiReduceArgs {
 
 /// out = epilogue(reduce(prologue(inputs))) over the dimensions of `space` where out has size 1
 /// and space has not (and where `reduced` has a bit set). `out` has the rank of `space`.
-/// prologue: inputs + params -> one value; null means the single input itself. epilogue: one
+/// prologue: inputs (tables as in PointwiseArgs) + params -> one value; null means the single input
+/// itself. epilogue: one
 /// value (+ epilogue_params) -> one value; null means identity. Sums of f32 and narrower
 /// accumulate with error no worse than pairwise summation; integers accumulate in i64. Reducing
 /// nothing gives the identity (min/max: the caller has checked).

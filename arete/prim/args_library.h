@@ -13,6 +13,20 @@ namespace arete::prim {
 /// Activations a gemm or convolution may apply on its way out.
 enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
 
+/// What a program makes of the elements of a matrix: its first input; the others broadcast to it.
+struct ElementProgram {
+  const expr::Program* program = nullptr;  // of one output, without tables
+  std::span<const View> inputs{};          // but for the first
+  std::span<const expr::Literal> params{};
+  std::span<const Slot> slots{};
+
+  explicit operator bool() const { return program != nullptr; }
+  static void describe(auto& a, auto&& v) {
+    v(a.inputs, Access::read);
+    v(a.program, a.params, a.slots);
+  }
+};
+
 /// out[b] = activation(alpha * a[b] @ b[b] + beta * c + bias). Ranks equal and >= 2; leading
 /// dimensions of a and b broadcast to out's. Any strides (transposes are strides). All of one
 /// dtype; f16/bf16 accumulate in f32. bias: 1-d over columns, optional. beta != 0: out's old
@@ -23,6 +37,9 @@ enum class Activation : uint8_t { none, relu, gelu, gelu_tanh };
 /// gradient of its weight; only for products without batch dimensions and activation.
 /// a_scale, b_scale (optional, f32, of out's rank, broadcast to it): factors of the operands, read
 /// on the device; with neither beta nor a_sum. One number is an alpha that changes.
+/// With programs: out = result_program(a_program(a) @ b_program(b)), the operands being what their
+/// programs give (real dtypes), the product what the result's takes: as for `out` above, so f32 if
+/// it shall not be rounded before. Nothing else then; what the result's reads is not in out.
 struct GemmArgs {
   View a, b, out;
   double alpha = 1, beta = 0;
@@ -31,7 +48,16 @@ struct GemmArgs {
   bool differentiate = false;
   View a_sum{};
   View a_scale{}, b_scale{};
+  ElementProgram a_program{}, b_program{}, result_program{};
   Context context{};
+
+  bool has_programs() const { return a_program || b_program || result_program; }
+  /// The dtypes of the operands and of the product where programs are.
+  DType a_dtype() const { return a_program ? a_program.program->outputs()[0].dtype : a.dtype; }
+  DType b_dtype() const { return b_program ? b_program.program->outputs()[0].dtype : b.dtype; }
+  DType product_dtype() const {
+    return result_program ? result_program.program->inputs()[0] : out.dtype;
+  }
 
   static void describe(auto& a, auto&& v) {
     v(a.a, Access::read);
@@ -42,6 +68,8 @@ struct GemmArgs {
     v(a.a_sum, Access::write);
     v(a.a_scale, Access::read);
     v(a.b_scale, Access::read);
+    for (auto* p : {&a.a_program, &a.b_program, &a.result_program})
+      if (p->program) ElementProgram::describe(*p, v);
   }
 };
 

@@ -25,10 +25,25 @@ void check(const GemmArgs& g) {
                            g.bias.dtype == g.out.dtype));
   ARETE_ASSERT(!g.aux || (g.aux.rank() == g.out.rank() && g.aux.dtype == g.out.dtype));
   // Narrow operands may have a wider result; of f8 also two different ones.
-  const bool f8 = is_float8(g.a.dtype) && is_float8(g.b.dtype);
-  const bool widens = is_reduced_float(g.a.dtype) && g.out.dtype == kFloat32;
-  ARETE_ASSERT(g.a.dtype == g.b.dtype || f8);
-  ARETE_ASSERT(g.a.dtype == g.out.dtype || widens || (f8 && is_reduced_float(g.out.dtype)));
+  const DType left = g.a_dtype(), right = g.b_dtype(), product = g.product_dtype();
+  const bool f8 = is_float8(left) && is_float8(right);
+  const bool widens = is_reduced_float(left) && product == kFloat32;
+  ARETE_ASSERT(left == right || f8);
+  ARETE_ASSERT(left == product || widens || (f8 && is_reduced_float(product)));
+  if (!g.has_programs()) return;
+  ARETE_ASSERT(g.alpha == 1 && g.beta == 0 && !g.bias && !g.aux && !g.a_sum && !g.a_scale &&
+               !g.b_scale && g.activation == Activation::none && !g.differentiate);
+  ARETE_ASSERT(!g.a_program || g.a_program.program->inputs()[0] == g.a.dtype);
+  ARETE_ASSERT(!g.b_program || g.b_program.program->inputs()[0] == g.b.dtype);
+  ARETE_ASSERT(!g.result_program || g.result_program.program->outputs()[0].dtype == g.out.dtype);
+  for (const ElementProgram* p : {&g.a_program, &g.b_program, &g.result_program}) {
+    if (!*p) continue;
+    ARETE_ASSERT(p->program->tables() == 0 && p->program->outputs().size() == 1);
+    ARETE_ASSERT(p->program->inputs().size() == 1 + p->inputs.size());
+    for (size_t k = 0; k < p->inputs.size(); ++k)
+      ARETE_ASSERT(p->inputs[k].dtype == p->program->inputs()[1 + k]);
+    ARETE_ASSERT(p->program->params().size() == p->params.size());
+  }
 }
 
 void check(const ConvArgs& c) {

@@ -1,6 +1,7 @@
 #include "arete/prim/loop_nest.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include "arete/base/error.h"
@@ -164,34 +165,38 @@ LoopNest LoopNest::plan_split(IntList space, int outer_rank, std::span<const Vie
   return nest;
 }
 
-LoopNest LoopNest::plan_reduced(IntList space, uint32_t reduced, std::span<const View> views,
-                                int* inner_rank) {
+ReducedLast::ReducedLast(IntList space, uint32_t reduced, std::span<const View> views) {
   const size_t rank = space.size();
   SmallVector<int, 8> order;
   for (size_t d = 0; d < rank; ++d)
     if (!(reduced >> d & 1)) order.push_back(int(d));
-  const int kept = int(order.size());
+  kept_ = int(order.size());
   for (size_t d = 0; d < rank; ++d)
     if (reduced >> d & 1) order.push_back(int(d));
-  if (std::is_sorted(order.begin(), order.end())) return plan_split(space, kept, views, inner_rank);
-  SmallVector<Shape, 4> lists;
-  lists.reserve(2 * views.size());
-  SmallVector<View, 4> permuted;
-  Shape permuted_space;
-  for (int d : order) permuted_space.push_back(space[size_t(d)]);
+  for (int d : order) space_.push_back(space[size_t(d)]);
+  lists_.reserve(2 * views.size());  // views point into it
   for (const View& v : views) {
-    Shape& sizes = lists.emplace_back();
-    Shape& strides = lists.emplace_back();
+    Shape& sizes = lists_.emplace_back();
+    Shape& strides = lists_.emplace_back();
     const int skip = int(rank) - v.rank();
     for (int d : order) {
       sizes.push_back(d < skip ? 1 : v.sizes[size_t(d - skip)]);
       strides.push_back(d < skip ? 0 : v.strides[size_t(d - skip)]);
     }
-    View& p = permuted.emplace_back(v);
+    View& p = views_.emplace_back(v);
     p.sizes = sizes;
     p.strides = strides;
   }
-  return plan_split(permuted_space, kept, permuted, inner_rank);
+}
+
+LoopNest LoopNest::plan_reduced(IntList space, uint32_t reduced, std::span<const View> views,
+                                int* inner_rank) {
+  // Seldom is there anything to move.
+  const int rank = int(space.size()), kept = std::min(rank, std::countr_zero(reduced));
+  if (reduced >> kept == (uint32_t{1} << (rank - kept)) - 1)
+    return plan_split(space, kept, views, inner_rank);
+  const ReducedLast moved(space, reduced, views);
+  return plan_split(moved.space(), moved.kept(), moved.views(), inner_rank);
 }
 
 }  // namespace arete::prim

@@ -58,4 +58,24 @@ struct LoopNest {
                                int* inner_rank);
 };
 
+/// A space, and views that broadcast to it, with the dimensions of `reduced` (bit d: dimension d)
+/// behind the others.
+class ReducedLast {
+ public:
+  ReducedLast(IntList space, uint32_t reduced, std::span<const View> views);
+  ReducedLast(const ReducedLast&) = delete;
+  ReducedLast& operator=(const ReducedLast&) = delete;
+
+  IntList space() const { return space_; }
+  /// The number of dimensions that are not reduced.
+  int kept() const { return kept_; }
+  std::span<const View> views() const { return {views_.data(), views_.size()}; }
+
+ private:
+  Shape space_;
+  int kept_ = 0;
+  SmallVector<Shape, 4> lists_;
+  SmallVector<View, 4> views_;
+};
+
 }  // namespace arete::prim

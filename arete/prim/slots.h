@@ -28,7 +28,7 @@ class Addressed {
     for_each_program(args_, [&](auto& program, auto& params, std::span<const Slot>& slots) {
       if (slots.empty()) return;
       put_in_memory(program, slots);
-      Numbers& numbers = numbers_[programs_.size() > 1];
+      Numbers& numbers = numbers_[programs_.empty() ? 0 : programs_.size() - 1];
       numbers.assign(params.begin(), params.end());
       for (const Slot& slot : slots)
         numbers[size_t(slot.number)] = {.i = int64_t(reinterpret_cast<intptr_t>(slot.value.data))};
@@ -55,8 +55,8 @@ class Addressed {
   }
 
   Args args_;
-  std::array<Numbers, 2> numbers_;  // a reduction's epilogue has its own
-  SmallVector<expr::ProgramPtr, 2> programs_;
+  std::array<Numbers, 3> numbers_;  // of each program
+  SmallVector<expr::ProgramPtr, 3> programs_;
   FusedSpec spec_;
 };
 

@@ -16,6 +16,10 @@ among the arguments may change from call to call; numbers that a function takes 
     >>> kernels.apply_rows(rms_norm, x, 0.0, dim=1)
     tensor([[0.6325, 1.2649],
             [0.8485, 1.1314]])
+    >>> weight, scale = arete.tensor([[1, -2], [3, 4]], dtype=arete.int8), arete.tensor([[0.5, 0.25]])
+    >>> kernels.apply_matmul(x, weight, right=(lambda w, s: w * s, scale), result=lambda y: kernels.maximum(y, 0.0))
+    tensor([[3.5000, 1.5000],
+            [7.5000, 2.5000]])
 """
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ for _name in ("abs acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh
     globals()[_name] = getattr(_e, _name)
 maximum, minimum, isnan, isinf = _e.max, _e.min, _e.is_nan, _e.is_inf
 
-__all__ = ["apply_program", "apply_reduce", "apply_rows"]
+__all__ = ["apply_matmul", "apply_program", "apply_reduce", "apply_rows"]
 
 
 class _RowsOf:
@@ -169,3 +173,37 @@ def apply_reduce(function, *args, dim=None, keepdim=False, reduce="sum"):
     if keepdim:
         return kept
     return kept.squeeze(tuple(range(kept.dim())) if dim is None else dim if isinstance(dim, int) else tuple(dim))
+
+
+def apply_matmul(a, b, *, left=None, right=None, result=None):
+    """result(left(a) @ right(b)): a product of matrices, or batches of them, whose elements go through functions of scalars on their way in
+    and out. Each is a function, or a tuple of one and what else it is given: tensors that broadcast to its matrix, and numbers. So a weight
+    may be stored as integers with scales, and a bias and an activation cost no pass of their own. Both operands must have one dtype behind
+    their functions; a function of integers and floating tensors gives the latter's. With four vectors or fewer on one side it is one
+    kernel, which reads the matrices as they are stored; with a gradient wanted each part is a call of its own."""
+    name = "apply_matmul"
+
+    def program(part, first):
+        if part is None:
+            return (None, [], []), first.dtype
+        function, *others = part if isinstance(part, tuple) else (part,)
+        if not callable(function):
+            raise TypeError(f"{name}(): left, right and result are functions, not {type(function).__name__}")
+        call = _Call(name, [first, *others])
+
+        def definition(*values):
+            pairs, many = call.typed(function(*call.in_order(values)))
+            if many:
+                raise TypeError(f"{name}(): the function of a matrix gives one value")
+            return pairs
+
+        traced = _e.trace(definition, call.dtypes, call.params, _name_of(function))
+        return (traced, call.tensors[1:], call.numbers), traced._output
+
+    for matrix in (a, b):
+        if not isinstance(matrix, Tensor):
+            raise TypeError(f"{name}(): the operands must be tensors, not {type(matrix).__name__}")
+    of_a, dtype = program(left, a)
+    of_b, _ = program(right, b)
+    of_result, _ = program(result, a.new_empty(0, dtype=dtype))
+    return _e.apply_matmul(a, b, of_a, of_b, of_result, name)

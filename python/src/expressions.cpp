@@ -4,6 +4,7 @@
 #include <map>
 
 #include "arete/expr/value.h"
+#include "arete/ops/apply_matmul.h"
 #include "arete/ops/call.h"
 #include "arete/ops/rows.h"
 #include "bindings.h"
@@ -145,6 +146,8 @@ void bind_expressions(nb::module_& parent) {
   });
 
   nb::class_<ElementwiseProgram>(m, "Program")
+      .def_prop_ro("_output",
+                   [](const ElementwiseProgram& p) { return p.program->outputs()[0].dtype; })
       .def(
           "__call__",
           [](const ElementwiseProgram& p, const std::vector<Tensor>& inputs,
@@ -171,6 +174,22 @@ void bind_expressions(nb::module_& parent) {
         return ElementwiseProgram{kept(b.build(results, dtypes)), lasting(name)};
       },
       "definition"_a, "inputs"_a, "params"_a, "name"_a);
+
+  // A matrix's program, or none, with what it is given besides the matrix.
+  using Part = std::tuple<const ElementwiseProgram*, std::vector<Tensor>, std::vector<Scalar>>;
+  m.def(
+      "apply_matmul",
+      [](const Tensor& a, const Tensor& b, const Part& left, const Part& right, const Part& result,
+         const std::string& name) {
+        const auto part = [](const Part& p) {
+          const auto& [program, inputs, params] = p;
+          return ops::MatrixProgram{program ? program->program : nullptr, inputs, params};
+        };
+        const char* const lasts = lasting(name);
+        const WithoutGil free;
+        return ops::apply_matmul(a, b, part(left), part(right), part(result), lasts);
+      },
+      "a"_a, "b"_a, "left"_a, "right"_a, "result"_a, "name"_a);
 
   nb::class_<ops::Rows>(m, "Rows")
       .def("_reduce",

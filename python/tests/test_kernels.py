@@ -149,7 +149,45 @@ def test_inside_a_checkpoint():
         np.testing.assert_array_equal(array(a), array(b))
 
 
+@pytest.mark.parametrize("rows", [1, 4, 30])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_products_with_functions(rows, dtype):
+    dtype = getattr(arete, dtype)
+    x, bias = arete.randn(2, rows, 48).to(dtype), arete.randn(40).to(dtype)
+    weight, scale = arete.randint(-128, 128, (40, 48), dtype=arete.int8), arete.rand(40, 1).to(dtype) / 100
+    dense = weight.to(dtype) * scale
+
+    def dequantized(w, s):
+        return w * s
+
+    for result, want in ((None, x @ dense.mT), ((lambda y, b, low: k.maximum(y + b, low), bias, 0.0), (x @ dense.mT + bias).relu())):
+        got = k.apply_matmul(x, weight.mT, right=(dequantized, scale.mT), result=result)
+        assert got.dtype is dtype and got.shape == (2, rows, 40)
+        np.testing.assert_allclose(array(got.double()), array(want.double()), rtol=0, atol=3e-2 if dtype is arete.bfloat16 else 1e-4)
+    assert k.apply_matmul(x, weight.mT, right=(dequantized, scale.mT), result=lambda y: y > 0).dtype is arete.bool
+
+
+def test_products_with_functions_have_gradients():
+    x, w, s = (arete.randn(*shape, dtype=arete.float64).requires_grad_() for shape in ((3, 4), (4, 5), (3, 1)))
+
+    def f(x, w, s):
+        return k.apply_matmul(x, w, left=(lambda v, t: v * t, s), right=k.exp, result=lambda y: k.sqrt(y * y + 1.0))
+
+    assert arete.autograd.gradcheck(f, (x, w, s))
+    want = ((x * s) @ w.exp()).square().add(1).sqrt()
+    np.testing.assert_allclose(array(f(x, w, s).detach()), array(want.detach()), rtol=1e-12)
+    for a, b in zip(arete.autograd.grad(f(x, w, s).sum(), (x, w, s)), arete.autograd.grad(want.sum(), (x, w, s))):
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-10)
+
+
 @pytest.mark.parametrize("call,error,text", [
+    (lambda x: k.apply_matmul(x[None], x[:, None], right=3), TypeError, "left, right and result are functions, not int"),
+    (lambda x: k.apply_matmul(x[None], 3.0), TypeError, "the operands must be tensors, not float"),
+    (lambda x: k.apply_matmul(x[None], x[:, None].int()), TypeError, "one real dtype behind their programs"),
+    (lambda x: k.apply_matmul(x, x[:, None]), ValueError, "must be matrices"),
+    (lambda x: k.apply_matmul(x[None], x[None]), RuntimeError, "shapes cannot be multiplied .1x3 and 1x3."),
+    (lambda x: k.apply_matmul(x[None], x[:, None], left=(lambda v, w: v + w, arete.ones(2, 3))), ValueError, "does not broadcast"),
+    (lambda x: k.apply_matmul(x[None], x[:, None], result=lambda v: (v, v)), TypeError, "gives one value"),
     (lambda x: k.apply_program(lambda v: v if v > 0 else -v, x), TypeError, "known only when it runs: where"),
     (lambda x: k.apply_program(lambda v: 3.0, x), TypeError, "returned float"),
     (lambda x: k.apply_program(lambda v: (), x), TypeError, "returned nothing"),

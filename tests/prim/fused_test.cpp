@@ -165,10 +165,15 @@ std::vector<std::vector<double>> expected(const FusedSpec& spec, const Shape& sp
     std::vector<Literal> values;
     auto run = [&](const FusedStage& s, const Shape& index) {
       std::vector<Literal> in;
-      for (int i : s.inputs)
-        in.push_back(i < 0 ? values[size_t(~i)]
-                           : literal_of(inputs[size_t(i)],
-                                        broadcast_index(inputs[size_t(i)].layout(), index)));
+      for (int i : s.inputs) {
+        if (i < 0) {
+          in.push_back(values[size_t(~i)]);
+        } else if (const GuardedBuffer& t = inputs[size_t(i)]; s.program->is_table(in.size())) {
+          in.push_back({.i = int64_t(reinterpret_cast<intptr_t>(t.view().data))});
+        } else {
+          in.push_back(literal_of(t, broadcast_index(t.layout(), index)));
+        }
+      }
       return expr::evaluate(*s.program, in, params.first(s.program->params().size()));
     };
     auto full = [&](const Shape& element) {
@@ -383,6 +388,56 @@ TEST(Fused, in_place) {
     for (IndexWalk w(space); w; ++w, ++at)
       ASSERT_EQ(mismatch(t[0].get(*w), want[0][at], kFloat32, 64, 1), "");
   }
+}
+
+// A normalization of what indices name in a table, with a bias that a table has for each row.
+FusedSpec norm_of_looked_up(DType dtype) {
+  const DType f = kFloat32;
+  FusedSpec spec;
+  spec.n_inputs = 4;  // position of each element, the table, position of each row, its table
+  spec.n_outputs = 2;
+  const auto with_tables = [](FusedStage s, std::vector<DType> in, std::vector<DType> out,
+                              uint32_t tables, Definition f) {
+    s.program = expr::trace(f, in, {}, out, tables);
+    return s;
+  };
+  spec.stages.push_back(
+      with_tables({Kind::reduce, nullptr, {0, 1}}, {kInt64, dtype}, {f, f}, 2, [](auto v) {
+        const Value x = expr::to_float(expr::load(v[1], v[0]));
+        return std::vector<Value>{x, x * x};
+      }));
+  spec.stages.push_back(with_tables(
+      {Kind::row, nullptr, {2, 3, ~1}}, {kInt32, f, f}, {f}, 2,
+      [](auto v) { return std::vector<Value>{expr::load(v[1], v[0]) + expr::rsqrt(v[2] + 1.0)}; }));
+  spec.stages.push_back(
+      with_tables({Kind::store, nullptr, {1, ~2, 0}}, {dtype, f, kInt64}, {dtype}, 1,
+                  [](auto v) { return std::vector<Value>{expr::load(v[0], v[2]) * v[1]}; }));
+  spec.stages.push_back(
+      with_tables({Kind::store_row, nullptr, {~0, 3, 2}, Monoid::sum, 1}, {f, f, kInt32}, {f}, 2,
+                  [](auto v) { return std::vector<Value>{v[0] - expr::load(v[1], v[2])}; }));
+  return spec;
+}
+
+TEST(Fused, tables) {
+  std::mt19937_64 rng(9);
+  const int64_t n = 37;
+  for (const Shape& space :
+       {Shape{50, 10}, Shape{6, 20000}, Shape{300, 257}, Shape{1, 400000}, Shape{40, 3000}})
+    for (DType dtype : {kFloat32, kFloat16})
+      for (bool turned : {false, true}) {
+        SCOPED_TRACE(to_string(space));
+        const Layout layout = turned ? Layout(space, IntList{1, space[0]}) : Layout(space);
+        const auto position = [&](IntList) { return double(rng() % n); };
+        std::vector<GuardedBuffer> in, out;
+        in.emplace_back(kInt64, layout).fill(position);
+        fill_values(in.emplace_back(dtype, Shape{n}), rng);
+        in.emplace_back(kInt32, row_sizes(space, 1)).fill(position);
+        fill_values(in.emplace_back(kFloat32, Shape{n}), rng);
+        out.emplace_back(dtype, layout);
+        out.emplace_back(kFloat32, row_sizes(space, 1));
+        check(norm_of_looked_up(dtype), space, 1, in, out);
+        if (testing::Test::HasFatalFailure()) return;
+      }
 }
 
 TEST(Fused, one_huge_row_and_empty_ones) {

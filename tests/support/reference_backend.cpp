@@ -10,6 +10,7 @@
 
 #include "arete/base/error.h"
 #include "arete/expr/evaluate.h"
+#include "arete/prim/decompose/gemm_internal.h"
 #include "arete/prim/philox.h"
 #include "tests/support/index_walk.h"
 
@@ -501,7 +502,8 @@ void multiply(const prim::GemmArgs& g) {
 }  // namespace
 
 void ReferencePrimitives::gemm(const prim::GemmArgs& g) {
-  ARETE_CHECK(g.out.dtype != kBool,
+  if (g.has_programs()) return prim::gemm_with_programs(*this, g);
+  ARETE_CHECK(g.product_dtype() != kBool,
               TypeError("matmul", "\"addmm_impl_cpu_\" not implemented for 'Bool'").got("bool"));
   if (is_complex(g.out.dtype))
     multiply<std::complex<double>>(g);

@@ -8,8 +8,10 @@
 #include "arete/backend/cpu/tiling.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/prim/fused_forms.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"
+#include "arete/prim/tables.h"
 
 namespace arete::cpu {
 namespace {
@@ -59,7 +61,8 @@ class Fusion {
   explicit Fusion(const prim::FusedArgs& args) : args_(args) {
     SmallVector<View, 8> views;
     views.append(args.outputs.begin(), args.outputs.end());
-    views.append(args.inputs.begin(), args.inputs.end());
+    for (const View& v : prim::heads_of_tables(args.inputs, prim::tables_of(*args.spec)))
+      views.push_back(v);
     nest_ = LoopNest::plan_split(args.space, args.outer_rank, views, &inner_);
     for (int d = 0; d < nest_.rank; ++d) (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
     for (const FusedStage& s : args.spec->stages)
@@ -231,7 +234,8 @@ class Fusion {
       } else {
         r.frame.emplace(*s.code, s.params, arena.take(s.code->register_bytes));
         for (size_t i = 0; i < s.inputs.size(); ++i)
-          r.gathered.push_back(gather_buffer(s.inputs[i], arena));
+          r.gathered.push_back(s.spec->program->is_table(i) ? nullptr
+                                                            : gather_buffer(s.inputs[i], arena));
         for (int o : s.outputs) r.gathered.push_back(gather_buffer(o, arena));
       }
       for (size_t j = 0; j < s.accumulations.size(); ++j) {
@@ -400,6 +404,7 @@ class Fusion {
 
 void CpuBackend::fused(const prim::FusedArgs& args) {
   if (!args.slots.empty()) return fused(prim::Addressed(args).args());
+  if (prim::run_one_stage(*this, args)) return;
   Fusion fusion(args);
   // Few rows so long that one fills several caches, and rows without elements: stage by stage,
   // each parallel in itself.

@@ -447,7 +447,7 @@ bool gemm_bf16(CpuBackend& backend, const GemmArgs& g) {
 
 void CpuBackend::gemm(const GemmArgs& g) {
   prim::check(g);
-  ARETE_CHECK(g.out.dtype != kBool,
+  ARETE_CHECK(g.product_dtype() != kBool,
               TypeError("matmul", "\"addmm_impl_cpu_\" not implemented for 'Bool'")
                   .got("bool")
                   .hint("convert to an integer or floating dtype first"));

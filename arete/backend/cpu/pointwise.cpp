@@ -132,7 +132,7 @@ void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
   ARETE_ASSERT(args.params.size() == args.program->params().size());
   if (args.outputs.empty()) return;
   if (args.program->tables() == 0) return run(args);
-  const SmallVector<View, 8> inputs = prim::heads_of_tables(args);
+  const SmallVector<View, 8> inputs = prim::heads_of_tables(args.inputs, args.program->tables());
   run({args.program, inputs, args.outputs, args.params});
 }
 

@@ -11,6 +11,7 @@
 #include "arete/base/thread_pool.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"
+#include "arete/prim/tables.h"
 
 namespace arete::cpu {
 
@@ -547,7 +548,11 @@ class Reduction {
 void CpuBackend::reduce(const prim::ReduceArgs& args) {
   if (!args.slots.empty() || !args.epilogue_slots.empty())
     return reduce(prim::Addressed(args).args());
-  Reduction(args).run();
+  if (!args.prologue || args.prologue->tables() == 0) return Reduction(args).run();
+  const SmallVector<View, 8> inputs = prim::heads_of_tables(args.inputs, args.prologue->tables());
+  prim::ReduceArgs a = args;
+  a.inputs = {inputs.data(), inputs.size()};
+  Reduction(a).run();
 }
 
 }  // namespace arete::cpu

@@ -5,6 +5,7 @@
 #include "arete/backend/cuda/codegen/fused_plan.h"
 #include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/scratch_memory.h"
+#include "arete/prim/fused_forms.h"
 #include "arete/prim/slots.h"
 
 namespace arete::cuda {
@@ -25,6 +26,7 @@ void CudaBackend::fused(const prim::FusedArgs& args) {
     enter(args);
     return fused(prim::Addressed(args).args());
   }
+  if (prim::run_one_stage(*this, args)) return;
   const DeviceLimits& l = limits();
   FusedPlan plan =
       plan_fused(args, {l.multiprocessors, l.shared_per_block, l.shared_per_multiprocessor});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "arete/backend/cuda/codegen/gemm.h"
 #include "arete/backend/cuda/cuda_backend.h"
@@ -19,7 +20,8 @@
 //  - Operands whose strides it does not know are copied (lib/gemm_layout.h says when).
 //  - Its gelu is the tanh approximation, computed about as exactly as f16 is: for f16 and bf16
 //  only.
-//  - What its epilogue lacks is a pass over the result. A large result is computed in bands of rows
+//  - What its epilogue lacks, programs on the result included, is a pass over it. A large result is
+//  computed in bands of rows
 //    that fit in the L2 cache, so that the pass reads them there.
 //  - relu is such a pass too: that the library's keeps NaN is not documented.
 //  - f8 in, f8 out goes through f32, rounded once at the end.
@@ -36,10 +38,11 @@ namespace {
 
 void check_args(const GemmArgs& g) {
   prim::check(g);
-  ARETE_ASSERT(g.a.dtype == g.out.dtype || !is_float8(g.out.dtype));
-  ARETE_CHECK(g.out.dtype != kBool, TypeError("matmul", "\"addmm_cuda\" not implemented for 'Bool'")
-                                        .got("bool")
-                                        .hint("convert to an integer or floating dtype first"));
+  ARETE_ASSERT(g.a_dtype() == g.product_dtype() || !is_float8(g.product_dtype()));
+  ARETE_CHECK(g.product_dtype() != kBool,
+              TypeError("matmul", "\"addmm_cuda\" not implemented for 'Bool'")
+                  .got("bool")
+                  .hint("convert to an integer or floating dtype first"));
   ARETE_CHECK(!is_complex(g.out.dtype) || g.activation == Activation::none,
               TypeError("matmul", "activations are not defined for complex numbers"));
 }
@@ -248,6 +251,28 @@ int64_t band_rows(const Request& r) {
   return std::min(rows, m);
 }
 
+/// The rows [first, first + count) of matrices that broadcast to a result without batches.
+class RowsOf {
+ public:
+  RowsOf(std::span<const View> matrices, int64_t first, int64_t count) {
+    sizes_.reserve(matrices.size());
+    for (View v : matrices) {
+      if (const size_t r = size_t(v.rank()); r >= 2 && v.sizes[r - 2] != 1) {
+        v.data = advance(v, first * v.strides[r - 2]);
+        sizes_.push_back(Shape(v.sizes));
+        sizes_.back()[r - 2] = count;
+        v.sizes = sizes_.back();
+      }
+      views_.push_back(v);
+    }
+  }
+  std::span<const View> views() const { return {views_.data(), views_.size()}; }
+
+ private:
+  std::vector<Shape> sizes_;
+  SmallVector<View, 4> views_;
+};
+
 /// The library's product, then what it left of the epilogue. False where the library cannot.
 bool multiply_in_library(const Request& r) {
   const GemmArgs& g = r.g;
@@ -255,7 +280,7 @@ bool multiply_in_library(const Request& r) {
   for (;;) {
     GemmArgs rest = rest_of(g, options);
     const bool passes = rest.bias || rest.aux || rest.a_scale || rest.b_scale ||
-                        rest.activation != Activation::none;
+                        rest.activation != Activation::none || rest.result_program;
     const int64_t rows = passes ? band_rows(r) : r.shape.m;
     bool done = true;
     for (int64_t first = 0; first < r.shape.m && done; first += rows) {
@@ -274,6 +299,8 @@ bool multiply_in_library(const Request& r) {
       band.out.sizes = IntList(sizes, 2), band.out.strides = IntList(out_strides, 2);
       band.aux.data = advance(rest.aux, first * r.shape.aux.row);
       band.aux.sizes = IntList(sizes, 2), band.aux.strides = IntList(aux_strides, 2);
+      const RowsOf inputs(rest.result_program.inputs, first, count);
+      band.result_program.inputs = inputs.views();
       prim::finish_gemm(r.backend, band.out, band);
     }
     if (done) {
@@ -344,7 +371,8 @@ void CudaBackend::gemm(const GemmArgs& g) {
   const DType dtype = g.out.dtype;
   const bool in_parts = prim::has_parts(g);
   const bool is_empty = g.a.numel() == 0 || g.out.numel() == 0;
-  if (in_parts && (is_empty || is_integer(dtype) || is_complex(dtype) || is_float8(dtype)))
+  if (in_parts && (is_empty || is_integer(dtype) || is_complex(dtype) || is_float8(dtype) ||
+                   (g.has_programs() && !prim::is_finished_in_place(g))))
     return prim::gemm_in_parts(*this, g);
   if (g.a.sizes[size_t(g.a.rank() - 1)] == 0 || is_integer(dtype))
     return multiply_in_tiles(*this, stream, g);

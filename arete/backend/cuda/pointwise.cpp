@@ -82,10 +82,11 @@ void CudaBackend::pointwise(const prim::PointwiseArgs& args) {
   if (n == 0) return;
   const CUstream stream = enter(args);
   PointwiseKernels& kernels = kernels_of(*args.program);
-  if (args.program->tables() == 0 && launch_contiguous(*this, kernels, args, n, stream)) return;
-  const SmallVector<View, 8> operands = args.program->tables()
-                                            ? operands_of(args.outputs, prim::heads_of_tables(args))
-                                            : operands_of(args.outputs, args.inputs);
+  const uint32_t tables = args.program->tables();
+  if (tables == 0 && launch_contiguous(*this, kernels, args, n, stream)) return;
+  const SmallVector<View, 8> operands =
+      tables ? operands_of(args.outputs, prim::heads_of_tables(args.inputs, tables))
+             : operands_of(args.outputs, args.inputs);
   launch_nest(*this, kernels, LoopNest::plan(args.outputs[0].sizes, operands), args.params, stream);
 }
 

@@ -6,6 +6,7 @@
 #include "arete/backend/cuda/reduce_launch.h"
 #include "arete/base/error.h"
 #include "arete/prim/slots.h"
+#include "arete/prim/tables.h"
 
 namespace arete::cuda {
 
@@ -59,7 +60,9 @@ void CudaBackend::reduce(const ReduceArgs& args) {
   ARETE_ASSERT(args.inputs.size() + 1 <= size_t(prim::LoopNest::kMaxOperands));
   const CUstream stream = enter(args);
   SmallVector<View, 4> views{args.out};
-  for (const View& v : args.inputs) views.push_back(v);
+  for (const View& v :
+       prim::heads_of_tables(args.inputs, args.prologue ? args.prologue->tables() : 0))
+    views.push_back(v);
   const ReduceLimits limit{limits().multiprocessors};
   ReducePlan plan = plan_reduce(args.space, args.reduced, views, 1, limit);
   if (plan.header.outputs == 0) return;

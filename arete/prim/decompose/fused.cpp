@@ -5,6 +5,7 @@
 #include "arete/base/error.h"
 #include "arete/expr/value.h"
 #include "arete/prim/backend.h"
+#include "arete/prim/fused_forms.h"
 #include "arete/prim/slots.h"
 
 namespace arete::prim {
@@ -14,17 +15,11 @@ namespace {
 expr::ProgramPtr single_output(const expr::ProgramPtr& program, size_t k) {
   if (program->outputs().size() == 1) return program;
   expr::Builder b;
-  std::vector<expr::Value> inputs;
-  for (DType t : program->inputs()) inputs.push_back(b.input(t));
+  const std::vector<expr::Value> inputs = b.inputs_of(*program);
   const std::vector<expr::Value> outputs =
       b.inline_program(*program, inputs, b.params_of(*program));
   const DType dtype = program->outputs()[k].dtype;
   return b.build({&outputs[k], 1}, {&dtype, 1});
-}
-
-// Whether the program's value is its one input.
-bool is_identity(const expr::Program& program) {
-  return program.inputs().size() == 1 && program.code().size() == 1;
 }
 
 }  // namespace

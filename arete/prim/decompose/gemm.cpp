@@ -83,7 +83,9 @@ const expr::Program& finish_program(const Finish& f) {
 
 }  // namespace
 
-bool has_parts(const GemmArgs& g) { return g.differentiate || g.a_sum || g.a_scale || g.b_scale; }
+bool has_parts(const GemmArgs& g) {
+  return g.differentiate || g.a_sum || g.a_scale || g.b_scale || g.has_programs();
+}
 
 void sum_rows(Primitives& p, const View& in, const View& out) {
   const LayoutView column(out, Layout(Shape{in.sizes[0], 1}, Shape{out.strides[0], 0}));
@@ -97,6 +99,7 @@ void sum_rows(Primitives& p, const View& in, const View& out) {
 }
 
 void gemm_in_parts(Primitives& p, const GemmArgs& g) {
+  if (g.has_programs()) return gemm_with_programs(p, g);
   ARETE_ASSERT(!g.differentiate || (g.aux && !g.bias && g.beta == 0));
   ARETE_ASSERT(!g.a_sum || (g.out.rank() == 2 && g.a_sum.dtype == g.a.dtype));
   if (g.a_sum) sum_rows(p, g.a, g.a_sum);
@@ -117,6 +120,15 @@ void gemm_in_parts(Primitives& p, const GemmArgs& g) {
 }
 
 void finish_gemm(Primitives& p, const View& product, const GemmArgs& g) {
+  if (const ElementProgram& last = g.result_program) {
+    SmallVector<View, 8> inputs{product};
+    inputs.append(last.inputs.begin(), last.inputs.end());
+    return p.pointwise({.program = last.program,
+                        .inputs = {inputs.data(), inputs.size()},
+                        .outputs = {&g.out, 1},
+                        .params = last.params,
+                        .slots = last.slots});
+  }
   const Finish finish{product.dtype, g.out.dtype, g.activation,    g.differentiate,
                       bool(g.bias),  bool(g.aux), bool(g.a_scale), bool(g.b_scale)};
   SmallVector<View, 5> inputs{product};

@@ -5,11 +5,17 @@
 
 namespace arete::prim {
 
-/// Whether a product asks for a derivative, sums of rows or scales.
+/// Whether a product asks for a derivative, sums of rows, scales or programs.
 bool has_parts(const GemmArgs& args);
 /// Such a product by one without them and passes over operands and result.
 void gemm_in_parts(Primitives& p, const GemmArgs& args);
-/// What follows the product: scales, bias or derivative, activation, aux; `product` may be out.
+/// Products with programs: those with a vector, or few of them, as one fused kernel, which reads
+/// the matrix once; others with passes over operands and result.
+void gemm_with_programs(Primitives& p, const GemmArgs& args);
+/// Whether gemm_with_programs does no more than a plain product and finish_gemm in its place.
+bool is_finished_in_place(const GemmArgs& args);
+/// What follows the product: scales, bias or derivative, activation, aux, or the result's program;
+/// `product` may be out.
 void finish_gemm(Primitives& p, const View& product, const GemmArgs& args);
 /// out[i] = sum of row i of a matrix, of one dtype.
 void sum_rows(Primitives& p, const View& in, const View& out);

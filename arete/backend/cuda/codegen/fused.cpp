@@ -65,7 +65,8 @@ FusedWriter::FusedWriter(const FusedSpec& spec, const FusedVariant& variant)
   output_dtypes_.resize(size_t(spec.n_outputs), kFloat32);
   for (const FusedStage& stage : spec.stages) {
     for (size_t k = 0; k < stage.inputs.size(); ++k)
-      if (stage.inputs[k] >= 0) inputs_[size_t(stage.inputs[k])].dtype = stage.program->inputs()[k];
+      if (stage.inputs[k] >= 0)
+        inputs_[size_t(stage.inputs[k])] = {stage.program->inputs()[k], stage.program->is_table(k)};
     if (stage.kind == Kind::store)
       for (size_t k = 0; k < stage.program->outputs().size(); ++k)
         output_dtypes_[size_t(stage.first_output) + k] = stage.program->outputs()[k].dtype;
@@ -144,6 +145,10 @@ std::string FusedWriter::stride(int operand, int dim) const {
   return "a.operands[" + number(operand) + "].strides[" + number(dim) + "]";
 }
 std::string FusedWriter::uniform(int i) const { return "uniform" + number(i); }
+std::string FusedWriter::table(int i) const {
+  return "reinterpret_cast<const " + storage(i) + "*>(a.operands[" + number(operand_of_input(i)) +
+         "].data)";
+}
 std::string FusedWriter::row_name(int k) const { return "row" + number(k); }
 std::string FusedWriter::of_row() const { return v_.bundles ? "[j]" : ""; }
 void FusedWriter::open_rows(int depth) {
@@ -392,6 +397,8 @@ std::vector<std::string> FusedWriter::row_inputs(const FusedStage& stage) const 
   for (int i : stage.inputs) {
     if (i < 0)
       r.push_back(row_name(~i) + of_row());
+    else if (inputs_[size_t(i)].is_table)
+      r.push_back(table(i));
     else if (has(v_.uniform, i))
       r.push_back(uniform(i) + of_row());
     else

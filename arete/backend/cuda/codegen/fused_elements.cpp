@@ -51,7 +51,9 @@ void FusedWriter::inner_offsets(const std::vector<int>& operands, int depth) {
 std::vector<int> FusedWriter::element_inputs(const FusedStage& stage) const {
   std::vector<int> r;
   for (int i : stage.inputs)
-    if (i >= 0 && !has(v_.uniform, i) && std::ranges::find(r, i) == r.end()) r.push_back(i);
+    if (i >= 0 && !has(v_.uniform, i) && !inputs_[size_t(i)].is_table &&
+        std::ranges::find(r, i) == r.end())
+      r.push_back(i);
   return r;
 }
 
@@ -68,6 +70,8 @@ void FusedWriter::compute(const FusedStage& stage, int depth,
   for (int i : stage.inputs) {
     if (i < 0) {
       expressions.push_back(row_name(~i) + of_row());
+    } else if (inputs_[size_t(i)].is_table) {
+      expressions.push_back(table(i));
     } else if (has(v_.uniform, i)) {
       expressions.push_back(uniform(i) + of_row());
     } else {

@@ -7,6 +7,7 @@
 
 #include "arete/expr/program.h"
 #include "arete/prim/loop_nest.h"
+#include "arete/prim/tables.h"
 
 namespace arete::cuda {
 namespace {
@@ -26,7 +27,10 @@ class Planner {
  public:
   /// `columns`: with the reduce_columns stages; the plan's variant says whether that is possible.
   Planner(const prim::FusedArgs& args, const FusedLimits& limits, bool columns)
-      : args_(args), limits_(limits), outputs_(int(args.outputs.size())) {
+      : args_(args),
+        limits_(limits),
+        outputs_(int(args.outputs.size())),
+        tables_(prim::tables_of(*args.spec)) {
     if (columns) columns_ = columns_of(*args.spec);
   }
 
@@ -38,7 +42,7 @@ class Planner {
     }
     SmallVector<View, 8> views;
     views.append(args_.outputs.begin(), args_.outputs.end());
-    views.append(args_.inputs.begin(), args_.inputs.end());
+    for (const View& v : prim::heads_of_tables(args_.inputs, tables_)) views.push_back(v);
     nest_ = LoopNest::plan_split(args_.space, args_.outer_rank, views, &inner_);
     for (int d = 0; d < nest_.rank; ++d) (d < inner_ ? elements_ : rows_) *= nest_.sizes[size_t(d)];
     if (rows_ == 0) return std::move(p);
@@ -95,6 +99,7 @@ class Planner {
       uint32_t read = 0;
       for (int i : s.inputs)
         if (i >= 0) read |= 1u << i;
+      read &= ~tables_;
       read_twice_ |= read_ & read;
       read_ |= read;
     }
@@ -212,6 +217,7 @@ class Planner {
       const uint32_t bit = 1u << i;
       for (const View& o : args_.outputs)
         if (o.data == args_.inputs[i].data) v.written |= bit;
+      if (tables_ & bit) continue;
       if (is_uniform(input(i))) {
         // Read before the stages, also by stages over rows.
         v.uniform |= bit;
@@ -410,6 +416,7 @@ class Planner {
   const prim::FusedArgs& args_;
   const FusedLimits& limits_;
   const int outputs_;
+  const uint32_t tables_;
   std::vector<FusedColumn> columns_;
   LoopNest nest_;
   int inner_ = 1;

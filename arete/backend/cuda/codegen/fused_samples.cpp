@@ -80,6 +80,29 @@ FusedSpec whole_norm_gradient(DType t) {
   return spec;
 }
 
+/// Sums of what positions name in a table, for elements and rows.
+FusedSpec lookup(DType t) {
+  const DType w = kFloat32;
+  FusedSpec spec;
+  spec.n_inputs = 3;  // positions, table, positions of rows
+  spec.n_outputs = 2;
+  const auto with_table = [&](Kind kind, std::vector<int> inputs, std::vector<DType> in, DType out,
+                              uint32_t tables, const expr::Definition& definition) {
+    FusedStage s{kind, expr::trace(definition, in, {}, {{out}}, tables), std::move(inputs)};
+    s.first_output = kind == Kind::store_row;
+    spec.stages.push_back(std::move(s));
+  };
+  with_table(Kind::reduce, {0, 1}, {kInt64, t}, w, 2,
+             [](auto v) { return Values{load(v[1], v[0])}; });
+  with_table(Kind::row, {1, 2, ~0}, {t, kInt32, w}, w, 1,
+             [](auto v) { return Values{load(v[0], v[1]) + v[2]}; });
+  with_table(Kind::store, {0, 1, ~1}, {kInt64, t, w}, t, 2,
+             [](auto v) { return Values{load(v[1], v[0]) * v[2]}; });
+  with_table(Kind::store_row, {1, 2}, {t, kInt32}, w, 1,
+             [](auto v) { return Values{load(v[0], v[1])}; });
+  return spec;
+}
+
 /// Every monoid over every type of row value, and a row value narrower than it is computed.
 FusedSpec many_monoids(DType t, DType row, Monoid monoid) {
   FusedSpec spec;
@@ -217,6 +240,17 @@ std::vector<KernelSource> fused_samples() {
     }
     samples.add_totals(spec, {t, kFloat32});
   }
+  for (DType t : {kFloat32, kBFloat16})
+    for (const bool resident : {true, false}) {
+      FusedVariant v = variant(Mapping::rows, resident, 64, 1, 2, 2);
+      v.cached = 0b001;
+      v.uniform = 0b100;
+      samples.add(lookup(t), v);
+      if (!resident) samples.add_phases(lookup(t), v);
+      v.mapping = Mapping::columns;
+      v.rows = 32, v.threads = 4, v.vector = 1;
+      samples.add(lookup(t), v);
+    }
   for (Monoid m : {Monoid::sum, Monoid::prod, Monoid::min, Monoid::max})
     for (const auto& [t, row] :
          {std::pair{kInt64, kInt64}, {kInt32, kFloat64}, {kUInt8, kInt32}, {kFloat32, kFloat16}}) {

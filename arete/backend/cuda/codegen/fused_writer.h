@@ -24,6 +24,7 @@ class FusedWriter {
   using Stage = prim::FusedStage;
   struct Input {
     DType dtype = kFloat32;
+    bool is_table = false;
     bool in_shared = false;  // an earlier stage has put it there
   };
   /// What a stage does with elements. `inside`: with the program's values for element j of a chunk;
@@ -86,6 +87,7 @@ class FusedWriter {
   std::string at(int operand) const;
   std::string stride(int operand, int dim) const;
   std::string uniform(int i) const;
+  std::string table(int i) const;
   std::string row_name(int k) const;
   std::string of_row() const;  // "[j]" with bundles
   void open_rows(int depth);   // a loop over the rows of a bundle

@@ -54,7 +54,7 @@ std::string computed_element(const ReducePlan& plan, size_t k) {
 }
 
 std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::string>& inputs,
-                               size_t n_params) {
+                               size_t n_params, uint32_t tables) {
   const auto number = [](auto n) { return std::to_string(n); };
   const size_t outputs = size_t(plan.n_outputs), operands = outputs + inputs.size();
   const size_t main = size_t(plan.main) >= outputs ? size_t(plan.main) : outputs;
@@ -68,6 +68,7 @@ std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::st
   t += "  typedef ReduceArguments<kOperands, kRank, " + number(n_params) + "> Arguments;\n";
   std::string members, loads;
   for (size_t k = 0; k < inputs.size(); ++k) {
+    if (tables >> k & 1) continue;
     const bool uniform = plan.uniform >> (outputs + k) & 1;
     const std::string type = uniform ? inputs[k] : "Vec<" + inputs[k] + ", V>";
     members += "    " + type + " x" + number(k) + ";\n";
@@ -102,7 +103,8 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
   std::string t = "#include \"reduce.cuh\"\n";
   if (kernel.prologue || kernel.epilogue) t += "#include \"math.cuh\"\n";
   t += "struct Reduction {\n";
-  t += reduce_struct_head(plan, stored, before + after);
+  t += reduce_struct_head(plan, stored, before + after,
+                          kernel.prologue ? kernel.prologue->tables() : 0);
   t += "  typedef MonoidFold<" + monoid_name(kernel.monoid, acc.fast) + ", " +
        monoid_name(kernel.monoid, acc.wide) + "> Fold;\n";
   t += std::string("  static const int kFlush = ") + (acc.fast == acc.wide ? "0" : "16") + ";\n";
@@ -110,7 +112,11 @@ KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan) {
   t += std::string("  template <int V> DEVICE ") + compute_name(value) +
        " value(const Loaded<V>& l, int v, const Arguments& a) {\n";
   std::vector<std::string> elements;
-  for (size_t k = 0; k < stored.size(); ++k) elements.push_back(computed_element(plan, k));
+  for (size_t k = 0; k < stored.size(); ++k)
+    elements.push_back(kernel.prologue && kernel.prologue->is_table(k)
+                           ? "reinterpret_cast<const " + stored[k] + "*>(a.data[" +
+                                 std::to_string(size_t(plan.n_outputs) + k) + "])"
+                           : computed_element(plan, k));
   std::string result = elements[0];
   if (kernel.prologue) {
     result = emit_values(t, *kernel.prologue, elements,
@@ -241,6 +247,14 @@ std::vector<KernelSource> reduce_samples() {
         return std::vector<expr::Value>{expr::sqrt(v[0]) + v[1]};
       },
       std::vector<DType>{kFloat32}, std::vector<Type>{Type::f32}, std::vector<DType>{kFloat16});
+  // Positions, and a table that they look into.
+  const auto lookup = expr::trace(
+      [](std::span<const expr::Value> v) {
+        return std::vector<expr::Value>{expr::load(v[1], v[0])};
+      },
+      std::vector<DType>{kInt64, kBFloat16}, {}, std::vector<DType>{kFloat32}, 2);
+  for (uint32_t reduced : {1u, 2u})
+    add({Monoid::sum, {kInt64, kBFloat16}, kFloat32, lookup.get()}, Shape{512, 4096}, reduced, 2);
   for (const Shape& space : {Shape{512, 4096}, Shape{8, 1 << 20}, Shape{512, 4095}})
     for (uint32_t reduced : {1u, 2u, 3u})
       for (uint32_t broadcast : {0u, 2u})

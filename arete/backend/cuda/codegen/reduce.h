@@ -40,9 +40,10 @@ struct ReduceKernel {
 KernelSource reduce_source(const ReduceKernel& kernel, const ReducePlan& plan);
 
 /// The members of a generated struct that follow from the plan alone: constants, Index, Arguments,
-/// Loaded and load(). `inputs`: the types of stored elements.
+/// Loaded and load(). `inputs`: the types of stored elements; those of the bits `tables` are not
+/// loaded.
 std::string reduce_struct_head(const ReducePlan& plan, const std::vector<std::string>& inputs,
-                               size_t n_params);
+                               size_t n_params, uint32_t tables = 0);
 /// The expression of element `v` of input k, in Loaded<V> `l`.
 std::string loaded_element(const ReducePlan& plan, size_t k);
 /// The same as the compute type.
