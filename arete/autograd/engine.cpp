@@ -68,7 +68,8 @@ class Pass {
       if ((state->wanted || state->needed) && state->missing == 0) push(*node, *state);
     for (auto& [edge, gradient] : seeds_)
       if (leads_on(edge))
-        deliver(*edge.node, states_.at(edge.node.get()), edge.slot, std::move(gradient));
+        deliver(*edge.node, states_.at(edge.node.get()), edge.slot,
+                as_wanted(edge.node->outputs[edge.slot], std::move(gradient)));
     while (!ready_.empty()) {
       const auto [priority, node, state] = ready_.top();
       ready_.pop();
@@ -228,6 +229,14 @@ class Pass {
                                 " but expected shape compatible with " + to_string(want.sizes)));
       g = ops::sum_to_size(g, want.sizes);
     }
+    ARETE_CHECK(g.device() == want.device,
+                AutogradError(node.name(), "invalid gradient at index " + std::to_string(i) +
+                                               " - expected device " + want.device.to_string() +
+                                               " but got " + g.device().to_string()));
+    return as_wanted(want, std::move(g));
+  }
+  // Formulas read gradients as what they say in `outputs`: of another dtype they would be misread.
+  static Tensor as_wanted(const GradMeta& want, Tensor g) {
     return g.dtype() == want.dtype ? g : g.to(want.dtype);
   }
 
@@ -264,6 +273,10 @@ Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {
                 AutogradError("backward", "grad can be implicitly created only for scalar outputs")
                     .got(ops::describe(t))
                     .hint("reduce it with sum() or mean(), or pass a gradient of its shape"));
+    ARETE_CHECK(
+        !is_complex(t.dtype()),
+        AutogradError("backward", "grad can be implicitly created only for real scalar outputs")
+            .got(ops::describe(t)));
     return ones(t.sizes(), t.options());
   }
   ARETE_CHECK(given.layout().sizes == t.layout().sizes,
@@ -271,7 +284,19 @@ Tensor seed_gradient(const Tensor& t, const Tensor& given, size_t index) {
                                             "] has a shape of " + to_string(given.sizes()) +
                                             " and output[" + std::to_string(index) +
                                             "] has a shape of " + to_string(t.sizes()) + "."));
-  return given;
+  ARETE_CHECK(given.device() == t.device(),
+              AutogradError("backward", "invalid gradient at index " + std::to_string(index) +
+                                            " - expected device " + t.device().to_string() +
+                                            " but got " + given.device().to_string()));
+  ARETE_CHECK(is_complex(given.dtype()) == is_complex(t.dtype()),
+              AutogradError("backward",
+                            "For complex Tensors, both grad_output and output are required to have "
+                            "the same dtype. Mismatch in dtype: grad_output[" +
+                                std::to_string(index) + "] has a dtype of " +
+                                std::string(name_of(given.dtype())) + " and output[" +
+                                std::to_string(index) + "] has a dtype of " +
+                                std::string(name_of(t.dtype())) + "."));
+  return given;  // a pass converts it
 }
 
 void seed_all(Pass& pass, std::span<const Tensor> tensors, std::span<const Tensor> gradients) {
@@ -465,6 +490,11 @@ uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const 
                       AutogradError("register_hook", "hook has changed the size of value")
                           .expected(arete::to_string(grads[slot].sizes()))
                           .got(arete::to_string(replacement.sizes())));
+          ARETE_CHECK(replacement.dtype() == grads[slot].dtype() &&
+                          replacement.device() == grads[slot].device(),
+                      AutogradError("register_hook", "hook has changed the type of value")
+                          .expected(ops::describe(grads[slot]))
+                          .got(ops::describe(replacement)));
           grads[slot] = replacement;
         }
       });

@@ -115,7 +115,7 @@ void set_history(Tensor& t, const IntrusivePtr<Node>& node, uint32_t slot) {
 }
 
 SavedTensor::SavedTensor(const Tensor& t, bool is_output)
-    : version_(t.version()), is_output_(is_output) {
+    : version_(t.version()), dtype_(t.dtype()), is_output_(is_output) {
   ARETE_CHECK(!t.is_inference(),
               AutogradError("", "Inference tensors cannot be saved for backward.")
                   .hint("make the tensor outside inference mode, or clone() it"));
@@ -137,8 +137,16 @@ Tensor SavedTensor::unpack(Node* owner, uint32_t output_slot, const std::string&
                             "Trying to backward through the graph a second time (or directly "
                             "access saved tensors after they have already been freed)")
                   .hint("pass retain_graph=true to the first backward call"));
+  // Formulas know the dtype: they would misread the elements of another one.
+  const auto check_dtype = [&](const Tensor& t, const char* hint) {
+    ARETE_CHECK(t.dtype() == dtype_, AutogradError(op, "a saved tensor has changed its dtype")
+                                         .expected(std::string(name_of(dtype_)))
+                                         .got(std::string(name_of(t.dtype())))
+                                         .hint(hint));
+  };
   if (const PackNode* packed = pack_node(saved_)) [[unlikely]] {
     Tensor t = unpack_values(*packed, op);
+    check_dtype(t, "the unpack hook must give back what the pack hook got");
     if (is_output_) {
       if (owner) autograd_meta(t).grad_fn = {IntrusivePtr<Node>(owner), output_slot};
     } else if (packed->edge && packed->leaf) {
@@ -161,6 +169,7 @@ Tensor SavedTensor::unpack(Node* owner, uint32_t output_slot, const std::string&
                   .expected("version " + std::to_string(version_))
                   .got("version " + std::to_string(saved_.version()))
                   .hint("use the out-of-place form of the later operator, or clone() first"));
+  check_dtype(saved_, "convert it after the backward pass");
   if (is_leaf_) return saved_;
   Tensor t(saved_.impl()->alias());
   // Not by set_history(): the producers keep their numbers.

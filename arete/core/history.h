@@ -110,6 +110,7 @@ class SavedTensor {
   Tensor saved_;  // a handle without history, sharing the storage (or the leaf itself)
   Edge edge_;
   uint64_t version_ = 0;
+  DType dtype_ = kFloat32;
   bool is_output_ = false, is_leaf_ = false;
 };
 

@@ -186,7 +186,10 @@ void check_in_place(const Tensor& self, const char* op, bool record) {
                  "tensor refers to a single memory location.")
           .got("sizes " + to_string(self.sizes()) + ", strides " + to_string(self.strides()))
           .hint("clone() the tensor before performing the operation"));
-  if (!record) return;
+  // A view that was made under no_grad has no history, but its base has: it would miss this write.
+  const bool missed =
+      is_grad_enabled() && impl->base && impl->no_grad_view && Tensor(impl->base).requires_grad();
+  if (!record && !missed) return;
   ARETE_CHECK(!(impl->autograd && impl->autograd->requires_grad && !impl->autograd->grad_fn),
               AutogradError(op,
                             "a leaf Variable that requires grad is being used in an in-place "

@@ -354,6 +354,7 @@ bool init_value_types(PyObject* module) {
 PyObject* wrap(DType t) { return Py_NewRef(dtype_objects[int(t)]); }
 PyObject* wrap(Device d) { return new_device(d, d.is_cuda() && d.index >= 0); }
 
+bool is_size(PyObject* o) { return Py_TYPE(o) == size_type; }
 PyObject* wrap_size(IntList sizes) {
   PyObject* o = size_type->tp_alloc(size_type, Py_ssize_t(sizes.size()));
   if (!o) return nullptr;

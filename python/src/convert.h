@@ -123,6 +123,7 @@ PyObject* wrap(DType t);
 PyObject* wrap(Device d);
 /// arete.Size; a new reference.
 PyObject* wrap_size(IntList sizes);
+bool is_size(PyObject* o);
 /// A Python number.
 PyObject* wrap(const Scalar& s);
 bool is_dtype(PyObject* o);

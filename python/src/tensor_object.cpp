@@ -45,7 +45,10 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     Shape sizes;
     if (PyTuple_GET_SIZE(args) == 0) {
       t = empty({0});
-    } else if (to_ints(args, sizes)) {
+    } else if (to_ints(PyTuple_GET_SIZE(args) == 1 && is_size(PyTuple_GET_ITEM(args, 0))
+                           ? PyTuple_GET_ITEM(args, 0)
+                           : args,
+                       sizes)) {
       t = empty(sizes);
     } else if (PyTuple_GET_SIZE(args) == 1) {
       PyObject* a = PyTuple_GET_ITEM(args, 0);
@@ -163,6 +166,12 @@ int set_grad(PyObject* o, PyObject* value, void*) {
       if (!is_tensor(value))
         type_error("assigned grad expected to be a Tensor or None but got %s",
                    Py_TYPE(value)->tp_name);
+      ARETE_CHECK(value != o, AutogradError("grad", "can't assign Variable as its own grad"));
+      ARETE_CHECK(tensor_of(value).dtype() == tensor_of(o).dtype(),
+                  AutogradError("grad", "attempting to assign a gradient with dtype '" +
+                                            std::string(name_of(tensor_of(value).dtype())) +
+                                            "' to a tensor with dtype '" +
+                                            std::string(name_of(tensor_of(o).dtype())) + "'"));
       tensor_of(o).set_grad(tensor_of(value));
     }
     return 0;
