@@ -11,15 +11,13 @@ using expr::Value;
 using prim::Monoid;
 
 // Each factor's gradient is the product of the others. Dividing by the factor gives that only
-// where nothing is zero, so the others are multiplied out: rows of an n x n matrix with ones on
-// its diagonal.
+// where nothing is zero, so it is what is before a factor times what is after it.
 Tensor product_of_others(const Tensor& flat) {
   const int64_t n = flat.size(-1);
-  const Tensor diagonal = eye(n, TensorOptions(kBool, flat.device()));
-  Shape square(flat.sizes());
-  square.insert(square.end() - 1, n);
-  const Tensor others = arete::where(diagonal, 1, flat.unsqueeze(-2).expand(square));
-  return others.prod(-1);
+  const Tensor one = ones_like(flat.narrow(-1, 0, 1));
+  const Tensor before = cat({one, flat.narrow(-1, 0, n - 1)}, -1).cumprod(-1);
+  const Tensor after = cat({flat.narrow(-1, 1, n - 1), one}, -1).flip({-1}).cumprod(-1).flip({-1});
+  return before * after;
 }
 
 uint32_t product_dims(const Call& c) {

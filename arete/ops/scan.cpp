@@ -39,6 +39,19 @@ const OpRecord& reverse_cumsum_op =
         })
         .grad([](const GradCall& g) -> TensorList { return {g.grad().cumsum(g.integer(1))}; });
 
+// The gradient of a running product along the last dimension, from sums: before the first zero of a
+// row dy_k / dx_i = y_k / x_i; at it, products with one in its place; after it, nothing.
+Tensor cumprod_gradient(const Tensor& x, const Tensor& dy) {
+  const Tensor zero = x == 0, seen = zero.cumsum(-1);
+  const Tensor before = seen == 0, first = logical_and(zero, seen == 1);
+  const Tensor kept = arete::where(before, conj(x.cumprod(-1)) * dy, 0);
+  const Tensor quotients =
+      call(reverse_cumsum_op, {kept, int64_t(-1)}) / conj(arete::where(zero, 1, x));
+  const Tensor others = conj(arete::where(first, 1, x).cumprod(-1));
+  const Tensor at_first = arete::where(seen > 0, others * dy, 0).sum(-1, true);
+  return arete::where(before, quotients, arete::where(first, at_first, 0));
+}
+
 const std::vector<DType> kScanTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
 const OpRecord& cumsum_op =
@@ -65,13 +78,14 @@ const OpRecord& cumprod_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              // dy_k / dx_i = product of x_j, j <= k, j != i, for k >= i. Without zeros that is y_k
-              // / x_i; with a zero, rows of products with x_i replaced by one (quadratic, but
-              // always right).
+              // dy_k / dx_i = product of x_j, j <= k, j != i, for k >= i. Where this gradient will
+              // be differentiated, too: rows of products with x_i replaced by one (quadratic).
               const Tensor x = g.input(0).to(g.grad().dtype());
               if (x.dim() == 0 || x.numel() == 0) return {g.grad().to(g.input_dtype(0))};
               const int64_t d = normalize_dim(g.integer(1), int(x.dim()), "cumprod");
               const Tensor rows = x.movedim(d, -1), dy = g.grad().movedim(d, -1);
+              if (!is_grad_enabled())
+                return {cumprod_gradient(rows, dy).movedim(-1, d).to(g.input_dtype(0))};
               const int64_t n = rows.size(-1);
               Shape square(rows.sizes());
               square.push_back(n);
