@@ -4,6 +4,7 @@
 
 #include "arete/base/warn.h"
 #include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
@@ -115,6 +116,88 @@ Tensor embedding_rows(const Tensor& index, const Tensor& weight, int64_t padding
 }
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding) {
   return call(embedding_backward_op, {grad, index, rows, padding});
+}
+
+// ---- sums of rows ----
+
+Tensor route_rows(const Tensor& src, const Tensor& from, const Tensor& to, const Tensor& factors,
+                  int64_t rows);
+
+// rows [first, first + count) of a dense matrix or vector at `v`
+prim::View slice(const prim::View& v, int64_t first, int64_t& count) {
+  prim::View s = v;
+  s.data += first * v.strides[0] * int64_t(size_of(v.dtype));
+  if (v.rank() == 1) s.sizes = IntList(&count, 1);
+  return s;
+}
+
+void route_in_parts(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& src = c.tensor(0);
+  const Tensor from = plain(c.tensor(1), kInt64), to = plain(c.tensor(2), kInt64);
+  p.fill({.out = view_of(out[0]), .value = {.f = 0}});
+  const int64_t n = from.numel(), width = out[0].size(1);
+  if (n == 0 || width == 0) return;
+  // Of so many rows at a time that they are read back from a cache.
+  const int64_t room = src.device().is_cpu() ? int64_t{1} << 18 : int64_t{1} << 26;
+  const int64_t most = std::clamp<int64_t>(room / (width * int64_t(size_of(src.dtype()))), 1, n);
+  const prim::ScratchView rows(p, src.dtype(), Shape{most, width});
+  for (int64_t first = 0; first < n; first += most) {
+    int64_t count = std::min(most, n - first);
+    const Shape sizes{count, width};
+    prim::View part = rows.view();
+    part.sizes = sizes;
+    p.take_rows({view_of(src), slice(view_of(from), first, count), part, c.op.name.c_str()});
+    if (c.has(3)) {
+      static auto& cache = *new expr::ProgramCache;  // used until exit
+      const DType t = src.dtype();
+      const prim::View factors = view_of(c.tensor(3));
+      const Shape strides{factors.strides[0], 0}, column{count, 1};
+      prim::View of_rows = slice(factors, first, count);
+      of_rows.sizes = column, of_rows.strides = strides;
+      const prim::View inputs[] = {part, of_rows};
+      p.pointwise(
+          {&cache.get(pack_key({int(t)}), {t, t}, {}, {t},
+                      [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; }),
+           inputs,
+           {&part, 1},
+           {}});
+    }
+    p.add_rows({view_of(out[0]), slice(view_of(to), first, count), part, c.op.name.c_str()});
+  }
+}
+
+const OpRecord& route_rows_op =
+    define(
+        "embedding_bag_sums(Tensor src, Tensor source, Tensor target, Tensor? factors, int rows) "
+        "-> "
+        "Tensor")
+        .indexed({0})
+        .doc("Row target[i] of the result is the sum of factors[i] * src[source[i]].")
+        .flops([](const Call& c) {
+          return double(c.tensor(1).numel()) * double(c.tensor(0).size(1)) * (c.has(3) ? 2 : 1);
+        })
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& src = c.tensor(0);
+          out.push_back({Shape{c.integer(4), src.size(1)}, src.dtype(), common_device(c), {}});
+        })
+        .lower(route_in_parts)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(4);
+              const Tensor from = g.input(1), to = g.input(2);
+              const Tensor factors = g.has_input(3) ? g.input(3) : Tensor();
+              if (g.needs(0)) out[0] = route_rows(g.grad(), to, from, factors, g.input_sizes(0)[0]);
+              if (g.has_input(3) && g.needs(3))
+                out[3] =
+                    g.grad().index_select(0, to).mul(g.input(0).index_select(0, from)).sum({1});
+              return out;
+            },
+            0b1111);
+
+Tensor route_rows(const Tensor& src, const Tensor& from, const Tensor& to, const Tensor& factors,
+                  int64_t rows) {
+  return call(route_rows_op, {src, from, to, factors, rows});
 }
 
 // ---- what users call ----
@@ -263,6 +346,20 @@ Tensor bag_embeddings(const Call& c) {
     bag = bags > 0 ? bags_of(c.tensor(2).narrow(0, 0, bags), n) : empty({0}, ints);
   }
   if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));
+  const std::string_view mode = c[6].string();
+  if (mode != "max" && !c.boolean(5) && bags > 0) {
+    // What does not count goes to a bag of its own, which is left out.
+    const Tensor counts_not = padding < 0 ? Tensor() : eq(index, Scalar(padding));
+    const Tensor to = padding < 0 ? bag : where(counts_not, Scalar(bags), bag);
+    const Tensor factors = c.has(8) ? c.tensor(8).flatten().contiguous() : Tensor();
+    const Tensor sums =
+        route_rows(weight, index, to, factors, bags + (padding < 0 ? 0 : 1)).narrow(0, 0, bags);
+    if (mode == "sum") return padding < 0 ? sums : sums.contiguous();
+    const Tensor ones_of_bags = ones({n}, ints);
+    const Tensor counts =
+        index_add(zeros({bags + 1}, ints), 0, to, ones_of_bags).narrow(0, 0, bags);
+    return sums.div(counts.clamp(Scalar(1)).to(weight.dtype()).unsqueeze(1));
+  }
   Tensor rows = embedding_rows(index, weight, padding);
   if (c.boolean(5) && !index.is_meta()) rows = scaled_by_frequency(rows, index, weight.size(0));
   const Tensor counted =
@@ -272,7 +369,6 @@ Tensor bag_embeddings(const Call& c) {
     return index_add(zeros({bags}, ints), 0, bag, counted.to(kInt64)).unsqueeze(1);
   };
   if (bags == 0) return zeros({bags, width}, o);
-  const std::string_view mode = c[6].string();
   if (mode == "max") {
     const Tensor lowest = where(counted.unsqueeze(1), rows, Scalar(-double(INFINITY)));
     const Tensor top = scatter_reduce(full({bags, width}, Scalar(-double(INFINITY)), o), 0,

@@ -1,6 +1,10 @@
 // Sampling images at given positions, and the positions of affine maps (declared in nn.h).
 #include <array>
+#include <optional>
+#include <vector>
 
+#include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -9,6 +13,7 @@
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/target.h"
 
 namespace arete {
 namespace ops {
@@ -58,7 +63,10 @@ Tensor moved_inside(const Tensor& x, int64_t n, Outside outside, bool align) {
               .add(Scalar(low));
     }
   }
-  return y.clamp(Scalar(0), Scalar(n - 1));
+  // At the borders, too, positions have no slope: what lies beyond is not there to be compared
+  // with.
+  const Tensor within = gt(y, Scalar(0)).logical_and(lt(y, Scalar(n - 1)));
+  return where(within, y, y.detach().clamp(Scalar(0), Scalar(n - 1)));
 }
 
 // One element beside each position along one dimension: its index, made safe, and its weight,
@@ -146,6 +154,159 @@ void check_sizes(const Call& c) {
                             std::string(name_of(grid.dtype()))));
 }
 
+// ---- without history: one kernel, which looks the elements up
+
+// The same on values. `n`: elements of the dimension, in the type of computation.
+expr::Value moved_inside(const expr::Value& x, const expr::Value& n, Outside outside, bool align) {
+  if (outside == Outside::zeros) return x;
+  const expr::Value last = n - 1.0;
+  expr::Value y = x;
+  if (outside == Outside::reflection) {
+    const double low = align ? 0 : -0.5;
+    const expr::Value span = align ? last : n, from_low = abs(x - low);
+    const expr::Value turns = floor(from_low / span), rest = from_low - turns * span;
+    y = where(remainder(turns, expr::constant_like(turns, 2)) == 0.0, rest, span - rest) + low;
+    y = where(span == 0.0, x * 0.0, y);
+  }
+  return min(max(y, expr::constant_like(y, 0)), last);
+}
+
+struct ValueTap {
+  expr::Value index, weight;  // the weight is 0 where the element does not exist
+};
+
+std::vector<ValueTap> taps_of(const expr::Value& position, const expr::Value& n, Mode mode,
+                              Outside outside, bool align) {
+  using expr::Type;
+  using expr::Value;
+  const Value at =
+      align ? (position + 1.0) * ((n - 1.0) * 0.5) : ((position + 1.0) * n - 1.0) * 0.5;
+  std::vector<ValueTap> taps;
+  const auto add = [&](const Value& place, const Value& weight) {
+    const Value last = n - 1.0, zero = expr::constant_like(place, 0);
+    // Bounded before it is a whole number: NaN becomes 0.
+    const Value index = cast(min(max(where(place == place, place, zero), zero), last), Type::i64);
+    taps.push_back({index, where((place >= zero) & (place <= last), weight, zero)});
+  };
+  if (mode == Mode::bicubic) {
+    constexpr double a = -0.75;
+    const auto near = [&](const Value& d) { return (d * (a + 2) - (a + 3)) * d * d + 1.0; };
+    const auto far = [&](const Value& d) { return ((d * a - 5 * a) * d + 8 * a) * d - 4 * a; };
+    const Value base = floor(at), t = at - base;
+    const Value weights[] = {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
+    for (int k = 0; k < 4; ++k)
+      add(round(moved_inside(base + double(k - 1), n, outside, align)), weights[k]);
+    return taps;
+  }
+  const Value inside = moved_inside(at, n, outside, align);
+  if (mode == Mode::nearest) {
+    add(round(inside), expr::constant_like(inside, 1));
+    return taps;
+  }
+  const Value base = floor(inside), beyond = inside - base;
+  add(base, 1.0 - beyond);
+  add(base + 1.0, beyond);
+  return taps;
+}
+
+// Inputs: the image (a table), where the plane of an output element begins, its position in each
+// spatial dimension. Parameters: of each of these its size and the elements from one to the next.
+const expr::Program& sampling_program(DType dtype, int spatial, Mode mode, Outside outside,
+                                      bool align) {
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const Type work = expr::work_type(dtype);
+  std::vector<DType> inputs{dtype, kInt64};
+  std::vector<Type> params;
+  for (int d = 0; d < spatial; ++d) inputs.push_back(dtype), params.push_back(work);
+  params.insert(params.end(), size_t(spatial), Type::i64);
+  return cache.get(
+      pack_key({int(dtype), spatial, int(mode), int(outside), align}), inputs, params, {dtype},
+      [&](std::span<const Value> v) {
+        const auto sizes = v.subspan(2 + size_t(spatial)), steps = sizes.subspan(size_t(spatial));
+        std::vector<std::vector<ValueTap>> taps;
+        for (size_t d = 0; d < size_t(spatial); ++d)
+          taps.push_back(taps_of(v[2 + d], sizes[d], mode, outside, align));
+        const size_t per_dim = taps[0].size();
+        size_t combinations = 1;
+        for (int d = 0; d < spatial; ++d) combinations *= per_dim;
+        std::optional<Value> sum;
+        for (size_t k = 0; k < combinations; ++k) {
+          Value at = v[1];
+          std::optional<Value> weight;
+          size_t rest = k;
+          for (size_t d = 0; d < size_t(spatial); ++d) {
+            const ValueTap& t = taps[d][rest % per_dim];
+            rest /= per_dim;
+            at = at + t.index * steps[d];
+            weight = weight ? *weight * t.weight : t.weight;
+          }
+          const Value term = expr::load(v[0], at) * *weight;
+          sum = sum ? *sum + term : term;
+        }
+        return std::vector{*sum};
+      },
+      0b1);
+}
+
+const OpRecord& sample_grid_op =
+    define(
+        "sample_grid(Tensor input, Tensor grid, int mode, int outside, bool align_corners) -> "
+        "Tensor")
+        .indexed({0})
+        .doc("Values of images at the positions of a grid.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &x = c.tensor(0), &grid = c.tensor(1);
+          Shape sizes{x.size(0), x.size(1)};
+          sizes.append(grid.sizes().begin() + 1, grid.sizes().end() - 1);
+          out.push_back({std::move(sizes), x.dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          if (out[0].numel() == 0) return;
+          const Tensor &x = c.tensor(0), &grid = c.tensor(1);
+          const size_t spatial = size_t(x.dim()) - 2;
+          std::optional<prim::ScratchView> dense;
+          prim::View image = view_of(x);
+          if (!x.is_contiguous()) {
+            dense.emplace(p, x.dtype(), x.sizes());
+            p.copy({*dense, image});
+            image = dense->view();
+          }
+          const int64_t planes = x.size(0) * x.size(1), plane = numel_of(x.sizes().subspan(2));
+          const prim::ScratchView first(p, kInt64, Shape{planes});
+          p.iota({.out = first, .istart = 0, .istep = plane});
+          Layout of_planes(out[0].sizes(), Shape(out[0].sizes().size(), 0));
+          of_planes.strides[0] = x.size(1), of_planes.strides[1] = 1;
+          prim::View begin = first.view();
+          begin.sizes = of_planes.sizes, begin.strides = of_planes.strides;
+
+          SmallVector<prim::View, 8> inputs{image, begin};
+          SmallVector<Layout, 3> layouts;
+          layouts.reserve(spatial);
+          for (size_t d = 0; d < spatial; ++d) {
+            // The last component of a position belongs to the first spatial dimension.
+            Layout l = unsqueeze(select(grid.layout(), -1, int64_t(spatial - 1 - d)), 1);
+            layouts.push_back(std::move(l));
+            inputs.push_back(view_of(grid, layouts.back()));
+          }
+          SmallVector<expr::Literal, 8> params;
+          for (size_t d = 0; d < spatial; ++d)
+            params.push_back({.f = double(x.size(int64_t(d) + 2))});
+          int64_t step = plane;
+          for (size_t d = 0; d < spatial; ++d)
+            params.push_back({.i = step /= x.size(int64_t(d) + 2)});
+          const prim::View result = view_of(out[0]);
+          p.pointwise({.program = &sampling_program(x.dtype(), int(spatial), Mode(c.integer(2)),
+                                                    Outside(c.integer(3)), c.boolean(4)),
+                       .inputs = {inputs.data(), inputs.size()},
+                       .outputs = {&result, 1},
+                       .params = {params.data(), params.size()}});
+        });
+
+// ---- with history: of operators that have gradients
+
 Tensor sample(const Call& c) {
   check_sizes(c);
   const Tensor& x = c.tensor(0);
@@ -155,6 +316,8 @@ Tensor sample(const Call& c) {
   const int spatial = int(x.dim()) - 2;
   ARETE_CHECK(mode != Mode::bicubic || spatial == 2,
               ValueError(c.name(), "grid_sampler(): bicubic interpolation only supports 4D input"));
+  if (!is_grad_enabled() || !(x.requires_grad() || c.tensor(1).requires_grad()))
+    return call(sample_grid_op, {x, c.tensor(1), int64_t(mode), int64_t(outside), align});
   // Positions need more digits than half types have.
   const bool half = size_of(x.dtype()) < 4;
   const Tensor grid = half ? c.tensor(1).to(kFloat32) : c.tensor(1);

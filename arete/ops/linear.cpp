@@ -56,8 +56,23 @@ void linear_infer(const Call& call, OutputSpecs& out) {
   out.push_back({std::move(sizes), x.dtype(), common_device(call), {}});
 }
 
+// Whether rows lie so that they are not those of one matrix, but of many with few each: as many
+// products, which are slower than one of a copy.
+bool has_scattered_rows(const Tensor& x) {
+  if (x.dim() < 3 || x.stride(-1) != 1 || x.size(-2) >= 256) return false;
+  for (int64_t d = 0; d + 2 < x.dim(); ++d)
+    if (x.size(d) != 1 && x.stride(d) != x.stride(d + 1) * x.size(d + 1)) return true;
+  return false;
+}
+
 void linear_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-  const Tensor &x = call.tensor(0), &w = call.tensor(1);
+  const Tensor& w = call.tensor(1);
+  Tensor x = call.tensor(0);
+  if (has_scattered_rows(x)) {
+    const Tensor rows = empty_tensor(x.sizes(), x.dtype(), x.device());
+    p.copy({view_of(rows), view_of(x)});
+    x = rows;
+  }
   Tensor bias = call.has(2) ? call.tensor(2) : Tensor();
   if (w.dim() == 2) return run_product(x, w, out[0], p, bias, true);
   if (bias.defined()) bias = alias(bias, Layout(IntList{1}, IntList{1}, bias.storage_offset()));

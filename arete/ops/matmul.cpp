@@ -1,5 +1,6 @@
 #include "arete/ops/matmul.h"
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex.h"
@@ -222,6 +223,27 @@ const OpRecord& mv_op =
         .grad(product_grad, 0b11)
         .flops(matmul_flops);
 
+// The sum of the products of vectors, which no library computes faster than a reduction does.
+void dot_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  const DType t = a.dtype();
+  if (is_complex(t) || t == kBool) return product_lower(call, out, p);
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  const DType product = is_floating(t) ? expr::work_dtype(t) : kInt64;
+  const expr::Program& times =
+      cache.get(pack_key({int(t)}), {t, t}, {}, {product}, [&](std::span<const expr::Value> v) {
+        const expr::Type type = expr::compute_type(product);
+        return std::vector{cast(v[0], type) * cast(v[1], type)};
+      });
+  const prim::View inputs[] = {view_of(a), view_of(b)};
+  p.reduce({.monoid = prim::Monoid::sum,
+            .space = a.sizes(),
+            .reduced = 1,
+            .inputs = inputs,
+            .out = view_of(out[0], Layout(IntList{1}, IntList{1}, out[0].storage_offset())),
+            .prologue = &times});
+}
+
 const OpRecord& dot_op =
     define("dot(Tensor self, Tensor tensor) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::promote))
@@ -239,7 +261,7 @@ const OpRecord& dot_op =
                                          std::string(name_of(b.dtype()))));
           out.push_back({matmul_sizes(call, a, b), a.dtype(), common_device(call), {}});
         })
-        .lower(product_lower)
+        .lower(dot_lower)
         .grad(product_grad, 0b11)
         .flops(matmul_flops);
 

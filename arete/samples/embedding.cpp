@@ -53,6 +53,27 @@ const Attached embedding_backward_op =
           });
           return {from_values(out, {c.integer(2), width})};
         });
+const Attached embedding_bag_sums_op =
+    attach("embedding_bag_sums")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {
+              {{m.make({4, 3}), m.make_index({6}, 4), m.make_index({6}, 3), std::nullopt, 3}},
+              {{m.make_strided({4, 2}), m.make_index({5}, 4), m.make_index({5}, 2), m.make({5}), 3},
+               "factors"},
+              {{m.make({4, 3}), m.make_index({0}, 4), m.make_index({0}, 3), std::nullopt, 2},
+               "nothing"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& src = c.tensor(0);
+          const int64_t width = src.size(1), n = c.tensor(1).numel();
+          std::vector<double> out(size_t(c.integer(4) * width), 0.0);
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < width; ++j)
+              out[size_t(int64_t(at(c.tensor(2), {i})) * width + j)] +=
+                  at(src, {int64_t(at(c.tensor(1), {i})), j}) *
+                  (c.has(3) ? at(c.tensor(3), {i}) : 1.0);
+          return {from_values(out, {c.integer(4), width})};
+        });
 const Attached embedding_op =
     attach("embedding")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

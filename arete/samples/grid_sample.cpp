@@ -26,9 +26,8 @@ double reference_inside(double x, int64_t n, std::string_view outside, bool alig
 }
 
 // (element, weight) along one dimension; elements may be outside.
-std::vector<std::pair<int64_t, double>> reference_taps(double g, int64_t n, const Call& c) {
-  const std::string_view mode = c[2].string(), outside = c[3].string();
-  const bool align = flag(c, 4);
+std::vector<std::pair<int64_t, double>> reference_taps(double g, int64_t n, std::string_view mode,
+                                                       std::string_view outside, bool align) {
   double x = align ? (g + 1) / 2 * double(n - 1) : ((g + 1) * double(n) - 1) / 2;
   std::vector<std::pair<int64_t, double>> taps;
   if (mode == "bicubic") {
@@ -46,8 +45,8 @@ std::vector<std::pair<int64_t, double>> reference_taps(double g, int64_t n, cons
   return {{int64_t(base), 1 - (x - base)}, {int64_t(base) + 1, x - base}};
 }
 
-std::vector<Tensor> sample_reference(const Call& c) {
-  const Tensor &x = c.tensor(0), &grid = c.tensor(1);
+std::vector<Tensor> sample_reference(const Tensor& x, const Tensor& grid, std::string_view mode,
+                                     std::string_view outside, bool align) {
   const int spatial = int(x.dim()) - 2;
   Shape out{x.size(0), x.size(1)};
   out.append(grid.sizes().begin() + 1, grid.sizes().end() - 1);
@@ -58,7 +57,7 @@ std::vector<Tensor> sample_reference(const Call& c) {
       Shape g{i[0]};
       g.append(i.begin() + 2, i.end());
       g.push_back(spatial - 1 - d);
-      taps.push_back(reference_taps(at(grid, g), x.size(d + 2), c));
+      taps.push_back(reference_taps(at(grid, g), x.size(d + 2), mode, outside, align));
       counts.push_back(int64_t(taps.back().size()));
     }
     double sum = 0;
@@ -104,7 +103,34 @@ const Attached grid_sample_op =
                    ErrorKind::value,
                    "expected padding_mode to be 'zeros', 'border', or 'reflection'"}};
         })
-        .reference(sample_reference);
+        .reference([](const Call& c) {
+          return sample_reference(c.tensor(0), c.tensor(1), c[2].string(), c[3].string(),
+                                  flag(c, 4));
+        });
+// The same with numbers for the modes.
+constexpr const char* kModes[] = {"bilinear", "nearest", "bicubic"};
+constexpr const char* kOutside[] = {"zeros", "border", "reflection"};
+
+const Attached sample_grid_op =
+    attach("sample_grid")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          std::vector<Sample> out;
+          for (int mode = 0; mode < 3; ++mode)
+            for (int outside = 0; outside < 3; ++outside)
+              for (const bool align : {false, true})
+                out.push_back({{m.make({2, 3, 3, 4}).detach(),
+                                m.make({2, 2, 3, 2}, -2.2, 2.2).detach(), mode, outside, align}});
+          out.push_back({{m.make_strided({2, 2, 1, 3, 2}).detach(),
+                          m.make_strided({2, 2, 1, 2, 3}).detach(), 0, 2, true},
+                         "one plane"});
+          out.push_back({{m.make({0, 2, 3, 3}).detach(), m.make({0, 2, 1, 2}).detach(), 0, 0, true},
+                         "no images"});
+          return out;
+        })
+        .reference([](const Call& c) {
+          return sample_reference(c.tensor(0), c.tensor(1), kModes[c.integer(2)],
+                                  kOutside[c.integer(3)], c.boolean(4));
+        });
 const Attached affine_grid_op =
     attach("affine_grid")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -7,14 +7,16 @@ namespace {
 const Attached linear_op =
     attach("linear")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}), m.make({4, 3}), m.make({4})}},
-                  {{m.make({2, 3}), m.make({4, 3}), std::nullopt}},
-                  {{m.make({3}), m.make({4, 3}), m.make({4})}, "one row"},
-                  {{m.make({2, 2, 3}), m.make({2, 3}), m.make({2})}},
-                  {{m.make_strided({2, 2, 3}), m.make_strided({2, 3}), m.make({2})}},
-                  {{m.make({2, 3}), m.make({3}), m.make({1})}, "weight is a vector"},
-                  {{m.make({0, 3}), m.make({4, 3}), m.make({4})}, "no rows"},
-                  {{m.make({2, 0}), m.make({4, 0}), m.make({4})}, "no inputs"}};
+          return {
+              {{m.make({2, 3}), m.make({4, 3}), m.make({4})}},
+              {{m.make({2, 3}), m.make({4, 3}), std::nullopt}},
+              {{m.make({3}), m.make({4, 3}), m.make({4})}, "one row"},
+              {{m.make({2, 2, 3}), m.make({2, 3}), m.make({2})}},
+              {{m.make_strided({2, 2, 3}), m.make_strided({2, 3}), m.make({2})}},
+              {{m.make({3, 2, 4}).transpose(0, 1), m.make({5, 4}), m.make({5})}, "scattered rows"},
+              {{m.make({2, 3}), m.make({3}), m.make({1})}, "weight is a vector"},
+              {{m.make({0, 3}), m.make({4, 3}), m.make({4})}, "no rows"},
+              {{m.make({2, 0}), m.make({4, 0}), m.make({4})}, "no inputs"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({2, 3}), m.make({5, 4}), std::nullopt},
