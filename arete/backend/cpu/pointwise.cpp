@@ -6,6 +6,7 @@
 #include "arete/backend/cpu/tiling.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/prim/checks.h"
 #include "arete/prim/loop_nest.h"
 #include "arete/prim/slots.h"
 #include "arete/prim/tables.h"
@@ -127,9 +128,7 @@ void run(const prim::PointwiseArgs& args) {
 
 void CpuBackend::pointwise(const prim::PointwiseArgs& args) {
   if (!args.slots.empty()) return pointwise(prim::Addressed(args).args());
-  ARETE_ASSERT(args.inputs.size() == args.program->inputs().size());
-  ARETE_ASSERT(args.outputs.size() == args.program->outputs().size());
-  ARETE_ASSERT(args.params.size() == args.program->params().size());
+  prim::check(args);
   if (args.outputs.empty()) return;
   if (args.program->tables() == 0) return run(args);
   const SmallVector<View, 8> inputs = prim::heads_of_tables(args.inputs, args.program->tables());

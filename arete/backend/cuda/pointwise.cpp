@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "arete/base/error.h"
+#include "arete/prim/checks.h"
 #include "arete/prim/slots.h"
 #include "arete/prim/tables.h"
 
@@ -74,9 +75,7 @@ void CudaBackend::pointwise(const prim::PointwiseArgs& args) {
     enter(args);
     return pointwise(prim::Addressed(args).args());
   }
-  ARETE_ASSERT(args.inputs.size() == args.program->inputs().size());
-  ARETE_ASSERT(args.outputs.size() == args.program->outputs().size());
-  ARETE_ASSERT(args.params.size() == args.program->params().size());
+  prim::check(args);
   if (args.outputs.empty()) return;
   const int64_t n = args.outputs[0].numel();
   if (n == 0) return;

@@ -16,128 +16,172 @@ using expr::Builder;
 using expr::Value;
 using Kind = FusedStage::Kind;
 
-// Products of so few vectors with a matrix are bound by reading the matrix: as many times as there
-// are vectors, but without writing what its program makes of it.
+// Products of so few vectors with a matrix are bound by reading the matrix, which one kernel does
+// once for all of them, without writing what its program makes of it.
 constexpr int64_t kFewVectors = 4;
 
-bool has_few_vectors(const GemmArgs& g) {
-  const size_t r = g.out.sizes.size();
-  return std::min(g.out.sizes[r - 2], g.out.sizes[r - 1]) <= kFewVectors;
-}
+// The operand that is few vectors, and the one that is the matrix.
+struct Sides {
+  bool turned;  // the second operand has the vectors: its columns
+  int64_t vectors;
+  const View &few, &many;
+  const ElementProgram &few_program, &many_program;
+};
 
-size_t number_of_inputs(const GemmArgs& g) {
-  return 2 + g.a_program.inputs.size() + g.b_program.inputs.size() + g.result_program.inputs.size();
+Sides sides_of(const GemmArgs& g) {
+  const size_t r = g.out.sizes.size();
+  const int64_t m = g.out.sizes[r - 2], n = g.out.sizes[r - 1];
+  if (n < m) return {true, n, g.b, g.a, g.b_program, g.a_program};
+  return {false, m, g.a, g.b, g.a_program, g.b_program};
 }
 
 bool is_fused(const GemmArgs& g) {
-  return has_few_vectors(g) && is_floating(g.a_dtype()) && g.a.sizes.back() > 0 &&
-         g.out.rank() < kMaxRank && number_of_inputs(g) + 1 <= size_t(LoopNest::kMaxOperands);
+  const Sides s = sides_of(g);
+  if (s.vectors == 0 || s.vectors > kFewVectors || !is_floating(g.a_dtype()) ||
+      g.a.sizes.back() == 0)
+    return false;
+  // Of each vector: itself, what its program and that of the result read, what is written.
+  const size_t of_each = 2 + s.few_program.inputs.size() + g.result_program.inputs.size();
+  return size_t(s.vectors) * of_each + 1 + s.many_program.inputs.size() <=
+         size_t(LoopNest::kMaxOperands);
 }
 
-// One operand's elements in a program under construction.
-Value operand(Builder& b, const ElementProgram& p, DType dtype) {
+// One operand's elements in a program under construction. `params`: those of its program.
+Value operand(Builder& b, const ElementProgram& p, DType dtype, std::span<const Value> params) {
   if (!p) return b.input(dtype);
   const std::vector<Value> inputs = b.inputs_of(*p.program);
-  return b.inline_program(*p.program, inputs, b.params_of(*p.program))[0];
+  return b.inline_program(*p.program, inputs, params)[0];
+}
+std::vector<Value> params_of(Builder& b, const ElementProgram& p) {
+  return p ? b.params_of(*p.program) : std::vector<Value>();
 }
 
-// A row is the inner dimension: the sum of products, and what the result's program makes of it.
+// A row is the inner dimension: the sums of products with each vector, and what the result's
+// program makes of them.
 std::unique_ptr<FusedSpec> make_spec(const GemmArgs& g) {
+  const Sides sides = sides_of(g);
   auto spec = std::make_unique<FusedSpec>();
-  spec->n_inputs = int(number_of_inputs(g));
-  spec->n_outputs = 1;
-  const DType row = expr::work_dtype(g.a_dtype());
+  spec->n_outputs = int(sides.vectors);
   const expr::Type work = expr::work_type(g.a_dtype());
-  int next = 0;
+  const std::vector<DType> rows(size_t(sides.vectors), expr::work_dtype(g.a_dtype()));
   {
     Builder b;
-    FusedStage s{Kind::reduce, nullptr, {}};
-    const Value left = operand(b, g.a_program, g.a.dtype),
-                right = operand(b, g.b_program, g.b.dtype);
-    const Value product = b.cast(left, work) * b.cast(right, work);
-    s.program = b.build({&product, 1}, {&row, 1});
-    while (next < int(s.program->inputs().size())) s.inputs.push_back(next++);
+    const std::vector<Value> of_few = params_of(b, sides.few_program),
+                             of_many = params_of(b, sides.many_program);
+    std::vector<Value> products;
+    for (int64_t i = 0; i < sides.vectors; ++i)
+      products.push_back(b.cast(operand(b, sides.few_program, sides.few.dtype, of_few), work));
+    const Value matrix = b.cast(operand(b, sides.many_program, sides.many.dtype, of_many), work);
+    for (Value& v : products) v = v * matrix;
+    FusedStage s{Kind::reduce, b.build(products, rows), {}};
+    for (size_t i = 0; i < s.program->inputs().size(); ++i) s.inputs.push_back(spec->n_inputs++);
     spec->stages.push_back(std::move(s));
   }
   Builder b;
   // The parameters of a call are shared: those of the operands' programs come first.
-  for (const ElementProgram* p : {&g.a_program, &g.b_program})
-    if (*p) b.params_of(*p->program);
-  FusedStage s{Kind::store_row, nullptr, {~0}};
-  Value result = b.input(row);
-  if (const expr::Program* program = g.result_program.program) {
-    std::vector<Value> inputs{b.round_to(result, g.product_dtype())};
-    for (const DType t : program->inputs().subspan(1)) {
-      inputs.push_back(b.input(t));
-      s.inputs.push_back(next++);
+  params_of(b, sides.few_program);
+  params_of(b, sides.many_program);
+  const std::vector<Value> of_result = params_of(b, g.result_program);
+  FusedStage s{Kind::store_row, nullptr, {}};
+  std::vector<Value> results;
+  for (int i = 0; i < int(sides.vectors); ++i) {
+    Value v = b.input(rows[0]);
+    s.inputs.push_back(~i);
+    if (const expr::Program* program = g.result_program.program) {
+      std::vector<Value> inputs{b.round_to(v, g.product_dtype())};
+      for (const DType t : program->inputs().subspan(1)) {
+        inputs.push_back(b.input(t));
+        s.inputs.push_back(spec->n_inputs++);
+      }
+      v = b.inline_program(*program, inputs, of_result)[0];
     }
-    result = b.inline_program(*program, inputs, b.params_of(*program))[0];
+    results.push_back(v);
   }
-  s.program = b.build({&result, 1}, {&g.out.dtype, 1});
+  s.program = b.build(results, std::vector<DType>(results.size(), g.out.dtype));
   spec->stages.push_back(std::move(s));
   return spec;
 }
 
 const FusedSpec& spec_of(const GemmArgs& g) {
   static auto& cache = *new KeyedCache<FusedSpec, Hash128, Hash128Hasher>;  // used until exit
+  const Sides sides = sides_of(g);
   std::array<Hash128, 4> key{};
   size_t next = 0;
-  for (const ElementProgram* p : {&g.a_program, &g.b_program, &g.result_program})
+  for (const ElementProgram* p : {&sides.few_program, &sides.many_program, &g.result_program})
     key[next++] = *p ? p->program->hash() : Hash128{};
-  key[3].low = pack_key({int(g.a.dtype), int(g.b.dtype), int(g.out.dtype)});
+  key[3].low =
+      pack_key({int(sides.few.dtype), int(sides.many.dtype), int(g.out.dtype), int(sides.vectors)});
   return cache.get(hash_bytes(key.data(), sizeof key), [&] { return make_spec(g); });
 }
 
-// Views of the space (batch, row, column, k) of a product.
+// Views of the space (batch, row of the matrix, k) of a product.
 class SpaceViews {
  public:
   explicit SpaceViews(size_t rank) : rank_(rank) {}
-  // `v`, of the product's rank or less, with another dimension at `place`, counted from the end.
-  // swapped: the last two dimensions change places before.
-  void add(const View& v, size_t place, bool swapped = false) {
+  /// `v`, of the product's rank or less. swapped: with the last two dimensions exchanged.
+  void add(const View& v, bool swapped) { add(v, layout(v), swapped); }
+  /// Its part for number i along dimension `dim` of the product's, with that dimension kept.
+  void add_part(const View& v, size_t dim, int64_t i, bool swapped) {
+    Layout l = layout(v);
+    if (l.sizes[dim] != 1) l.offset += i * l.strides[dim];
+    l.sizes[dim] = 1;
+    add(v, std::move(l), swapped);
+  }
+  std::span<const View> all() const { return {views_.data(), views_.size()}; }
+
+ private:
+  Layout layout(const View& v) const {
     Layout l = layout_of(v);
     while (l.sizes.size() < rank_) {
       l.sizes.insert(l.sizes.begin(), 1);
       l.strides.insert(l.strides.begin(), 0);
     }
+    return l;
+  }
+  void add(const View& v, Layout l, bool swapped) {
     if (swapped) {
       std::swap(l.sizes[rank_ - 1], l.sizes[rank_ - 2]);
       std::swap(l.strides[rank_ - 1], l.strides[rank_ - 2]);
     }
-    l.sizes.insert(l.sizes.end() - ptrdiff_t(place), 1);
-    l.strides.insert(l.strides.end() - ptrdiff_t(place), 0);
     layouts_.push_back(std::make_unique<LayoutView>(v, std::move(l)));
     views_.push_back(*layouts_.back());
   }
-  std::span<const View> all() const { return {views_.data(), views_.size()}; }
 
- private:
   size_t rank_;
   SmallVector<std::unique_ptr<LayoutView>, 8> layouts_;
   SmallVector<View, 8> views_;
 };
 
 void run_fused(Primitives& p, const GemmArgs& g) {
+  const Sides s = sides_of(g);
   const size_t rank = g.out.sizes.size();
+  // The vectors are rows of the first operand or columns of the second, and so of the result.
+  const size_t vector_dim = s.turned ? rank - 1 : rank - 2;
   Shape space(g.out.sizes);
-  space.push_back(g.a.sizes.back());
+  space[rank - 2] = g.out.sizes[s.turned ? rank - 2 : rank - 1];
+  space[rank - 1] = g.a.sizes.back();
   SpaceViews inputs(rank), outputs(rank);
-  inputs.add(g.a, 1);
-  for (const View& v : g.a_program.inputs) inputs.add(v, 1);
-  inputs.add(g.b, 2, true);
-  for (const View& v : g.b_program.inputs) inputs.add(v, 2, true);
-  for (const View& v : g.result_program.inputs) inputs.add(v, 0);
-  outputs.add(g.out, 0);
+  for (int64_t i = 0; i < s.vectors; ++i) {
+    inputs.add_part(s.few, vector_dim, i, s.turned);
+    for (const View& v : s.few_program.inputs) inputs.add_part(v, vector_dim, i, s.turned);
+  }
+  inputs.add(s.many, !s.turned);
+  for (const View& v : s.many_program.inputs) inputs.add(v, !s.turned);
+  for (int64_t i = 0; i < s.vectors; ++i) {
+    for (const View& v : g.result_program.inputs) inputs.add_part(v, vector_dim, i, !s.turned);
+    outputs.add_part(g.out, vector_dim, i, !s.turned);
+  }
 
   SmallVector<expr::Literal, 8> params;
   std::vector<Slot> slots;
-  for (const ElementProgram* e : {&g.a_program, &g.b_program, &g.result_program}) {
-    for (const Slot& s : e->slots) slots.push_back({s.number + int(params.size()), s.value});
+  for (const ElementProgram* e : {&s.few_program, &s.many_program, &g.result_program}) {
+    for (const Slot& slot : e->slots)
+      slots.push_back({slot.number + int(params.size()), slot.value});
     params.append(e->params.begin(), e->params.end());
   }
   p.fused({.spec = &spec_of(g),
            .space = space,
-           .outer_rank = int(rank),
+           .outer_rank = int(rank) - 1,
            .inputs = inputs.all(),
            .outputs = outputs.all(),
            .params = {params.data(), params.size()},
