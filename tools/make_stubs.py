@@ -28,8 +28,8 @@ HEAD = '''\
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
-from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, cpu as cpu, cuda as cuda, fft as fft
-from . import linalg as linalg, masked as masked, multiprocessing as multiprocessing
+from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, cpu as cpu, cuda as cuda
+from . import distributions as distributions, fft as fft, linalg as linalg, masked as masked, multiprocessing as multiprocessing
 from . import nn as nn, numpy as numpy, optim as optim, profiler as profiler, random as random, signal as signal, special as special
 from . import testing as testing, utils as utils, vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
@@ -45,6 +45,7 @@ from .amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_
 from .amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
 from .amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled, set_autocast_dtype as set_autocast_dtype
 from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled, set_autocast_gpu_dtype as set_autocast_gpu_dtype
+from .amp.grad_scaler import GradScaler as GradScaler
 from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window
 from .signal._periodic import hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window
@@ -321,6 +322,9 @@ def make() -> str:
             out.append(f"{name}: _float\n")
         elif type(value).__name__ == "nb_func":
             out.append(f"def {name}(*args: Any, **kwargs: Any) -> Any: ...\n")
+        elif isinstance(value, type(arete.FloatTensor)):
+            out.append(f"class {name}:\n    dtype: _DType\n"
+                       "    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor: ...  # type: ignore[misc]\n")
         elif isinstance(value, arete.memory_format):
             out.append(f"{name}: memory_format\n")
         elif isinstance(value, arete.layout):

@@ -258,6 +258,13 @@ const OpRecord& pow_op =
         .doc("self to the power exponent.")
         .binary([](Value a, Value b) { return pow(a, b); })
         .exact_numbers(0b10)
+        .refuses([](const Call& c) {
+          ARETE_CHECK(
+              !(c[0].kind() == Arg::Kind::tensor && is_integral_or_bool(c[0].tensor().dtype()) &&
+                c[1].kind() != Arg::Kind::tensor && c[1].scalar().is_integral() &&
+                c[1].scalar().to_double() < 0),
+              ValueError("pow", "Integers to negative integer powers are not allowed."));
+        })
         .complex(of_complex(
             [](Complex a, Complex b) { return pow(a, b); },
             [](Values v) {
@@ -369,8 +376,6 @@ Tensor pow(const Tensor& self, Scalar exponent) {
     if (e == -1) return self.reciprocal();
     if (e == -0.5) return self.rsqrt();
   }
-  ARETE_CHECK(!(is_integral_or_bool(self.dtype()) && exponent.is_integral() && e < 0),
-              ValueError("pow", "Integers to negative integer powers are not allowed."));
   return ops::call(ops::pow_op, {self, exponent});
 }
 Tensor pow(const Tensor& self, const Tensor& other) {

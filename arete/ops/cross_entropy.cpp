@@ -97,8 +97,11 @@ Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Te
                                  std::to_string(smoothing)));
   ARETE_CHECK(x.dim() > 0,
               ValueError(op, "input must have at least one dimension").argument("input"));
-  if (is_floating(target_in.dtype()) && target_in.dim() == x.dim())
+  if (is_floating(target_in.dtype()) && target_in.dim() == x.dim()) {
+    ARETE_CHECK(ignore < 0,
+                ValueError(op, "ignore_index is not supported for floating point target"));
     return probability_loss(op, wide(x), wide(target_in), wide(weight), reduction, smoothing);
+  }
   Tensor target = is_integer(target_in.dtype()) ? target_in.to(kInt64) : target_in;
   check_targets(op, x, target);
   target = without_list(x, target);

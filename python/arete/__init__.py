@@ -10,7 +10,7 @@ from . import _C
 from ._C import Generator, bfloat16, default_generator, float16, float32, float64
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from ._operators import *  # noqa: F403
-from ._operators import _Layout, _ops  # noqa: F401
+from ._operators import _Layout, _ops, _tensor_types  # noqa: F401
 from ._scaled import _scaled_mm  # noqa: F401
 from ._streams import Event, Stream  # noqa: F401
 from .version import __version__  # noqa: F401
@@ -49,6 +49,30 @@ def set_default_dtype(d) -> None:
     _C.set_default_dtype(d)
 
 
+def set_default_tensor_type(t) -> None:
+    """set_default_dtype() and set_default_device() by an old type or its name, with a warning: they have taken its
+    place.
+
+    >>> arete.set_default_tensor_type(arete.DoubleTensor)
+    >>> arete.tensor([1.0]).dtype
+    arete.float64
+    >>> arete.set_default_tensor_type("torch.FloatTensor")
+    >>> arete.set_default_tensor_type(arete.LongTensor)
+    Traceback (most recent call last):
+    TypeError: only floating-point types are supported as the default type
+    """
+    import warnings
+
+    old = _tensor_types.named(t)
+    if old is None:
+        raise TypeError("invalid type object: only floating-point types are supported as the default type")
+    set_default_dtype(old.dtype)
+    warnings.warn("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+                  "torch.set_default_dtype() and torch.set_default_device() as alternatives.", UserWarning,
+                  stacklevel=2)
+    set_default_device("cuda" if old.is_cuda else None)
+
+
 def set_default_device(device) -> None:
     """Where this thread makes tensors that are given no device; None: in host memory again.
 
@@ -73,8 +97,9 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "fft", "kernels", "linalg", "masked", "multiprocessing", "nn", "numpy",
-         "optim", "random", "special", "testing", "utils", "serialization", "amp", "profiler", "signal", "version", "vision", "xpu")
+_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "distributions", "fft", "kernels", "linalg", "masked", "multiprocessing",
+         "nn", "numpy", "optim", "random", "special", "testing", "utils", "serialization", "amp", "profiler", "signal",
+         "version", "vision", "xpu")
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",
@@ -98,6 +123,10 @@ def __getattr__(name: str):
         from .amp import autocast_mode
 
         return getattr(autocast_mode, name)
+    if name == "GradScaler":
+        from .amp import GradScaler
+
+        return GradScaler
     if name in _WINDOWS:
         from .signal import _periodic
 
@@ -114,7 +143,7 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load"})
+    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load", "GradScaler"})
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -135,6 +164,41 @@ def get_float32_matmul_precision() -> str:
     'highest'
     """
     return _C._matmul_precision(None)
+
+
+_interop_threads = None
+
+
+def set_num_interop_threads(num: _builtins.int) -> None:
+    """What get_num_interop_threads() says from now on. In torch that many threads run what programs of torch.jit fork;
+    there, too, other programs call operators one after the other. How many threads each has, set_num_threads() says.
+
+    >>> arete.set_num_interop_threads(2)
+    >>> arete.get_num_interop_threads()
+    2
+    >>> arete.set_num_interop_threads(0)
+    Traceback (most recent call last):
+    RuntimeError: set_num_interop_threads expects a positive integer
+    """
+    global _interop_threads
+    if not isinstance(num, _builtins.int) or isinstance(num, _builtins.bool):
+        raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
+    if num <= 0:
+        raise RuntimeError("set_num_interop_threads expects a positive integer")
+    _interop_threads = num
+
+
+def get_num_interop_threads() -> _builtins.int:
+    """What set_num_interop_threads() set, the number of processors before.
+
+    >>> arete.get_num_interop_threads() > 0
+    True
+    """
+    if _interop_threads is not None:
+        return _interop_threads
+    import os
+
+    return os.cpu_count() or 1
 
 
 _deterministic_warn_only = False

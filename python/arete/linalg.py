@@ -1,6 +1,6 @@
 """Linear algebra under the names of torch.linalg."""
 from . import _C
-from ._C import Tensor
+from ._C import ArgumentError as LinAlgError, Tensor  # noqa: F401
 from ._operators import _given, _install_family, _ops
 
 

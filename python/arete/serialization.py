@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Callable, Iterator, Optional, Union
+from typing import Any, BinaryIO, Callable, Iterator, List, Optional, Union
 from _pickle import UnpicklingError
 
 from . import _C
 from ._grad_mode import no_grad
 from ._formats.source import FormatError, Source
 
-__all__ = ["save", "load", "FormatError", "UnpicklingError"]
+__all__ = ["save", "load", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals", "FormatError",
+           "UnpicklingError"]
 
 
 def save(obj: Any, f: Union[str, os.PathLike, BinaryIO], *args: Any, **kwargs: Any) -> None:
@@ -95,6 +96,71 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
         os.close(directory)
 
 
+def add_safe_globals(safe_globals: List[Any]) -> None:
+    """Functions and classes that load() may call where one of PyTorch's files names them, besides those that it knows:
+    each by itself, or as a pair with the name that it has in files ("module.name"), where that is another one.
+
+    >>> import argparse
+    >>> arete.serialization.add_safe_globals([argparse.Namespace])
+    >>> arete.serialization.get_safe_globals()
+    [<class 'argparse.Namespace'>]
+    >>> arete.serialization.clear_safe_globals()
+    >>> arete.serialization.add_safe_globals(["argparse.Namespace"])
+    Traceback (most recent call last):
+    TypeError: a function or a class, or a pair of one and its name in files, not 'argparse.Namespace'
+    """
+    from ._formats import torch_pickle
+
+    given = list(safe_globals)
+    for thing in given:
+        named = isinstance(thing, tuple) and len(thing) == 2 and callable(thing[0]) and isinstance(thing[1], str)
+        if not named and not (callable(thing) and hasattr(thing, "__qualname__")):
+            raise TypeError(f"a function or a class, or a pair of one and its name in files, not {thing!r}")
+    torch_pickle.safe_globals += [thing for thing in given if thing not in torch_pickle.safe_globals]
+
+
+def get_safe_globals() -> List[Any]:
+    """What add_safe_globals() was given.
+
+    >>> arete.serialization.get_safe_globals()
+    []
+    """
+    from ._formats import torch_pickle
+
+    return list(torch_pickle.safe_globals)
+
+
+def clear_safe_globals() -> None:
+    """Takes back what add_safe_globals() allowed.
+
+    >>> arete.serialization.clear_safe_globals()
+    """
+    from ._formats import torch_pickle
+
+    torch_pickle.safe_globals.clear()
+
+
+@contextmanager
+def safe_globals(safe_globals: List[Any]) -> Iterator[None]:
+    """add_safe_globals() for a block.
+
+    >>> import argparse
+    >>> with arete.serialization.safe_globals([argparse.Namespace]):
+    ...     arete.serialization.get_safe_globals()
+    [<class 'argparse.Namespace'>]
+    >>> arete.serialization.get_safe_globals()
+    []
+    """
+    from ._formats import torch_pickle
+
+    before = get_safe_globals()
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        torch_pickle.safe_globals[:] = before
+
+
 class StorageStub:
     """What a callable map_location gets as its first argument: returned as it is, the storage stays on the CPU; `cuda(i)` and
     `cpu()` give one for another device."""
@@ -147,7 +213,7 @@ def load(f: Union[str, os.PathLike, BinaryIO], map_location: Any = None, pickle_
     must then not be made shorter while they live. `weights_only=False` changes nothing: pickles are never executed.
 
     FormatError (a RuntimeError and ValueError) for a damaged or unknown file, UnpicklingError for a .pt file with other things than
-    tensors, numbers, texts and containers.
+    tensors, numbers, texts and containers, and what add_safe_globals() has allowed.
 
     >>> import io
     >>> file = io.BytesIO()

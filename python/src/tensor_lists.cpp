@@ -10,6 +10,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "convert.h"
 #include "numpy_data.h"
 #include "tensor_data.h"
@@ -186,7 +187,10 @@ void fill(PyObject* o, size_t depth, ListShape& s, T*& at) {
     }
   }
   if (depth != s.sizes.size()) changed();
-  *at++ = number_from<T>(o, s);
+  *at = number_from<T>(o, s);
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
+    if (s.wanted && is_integer(*s.wanted)) ops::check_holds(*s.wanted, Scalar(*at), "tensor");
+  ++at;
 }
 
 template <class T>

@@ -447,3 +447,14 @@ def test_gradient_of_products_with_logarithms_at_zero(function, log):
         x = torch.tensor([start], dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(function, [x, y.detach()[:1].requires_grad_()], check_undefined_grad=False)
         assert torch.autograd.gradgradcheck(function, [x, y.detach()[:1].requires_grad_()], check_undefined_grad=False)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.t(), lambda x: x.t().exp(), lambda x: x.prod(0), lambda x: x.flip(1).t().cumsum(0),
+    lambda x: (x.t() + 1j).square()])
+@pytest.mark.parametrize("fast", [False, True])
+def test_gradcheck_of_results_in_another_order(function, fast):
+    """Weights of results that are not contiguous are written through views of them, never through copies."""
+    x = torch.tensor([[1.5, -0.5, 2.0], [0.7, 1.1, -1.3]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(function, (x,), fast_mode=fast)
+    assert torch.autograd.gradgradcheck(function, (x,), fast_mode=fast)

@@ -310,3 +310,39 @@ def test_the_second_run_reaches_the_end(stop):
     y = checkpoint(function, arete.ones(2, requires_grad=True), use_reentrant=False, early_stop=stop)
     y.sum().backward()
     assert len(ends) == 2
+
+
+@pytest.mark.parametrize("library", ["arete", "torch"])
+def test_contexts_of_both_runs(library):
+    torch = arete if library == "arete" else pytest.importorskip("torch")
+    call = checkpoint if library == "arete" else pytest.importorskip("torch.utils.checkpoint").checkpoint
+    w, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+
+    def run(*contexts):
+        return call(lambda t: t * w, x, use_reentrant=False, context_fn=lambda: contexts)
+
+    log = []
+
+    @contextlib.contextmanager
+    def noted(name):
+        log.append("in " + name)
+        try:
+            yield
+        finally:  # PyTorch's second run ends with an exception
+            log.append("out of " + name)
+
+    y = run(noted("first"), noted("second"))
+    assert log == ["in first", "out of first"]
+    y.sum().backward()
+    assert log[2:] == ["in second", "out of second"] and w.grad.tolist() == [1, 1, 1]
+    y = run(torch.no_grad(), torch.no_grad())  # nothing to compute again
+    assert not y.requires_grad and y.tolist() == [1, 1, 1]
+    assert not run(torch.no_grad(), contextlib.nullcontext()).requires_grad
+    with pytest.raises(RuntimeError, match="A different number of tensors was saved during the original forward"):
+        run(contextlib.nullcontext(), torch.no_grad()).sum().backward()
+    del log[:]
+    with torch.no_grad():
+        assert not run(noted("first"), noted("second")).requires_grad
+    assert log == [] and torch.is_grad_enabled()
+    with pytest.raises(TypeError):
+        call(lambda t: t * w, x, use_reentrant=False, context_fn=lambda: 3)

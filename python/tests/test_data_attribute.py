@@ -114,3 +114,15 @@ def test_others_who_look_for_writes_see_them():
     p.data.fill_(100)
     optimizer.step()
     assert p.tolist() == [99, 99]
+
+
+@anywhere
+def test_set_keeps_dtypes_and_leaves(torch, device):
+    x = torch.ones(3, device=device)
+    assert x.set_(torch.zeros(2, device=device)) is x and x.tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="Could not set tensor of type"):
+        x.set_(torch.zeros(2, dtype=torch.float64, device=device))
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        x.requires_grad_().set_(torch.zeros(2, device=device))
+    with torch.no_grad():
+        assert x.set_(torch.ones(1, device=device)).requires_grad

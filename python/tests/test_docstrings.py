@@ -11,9 +11,11 @@ from arete import _C
 
 MODULES = [
     "arete", "arete.nn", "arete.nn.functional", "arete.nn.init", "arete.nn.utils", "arete.nn.utils.rnn",
-    "arete.nn.utils.parametrize", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
+    "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",
-    "arete.utils.dlpack", "arete.autograd", "arete.random", "arete.masked", "arete.signal.windows", "arete.testing",
+    "arete.utils.dlpack", "arete.autograd", "arete.random", "arete.distributions",
+    "arete.distributions.constraints", "arete.distributions.location_scale", "arete.distributions.relaxed", "arete.masked",
+    "arete.signal.windows", "arete.testing",
     "arete.vision.io", "arete.vision.datasets", "arete.vision.transforms", "arete.vision.transforms.functional",
 ]
 

@@ -1,7 +1,11 @@
 """Files that torch.save wrote, and hostile ones of the same format."""
 from __future__ import annotations
 
+import argparse
 import collections
+import doctest
+import enum
+import fractions
 import io
 import pickle
 import random
@@ -332,3 +336,83 @@ def test_pickle_module_agrees():
     for protocol in (2, 3, 4, 5):
         pickled = pickle.dumps(value, protocol)
         assert load(archive(pickled)) == value
+
+
+class Shape(enum.Enum):
+    ROUND = 1
+    FLAT = 2
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+class WithState:
+    def __init__(self, n):
+        self.n = n
+
+    def __getstate__(self):
+        return {"twice": 2 * self.n}
+
+    def __setstate__(self, state):
+        self.n = state["twice"] // 2
+
+
+def test_globals_that_the_program_allows():
+    args = argparse.Namespace(lr=0.1, layers=[1, 2], weight=torch.ones(2))
+    value = {"args": args, "shape": Shape.FLAT, "slots": Slots(1, "b"), "state": WithState(7),
+             "half": fractions.Fraction(1, 2), "kind": argparse.Namespace}
+    data = saved(value)
+    allowed = [argparse.Namespace, Shape, Slots, WithState, fractions.Fraction]
+    for some in ([], allowed[:1], allowed[:4]):
+        with arete.serialization.safe_globals(some), pytest.raises(UnpicklingError, match="add_safe_globals"):
+            load(io.BytesIO(data))
+    arete.serialization.add_safe_globals(allowed)
+    try:
+        arete.serialization.add_safe_globals(allowed[:2])  # again
+        assert arete.serialization.get_safe_globals() == allowed
+        mine = load(io.BytesIO(data))
+        assert type(mine["args"]) is argparse.Namespace and mine["args"].lr == 0.1 and mine["args"].layers == [1, 2]
+        assert type(mine["args"].weight) is arete.Tensor and mine["args"].weight.tolist() == [1, 1]
+        assert mine["shape"] is Shape.FLAT and (mine["slots"].a, mine["slots"].b) == (1, "b") and mine["state"].n == 7
+        assert mine["half"] == fractions.Fraction(1, 2) and mine["kind"] is argparse.Namespace
+    finally:
+        arete.serialization.clear_safe_globals()
+    assert arete.serialization.get_safe_globals() == []
+
+
+def test_globals_by_their_names_in_files():
+    class Elsewhere(argparse.Namespace):
+        pass
+
+    data = saved(argparse.Namespace(a=1))
+    with arete.serialization.safe_globals([(Elsewhere, "argparse.Namespace")]):
+        assert type(load(io.BytesIO(data))) is Elsewhere
+    for wrong in ("argparse.Namespace", 3, (3, "a.b"), (Elsewhere, 3), (Elsewhere,)):
+        with pytest.raises(TypeError, match="a function or a class, or a pair"):
+            arete.serialization.add_safe_globals([wrong])
+    with pytest.raises(ValueError), arete.serialization.safe_globals([Elsewhere]):
+        raise ValueError
+    assert arete.serialization.get_safe_globals() == []
+
+
+def test_allowed_classes_allow_nothing_else():
+    hostile = pickle.dumps(Hostile(), 2)
+    with arete.serialization.safe_globals([argparse.Namespace]):
+        with pytest.raises(UnpicklingError, match="names the global"):
+            load(archive(hostile))
+
+
+class Hostile:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+def test_examples_of_allowed_globals():
+    for name in ("add_safe_globals", "get_safe_globals", "safe_globals", "clear_safe_globals"):
+        function = getattr(arete.serialization, name)
+        test = doctest.DocTestParser().get_doctest(function.__doc__, {"arete": arete}, function.__name__, None, 0)
+        assert doctest.DocTestRunner().run(test) == (0, len(test.examples)) and test.examples

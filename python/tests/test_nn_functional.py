@@ -343,3 +343,20 @@ def test_positions_of_grid_sample_have_a_gradient(mode):
     x, grid = arete.rand(1, 1, 3, 3, requires_grad=True), (arete.rand(1, 2, 2, 2) - 0.5).requires_grad_()
     F.grid_sample(x, grid, mode=mode, align_corners=True).sum().backward()
     assert (grid.grad == 0).all() if mode == "nearest" else (grid.grad != 0).any()
+
+
+@pytest.mark.parametrize("library", ["arete", "torch"])
+def test_cross_entropy_of_probabilities_ignores_nothing(library):
+    lib = {"arete": arete, "torch": torch}[library]
+    x = lib.ones(2, 3, requires_grad=True)
+    target = lib.full((2, 3), 1 / 3)
+    for ignored in (0, 1, 2, 100):
+        for call in (lambda: lib.nn.functional.cross_entropy(x, target, ignore_index=ignored),
+                     lambda: lib.nn.functional.cross_entropy(x, target, lib.ones(3), ignore_index=ignored,
+                                                             label_smoothing=0.1),
+                     lambda: lib.nn.CrossEntropyLoss(ignore_index=ignored, reduction="none")(x, target)):
+            with pytest.raises(RuntimeError, match="ignore_index is not supported for floating point target"):
+                call()
+        assert lib.nn.functional.cross_entropy(x, lib.tensor([ignored % 3, 1]), ignore_index=ignored).dim() == 0
+    for ignored in (-100, -1):  # which are no classes
+        assert abs(lib.nn.functional.cross_entropy(x, target, ignore_index=ignored).item() - 1.0986123) < 1e-6

@@ -265,6 +265,13 @@ def test_recurrent_errors():
             assert error in str(info.value)
 
 
+@pytest.mark.parametrize("text", ["RNN(4, 3, biass=True)", "GRU(4, 3, nonlinearity='relu')", "LSTM(4, 3, size=1)"])
+def test_recurrent_layers_refuse_options_that_they_lack(text):
+    for library in (nn, torch.nn):
+        with pytest.raises(TypeError, match="got an unexpected keyword argument"):
+            eval(text, {}, vars(library))
+
+
 def test_adaptive_softmax_probabilities():
     mine, other = build("AdaptiveLogSoftmaxWithLoss(8, 12, [3, 7], div_value=2.0, head_bias=True)")
     copy_state(other, mine)

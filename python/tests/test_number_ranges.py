@@ -2,6 +2,7 @@
 import math
 
 import pytest
+from idiom_helpers import anywhere
 
 import arete
 
@@ -72,3 +73,75 @@ def test_ranges_of_integers():
     assert arete.arange(0.5, 3, dtype=arete.int32).tolist() == [0, 1, 2]
     with pytest.raises(RuntimeError, match=OVERFLOW.format("uint8")):
         arete.linspace(0, 300, 3, dtype=arete.uint8)
+
+
+UNFIT = [([300], "uint8"), ([-300], "uint8"), ([128], "int8"), ([-129], "int8"), ([2**31], "int32"), ([2**40], "int16"),
+         ([1e10], "int32"), ([1e300], "int64"), ([math.nan], "int32"), ([math.inf], "int64"), ([[1], [256]], "uint8"),
+         ([255.9], "uint8"), ([-0.5], "uint8"), ([300, 1.5], "int8"), ([1.5, 300], "int8"), ([127.9], "int8"),
+         ([128.0], "int8"), ([True, 300], "uint8"), (300, "int8"), (1e10, "int32"),
+         ([[0] * 50, [0] * 49 + [256]], "uint8")]
+
+
+@anywhere
+@pytest.mark.parametrize("numbers, dtype", UNFIT, ids=str)
+def test_lists_of_numbers_that_do_not_fit(torch, device, numbers, dtype):
+    at = {"dtype": getattr(torch, dtype), "device": device}
+    made = [lambda: torch.tensor(numbers, **at), lambda: torch.as_tensor(numbers, **at),
+            lambda: torch.ones(1, **at).new_tensor(numbers), lambda: torch.asarray(numbers, **at)]
+    for make in made:
+        with pytest.raises(RuntimeError, match=OVERFLOW.format(dtype)):
+            make()
+
+
+@anywhere
+def test_lists_of_numbers_that_fit(torch, device):
+    for numbers, dtype, expected in (
+            ([255, 0], "uint8", [255, 0]), ([-128, 127], "int8", [-128, 127]), ([1.7, -1.7], "int32", [1, -1]),
+            ([-1, -255], "uint8", [255, 1]), ([-(2**63), 2**63 - 1], "int64", [-(2**63), 2**63 - 1]),
+            ([True, False], "uint8", [1, 0]), ([2, 0], "bool", [True, False]), ([0.5, 2], "bool", [True, True]),
+            ([1e40], "float32", [math.inf]), ([7e4], "float16", [math.inf]), ([300, 300.5], "float64", [300, 300.5]),
+            ([-(2**31), 2**31 - 1.0], "int32", [-(2**31), 2**31 - 1]), ([], "int8", []),
+            ([9007199254740993.0], "int64", [9007199254740992]), ([[3], [4]], "int16", [[3], [4]])):
+        assert torch.tensor(numbers, dtype=getattr(torch, dtype), device=device).tolist() == expected
+
+
+POWERS = {
+    "operator": lambda torch, x, e: x**e,
+    "function": lambda torch, x, e: torch.pow(x, e),
+    "method": lambda torch, x, e: x.pow(e),
+    "pow_": lambda torch, x, e: x.pow_(e),
+    "**=": lambda torch, x, e: x.__ipow__(e),
+    "out": lambda torch, x, e: torch.pow(x, e, out=x.float()),
+    "_foreach_pow": lambda torch, x, e: torch._foreach_pow([x], e),
+    "_foreach_pow_": lambda torch, x, e: torch._foreach_pow_([x], e),
+    "_foreach_pow of a list": lambda torch, x, e: torch._foreach_pow([x], [e]),
+    "0-d": lambda torch, x, e: torch.pow(x[0], e),
+    "nothing": lambda torch, x, e: x[:0] ** e,
+    "not contiguous": lambda torch, x, e: x[::2] ** e,
+}
+
+
+@anywhere
+@pytest.mark.parametrize("name", POWERS)
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "int8", "bool"])
+def test_negative_powers_of_integers(torch, device, name, dtype):
+    for exponent in (-1, -2, -7):
+        x = torch.tensor([1, 2, 4], dtype=getattr(torch, dtype), device=device)
+        before = x.tolist()
+        with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
+            POWERS[name](torch, x, exponent)
+        assert x.tolist() == before
+
+
+@anywhere
+def test_other_powers_with_negative_exponents(torch, device):
+    x = torch.tensor([1, 2, 4], device=device)
+    assert (x**-1.0).tolist() == [1, 0.5, 0.25] == (x.float() ** -1).tolist() and (x**0).tolist() == [1, 1, 1]
+    assert torch.float_power(x, -1).tolist() == [1, 0.5, 0.25] and (x**2).tolist() == [1, 4, 16]
+    assert (2 ** torch.tensor([-1, 3], device=device)).tolist() == [0, 8]  # exponents in tensors are not looked at
+    assert (x ** torch.tensor([-1, -1, 2], device=device)).tolist() == [1, 0, 16]
+    assert (x.to(torch.complex64) ** -1).tolist() == [1, 0.5, 0.25]
+    assert [t.tolist() for t in torch._foreach_pow([x], 2)] == [[1, 4, 16]] and x.clone().pow_(3).tolist() == [1, 8, 64]
+    half = torch.tensor([2.0], dtype=torch.float16, device=device, requires_grad=True)
+    (half**-1).sum().backward()
+    assert half.grad.item() == -0.25

@@ -22,7 +22,7 @@ ORDER = """
     _operators
     _kernels _scaled autograd fft kernels linalg signal special testing
     masked nn
-    _formats cuda optim utils
+    _formats cuda distributions optim utils
     accelerator numpy serialization vision
 """
 ADDRESSES = {"_functions", "_tensor"}

@@ -1,7 +1,8 @@
 """Reading of PyTorch's zip files (.pt, .pth) without executing the pickle in them.
 
-An interpreter of a few opcodes builds numbers, texts, containers and tensors; the functions that a pickle may name are those of
-`_Functions`, each of which checks its arguments. Everything else is refused with an UnpicklingError that names it.
+An interpreter of a few opcodes builds numbers, texts, containers and tensors; the functions that a pickle may name are
+those of `_Functions`, each of which checks its arguments, and what the program itself has put into `safe_globals`.
+Everything else is refused with an UnpicklingError that names it.
 """
 from __future__ import annotations
 
@@ -20,6 +21,15 @@ _STORAGES = {
     "BoolStorage": "bool", "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128",
 }
 _LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+
+
+# Functions and classes that files may name, or pairs of one and its name there: serialization.add_safe_globals().
+safe_globals: List[Any] = []
+
+
+def _safe_by_name() -> Dict[str, Any]:
+    pairs = [s if isinstance(s, tuple) else (s, f"{s.__module__}.{s.__qualname__}") for s in safe_globals]
+    return {name: thing for thing, name in pairs}
 
 
 def _fail(message: str) -> Any:
@@ -302,6 +312,7 @@ class _Interpreter:
         self.memo: Dict[int, Any] = {}
         self.storage = storage
         self.globals = _globals()
+        self.safe = _safe_by_name()
 
     def take(self, count: int) -> bytes:
         _need(0 <= count <= len(self.data) - self.at, f"the pickle ends within a value at byte {self.at}")
@@ -358,9 +369,15 @@ class _Interpreter:
         if found is None and module == "torch" and name in DTYPE_SIZES:
             return dtype_named(name)
         if found is None:
+            found = self.safe.get(full)
+        if found is None:
             _fail(f"the file names the global {full[:300]!r}, which arete.load does not know: it reads tensors, numbers, texts and "
-                  "containers of them only. Save the state_dict() in PyTorch")
+                  "containers of them only. Save the state_dict() in PyTorch, or allow it with "
+                  "serialization.add_safe_globals()")
         return found
+
+    def is_safe(self, thing: Any) -> bool:
+        return any(thing is s for s in self.safe.values())
 
     def persistent(self, pid: Any) -> _StorageView:
         _need(type(pid) is tuple and len(pid) == 5 and pid[0] == "storage", "a persistent id of no storage")
@@ -369,6 +386,8 @@ class _Interpreter:
         return self.storage(kind, key, device, count)
 
     def call(self, function: Any, args: Any) -> Any:
+        if self.is_safe(function) and type(args) is tuple:
+            return function(*args)
         _need(isinstance(function, _Function) and type(args) is tuple, f"a call of a {type(function).__name__}")
         try:
             return function.call(*args)
@@ -388,8 +407,22 @@ class _Interpreter:
                 setattr(target, name, value)
         elif isinstance(target, _NumpyType) and type(state) is tuple and len(state) >= 2 and state[1] in ("<", ">", "|", "="):
             target.order = state[1]
+        elif self.is_safe(type(target)):
+            self.set_state(target, state)
         else:
             _fail(f"the state of a {type(target).__name__} at byte {self.at}")
+
+    @staticmethod
+    def set_state(target: Any, state: Any) -> None:
+        """As pickle does it."""
+        if hasattr(target, "__setstate__"):
+            target.__setstate__(state)
+            return
+        plain, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
+        if plain:
+            target.__dict__.update(plain)
+        for name, value in (slots or {}).items():
+            setattr(target, name, value)
 
     def recall(self, index: int) -> None:
         _need(index in self.memo, f"value {index} is used before it is made")
@@ -408,6 +441,13 @@ class _Interpreter:
     def reduce(self) -> None:
         args = self.pop()
         self.stack.append(self.call(self.pop(), args))
+
+    def new_object(self) -> None:
+        args, kind = self.pop(), self.pop()
+        if self.is_safe(kind) and isinstance(kind, type) and type(args) is tuple:
+            self.stack.append(kind.__new__(kind, *args))
+        else:
+            self.stack.append(self.call(kind, args))
 
     def stack_global(self) -> None:
         name, module = self.pop(), self.pop()
@@ -478,7 +518,7 @@ _OPCODES: Dict[bytes, Callable[[_Interpreter], Any]] = {
     b"q": lambda m: m.store(m.number("B")), b"r": lambda m: m.store(m.number("I")), b"\x94": lambda m: m.store(len(m.memo)),
     b"h": lambda m: m.recall(m.number("B")), b"j": lambda m: m.recall(m.number("I")),
     b"c": _push(lambda m: m.find(m.line(), m.line())), b"\x93": _Interpreter.stack_global,
-    b"R": _Interpreter.reduce, b"\x81": _Interpreter.reduce, b"b": _Interpreter.build,
+    b"R": _Interpreter.reduce, b"\x81": _Interpreter.new_object, b"b": _Interpreter.build,
     b"Q": lambda m: m.stack.append(m.persistent(m.pop())),
 }
 

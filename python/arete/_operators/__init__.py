@@ -43,7 +43,7 @@ from .._C import (  # noqa: F401
     tensor,
     uint8,
 )
-from . import _foreach, _functions, _ops, _schemas  # noqa: F401
+from . import _foreach, _functions, _ops, _schemas, _tensor_types  # noqa: F401
 from ._families import install as _install_family  # noqa: F401
 from ._functions._methods import given as _given  # noqa: F401
 from ._layouts import (  # noqa: F401
@@ -87,6 +87,7 @@ def _install() -> None:
 
 _install()
 globals().update(_foreach.functions())
+globals().update(_tensor_types.CPU)
 
 # What `arete` has of these.
 __all__ = [_n for _n, _v in vars().items() if not _n.startswith("_") or isinstance(_v, _C.Operator) or _n.startswith("_foreach_")]

@@ -8,7 +8,7 @@ import warnings
 from .. import _C, _cuda_streams
 from .._C import Tensor
 from .._grad_mode import no_grad
-from . import _ops
+from . import _ops, _tensor_types
 from ._layouts import strided
 
 
@@ -384,12 +384,17 @@ def _type(self, dtype=None, non_blocking=False):
     'torch.FloatTensor'
     >>> arete.ones(2).type(arete.int64)
     tensor([1, 1])
+    >>> arete.ones(2).type("torch.LongTensor")
+    tensor([1, 1])
     """
     if dtype is None:
         name = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
                 "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
                 "complex128": "ComplexDouble"}.get(self.dtype._name, self.dtype._name.capitalize())
         return f"torch.{'' if self.device.type == 'cpu' else self.device.type + '.'}{name}Tensor"
+    old = _tensor_types.named(dtype)
+    if old is not None:
+        return self.to(old.place, old.dtype, non_blocking=non_blocking)
     return self.to(dtype, non_blocking=non_blocking)
 
 
@@ -491,7 +496,13 @@ def set_(self, source=None):
     >>> arete.ones(2).set_(arete.tensor([1.0, 2.0, 3.0]))
     tensor([1., 2., 3.])
     """
-    self.data = source if source is not None else _C._empty_strided([0], [1], self.dtype, self.device)
+    if source is None:
+        source = _C._empty_strided([0], [1], self.dtype, self.device)
+    elif source.dtype != self.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+    if self.is_leaf and self.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    self.data = source
     return self
 
 

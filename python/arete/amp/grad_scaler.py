@@ -14,9 +14,13 @@ class GradScaler:
     """Multiplies losses so that small gradients do not vanish in float16, leaves out steps whose gradients overflowed
     and adapts the scale. With the optimizers of the library nothing waits for the device.
 
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    >>> weight = arete.ones(1, requires_grad=True)
+    >>> scaler, optimizer = arete.amp.GradScaler("cpu"), arete.optim.SGD([weight], lr=0.5)
+    >>> scaler.scale(weight.sum()).backward()
+    >>> scaler.step(optimizer)
+    >>> scaler.update()
+    >>> weight, scaler.get_scale()
+    (tensor([0.5000], requires_grad=True), 65536.0)
     """
 
     def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,

@@ -415,8 +415,35 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
     return _MultiHandle([t.register_hook(make(i)) for i, t in enumerate(tensors)])
 
 
+def increment_version(tensor):
+    """Counts a write to a tensor, or to each of several: what writes past the operators says so with it, and a backward
+    pass that needs the values of before is an error.
+
+    RuntimeError for what is no tensor. Writes to those of inference mode are not counted.
+
+    >>> x = arete.ones(2, requires_grad=True)
+    >>> y = x.exp()
+    >>> arete.autograd.graph.increment_version(y)
+    >>> y.sum().backward()
+    Traceback (most recent call last):
+    arete.AutogradError: one of the variables needed for gradient computation has been modified by an inplace...
+    """
+    if isinstance(tensor, Tensor):
+        tensor = (tensor,)
+    elif not hasattr(tensor, "__iter__"):
+        raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
+    tensors = list(tensor)
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
+    for t in tensors:
+        if not t.is_inference():
+            t.detach().as_strided((0,), (1,)).zero_()  # which writes nothing
+
+
 # A module of torch's, so that it can be imported from.
 graph = types.ModuleType(__name__ + ".graph", "Nodes, and what is kept for backward.")
-for _name in (Node, register_multi_grad_hook, saved_tensors_hooks, save_on_cpu, disable_saved_tensors_hooks):
+for _name in (Node, increment_version, register_multi_grad_hook, saved_tensors_hooks, save_on_cpu,
+              disable_saved_tensors_hooks):
     setattr(graph, _name.__name__, _name)
 sys.modules[graph.__name__] = graph

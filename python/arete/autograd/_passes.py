@@ -24,6 +24,8 @@ def _gradients(outputs, given):
         if g is None:
             if t.requires_grad and t.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if t.requires_grad and t.is_complex():
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.dtype}")
             g = ones_like(t)
         elif g.shape != t.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a "

@@ -7,7 +7,7 @@ import warnings
 
 from .._C import Generator, Tensor
 from .._grad_mode import enable_grad, no_grad
-from .._operators import empty_like, stack, view_as_real, zeros, zeros_like
+from .._operators import contiguous_format, empty_like, stack, view_as_real, zeros, zeros_like
 from ._passes import grad
 
 
@@ -197,7 +197,7 @@ class _Check:
 
 
 def _zeros(t: Tensor) -> Tensor:
-    return zeros_like(t.detach())
+    return zeros_like(t.detach(), memory_format=contiguous_format)  # so that a flat view of it can be written
 
 
 def _cells(leaf: Tensor):

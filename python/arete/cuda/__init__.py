@@ -6,6 +6,7 @@ import contextlib
 
 from .. import _C
 from .._C import OutOfMemoryError  # noqa: F401
+from .._operators import _tensor_types
 from .._cuda_streams import (  # noqa: F401
     Event, ExternalStream, Stream, StreamContext, _number, current_stream, default_stream, set_stream, stream,
 )
@@ -18,6 +19,7 @@ from .random import (  # noqa: F401
 )
 
 _c = _C._cuda
+globals().update(_tensor_types.CUDA)
 
 
 def is_available() -> bool:

@@ -93,11 +93,10 @@ def _autocast(states: List[tuple]) -> Iterator[None]:
 class _Run:
     """One checkpointed call without its tensors: what is needed to run it again."""
 
-    def __init__(self, function: Callable, arguments: Any, context: ContextManager, recompute_context: ContextManager,
-                 preserve_rng: bool, check: bool, debug: bool) -> None:
+    def __init__(self, function: Callable, arguments: Any, recompute_context: ContextManager, preserve_rng: bool,
+                 check: bool, debug: bool) -> None:
         self.function = function
         self.arguments = arguments
-        self.context = context
         self.recompute_context = recompute_context
         self.rng = random.get_rng_state() if preserve_rng else None
         self.autocast = _autocast_states()
@@ -125,8 +124,7 @@ class _Run:
         return results, made, trace.calls()
 
     def first(self, tensors: Tuple[Any, ...]) -> List[Any]:
-        with self.context:
-            self.results, made, self.operators = self._traced_call(tensors)
+        self.results, made, self.operators = self._traced_call(tensors)
         self.made = [_kind(t) for t in made]
         return made
 
@@ -136,6 +134,10 @@ class _Run:
             random.set_rng_state(self.rng)
         try:
             with autograd.enable_grad(), _autocast(self.autocast), self.recompute_context:
+                if not _C.is_grad_enabled():
+                    raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the "
+                                          "original forward and recomputation: the second context of context_fn "
+                                          "switches gradients off")
                 _, made, operators = self._traced_call(tensors)
         finally:
             if before is not None:
@@ -191,10 +193,14 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     arguments = _take_out((args, kwargs), tensors)
     if use_reentrant and not any(t.requires_grad for t in tensors):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+    context, recompute_context = context_fn()
     if not _C.is_grad_enabled():
         return function(*args, **kwargs)
-    run = _Run(function, arguments, *context_fn(), preserve, determinism_check == "default", traced)
-    made = _C._checkpoint(run.first, run.again, tensors, not use_reentrant)
+    run = _Run(function, arguments, recompute_context, preserve, determinism_check == "default", traced)
+    with context:
+        if not _C.is_grad_enabled():  # switched off by the context: there is nothing to compute again
+            return function(*args, **kwargs)
+        made = _C._checkpoint(run.first, run.again, tensors, not use_reentrant)
     return _put_back(run.results, made)
 
 

@@ -6,7 +6,7 @@ import math as _math
 import types as _types
 
 from ._methods import METHODS
-from .creation import as_tensor, asarray, clone, detach, zero_
+from .creation import as_tensor, asarray, clone, detach, range, zero_
 from .elements import gradient, index_put, index_put_, nonzero
 from .layers import (
     batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm,
@@ -14,7 +14,8 @@ from .layers import (
 )
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (
-    allclose, can_cast, equal, is_complex, is_floating_point, is_nonzero, is_storage, is_tensor, numel, result_type,
+    allclose, can_cast, equal, is_complex, is_conj, is_floating_point, is_neg, is_nonzero, is_storage, is_tensor, numel,
+    result_type,
 )
 from .shapes import (
     atleast_1d, atleast_2d, atleast_3d, block_diag, broadcast_shapes, broadcast_tensors, cartesian_prod, einsum,

@@ -1,10 +1,14 @@
 """Tensors from data, and copies."""
 from __future__ import annotations
 
+import math
+import warnings
+
 from ... import _C
+from .. import _ops
 from ..._C import Tensor
 from .._tensor import from_dlpack, from_numpy
-from ._methods import METHODS, numpy_names
+from ._methods import METHODS, given, numpy_names
 
 
 def as_tensor(data, dtype=None, device=None):
@@ -81,3 +85,39 @@ def clone(input: Tensor, *, memory_format=None):
     (tensor([1, 2]), tensor([2, 3]))
     """
     return input.clone(memory_format=memory_format)
+
+
+def range(start, end, step=1, *, out=None, dtype=None, layout=None, device=None, pin_memory=None,  # noqa: A001
+          requires_grad=False):
+    """start, start + step, ... up to end, which is among them where a step meets it. arange() has taken its place.
+
+    >>> arete.range(1, 2, 0.5)
+    tensor([1.0000, 1.5000, 2.0000])
+    >>> arete.range(2, 1)
+    Traceback (most recent call last):
+    arete.ArgumentError: upper bound and lower bound inconsistent with step sign
+    """
+    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is "
+                  "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
+                  "[start, end).", UserWarning, stacklevel=2)
+    if dtype is None:
+        dtype = _C.get_default_dtype() if out is None else out.dtype
+    if dtype.is_complex or dtype is _C.bool:
+        raise _C.DTypeError(f"range() is not implemented for {dtype}")
+    start, end, step = ((x.item() if isinstance(x, Tensor) else x) for x in (start, end, step))
+    whole = not dtype.is_floating_point
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise _C.ArgumentError(f"unsupported range: {start} -> {end}")
+    if whole:
+        start, end, step = int(start), int(end), int(step)
+    if not (step > 0 or step < 0):
+        raise _C.ArgumentError("step must be nonzero")
+    if end < start if step > 0 else end > start:
+        raise _C.ArgumentError("upper bound and lower bound inconsistent with step sign")
+    count = (end - start) // step + 1 if whole else int((end - start) / step + 1)
+    result = _ops.empty((count,), dtype=dtype, layout=layout, device=device, pin_memory=bool(pin_memory))
+    steps = _ops.arange(count, dtype=_C.int64 if whole else _C.float64, device=result.device)
+    result.copy_(steps * step + start)
+    if out is not None:
+        result = given(out, result)
+    return result.requires_grad_() if requires_grad else result

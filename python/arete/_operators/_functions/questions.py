@@ -36,6 +36,7 @@ def is_complex(input: Tensor) -> bool:
     return input.is_complex()
 
 
+@also_method
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero.
 
@@ -46,6 +47,25 @@ def is_nonzero(input: Tensor) -> bool:
     RuntimeError: Boolean value of Tensor with more than one value is ambiguous
     """
     return builtins.bool(input)
+
+
+def _no_flag(name, what):
+    def function(input: Tensor) -> bool:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        return False
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""False: {what}, so there is nothing that would have to be resolved.
+
+    >>> arete.{name}(arete.tensor([1 + 2j]).conj())
+    False
+    """
+    return also_method(function)
+
+
+is_conj = _no_flag("is_conj", "tensors have the values that they show, also those that conj() gives")
+is_neg = _no_flag("is_neg", "tensors have the values that they show, also the imaginary part of what conj() gives")
 
 
 def numel(input: Tensor) -> int:

@@ -34,6 +34,14 @@ def _check_types(**options: Any) -> None:
             raise TypeError(f"{name} should be of type {kind.__name__}, got: {got}")
 
 
+def _refuse_options(layer: str, options: Any) -> None:
+    """Options that RNN and GRU do not have."""
+    if "proj_size" in options:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    if options:
+        raise TypeError(f"{layer}.__init__() got an unexpected keyword argument '{next(iter(options))}'")
+
+
 @layer("LSTM")
 class RNNBase(Module):
     """What the recurrent layers share.
@@ -204,8 +212,7 @@ class RNN(RNNBase):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        _refuse_options("RNN", kwargs)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(
                 f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
@@ -295,8 +302,7 @@ class GRU(RNNBase):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        _refuse_options("GRU", kwargs)
         super().__init__(
             "GRU",
             input_size,

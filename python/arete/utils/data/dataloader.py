@@ -68,7 +68,7 @@ class DataLoader:
     next batch, in the same order.
 
     `pin_memory=True` puts batches into page-locked memory; without a GPU it warns and leaves them as they are.
-    `multiprocessing_context` and `pin_memory_device` are accepted and mean nothing here.
+    `multiprocessing_context`, which must be one, and `pin_memory_device` mean nothing here: workers are threads.
 
     >>> from arete.utils.data import DataLoader, TensorDataset
     >>> data = TensorDataset(arete.arange(5.0), arete.tensor([0, 1, 0, 1, 0]))
@@ -153,6 +153,17 @@ class DataLoader:
             raise ValueError("persistent_workers option needs num_workers > 0")
         if context is not None and num_workers == 0:
             raise ValueError("multiprocessing_context needs num_workers > 0")
+        if context is None:
+            return
+        import multiprocessing
+
+        methods = multiprocessing.get_all_start_methods()
+        if isinstance(context, str) and context not in methods:
+            raise ValueError("multiprocessing_context option should specify a valid start method in "
+                             f"{methods!r}, but got multiprocessing_context={context!r}")
+        if not isinstance(context, (str, multiprocessing.context.BaseContext)):
+            raise TypeError("multiprocessing_context option should be a valid context object or a string specifying "
+                            f"the start method, but got multiprocessing_context={context!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and getattr(self, "_ready", False):
