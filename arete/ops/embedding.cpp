@@ -138,7 +138,7 @@ void route_in_parts(const Call& c, std::span<const Tensor> out, prim::Primitives
   const int64_t n = from.numel(), width = out[0].size(1);
   if (n == 0 || width == 0) return;
   // Of so many rows at a time that they are read back from a cache.
-  const int64_t room = src.device().is_cpu() ? int64_t{1} << 18 : int64_t{1} << 26;
+  const int64_t room = src.device().is_cpu() ? int64_t{1} << 20 : int64_t{1} << 26;
   const int64_t most = std::clamp<int64_t>(room / (width * int64_t(size_of(src.dtype()))), 1, n);
   const prim::ScratchView rows(p, src.dtype(), Shape{most, width});
   for (int64_t first = 0; first < n; first += most) {
@@ -146,7 +146,7 @@ void route_in_parts(const Call& c, std::span<const Tensor> out, prim::Primitives
     const Shape sizes{count, width};
     prim::View part = rows.view();
     part.sizes = sizes;
-    p.take_rows({view_of(src), slice(view_of(from), first, count), part, c.op.name.c_str()});
+    p.take_rows({view_of(src), slice(view_of(from), first, count), part, "embedding_bag"});
     if (c.has(3)) {
       static auto& cache = *new expr::ProgramCache;  // used until exit
       const DType t = src.dtype();
@@ -162,7 +162,7 @@ void route_in_parts(const Call& c, std::span<const Tensor> out, prim::Primitives
            {&part, 1},
            {}});
     }
-    p.add_rows({view_of(out[0]), slice(view_of(to), first, count), part, c.op.name.c_str()});
+    p.add_rows({view_of(out[0]), slice(view_of(to), first, count), part, "embedding_bag"});
   }
 }
 
@@ -347,14 +347,17 @@ Tensor bag_embeddings(const Call& c) {
   }
   if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));
   const std::string_view mode = c[6].string();
-  if (mode != "max" && !c.boolean(5) && bags > 0) {
+  // Weights of another dtype, or complex ones, are multiplied by operators, which promote.
+  const bool plain_factors =
+      !c.has(8) || (c.tensor(8).dtype() == weight.dtype() && !is_complex(weight.dtype()));
+  if (mode != "max" && !c.boolean(5) && bags > 0 && plain_factors) {
     // What does not count goes to a bag of its own, which is left out.
     const Tensor counts_not = padding < 0 ? Tensor() : eq(index, Scalar(padding));
     const Tensor to = padding < 0 ? bag : where(counts_not, Scalar(bags), bag);
     const Tensor factors = c.has(8) ? c.tensor(8).flatten().contiguous() : Tensor();
-    const Tensor sums =
-        route_rows(weight, index, to, factors, bags + (padding < 0 ? 0 : 1)).narrow(0, 0, bags);
-    if (mode == "sum") return padding < 0 ? sums : sums.contiguous();
+    const Tensor all = route_rows(weight, index, to, factors, bags + (padding < 0 ? 0 : 1));
+    const Tensor sums = padding < 0 ? all : all.narrow(0, 0, bags);
+    if (mode == "sum") return padding < 0 ? sums : sums.clone();
     const Tensor ones_of_bags = ones({n}, ints);
     const Tensor counts =
         index_add(zeros({bags + 1}, ints), 0, to, ones_of_bags).narrow(0, 0, bags);

@@ -156,7 +156,8 @@ void check_sizes(const Call& c) {
 
 // ---- without history: one kernel, which looks the elements up
 
-// The same on values. `n`: elements of the dimension, in the type of computation.
+// moved_inside() and taps_of() on values. `n`: elements of the dimension, in the type of
+// computation.
 expr::Value moved_inside(const expr::Value& x, const expr::Value& n, Outside outside, bool align) {
   if (outside == Outside::zeros) return x;
   const expr::Value last = n - 1.0;
@@ -172,7 +173,7 @@ expr::Value moved_inside(const expr::Value& x, const expr::Value& n, Outside out
 }
 
 struct ValueTap {
-  expr::Value index, weight;  // the weight is 0 where the element does not exist
+  expr::Value index, weight, exists;
 };
 
 std::vector<ValueTap> taps_of(const expr::Value& position, const expr::Value& n, Mode mode,
@@ -186,7 +187,7 @@ std::vector<ValueTap> taps_of(const expr::Value& position, const expr::Value& n,
     const Value last = n - 1.0, zero = expr::constant_like(place, 0);
     // Bounded before it is a whole number: NaN becomes 0.
     const Value index = cast(min(max(where(place == place, place, zero), zero), last), Type::i64);
-    taps.push_back({index, where((place >= zero) & (place <= last), weight, zero)});
+    taps.push_back({index, weight, (place >= zero) & (place <= last)});
   };
   if (mode == Mode::bicubic) {
     constexpr double a = -0.75;
@@ -234,15 +235,18 @@ const expr::Program& sampling_program(DType dtype, int spatial, Mode mode, Outsi
         std::optional<Value> sum;
         for (size_t k = 0; k < combinations; ++k) {
           Value at = v[1];
-          std::optional<Value> weight;
+          std::optional<Value> weight, exists;
           size_t rest = k;
           for (size_t d = 0; d < size_t(spatial); ++d) {
             const ValueTap& t = taps[d][rest % per_dim];
             rest /= per_dim;
             at = at + t.index * steps[d];
             weight = weight ? *weight * t.weight : t.weight;
+            exists = exists ? *exists & t.exists : t.exists;
           }
-          const Value term = expr::load(v[0], at) * *weight;
+          // Elements that do not exist count nothing, whatever is read in their place.
+          const Value product = expr::load(v[0], at) * *weight;
+          const Value term = where(*exists, product, expr::constant_like(product, 0));
           sum = sum ? *sum + term : term;
         }
         return std::vector{*sum};
@@ -354,7 +358,7 @@ Tensor sample(const Call& c) {
   return (half ? sum.to(x.dtype()) : sum).reshape(out);
 }
 
-// ---- the reference: each output element by the definition ----
+// ---- what users call
 
 const OpRecord& grid_sample_op =
     define(

@@ -60,8 +60,12 @@ void linear_infer(const Call& call, OutputSpecs& out) {
 // products, which are slower than one of a copy.
 bool has_scattered_rows(const Tensor& x) {
   if (x.dim() < 3 || x.stride(-1) != 1 || x.size(-2) >= 256) return false;
-  for (int64_t d = 0; d + 2 < x.dim(); ++d)
-    if (x.size(d) != 1 && x.stride(d) != x.stride(d + 1) * x.size(d + 1)) return true;
+  int64_t next = x.stride(-2) * x.size(-2);
+  for (int64_t d = x.dim() - 3; d >= 0; --d) {
+    if (x.size(d) == 1) continue;
+    if (x.stride(d) != next) return true;
+    next *= x.size(d);
+  }
   return false;
 }
 

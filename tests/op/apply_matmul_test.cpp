@@ -61,6 +61,26 @@ TEST(ApplyMatmul, IsTheCallsThatItStandsFor) {
     }
 }
 
+// A result that GPUs compute in bands: what its program reads is cut as it is, or not at all.
+TEST(ApplyMatmul, OfManyRows) {
+  const auto plus = expr::trace([](Values v) { return std::vector{v[0] + v[1]}; },
+                                {{kBFloat16, kBFloat16}}, {}, {{kBFloat16}});
+  const bool on_gpu = test_device().is_cuda();
+  const int64_t batch = 4, m = on_gpu ? 2048 : 16, n = on_gpu ? 4096 : 24, k = 32;
+  const Tensor w = random({k, n}, kBFloat16);
+  for (const Shape& x_sizes : {Shape{batch, m, k}, Shape{1, 2 * m, k}, Shape{2 * m, k}}) {
+    const Tensor x = random(x_sizes, kBFloat16), product = matmul(x, w);
+    for (const Shape& sizes :
+         {Shape(product.sizes()), Shape{x.size(-2), n}, Shape{x.size(-2), 1}, Shape{n}, Shape{}}) {
+      SCOPED_TRACE(to_string(x_sizes) + to_string(sizes));
+      const Tensor more = random(sizes, kBFloat16);
+      const Tensor got = ops::apply_matmul(x, w, {}, {}, {plus, {&more, 1}}, "plus");
+      EXPECT_LE((got - (product + more)).abs().max().to(kFloat64).item<double>(), 0.26);
+      EXPECT_LE((got - (product + more)).to(kFloat32).abs().mean().item<double>(), 1e-3);
+    }
+  }
+}
+
 TEST(ApplyMatmul, HasGradientsToEverything) {
   const auto square = expr::trace([](Values v) { return std::vector{v[0] * v[0] * v[1]}; },
                                   {{kFloat64, kFloat64}}, {}, {{kFloat64}});

@@ -440,6 +440,36 @@ TEST(Fused, tables) {
       }
 }
 
+// Specs of one stage, which are reduce and pointwise, with tables.
+TEST(Fused, one_stage_with_a_table) {
+  std::mt19937_64 rng(10);
+  const int64_t n = 37;
+  for (const bool stores : {false, true})
+    for (const Shape& space : {Shape{50, 10}, Shape{6, 20000}, Shape{3000, 40}, Shape{1, 400000}})
+      for (const bool turned : {false, true}) {
+        SCOPED_TRACE(to_string(space));
+        FusedSpec spec;
+        spec.n_inputs = 2;
+        spec.n_outputs = 1;
+        FusedStage s{stores ? Kind::store : Kind::reduce, nullptr, {0, 1}};
+        const DType in[] = {kInt32, kFloat16}, out_dtype[] = {kFloat32};
+        s.program =
+            expr::trace([](auto v) { return std::vector<Value>{expr::load(v[1], v[0]) * 0.5}; }, in,
+                        {}, out_dtype, 2);
+        spec.stages.push_back(std::move(s));
+        if (!stores)
+          spec.stages.push_back(stage(Kind::store_row, {~0}, {kFloat32}, {kFloat32},
+                                      [](auto v) { return std::vector<Value>{v[0] + 1.0}; }));
+        const Layout layout = turned ? Layout(space, IntList{1, space[0]}) : Layout(space);
+        std::vector<GuardedBuffer> inputs, outputs;
+        inputs.emplace_back(kInt32, layout).fill([&](IntList) { return double(rng() % n); });
+        fill_values(inputs.emplace_back(kFloat16, Shape{n}), rng);
+        outputs.emplace_back(kFloat32, stores ? space : row_sizes(space, 1));
+        check(spec, space, 1, inputs, outputs);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+}
+
 TEST(Fused, one_huge_row_and_empty_ones) {
   std::mt19937_64 rng(6);
   check_softmax(rng, Shape{2, 200000}, 1, kFloat32, Layout(Shape{2, 200000}),

@@ -20,9 +20,8 @@
 //  - Operands whose strides it does not know are copied (lib/gemm_layout.h says when).
 //  - Its gelu is the tanh approximation, computed about as exactly as f16 is: for f16 and bf16
 //  only.
-//  - What its epilogue lacks, programs on the result included, is a pass over it. A large result is
-//  computed in bands of rows
-//    that fit in the L2 cache, so that the pass reads them there.
+//  - What its epilogue lacks, programs on the result included, is a pass over the result. A large
+//    one is computed in bands of rows that fit in the L2 cache, so that the pass reads them there.
 //  - relu is such a pass too: that the library's keeps NaN is not documented.
 //  - f8 in, f8 out goes through f32, rounded once at the end.
 // Integers, empty inner dimensions and whatever the library refuses go to the kernel of
@@ -218,8 +217,16 @@ GemmOptions library_options(const GemmArgs& g, const GemmShape& shape, const Lib
   o.gelu_tanh = g.activation == Activation::gelu_tanh && bias_is_done && aux_fits && half;
   o.aux = o.gelu_tanh && g.aux;
   o.derivative = o.aux && g.differentiate;
-  if (g.a_sum && shape.loops == 0 && dtype == g.a.dtype && !g.bias && (half || dtype == kFloat32) &&
-      (g.a_sum.strides[0] == 1 || g.a_sum.sizes[0] == 1))
+  // Where rows of half types do not begin at whole 16 bytes the library has sums only in a kernel
+  // that takes fifty times as long.
+  const auto is_aligned_half = [&](const View& v, int64_t ld) {
+    return ld % 8 == 0 && is_aligned(v.data, 16);
+  };
+  const bool fast_sums = !half || (is_aligned_half(g.a, call.swapped ? call.ldb : call.lda) &&
+                                   is_aligned_half(g.b, call.swapped ? call.lda : call.ldb) &&
+                                   is_aligned_half(g.out, call.ldd));
+  if (g.a_sum && fast_sums && shape.loops == 0 && dtype == g.a.dtype && !g.bias &&
+      (half || dtype == kFloat32) && (g.a_sum.strides[0] == 1 || g.a_sum.sizes[0] == 1))
     o.sums = call.swapped ? GemmOptions::Sums::b : GemmOptions::Sums::a;
   return o;
 }
@@ -243,8 +250,12 @@ int64_t band_rows(const Request& r) {
   const int64_t m = r.shape.m;
   const int64_t bytes = m * r.shape.n * int64_t(size_of(r.g.out.dtype));
   const int64_t l2 = r.backend.limits().l2_bytes;
+  // What a program reads lies as the result does, not as one with its batches folded into rows.
+  const IntList sizes = r.g.out.sizes;
+  const bool folded = m != sizes[sizes.size() - 2] || r.shape.n != sizes[sizes.size() - 1];
   // With beta, bands already done could not be done again should the library refuse the last one.
-  if (r.shape.loops > 0 || !r.plan.call.swapped || r.g.beta != 0 || l2 == 0 || bytes <= l2 / 2)
+  if (r.shape.loops > 0 || !r.plan.call.swapped || r.g.beta != 0 || l2 == 0 || bytes <= l2 / 2 ||
+      (folded && !r.g.result_program.inputs.empty()))
     return m;
   const int64_t bands = (bytes + l2 / 3 - 1) / (l2 / 3);
   const int64_t rows = ((m + bands - 1) / bands + 255) / 256 * 256;  // whole tiles
@@ -257,6 +268,10 @@ class RowsOf {
   RowsOf(std::span<const View> matrices, int64_t first, int64_t count) {
     sizes_.reserve(matrices.size());
     for (View v : matrices) {
+      if (v.rank() > 2) {  // batches of one
+        const size_t skip = size_t(v.rank()) - 2;
+        v.sizes = v.sizes.subspan(skip), v.strides = v.strides.subspan(skip);
+      }
       if (const size_t r = size_t(v.rank()); r >= 2 && v.sizes[r - 2] != 1) {
         v.data = advance(v, first * v.strides[r - 2]);
         sizes_.push_back(Shape(v.sizes));
@@ -301,6 +316,9 @@ bool multiply_in_library(const Request& r) {
       band.aux.sizes = IntList(sizes, 2), band.aux.strides = IntList(aux_strides, 2);
       const RowsOf inputs(rest.result_program.inputs, first, count);
       band.result_program.inputs = inputs.views();
+      const View scales[] = {rest.a_scale, rest.b_scale};
+      const RowsOf of_scales(scales, first, count);
+      band.a_scale = of_scales.views()[0], band.b_scale = of_scales.views()[1];
       prim::finish_gemm(r.backend, band.out, band);
     }
     if (done) {

@@ -1,8 +1,13 @@
 // Matrix products whose operands and result go through programs.
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "arete/base/error.h"
+#include "arete/base/hash.h"
 #include "arete/base/keyed_cache.h"
 #include "arete/expr/program_cache.h"
 #include "arete/prim/decompose/gemm_internal.h"
