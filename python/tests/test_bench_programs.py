@@ -85,3 +85,24 @@ def test_loading(tmp_path):
     assert len(ratios) == 2 and row["ratio"] == pytest.approx(sum(ratios) / 2) and row["workers"] == 1
     assert all(math.isfinite(v) and v >= 0 for v in row.values()) and row["loader_alone"] > 0
     assert f"ratio {row['ratio']:.3f}" in done.stdout and "in an epoch of 6 batches" in done.stdout
+
+
+def test_zoo(tmp_path):
+    pytest.importorskip("torch")
+    file = tmp_path / "zoo.json"
+    done = subprocess.run([sys.executable, str(BENCH / "zoo.py"), "--check-only", "--only", "^(gcn|vae|llama)$", "--json", str(file)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "12 of 12 rows agree" in done.stdout
+
+
+def test_breadth(tmp_path):
+    pytest.importorskip("torch")
+    file, page = tmp_path / "breadth.json", tmp_path / "breadth.html"
+    done = subprocess.run([sys.executable, str(BENCH / "breadth.py"), "--quick", "--sizes", "host", "--threads", "1", "--filter",
+                           r"^torch\.(add|logsumexp)$|^nn\.Linear$", "--json", str(file), "--html", str(page)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(file.read_text())["rows"].values()
+    assert {r["callable"] for r in rows} == {"torch.add", "torch.logsumexp", "nn.Linear"}
+    assert all(r["status"] == "ok" and r["ratio"] > 0 for r in rows)
+    assert "<canvas" in page.read_text() and "torch.logsumexp" in page.read_text()
