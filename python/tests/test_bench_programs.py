@@ -99,8 +99,9 @@ def test_zoo(tmp_path):
 def test_breadth(tmp_path):
     pytest.importorskip("torch")
     file, page = tmp_path / "breadth.json", tmp_path / "breadth.html"
-    done = subprocess.run([sys.executable, str(BENCH / "breadth.py"), "--quick", "--sizes", "host", "--threads", "1", "--filter",
-                           r"^torch\.(add|logsumexp)$|^nn\.Linear$", "--json", str(file), "--html", str(page)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(BENCH / "breadth.py"), "--quick", "--sizes", "host", "--threads", "1",
+                           "--filter", r"^torch\.(add|logsumexp)$|^nn\.Linear$", "--json", str(file), "--html", str(page)],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(file.read_text())["rows"].values()
     assert {r["callable"] for r in rows} == {"torch.add", "torch.logsumexp", "nn.Linear"}
