@@ -8,27 +8,13 @@ weight. The function ends in a bias and a ReLU in all three.
 """
 
 import argparse
-import time
 
 import numpy as np
 import torch
+from resampling import microseconds
 
 import arete
 from arete import kernels
-
-
-def microseconds(call, synchronize, calls):
-    for _ in range(3):
-        call()
-    best = float("inf")
-    for _ in range(5):
-        synchronize()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        synchronize()
-        best = min(best, (time.perf_counter() - begin) / calls)
-    return 1e6 * best
 
 
 def main():

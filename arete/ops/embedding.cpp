@@ -169,8 +169,7 @@ void route_in_parts(const Call& c, std::span<const Tensor> out, prim::Primitives
 const OpRecord& route_rows_op =
     define(
         "embedding_bag_sums(Tensor src, Tensor source, Tensor target, Tensor? factors, int rows) "
-        "-> "
-        "Tensor")
+        "-> Tensor")
         .indexed({0})
         .doc("Row target[i] of the result is the sum of factors[i] * src[source[i]].")
         .flops([](const Call& c) {
