@@ -101,6 +101,7 @@ struct FusedArgs {
   X(dropout, DropoutArgs)                \
   X(attention, AttentionArgs)            \
   X(fused, FusedArgs)                    \
+  X(recurrence, RecurrenceArgs)          \
   X(fft, FftArgs)                        \
   X(linalg, LinalgArgs)
 

@@ -148,6 +148,35 @@ struct ReduceArgs {
   }
 };
 
+/// States that follow from each other step by step: in each of `rows` independent rows, at each of
+/// `steps` steps, the new state at every position of a row is
+///   program(table of the row's states, position, step, row, inputs..., params)
+/// where the table holds the states before the step, in the dtype of the program's first output,
+/// any of which may be loaded, and the next three are i64. With a second output, what it says of
+/// each state is what `out` gets, in place of the states themselves. `reverse`: from the last step
+/// to the first. Row r takes part in the steps below lengths[r] only; at others its states stay,
+/// and what else is written there is 0.
+struct RecurrenceArgs {
+  const expr::Program* program;
+  int64_t steps, rows, states;
+  View initial;                  // broadcasts to (rows, states); absent: zeros
+  View lengths;                  // (rows), i64; absent: all have all steps
+  std::span<const View> inputs;  // broadcast to (steps, rows, states); tables as in PointwiseArgs
+  View out;  // (steps, rows, states), or (1, rows, states): the states after the last step
+  bool reverse = false;
+  std::span<const expr::Literal> params{};
+  std::span<const Slot> slots{};
+  Context context{};
+
+  static void describe(auto& a, auto&& v) {
+    v(a.program, a.params, a.slots);
+    v(a.initial, Access::read);
+    v(a.lengths, Access::read);
+    v(a.inputs, Access::read);
+    v(a.out, Access::write);
+  }
+};
+
 /// Position (i64) of the first minimum / maximum along `dim`; NaN wins. out has size 1 there.
 /// `values` (same shape as out, dtype of in), if present, receives the extremum too.
 struct ArgReduceArgs {

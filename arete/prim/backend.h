@@ -44,6 +44,7 @@ class Primitives {
   virtual void dropout(const DropoutArgs&);
   virtual void attention(const AttentionArgs&);
   virtual void fused(const FusedArgs&);
+  virtual void recurrence(const RecurrenceArgs&);
   virtual void fft(const FftArgs&) = 0;
   virtual void linalg(const LinalgArgs&) = 0;
 

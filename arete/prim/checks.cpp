@@ -64,6 +64,22 @@ void check(const PoolArgs& p) {
   for (size_t d = 0; d < size_t(p.window.spatial); ++d) ARETE_ASSERT(p.window.kernel[d] > 0);
 }
 
+void check(const RecurrenceArgs& a) {
+  const std::span<const DType> inputs = a.program->inputs();
+  const auto outputs = a.program->outputs();
+  ARETE_ASSERT(inputs.size() == 4 + a.inputs.size() &&
+               a.params.size() == a.program->params().size());
+  ARETE_ASSERT((a.program->tables() & 0xf) == 1 && inputs[0] == outputs[0].dtype);
+  for (size_t k = 1; k < 4; ++k) ARETE_ASSERT(inputs[k] == kInt64);
+  for (size_t k = 0; k < a.inputs.size(); ++k) ARETE_ASSERT(a.inputs[k].dtype == inputs[4 + k]);
+  ARETE_ASSERT(outputs.size() == 1 || (outputs.size() == 2 && a.out.sizes[0] == a.steps));
+  ARETE_ASSERT(a.out.rank() == 3 && a.out.dtype == outputs.back().dtype);
+  ARETE_ASSERT((a.out.sizes[0] == a.steps || a.out.sizes[0] == 1) && a.out.sizes[1] == a.rows &&
+               a.out.sizes[2] == a.states);
+  ARETE_ASSERT(!a.initial || a.initial.dtype == inputs[0]);
+  ARETE_ASSERT(!a.lengths || (a.lengths.dtype == kInt64 && a.lengths.rank() == 1));
+}
+
 bool is_dilated_average(const PoolArgs& p) {
   for (size_t d = 0; d < size_t(p.window.spatial); ++d)
     if (p.window.dilation[d] != 1) return p.kind == PoolArgs::Kind::avg;

@@ -10,6 +10,7 @@ namespace arete::prim {
 void check(const GemmArgs& args);
 void check(const ConvArgs& args);
 void check(const PoolArgs& args);
+void check(const RecurrenceArgs& args);
 
 /// Whether the operands are what the program reads: elements of another dtype would be misread.
 inline void check(const PointwiseArgs& a) {

@@ -21,6 +21,8 @@ class CpuBackend final : public prim::Backend {
   void reduce(const prim::ReduceArgs&) override;
   // fused.cpp
   void fused(const prim::FusedArgs&) override;
+  // recurrence.cpp
+  void recurrence(const prim::RecurrenceArgs&) override;
 
   // Sorting, indexing, scans, random numbers.
   void iota(const prim::IotaArgs&) override;

@@ -46,6 +46,8 @@ class CudaBackend final : public prim::Backend {
   void arg_reduce(const prim::ArgReduceArgs&) override;
   void scan(const prim::ScanArgs&) override;
   void fused(const prim::FusedArgs&) override;
+  // recurrence.cpp
+  void recurrence(const prim::RecurrenceArgs&) override;
   // gather.cpp, scatter.cpp, rows.cpp, compact.cpp
   void gather(const prim::GatherArgs&) override;
   void scatter(const prim::ScatterArgs&) override;
