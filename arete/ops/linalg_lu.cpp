@@ -1,5 +1,8 @@
 // LU factors with partial pivoting.
+#include <array>
+
 #include "arete/core/host_access.h"
+#include "arete/expr/value.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
@@ -148,6 +151,43 @@ const OpRecord& linalg_lu_factor_op =
 
 // ---- permutations
 
+// One exchange of each row at a step: the states are the order of the rows.
+const expr::Program& exchange_program() {
+  static const auto& program = *new expr::ProgramPtr(expr::trace(
+      [](std::span<const expr::Value> v) {
+        const expr::Value at = v[1], step = v[2], n = v[5];
+        const expr::Value pivot =
+            expr::max(expr::min(expr::cast(v[4], expr::Type::i64) - 1.0, n - 1.0), 0.0);
+        const expr::Value from = expr::where(at == step, pivot, expr::where(at == pivot, step, at));
+        return std::vector{expr::load(v[0], from)};
+      },
+      std::array{kInt64, kInt64, kInt64, kInt64, kInt32}, std::array{expr::Type::i64},
+      std::array{kInt64}, 1));
+  return *program;
+}
+
+void order_on_device(const Tensor& pivots, const Tensor& out, prim::Primitives& p) {
+  const int64_t k = pivots.size(-1), n = out.size(-1),
+                count = numel_of(batch_sizes(pivots.sizes(), 1));
+  const prim::ScratchView dense(p, kInt32, pivots.sizes()), unchanged(p, kInt64, Shape{n});
+  p.copy({dense, view_of(pivots)});
+  p.iota({.out = unchanged, .istart = 0, .istep = 1});
+  const Shape pivot_sizes{k, count, 1}, pivot_strides{1, k, 0}, sizes{1, count, n},
+      strides{0, n, 1};
+  prim::View exchanges = dense, order = view_of(out);
+  exchanges.sizes = pivot_sizes, exchanges.strides = pivot_strides;
+  order.sizes = sizes, order.strides = strides;
+  const expr::Literal rows{.i = n};
+  p.recurrence({.program = &exchange_program(),
+                .steps = k,
+                .rows = count,
+                .states = n,
+                .initial = unchanged,
+                .inputs = {&exchanges, 1},
+                .out = order,
+                .params = {&rows, 1}});
+}
+
 const OpRecord& lu_permutation_op =
     define("lu_permutation(Tensor LU_pivots, int n) -> Tensor")
         .surface(Surface::internal)
@@ -169,8 +209,11 @@ const OpRecord& lu_permutation_op =
                          pivots.device(),
                          {}});
         })
-        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& pivots = c.tensor(0);
+          // The host exchanges two rows, and looks at the pivots, in no time; a device is not to
+          // wait for it.
+          if (!pivots.device().is_cpu()) return order_on_device(pivots, out[0], p);
           const int64_t k = pivots.size(-1), n = c.integer(1);
           const int64_t count = numel_of(batch_sizes(pivots.sizes(), 1));
           std::vector<int32_t> exchanges(static_cast<size_t>(count * k), 0);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "arete/autograd/gradcheck.h"
+#include "arete/base/error.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/random.h"
@@ -29,6 +30,14 @@ TEST(CtcLoss, WhatDoesNotFitHasNoGradient) {
   Tensor x = rand({2, 1, 3}, TensorOptions(kFloat64)).requires_grad_();
   ctc_loss(log_softmax(x, 2), ints({1, 1}), ints({2}), ints({2}), 0, "sum", true).backward();
   EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 0.0));
+}
+
+TEST(CtcLoss, LabelsThatAreNoClass) {
+  const Tensor x = log_softmax(rand({4, 1, 3}, TensorOptions(kFloat32)), 2);
+  EXPECT_THROW(ctc_loss(x, ints({1, 3}), ints({4}), ints({2})), IndexError);
+  EXPECT_THROW(ctc_loss(x, ints({-1, 1}), ints({4}), ints({2})), IndexError);
+  // What is behind the end of a target is none.
+  EXPECT_NO_THROW(ctc_loss(x, ints({1, -100}).view({1, 2}), ints({4}), ints({1})));
 }
 
 }  // namespace
