@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "arete/backend/cuda/codegen/emit.h"
@@ -276,7 +277,11 @@ std::vector<KernelSource> recurrence_samples() {
             const expr::Value before = expr::load(v[0], expr::max(v[1] + -1.0, 0.0)),
                               seen = expr::load(v[5], v[2] + v[6]) * v[7],
                               at_state = expr::load(v[5], expr::cast(before, expr::Type::i64));
-            std::vector<expr::Value> results{before * v[4] + seen + at_state + v[3]};
+            // A condition that is known ahead, and one that is not.
+            const expr::Value sum =
+                expr::where(v[2] == 0.0, seen, before * v[4] + seen + at_state + v[3]);
+            std::vector<expr::Value> results{expr::where((v[1] >= 2.0) & (before > 0.0), sum,
+                                                         expr::constant_like(sum, double(NAN)))};
             if (shows) results.push_back(before > v[4]);
             return results;
           },
