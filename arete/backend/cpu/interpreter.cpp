@@ -49,7 +49,7 @@ double cost_of(Op op) {
     case Op::floor_div:
     case Op::fmod:
     case Op::remainder:
-    case Op::nextafter:
+    case Op::gcd:
       return 15;
     case Op::sqrt:
     case Op::rsqrt:
