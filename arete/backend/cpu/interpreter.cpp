@@ -49,6 +49,7 @@ double cost_of(Op op) {
     case Op::floor_div:
     case Op::fmod:
     case Op::remainder:
+      return 5;
     case Op::gcd:
       return 15;
     case Op::sqrt:
