@@ -88,9 +88,11 @@ const OpRecord& zeta_op =
 const expr::Program& polygamma_program(int64_t n, DType in, DType out) {
   static auto* const cache = new expr::ProgramCache;
   return cache->get(uint64_t(n) << 10 | uint64_t(in) << 5 | uint64_t(out), {in}, {}, {out},
-                    in_f64([n](Values v) {
-                      return std::vector{n == 0 ? digamma(v[0]) : expr::polygamma(int(n), v[0])};
-                    }));
+                    [=](Values v) {
+                      const Value x = cast(v[0], expr::Type::f64);
+                      const Value y = n == 0 ? digamma(x) : expr::polygamma(int(n), x);
+                      return std::vector{cast(y, expr::compute_type(out))};
+                    });
 }
 
 const OpRecord& polygamma_op =
