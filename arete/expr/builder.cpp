@@ -36,6 +36,7 @@ Rule rule_of(Op op) {
     case Op::bit_or:
     case Op::bit_xor:
       return Rule::bits;
+    case Op::gcd:
     case Op::shl:
     case Op::shr:
       return Rule::shift;

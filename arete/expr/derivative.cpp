@@ -203,7 +203,7 @@ class Reverse {
       case Op::round_to:
         return g;
       case Op::digamma:
-        return g * trigamma(a);
+        return g * polygamma(1, a);
       default:
         ARETE_BUG("an operation without a differentiation rule");
     }

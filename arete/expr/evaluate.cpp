@@ -95,6 +95,8 @@ I apply_int(Op op, I a, I b) {
       return I(a | b);
     case Op::bit_xor:
       return I(a ^ b);
+    case Op::gcd:
+      return gcd(a, b);
     case Op::shl:
       return shl(a, b);
     case Op::shr:

@@ -70,6 +70,7 @@ constexpr OpInfo kOps[] = {
     {Op::bit_and, "bit_and", 2},
     {Op::bit_or, "bit_or", 2},
     {Op::bit_xor, "bit_xor", 2},
+    {Op::gcd, "gcd", 2},
     {Op::shl, "shl", 2},
     {Op::shr, "shr", 2},
     {Op::eq, "eq", 2},

@@ -97,6 +97,7 @@ enum class Op : uint8_t {
   bit_and,
   bit_or,
   bit_xor,
+  gcd,  ///< of integers: the greatest common divisor; 0 of zeros
   shl,
   shr,  ///< shifts by < 0 or >= width: 0, or the sign
   eq,

@@ -115,6 +115,20 @@ I pow_int(I base, I exponent) {
   return I(result);
 }
 
+/// The greatest common divisor; 0 of zeros. That of the lowest number and itself or 0 wraps.
+template <class I>
+I gcd(I a, I b) {
+  // Euclid's, since quotients are mostly small: those of the processor are fast for small numbers.
+  using U = Unsigned<I>;
+  U x = a < 0 ? U(0) - U(a) : U(a), y = b < 0 ? U(0) - U(b) : U(b);
+  while (y != 0) {
+    const U rest = sizeof(U) > 4 && (x | y) >> 31 >> 1 == 0 ? U(uint32_t(x) % uint32_t(y)) : x % y;
+    x = y;
+    y = rest;
+  }
+  return I(x);
+}
+
 /// NaN if either is NaN.
 template <class T>
 T min(T a, T b) {
@@ -187,11 +201,16 @@ inline double digamma(double x) {
   double result = 0;
   if (x < 0) {
     if (x == std::floor(x)) return std::numeric_limits<double>::quiet_NaN();
-    // The period of the tangent is taken off first: pi * x loses the fraction of large x.
-    result = -std::numbers::pi / std::tan(std::numbers::pi * (x - std::floor(x)));
+    // The cotangent of pi x, by that of the nearer of a zero and a pole: their distances are exact.
+    const double part = x - std::nearbyint(x), size = std::fabs(part);
+    const double tangent = std::tan(std::numbers::pi * (size > 0.25 ? 0.5 - size : size));
+    result = -std::numbers::pi * std::copysign(size > 0.25 ? tangent : 1 / tangent, part);
     x = 1 - x;
   }
-  for (; x < 10; x += 1) result -= 1 / x;
+  const int steps = x < 10 ? int(std::ceil(10 - x)) : 0;
+  double sum = 0;  // small terms first
+  for (int k = steps - 1; k >= 0; --k) sum += 1 / (x + k);
+  x += steps;
   const double inverse = 1 / x, z = inverse * inverse;
   // Bernoulli numbers B_2k / 2k.
   const double series =
@@ -199,7 +218,7 @@ inline double digamma(double x) {
            z * (1.0 / 120 -
                 z * (1.0 / 252 -
                      z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
-  return result + std::log(x) - inverse / 2 - series;
+  return result + (std::log(x) - inverse / 2 - series - sum);
 }
 
 /// lgamma without the C library's global sign.

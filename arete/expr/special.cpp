@@ -87,28 +87,63 @@ Value ndtri(Value p) {
   return where(p == 0, -kInf, where(p == 1, kInf, where((p < 0) | (p > 1), kNaN, y)));
 }
 
-// Recurrence by ten, then the asymptotic series (DLMF 5.15.8, 5.15.1); reflection below 0.
-Value trigamma(Value x) {
-  const Value negative = x < 0;
-  const Value y = where(negative, 1 - x, x);
+namespace {
+
+// x^n for a whole n >= 0.
+Value whole_power(Value x, int n) {
+  Value y = constant_like(x, 1.0);
+  for (Value square = x; n > 0; n >>= 1, square = square * square)
+    if (n & 1) y = y * square;
+  return y;
+}
+
+// Coefficients, from the highest power of cos(x)^2 / sin(x)^2 down, of what the n-th derivative of
+// cot(x) is a polynomial of (times the cotangent itself for even n), without its sign (-1)^n: each
+// is that of the one before, times 1 + cot(x)^2.
+std::vector<double> cotangent_derivative(int n) {
+  std::vector<double> all(size_t(n) + 2, 0.0);  // from the lowest power of cot(x) up
+  all[1] = 1;
+  for (int k = 0; k < n; ++k) {
+    std::vector<double> next(all.size(), 0.0);
+    for (size_t i = 1; i < all.size(); ++i) {
+      next[i - 1] += double(i) * all[i];
+      if (i + 1 < all.size()) next[i + 1] += double(i) * all[i];
+    }
+    all = std::move(next);
+  }
+  std::vector<double> coefficients;
+  for (int i = n + 1; i >= 0; i -= 2) coefficients.push_back(all[size_t(i)]);
+  return coefficients;
+}
+
+}  // namespace
+
+// n! times the Hurwitz zeta function of s = n + 1: ten terms, and the others by Euler and Maclaurin
+// (DLMF 25.11.5); reflection below 0.
+Value polygamma(int n, Value x) {
+  const int s = n + 1;
+  const double factorial = std::tgamma(double(s));
+  const Value negative = x < 0, y = where(negative, 1 - x, x);
+  // Repeated squares lose some digits, powers many more cycles.
+  const bool squares = s <= 16;
   Value sum = constant_like(y, 0.0);
-  for (int k = 0; k < 10; ++k) {
-    const Value t = y + k;
-    sum = sum + 1 / (t * t);
-  }
+  for (int k = 0; k < 10; ++k)
+    sum = sum + (squares ? whole_power(1 / (y + k), s) : pow(y + k, double(-s)));
   const Value r = 1 / (y + 10), r2 = r * r;
-  // B_2j r^(2j + 1)
   Value series = constant_like(y, 0.0);
-  double factorial = 1;
-  std::array<double, 8> bernoulli{};
-  for (int j = 1; j <= 8; ++j) {
-    factorial *= double(2 * j - 1) * double(2 * j);
-    bernoulli[size_t(j - 1)] = kBernoulli[j - 1] * factorial;
+  std::array<double, std::size(kBernoulli)> terms{};  // s (s + 1) ... (s + 2j - 2) B_2j / (2j)!
+  double rising = s;
+  for (size_t j = 0; j < terms.size(); ++j) {
+    terms[j] = rising * kBernoulli[j];
+    rising *= (s + 2 * double(j) + 1) * (s + 2 * double(j) + 2);
   }
-  for (int j = 7; j >= 0; --j) series = (series + bernoulli[size_t(j)]) * r2;
-  const Value positive = sum + r + r2 * 0.5 + r * series;
-  const Value sine = sin((x - round(x)) * kPi);
-  return where(negative, kPi * kPi / (sine * sine) - positive, positive);
+  for (size_t j = terms.size(); j-- > 0;) series = (series + terms[j]) * r2;
+  const Value lead = squares ? whole_power(r, n) : pow(y + 10, double(-n));
+  const Value zeta = (sum + lead * (series + r * 0.5 + 1.0 / n)) * factorial;
+  const Value turn = (x - round(x)) * kPi, cotangent = cos(turn) / sin(turn);
+  Value slope = horner(cotangent * cotangent, cotangent_derivative(n)) * std::pow(kPi, s);
+  if (n % 2 == 0) slope = slope * cotangent;
+  return where(negative, (n % 2 ? slope : -slope) - zeta, n % 2 ? zeta : -zeta);
 }
 
 namespace {

@@ -18,8 +18,8 @@ Value log_ndtr(Value x);
 Value ndtri(Value p);
 
 // ---- gamma function
-/// Second derivative of lgamma, for any x that is not a pole.
-Value trigamma(Value x);
+/// The derivative of order n >= 1 of digamma, for any x; infinite at the poles.
+Value polygamma(int n, Value x);
 /// Hurwitz zeta: the sum of (q + k)^-s over k >= 0, for s > 1 (inf at 1, NaN below) and q > -10
 /// (below 0 only for whole s).
 Value hurwitz_zeta(Value s, Value q);

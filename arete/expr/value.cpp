@@ -77,6 +77,7 @@ Value operator^(Value a, Value b) { return binary(Op::bit_xor, a, b); }
 Value operator<<(Value a, Value b) { return binary(Op::shl, a, b); }
 Value operator>>(Value a, Value b) { return binary(Op::shr, a, b); }
 Value nextafter(Value a, Value b) { return binary(Op::nextafter, a, b); }
+Value gcd(Value a, Value b) { return binary(Op::gcd, a, b); }
 Value trunc_div(Value a, Value b) { return trunc(binary(Op::div, a, b)); }
 
 #define ARETE_VALUE_UNARY(fn) \

@@ -112,6 +112,7 @@ Value operator^(Value a, Value b);
 Value operator<<(Value a, Value b);
 Value operator>>(Value a, Value b);
 Value nextafter(Value a, Value b);
+Value gcd(Value a, Value b);
 Value trunc_div(Value a, Value b);
 
 // Functions of one floating value; integer arguments are cast to f32 first (abs, sign, floor,

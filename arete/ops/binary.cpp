@@ -299,6 +299,7 @@ const OpRecord& nextafter_op =
     define("nextafter(Tensor self, Tensor other) -> Tensor")
         .doc("The next number after self in the direction of other.")
         .binary([](Value a, Value b) { return nextafter(a, b); }, Result::floating)
+        .no_derivative(0b11, "nextafter")
         .dtypes({kFloat32, kFloat64});
 
 }  // namespace

@@ -5,17 +5,25 @@
 #include <numbers>
 
 #include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/loss.h"
+#include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/rows.h"
+#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/sort.h"
 
 namespace arete {
 namespace ops {
 namespace {
+
+using expr::Value;
+using Values = std::span<const Value>;
 
 const OpRecord& soft_margin_loss_op =
     define("soft_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
@@ -49,6 +57,35 @@ void check_class_index(const Call& c) {
                                        " but got " + to_string(target.sizes())));
 }
 
+// The sums of a program's values over rows of classes, divided by the number of classes and
+// reduced: one kernel over all of them where the rows' own sums are not asked for. `sizes`: of the
+// losses.
+Tensor reduce_classes(const Call& c, const expr::Program& program, std::span<const Tensor> inputs,
+                      std::span<const Scalar> params, IntList sizes, std::string_view reduction) {
+  const int64_t rows = inputs[0].size(0), classes = inputs[0].size(1);
+  const int kind = reduction_of(reduction, c.name());
+  const int64_t dims[] = {1, 0};
+  const Tensor sum = apply_reduce(program.shared_from_this(), prim::Monoid::sum, inputs, params,
+                                  IntList(dims, kind == kNone ? 1 : 2), false, c.name());
+  const Tensor losses = sum.div(Scalar(double(classes) * (kind == kMean ? double(rows) : 1)));
+  return kind == kNone ? losses.view(sizes) : losses;
+}
+
+// One class of a row: max(0, margin - own + x)^p, times the weight of the row's class, and nothing
+// for that class itself. Where the maximum is 0, so is its slope.
+const expr::Program& multi_margin_program(DType t, bool squared, bool weighted) {
+  static auto* const cache = new expr::ProgramCache;
+  std::vector<DType> inputs{t, t, kInt64, kInt64};
+  if (weighted) inputs.push_back(t);
+  return cache->get(pack_key({int(t), squared, weighted}), inputs, {expr::work_type(t)}, {t},
+                    [=](Values v) {
+                      const Value z = v.back() - v[1] + v[0];
+                      Value loss = squared ? z * z : z;
+                      if (weighted) loss = loss * v[4];
+                      return std::vector{where((z > 0) & (v[2] != v[3]), loss, 0.0)};
+                    });
+}
+
 const OpRecord& multi_margin_loss_op =
     define(
         "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? "
@@ -62,21 +99,70 @@ const OpRecord& multi_margin_loss_op =
                       ValueError(c.name(), "only p == 1 and p == 2 supported").argument("p"));
           check_class_index(c);
           const Tensor& x = c.tensor(0);
-          const bool batch = x.dim() == 2;
-          const Tensor logits = batch ? x : x.reshape({1, x.numel()});
-          const Tensor column = c.tensor(1).reshape({-1, 1});
-          if (c.has(4))
-            ARETE_CHECK(c.tensor(4).dim() == 1 && c.tensor(4).numel() == logits.size(1),
+          const Tensor logits = x.dim() == 2 ? x : x.reshape({1, x.numel()});
+          const int64_t classes = logits.size(1);
+          // Negative classes would count from the end: out of range, reading with them is an error.
+          static const expr::ProgramPtr checked = expr::trace(
+              [](Values v) { return std::vector{where(v[0] < 0, double(int64_t(1) << 62), v[0])}; },
+              std::vector<DType>{kInt64}, {}, {});
+          const Tensor target = c.tensor(1).reshape({-1, 1});
+          const Tensor column = apply_program(checked, {&target, 1}, {}, c.name())[0];
+          std::vector<Tensor> inputs{logits, logits.gather(1, column),
+                                     arange(classes, TensorOptions(kInt64, x.device())), column};
+          if (c.has(4)) {
+            const Tensor& weight = c.tensor(4);
+            ARETE_CHECK(weight.dim() == 1 && weight.numel() == classes,
                         ValueError(c.name(), "inconsistent weight size, expected " +
-                                                 std::to_string(logits.size(1)) + " but got " +
-                                                 to_string(c.tensor(4).sizes())));
-          Tensor z = logits.sub(logits.gather(1, column)).add(Scalar(c.real(3))).clamp(Scalar(0));
-          if (p == 2) z = z.square();
-          if (c.has(4)) z = z.mul(c.tensor(4).index_select(0, column.flatten()).unsqueeze(1));
-          const Tensor losses =
-              z.scatter(1, column, Scalar(0)).sum(1).div(Scalar(double(logits.size(1))));
-          return {apply_reduction(losses.view(c.tensor(1).sizes()), c[5].string(), c.name())};
+                                                 std::to_string(classes) + " but got " +
+                                                 to_string(weight.sizes())));
+            check_weight_dtype(c.name(), x, weight);
+            inputs.push_back(weight.index_select(0, column.flatten()).unsqueeze(1));
+          }
+          return {reduce_classes(c, multi_margin_program(x.dtype(), p == 2, c.has(4)), inputs,
+                                 {{Scalar(c.real(3))}}, c.tensor(1).sizes(), c[5].string())};
         });
+
+// Note [Margins between labels and classes]
+// The loss of a row is the sum over its labels y and its other classes k of max(0, 1 - x_y + x_k),
+// which sums of pairs would make a square of the number of classes. With the numbers n_y of classes
+// that label y has above x_y - 1, and m_k of labels that class k has below x_k + 1, it is
+//   sum_y n_y (1 - x_y) + sum_k m_k x_k,
+// and these numbers, which are all of the gradient, too, come from sorting both and searching one
+// in the other. The sum of all n_y is that of all m_k, so that any number may be taken off x: with
+// the largest of the other classes no term is larger than the largest margin by more than 1.
+
+// Of the place of a label in the row: which class it is (0 where it does not count), and whether it
+// counts, which is while no negative one has come before it.
+const expr::Program& label_program() {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(0, {kInt64, kInt64}, {}, {kInt64, kInt64}, [](Values v) {
+    const Value counts = v[1] == 0, none = v[0].builder()->constant(expr::Type::i64, 0);
+    return std::vector{where(counts, v[0], none), cast(counts, expr::Type::i64)};
+  });
+}
+
+// What is sorted: classes that are no labels, and the labels' limits. NaN is above and below none.
+const expr::Program& margin_keys_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({int(t)}), {t, kInt64, t, kInt64}, {}, {t, t}, [](Values v) {
+    const Value limit = v[2] - 1;
+    return std::vector{where((v[1] != 0) | is_nan(v[0]), -HUGE_VAL, v[0]),
+                       where((v[3] == 0) | is_nan(limit), HUGE_VAL, limit)};
+  });
+}
+
+// One class of a row: its value, whether it is a label, the sum of n over labels that are it, m,
+// n of the label at this place, and the largest of the other classes.
+const expr::Program& multilabel_margin_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({int(t)}), {t, kInt64, kInt64, kInt64, kInt64, t}, {}, {t},
+                    [](Values v) {
+                      const Value x = v[0], top = where(is_inf(v[5]), 0.0, v[5]);
+                      const Value factor = cast(where(v[1] != 0, -v[2], v[3]), x.type());
+                      const Value part = where((factor == 0) | is_nan(x), 0.0, factor * (x - top));
+                      return std::vector{part + cast(v[4], x.type())};
+                    });
+}
 
 const OpRecord& multilabel_margin_loss_op =
     define("multilabel_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
@@ -86,37 +172,43 @@ const OpRecord& multilabel_margin_loss_op =
             "others.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
-          const bool number = c.tensor(0).dim() == 0;  // one class
-          const Tensor x = number ? c.tensor(0).unsqueeze(0) : c.tensor(0);
-          const Tensor target = number ? c.tensor(1).reshape({-1}) : c.tensor(1);
-          ARETE_CHECK(x.dim() <= 2 && x.size(-1) > 0,
+          const Tensor &input = c.tensor(0), &given = c.tensor(1);
+          ARETE_CHECK(input.dim() <= 2 && (input.dim() == 0 || input.size(-1) > 0),
                       ValueError(c.name(),
                                  "Expected non-empty vector or matrix with optional 0-dim batch "
                                  "size, but got: " +
-                                     to_string(x.sizes())));
+                                     to_string(input.sizes())));
+          const bool number = input.dim() == 0;  // one class
           ARETE_CHECK(
-              x.layout().sizes == target.layout().sizes,
-              ValueError(c.name(), "inconsistent target size: " + to_string(target.sizes()) +
-                                       " for input of size: " + to_string(x.sizes())));
-          ARETE_CHECK(target.dtype() == kInt64,
+              input.layout().sizes == given.layout().sizes || (number && given.numel() == 1),
+              ValueError(c.name(), "inconsistent target size: " + to_string(given.sizes()) +
+                                       " for input of size: " + to_string(input.sizes())));
+          ARETE_CHECK(given.dtype() == kInt64,
                       TypeError(c.name(), "expected scalar type Long but found " +
-                                              std::string(name_of(target.dtype()))));
-          // A label counts while no negative one has come before it.
-          const Tensor counts = eq(lt(target, Scalar(0)).to(kInt64).cumsum(-1), Scalar(0));
-          const Tensor labels = where(counts, target, Scalar(0));
-          const Tensor hits = zeros(x.sizes(), TensorOptions(kInt64, x.device()))
-                                  .scatter_add(-1, labels, counts.to(kInt64));
-          const Tensor others = eq(hits, Scalar(0));
-          // Dimension -2 runs over the labels, -1 over the classes compared with them.
-          const Tensor margins = x.unsqueeze(-2)
-                                     .sub(x.gather(-1, labels).unsqueeze(-1))
-                                     .add(Scalar(1))
-                                     .clamp(Scalar(0));
-          const Tensor compared = counts.unsqueeze(-1).logical_and(others.unsqueeze(-2));
-          const Tensor losses = where(compared, margins, Scalar(0.0))
-                                    .sum(IntList{-2, -1})
-                                    .div(Scalar(double(x.size(-1))));
-          return {apply_reduction(losses, c[2].string(), c.name())};
+                                              std::string(name_of(given.dtype()))));
+          const int64_t classes = number ? 1 : input.size(-1);
+          const Shape sizes{input.dim() == 2 ? input.size(0) : 1, classes};
+          const Tensor x = input.reshape(sizes), value = x.detach(), target = given.reshape(sizes);
+          const Tensor none = zeros({1, 1}, TensorOptions(kInt64, x.device())).expand(sizes);
+
+          const Tensor ended = lt(target, Scalar(0)).cumsum(-1);
+          const Results labels =
+              apply_program(label_program().shared_from_this(), {{target, ended}}, {}, c.name());
+          const Tensor &label = labels[0], &counts = labels[1];
+          const Tensor hits = none.scatter_add(-1, label, counts);
+          const Results keys =
+              apply_program(margin_keys_program(x.dtype()).shared_from_this(),
+                            {{value, hits, value.gather(-1, label), counts}}, {}, c.name());
+          const Tensor others = std::get<0>(sort(keys[0])), limits = std::get<0>(sort(keys[1]));
+          const Tensor m = searchsorted(limits, value);
+          const Tensor n =
+              searchsorted(others, keys[1], true).neg().add(Scalar(classes)).mul(counts);
+          const Tensor inputs[] = {x, hits, none.scatter_add(-1, label, n),
+                                   m, n,    others.narrow(-1, classes - 1, 1)};
+          Shape losses(input.sizes());
+          if (!losses.empty()) losses.pop_back();
+          return {reduce_classes(c, multilabel_margin_program(x.dtype()), inputs, {}, losses,
+                                 c[2].string())};
         });
 
 const OpRecord& multilabel_soft_margin_loss_op =

@@ -177,8 +177,7 @@ const OpRecord& heaviside_op =
         .in_place()
         .dtypes(kReal);
 
-// ---- divisors. Euclid's algorithm on the worst pair, two Fibonacci numbers, takes this many
-// steps.
+// ---- divisors
 
 void only_integers(Value v, const char* op) {
   ARETE_CHECK(!v.is_floating() && v.type() != expr::Type::boolean,
@@ -186,21 +185,11 @@ void only_integers(Value v, const char* op) {
                                           (v.is_floating() ? "Float" : "Bool") + "'"));
 }
 
-Value common_divisor(Value a, Value b) {
-  const int steps = a.type() == expr::Type::i64 ? 92 : 46;
-  for (int i = 0; i < steps; ++i) {
-    const Value rest = fmod(a, b);  // 0 for b = 0
-    a = where(b == 0, a, b);
-    b = rest;
-  }
-  return abs(a);
-}
-
 const OpRecord& gcd_op = define("gcd(Tensor self, Tensor other) -> Tensor")
                              .doc("Greatest common divisor of integers; gcd(0, 0) is 0.")
                              .binary([](Value a, Value b) {
                                only_integers(a, "gcd");
-                               return common_divisor(a, b);
+                               return gcd(a, b);
                              })
                              .dtypes(kIntegers);
 
@@ -208,7 +197,7 @@ const OpRecord& lcm_op = define("lcm(Tensor self, Tensor other) -> Tensor")
                              .doc("Least common multiple of integers; 0 if one is 0.")
                              .binary([](Value a, Value b) {
                                only_integers(a, "lcm");
-                               return abs(trunc_div(a, common_divisor(a, b)) * b);
+                               return abs(trunc_div(a, gcd(a, b)) * b);
                              })
                              .dtypes(kIntegers);
 

@@ -1,5 +1,7 @@
 #include "arete/ops/op_node.h"
 
+#include <algorithm>
+
 #include "arete/ops/autocast.h"
 
 namespace arete::ops {
@@ -60,8 +62,10 @@ OpNode::OpNode(const Call& call) : op_(call.op), attributes_(call.args()) {
     Edge edge;
     if (t.defined()) {
       meta = {Shape(t.sizes()), t.dtype(), t.device(), true};
-      if (i < 64 && (op_.save_inputs >> i & 1)) saved = SavedTensor(t, false);
-      if (i >= 64 && op_.save_inputs >> 63) saved = SavedTensor(t, false);
+      // What an in-place call is about to write over is kept as a copy.
+      if (op_.save_inputs >> std::min<size_t>(i, 63) & 1)
+        saved = SavedTensor(
+            call.in_place() && t.storage() == call.tensor(0).storage() ? t.clone() : t, false);
       if (is_differentiable(t.dtype())) edge = gradient_edge(t);
     }
     inputs_.push_back(std::move(meta));

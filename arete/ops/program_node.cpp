@@ -13,13 +13,15 @@ using expr::Derivative;
 using expr::DerivativeInput;
 using expr::Value;
 
+size_t Application::position(size_t i) const {
+  if (variant)
+    for (int number : variant->number_inputs) i += size_t(number) <= i;
+  return i;
+}
+
 bool Application::is_differentiable_at(size_t i) const {
   if (!is_differentiable(inputs[i].dtype())) return false;
-  size_t at = i;
-  // Numbers among the definition's inputs are no tensors.
-  if (variant)
-    for (int number : variant->number_inputs) at += size_t(number) <= at;
-  return !(def && def->non_differentiable >> at & 1);
+  return !(def && def->non_differentiable >> position(i) & 1);
 }
 
 bool Application::needs_history() const {
@@ -39,11 +41,13 @@ ProgramNode::ProgramNode(const Application& a, IntList space, const Tensor* over
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     Edge e;
     if (a.inputs[i].requires_grad() && a.is_differentiable_at(i)) e = gradient_edge(a.inputs[i]);
-    if (e) wanted_ |= 1u << i;
+    const bool refused = def_ && def_->refused_gradients >> a.position(i) & 1;
+    if (e) (refused ? refused_ : wanted_) |= 1u << i;
     edges.push_back(std::move(e));
     input_sizes_.push_back(Shape(a.inputs[i].sizes()));
     input_dtypes_.push_back(a.inputs[i].dtype());
   }
+  if (!wanted_) return;
   derivative_ = &derivative(wanted_);
   for (const DerivativeInput& d : derivative_->inputs) {
     if (d.from != DerivativeInput::From::input) {
@@ -66,6 +70,9 @@ void ProgramNode::save_outputs(std::span<const Tensor> results) {
 }
 
 TensorList ProgramNode::backward(const TensorList& grads, uint64_t needed) {
+  if (refused_ & uint32_t(needed))
+    throw NotImplementedError(
+        name_, std::string("the derivative for '") + def_->no_derivative + "' is not implemented.");
   TensorList result(edges.size());
   const uint32_t wanted = wanted_ & uint32_t(needed);
   if (!wanted) return result;

@@ -54,6 +54,8 @@ struct Application {
   Variant* variant = nullptr;
   const PointwiseDef* def = nullptr;
 
+  /// Which of the definition's inputs is input i: numbers among them are no tensors.
+  size_t position(size_t i) const;
   /// Whether a gradient could flow to input i.
   bool is_differentiable_at(size_t i) const;
   /// Whether history must be recorded.
@@ -114,7 +116,8 @@ class ProgramNode final : public Node {
   const PointwiseDef* def_;
   SmallVector<expr::Literal, 4> params_;
   Shape space_;
-  uint32_t wanted_ = 0;
+  uint32_t wanted_ = 0;   // bit i: that of input i
+  uint32_t refused_ = 0;  // of others that history was recorded for, and whose gradients are errors
   const expr::Derivative* derivative_ = nullptr;
   SmallVector<SavedTensor, 3> saved_;
   SmallVector<Shape, 2> input_sizes_;

@@ -269,8 +269,11 @@ struct PointwiseDef {
   /// per input; unused ones are dropped.
   expr::Definition gradient;
   uint32_t non_differentiable = 0;  ///< bit i: input i has no gradient
-  uint32_t exact_numbers = 0;       ///< bit i: input i is no number that integers cannot hold
-  bool truncates = false;  ///< parameters beside integers lose their fractions; else refused
+  /// Bit i: asking for the gradient of input i is an error, which names `no_derivative`.
+  uint32_t refused_gradients = 0;
+  const char* no_derivative = nullptr;
+  uint32_t exact_numbers = 0;  ///< bit i: input i is no number that integers cannot hold
+  bool truncates = false;      ///< parameters beside integers lose their fractions; else refused
   void (*check)(const Call&) = nullptr;  ///< refuses arguments; tensors may be numbers
   std::optional<ComplexForm> complex{};  ///< none: refuses complex tensors
   struct Cache;
@@ -466,6 +469,12 @@ class Definer {
   /// Override of the symbolic derivative (see PointwiseDef::gradient).
   Definer& gradient(expr::Definition d);
   Definer& complex(ComplexForm f);
+  /// See PointwiseDef::refused_gradients.
+  Definer& no_derivative(uint32_t bits, const char* name) {
+    r_.pointwise->refused_gradients = bits;
+    r_.pointwise->no_derivative = name;
+    return *this;
+  }
   /// See PointwiseDef::exact_numbers.
   Definer& exact_numbers(uint32_t bits) {
     r_.pointwise->exact_numbers = bits;

@@ -1,9 +1,11 @@
 // Records of special functions: relatives of the error function and of the gamma function.
 #include "arete/ops/special.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/special_family.h"
 
@@ -72,11 +74,6 @@ const OpRecord& xlog1py_op =
 
 // ---- gamma function
 
-const OpRecord& trigamma_op = define("trigamma(Tensor self) -> Tensor")
-                                  .surface(Surface::internal)
-                                  .doc("The derivative of digamma: polygamma(1, x).")
-                                  .pointwise(special_unary(expr::trigamma));
-
 const OpRecord& zeta_op =
     define("special_zeta(Tensor self, Tensor other) -> Tensor")
         .doc("Hurwitz zeta: the sum of (other + k)^-self over k >= 0. No gradient for self.")
@@ -85,22 +82,58 @@ const OpRecord& zeta_op =
             in_f64([](Values v) {
               const Value slope = -(v[0] * expr::hurwitz_zeta(v[0] + 1, v[1]));
               return std::vector{constant_like(v[0], 0.0), v[3] * slope};
-            }),
-            1));
+            })))
+        .no_derivative(1, "zeta");
+
+const expr::Program& polygamma_program(int64_t n, DType in, DType out) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(uint64_t(n) << 10 | uint64_t(in) << 5 | uint64_t(out), {in}, {}, {out},
+                    [=](Values v) {
+                      const Value x = cast(v[0], expr::Type::f64);
+                      const Value y = n == 0 ? digamma(x) : expr::polygamma(int(n), x);
+                      return std::vector{cast(y, expr::compute_type(out))};
+                    });
+}
 
 const OpRecord& polygamma_op =
     define("polygamma(int n, Tensor self) -> Tensor")
         .doc("The n-th derivative of digamma.")
-        .compose([](const Call& c) -> Results {
+        .infer([](const Call& c, OutputSpecs& out) {
           const int64_t n = c.integer(0);
+          const Tensor& x = c.tensor(1);
           ARETE_CHECK(
               n >= 0,
               ValueError(c.name(), "polygamma(n, x) does not support negative n.").argument("n"));
-          if (n == 0) return {digamma(c.tensor(1))};
-          if (n == 1) return {call(trigamma_op, {c.tensor(1)})};
-          const double factor = (n % 2 ? 1 : -1) * std::tgamma(double(n) + 1);
-          return {call(zeta_op, {double(n) + 1, c.tensor(1)}).mul(Scalar(factor))};
-        });
+          ARETE_CHECK(
+              n < 1000,
+              ValueError(c.name(), "n is too large").argument("n").expected("an order below 1000"));
+          ARETE_CHECK(!is_complex(x.dtype()),
+                      NotImplementedError(c.name(), "\"polygamma\" not implemented for '" +
+                                                        std::string(name_of(x.dtype())) + "'"));
+          const DType t = is_floating(x.dtype()) ? x.dtype() : default_dtype();
+          out.push_back({Shape(x.sizes()), t, x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const prim::View in = view_of(c.tensor(1)), to = view_of(out[0]);
+          p.pointwise(
+              {&polygamma_program(c.integer(0), in.dtype, to.dtype), {&in, 1}, {&to, 1}, {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {g.grad().mul(polygamma(g.integer(0) + 1, g.input(0)))};
+            },
+            1);
+
+// count terms of the sum of lgamma(x - j / 2), from j = first on.
+const expr::Program& lgamma_sum_program(DType t, int count) {
+  static auto* const cache = new expr::ProgramCache;
+  const expr::Type compute = expr::work_type(t);
+  return cache->get(pack_key({int(t), count}), {t}, {compute}, {t}, [count](Values v) {
+    Value sum = lgamma(v[0] - v[1] * 0.5);
+    for (int j = 1; j < count; ++j) sum = sum + lgamma(v[0] - (v[1] + double(j)) * 0.5);
+    return std::vector{sum};
+  });
+}
 
 const OpRecord& mvlgamma_op =
     define("mvlgamma(Tensor self, int p) -> Tensor")
@@ -109,9 +142,16 @@ const OpRecord& mvlgamma_op =
           const int64_t p = c.integer(1);
           ARETE_CHECK(p >= 1,
                       ValueError(c.name(), "p has to be greater than or equal to 1").argument("p"));
-          Tensor sum = lgamma(c.tensor(0));
-          for (int64_t j = 1; j < p; ++j)
-            sum = sum.add(lgamma(c.tensor(0).sub(Scalar(double(j) / 2))));
+          const Tensor& self = c.tensor(0);
+          const Tensor x = is_integral_or_bool(self.dtype()) ? self.to(default_dtype()) : self;
+          Tensor sum;
+          for (int64_t first = 0; first < p; first += 8) {
+            const expr::Program& part =
+                lgamma_sum_program(x.dtype(), int(std::min<int64_t>(8, p - first)));
+            const Tensor terms = apply_program(part.shared_from_this(), {&x, 1},
+                                               {{Scalar(double(first))}}, c.name())[0];
+            sum = sum.defined() ? sum.add(terms) : terms;
+          }
           return {sum.add(Scalar(double(p * (p - 1)) / 4 * std::log(kPi)))};
         })
         .in_place();
@@ -126,20 +166,21 @@ PointwiseDef igamma_def(bool upper) {
                        const Value a = v[0], x = v[1];
                        const Value slope = exp((a - 1) * log(x) - x - lgamma(a));
                        return std::vector{constant_like(a, 0.0), v[3] * (upper ? -slope : slope)};
-                     }),
-                     1);
+                     }));
 }
 
 const OpRecord& igamma_op =
     define("igamma(Tensor self, Tensor other) -> Tensor")
         .doc("Regularized lower incomplete gamma function P(self, other). No gradient for self.")
         .pointwise(igamma_def(false))
+        .no_derivative(1, "igamma: input")
         .in_place();
 
 const OpRecord& igammac_op =
     define("igammac(Tensor self, Tensor other) -> Tensor")
         .doc("Regularized upper incomplete gamma function Q(self, other). No gradient for self.")
         .pointwise(igamma_def(true))
+        .no_derivative(1, "igammac: input")
         .in_place();
 
 }  // namespace

@@ -20,14 +20,12 @@ expr::Definition in_f64(F f) {
 }
 
 /// A floating pointwise definition of n inputs without an in-place form.
-inline PointwiseDef special_def(int n, expr::Definition f, expr::Definition gradient = {},
-                                uint32_t non_differentiable = 0) {
+inline PointwiseDef special_def(int n, expr::Definition f, expr::Definition gradient = {}) {
   PointwiseDef d;
   d.n_inputs = n;
   d.result = PointwiseDef::Result::floating;
   d.definition = std::move(f);
   d.gradient = std::move(gradient);
-  d.non_differentiable = non_differentiable;
   return d;
 }
 

@@ -102,6 +102,8 @@ const Attached multilabel_margin_loss_op =
                   {{m.make_strided({2, 3}), labels({-1, 0, 1, 0, 1, 2}, {2, 3}), "none"},
                    "none and all"},
                   {{m.make({3}), labels({2, -1, 0}, {3}), "sum"}, "no batch"},
+                  {{m.make({2, 4}), labels({1, 1, 0, -1, 2, 2, 2, 2}, {2, 4}), "sum"},
+                   "labels that repeat"},
                   {{m.make({}), labels({0}, {}), "mean"}, "0-d"}};
         })
         .errors([](SampleMaker& m) -> Errors {

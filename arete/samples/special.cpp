@@ -72,11 +72,6 @@ const Attached xlog1py_op =
         .samples(binary_samples(0.5, 2, -0.5, 2))
         .errors(binary_errors())
         .reference(reference2([](double a, double b) { return a == 0 ? 0 : a * std::log1p(b); }));
-const Attached trigamma_op =
-    attach("trigamma").samples(unary_samples(0.5, 6)).reference(reference1([](double x) {
-      return zeta_reference(2, x);
-    }));
-
 std::vector<Sample> zeta_samples(SampleMaker& m) {
   return {{{m.make({2, 3}, 1.5, 6).detach(), m.make({2, 3}, 0.6, 4)}, "equal shapes"},
           {{m.make({2, 1}, 1.5, 6).detach(), m.make({4}, 0.6, 4)}, "broadcast"},
@@ -94,7 +89,12 @@ const Attached polygamma_op =
           return std::vector<Sample>{{{0, m.make({2, 3}, 0.8, 5)}, "digamma"},
                                      {{1, m.make({2, 3}, 0.8, 5)}, "trigamma"},
                                      {{2, m.make_strided({3, 4}, 0.8, 5)}, "second"},
-                                     {{3, m.make({}, 0.8, 5)}, "third"}};
+                                     {{3, m.make({}, 0.8, 5)}, "third"},
+                                     {{1, m.make({2, 3}, 0.5, 6)}, "trigamma"},
+                                     {{2, m.make({3}, -4.7, -4.6)}, "below 0"},
+                                     {{3, m.make({3}, -0.4, -0.3)}, "below 0, odd"},
+                                     {{20, m.make({3}, 6, 9)}, "a high order"},
+                                     {{2, m.make({0}, 0.8, 5)}, "empty"}};
         })
         .errors([](SampleMaker& m) {
           return std::vector<ErrorSample>{{{-1, m.make({2})},

@@ -458,3 +458,38 @@ def test_gradcheck_of_results_in_another_order(function, fast):
     x = torch.tensor([[1.5, -0.5, 2.0], [0.7, 1.1, -1.3]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(function, (x,), fast_mode=fast)
     assert torch.autograd.gradgradcheck(function, (x,), fast_mode=fast)
+
+
+@pytest.mark.parametrize("name, call, write", [
+    ("polygamma", lambda x: torch.polygamma(1, x), lambda x: x.polygamma_(1)),
+    ("mvlgamma", lambda x: torch.mvlgamma(x, 2), lambda x: x.mvlgamma_(2)),
+    ("float_power", lambda x: torch.float_power(x, 1.5), lambda x: x.float_power_(1.5)),
+    ("cumprod", lambda x: x.cumprod(0), lambda x: x.cumprod_(0)),
+    ("igamma", lambda x: torch.igamma(torch.full_like(x, 2.5), x), None)])
+def test_writing_over_what_a_gradient_reads(name, call, write):
+    x = torch.tensor([1.5, 2.5, 3.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(call, (x,)), name
+    if name == "polygamma":  # of integers, too
+        assert torch.equal(call(torch.tensor([1, 2])), call(torch.tensor([1.0, 2.0])))
+    if write:
+        assert torch.autograd.gradcheck(lambda x: write(x * 1), (x,)), name
+        assert torch.autograd.gradgradcheck(lambda x: write(x * 1), (x,)), name
+
+
+@pytest.mark.parametrize("call, text", [
+    (torch.igamma, "igamma: input"), (torch.special.gammainc, "igamma: input"),
+    (torch.special.gammaincc, "igammac: input"), (torch.special.zeta, "zeta"),
+    (lambda a, x: a.mul(1).igamma_(x), "igamma: input")])
+def test_gradients_that_nobody_knows_are_errors(call, text):
+    a = torch.tensor([1.5, 2.5], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor([1.2, 2.0], dtype=torch.float64, requires_grad=True)
+    call(a.detach(), x).sum().backward()
+    for other in (x, x.detach()):
+        y = call(a, other).sum()
+        with pytest.raises(NotImplementedError, match=f"the derivative for '{text}' is not implemented."):
+            y.backward()
+    if call is not torch.igamma:
+        return
+    assert torch.autograd.grad(call(a, x).sum(), x)[0].shape == (2,)
+    with pytest.raises(NotImplementedError, match="the derivative for 'nextafter' is not implemented."):
+        torch.nextafter(a, x).sum().backward()

@@ -110,6 +110,65 @@ TEST(Pointwise, every_binary_operation) {
   }
 }
 
+// Bits at random: numbers of all magnitudes, and quotients of any.
+template <class T>
+void check_exact(DType dtype, std::initializer_list<Op> ops, std::mt19937_64& rng) {
+  constexpr int64_t n = 1031;
+  for (const Op op : ops)
+    for (int scalar = 0; scalar < 3; ++scalar) {
+      SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
+      expr::Builder b;
+      const Value x = b.input(dtype), y = b.input(dtype), z = b.emit(op, x, y);
+      const auto program =
+          b.build(std::span<const Value>(&z, 1), std::span<const DType>(&dtype, 1));
+      GuardedBuffer in[] = {{dtype, scalar == 1 ? Shape{1} : Shape{n}},
+                            {dtype, scalar == 2 ? Shape{1} : Shape{n}}};
+      for (GuardedBuffer& t : in)
+        for (int64_t i = 0; i < t.layout().sizes[0]; ++i) {
+          T v;
+          if constexpr (std::is_integral_v<T>) {
+            v = T(rng() >> rng() % 64);
+            v = rng() % 2 ? v : T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(v));
+            if (rng() % 16 == 0)
+              v = std::array<T, 3>{0, -1, std::numeric_limits<T>::min()}[rng() % 3];
+          } else {
+            // Half of them are near each other, and some are small multiples of one number.
+            const uint64_t bits = rng();
+            std::memcpy(&v, &bits, sizeof(T));
+            if (rng() % 2) v = T(std::ldexp(double(rng() >> 11), -int(rng() % 80)));
+            if (rng() % 4 == 0) v = T(rng() % 64) * T(0.1);
+            if (rng() % 16 == 0) v = std::array<T, 4>{0, T(INFINITY), T(NAN), T(1e-310)}[rng() % 4];
+            if (rng() % 2) v = -v;
+          }
+          t.set_at<T>(Shape{i}, v);
+        }
+      GuardedBuffer out(dtype, Shape{n});
+      const View views[] = {in[0].view(), in[1].view()}, to = out.view();
+      backend_under_test().pointwise({program.get(), views, {&to, 1}, {}});
+      EXPECT_TRUE(out.guards_intact());
+      for (int64_t i = 0; i < n; ++i) {
+        const expr::Literal values[] = {literal_of(in[0], Shape{scalar == 1 ? 0 : i}),
+                                        literal_of(in[1], Shape{scalar == 2 ? 0 : i})};
+        const expr::Literal want = expr::evaluate(*program, values, {})[0],
+                            got = literal_of(out, Shape{i});
+        if constexpr (std::is_integral_v<T>) {
+          ASSERT_EQ(got.i, want.i) << values[0].i << " " << values[1].i;
+        } else {
+          ASSERT_TRUE(got.i == want.i || (std::isnan(got.f) && std::isnan(want.f)))
+              << values[0].f << " " << values[1].f << ": " << got.f << " for " << want.f;
+        }
+      }
+    }
+}
+
+TEST(Pointwise, quotients_remainders_and_neighbours_are_exact) {
+  std::mt19937_64 rng(7);
+  check_exact<float>(kFloat32, {Op::fmod, Op::remainder, Op::floor_div, Op::nextafter}, rng);
+  check_exact<double>(kFloat64, {Op::fmod, Op::remainder, Op::floor_div, Op::nextafter}, rng);
+  check_exact<int32_t>(kInt32, {Op::fmod, Op::remainder, Op::floor_div, Op::div, Op::gcd}, rng);
+  check_exact<int64_t>(kInt64, {Op::fmod, Op::remainder, Op::floor_div, Op::div, Op::gcd}, rng);
+}
+
 TEST(Pointwise, booleans) {
   std::mt19937_64 rng(2);
   const auto program = expr::trace(

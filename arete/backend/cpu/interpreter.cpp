@@ -49,7 +49,8 @@ double cost_of(Op op) {
     case Op::floor_div:
     case Op::fmod:
     case Op::remainder:
-    case Op::nextafter:
+      return 5;
+    case Op::gcd:
       return 15;
     case Op::sqrt:
     case Op::rsqrt:

@@ -98,6 +98,20 @@ struct CopySign {
   static float run(float a, float b) { return __builtin_copysignf(a, b); }
   static double run(double a, double b) { return __builtin_copysign(a, b); }
 };
+// Neighbours in the order of their bits, which is that of magnitudes.
+template <class T, class I>
+inline T next_after(T a, T b) {
+  const I bits = __builtin_bit_cast(I, a);
+  const I step = (a < b) == (a > 0) ? I(1) : I(-1);
+  const T smallest = CopySign::run(__builtin_bit_cast(T, I(1)), b);
+  T y = a == 0 ? smallest : __builtin_bit_cast(T, I(bits + step));
+  y = a == b ? b : y;
+  return (a != a) | (b != b) ? a + b : y;
+}
+struct NextAfter {
+  static float run(float a, float b) { return next_after<float, int32_t>(a, b); }
+  static double run(double a, double b) { return next_after<double, int64_t>(a, b); }
+};
 ARETE_BINARY(BitAnd, T(a& b))
 ARETE_BINARY(BitOr, T(a | b))
 ARETE_BINARY(BitXor, T(a ^ b))
@@ -169,6 +183,7 @@ void put_float(KernelTable& t) {
   put<IsInf, T, uint8_t>(t, op_is_inf);
   put2<Div, T>(t, op_div);
   put2<CopySign, T>(t, op_copysign);
+  put2<NextAfter, T>(t, op_nextafter);
 }
 template <class T>
 void put_bits(KernelTable& t) {

@@ -25,7 +25,7 @@ ARETE_SAME(erfinv); ARETE_SAME(lgamma); ARETE_SAME(digamma); ARETE_SAME(sigmoid)
 ARETE_SAME(is_inf); ARETE_SAME(add); ARETE_SAME(sub); ARETE_SAME(mul); ARETE_SAME(div);
 ARETE_SAME(floor_div); ARETE_SAME(fmod); ARETE_SAME(remainder); ARETE_SAME(pow); ARETE_SAME(atan2);
 ARETE_SAME(copysign); ARETE_SAME(nextafter); ARETE_SAME(min); ARETE_SAME(max); ARETE_SAME(bit_and);
-ARETE_SAME(bit_or); ARETE_SAME(bit_xor); ARETE_SAME(shl); ARETE_SAME(shr); ARETE_SAME(eq);
+ARETE_SAME(bit_or); ARETE_SAME(bit_xor); ARETE_SAME(gcd); ARETE_SAME(shl); ARETE_SAME(shr); ARETE_SAME(eq);
 ARETE_SAME(ne); ARETE_SAME(lt); ARETE_SAME(le); ARETE_SAME(gt); ARETE_SAME(ge); ARETE_SAME(select);
 ARETE_SAME(cast); ARETE_SAME(round_to); ARETE_SAME(load);
 // clang-format on
@@ -44,11 +44,12 @@ static_assert(int(prim::Monoid::sum) == m_sum && int(prim::Monoid::prod) == m_pr
               int(prim::Monoid::min) == m_min && int(prim::Monoid::max) == m_max &&
               int(prim::Monoid::all) == m_all && int(prim::Monoid::any) == m_any);
 
-#define ARETE_DECLARE_FILLS(target)         \
-  void fill_arith_##target(KernelTable&);   \
-  void fill_convert_##target(KernelTable&); \
-  void fill_math_##target(KernelTable&);    \
-  void fill_reduce_##target(KernelTable&);  \
+#define ARETE_DECLARE_FILLS(target)          \
+  void fill_arith_##target(KernelTable&);    \
+  void fill_convert_##target(KernelTable&);  \
+  void fill_division_##target(KernelTable&); \
+  void fill_math_##target(KernelTable&);     \
+  void fill_reduce_##target(KernelTable&);   \
   void fill_move_##target(KernelTable&);
 ARETE_DECLARE_FILLS(base)
 #if defined(__x86_64__)
@@ -62,12 +63,13 @@ namespace {
   KernelTable make_##target() {  \
     KernelTable t{};             \
     t.name = #target;            \
+    fill_scalar(t);              \
     fill_arith_##target(t);      \
     fill_convert_##target(t);    \
+    fill_division_##target(t);   \
     fill_math_##target(t);       \
     fill_reduce_##target(t);     \
     fill_move_##target(t);       \
-    fill_scalar(t);              \
     return t;                    \
   }
 ARETE_MAKE_TABLE(base)

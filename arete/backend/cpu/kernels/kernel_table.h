@@ -66,6 +66,7 @@ enum KOp : int {
   op_bit_and,
   op_bit_or,
   op_bit_xor,
+  op_gcd,
   op_shl,
   op_shr,
   op_eq,

@@ -10,15 +10,19 @@ namespace {
 #if defined(__AVX512F__)
 #define ARETE_SLEEF_F(name, accuracy) Sleef_##name##f16_##accuracy##avx512f
 #define ARETE_SLEEF_D(name, accuracy) Sleef_##name##d8_##accuracy##avx512f
+#define ARETE_RINT_D Sleef_rintd8_avx512f
 #elif defined(__AVX2__)
 #define ARETE_SLEEF_F(name, accuracy) Sleef_##name##f8_##accuracy##avx2
 #define ARETE_SLEEF_D(name, accuracy) Sleef_##name##d4_##accuracy##avx2
+#define ARETE_RINT_D Sleef_rintd4_avx2
 #elif defined(__SSE4_1__)
 #define ARETE_SLEEF_F(name, accuracy) Sleef_##name##f4_##accuracy##sse4
 #define ARETE_SLEEF_D(name, accuracy) Sleef_##name##d2_##accuracy##sse4
+#define ARETE_RINT_D Sleef_rintd2_sse4
 #else
 #define ARETE_SLEEF_F(name, accuracy) Sleef_##name##f_##accuracy
 #define ARETE_SLEEF_D(name, accuracy) Sleef_##name##_##accuracy
+#define ARETE_RINT_D Sleef_rint
 #endif
 
 template <class V>
@@ -158,6 +162,116 @@ ARETE_WRAP_FAR(asinh, odd, 1e10f, 1e10, l(s) + ln2)
 ARETE_WRAP_FAR(acosh, none, 1e10f, 1e10, l(s) + ln2)
 ARETE_WRAP_FAR(log1p, none, 1e20f, 1e20, l(s))
 
+// Coefficients from the highest power down.
+template <class V, class T, int n>
+inline V polynomial(V x, const T (&c)[n]) {
+  V y = V{} + c[0];
+  for (int i = 1; i < n; ++i) y = y * x + c[i];
+  return y;
+}
+template <class V, class T, int n, int m>
+inline V quotient(V x, const T (&p)[n], const T (&q)[m]) {
+  return polynomial(x, p) / polynomial(x, q);
+}
+
+// Note [The inverse error function by vectors]
+// Rational approximations (interpolated at Chebyshev's nodes in 40 digits): of erfinv(x) / x in
+// 9/16 - x^2 for |x| <= 3/4, and of erfinv(x) in w = sqrt(-log(1 - |x|)) beyond, where 1 - |x| is
+// exact; in f64 one for w <= 3 and one for what is left. Errors are below half a last place.
+constexpr double kMiddleP[] = {0.0046295178361994644, 0.31730417194039606, 3.4086587826011452,
+                               12.832151510619875,    21.727106021614006,  18.039487150473597,
+                               7.1609211997073787,    1.0845597967968248};
+constexpr double kMiddleQ[] = {
+    0.030108495873496597, 0.85350642854700909, 6.2476193089645378, 18.607684554381887,
+    26.783008067162271,   19.70783200731746,   7.1213542411123774, 1};
+constexpr double kNearP[] = {0.0029436682799331179, 0.06451331913534343, 0.4988973356257454,
+                             1.877271784379916,     3.9176903047787963,  4.6818720400638538,
+                             3.0157962364804027,    0.81341984759761854};
+constexpr double kNearQ[] = {
+    1.432578060592326e-08, 0.0029427746675712006, 0.061095780918722462, 0.43335958446333828,
+    1.4525325003562091,    2.6056809447496447,    2.4645274163649993,   1};
+constexpr double kFarP[] = {0.00014108604711169357, 0.0058830266304357691, 0.08921029122146866,
+                            0.66411090030296716,    2.678098775508758,     5.8988856463561117,
+                            6.5300269564133293,     2.714760997939285};
+constexpr double kFarQ[] = {
+    1.0946263834496328e-10, 0.00014107321218686985, 0.0054610496750318706, 0.073176129503421158,
+    0.45362893219530487,    1.3991202380258867,     2.0216418091021016,    1};
+constexpr float kMiddlePf[] = {0.110246412f, 1.54675519f, 2.74617267f, 1.0845598f};
+constexpr float kMiddleQf[] = {0.388154685f, 2.38944888f, 3.05080867f, 1.0f};
+constexpr float kTailPf[] = {0.0756132007f, 0.67809242f, 1.85277033f, 2.05781126f, 0.813419878f};
+constexpr float kTailQf[] = {0.0755591914f, 0.591560841f, 1.28680527f, 1.0f};
+constexpr double kTailStart = 1.177410022515474691;  // sqrt(log 4)
+
+/// The result from those on either side of 3/4; x / 0 and 0 / 0 are the results for 1 and more.
+template <class V, class T>
+inline V erfinv_of(V x, V size, V middle, V tail, T limit) {
+  const V y = size > limit ? (x < 0 ? -tail : tail) : middle * x;
+  const V zero{};
+  return size == T(1) ? x / zero : size < T(1) ? y : zero / zero;
+}
+VF erfinv_f(VF x) {
+  const VF size = x < 0 ? -x : x;
+  const VF middle = quotient(0.5625f - x * x, kMiddlePf, kMiddleQf);
+  if (!any(size > 0.75f)) return middle * x;
+  const VF w = ARETE_SLEEF_F(sqrt, u05)(-log_f(1 - size));
+  return erfinv_of(x, size, middle, quotient(w - float(kTailStart), kTailPf, kTailQf), 0.75f);
+}
+VD erfinv_d(VD x) {
+  const VD size = x < 0 ? -x : x;
+  const VD middle = quotient(0.5625 - x * x, kMiddleP, kMiddleQ);
+  if (!any(size > 0.75)) return middle * x;
+  const VD w = ARETE_SLEEF_D(sqrt, u05)(-log_d(1 - size));
+  VD tail = quotient(w - kTailStart, kNearP, kNearQ);
+  if (any(w > 3.0)) tail = w > 3.0 ? quotient(w - 3.0, kFarP, kFarQ) : tail;
+  return erfinv_of(x, size, middle, tail, 0.75);
+}
+
+// As expr::scalar::digamma, with the terms of the sum in pairs.
+VD digamma_d(VD x) {
+  constexpr double kSeries[] = {-1.0 / 12,  691.0 / 32760, -1.0 / 132, 1.0 / 240,
+                                -1.0 / 252, 1.0 / 120,     -1.0 / 12,  0};
+  constexpr double kPi = 3.14159265358979323846;
+  const auto negative = x < 0;
+  const VD y = negative ? 1 - x : x;
+  const auto small = y < 10.0;
+  VD w = y, sum{};
+  if (any(small)) {
+    for (int k = 8; k >= 0; k -= 2) {  // small terms first
+      const VD a = y + double(k), b = y + double(k + 1);
+      const auto one = a < 10.0, two = b < 10.0;
+      const VD pair = (two ? a + b : VD{} + 1.0) / (two ? a * b : a);
+      sum = one ? sum + pair : sum;
+      w = one ? (w < a + 1 ? (two ? b + 1 : a + 1) : w) : w;
+    }
+  }
+  const VD r = 1.0 / w;
+  VD result = log_d(w) - r * 0.5 + polynomial(r * r, kSeries) - sum;
+  if (any(negative)) {
+    // The cotangent of pi x, by that of the nearer of a zero and a pole: their distances are exact.
+    const VD part = x - ARETE_RINT_D(x);
+    const auto near_zero = (part < 0 ? -part : part) > 0.25;
+    const VD tangent =
+        tan_d((near_zero ? (part < 0 ? VD{} - 0.5 : VD{} + 0.5) - part : part) * kPi);
+    const VD reflected = result - kPi * (near_zero ? tangent : 1.0 / tangent);
+    result = negative ? (part == 0 ? part / part : reflected) : result;
+  }
+  return x == 0 ? -1.0 / x : result;
+}
+// In f64: near the root at 1.46 digits are lost.
+void digamma_wide(void* out, const void* a, const void*, const void*, int64_t n) {
+  constexpr int64_t kLanes = sizeof(VD) / sizeof(double);
+  auto* o = static_cast<float*>(out);
+  auto* x = static_cast<const float*>(a);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t m = n - i < kLanes ? n - i : kLanes;
+    double buffer[kLanes];
+    for (int64_t k = 0; k < kLanes; ++k) buffer[k] = x[i + (k < m ? k : 0)];
+    const VD v = digamma_d(load<VD>(buffer));
+    __builtin_memcpy(buffer, &v, sizeof(VD));
+    for (int64_t k = 0; k < m; ++k) o[i + k] = float(buffer[k]);
+  }
+}
+
 VF pow_f(VF x, VF y) { return ARETE_SLEEF_F(pow, u10)(x, y); }
 VD pow_d(VD x, VD y) { return ARETE_SLEEF_D(pow, u10)(x, y); }
 VF atan2_f(VF x, VF y) { return ARETE_SLEEF_F(atan2, u10)(x, y); }
@@ -172,8 +286,10 @@ void ARETE_FILL(math)(KernelTable& t) {
   ARETE_PUT(log10); ARETE_PUT(log1p); ARETE_PUT(sin); ARETE_PUT(cos); ARETE_PUT(tan); ARETE_PUT(asin);
   ARETE_PUT(acos); ARETE_PUT(atan); ARETE_PUT(sinh); ARETE_PUT(cosh); ARETE_PUT(tanh);
   ARETE_PUT(asinh); ARETE_PUT(acosh); ARETE_PUT(atanh); ARETE_PUT(erf); ARETE_PUT(erfc);
-  ARETE_PUT(lgamma); ARETE_PUT(sigmoid);
+  ARETE_PUT(erfinv); ARETE_PUT(lgamma); ARETE_PUT(sigmoid);
   // clang-format on
+  t.unary[op_digamma][t_f32] = digamma_wide;
+  put_d<digamma_d>(t, op_digamma);
   put2<pow_f, float, VF>(t, op_pow);
   put2<pow_d, double, VD>(t, op_pow);
   put2<atan2_f, float, VF>(t, op_atan2);

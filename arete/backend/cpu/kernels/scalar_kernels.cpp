@@ -1,7 +1,5 @@
 #include "arete/backend/cpu/kernels/scalar_kernels.h"
 
-#include <cmath>
-
 #include "arete/expr/scalar_math.h"
 
 namespace arete::cpu::kernels {
@@ -9,12 +7,6 @@ namespace {
 
 namespace scalar = expr::scalar;
 
-template <auto F, class T>
-void unary(void* out, const void* a, const void*, const void*, int64_t n) {
-  auto* o = static_cast<T*>(out);
-  auto* x = static_cast<const T*>(a);
-  for (int64_t i = 0; i < n; ++i) o[i] = T(F(x[i]));
-}
 template <auto F, class T, int V>
 void binary(void* out, const void* a, const void* b, const void*, int64_t n) {
   auto* o = static_cast<T*>(out);
@@ -29,29 +21,17 @@ void put2(KernelTable& t, KOp op, KType type) {
   t.binary[op][type][sv] = binary<F, T, sv>;
 }
 
+// Where there are no fused multiply-adds for vectors (Note [Remainders by vectors]).
 template <class T>
-T next_after(T a, T b) {
-  return std::nextafter(a, b);
-}
-
-template <class T>
-void put_division(KernelTable& t, KType type) {
+void put_float(KernelTable& t, KType type) {
   put2<scalar::floor_div<T>, T>(t, op_floor_div, type);
   put2<scalar::fmod<T>, T>(t, op_fmod, type);
   put2<scalar::remainder<T>, T>(t, op_remainder, type);
 }
 template <class T>
-void put_float(KernelTable& t, KType type) {
-  put_division<T>(t, type);
-  put2<next_after<T>, T>(t, op_nextafter, type);
-  t.unary[op_erfinv][type] = unary<scalar::erfinv, T>;
-  t.unary[op_digamma][type] = unary<scalar::digamma, T>;
-}
-template <class T>
 void put_int(KernelTable& t, KType type) {
-  put_division<T>(t, type);
-  put2<scalar::div<T>, T>(t, op_div, type);
   put2<scalar::pow_int<T>, T>(t, op_pow, type);
+  put2<scalar::gcd<T>, T>(t, op_gcd, type);
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ int weight_of(const Instruction& c, Type operand) {
     case Op::erfc:
     case Op::erfinv:
     case Op::nextafter:
+    case Op::gcd:
       return wide ? 180 : 40;
     default:
       return wide ? 2 : 1;

@@ -115,6 +115,15 @@ DEVICE T op_bit_xor(T a, T b) {
       if (e & 1) result *= square;                                                     \
     return I(result);                                                                  \
   }                                                                                    \
+  DEVICE I op_gcd(I a, I b) {                                                          \
+    U x = a < 0 ? U(0) - U(a) : U(a), y = b < 0 ? U(0) - U(b) : U(b);                  \
+    while (y != 0) {                                                                   \
+      const U rest = (x | y) >> 31 >> 1 ? x % y : U(u32(x) % u32(y));                  \
+      x = y;                                                                           \
+      y = rest;                                                                        \
+    }                                                                                  \
+    return I(x);                                                                       \
+  }                                                                                    \
   DEVICE I op_shl(I a, I b) { return b < 0 || b >= kBits ? I(0) : I(U(a) << b); }      \
   DEVICE I op_shr(I a, I b) { return a >> (b < 0 || b >= kBits ? kBits - 1 : int(b)); }
 INTEGER(i32, u32, 32)

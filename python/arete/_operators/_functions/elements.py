@@ -117,6 +117,11 @@ def gradient(input: Tensor, *, spacing=1, dim=None, edge_order: int = 1):
     return tuple(_ops.gradient(input, spacing=steps, dim=dim, edge_order=edge_order))
 
 
+def _to_overwrite(t: Tensor) -> Tensor:
+    # What history saves of a tensor that is about to be written over has to be a copy.
+    return t.clone() if t.requires_grad else t
+
+
 def _polygamma(self, n: int):
     """The n-th derivative of the digamma function.
 
@@ -134,7 +139,7 @@ def _polygamma_(self, n: int):
     """
     if not (self.is_floating_point() or self.is_complex()):
         raise RuntimeError(f"result type Float can't be cast to the desired output type {self.dtype}")
-    return self.copy_(_ops.polygamma(n, self))
+    return self.copy_(_ops.polygamma(n, _to_overwrite(self)))
 
 
 def _float_power_(self, exponent):
@@ -146,7 +151,7 @@ def _float_power_(self, exponent):
     Traceback (most recent call last):
     RuntimeError: the base given to float_power_ has dtype arete.float32 but the operation's result requires dtype arete.float64
     """
-    result = _ops.float_power(self, exponent)
+    result = _ops.float_power(_to_overwrite(self), exponent)
     if result.dtype != self.dtype:
         raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
                            f"dtype {result.dtype}")
