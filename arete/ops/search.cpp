@@ -240,18 +240,20 @@ const OpRecord& bincount_op =
                     .argument("weights"));
           int64_t n = c.integer(2);
           if (self.numel() > 0) {
+            // Both ends of the range by one read.
+            const Tensor range = cat({self.amin({0}, true), self.amax({0}, true)}).to(kInt64).cpu();
             ARETE_CHECK(
-                self.min().item<int64_t>() >= 0,
+                range.select(0, 0).item<int64_t>() >= 0,
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
-            n = std::max(n, self.max().item<int64_t>() + 1);
+            n = std::max(n, range.select(0, 1).item<int64_t>() + 1);
           }
           // As PyTorch: weights of other types than float32 are added up in float64.
           const DType t = !weighted                         ? kInt64
                           : c.tensor(1).dtype() == kFloat32 ? kFloat32
                                                             : kFloat64;
           const TensorOptions o(t, self.device());
-          const Tensor add = weighted ? c.tensor(1).to(t) : ones(self.sizes(), o);
-          return {index_add(zeros({n}, o), 0, self, add)};
+          const Tensor add = weighted ? c.tensor(1).to(t) : ones({}, o).expand(self.sizes());
+          return {scatter_add(zeros({n}, o), 0, self.to(kInt64), add)};
         });
 
 // ---- running extrema: (self, dim) -> (values, indices)
