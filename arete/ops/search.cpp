@@ -240,12 +240,13 @@ const OpRecord& bincount_op =
                     .argument("weights"));
           int64_t n = c.integer(2);
           if (self.numel() > 0) {
-            // Both ends of the range by one read.
-            const Tensor range = cat({self.amin({0}, true), self.amax({0}, true)}).to(kInt64).cpu();
+            // The largest number, or the least where one is negative, by a single read.
+            const Tensor low = self.min().to(kInt64), high = self.max().to(kInt64);
+            const int64_t largest = where(low.lt(Scalar(0)), low, high).item<int64_t>();
             ARETE_CHECK(
-                range.select(0, 0).item<int64_t>() >= 0,
+                largest >= 0,
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
-            n = std::max(n, range.select(0, 1).item<int64_t>() + 1);
+            n = std::max(n, largest + 1);
           }
           // As PyTorch: weights of other types than float32 are added up in float64.
           const DType t = !weighted                         ? kInt64
