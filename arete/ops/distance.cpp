@@ -5,6 +5,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
 
 namespace arete {
 namespace ops {
@@ -40,10 +41,8 @@ const OpRecord& pairwise_distance_op =
         .doc("p-norm of x1 - x2 + eps along the last dimension.")
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
-          return {c.tensor(0)
-                      .sub(c.tensor(1))
-                      .add(Scalar(c.real(3)))
-                      .norm(c.real(2), {-1}, c.boolean(4))};
+          const Tensor d = norm_of_difference(c.tensor(0), c.tensor(1), c.real(2), c.real(3));
+          return {c.boolean(4) ? d.unsqueeze(-1) : d};
         });
 
 const OpRecord& cosine_embedding_loss_op =

@@ -191,24 +191,69 @@ const OpRecord& argmin_op =
 
 // ---- norms
 
-// Programs of the general norm, by dtype: |x|^p in the type sums are kept in, and the root.
+// Programs of the general norm, by dtype: |x|^p in the type sums are kept in, and the root. Of a
+// difference x is one input minus another plus a second parameter.
 struct NormPrograms {
   expr::ProgramPtr power, root;
 };
 
-NormPrograms norm_programs(DType t, double p) {
+NormPrograms norm_programs(DType t, double p, bool difference = false) {
   const expr::Type compute = expr::compute_type(t);
   const DType wide = expr::storage_type(compute);
   expr::Builder in, out;
-  const Value a = abs(in.cast(in.input(t), compute));
-  Value power = p == 1 || std::isinf(p) ? a
-                : p == 2                ? a * a
-                : p == 0                ? where(a == 0.0, 0.0, in.constant(compute, 1.0))
-                                        : pow(a, in.param(compute));
-  if (p == 1 || p == 2 || p == 0 || std::isinf(p)) in.param(compute);
+  Value x = in.cast(in.input(t), compute);
+  if (difference) x = x - in.cast(in.input(t), compute);
+  const Value exponent = in.param(compute);
+  if (difference) x = x + in.param(compute);
+  const Value a = abs(x);
+  const Value power = p == 1 || std::isinf(p) ? a
+                      : p == 2                ? a * a
+                      : p == 0                ? where(a == 0.0, 0.0, in.constant(compute, 1.0))
+                                              : pow(a, exponent);
   const Value sum = out.input(wide), q = out.param(compute);
   const Value root = p == 2 ? sqrt(sum) : p == 1 || p == 0 || std::isinf(p) ? sum : pow(sum, q);
   return {in.build({&power, 1}, {&wide, 1}), out.build({&root, 1}, {&t, 1})};
+}
+
+void reduce_norm(prim::Primitives& prims, IntList space, uint32_t dims,
+                 std::span<const prim::View> inputs, const Tensor& out, double p,
+                 std::span<const expr::Literal> params) {
+  const NormPrograms programs = norm_programs(out.dtype(), p, inputs.size() > 1);
+  const Monoid monoid = std::isinf(p) ? (p > 0 ? Monoid::max : Monoid::min) : Monoid::sum;
+  const expr::Literal root{.f = 1 / p};
+  prims.reduce({monoid,
+                space,
+                dims,
+                inputs,
+                view_of(out, keepdim_layout(out, space, dims)),
+                programs.power.get(),
+                params,
+                programs.root.get(),
+                {&root, 1}});
+}
+
+// The gradient of x, given that of its norm y over `dims`, which both have with size 1.
+Tensor norm_gradient(const Tensor& x, const Tensor& y, const Tensor& dy, double p, uint32_t dims) {
+  if (p == 0) return zeros(x.sizes(), x.options());
+  if (p == 1) return dy * x.sign();
+  if (std::isinf(p)) {
+    Shape list;
+    for (int d = 0; d < int(x.dim()); ++d)
+      if (dims >> d & 1) list.push_back(d);
+    const Tensor hit = x.abs() == y;  // none where the norm is NaN
+    const Tensor hits = hit.to(x.dtype());
+    const Tensor count = list.empty() ? hits : hits.sum(list, true);
+    return arete::where(hit, x.sign() * (dy / count), 0);
+  }
+  // At the origin the subgradient 0 is chosen.
+  const Tensor zero = y == 0;
+  const Tensor safe = arete::where(zero, 1, y);
+  const Tensor scale = arete::where(zero, 0, dy * (p == 2 ? safe.reciprocal() : safe.pow(1 - p)));
+  if (p == 2) return x * scale;
+  // So it is for elements that are zero: below p = 1 their slopes are infinite.
+  const Tensor none = x == 0;
+  const Tensor size = p < 1 ? arete::where(none, 1, x.abs()) : x.abs();
+  return x.sign() * size.pow(p - 1) * scale;
 }
 
 const OpRecord& norm_op =
@@ -229,21 +274,9 @@ const OpRecord& norm_op =
           const Tensor& x = c.tensor(0);
           const uint32_t dims = reduced_dims(c, 2);
           const double p = c.real(1);
-          const NormPrograms programs = norm_programs(x.dtype(), p);
-          const Monoid monoid = std::isinf(p) ? (p > 0 ? Monoid::max : Monoid::min) : Monoid::sum;
-          expr::Literal power, root;
-          power.f = p;
-          root.f = 1 / p;
           const prim::View in = view_of(x);
-          prims.reduce({monoid,
-                        x.sizes(),
-                        dims,
-                        {&in, 1},
-                        view_of(out[0], keepdim_layout(out[0], x.sizes(), dims)),
-                        programs.power.get(),
-                        {&power, 1},
-                        programs.root.get(),
-                        {&root, 1}});
+          const expr::Literal power{.f = p};
+          reduce_norm(prims, x.sizes(), dims, {&in, 1}, out[0], p, {&power, 1});
         })
         .complex([](const Call& c) -> Results { return {again(c, c.tensor(0).abs())}; })
         .grad(
@@ -252,32 +285,57 @@ const OpRecord& norm_op =
               const uint32_t dims = dims_of_grad(g, 2);
               const Tensor y = with_dims(g.output(), x.sizes(), dims);
               const Tensor dy = with_dims(g.grad(), x.sizes(), dims);
-              const double p = g.real(1);
-              if (p == 0) return {zeros(x.sizes(), x.options())};
-              if (p == 1) return {dy * x.sign()};
-              if (std::isinf(p)) {
-                Shape list;
-                for (int d = 0; d < int(x.dim()); ++d)
-                  if (dims >> d & 1) list.push_back(d);
-                const Tensor hit = x.abs() == y;  // none where the norm is NaN
-                const Tensor hits = hit.to(x.dtype());
-                const Tensor count = list.empty() ? hits : hits.sum(list, true);
-                return {arete::where(hit, x.sign() * (dy / count), 0)};
-              }
-              // At the origin the subgradient 0 is chosen.
-              const Tensor zero = y == 0;
-              const Tensor safe = arete::where(zero, 1, y);
-              const Tensor scale =
-                  arete::where(zero, 0, dy * (p == 2 ? safe.reciprocal() : safe.pow(1 - p)));
-              if (p == 2) return {x * scale};
-              // So it is for elements that are zero: below p = 1 their slopes are infinite.
-              const Tensor none = x == 0;
-              const Tensor size = p < 1 ? arete::where(none, 1, x.abs()) : x.abs();
-              return {x.sign() * size.pow(p - 1) * scale};
+              return {norm_gradient(x, y, dy, g.real(1), dims)};
             },
             1, 1);
 
+// In one pass, without the differences in memory.
+const OpRecord& norm_of_difference_op =
+    define("norm_of_difference(Tensor self, Tensor other, float p, float eps) -> Tensor")
+        .autocast(autocast_on_cuda(Autocast::f32))
+        .doc("p-norm of self - other + eps along the last dimension; the two broadcast.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          ARETE_CHECK(is_floating(a.dtype()) && a.dtype() == b.dtype(),
+                      TypeError(c.name(), "expected floating point tensors of one dtype")
+                          .got(describe(a) + " and " + describe(b)));
+          const Shape full = broadcast_shapes(a.sizes(), b.sizes(), c.name());
+          const uint32_t last = 1u << (full.size() - 1);
+          if (std::isinf(c.real(2))) check_not_empty(c, full, last);
+          out.push_back({reduced_sizes(full, last, false), a.dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          const Shape full = broadcast_shapes(a.sizes(), b.sizes(), c.name());
+          const prim::View in[] = {view_of(a, expand(a.layout(), full)),
+                                   view_of(b, expand(b.layout(), full))};
+          const expr::Literal params[] = {{.f = c.real(2)}, {.f = c.real(3)}};
+          reduce_norm(prims, full, 1u << (full.size() - 1), in, out[0], c.real(2), params);
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor a = g.input(0), b = g.input(1);
+              const Tensor d = g.real(3) == 0 ? a.sub(b) : a.sub(b).add(Scalar(g.real(3)));
+              const Tensor slope =
+                  norm_gradient(d, g.output().unsqueeze(-1), g.grad().unsqueeze(-1), g.real(2),
+                                1u << (d.dim() - 1));
+              return {g.needs(0) ? sum_to_size(slope, a.sizes()) : Tensor(),
+                      g.needs(1) ? sum_to_size(slope, b.sizes()).neg() : Tensor()};
+            },
+            0b11, 1);
+
 }  // namespace
+
+Tensor norm_of_difference(const Tensor& a, const Tensor& b, double p, double eps) {
+  const DType common = promote_types(a.dtype(), b.dtype());
+  const DType t = is_floating(common) || is_complex(common) || eps == 0 ? common : default_dtype();
+  // Half types round the difference, of which the gradient at an infinite p must find the largest.
+  if (!is_floating(t) || is_reduced_float(t) || a.dim() == 0 || b.dim() == 0)
+    return a.sub(b).add(Scalar(eps)).norm(p, {-1});
+  return call(norm_of_difference_op, {a.to(t), b.to(t), p, eps});
+}
+
 }  // namespace arete::ops
 
 namespace arete {

@@ -90,7 +90,7 @@ const OpRecord& cdist_op =
           constexpr int64_t kMany = 25;  // rows, from which on the product is worth its rounding
           if (p == 2 && !never && (always || a.size(-2) > kMany || b.size(-2) > kMany))
             return {distances_by_product(a, b)};
-          return {a.unsqueeze(-2).sub(b.unsqueeze(-3)).norm(p, {-1})};
+          return {norm_of_difference(a.unsqueeze(-2), b.unsqueeze(-3), p)};
         })
         .dtypes({kFloat32, kFloat64});
 
@@ -113,9 +113,8 @@ const OpRecord& pdist_op =
             }
           }
           const TensorOptions o(kInt64, x.device());
-          return {index_select(x, 0, tensor(first, o))
-                      .sub(index_select(x, 0, tensor(second, o)))
-                      .norm(c.real(1), {1})};
+          return {norm_of_difference(index_select(x, 0, tensor(first, o)),
+                                     index_select(x, 0, tensor(second, o)), c.real(1))};
         })
         .dtypes({kFloat32, kFloat64});
 

@@ -43,8 +43,12 @@ void pinv_infer(const Call& c, OutputSpecs& out) {
   check_factorizable("linalg.pinv", a);
   check_matrix("linalg.pinv", a);
   if (c.boolean(3)) check_square("linalg.pinv", a);
-  out.push_back(
-      {with_sizes(batch_sizes(a.sizes()), {a.size(-1), a.size(-2)}), a.dtype(), a.device(), {}});
+  // Tolerances that are tensors broadcast with the batch.
+  Shape batch = batch_sizes(a.sizes());
+  for (size_t i : {1, 2})
+    if (a.numel() > 0 && c[i].kind() == Arg::Kind::tensor)
+      batch = broadcast_shapes(batch, c.tensor(i).sizes(), "linalg.pinv");
+  out.push_back({with_sizes(batch, {a.size(-1), a.size(-2)}), a.dtype(), a.device(), {}});
 }
 void pinv_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
   const PlainCalls guard;
@@ -91,7 +95,8 @@ const OpRecord& linalg_pinv_tensor_op =
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList all(g.input_count());
-              all[0] = pinv_gradient(g.grad(), g.output(), g.input(0));
+              all[0] =
+                  sum_to_size(pinv_gradient(g.grad(), g.output(), g.input(0)), g.input_sizes(0));
               return all;
             },
             1, 1)

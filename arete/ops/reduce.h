@@ -64,7 +64,10 @@ Tensor logsumexp(const Tensor& self, int64_t dim, bool keepdim = false);
 /// ValueError if self's sizes do not come from `sizes` by broadcasting.
 namespace ops {
 Tensor sum_to_size(const Tensor& g, IntList sizes);
-}
+/// The p-norm of a - b + eps along the last dimension; the two broadcast, and f32 and f64 take no
+/// memory for their differences.
+Tensor norm_of_difference(const Tensor& a, const Tensor& b, double p, double eps = 0);
+}  // namespace ops
 using ops::sum_to_size;
 /// How many elements are not zero; int64.
 Tensor count_nonzero(const Tensor& self, IntList dims = {});

@@ -240,18 +240,21 @@ const OpRecord& bincount_op =
                     .argument("weights"));
           int64_t n = c.integer(2);
           if (self.numel() > 0) {
+            // The largest number, or the least where one is negative, by a single read.
+            const Tensor low = self.min().to(kInt64), high = self.max().to(kInt64);
+            const int64_t largest = where(low.lt(Scalar(0)), low, high).item<int64_t>();
             ARETE_CHECK(
-                self.min().item<int64_t>() >= 0,
+                largest >= 0,
                 ValueError(c.name(), "bincount only supports 1-d non-negative integral inputs."));
-            n = std::max(n, self.max().item<int64_t>() + 1);
+            n = std::max(n, largest + 1);
           }
           // As PyTorch: weights of other types than float32 are added up in float64.
           const DType t = !weighted                         ? kInt64
                           : c.tensor(1).dtype() == kFloat32 ? kFloat32
                                                             : kFloat64;
           const TensorOptions o(t, self.device());
-          const Tensor add = weighted ? c.tensor(1).to(t) : ones(self.sizes(), o);
-          return {index_add(zeros({n}, o), 0, self, add)};
+          const Tensor add = weighted ? c.tensor(1).to(t) : ones({}, o).expand(self.sizes());
+          return {scatter_add(zeros({n}, o), 0, self.to(kInt64), add)};
         });
 
 // ---- running extrema: (self, dim) -> (values, indices)

@@ -1,4 +1,5 @@
 // Different values, and different slices along a dimension.
+#include "arete/ops/numeric.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/sort.h"
 
@@ -17,26 +18,18 @@ Tensor lexicographic_order(const Tensor& rows) {
   return order;
 }
 
-// Groups of equal neighbours among values (1-d) or rows: their first members, each member's group,
-// and their sizes.
-struct Groups {
-  Tensor first, number, counts;
-};
-Groups group(const Tensor& values) {
+// Which of values (1-d) or rows differ from the one before.
+Tensor changes_in(const Tensor& values) {
   const int64_t n = values.size(0);
-  Tensor starts = ones({n}, TensorOptions(kBool, values.device()));
-  if (n > 1) {
-    Tensor changes = values.narrow(0, 1, n - 1).ne(values.narrow(0, 0, n - 1));
-    if (changes.dim() > 1) changes = changes.any({1});
-    starts = cat({starts.narrow(0, 0, 1), changes});
-  }
-  const TensorOptions o(kInt64, values.device());
-  const Tensor first = starts.nonzero().reshape({-1});
-  const Tensor number = starts.cumsum(0).sub(Scalar(1));
-  return {first, number, zeros({first.numel()}, o).scatter_add(0, number, ones({n}, o))};
+  const Tensor first = ones({std::min<int64_t>(n, 1)}, TensorOptions(kBool, values.device()));
+  if (n <= 1) return first;
+  Tensor changes = values.narrow(0, 1, n - 1).ne(values.narrow(0, 0, n - 1));
+  if (changes.dim() > 1) changes = changes.any({1});
+  return cat({first, changes});
 }
 
-// (self, ..., dim) with the dim as argument `dim_arg`.
+// (self, ..., return_inverse, return_counts, dim) with the dim as argument `dim_arg`. What is not
+// wanted is empty, as in PyTorch.
 Results different(const Call& c, size_t dim_arg, bool sorted) {
   const Tensor x = c.tensor(0).detach();
   ARETE_CHECK(
@@ -60,17 +53,34 @@ Results different(const Call& c, size_t dim_arg, bool sorted) {
     moved = x.movedim(d, 0);
     rows = moved.reshape({x.size(d), x.size(d) ? x.numel() / x.size(d) : 1});
   }
+  const bool want_inverse = c.boolean(dim_arg - 2), want_counts = c.boolean(dim_arg - 1);
   Tensor order;
-  if (sorted) {
-    order = whole ? argsort(rows, 0, false, true) : lexicographic_order(rows);
+  if (sorted && whole) {
+    if (want_inverse)
+      std::tie(rows, order) = sort(rows, 0, false, true);
+    else
+      rows = std::get<0>(sort(rows, 0));
+  } else if (sorted) {
+    order = lexicographic_order(rows);
     rows = rows.index_select(0, order);
   }
-  const Groups g = group(rows);
-  Tensor inverse = g.number;
-  if (sorted) inverse = zeros(g.number.sizes(), g.number.options()).scatter(0, order, g.number);
-  if (whole) return {rows.index_select(0, g.first), inverse.reshape(x.sizes()), g.counts};
-  const Tensor first = sorted ? order.index_select(0, g.first) : g.first;
-  return {x.index_select(d, first), inverse, g.counts};
+  const Tensor starts = changes_in(rows);
+  const TensorOptions o(kInt64, x.device());
+  Tensor inverse = empty({0}, o), counts = inverse, first;
+  if (!whole || want_counts) first = starts.nonzero().reshape({-1});
+  if (want_counts) {
+    const int64_t n = rows.size(0);
+    counts = diff(cat({first, full({n > 0 ? 1 : 0}, Scalar(n), o)}));
+  }
+  if (want_inverse) {
+    inverse = starts.cumsum(0).sub(Scalar(1));
+    if (sorted) inverse = empty(inverse.sizes(), o).scatter(0, order, inverse);
+    if (whole) inverse = inverse.reshape(x.sizes());
+  }
+  if (whole && !first.defined()) return {rows.masked_select(starts), inverse, counts};
+  if (whole) return {rows.index_select(0, first), inverse, counts};
+  const Tensor at = sorted ? order.index_select(0, first) : first;
+  return {x.index_select(d, at), inverse, counts};
 }
 
 const std::vector<DType> kTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
@@ -82,7 +92,7 @@ const OpRecord& unique_op =
         "counts)")
         .doc(
             "The different values in ascending order (or slices along dim), each one's place among "
-            "them, and counts; all three always.")
+            "them, and counts, where wanted.")
         .compose([](const Call& c) { return different(c, 4, true); })
         .dtypes(kTypes);
 
@@ -90,7 +100,9 @@ const OpRecord& unique_consecutive_op =
     define(
         "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
         "dim=None) -> (Tensor output, Tensor inverse_indices, Tensor counts)")
-        .doc("The first of each group of equal neighbours, each one's group, and group sizes.")
+        .doc(
+            "The first of each group of equal neighbours; each one's group and group sizes where "
+            "wanted.")
         .compose([](const Call& c) { return different(c, 3, false); })
         .dtypes(kTypes);
 

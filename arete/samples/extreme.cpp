@@ -143,5 +143,39 @@ const Attached norm_op =
           })};
         });
 
+const Attached norm_of_difference_op =
+    attach("norm_of_difference")
+        .samples([](SampleMaker& m) {
+          std::vector<Sample> all;
+          for (double p : std::initializer_list<double>{2, 1, 3, 0.5, 0, HUGE_VAL})
+            all.push_back({{m.make_distinct({3, 1, 4}), m.make({1, 2, 4}, 10, 20), p, 0.25}});
+          all.push_back({{m.make_strided({3, 4}, 3, 4), m.make({4}, 0.5, 2), 2.0, 0.0}, "strided"});
+          all.push_back({{m.make({0, 4}), m.make({1, 4}), 2.0, 0.0}, "empty"});
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 0}), m.make({2, 0}), HUGE_VAL, 0.0},
+                   ErrorKind::value,
+                   "Expected reduction dim"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          const double p = c.real(2);
+          Shape full = broadcast_shapes(a.sizes(), b.sizes(), "");
+          const Tensor left = a.expand(full).contiguous(), right = b.expand(full).contiguous();
+          const int64_t n = full.back();
+          full.pop_back();
+          return {build_tensor(full, [&](Shape i) {
+            i.push_back(0);
+            double sum = 0, big = 0;
+            for (i.back() = 0; i.back() < n; ++i.back()) {
+              const double d = std::fabs(at(left, i) - at(right, i) + c.real(3));
+              sum += p == 0 ? d != 0 : std::pow(d, p);
+              big = std::fmax(big, d);
+            }
+            return std::isinf(p) ? big : p == 0 ? sum : std::pow(sum, 1 / p);
+          })};
+        });
+
 }  // namespace
 }  // namespace arete::ops

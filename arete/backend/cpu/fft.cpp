@@ -1,6 +1,7 @@
 // Fourier transforms.
-#include <array>
+#include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/fft_kernels.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 
@@ -19,34 +21,13 @@
 // jk = (j^2 + k^2 - (k - j)^2) / 2, which makes the transform a convolution with a chirp, done by
 // transforms of a power of two >= 2n - 1, in f64 whatever the dtype because errors of three
 // transforms add up. The inverse is the forward transform with real and imaginary parts swapped
-// before and after.
+// before and after. Where there are several lines of moderate length, each takes one element of the
+// vectors (fft.simd.cpp).
 namespace arete::cpu {
 namespace {
 
 template <class T>
-struct Complex {
-  T re = 0, im = 0;
-};
-template <class T>
-Complex<T> operator+(Complex<T> a, Complex<T> b) {
-  return {a.re + b.re, a.im + b.im};
-}
-template <class T>
-Complex<T> operator-(Complex<T> a, Complex<T> b) {
-  return {a.re - b.re, a.im - b.im};
-}
-template <class T>
-Complex<T> operator*(Complex<T> a, Complex<T> b) {
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-template <class T>
-Complex<T> scaled(Complex<T> a, T s) {
-  return {a.re * s, a.im * s};
-}
-template <class T>
-Complex<T> times_minus_i(Complex<T> a) {
-  return {a.im, -a.re};
-}
+using Complex = FftComplex<T>;
 
 // exp(-2 pi i k / n), exact to the last digits: the angle is brought into the first octant by
 // whole numbers.
@@ -74,89 +55,14 @@ Complex<T> root_as(int64_t k, int64_t n) {
   return {T(r.re), T(r.im)};
 }
 
-constexpr int64_t kLargestFactor = 31;
-
 // The factors of n, fours first; empty if one is too large.
 std::vector<int64_t> small_factors(int64_t n) {
   std::vector<int64_t> f;
   while (n % 4 == 0) f.push_back(4), n /= 4;
-  for (int64_t p = 2; p <= kLargestFactor && n > 1; ++p)
+  for (int64_t p = 2; p <= kLargestFftFactor && n > 1; ++p)
     while (n % p == 0) f.push_back(p), n /= p;
   if (n > 1) f.clear();
   return f;
-}
-
-// One pass of Stockham's method: sequences of length r * m, s of them interleaved.
-template <class T>
-struct Pass {
-  int64_t r, m, s;
-  std::vector<Complex<T>> twiddles;  // (m, r - 1): exp(-2 pi i p j / (r m)), j from 1
-  std::vector<Complex<T>> roots;     // exp(-2 pi i k / r), for r without code of its own
-};
-
-template <class T, int r>
-std::array<Complex<T>, r> butterfly(const std::array<Complex<T>, r>& a) {
-  if constexpr (r == 2) return {a[0] + a[1], a[0] - a[1]};
-  if constexpr (r == 3) {
-    const Complex<T> sum = a[1] + a[2];
-    const Complex<T> mid = a[0] - scaled(sum, T(0.5));
-    const Complex<T> turn =
-        times_minus_i(scaled(a[1] - a[2], T(0.86602540378443864676372317075294)));
-    return {a[0] + sum, mid + turn, mid - turn};
-  }
-  if constexpr (r == 4) {
-    const Complex<T> e = a[0] + a[2], f = a[0] - a[2], g = a[1] + a[3],
-                     h = times_minus_i(a[1] - a[3]);
-    return {e + g, f + h, e - g, f - h};
-  }
-  if constexpr (r == 5) {
-    constexpr T c1 = T(0.30901699437494742410229341718282),
-                c2 = T(-0.80901699437494742410229341718282),
-                s1 = T(0.95105651629515357211643933337938),
-                s2 = T(0.58778525229247312916870595463907);
-    const Complex<T> p = a[1] + a[4], q = a[2] + a[3], u = a[1] - a[4], v = a[2] - a[3];
-    const Complex<T> x = a[0] + scaled(p, c1) + scaled(q, c2),
-                     y = a[0] + scaled(p, c2) + scaled(q, c1);
-    const Complex<T> z = times_minus_i(scaled(u, s1) + scaled(v, s2)),
-                     w = times_minus_i(scaled(u, s2) - scaled(v, s1));
-    return {a[0] + p + q, x + z, y + w, y - w, x - z};
-  }
-}
-
-template <class T, int r>
-void run_fixed(const Pass<T>& pass, const Complex<T>* __restrict x, Complex<T>* __restrict y) {
-  const int64_t m = pass.m, s = pass.s;
-  for (int64_t p = 0; p < m; ++p) {
-    const Complex<T>* w = pass.twiddles.data() + p * (r - 1);
-    const Complex<T>* from = x + s * p;
-    Complex<T>* to = y + s * r * p;
-    for (int64_t q = 0; q < s; ++q) {
-      std::array<Complex<T>, r> a;
-      for (int k = 0; k < r; ++k) a[size_t(k)] = from[q + s * m * k];
-      const std::array<Complex<T>, r> b = butterfly<T, r>(a);
-      to[q] = b[0];
-      for (int j = 1; j < r; ++j) to[q + s * j] = b[size_t(j)] * w[j - 1];
-    }
-  }
-}
-
-template <class T>
-void run_any(const Pass<T>& pass, const Complex<T>* __restrict x, Complex<T>* __restrict y) {
-  const int64_t r = pass.r, m = pass.m, s = pass.s;
-  std::array<Complex<T>, kLargestFactor> a;
-  for (int64_t p = 0; p < m; ++p) {
-    for (int64_t q = 0; q < s; ++q) {
-      for (int64_t k = 0; k < r; ++k) a[size_t(k)] = x[q + s * (p + m * k)];
-      for (int64_t j = 0; j < r; ++j) {
-        Complex<T> sum = a[0];
-        for (int64_t k = 1, at = j; k < r; ++k) {
-          sum = sum + a[size_t(k)] * pass.roots[size_t(at)];
-          at = at + j >= r ? at + j - r : at + j;
-        }
-        y[q + s * (r * p + j)] = j ? sum * pass.twiddles[size_t(p * (r - 1) + j - 1)] : sum;
-      }
-    }
-  }
 }
 
 template <class T>
@@ -165,42 +71,27 @@ class Stockham {
   Stockham(int64_t n, const std::vector<int64_t>& factors) {
     int64_t length = n, s = 1;
     for (int64_t r : factors) {
-      Pass<T> pass{r, length / r, s, {}, {}};
-      for (int64_t p = 0; p < pass.m; ++p)
-        for (int64_t j = 1; j < r; ++j) pass.twiddles.push_back(root_as<T>(p * j, length));
+      const int64_t m = length / r;
+      std::vector<Complex<T>>& twiddles = numbers_.emplace_back();
+      for (int64_t p = 0; p < m; ++p)
+        for (int64_t j = 1; j < r; ++j) twiddles.push_back(root_as<T>(p * j, length));
+      std::vector<Complex<T>>& roots = numbers_.emplace_back();
       if (r > 5)
-        for (int64_t k = 0; k < r; ++k) pass.roots.push_back(root_as<T>(k, r));
-      passes_.push_back(std::move(pass));
-      length /= r;
+        for (int64_t k = 0; k < r; ++k) roots.push_back(root_as<T>(k, r));
+      passes_.push_back({r, m, s, twiddles.data(), roots.data()});
+      length = m;
       s *= r;
     }
   }
   // The forward transform of `a`; the result is in the buffer returned, `a` or `b`.
   Complex<T>* run(Complex<T>* a, Complex<T>* b) const {
-    for (const Pass<T>& pass : passes_) {
-      switch (pass.r) {
-        case 2:
-          run_fixed<T, 2>(pass, a, b);
-          break;
-        case 3:
-          run_fixed<T, 3>(pass, a, b);
-          break;
-        case 4:
-          run_fixed<T, 4>(pass, a, b);
-          break;
-        case 5:
-          run_fixed<T, 5>(pass, a, b);
-          break;
-        default:
-          run_any(pass, a, b);
-      }
-      std::swap(a, b);
-    }
-    return a;
+    return run_passes(passes_.data(), int64_t(passes_.size()), a, b);
   }
+  const std::vector<FftPass<T>>& passes() const { return passes_; }
 
  private:
-  std::vector<Pass<T>> passes_;
+  std::deque<std::vector<Complex<T>>> numbers_;  // what the passes point to
+  std::vector<FftPass<T>> passes_;
 };
 
 class Bluestein {
@@ -273,6 +164,24 @@ std::shared_ptr<const Plan<T>> plan_of(int64_t n) {
   return plan;
 }
 
+// Many lines at once, with the processor's widest vectors.
+template <class T>
+void transform_side_by_side(const FftLines<T>& lines) {
+#if defined(__x86_64__)
+  static const auto f = []() -> void (*)(const FftLines<T>&) {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      return avx512::fft_lines;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::fft_lines;
+    return base::fft_lines;
+  }();
+  f(lines);
+#else
+  base::fft_lines(lines);
+#endif
+}
+
 // Lines first to last through buffers of the computation's type C.
 template <class T, class C, class Run>
 void transform(const T* in, T* out, int64_t first, int64_t last, int64_t n, int64_t work,
@@ -296,6 +205,20 @@ void transform(const T* in, T* out, int64_t first, int64_t last, int64_t n, int6
 template <class T>
 void transform_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward, double scale) {
   const std::shared_ptr<const Plan<T>> plan = plan_of<T>(n);
+  // Buffers of longer lines, times as many as a vector has elements, leave the caches.
+  constexpr int64_t kLongest = 8192;
+  if (plan->direct && lines >= 4 && n <= kLongest) {
+    constexpr int64_t kBlock = 16;
+    const auto& passes = plan->direct->passes();
+    parallel_for(
+        0, (lines + kBlock - 1) / kBlock, std::max<int64_t>(1, 16384 / (n * kBlock)),
+        [&](int64_t first, int64_t last) {
+          const int64_t line = first * kBlock, at = line * 2 * n;
+          transform_side_by_side<T>({passes.data(), int64_t(passes.size()), in + at, out + at,
+                                     std::min(last * kBlock, lines) - line, n, forward, T(scale)});
+        });
+    return;
+  }
   const int64_t grain = std::max<int64_t>(1, 16384 / n);
   parallel_for(0, lines, grain, [&](int64_t first, int64_t last) {
     if (plan->direct)
