@@ -12,12 +12,20 @@ def is_compiling() -> bool:
 
 
 def is_dynamo_compiling() -> bool:
-    """False: see is_compiling()."""
+    """False: see is_compiling().
+
+    >>> arete.compiler.is_dynamo_compiling()
+    False
+    """
     return False
 
 
 def is_exporting() -> bool:
-    """False: see is_compiling()."""
+    """False: see is_compiling().
+
+    >>> arete.compiler.is_exporting()
+    False
+    """
     return False
 
 
@@ -34,9 +42,15 @@ def disable(fn=None, recursive=True, *, reason=None):
 
 
 def reset() -> None:
-    """Forgets what was compiled, which is nothing."""
+    """Forgets what was compiled, which is nothing.
+
+    >>> arete.compiler.reset()
+    """
 
 
 def cudagraph_mark_step_begin() -> None:
     """Tells compiled functions that results of before are no longer wanted: there are none, and graphs are the program's own
-    (`arete.cuda.CUDAGraph`)."""
+    (`arete.cuda.CUDAGraph`).
+
+    >>> arete.compiler.cudagraph_mark_step_begin()
+    """

@@ -15,27 +15,47 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether this process is one of several."""
+    """Whether this process is one of several.
+
+    >>> arete.distributed.is_initialized()
+    False
+    """
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether torchrun started this process for work with others."""
+    """Whether torchrun started this process for work with others.
+
+    >>> arete.distributed.is_torchelastic_launched()
+    False
+    """
     return False
 
 
 def is_nccl_available() -> bool:
-    """Whether processes can talk through NCCL."""
+    """Whether processes can talk through NCCL.
+
+    >>> arete.distributed.is_nccl_available()
+    False
+    """
     return False
 
 
 def is_gloo_available() -> bool:
-    """Whether processes can talk through Gloo."""
+    """Whether processes can talk through Gloo.
+
+    >>> arete.distributed.is_gloo_available()
+    False
+    """
     return False
 
 
 def is_mpi_available() -> bool:
-    """Whether processes can talk through MPI."""
+    """Whether processes can talk through MPI.
+
+    >>> arete.distributed.is_mpi_available()
+    False
+    """
     return False
 
 

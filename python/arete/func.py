@@ -90,6 +90,14 @@ def _called(func, argnums, args, kwargs, has_aux, name):
     return result, aux, variables, tree_flatten(chosen)[1]
 
 
+def _tensors_of(result, name):
+    outputs, form = tree_flatten(result)
+    for o in outputs:
+        if not isinstance(o, Tensor):
+            raise RuntimeError(f"{name}: Expected f(*args) to return only Tensors, got {type(o).__name__}")
+    return outputs, form
+
+
 def _gradients(outputs, variables, cotangents, create):
     """One gradient for each variable, zeros where it plays no part."""
     pairs = [(o, c) for o, c in zip(outputs, cotangents) if o.requires_grad]
@@ -153,10 +161,7 @@ def vjp(func, *primals, has_aux=False):
     wanted = _C.is_grad_enabled()
     with enable_grad():
         result, aux, variables, form = _called(func, tuple(range(len(primals))), primals, {}, has_aux, "vjp")
-        outputs, out_form = tree_flatten(result)
-        for o in outputs:
-            if not isinstance(o, Tensor):
-                raise RuntimeError(f"vjp(f, *primals): Expected f(*primals) to return only Tensors, got {type(o).__name__}")
+        outputs, out_form = _tensors_of(result, "vjp")
         keep = wanted and _depend_on_others(outputs, variables)
 
     def product(cotangents):
@@ -181,23 +186,25 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
-    result, pull, *aux = vjp(func, *primals, has_aux=has_aux)
     directions, form = tree_flatten(tangents)
     if form != tree_flatten(primals)[1]:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure")
     wanted = _C.is_grad_enabled()
     with enable_grad():
-        unit, units = _variables(tree_map(lambda t: zeros_like(t.detach()), result), "jvp")
-        products = tree_flatten(pull(unit))[0]
+        result, aux, variables, _ = _called(func, tuple(range(len(primals))), primals, {}, has_aux, "jvp")
+        outputs, out_form = _tensors_of(result, "jvp")
+        keep = wanted and (any(t.requires_grad for t in directions) or _depend_on_others(outputs, variables))
+        units = [zeros_like(o.detach()).requires_grad_() for o in outputs]
+        products = _gradients(outputs, variables, units, True)
         for p, t in zip(products, directions):
             if p.shape != t.shape:
                 raise RuntimeError(f"jvp(f, primals, tangents): Expected primals and tangents to have the same shapes, got {p.shape} and "
                                    f"{t.shape}")
             if strict and not p.requires_grad:
                 raise RuntimeError("jvp(f, primals, tangents, strict=True): the output of f is independent of an input")
-        keep = wanted and _depend_on_others([*products, *directions], units)
-        pushed = tree_unflatten(_gradients(products, units, directions, keep), tree_flatten(result)[1])
-    return (result, _leave(pushed, keep), *aux)
+        pushed = tree_unflatten(_gradients(products, units, directions, keep), out_form)
+    shown = (_leave(result, keep), _leave(pushed, keep))
+    return (*shown, _leave(aux, keep)) if has_aux else shown
 
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
@@ -216,12 +223,10 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
         wanted = _C.is_grad_enabled()
         with enable_grad():
             result, aux, variables, form = _called(func, argnums, args, kwargs, has_aux, "jacrev")
-            outputs, out_form = tree_flatten(result)
+            outputs, out_form = _tensors_of(result, "jacrev")
             keep = wanted and _depend_on_others(outputs, variables)
             jacobians = []
             for o in outputs:
-                if not isinstance(o, Tensor):
-                    raise RuntimeError(f"jacrev: Expected f(*args) to return only Tensors, got {type(o).__name__}")
                 rows = [_gradients([e], variables, [None], keep) for e in o.reshape(-1).unbind()] if o.numel() else []
                 parts = [stack([r[i] for r in rows]).reshape(o.shape + v.shape) if rows else v.new_zeros(o.shape + v.shape)
                          for i, v in enumerate(variables)]

@@ -23,38 +23,69 @@ def is_scripting() -> bool:
 
 
 def is_tracing() -> bool:
-    """False: calls are not traced."""
+    """False: calls are not traced.
+
+    >>> arete.jit.is_tracing()
+    False
+    """
     return False
 
 
 def ignore(drop=False, **kwargs):
     """Marks a function that a compiler shall leave to Python, which all are: gives the function, as a decorator with or without
-    arguments."""
+    arguments.
+
+    >>> @arete.jit.ignore
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(2)
+    4
+    """
     return drop if callable(drop) else lambda function: function
 
 
 def unused(fn):
-    """Marks a function that compiled code does not call: gives the function."""
+    """Marks a function that compiled code does not call: gives the function.
+
+    >>> arete.jit.unused(len) is len
+    True
+    """
     return fn
 
 
 def export(fn):
-    """Marks a method that a compiler shall compile, too: gives the method."""
+    """Marks a method that a compiler shall compile, too: gives the method.
+
+    >>> arete.jit.export(len) is len
+    True
+    """
     return fn
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value, of which a compiler would know the type."""
+    """The value, of which a compiler would know the type.
+
+    >>> arete.jit.annotate(int, 3)
+    3
+    """
     return the_value
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001
-    """Whether the object is of this type, or of one of several."""
+    """Whether the object is of this type, or of one of several.
+
+    >>> arete.jit.isinstance(3, int)
+    True
+    """
     return _builtins.isinstance(obj, target_type)
 
 
 def script_if_tracing(fn):
-    """Gives the function: nothing is traced."""
+    """Gives the function: nothing is traced.
+
+    >>> arete.jit.script_if_tracing(len) is len
+    True
+    """
     return fn
 
 

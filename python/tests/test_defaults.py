@@ -276,7 +276,7 @@ print(json.dumps(found))
 """
 # What depends on the machine.
 MACHINE = re.compile(r".*(num_threads|num_interop|worker_info|is_available|is_built|version|rng_state|is_flash_attention_available|"
-                     r"cpu_count|start_method|get_context|backends\.mps\.)")
+                     r"cpu_count|start_method|get_context|get_device_module|backends\.mps\.)")
 
 
 def switches_of(library):

@@ -69,6 +69,9 @@ def test_products_with_jacobians(torch):
     y, pushed = func.jvp(f, (x,), (torch.tensor([1.0, 10.0]),))
     close(pushed["a"], [2, 40])
     close(pushed["b"], 11)
+    assert not pushed["a"].requires_grad and not y["a"].requires_grad
+    twice = func.jvp(lambda x: func.jvp(lambda x: x**3, (x,), (torch.ones(2),))[1], (x,), (torch.ones(2),))[1]
+    close(twice, [6, 12])
     jacobian = func.jacrev(f)(x)
     close(jacobian["a"], [[2, 0], [0, 4]])
     close(jacobian["b"], [1, 1])

@@ -100,6 +100,14 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
     """What the __torch_function__ of the first of the arguments that has one makes of this call.
 
     TypeError where each gives NotImplemented.
+
+    >>> class Twice(arete.Tensor):
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return func, args[1:]
+    >>> x = arete.ones(1).as_subclass(Twice)
+    >>> arete.overrides.handle_torch_function(max, (x,), x, 3)
+    (<built-in function max>, (3,))
     """
     overloaded = overloaded_arguments(relevant_args)
     kinds = tuple(type(a) for a in overloaded)

@@ -23,6 +23,13 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, **details) -> None:
     the object. What `details` say of names and files is for exporters, which there are none of.
 
     ValueError if it is one already.
+
+    >>> class Pair:
+    ...     def __init__(self, a, b):
+    ...         self.a, self.b = a, b
+    >>> arete.utils._pytree.register_pytree_node(Pair, lambda p: ([p.a, p.b], None), lambda c, _: Pair(*c))
+    >>> arete.utils._pytree.tree_map(lambda x: x + 1, Pair(1, 2)).b
+    3
     """
     if cls in _NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
@@ -40,8 +47,8 @@ def _kind(tree):
 class TreeSpec:
     """The form of a tree without its leaves.
 
-    >>> arete.utils._pytree.tree_structure((1, [2, 3])).num_leaves
-    3
+    >>> arete.utils._pytree.tree_structure((1, [2, 3])) == arete.utils._pytree.tree_structure((4, [5, 6]))
+    True
     """
 
     def __init__(self, kind, context, children):
@@ -80,7 +87,11 @@ def tree_flatten(tree, is_leaf=None):
 
 
 def tree_unflatten(leaves, treespec):
-    """A tree of this form with these leaves: see tree_flatten()."""
+    """A tree of this form with these leaves: see tree_flatten().
+
+    >>> arete.utils._pytree.tree_unflatten("ab", arete.utils._pytree.tree_structure([1, 2]))
+    ['a', 'b']
+    """
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
         raise ValueError(f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
@@ -107,7 +118,11 @@ def tree_leaves(tree, is_leaf=None):
 
 
 def tree_structure(tree, is_leaf=None):
-    """The form of a tree."""
+    """The form of a tree.
+
+    >>> arete.utils._pytree.tree_structure((1, [2, 3])).num_leaves
+    3
+    """
     return tree_flatten(tree, is_leaf)[1]
 
 
