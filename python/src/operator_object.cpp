@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
@@ -395,17 +396,21 @@ PyType_Spec method_spec{
 
 namespace {
 PyObject* set_override_handler(PyObject*, PyObject* handler) {
+  if (!PyCallable_Check(handler))
+    return PyErr_Format(PyExc_TypeError, "the handler of overrides must be callable");
   Py_XSETREF(override_handler, Py_NewRef(handler));
   Py_RETURN_NONE;
 }
 PyObject* add_overriding_type(PyObject*, PyObject* type) {
+  if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type))
+    return PyErr_Format(PyExc_TypeError, "the class must be a subclass of Tensor");
   overriding_types().push_back(reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
   Py_RETURN_NONE;
 }
 PyObject* switch_overrides_off(PyObject*, PyObject* off) {
-  const bool before = overrides_off;
-  overrides_off = PyObject_IsTrue(off) == 1;
-  return PyBool_FromLong(before);
+  const int on = PyObject_IsTrue(off);
+  if (on < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(overrides_off, on == 1));
 }
 PyObject* are_overrides_off(PyObject*, PyObject*) { return PyBool_FromLong(overrides_off); }
 PyMethodDef override_functions[] = {
