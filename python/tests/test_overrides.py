@@ -43,6 +43,14 @@ def test_results_are_of_the_class(torch):
     x[0] = 5
     assert type(x) is cls and x[0].tolist() == [5, 5, 5] and x[1].tolist() == (before[1] + 1).tolist()
     assert type(torch.nn.Parameter(torch.ones(2)) * 2) is torch.Tensor  # parameters are no such class
+    plain = torch.zeros(3, 3, dtype=torch.float64)
+    for y in (plain.add_(x), torch.exp(x, out=plain)):  # which stays what it is
+        assert type(y) is cls and type(plain) is torch.Tensor and y.data_ptr() == plain.data_ptr()
+    leaf = torch.zeros(3, requires_grad=True)
+    product = leaf * 2
+    product.add_(x[0].float())
+    product.sum().backward()
+    assert leaf.grad.tolist() == [2, 2, 2]
     with torch._C.DisableTorchFunctionSubclass():
         assert type(x + 1) is torch.Tensor
 

@@ -33,12 +33,14 @@ def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
 
 
-def in_class(result, cls):
-    """The tensors of a result as objects of a subclass."""
+def in_class(result, cls, given):
+    """The tensors of a result as objects of a subclass; those among the arguments `given` (`out=`) stay, and are shown by others."""
     if isinstance(result, Tensor):
-        return result._in_class(cls) if type(result) is Tensor else result
+        if type(result) is not Tensor:
+            return result
+        return as_subclass(result, cls) if any(result is g for g in given) else result._in_class(cls)
     if isinstance(result, (tuple, list)):
-        items = [in_class(r, cls) for r in result]
+        items = [in_class(r, cls, given) for r in result]
         if hasattr(result, "_fields"):
             return type(result)(*items)
         return type(result)(items)
@@ -70,7 +72,7 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
         return NotImplemented
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
-    return result if func in get_default_nowrap_functions() else in_class(result, cls)
+    return result if func in get_default_nowrap_functions() else in_class(result, cls, list(_flat(args, kwargs or {})))
 
 
 _torch_function.__name__, _torch_function.__qualname__ = "__torch_function__", "Tensor.__torch_function__"
