@@ -237,6 +237,21 @@ def get_num_interop_threads() -> _builtins.int:
     return os.cpu_count() or 1
 
 
+def _check(cond, message=None) -> None:
+    """RuntimeError with message() if `cond` is False.
+
+    >>> arete._check(1 > 2, lambda: "one is not more than two")
+    Traceback (most recent call last):
+    RuntimeError: one is not more than two
+    """
+    if not isinstance(cond, _builtins.bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if not cond:
+        if message is not None and not callable(message):
+            raise TypeError("message must be a callable")
+        raise RuntimeError("Expected cond to be True, but got False" if message is None else str(message()))
+
+
 def get_device_module(device=None):
     """The module of a kind of device: arete.cuda or arete.cpu; without one that of GPUs where there are any.
 
