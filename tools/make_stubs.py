@@ -28,10 +28,12 @@ HEAD = '''\
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ContextManager, NoReturn, Optional, TypeVar, Union
 
-from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, cpu as cpu, cuda as cuda
-from . import distributions as distributions, fft as fft, linalg as linalg, masked as masked, multiprocessing as multiprocessing
-from . import nn as nn, numpy as numpy, optim as optim, profiler as profiler, random as random, signal as signal, special as special
-from . import testing as testing, utils as utils, vision as vision, xpu as xpu
+from . import accelerator as accelerator, amp as amp, autograd as autograd, backends as backends, compiler as compiler
+from . import cpu as cpu, cuda as cuda, distributed as distributed, distributions as distributions, fft as fft
+from . import func as func, jit as jit, linalg as linalg, masked as masked, multiprocessing as multiprocessing
+from . import nn as nn, numpy as numpy, optim as optim, overrides as overrides, profiler as profiler, random as random
+from . import signal as signal, special as special, testing as testing, types as types, utils as utils
+from . import vision as vision, xpu as xpu
 from ._grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from ._grad_mode import set_grad_enabled as set_grad_enabled
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
@@ -46,6 +48,7 @@ from .amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
 from .amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled, set_autocast_dtype as set_autocast_dtype
 from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled, set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from .amp.grad_scaler import GradScaler as GradScaler
+from .func import vmap as vmap
 from .serialization import load as load, save as save
 from .signal._periodic import bartlett_window as bartlett_window, blackman_window as blackman_window
 from .signal._periodic import hamming_window as hamming_window, hann_window as hann_window, kaiser_window as kaiser_window

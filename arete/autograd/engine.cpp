@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "arete/base/warn.h"
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
 #include "arete/ops/anomaly.h"
@@ -336,6 +337,11 @@ void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients
   std::vector<Edge> keep_alive;
   const Captures captures = captures_of("backward", inputs, keep_alive);
   for (const Tensor& t : inputs) t.retain_grad();  // what is no leaf takes its gradient in passing
+  if (create_graph)
+    warn(
+        "Using backward() with create_graph=True will create a reference cycle between the "
+        "parameter and its gradient which can cause a memory leak. Use grad(), or set the "
+        "gradients of the parameters to none when they have been used.");
   Pass pass(retain_graph || create_graph, create_graph, inputs.empty() ? nullptr : &captures, true);
   seed_all(pass, tensors, gradients);
   pass.run();
@@ -421,10 +427,11 @@ Tensor& Tensor::requires_grad_(bool value) {
                             "only Tensors of floating point and complex dtype can "
                             "require gradients")
                   .got(ops::describe(*this)));
-  ARETE_CHECK(!is_inference(), AutogradError("requires_grad_",
-                                             "Setting requires_grad=True on inference tensor "
-                                             "outside InferenceMode is not allowed.")
-                                   .hint("clone() it first"));
+  ARETE_CHECK(!is_inference() || (modes().word & Modes::kInference),
+              AutogradError("requires_grad_",
+                            "Setting requires_grad=True on inference tensor "
+                            "outside InferenceMode is not allowed.")
+                  .hint("clone() it first"));
   if (!requires_grad()) autograd_meta(*this).requires_grad = true;
   return *this;
 }

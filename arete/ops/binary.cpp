@@ -44,6 +44,8 @@ PointwiseDef scaled(Value (*combine)(Value, Value)) {
 
 const OpRecord& add_op =
     define("add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+        .face("add_(Tensor self, Tensor other, *, Scalar alpha=1)")
+        .face("add_.alpha(Tensor self, Scalar alpha, Tensor other)")  // of old programs
         .doc("self + alpha * other.")
         .pointwise(scaled(
             [](Value a, Value b) { return a.type() == expr::Type::boolean ? a | b : a + b; }))
@@ -53,6 +55,8 @@ const OpRecord& add_op =
 
 const OpRecord& sub_op =
     define("sub(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+        .face("sub_(Tensor self, Tensor other, *, Scalar alpha=1)")
+        .face("sub_.alpha(Tensor self, Scalar alpha, Tensor other)")  // of old programs
         .doc("self - alpha * other.")
         .pointwise(scaled([](Value a, Value b) {
           no_bool(a, "sub");

@@ -36,6 +36,52 @@ const OpRecord& view_op =
         })
         .grad(reshape_grad);
 
+// Sizes, strides and offset count elements: those of the other size.
+Layout layout_in(const Call& c) {
+  const Tensor& x = c.tensor(0);
+  const DType to = c[1].dtype();
+  Layout l = x.layout();
+  const int64_t from_size = int64_t(size_of(x.dtype())), to_size = int64_t(size_of(to));
+  if (from_size == to_size) return l;
+  const auto check = [&](bool good, const std::string& what, const std::string& got) {
+    ARETE_CHECK(good, ValueError(c.name(), what + " to view " + std::string(name_of(x.dtype())) +
+                                               " as " + std::string(name_of(to)) +
+                                               " (different element sizes)" + got));
+  };
+  check(!l.sizes.empty(), "self.dim() cannot be 0", "");
+  const auto got = [](int64_t v) { return ", but got " + std::to_string(v); };
+  check(l.strides.back() == 1, "self.stride(-1) must be 1", got(l.strides.back()));
+  if (to_size < from_size) {
+    const int64_t parts = from_size / to_size;
+    l.sizes.back() *= parts;
+    for (size_t d = 0; d + 1 < l.strides.size(); ++d) l.strides[d] *= parts;
+    l.offset *= parts;
+    return l;
+  }
+  const int64_t parts = to_size / from_size;
+  const std::string by = " must be divisible by " + std::to_string(parts);
+  check(l.sizes.back() % parts == 0, "self.size(-1)" + by, got(l.sizes.back()));
+  check(l.offset % parts == 0, "self.storage_offset()" + by, got(l.offset));
+  l.sizes.back() /= parts;
+  for (size_t d = 0; d + 1 < l.strides.size(); ++d) {
+    check(l.strides[d] % parts == 0, "self.stride(" + std::to_string(d) + ")" + by,
+          got(l.strides[d]));
+    l.strides[d] /= parts;
+  }
+  l.offset /= parts;
+  return l;
+}
+
+const OpRecord& view_dtype_op = define("view.dtype(Tensor self, dtype dtype) -> Tensor")
+                                    .doc("The same memory read as another type, without history.")
+                                    .dtypes({kInt32})
+                                    .compose([](const Call& c) -> Results {
+                                      const Tensor& x = c.tensor(0);
+                                      Tensor out(x.impl()->alias(layout_in(c), c[1].dtype()));
+                                      out.impl()->inference = x.is_inference();
+                                      return {std::move(out)};
+                                    });
+
 const OpRecord& reshape_op = define("reshape(Tensor self, int[] shape) -> Tensor")
                                  .doc("Other sizes: a view if possible, else a copy.")
                                  .compose([](const Call& c) -> Results {
@@ -202,6 +248,9 @@ Tensor& become(Tensor& self, const Tensor& view) {
 }  // namespace ops
 
 Tensor view(const Tensor& self, IntList sizes) { return ops::call(ops::view_op, {self, sizes}); }
+Tensor view_dtype(const Tensor& self, DType dtype) {
+  return ops::call(ops::view_dtype_op, {self, dtype});
+}
 Tensor reshape(const Tensor& self, IntList sizes) {
   return ops::call(ops::reshape_op, {self, sizes});
 }

@@ -16,6 +16,9 @@ namespace arete {
 /// allow it; reshape() copies then.
 Tensor view(const Tensor& self, IntList sizes);
 Tensor view_as(const Tensor& self, const Tensor& other);
+/// The same memory read as another type, without history. Where its elements have another size the
+/// last dimension, whose stride must be 1, counts them. ValueError where they do not fit.
+Tensor view_dtype(const Tensor& self, DType dtype);
 /// A view if possible, else a copy.
 Tensor reshape(const Tensor& self, IntList sizes);
 Tensor reshape_as(const Tensor& self, const Tensor& other);

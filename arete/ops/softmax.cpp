@@ -154,7 +154,7 @@ Tensor grad_to(const GradCall& g, Tensor t) {
 }
 
 const OpRecord& softmax_op =
-    define("softmax(Tensor input, int dim, *, dtype? dtype=None) -> Tensor")
+    define("softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("exp(x) / sum(exp(x)) along a dimension.")
         .infer(softmax_infer)
@@ -166,7 +166,7 @@ const OpRecord& softmax_op =
             0, 1);
 
 const OpRecord& log_softmax_op =
-    define("log_softmax(Tensor input, int dim, *, dtype? dtype=None) -> Tensor")
+    define("log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
         .doc("log(softmax(x)) along a dimension.")
         .infer(softmax_infer)

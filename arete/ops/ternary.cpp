@@ -22,6 +22,8 @@ PointwiseDef ternary(expr::Definition f, int n_params = 0) {
 
 const OpRecord& addcmul_op =
     define("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
+        .face("addcmul_(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)")
+        .face("addcmul_.value(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2)")
         .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self + value * tensor1 * tensor2.")
         .pointwise(ternary(
@@ -33,6 +35,8 @@ const OpRecord& addcmul_op =
 
 const OpRecord& addcdiv_op =
     define("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor")
+        .face("addcdiv_(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)")
+        .face("addcdiv_.value(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2)")
         .autocast(autocast_on_cuda(Autocast::promote))
         .doc("self + value * tensor1 / tensor2.")
         .pointwise(ternary(

@@ -48,6 +48,41 @@ const Attached view_op =
         .reference([](const Call& c) -> Refs {
           return same_order(c, infer_size(c.ints(1), c.tensor(0).numel()));
         });
+const Attached view_dtype_op =
+    attach("view.dtype")
+        .samples([](SampleMaker& m) {
+          const Tensor wide = m.make({3, 6}, -1e9, 1e9);
+          return std::vector<Sample>{{{m.make({2, 3}, -1e9, 1e9), kUInt8}, "smaller elements"},
+                                     {{m.make({2, 6}, -1e9, 1e9), kInt64}, "larger elements"},
+                                     {{wide.slice(1, 2, 6), kInt64}, "window"},
+                                     {{m.make_strided({2, 3}), kInt32}, "strided"},
+                                     {{m.make({}), kInt32}, "0-d"},
+                                     {{m.make({2, 0}), kInt16}, "empty"}};
+        })
+        .errors([](SampleMaker& m) {
+          return std::vector<ErrorSample>{
+              {{m.make({2, 3}), kInt64},
+               ErrorKind::value,
+               "self.size(-1) must be divisible by 2 to view int32 as int64"},
+              {{m.make({2, 4}).slice(1, 1, 3), kInt64},
+               ErrorKind::value,
+               "self.storage_offset() must be divisible by 2"},
+              {{m.make({3, 3}).slice(1, 0, 2), kInt64},
+               ErrorKind::value,
+               "self.stride(0) must be divisible by 2"},
+              {{m.make_strided({2, 3}), kUInt8}, ErrorKind::value, "self.stride(-1) must be 1"},
+              {{m.make({}), kUInt8}, ErrorKind::value, "self.dim() cannot be 0 to view int32"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const std::vector<double> v = values_of(c.tensor(0));
+          const std::vector<int32_t> memory(v.begin(), v.end());
+          Shape sizes = c.tensor(0).sizes();
+          if (!sizes.empty()) sizes.back() = sizes.back() * 4 / int64_t(size_of(c[1].dtype()));
+          const TensorOptions options(c[1].dtype());
+          const Tensor read =
+              from_blob(const_cast<int32_t*>(memory.data()), sizes, options).clone();
+          return {from_values(read.to_vector<double>(), sizes, kInt64)};
+        });
 const Attached reshape_op =
     attach("reshape")
         .samples([](SampleMaker& m) {

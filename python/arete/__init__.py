@@ -97,14 +97,29 @@ def get_default_device():
 
 
 # Parts that are loaded when they are used.
-_LAZY = ("accelerator", "autograd", "backends", "cpu", "cuda", "distributions", "fft", "kernels", "linalg", "masked", "multiprocessing",
-         "nn", "numpy", "optim", "random", "special", "testing", "utils", "serialization", "amp", "profiler", "signal",
-         "version", "vision", "xpu")
+_LAZY = ("accelerator", "autograd", "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "jit", "kernels",
+         "linalg", "masked", "multiprocessing", "nn", "numpy", "optim", "overrides", "random", "special", "testing", "types", "utils",
+         "serialization", "amp", "profiler", "signal", "version", "vision", "xpu")
 
 _AUTOCAST = ("autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "get_autocast_cpu_dtype",
              "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled", "is_autocast_cpu_enabled",
              "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
              "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype")
+
+# What torch has and Arete does not, with the reason.
+_NO_COMPILER = ("functions are not compiled: call them as they are. With TORCH_COMPILE_DISABLE=1 in the environment, torch's own switch "
+                "for the same, torch.compile gives the function or module back")
+_NO_SPARSE, _NO_GRAPHS = "there are no sparse tensors", "programs are not taken apart into graphs"
+_ABSENT = {
+    "compile": _NO_COMPILER, "export": _NO_GRAPHS, "fx": _NO_GRAPHS, "onnx": _NO_GRAPHS, "library": "operators are made by arete.kernels",
+    "ops": "operators are functions of arete", "hub": "nothing is fetched from the network", "nested": "there are no nested tensors",
+    "quantization": "there are no quantised tensors", "ao": "there are no quantised tensors", "package": "programs are not packed",
+    **dict.fromkeys(("sparse", "sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
+                     "sparse_bsr_tensor", "sparse_bsc_tensor", "sparse_compressed_tensor"), _NO_SPARSE),
+    **dict.fromkeys(("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
+                    "there are no quantised tensors; round and clamp in an autograd.Function"),
+    **dict.fromkeys(("quantize_per_tensor", "quantize_per_channel", "quint8", "qint8", "qint32"), "there are no quantised tensors"),
+}
 
 _WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
 
@@ -135,15 +150,36 @@ def __getattr__(name: str):
         from . import serialization
 
         return getattr(serialization, name)
+    if name == "vmap":
+        from .func import vmap
+
+        return vmap
+    if name in ("is_anomaly_enabled", "set_anomaly_enabled"):
+        from . import autograd
+
+        return autograd.is_anomaly_enabled if name == "is_anomaly_enabled" else _C._set_anomaly
+    if name == "compile" and _compilation_is_off():
+        return _as_it_is
     if name in ("seed", "initial_seed", "get_rng_state", "set_rng_state"):
         from . import random
 
         return getattr(random, name)
-    raise AttributeError(f"module 'arete' has no attribute '{name}'")
+    raise AttributeError(f"module 'arete' has no attribute '{name}'" + (f": {_ABSENT[name]}" if name in _ABSENT else ""))
+
+
+def _compilation_is_off() -> _builtins.bool:
+    import os
+
+    return "1" in (os.environ.get("TORCH_COMPILE_DISABLE"), os.environ.get("TORCHDYNAMO_DISABLE"))
+
+
+def _as_it_is(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """torch.compile where it is switched off: the function or module itself, as a decorator with or without arguments."""
+    return (lambda function: function) if model is None else model
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load", "GradScaler"})
+    return sorted(set(globals()) | set(_LAZY) | set(_AUTOCAST) | set(_WINDOWS) | {"save", "load", "GradScaler", "vmap"})
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -199,6 +235,35 @@ def get_num_interop_threads() -> _builtins.int:
     import os
 
     return os.cpu_count() or 1
+
+
+def _check(cond, message=None) -> None:
+    """RuntimeError with message() if `cond` is False.
+
+    >>> arete._check(1 > 2, lambda: "one is not more than two")
+    Traceback (most recent call last):
+    RuntimeError: one is not more than two
+    """
+    if not isinstance(cond, _builtins.bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if not cond:
+        if message is not None and not callable(message):
+            raise TypeError("message must be a callable")
+        raise RuntimeError("Expected cond to be True, but got False" if message is None else str(message()))
+
+
+def get_device_module(device=None):
+    """The module of a kind of device: arete.cuda or arete.cpu; without one that of GPUs where there are any.
+
+    >>> arete.get_device_module("cpu") is arete.cpu
+    True
+    """
+    import importlib
+
+    kind = ("cuda" if _C._cuda.is_available() else "cpu") if device is None else _C.device(device).type
+    if kind not in ("cpu", "cuda"):
+        raise RuntimeError(f"Invalid device '{kind}': there is no module for it")
+    return importlib.import_module(f"{__name__}.{kind}")
 
 
 _deterministic_warn_only = False

@@ -135,6 +135,11 @@ bool convert(const Overload& o, const Parameter& p, PyObject* x, ArgStorage& s, 
       return true;
     }
     case Kind::string: {
+      if (int64_t v = 0; p.reduction && PyLong_CheckExact(x) && to_int(x, v) && v >= 0 && v < 3) {
+        static constexpr const char* kWords[] = {"none", "mean", "sum"};
+        out = Arg(kWords[v]);
+        return true;
+      }
       Py_ssize_t n = 0;
       const char* text = PyUnicode_Check(x) ? PyUnicode_AsUTF8AndSize(x, &n) : nullptr;
       if (!text) return false;

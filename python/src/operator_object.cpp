@@ -2,7 +2,9 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
@@ -198,11 +200,59 @@ PyObject* call_bound(OperatorObject* self, const Overload& o, Arg* args, const E
   return call_record(o, *o.record, all, extras);
 }
 
+// ---- subclasses that say for themselves what operators do with them (__torch_function__)
+
+// Python's half: called with an operator, a tuple and a dict; null until there is such a subclass.
+PyObject* override_handler = nullptr;
+std::vector<PyTypeObject*>& overriding_types() {
+  static std::vector<PyTypeObject*> types;  // kept for good: few, and types seldom end
+  return types;
+}
+thread_local bool overrides_off = false;
+
+bool overrides(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  if (type == tensor_type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  const std::vector<PyTypeObject*>& types = overriding_types();
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+bool any_overrides(PyObject* const* args, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    if (overrides(args[i])) return true;
+    if (!PyTuple_Check(args[i]) && !PyList_Check(args[i])) continue;
+    PyObject** const items = PySequence_Fast_ITEMS(args[i]);
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(args[i]); ++k)
+      if (overrides(items[k])) return true;
+  }
+  return false;
+}
+// A class beside tensors may have the protocol, too: asked for when an argument fits nowhere.
+bool any_has_protocol(PyObject* const* args, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(args[i]));
+    if (!is_tensor(args[i]) && PyObject_HasAttrString(type, "__torch_function__")) return true;
+  }
+  return false;
+}
+PyObject* call_override(PyObject* callable, PyObject* const* args, size_t n, PyObject* kwnames) {
+  const Ref given(checked(PyTuple_New(Py_ssize_t(n))));
+  for (size_t i = 0; i < n; ++i) PyTuple_SET_ITEM(given.get(), Py_ssize_t(i), Py_NewRef(args[i]));
+  const Ref named(checked(PyDict_New()));
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+    if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, k), args[n + size_t(k)]) < 0)
+      throw PythonError{};
+  return PyObject_CallFunctionObjArgs(override_handler, callable, given.get(), named.get(),
+                                      nullptr);
+}
+
 PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t nargsf,
                               PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     OperatorObject* const self = operator_in(callable);
     const size_t n = size_t(PyVectorcall_NARGS(nargsf));
+    const size_t all = n + (kwnames ? size_t(PyTuple_GET_SIZE(kwnames)) : 0);
+    if (!overriding_types().empty() && !overrides_off && any_overrides(args, all))
+      return call_override(callable, args, n, kwnames);
     if (self->in_place && (n == 0 || !is_tensor(args[0])))
       type_error("%U(): the first argument must be Tensor", self->name);
     std::string reasons;
@@ -218,6 +268,8 @@ PyObject* operator_vectorcall(PyObject* callable, PyObject* const* args, size_t 
       if (PyErr_Occurred()) return nullptr;
       reasons += (one ? "" : "\n * " + o.text + "\n      ") + why.text;
     }
+    if (override_handler && any_has_protocol(args, all))
+      return call_override(callable, args, n, kwnames);
     const std::string text =
         one ? reasons
             : to_text(self->name) +
@@ -250,6 +302,9 @@ PyObject* operator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       return nullptr;
     }
     separate(*overloads);
+    if (functional)  // which takes words
+      for (Overload& v : *overloads)
+        for (Parameter& p : v.parameters) p.reduction = false;
     PyObject* o = checked(type->tp_alloc(type, 0));
     operator_in(o)->vectorcall = operator_vectorcall;
     operator_in(o)->name = Py_NewRef(name);
@@ -339,10 +394,37 @@ PyType_Spec method_spec{
 
 }  // namespace
 
+namespace {
+PyObject* set_override_handler(PyObject*, PyObject* handler) {
+  if (!PyCallable_Check(handler))
+    return PyErr_Format(PyExc_TypeError, "the handler of overrides must be callable");
+  Py_XSETREF(override_handler, Py_NewRef(handler));
+  Py_RETURN_NONE;
+}
+PyObject* add_overriding_type(PyObject*, PyObject* type) {
+  if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type))
+    return PyErr_Format(PyExc_TypeError, "the class must be a subclass of Tensor");
+  overriding_types().push_back(reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
+  Py_RETURN_NONE;
+}
+PyObject* switch_overrides_off(PyObject*, PyObject* off) {
+  const int on = PyObject_IsTrue(off);
+  if (on < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(overrides_off, on == 1));
+}
+PyObject* are_overrides_off(PyObject*, PyObject*) { return PyBool_FromLong(overrides_off); }
+PyMethodDef override_functions[] = {
+    {"_set_override_handler", set_override_handler, METH_O, nullptr},
+    {"_add_overriding_type", add_overriding_type, METH_O, nullptr},
+    {"_switch_overrides_off", switch_overrides_off, METH_O, nullptr},
+    {"_are_overrides_off", are_overrides_off, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+}  // namespace
+
 bool init_operator_types(PyObject* module) {
   function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&function_spec));
   method_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&method_spec));
-  return function_type && method_type &&
+  return function_type && method_type && PyModule_AddFunctions(module, override_functions) == 0 &&
          PyModule_AddObjectRef(module, "Operator", reinterpret_cast<PyObject*>(function_type)) ==
              0 &&
          PyModule_AddObjectRef(module, "OperatorMethod",

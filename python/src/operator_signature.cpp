@@ -61,6 +61,7 @@ Overload make_overload(const OpRecord& record, const std::string& signature,
     p.type = type;
     p.kind = kind_of(type);
     p.list = p.kind == Kind::ints;
+    p.reduction = p.kind == Kind::string && a.name == "reduction";
     keyword_only = keyword_only || a.keyword_only;
     p.keyword_only = keyword_only;
     p.has_default = !a.default_text.empty();

@@ -25,6 +25,7 @@ struct Parameter {
   bool plain = false;            // an integer, for which no 0-d tensor may stand
   bool as_tensor = false;        // numbers here, a tensor for the record
   bool as_real = false;          // a boolean here, 1 or 0 for the record
+  bool reduction = false;        // 0, 1 and 2 stand for "none", "mean" and "sum"
   ops::OwnedArg fallback;
   std::string type;  // as written
 };

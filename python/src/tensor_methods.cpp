@@ -365,6 +365,16 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
     return wrap_as(reinterpret_cast<PyTypeObject*>(cls), std::move(t));
   });
 }
+// t._in_class(cls): an object of a subclass that shows this very tensor from now on.
+PyObject* m_in_class(PyObject* o, PyObject* cls) {
+  return guarded([&]() -> PyObject* {
+    if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type))
+      type_error("cls must be a subclass of Tensor");
+    const Tensor t = tensor_of(o);
+    rebind(o, t.detach());
+    return wrap_as(reinterpret_cast<PyTypeObject*>(cls), t);
+  });
+}
 PyObject* m_dlpack_capsule(PyObject* o, PyObject* args) {
   return guarded([&]() -> PyObject* {
     int versioned = 0, copied = 0;
@@ -455,6 +465,7 @@ False
      SIGNATURE("copy_", "other, non_blocking=False", "Takes over the values of another tensor.")},
     {"_put_at", m_put_at, METH_VARARGS, nullptr},
     {"_become", m_become, METH_O, nullptr},
+    {"_in_class", m_in_class, METH_O, nullptr},
     {"_make_subclass", WITH_KEYWORDS(make_subclass) | METH_STATIC, nullptr},
     {"_dlpack_capsule", m_dlpack_capsule, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};

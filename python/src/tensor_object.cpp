@@ -123,7 +123,6 @@ GETTER(is_cuda, PyBool_FromLong(t.is_cuda()))
 GETTER(is_cpu, PyBool_FromLong(t.device().is_cpu()))
 GETTER(is_meta, PyBool_FromLong(t.is_meta()))
 GETTER(version, PyLong_FromUnsignedLongLong(t.version()))
-GETTER(grad, wrap(t.grad()))
 GETTER(data, wrap(t.variable_data()))
 GETTER(retains_grad, PyBool_FromLong(t.impl()->autograd&& t.impl()->autograd->retains_grad))
 GETTER(is_view, PyBool_FromLong(t.is_view()))
@@ -131,6 +130,20 @@ GETTER(no, Py_NewRef(Py_False))
 GETTER(output_nr, PyLong_FromLong(t.impl()->autograd ? long(t.impl()->autograd->grad_fn.slot) : 0))
 GETTER(base, wrap(t.is_view() ? Tensor(t.impl()->base) : Tensor()))
 #undef GETTER
+PyObject* get_grad(PyObject* o, void*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    Tensor g = t.grad();
+    if (!g.defined() && t.requires_grad() && !t.is_leaf() && !t.impl()->autograd->retains_grad &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
+                     "Its .grad attribute won't be populated during autograd.backward(). Call "
+                     ".retain_grad() on it before if you want its gradient, or look at a leaf's.",
+                     1) < 0)
+      return nullptr;
+    return wrap(std::move(g));
+  });
+}
 // The closure: bit 0, only the last two dimensions; bit 1, conjugated.
 PyObject* get_transposed(PyObject* o, void* closure) {
   return guarded([&] {

@@ -10,6 +10,7 @@ import arete
 from arete import _C
 
 MODULES = [
+    "arete.compiler", "arete.distributed", "arete.func", "arete.jit", "arete.overrides", "arete.utils._pytree",
     "arete", "arete.nn", "arete.nn.functional", "arete.nn.init", "arete.nn.utils", "arete.nn.utils.rnn",
     "arete.nn.utils.parametrize", "arete.nn.utils.prune", "arete.linalg", "arete.fft", "arete.special", "arete.optim",
     "arete.optim.lr_scheduler", "arete.optim.swa_utils", "arete.utils.data", "arete.utils.checkpoint",

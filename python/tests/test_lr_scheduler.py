@@ -249,7 +249,7 @@ def test_with_own_optimizers():
 def test_order_is_watched():
     o = make()
     s = ours.StepLR(o, 2)
-    with pytest.warns(UserWarning, match="before optimizer.step"):
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
         s.step()
     o = make()
     s = ours.StepLR(o, 2)
@@ -271,7 +271,7 @@ def test_wrong_arguments(build, match):
 
 
 def test_not_an_optimizer():
-    with pytest.raises(TypeError, match="not an optimizer"):
+    with pytest.raises(TypeError, match="not an Optimizer"):
         ours.StepLR([1], 3)
 
 

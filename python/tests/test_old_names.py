@@ -195,3 +195,13 @@ def test_number_of_threads_of_programs():
     for n in (3, before):
         arete.set_num_interop_threads(n)
         assert arete.get_num_interop_threads() == n
+
+
+def test_numbers_before_tensors():
+    """As optimizers of 2019 have them, which torch still takes with a warning."""
+    one, two = arete.ones(3), arete.full((3,), 2.0)
+    assert arete.ones(3).add_(-0.5, two).tolist() == [0, 0, 0] and arete.ones(3).sub_(0.5, two).tolist() == [0, 0, 0]
+    assert arete.ones(3).addcmul_(3, one, two).tolist() == [7, 7, 7] and arete.ones(3).addcdiv_(-2, one, two).tolist() == [0, 0, 0]
+    assert arete.ones(3).add_(2, alpha=2).tolist() == [5, 5, 5] and arete.ones(3).addcmul_(one, two, value=3).tolist() == [7, 7, 7]
+    with pytest.raises(TypeError, match="It takes"):
+        arete.ones(3).add_(1, 2, 3)

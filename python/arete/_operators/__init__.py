@@ -50,6 +50,10 @@ from ._layouts import (  # noqa: F401
     _Layout, channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format, strided,
 )
 from ._limits import finfo, iinfo  # noqa: F401
+from ._overrides import (  # noqa: F401
+    get_default_nowrap_functions as _get_default_nowrap_functions, handle_torch_function as _handle_torch_function,
+    overloaded_arguments as _overloaded_arguments,
+)
 from ._tensor import RemovableHandle as _RemovableHandle, from_dlpack, from_numpy, memory_order as _memory_order  # noqa: F401
 
 half, float, double = float16, float32, float64  # noqa: A001

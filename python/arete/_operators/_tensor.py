@@ -38,7 +38,8 @@ class RemovableHandle:
 
 
 def _method(function, name=None):
-    function.__qualname__ = f"Tensor.{name or function.__name__}"
+    function.__name__ = name or function.__name__
+    function.__qualname__ = f"Tensor.{function.__name__}"
     setattr(Tensor, name or function.__name__, function)
     return function
 
@@ -503,6 +504,8 @@ def set_(self, source=None):
     if self.is_leaf and self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     self.data = source
+    if not self.is_inference():
+        self.detach().as_strided((0,), (1,)).zero_()  # which writes nothing, and counts
     return self
 
 

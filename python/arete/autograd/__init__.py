@@ -276,7 +276,28 @@ def is_anomaly_enabled() -> bool:
     return _C._is_anomaly()
 
 
-Variable = Tensor
+class _VariableType(type):
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, Tensor)
+
+    def __subclasscheck__(cls, kind):
+        return issubclass(kind, Tensor)
+
+
+class Variable(metaclass=_VariableType):
+    """A tensor over the same memory, from the time when tensors that take part in differentiation were wrapped.
+
+    >>> x = arete.autograd.Variable(arete.ones(2), requires_grad=True)
+    >>> x.requires_grad, isinstance(x, arete.autograd.Variable)
+    (True, True)
+    """
+
+    def __new__(cls, data=None, requires_grad=False):
+        if data is None:
+            data = _zeros(0)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)
 
 
 _hooks_disabled = threading.local()

@@ -28,8 +28,8 @@ def _gradients(outputs, given):
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.dtype}")
             g = ones_like(t)
         elif g.shape != t.shape:
-            raise RuntimeError(f"Mismatch in shape: grad_output has a shape of {tuple(g.shape)} and output has a "
-                               f"shape of {tuple(t.shape)}.")
+            raise RuntimeError(f"Mismatch in shape: grad_output[{len(filled)}] has a shape of {g.shape} and output[{len(filled)}] has a "
+                               f"shape of {t.shape}.")
         filled.append(g)
     return filled
 

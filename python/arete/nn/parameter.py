@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .. import _operators
+from .. import _C, _operators
 from .._C import Tensor
 from .._grad_mode import no_grad
 
@@ -32,6 +32,8 @@ class Parameter(Tensor):
     >>> p.requires_grad
     True
     """
+
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = True) -> "Parameter":
         if data is None:
@@ -71,6 +73,8 @@ class Buffer(Tensor):
     ['mean']
     """
 
+    __torch_function__ = _C._disabled_torch_function_impl
+
     def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> "Buffer":
         if data is None:
             data = _operators.empty(0)
@@ -95,8 +99,25 @@ class Buffer(Tensor):
         return _rebuild, (type(self), self.detach(), self.requires_grad), state
 
 
+_WITHOUT_SHAPE = {
+    "__get__", "__set__", "__hash__", "__repr__", "__format__", "bfloat16", "char", "copy_", "cpu", "cuda", "double", "float",
+    "get_device", "half", "int", "is_complex", "is_floating_point", "long", "requires_grad_", "share_memory_", "short", "size", "to",
+    "type",
+}
+
+
 class UninitializedTensorMixin:
     """What parameters and buffers of lazy modules share: they have no shape yet."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") not in _WITHOUT_SHAPE:
+            name = getattr(func, "__qualname__", func)
+            raise ValueError(
+                f"Attempted to use an uninitialized parameter in {name}. It has no shape yet: call its "
+                "module with a batch, or `materialize` it, before"
+            )
+        return _C._disabled_torch_function_impl(func, types, args, kwargs)
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Gives the tensor memory of `shape` (values are not set) and its final class."""

@@ -32,7 +32,7 @@ def _per_group(optimizer: Any, value: Any, name: str) -> list:
 
 def _check_optimizer(optimizer: Any) -> None:
     if not hasattr(optimizer, "param_groups"):
-        raise TypeError(f"{type(optimizer).__name__} is not an optimizer: it has no param_groups")
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer: it has no param_groups")
 
 
 def _mark_steps(optimizer: Any) -> None:
@@ -121,8 +121,8 @@ class LRScheduler:
         """Goes on by one epoch, or (deprecated) to the given one, and sets the rates."""
         if self._step_count == 1 and getattr(self.optimizer, "_schedulers_watch", False) \
                 and not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn("lr_scheduler.step() was called before optimizer.step(): the first rate of the schedule is "
-                          "skipped. Call optimizer.step() first.", UserWarning, stacklevel=2)
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first rate of the schedule is "
+                          "skipped. Call `optimizer.step()` first.", UserWarning, stacklevel=2)
         self._step_count += 1
         if epoch is not None:
             warnings.warn("step(epoch) is deprecated: call step() without an epoch", UserWarning, stacklevel=2)

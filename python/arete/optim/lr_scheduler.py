@@ -27,6 +27,8 @@ __all__ = [
     "CosineAnnealingWarmRestarts", "OneCycleLR",
 ]
 
+_LRScheduler = LRScheduler  # its name of old, of which programs derive theirs
+
 
 class _FunctionLR(LRScheduler):
     """What the two schedules by user functions share. Functions are kept out of the state, objects with `__call__` are in it."""

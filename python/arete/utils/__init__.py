@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = ("data", "checkpoint", "dlpack", "tensorboard", "benchmark")
+_SUBMODULES = ("data", "checkpoint", "dlpack", "tensorboard", "benchmark", "hooks", "_pytree")
 
 
 def __getattr__(name: str) -> Any:

@@ -9,13 +9,13 @@ from ._methods import METHODS
 from .creation import as_tensor, asarray, clone, detach, range, zero_
 from .elements import gradient, index_put, index_put_, nonzero
 from .layers import (
-    batch_norm, binary_cross_entropy_with_logits, embedding, grid_sampler, grid_sampler_2d, grid_sampler_3d, instance_norm,
-    native_layer_norm,
+    batch_norm, binary_cross_entropy_with_logits, embedding, embedding_bag, grid_sampler, grid_sampler_2d, grid_sampler_3d,
+    instance_norm, kl_div, native_layer_norm,
 )
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (
-    allclose, can_cast, equal, is_complex, is_conj, is_floating_point, is_neg, is_nonzero, is_storage, is_tensor, numel,
-    result_type,
+    allclose, can_cast, equal, get_device, is_complex, is_conj, is_floating_point, is_inference, is_neg, is_nonzero, is_same_size,
+    is_signed, is_storage, is_tensor, numel, result_type, typename,
 )
 from .shapes import (
     atleast_1d, atleast_2d, atleast_3d, block_diag, broadcast_shapes, broadcast_tensors, cartesian_prod, einsum,

@@ -91,7 +91,53 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad
     return _ops.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
-_REDUCTIONS = ("none", "mean", "sum")
+def kl_div(input: Tensor, target: Tensor, reduction=1, *, log_target: bool = False):
+    """nn.functional.kl_div; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.kl_div(arete.tensor([0.5]).log(), arete.tensor([1.0]), 2)
+    tensor(0.6931)
+    """
+    return _ops.kl_div(input, target, reduction, log_target)
+
+
+_BAG_MODES = ("sum", "mean", "max")
+
+
+def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+                  sparse: bool = False, per_sample_weights=None, include_last_offset: bool = False, padding_idx=None):
+    """nn.functional.embedding_bag of bags that begin at `offsets`, the mode as a number (0 sum, 1 mean, 2 max), and what torch gives
+    besides: of each index the bag it is in, of each bag how many of its indices count (zeros for sums) and which indices have the
+    maximum (for means the counts again).
+
+    >>> rows, indices, offsets = arete.tensor([[1.0], [2.0]]), arete.tensor([0, 1, 1]), arete.tensor([0, 1])
+    >>> out, bag, size, index = arete.embedding_bag(rows, indices, offsets, mode=2)
+    >>> out.tolist(), bag.tolist(), size.tolist(), index.tolist()
+    ([[1.0], [2.0]], [0, 1, 1], [1, 2], [[0], [1]])
+    """
+    words = _BAG_MODES[mode] if isinstance(mode, int) else mode
+    out = _ops.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, words, sparse, per_sample_weights,
+                             include_last_offset, padding_idx)
+    with no_grad():
+        starts = offsets[:-1] if include_last_offset else offsets
+        places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
+        bag = (_ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(starts.dtype)
+        size = _ops.zeros_like(starts)
+        if words == "sum":
+            return out, bag, size, size.clone()
+        counted = _ops.ones_like(bag) if padding_idx is None else (indices != padding_idx % weight.shape[0]).to(bag.dtype)
+        size = size.index_add(0, bag, counted)
+        return out, bag, size, _places_of_maxima(out, weight, indices, bag, counted) if words == "max" else size.clone()
+
+
+def _places_of_maxima(out, weight, indices, bag, counted):
+    """For each element of a bag's maximum the index of the row that has it, the first of them; 0 for empty bags."""
+    rows = weight[indices]
+    has = (rows == out[bag]) & (counted != 0).unsqueeze(1)
+    count = indices.numel()
+    place = _ops.where(has, _ops.arange(count, device=rows.device).unsqueeze(1), count)
+    first = _ops.full(out.shape, count, dtype=_C.int64, device=out.device)
+    first = first.scatter_reduce(0, bag.long().unsqueeze(1).expand(place.shape), place, "amin")
+    return _ops.where(first < count, _ops.cat([indices, indices.new_zeros(1)])[first], 0).to(indices.dtype)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight=None, pos_weight=None, reduction=1):
@@ -100,5 +146,4 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight=None,
     >>> arete.binary_cross_entropy_with_logits(arete.zeros(2), arete.ones(2))
     tensor(0.6931)
     """
-    reduction = _REDUCTIONS[reduction] if isinstance(reduction, int) else reduction
     return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)

@@ -77,6 +77,42 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
+def _of_method(name, shown, doc):
+    """The function that is the method of this name."""
+
+    def function(input: Tensor, *args):
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        return getattr(input, name)(*args)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{doc}
+
+    >>> arete.{name}({shown[0]})
+    {shown[1]}
+    """
+    return function
+
+
+get_device = _of_method("get_device", ("arete.ones(2)", "-1"), "The number of the GPU that has the tensor, -1 in host memory.")
+is_inference = _of_method("is_inference", ("arete.ones(2)", "False"), "Whether it was made in inference mode.")
+is_same_size = _of_method("is_same_size", ("arete.ones(2), arete.zeros(2)", "True"), "Whether both tensors have the same shape.")
+is_signed = _of_method("is_signed", ("arete.tensor([1], dtype=arete.uint8)", "False"), "Whether the dtype has negative numbers.")
+
+
+def typename(obj) -> str:
+    """The name of the type of an object, of a tensor that of its old class.
+
+    >>> arete.typename(arete.ones(2)), arete.typename(1)
+    ('torch.FloatTensor', 'int')
+    """
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(kind, "__module__", None)
+    return kind.__qualname__ if module in (None, "builtins") else f"{module}.{kind.__qualname__}"
+
+
 def is_storage(obj) -> bool:
     """False: storages are not shown as objects.
 

@@ -459,8 +459,13 @@ class Module(Calls, State):
                 if grad is not None:
                     param.grad = fn(grad).requires_grad_(grad.requires_grad)
         for name, buf in self._buffers.items():
-            if buf is not None:
-                self._buffers[name] = fn(buf)
+            if buf is None:
+                continue
+            moved = fn(buf)
+            if is_lazy(buf):  # goes on to be what it is to become
+                buf.data = moved
+            else:
+                self._buffers[name] = moved
         return self
 
     def to(self: T, *args: Any, **kwargs: Any) -> T:

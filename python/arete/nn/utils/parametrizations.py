@@ -72,14 +72,14 @@ class _SpectralNorm(Module):
             u, v = w.new_empty(w.shape[0]).normal_(0, 1), w.new_empty(w.shape[1]).normal_(0, 1)
             self.register_buffer("_u", F.normalize(u, dim=0, eps=eps))
             self.register_buffer("_v", F.normalize(v, dim=0, eps=eps))
-            power_iteration(w, self._u, self._v, 15, eps)
+            power_iteration(w.t(), self._v, self._u, 15, eps)  # u first, other than the hook's
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.dim() == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         w = as_matrix(weight, self.dim)
         if self.training:
-            power_iteration(w, self._u, self._v, self.n_power_iterations, self.eps)
+            power_iteration(w.t(), self._v, self._u, self.n_power_iterations, self.eps)
         return weight / largest_singular_value(w, self._u.clone(), self._v.clone())
 
     def right_inverse(self, value: Tensor) -> Tensor:

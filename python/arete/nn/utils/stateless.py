@@ -58,7 +58,11 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Calls `module` with some or all parameters and buffers replaced, by their paths."""
+    """Calls `module` with some or all parameters and buffers replaced, by their paths.
+
+    >>> arete.func.functional_call(nn.Linear(2, 1, bias=False), {"weight": arete.ones(1, 2)}, (arete.ones(2),))
+    tensor([2.])
+    """
     if isinstance(parameter_and_buffer_dicts, Mapping):
         tensors = parameter_and_buffer_dicts
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Optional, TypeVar
 
 from ..._C import Tensor
@@ -81,6 +82,12 @@ def weight_norm(module: M, name: str = "weight", dim: Optional[int] = 0) -> M:
     >>> [name for name, _ in layer.named_parameters()]
     ['bias', 'weight_g', 'weight_v']
     """
+    warnings.warn(
+        "`torch.nn.utils.weight_norm` is deprecated in favor of "
+        "`torch.nn.utils.parametrizations.weight_norm`.",
+        FutureWarning,
+        stacklevel=2,
+    )
     WeightNorm.apply(module, name, dim)
     return module
 

@@ -129,8 +129,8 @@ def collate(batch: Sequence, *, collate_fn_map: Optional[dict] = None) -> Any:
             raise RuntimeError(f"the items of a batch must be equally long, not {sorted({len(item) for item in batch})}")
         columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
         return columns if isinstance(first, tuple) else _rebuilt_sequence(first, columns)
-    raise TypeError("default_collate: a batch must contain tensors, NumPy arrays, numbers, strings, dicts or lists, "
-                    f"not {type(first).__name__}")
+    raise TypeError("default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+                    f"found {type(first)}")
 
 
 def default_collate(batch: Sequence) -> Any:
@@ -143,6 +143,6 @@ def default_collate(batch: Sequence) -> Any:
             [1., 1.]]), tensor([3, 5]), ('a', 'b')]
     >>> arete.utils.data.default_collate([object()])
     Traceback (most recent call last):
-    TypeError: default_collate: a batch must contain tensors, NumPy arrays, numbers, strings, dicts or ...
+    TypeError: default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found ...
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -1,0 +1,365 @@
+"""Functions made of functions, by passes backwards: gradients, products with Jacobians, maps over batches.
+
+Arguments and results may be trees of tuples, lists and dicts. Results have no history of the function's own; they have that of tensors
+around it, and of arguments, that require gradients, so that everything may stand inside everything else. `vmap` calls its function
+once for each element and stacks: what it computes is the same, but it is no faster than the loop.
+"""
+from __future__ import annotations
+
+import functools
+
+from . import _C
+from ._C import Tensor
+from ._grad_mode import enable_grad, no_grad
+from ._operators import stack, zeros_like
+from .autograd import grad as _backward
+from .nn.utils.stateless import functional_call
+from .utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
+
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp", "vmap"]
+
+
+def __getattr__(name):
+    why = {"functionalize": "programs are not rewritten", "linearize": "there is no forward mode; use jvp() or vjp()"}.get(name)
+    raise AttributeError(f"module 'arete.func' has no attribute '{name}'" + (f": {why}" if why else ""))
+
+
+def _variables(tree, name):
+    """The tensors of a tree as variables of their own, connected with what they were where that has history, and a list of them."""
+    found = []
+
+    def enter(t):
+        if not isinstance(t, Tensor):
+            raise ValueError(f"{name}: Expected all inputs to be differentiated to be Tensors, but got {type(t).__name__}")
+        if not (t.is_floating_point() or t.is_complex()):
+            raise RuntimeError(f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
+        found.append(t.view_as(t) if t.requires_grad else t.detach().requires_grad_())
+        return found[-1]
+
+    return tree_map(enter, tree), found
+
+
+def _depend_on_others(tensors, variables) -> bool:
+    """Whether the history of tensors leads to leaves besides these variables."""
+    with enable_grad():
+        own = {v.view_as(v).grad_fn.next_functions[0][0] for v in variables if v.is_leaf}
+    if any(t.requires_grad and t.grad_fn is None and not any(t is v for v in variables) for t in tensors):
+        return True
+    waiting, seen = [t.grad_fn for t in tensors if t.grad_fn is not None], set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        following = [n for n, _ in node.next_functions if n is not None]
+        if not following and node not in own:
+            return True
+        waiting += following
+    return False
+
+
+def _leave(tree, keep):
+    return tree if keep else tree_map_only(Tensor, lambda t: t.detach() if t.requires_grad else t, tree)
+
+
+def _selected(argnums, args, name):
+    """The numbers of the arguments to differentiate, and whether it was one number."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not numbers:
+        raise RuntimeError(f"{name}: argnums must not be empty")
+    for n in numbers:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(n)}")
+        if not -len(args) <= n < len(args):
+            raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
+    return [n % len(args) for n in numbers], not isinstance(argnums, tuple)
+
+
+def _called(func, argnums, args, kwargs, has_aux, name):
+    """func with variables for the arguments that count: its result, what it gives besides, the variables and their form."""
+    numbers, single = _selected(argnums, args, name)
+    chosen, variables = _variables(args[numbers[0]] if single else tuple(args[n] for n in numbers), name)
+    given = list(args)
+    for n, value in zip(numbers, (chosen,) if single else chosen):
+        given[n] = value
+    result, aux = func(*given, **kwargs), None
+    if has_aux:
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise RuntimeError(f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True")
+        result, aux = result
+    return result, aux, variables, tree_flatten(chosen)[1]
+
+
+def _tensors_of(result, name):
+    outputs, form = tree_flatten(result)
+    for o in outputs:
+        if not isinstance(o, Tensor):
+            raise RuntimeError(f"{name}: Expected f(*args) to return only Tensors, got {type(o).__name__}")
+    return outputs, form
+
+
+def _gradients(outputs, variables, cotangents, create):
+    """One gradient for each variable, zeros where it plays no part."""
+    pairs = [(o, c) for o, c in zip(outputs, cotangents) if o.requires_grad]
+    if not pairs:
+        return [zeros_like(v) for v in variables]
+    found = _backward([o for o, _ in pairs], variables, [c for _, c in pairs], retain_graph=True, create_graph=create, allow_unused=True)
+    return [zeros_like(v) if g is None else g for g, v in zip(found, variables)]
+
+
+def grad_and_value(func, argnums=0, has_aux=False):
+    """A function that gives the gradient of `func` and its value: see grad().
+
+    >>> arete.func.grad_and_value(lambda x: x**2)(arete.tensor(3.0))
+    (tensor(6.), tensor(9.))
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        wanted = _C.is_grad_enabled()
+        with enable_grad():
+            value, aux, variables, form = _called(func, argnums, args, kwargs, has_aux, "grad_and_value")
+            if not isinstance(value, Tensor):
+                raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(value)}")
+            if value.dim() != 0:
+                raise RuntimeError("grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
+                                   f"{value.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+            keep = wanted and _depend_on_others([value], variables)
+            gradients = tree_unflatten(_gradients([value], variables, [None], keep), form)
+        results = _leave((gradients, value), keep)
+        return (results[0], (results[1], _leave(aux, keep))) if has_aux else results
+
+    return wrapper
+
+
+def grad(func, argnums=0, has_aux=False):
+    """A function that gives the gradient of `func`, whose result is one number, for the arguments with these numbers.
+
+    With has_aux `func` gives a pair, and the second of it is given beside the gradient.
+
+    >>> arete.func.grad(arete.func.grad(lambda x: x**3))(arete.tensor(2.0))
+    tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        gradients, value = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return wrapper
+
+
+def vjp(func, *primals, has_aux=False):
+    """The result of func(*primals), and a function that multiplies its Jacobian from the left: of a cotangent like the result it gives
+    a tuple with one product for each of the primals.
+
+    >>> y, pull = arete.func.vjp(lambda x: x**2, arete.tensor([1.0, 2.0]))
+    >>> y, pull(arete.ones(2))
+    (tensor([1., 4.]), (tensor([2., 4.]),))
+    """
+    wanted = _C.is_grad_enabled()
+    with enable_grad():
+        result, aux, variables, form = _called(func, tuple(range(len(primals))), primals, {}, has_aux, "vjp")
+        outputs, out_form = _tensors_of(result, "vjp")
+        keep = wanted and _depend_on_others(outputs, variables)
+
+    def product(cotangents):
+        given, given_form = tree_flatten(cotangents)
+        if given_form != out_form:
+            raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
+                               f"cotangents: {given_form}, primal output: {out_form}")
+        again = _C.is_grad_enabled() and (keep or any(c.requires_grad for c in given))
+        with enable_grad():
+            return _leave(tree_unflatten(_gradients(outputs, variables, given, again), form), again)
+
+    shown = _leave(result, keep)
+    return (shown, product, _leave(aux, keep)) if has_aux else (shown, product)
+
+
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """The result of func(*primals), and the product of its Jacobian with the tangents: the gradient of a product from the left with
+    respect to the vector.
+
+    >>> arete.func.jvp(lambda x: x**2, (arete.tensor([1.0, 2.0]),), (arete.ones(2),))
+    (tensor([1., 4.]), tensor([2., 4.]))
+    """
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
+    directions, form = tree_flatten(tangents)
+    if form != tree_flatten(primals)[1]:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure")
+    wanted = _C.is_grad_enabled()
+    with enable_grad():
+        result, aux, variables, _ = _called(func, tuple(range(len(primals))), primals, {}, has_aux, "jvp")
+        outputs, out_form = _tensors_of(result, "jvp")
+        keep = wanted and (any(t.requires_grad for t in directions) or _depend_on_others(outputs, variables))
+        units = [zeros_like(o.detach()).requires_grad_() for o in outputs]
+        products = _gradients(outputs, variables, units, True)
+        for p, t in zip(products, directions):
+            if p.shape != t.shape:
+                raise RuntimeError(f"jvp(f, primals, tangents): Expected primals and tangents to have the same shapes, got {p.shape} and "
+                                   f"{t.shape}")
+            if strict and not p.requires_grad:
+                raise RuntimeError("jvp(f, primals, tangents, strict=True): the output of f is independent of an input")
+        pushed = tree_unflatten(_gradients(products, units, directions, keep), out_form)
+    shown = (_leave(result, keep), _leave(pushed, keep))
+    return (*shown, _leave(aux, keep)) if has_aux else shown
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
+    """A function that gives the Jacobian of `func`: for each tensor of its result and each argument with one of these numbers a tensor
+    of both their sizes. One pass backwards for each element of the result, whatever chunk_size is.
+
+    >>> arete.func.jacrev(lambda x: x**2)(arete.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        wanted = _C.is_grad_enabled()
+        with enable_grad():
+            result, aux, variables, form = _called(func, argnums, args, kwargs, has_aux, "jacrev")
+            outputs, out_form = _tensors_of(result, "jacrev")
+            keep = wanted and _depend_on_others(outputs, variables)
+            jacobians = []
+            for o in outputs:
+                rows = [_gradients([e], variables, [None], keep) for e in o.reshape(-1).unbind()] if o.numel() else []
+                parts = [stack([r[i] for r in rows]).reshape(o.shape + v.shape) if rows else v.new_zeros(o.shape + v.shape)
+                         for i, v in enumerate(variables)]
+                jacobians.append(tree_unflatten(parts, form))
+        jacobian = _leave(tree_unflatten(jacobians, out_form), keep)
+        return (jacobian, _leave(aux, keep)) if has_aux else jacobian
+
+    return wrapper
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+    """jacrev() under the name of forward mode, which there is none of: the results are the same.
+
+    >>> arete.func.jacfwd(lambda x: x.sum())(arete.ones(2))
+    tensor([1., 1.])
+    """
+    if randomness != "error":
+        raise NotImplementedError("jacfwd(): randomness is a matter of forward mode; jacrev() calls the function once")
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func, argnums=0):
+    """A function that gives the second derivatives of `func`.
+
+    >>> arete.func.hessian(lambda x: (x**3).sum())(arete.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacrev(jacrev(func, argnums), argnums)
+
+
+def _spread(dims, tree, name):
+    """Dimensions for the leaves of a tree: one for all, or a tree of the same form down to where it says one."""
+    leaves, form = tree_flatten(tree)
+    if dims is None or isinstance(dims, int):
+        return [dims] * len(leaves), leaves, form
+    parts = tree.values() if isinstance(tree, dict) else tree
+    given = dims.values() if isinstance(dims, dict) else dims
+    if not isinstance(dims, (tuple, list, dict)) or isinstance(tree, Tensor) or len(given) != len(parts):
+        raise ValueError(f"vmap: {name} is not compatible with the structure of what it is for: {dims}")
+    found = []
+    for d, part in zip(given, parts):
+        found += _spread(d, part, name)[0]
+    return found, leaves, form
+
+
+def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """A function that calls `func` for each element of a dimension of its arguments and stacks the results.
+
+    in_dims: the dimension, None for arguments that stay whole, or a tuple (or tree) of these; out_dims: where results are stacked.
+    randomness: "error" (random numbers are one), "different" ones for each element or the "same". The elements are calculated one after
+    the other, whatever chunk_size is.
+
+    >>> arete.vmap(arete.dot)(arete.tensor([[1.0, 2.0], [3.0, 4.0]]), arete.ones(2, 2))
+    tensor([3., 7.])
+    >>> per_sample = arete.vmap(arete.func.grad(lambda w, x: (w * x).sum()), in_dims=(None, 0))
+    >>> per_sample(arete.ones(2), arete.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+    title = getattr(func, "__name__", repr(func))
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        if not args:
+            raise ValueError(f"vmap({title})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
+                             "function with no inputs. The latter is unsupported.")
+        dims, leaves, form = _spread(in_dims, args, "in_dims")
+        every, named, named_form = _spread(0, kwargs, "kwargs")
+        dims, leaves = dims + [d if isinstance(t, Tensor) else None for d, t in zip(every, named)], leaves + named
+        for d, t in zip(dims, leaves):
+            if d is not None and not isinstance(t, Tensor):
+                raise ValueError(f"vmap({title}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but the input is of type "
+                                 f"{type(t)}. We cannot vmap over non-Tensor arguments, please use None as the respective in_dim")
+            if d is not None and not -t.dim() <= d < t.dim():
+                raise ValueError(f"vmap({title}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a "
+                                 f"Tensor of dimensionality {t.dim()} so expected in_dim to satisfy 0 <= in_dim < {t.dim()}.")
+        sizes = [t.shape[d] for d, t in zip(dims, leaves) if d is not None]
+        if not sizes:
+            raise ValueError(f"vmap({title}, in_dims={in_dims}, ...)(<inputs>): at least one input must be mapped")
+        if len(set(sizes)) != 1:
+            raise ValueError("vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+                             f"{sizes} for the mapped dimension")
+        if sizes[0] == 0:
+            raise ValueError("vmap: the mapped dimension has no elements, of which the form of the results is not known")
+        columns = [[t] * sizes[0] if d is None else t.unbind(d) for d, t in zip(dims, leaves)]
+        state = _C.default_generator.get_state()
+        results, out_form = [], None
+        for row in zip(*columns):
+            if randomness == "same":
+                _C.default_generator.set_state(state)
+            count = len(row) - len(named)
+            result = func(*tree_unflatten(row[:count], form), **tree_unflatten(row[count:], named_form))
+            if randomness == "error" and not bool((_C.default_generator.get_state() == state).all()):
+                raise RuntimeError("vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+                                   "'different' randomness flags on vmap or perform the randomness operation out of vmap")
+            outputs, out_form = tree_flatten(result)
+            results.append((result, outputs))
+        places = _spread(out_dims, results[0][0], "out_dims")[0]
+        stacked = []
+        for place, *values in zip(places, *(outputs for _, outputs in results)):
+            if place is not None and not isinstance(values[0], Tensor):
+                raise ValueError(f"vmap({title}, ...): `{title}` must only return Tensors, got type {type(values[0])}. Did you mean to "
+                                 "set out_dims= to None for output?")
+            stacked.append(values[0] if place is None else stack(values, place))
+        return tree_unflatten(stacked, out_form)
+
+    return wrapper
+
+
+def stack_module_state(models):
+    """The parameters and the buffers of modules of one kind, each stacked along a new first dimension: two dicts for
+    functional_call() under vmap().
+
+    >>> parameters, buffers = arete.func.stack_module_state([arete.nn.Linear(2, 3) for _ in range(4)])
+    >>> parameters["weight"].shape, buffers
+    (arete.Size([4, 3, 2]), {})
+    """
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(m.training != models[0].training for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def together(states):
+        first = states[0]
+        with no_grad():
+            return {name: stack([s[name] for s in states]).requires_grad_(first[name].requires_grad) for name in first}
+
+    return together([dict(m.named_parameters()) for m in models]), together([dict(m.named_buffers()) for m in models])

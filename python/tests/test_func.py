@@ -1,0 +1,140 @@
+"""arete.func and arete.utils._pytree beside torch.func where PyTorch is installed."""
+import importlib
+
+import numpy as np
+import pytest
+from idiom_helpers import LIBRARIES
+
+import arete
+
+both = pytest.mark.parametrize("torch", LIBRARIES, ids=lambda library: library.__name__)
+
+
+def func_of(torch):
+    return importlib.import_module(f"{torch.__name__}.func")
+
+
+def close(x, values):
+    np.testing.assert_allclose(x.detach().numpy(), values, rtol=1e-5, atol=1e-6)
+
+
+@both
+def test_gradients(torch):
+    func = func_of(torch)
+    x = torch.tensor([1.0, 2.0])
+    g = func.grad(lambda x: (x**3).sum())(x)
+    close(g, [3, 12])
+    assert not g.requires_grad
+    second = func.grad(lambda x: func.grad(lambda x: (x**3).sum())(x).sum())(x)
+    close(second, [6, 12])
+    assert not second.requires_grad
+    g, value = func.grad_and_value(lambda a, b: (a["w"] * b).sum())({"w": x}, x)
+    close(g["w"], [1, 2])
+    assert value.item() == 5
+    g, aux = func.grad(lambda a, b: ((a * b).sum(), a + 1), argnums=(0, 1), has_aux=True)(x, x + 1)
+    close(g[0], [2, 3])
+    close(g[1], [1, 2])
+    close(aux, [2, 3])
+    with pytest.raises(RuntimeError, match="to return a scalar Tensor, got tensor with 1 dims"):
+        func.grad(lambda x: x)(x)
+    with pytest.raises(RuntimeError, match="Got argnum=3, but only 1 positional inputs"):
+        func.grad(lambda x: x.sum(), argnums=3)(x)
+    with torch.no_grad():
+        close(func.grad(lambda x: (x**3).sum())(x), [3, 12])
+
+
+@both
+def test_history_from_outside(torch):
+    func = func_of(torch)
+    x, w = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor(3.0, requires_grad=True)
+    g = func.grad(lambda x: (w * x**3).sum())(x)
+    assert g.requires_grad
+    g.sum().backward()
+    close(x.grad, [18, 36])
+    close(w.grad, 15)
+    g = func.grad(lambda x: (w * x**2).sum())(x.detach())  # of what it closes over alone
+    assert g.requires_grad
+    close(torch.autograd.grad(g.sum(), w)[0], 6)
+
+
+@both
+def test_products_with_jacobians(torch):
+    func = func_of(torch)
+    x = torch.tensor([1.0, 2.0])
+    f = lambda x: {"a": x**2, "b": x.sum()}  # noqa: E731
+    y, pull = func.vjp(f, x)
+    (g,) = pull({"a": torch.ones(2), "b": torch.tensor(2.0)})
+    close(g, [4, 6])
+    assert not y["a"].requires_grad and not g.requires_grad
+    y, pushed = func.jvp(f, (x,), (torch.tensor([1.0, 10.0]),))
+    close(pushed["a"], [2, 40])
+    close(pushed["b"], 11)
+    assert not pushed["a"].requires_grad and not y["a"].requires_grad
+    twice = func.jvp(lambda x: func.jvp(lambda x: x**3, (x,), (torch.ones(2),))[1], (x,), (torch.ones(2),))[1]
+    close(twice, [6, 12])
+    jacobian = func.jacrev(f)(x)
+    close(jacobian["a"], [[2, 0], [0, 4]])
+    close(jacobian["b"], [1, 1])
+    close(func.jacfwd(lambda x: x**2)(x), [[2, 0], [0, 4]])
+    close(func.hessian(lambda x: (x**3).sum() + x.prod())(x), [[6, 1], [1, 12]])
+    a, b = func.jacrev(lambda a, b: a @ b, argnums=(0, 1))(torch.ones(2, 3), torch.ones(3))
+    assert tuple(a.shape) == (2, 2, 3) and tuple(b.shape) == (2, 3)
+    third = func.hessian(lambda x: func.grad(lambda y: (y**4).sum())(x).sum())(x)
+    close(third, [[24, 0], [0, 48]])
+
+
+@both
+def test_maps(torch):
+    func = func_of(torch)
+    x = torch.arange(6.0).reshape(2, 3)
+    close(torch.vmap(torch.dot)(x, x), [5, 50])
+    close(func.vmap(lambda a: 2 * a, in_dims=1, out_dims=1)(x), (2 * x).numpy())
+    total, parts = func.vmap(lambda a, b: (a.sum() + b, {"x": a}), in_dims=(0, None))(x, torch.tensor(1.0))
+    close(total, [4, 13])
+    close(parts["x"], x.numpy())
+    outer = func.vmap(func.vmap(lambda a, b: a * b, in_dims=(None, 0)), in_dims=(0, None))
+    close(outer(torch.arange(3.0), torch.arange(4.0)), np.outer(np.arange(3), np.arange(4)))
+    per_sample = func.vmap(func.grad(lambda w, x: ((w * x).sum()) ** 2), in_dims=(None, 0))(torch.ones(3), x)
+    close(per_sample, [[0, 6, 12], [72, 96, 120]])
+    with pytest.raises(ValueError, match="got sizes \\[2, 3\\] for the mapped dimension"):
+        func.vmap(torch.dot)(torch.ones(2, 3), torch.ones(3, 3))
+    with pytest.raises(ValueError, match="must only return Tensors, got type <class 'int'>"):
+        func.vmap(lambda x: 3)(x)
+    with pytest.raises(ValueError, match="We cannot vmap over non-Tensor arguments"):
+        func.vmap(lambda x, y: x)(x, 3)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        func.vmap(lambda x: x + torch.rand(3))(x)
+    same = func.vmap(lambda x: torch.rand(3) + 0 * x, randomness="same")(x)
+    assert torch.equal(same[0], same[1])
+    different = func.vmap(lambda x: torch.rand(3) + 0 * x, randomness="different")(x)
+    assert not torch.equal(different[0], different[1])
+
+
+@both
+def test_ensembles(torch):
+    func = func_of(torch)
+    models = [torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).eval() for _ in range(3)]
+    parameters, buffers = func.stack_module_state(models)
+    x = torch.ones(4, 3)
+    got = func.vmap(lambda p, b, x: func.functional_call(models[0], (p, b), (x,)), in_dims=(0, 0, None))(parameters, buffers, x)
+    close(got, torch.stack([m(x) for m in models]).detach().numpy())
+    assert parameters["0.weight"].requires_grad and parameters["0.weight"].is_leaf
+
+
+def test_what_there_is_not():
+    with pytest.raises(AttributeError, match="linearize.*no forward mode"):
+        func_of(arete).linearize  # noqa: B018
+    with pytest.raises(NotImplementedError, match="randomness"):
+        func_of(arete).jacfwd(lambda x: x, randomness="same")
+
+
+@both
+def test_trees(torch):
+    pytree = importlib.import_module(f"{torch.__name__}.utils._pytree")
+    tree = {"a": [1, (2, 3)], "b": None}
+    leaves, form = pytree.tree_flatten(tree)
+    assert leaves == [1, 2, 3, None] and pytree.tree_unflatten(leaves, form) == tree and form.num_leaves == 4
+    assert pytree.tree_map(lambda x: x, tree) == tree and pytree.tree_leaves(tree) == leaves
+    assert pytree.tree_map_only(int, lambda x: -x, tree) == {"a": [-1, (-2, -3)], "b": None}
+    with pytest.raises(ValueError, match="has length 1"):
+        pytree.tree_unflatten([1], form)
