@@ -11,7 +11,8 @@ constexpr std::string_view kPrecisions[] = {"highest", "high", "medium"};
 }
 
 constinit std::atomic<Float32Precision> detail::float32_precisions[] = {
-    Float32Precision::none, Float32Precision::none, Float32Precision::none, Float32Precision::tf32};
+    Float32Precision::none, Float32Precision::none, Float32Precision::none, Float32Precision::tf32,
+    Float32Precision::tf32};
 constinit std::atomic<bool> detail::float32_products_in_bf16{false};
 
 void set_float32_matmul_precision(std::string_view name) {

@@ -14,18 +14,18 @@ enum class MatmulPrecision : uint8_t { highest, high, medium };
 
 /// What f32 operands may be rounded to; none: as what is wider says.
 enum class Float32Precision : uint8_t { none, ieee, tf32 };
-/// What a precision is set for. Products and convolutions that have none of their own take that of
-/// GPUs, which takes that of everything; where none is set nothing is rounded.
-enum class Float32Scope : uint8_t { all, gpu, products, convolutions };
-inline constexpr int kNumFloat32Scopes = 4;
+/// What a precision is set for. Products, convolutions and recurrent layers that have none of their
+/// own take that of GPUs, which takes that of everything; where none is set nothing is rounded.
+enum class Float32Scope : uint8_t { all, gpu, products, convolutions, recurrences };
+inline constexpr int kNumFloat32Scopes = 5;
 
 namespace detail {
 extern constinit std::atomic<Float32Precision> float32_precisions[kNumFloat32Scopes];
 extern constinit std::atomic<bool> float32_products_in_bf16;
 }  // namespace detail
 
-/// As it was set for the scope alone, for the whole process. At start convolutions have tf32 and
-/// everything else none, as in PyTorch: products round nothing.
+/// As it was set for the scope alone, for the whole process. At start convolutions and recurrent
+/// layers have tf32 and everything else none, as in PyTorch: other products round nothing.
 inline Float32Precision float32_precision_setting(Float32Scope scope) noexcept {
   return detail::float32_precisions[int(scope)].load(std::memory_order_relaxed);
 }
@@ -57,6 +57,10 @@ inline void set_float32_matmul_precision(MatmulPrecision precision) noexcept {
                                          std::memory_order_relaxed);
 }
 
+/// Whether products inside recurrent layers of f32 tensors may round their operands to tf32.
+inline bool float32_recurrence_tf32() noexcept {
+  return float32_precision(Float32Scope::recurrences) == Float32Precision::tf32;
+}
 /// Whether convolutions of f32 tensors may round their operands to tf32.
 inline bool float32_convolution_tf32() noexcept {
   return float32_precision(Float32Scope::convolutions) == Float32Precision::tf32;

@@ -57,8 +57,7 @@ Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x
     return run_direction(kind, lower, input, reverse, state, batch_sizes);
   }
   const bool packed = !batch_sizes.empty();
-  if (kind == Recurrence::lstm && !packed && can_run_lstm(w, x, state[0], state[1]))
-    return run_lstm(w, x, reverse, state[0], state[1]);
+  if (!packed && can_run_at_once(w, x, state)) return run_at_once(kind, w, x, reverse, state);
   // The inputs' share of all steps is one product.
   const Tensor gates = linear(x, w.ih, w.bias_ih);
   const std::vector<Tensor> from_input = packed ? gates.split(batch_sizes) : gates.unbind(0);

@@ -21,6 +21,11 @@ LSTMState lstm_step(const Tensor& from_input, const Tensor& from_state, const Te
 /// The same from the sum of both shares.
 LSTMState lstm_step(const Tensor& gates, const Tensor& c);
 
+/// What their programs compute: of the shares r, z, n of input and state and of h, the new h; of
+/// the sums i, f, g, o and of c, the new h and c.
+std::vector<expr::Value> gru_values(std::span<const expr::Value> v);
+std::vector<expr::Value> lstm_values(std::span<const expr::Value> v);
+
 /// A program for each combination of dtypes, traced once.
 class StepPrograms {
  public:
@@ -65,9 +70,9 @@ std::vector<Tensor> run_cell(Recurrence kind, const std::string& name, const Dir
 /// outputs are in order of time.
 Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
                      std::vector<Tensor>& state, const std::vector<int64_t>& batch_sizes);
-/// The same for (T, N, features) and an LSTM without projection, as one function of
-/// differentiation.
-Tensor run_lstm(const DirectionWeights& w, const Tensor& x, bool reverse, Tensor& h, Tensor& c);
-bool can_run_lstm(const DirectionWeights& w, const Tensor& x, const Tensor& h, const Tensor& c);
+/// The same for (T, N, features) without projection, as one function of differentiation.
+Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, bool reverse,
+                   std::vector<Tensor>& state);
+bool can_run_at_once(const DirectionWeights& w, const Tensor& x, const std::vector<Tensor>& state);
 
 }  // namespace arete::nn

@@ -40,6 +40,16 @@ expr::ProgramPtr StepPrograms::get(const std::vector<Tensor>& inputs,
   return program;
 }
 
+std::vector<Value> gru_values(std::span<const Value> v) {
+  const Value r = sigmoid(v[0] + v[3]), z = sigmoid(v[1] + v[4]);
+  const Value n = tanh(v[2] + r * v[5]);
+  return {(1.0 - z) * n + z * v[6]};
+}
+std::vector<Value> lstm_values(std::span<const Value> v) {
+  const Value next = sigmoid(v[1]) * v[4] + sigmoid(v[0]) * tanh(v[2]);
+  return {sigmoid(v[3]) * tanh(next), next};
+}
+
 Tensor rnn_step(const Tensor& from_input, const Tensor& from_state, bool relu) {
   static StepPrograms with_tanh(
       [](std::span<const Value> v) -> std::vector<Value> { return {tanh(v[0] + v[1])}; });
@@ -51,11 +61,7 @@ Tensor rnn_step(const Tensor& from_input, const Tensor& from_state, bool relu) {
 }
 
 Tensor gru_step(const Tensor& from_input, const Tensor& from_state, const Tensor& h) {
-  static StepPrograms programs([](std::span<const Value> v) -> std::vector<Value> {
-    const Value r = sigmoid(v[0] + v[3]), z = sigmoid(v[1] + v[4]);
-    const Value n = tanh(v[2] + r * v[5]);
-    return {(1.0 - z) * n + z * v[6]};
-  });
+  static StepPrograms programs(gru_values);
   std::vector<Tensor> inputs = gates_of(from_input, from_state, 3);
   inputs.push_back(state_in_region(h));
   return ops::apply_program(programs.get(inputs, {inputs.back().dtype()}), inputs, {},
@@ -68,10 +74,7 @@ LSTMState lstm_step(const Tensor& from_input, const Tensor& from_state, const Te
 }
 
 LSTMState lstm_step(const Tensor& gates, const Tensor& c) {
-  static StepPrograms programs([](std::span<const Value> v) -> std::vector<Value> {
-    const Value next = sigmoid(v[1]) * v[4] + sigmoid(v[0]) * tanh(v[2]);
-    return {sigmoid(v[3]) * tanh(next), next};
-  });
+  static StepPrograms programs(lstm_values);
   std::vector<Tensor> inputs = gates.chunk(4, -1);
   inputs.push_back(state_in_region(c));
   const auto out = ops::apply_program(programs.get(inputs, {gates.dtype(), inputs.back().dtype()}),

@@ -45,8 +45,12 @@ def test_switches():
         cudnn.conv.fp32_precision = wider.fp32_precision = "none"
         assert not cudnn.allow_tf32 and not matmul.allow_tf32
     cudnn.conv.fp32_precision = matmul.fp32_precision = "ieee"
-    with pytest.raises(NotImplementedError, match="products of matrices"):
-        cudnn.rnn.fp32_precision = "tf32"
+    # Of recurrent layers by itself.
+    assert cudnn.rnn.fp32_precision == "ieee"  # conftest.py
+    cudnn.rnn.fp32_precision = "tf32"
+    assert cudnn.rnn.fp32_precision == "tf32" and not cudnn.allow_tf32
+    cudnn.allow_tf32 = False
+    assert cudnn.rnn.fp32_precision == "ieee"
     before = cudnn.deterministic
     assert not arete.are_deterministic_algorithms_enabled()
     arete.use_deterministic_algorithms(True)

@@ -86,7 +86,9 @@ TEST_P(RecordGrad, First) {
 TEST_P(RecordGrad, Second) {
   if (!is_checked(*GetParam()) || GetParam()->once_differentiable) return;
   check_all(*GetParam(), [](const autograd::CheckedFunction& f, const std::vector<Tensor>& in) {
-    return autograd::gradgradcheck(f, in);
+    int64_t n = 0;  // of the gradients' gradients as many squared are computed
+    for (const Tensor& t : in) n += t.numel();
+    return too_large_for_reference(n * n) ? "" : autograd::gradgradcheck(f, in);
   });
 }
 

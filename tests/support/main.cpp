@@ -9,8 +9,10 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  // References are of f32, not of the tf32 that convolutions on GPUs have by default.
-  arete::set_float32_convolution_tf32(false);
+  // References are of f32, not of the tf32 that convolutions and recurrent layers on GPUs have by
+  // default.
+  for (const auto scope : {arete::Float32Scope::convolutions, arete::Float32Scope::recurrences})
+    arete::set_float32_precision(scope, arete::Float32Precision::ieee);
   try {
     const arete::Device device = arete::test::test_device();
     if (!arete::prim::find_backend(device) && !testing::GTEST_FLAG(list_tests)) {

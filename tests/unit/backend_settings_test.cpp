@@ -69,6 +69,10 @@ TEST(Float32Precision, WhatIsCloserDecides) {
   EXPECT_TRUE(float32_convolution_tf32());
   EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::highest);
   EXPECT_EQ(float32_precision(products), P::none);
+  EXPECT_FALSE(float32_recurrence_tf32());
+  set_float32_precision(recurrences, P::tf32);
+  EXPECT_TRUE(float32_recurrence_tf32());
+  set_float32_precision(recurrences, P::none);
   set_float32_precision(all, P::tf32);
   EXPECT_EQ(float32_matmul_precision(), MatmulPrecision::high);
   set_float32_precision(gpu, P::ieee);

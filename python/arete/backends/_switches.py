@@ -22,9 +22,9 @@ def become(name: str, kind: type) -> None:
     sys.modules[name].__class__ = kind
 
 
-# What a precision of f32 is set for, by the numbers of the library, and what it can be. Products and convolutions for which none
-# is set have that of GPUs, and that is, where none is set, that of everything.
-ALL, GPU, PRODUCTS, CONVOLUTIONS = range(4)
+# What a precision of f32 is set for, by the numbers of the library, and what it can be. Products, convolutions and recurrent layers for
+# which none is set have that of GPUs, and that is, where none is set, that of everything.
+ALL, GPU, PRODUCTS, CONVOLUTIONS, RECURRENCES = range(5)
 PRECISIONS = ("none", "ieee", "tf32")
 
 

@@ -15,24 +15,26 @@ class _Convolutions:
 
 
 class _Recurrences:
-    """Recurrent layers are products of matrices, which cuDNN has no part in: their precision is that of products."""
+    """Recurrent layers are products of matrices here; in f32 they are rounded as cuDNN's are in torch."""
 
     __slots__ = ()
-
-    @property
-    def fp32_precision(self) -> str:
-        return _switches.PRECISIONS[_C._float32_precision(_switches.PRODUCTS)]
-
-    @fp32_precision.setter
-    def fp32_precision(self, precision: str):
-        raise NotImplementedError("backends.cudnn.rnn.fp32_precision: recurrent layers are products of matrices here; set "
-                                  "backends.cuda.matmul.fp32_precision")
+    fp32_precision = _switches.precision_of(_switches.RECURRENCES,
+                                            """cudnn.allow_tf32 as "tf32" or "ieee"; "none": as cudnn.fp32_precision says.""")
 
 
 class _Cudnn(_switches.Switches):
-    fp32_precision = _switches.precision_of(_switches.GPU, "That of products and convolutions that have none of their own.")
-    allow_tf32 = _switches.allows_tf32(_switches.CONVOLUTIONS,
-                                       "Whether convolutions of f32 tensors may round their operands to TF32; True at the start.")
+    fp32_precision = _switches.precision_of(_switches.GPU, "That of products, convolutions and recurrent layers without one.")
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether convolutions and recurrent layers of f32 tensors may round their operands to TF32; True at the start. Reads as
+        what is in force for convolutions."""
+        return _switches.PRECISIONS[_C._float32_precision(_switches.CONVOLUTIONS)] == "tf32"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool):
+        for scope in (_switches.CONVOLUTIONS, _switches.RECURRENCES):
+            _switches.set_precision(scope, "tf32" if value else "ieee")
 
     @property
     def enabled(self) -> bool:
@@ -87,14 +89,16 @@ class _Cudnn(_switches.Switches):
     @_contextlib.contextmanager
     def flags(self, enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True, fp32_precision="none"):
         """Sets all of them inside; what is left out is set to what stands here, as in torch: without `enabled=True` cuDNN is off."""
-        convolutions = _C._float32_precision_setting(_switches.CONVOLUTIONS)
+        scopes = _switches.CONVOLUTIONS, _switches.RECURRENCES
+        settings = [_C._float32_precision_setting(scope) for scope in scopes]
         before = self.set_flags(_fp32_precision=None)
         try:
             self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32, fp32_precision)
             yield
         finally:
             self.set_flags(*before)
-            _C._set_float32_precision(_switches.CONVOLUTIONS, convolutions)
+            for scope, setting in zip(scopes, settings):
+                _C._set_float32_precision(scope, setting)
 
     @staticmethod
     def is_available() -> bool:
