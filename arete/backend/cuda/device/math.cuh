@@ -278,19 +278,25 @@ DEVICE f64 op_lgamma(f64 a) { return lgamma(a); }
 DEVICE f32 op_lgamma(f32 a) { return f32(lgamma(f64(a))); }
 
 // As scalar_math.h: reflection, recurrence up to 10, asymptotic series.
-DEVICE f64 op_digamma(f64 x) {
+DEVICE f64 op_digamma(f64 x) {  // as expr/scalar_math.h
+  const f64 pi = 3.14159265358979323846;
   if (x == 0) return copysign(1.0 / 0.0, -x);
   f64 result = 0;
   if (x < 0) {
     if (x == floor(x)) return 0.0 / 0.0;
-    result = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));
+    const f64 part = x - rint(x), size = fabs(part);
+    const f64 tangent = tan(pi * (size > 0.25 ? 0.5 - size : size));
+    result = -pi * copysign(size > 0.25 ? tangent : 1 / tangent, part);
     x = 1 - x;
   }
-  for (; x < 10; x += 1) result -= 1 / x;
+  const i32 steps = x < 10 ? i32(ceil(10 - x)) : 0;
+  f64 sum = 0;
+  for (i32 k = steps - 1; k >= 0; --k) sum += 1 / (x + k);
+  x += steps;
   const f64 inverse = 1 / x, z = inverse * inverse;
   f64 series = 1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12));
   series = 1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * series));
   series = z * (1.0 / 12 - z * series);
-  return result + log(x) - inverse / 2 - series;
+  return result + (log(x) - inverse / 2 - series - sum);
 }
 DEVICE f32 op_digamma(f32 x) { return f32(op_digamma(f64(x))); }
