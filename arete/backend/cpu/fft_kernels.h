@@ -73,8 +73,9 @@ template <class T, int r, class E>
   }
 }
 
+// Static: what is compiled for one instruction set must not be linked where another is meant.
 template <class T, int r, class E>
-void run_fixed_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
+static void run_fixed_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
                     FftComplex<E>* __restrict y) {
   const int64_t m = pass.m, s = pass.s;
   for (int64_t p = 0; p < m; ++p) {
@@ -92,7 +93,7 @@ void run_fixed_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
 }
 
 template <class T, class E>
-void run_any_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
+static void run_any_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
                   FftComplex<E>* __restrict y) {
   const int64_t r = pass.r, m = pass.m, s = pass.s;
   std::array<FftComplex<E>, kLargestFftFactor> a;
@@ -113,7 +114,7 @@ void run_any_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
 
 /// All passes in turn over `a`; the result is in the buffer returned, `a` or `b`.
 template <class T, class E>
-FftComplex<E>* run_passes(const FftPass<T>* passes, int64_t count, FftComplex<E>* a,
+static FftComplex<E>* run_passes(const FftPass<T>* passes, int64_t count, FftComplex<E>* a,
                           FftComplex<E>* b) {
   for (int64_t i = 0; i < count; ++i) {
     const FftPass<T>& pass = passes[i];
