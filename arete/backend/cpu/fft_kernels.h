@@ -76,7 +76,7 @@ template <class T, int r, class E>
 // Static: what is compiled for one instruction set must not be linked where another is meant.
 template <class T, int r, class E>
 static void run_fixed_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
-                    FftComplex<E>* __restrict y) {
+                           FftComplex<E>* __restrict y) {
   const int64_t m = pass.m, s = pass.s;
   for (int64_t p = 0; p < m; ++p) {
     const FftComplex<T>* w = pass.twiddles + p * (r - 1);
@@ -94,7 +94,7 @@ static void run_fixed_pass(const FftPass<T>& pass, const FftComplex<E>* __restri
 
 template <class T, class E>
 static void run_any_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
-                  FftComplex<E>* __restrict y) {
+                         FftComplex<E>* __restrict y) {
   const int64_t r = pass.r, m = pass.m, s = pass.s;
   std::array<FftComplex<E>, kLargestFftFactor> a;
   for (int64_t p = 0; p < m; ++p) {
@@ -115,7 +115,7 @@ static void run_any_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict
 /// All passes in turn over `a`; the result is in the buffer returned, `a` or `b`.
 template <class T, class E>
 static FftComplex<E>* run_passes(const FftPass<T>* passes, int64_t count, FftComplex<E>* a,
-                          FftComplex<E>* b) {
+                                 FftComplex<E>* b) {
   for (int64_t i = 0; i < count; ++i) {
     const FftPass<T>& pass = passes[i];
     switch (pass.r) {
