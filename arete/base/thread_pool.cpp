@@ -231,6 +231,14 @@ void watch_forks() {
 
 }  // namespace
 
+bool threads_are_openmp() noexcept {
+#ifdef ARETE_THREADS_STD
+  return false;
+#else
+  return true;
+#endif
+}
+
 int num_threads() noexcept {
   int n = g_threads.load(std::memory_order_relaxed);
   if (n == 0) [[unlikely]] {

@@ -12,6 +12,8 @@ int num_threads() noexcept;
 /// Sets the number for the whole process; at least 1 (ValueError). A process that was forked from
 /// one with several threads has one: those of its parent are gone, and OpenMP waits for them.
 void set_num_threads(int n);
+/// Whether the threads are OpenMP's; else they are the library's own (ARETE_THREADS_STD).
+bool threads_are_openmp() noexcept;
 /// True inside a parallel_for body or a thread marked by SerialRegion: nested loops run inline.
 bool in_parallel_region() noexcept;
 

@@ -56,6 +56,7 @@ Tensor run_direction(Recurrence kind, const DirectionWeights& w, const Tensor& x
     const ops::WithoutAutocast guard;
     return run_direction(kind, lower, input, reverse, state, batch_sizes);
   }
+  const RecurrentPrecision precision(x);
   const bool packed = !batch_sizes.empty();
   if (!packed && can_run_at_once(w, x, state)) return run_at_once(kind, w, x, reverse, state);
   // The inputs' share of all steps is one product.

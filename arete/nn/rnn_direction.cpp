@@ -8,7 +8,6 @@
 #include "arete/ops/multi.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/shape.h"
-#include "arete/prim/context.h"
 
 namespace arete::nn {
 
@@ -27,19 +26,6 @@ using expr::Value;
 using Values = std::vector<Value>;
 
 enum Input : uint8_t { kX, kH, kC, kWeightIh, kWeightHh, kBiasIh, kBiasHh };
-
-// As PyTorch's recurrent layers on GPUs, which are cuDNN's.
-class Precision {
- public:
-  Precision() : scope_(context_) {
-    if (float32_recurrence_tf32() && context_.precision == MatmulPrecision::highest)
-      context_.precision = MatmulPrecision::high;
-  }
-
- private:
-  prim::Context context_;
-  prim::ContextScope scope_;
-};
 
 // ---- the steps
 
@@ -199,10 +185,10 @@ Steps run_steps(Recurrence kind, const std::vector<Tensor>& in, bool reverse, bo
 
 std::vector<Tensor> backward(autograd::Context& context, const std::vector<Tensor>& gradients,
                              Recurrence kind, bool reverse) {
-  const Precision precision;
   const bool is_gru = kind == Recurrence::gru, is_lstm = kind == Recurrence::lstm;
   const bool record = is_grad_enabled();
   const std::vector<Tensor> saved = context.saved_tensors();
+  const RecurrentPrecision precision(saved[kX]);
   const Tensor &x = saved[kX], &weight_hh = saved[kWeightHh];
   const Tensor& h = saved[kBiasIh];  // the outputs follow the inputs but for the biases
   const int64_t steps = x.size(0), n_gates = weight_hh.size(0) / weight_hh.size(1);
@@ -307,7 +293,6 @@ Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, 
       x, state[0], state.size() > 1 ? state[1] : Tensor(), w.ih, w.hh, w.bias_ih, w.bias_hh};
   const int64_t last = reverse ? 0 : x.size(0) - 1;
   if (!is_grad_enabled()) {
-    const Precision precision;
     const Steps s = run_steps(kind, in, reverse, false);
     state[0] = s.kept[0].select(0, last);
     if (kind == Recurrence::lstm) state[1] = s.c;
@@ -316,7 +301,6 @@ Tensor run_at_once(Recurrence kind, const DirectionWeights& w, const Tensor& x, 
   autograd::FunctionDef def;
   def.name = kind == Recurrence::lstm ? "lstm" : kind == Recurrence::gru ? "gru" : "rnn";
   def.forward = [kind, reverse](autograd::Context& context, const std::vector<Tensor>& given) {
-    const Precision precision;
     const Steps s = run_steps(kind, given, reverse, true);
     std::vector<Tensor> saved{given.begin(), given.begin() + kBiasIh};
     if (!saved[kC].defined()) saved[kC] = saved[kH];  // a place that is not read

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "arete/expr/value.h"
 #include "arete/nn/rnn.h"
+#include "arete/prim/context.h"
 
 namespace arete::nn {
 
@@ -25,6 +27,24 @@ LSTMState lstm_step(const Tensor& gates, const Tensor& c);
 /// the sums i, f, g, o and of c, the new h and c.
 std::vector<expr::Value> gru_values(std::span<const expr::Value> v);
 std::vector<expr::Value> lstm_values(std::span<const expr::Value> v);
+
+/// While it lives, products of f32 on a GPU are rounded as Float32Scope::recurrences says, as
+/// PyTorch's recurrent layers there are, which are cuDNN's; on other devices it changes nothing.
+class RecurrentPrecision {
+ public:
+  explicit RecurrentPrecision(const Tensor& x) {
+    if (!x.device().is_cuda()) return;
+    if (!float32_recurrence_tf32())
+      context_.precision = MatmulPrecision::highest;
+    else if (context_.precision == MatmulPrecision::highest)
+      context_.precision = MatmulPrecision::high;
+    scope_.emplace(context_);
+  }
+
+ private:
+  prim::Context context_;
+  std::optional<prim::ContextScope> scope_;
+};
 
 /// A program for each combination of dtypes, traced once.
 class StepPrograms {

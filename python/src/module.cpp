@@ -185,6 +185,7 @@ tensor([1.1235])
 >>> arete.get_num_threads() > 0
 True
 )");
+  m.def("_threads_are_openmp", &threads_are_openmp);
   m.def(
       "set_num_threads", [](int n) { set_num_threads(n); },
       R"(Sets how many threads an operator uses.

@@ -217,3 +217,29 @@ def test_attention_backends(device):
         with arete.backends.cuda.sdp_kernel(enable_math=False):
             assert allowed() == [True, True, True, False]
     assert allowed() == [True] * 4
+
+
+@pytest.mark.skipif(not arete.cuda.is_available(), reason="tf32 is for GPUs")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_round_as_they_are_told(kind, packed):
+    matmul, rnn = arete.backends.cuda.matmul, arete.backends.cudnn.rnn
+    net, x = getattr(arete.nn, kind)(64, 96), arete.randn(9, 16, 64)
+    exact = net.double()(x.double())[0]
+    net = net.float().cuda()
+
+    def error(for_layers, for_products):
+        rnn.fp32_precision, matmul.fp32_precision = for_layers, for_products
+        given = x.cuda()
+        with arete.no_grad():
+            if packed:
+                got = net(arete.nn.utils.rnn.pack_padded_sequence(given, [9] * 16))[0].data.view(9, 16, -1)
+            else:
+                got = net(given)[0]
+        return float((got.cpu().double() - exact).abs().max())
+
+    before = rnn.fp32_precision, matmul.fp32_precision
+    try:
+        assert error("ieee", "tf32") < 2e-6 < 2e-5 < error("tf32", "ieee") < 5e-3
+    finally:
+        rnn.fp32_precision, matmul.fp32_precision = before

@@ -42,6 +42,19 @@ def test_derivatives(kind, options):
         np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind, options", CASES, ids=[f"{k}-{'-'.join(o)}" for k, o in CASES])
+def test_without_history(kind, options):
+    net, x = getattr(arete.nn, kind)(4, 5, **options), arete.randn(7, 3, 4)
+    with_history = net(x)
+    with arete.no_grad():
+        without = net(x)
+        packed = net(arete.nn.utils.rnn.pack_padded_sequence(x, [7, 7, 7]))
+    for a, b, c in zip(*[[y, *(s if isinstance(s, tuple) else (s,))] for y, s in (with_history, without, (packed[0].data.view(7, 3, -1), packed[1]))]):
+        assert not b.requires_grad
+        np.testing.assert_allclose(b.numpy(), a.detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(c.numpy(), a.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_gradient_of_the_cell_state_alone():
     net = arete.nn.LSTM(2, 3).to(arete.float64)
     x = arete.randn(4, 2, 2, dtype=arete.float64, requires_grad=True)

@@ -11,6 +11,7 @@
 
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/fft_kernels.h"
+#include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 
@@ -164,22 +165,14 @@ std::shared_ptr<const Plan<T>> plan_of(int64_t n) {
   return plan;
 }
 
-// Many lines at once, with the processor's widest vectors.
-template <class T>
-void transform_side_by_side(const FftLines<T>& lines) {
-#if defined(__x86_64__)
-  static const auto f = []() -> void (*)(const FftLines<T>&) {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      return avx512::fft_lines;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::fft_lines;
-    return base::fft_lines;
-  }();
+// Many lines at once.
+void transform_side_by_side(const FftLines<float>& lines) {
+  static const auto f = ARETE_SELECT(::arete::cpu, fft_f32);
   f(lines);
-#else
-  base::fft_lines(lines);
-#endif
+}
+void transform_side_by_side(const FftLines<double>& lines) {
+  static const auto f = ARETE_SELECT(::arete::cpu, fft_f64);
+  f(lines);
 }
 
 // Lines first to last through buffers of the computation's type C.
@@ -210,13 +203,13 @@ void transform_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward
   if (plan->direct && lines >= 4 && n <= kLongest) {
     constexpr int64_t kBlock = 16;
     const auto& passes = plan->direct->passes();
-    parallel_for(
-        0, (lines + kBlock - 1) / kBlock, std::max<int64_t>(1, 16384 / (n * kBlock)),
-        [&](int64_t first, int64_t last) {
-          const int64_t line = first * kBlock, at = line * 2 * n;
-          transform_side_by_side<T>({passes.data(), int64_t(passes.size()), in + at, out + at,
-                                     std::min(last * kBlock, lines) - line, n, forward, T(scale)});
-        });
+    parallel_for(0, (lines + kBlock - 1) / kBlock, std::max<int64_t>(1, 16384 / (n * kBlock)),
+                 [&](int64_t first, int64_t last) {
+                   const int64_t line = first * kBlock, at = line * 2 * n;
+                   transform_side_by_side(
+                       FftLines<T>{passes.data(), int64_t(passes.size()), in + at, out + at,
+                                   std::min(last * kBlock, lines) - line, n, forward, T(scale)});
+                 });
     return;
   }
   const int64_t grain = std::max<int64_t>(1, 16384 / n);

@@ -6,22 +6,17 @@
 
 #include "arete/backend/cpu/arena.h"
 #include "arete/backend/cpu/fft_kernels.h"
+#include "arete/backend/cpu/kernels/simd.inl.h"
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kBytes = 32;
-#else
-constexpr int kBytes = 16;
-#endif
+using kernels::kVectorBytes;
 
 template <class T>
 struct VectorOf {
-  static constexpr int width = kBytes / int(sizeof(T));
-  typedef T type __attribute__((vector_size(kBytes)));
+  static constexpr int width = kVectorBytes / int(sizeof(T));
+  typedef T type __attribute__((vector_size(kVectorBytes)));
 };
 template <class T>
 using Vector = typename VectorOf<T>::type;
@@ -93,7 +88,7 @@ void run(const FftLines<T>& l) {
 
 }  // namespace
 
-void fft_lines(const FftLines<float>& lines) { run(lines); }
-void fft_lines(const FftLines<double>& lines) { run(lines); }
+void fft_f32(const FftLines<float>& l) { run(l); }
+void fft_f64(const FftLines<double>& l) { run(l); }
 
 }  // namespace arete::cpu::ARETE_SIMD_TARGET

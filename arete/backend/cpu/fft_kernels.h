@@ -154,10 +154,10 @@ struct FftLines {
 };
 
 // Compiled once per instruction set (fft.simd.cpp).
-#define ARETE_FFT_LINES(target)                  \
-  namespace target {                             \
-  void fft_lines(const FftLines<float>& lines);  \
-  void fft_lines(const FftLines<double>& lines); \
+#define ARETE_FFT_LINES(target)            \
+  namespace target {                       \
+  void fft_f32(const FftLines<float>& l);  \
+  void fft_f64(const FftLines<double>& l); \
   }
 ARETE_FFT_LINES(base)
 ARETE_FFT_LINES(avx2)

@@ -10,6 +10,7 @@
 #include "arete/backend/cpu/blas.h"
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/gemm_blocked.h"
+#include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/backend/cpu/onednn.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
@@ -48,29 +49,14 @@ using prim::GemmArgs;
 using prim::ScratchView;
 using prim::View;
 
-namespace {
-struct GemmKernels {
-  void (*gemm_blocked)(const BlockedGemm&);
-  void (*finish_row)(const FinishRow&);
-};
-const GemmKernels& gemm_kernels() {
-  static const GemmKernels k = []() -> GemmKernels {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      return {avx512::gemm_blocked, avx512::finish_row};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      return {avx2::gemm_blocked, avx2::finish_row};
-#endif
-    return {base::gemm_blocked, base::finish_row};
-  }();
-  return k;
+void gemm_blocked(const BlockedGemm& problem) {
+  static const auto f = ARETE_SELECT(::arete::cpu, gemm_blocked);
+  f(problem);
 }
-}  // namespace
-
-void gemm_blocked(const BlockedGemm& problem) { gemm_kernels().gemm_blocked(problem); }
-void finish_row(const FinishRow& row) { gemm_kernels().finish_row(row); }
+void finish_row(const FinishRow& row) {
+  static const auto f = ARETE_SELECT(::arete::cpu, finish_row);
+  f(row);
+}
 
 namespace {
 

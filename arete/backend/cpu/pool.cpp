@@ -1,6 +1,7 @@
 // Pooling on the CPU. oneDNN's max pooling keeps positions in a private format relative to the
 // window, while ours are public (positions in the plane), so the kernels are our own.
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/backend/cpu/pool_kernels.h"
 #include "arete/base/error.h"
 #include "arete/prim/checks.h"
@@ -20,19 +21,8 @@ void CpuBackend::pool(const prim::PoolArgs& p) {
     default:
       return Primitives::pool(p);
   }
-#if defined(__x86_64__)
-  static const auto f = [] {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      return avx512::pool;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::pool;
-    return base::pool;
-  }();
-  f(p);
-#else
-  base::pool(p);
-#endif
+  static const auto pool_in_simd = ARETE_SELECT(::arete::cpu, pool);
+  pool_in_simd(p);
 }
 
 }  // namespace arete::cpu

@@ -15,7 +15,8 @@ class _Convolutions:
 
 
 class _Recurrences:
-    """Recurrent layers are products of matrices here; in f32 they are rounded as cuDNN's are in torch."""
+    """Recurrent layers are products of matrices here; in f32 they are rounded as cuDNN's are in torch. Gradients of packed sequences
+    and of layers with projections are products like others: `backends.cuda.matmul` decides for them."""
 
     __slots__ = ()
     fp32_precision = _switches.precision_of(_switches.RECURRENCES,

@@ -10,14 +10,6 @@ struct Bytes16 {
   uint64_t low, high;
 };
 
-#if defined(__AVX512BW__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
-
 /// A square of as many rows as a vector has elements, through registers: log2(lanes) rounds that
 /// each interleave row i with row i + lanes / 2. Whole vectors are read and written, so that every
 /// cache line is touched once.

@@ -5,14 +5,6 @@
 namespace arete::cpu::kernels {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
-
 template <class T, int kLanes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(sizeof(T) * kLanes)));

@@ -1,27 +1,27 @@
-// The table of one family for the instruction set that kernels::table() chose.
+// What is compiled once per instruction set, as kernels::table() chose it.
 #pragma once
 
 #include <cstring>
 
 #include "arete/backend/cpu/kernels/kernel_table.h"
 
-/// ARETE_SELECT_TABLE(random_table): a reference to base::random_table, avx2:: or avx512::.
+/// ARETE_SELECT(arete::cpu, pool): a pointer to arete::cpu::base::pool, avx2:: or avx512::.
 #if defined(__x86_64__)
-#define ARETE_SELECT_TABLE(table_name)                                          \
-  ::arete::cpu::kernels::select_table(&::arete::cpu::kernels::base::table_name, \
-                                      &::arete::cpu::kernels::avx2::table_name, \
-                                      &::arete::cpu::kernels::avx512::table_name)
+#define ARETE_SELECT(scope, name) \
+  ::arete::cpu::kernels::select(&scope::base::name, &scope::avx2::name, &scope::avx512::name)
 #else
-#define ARETE_SELECT_TABLE(table_name) (::arete::cpu::kernels::base::table_name)
+#define ARETE_SELECT(scope, name) (&scope::base::name)
 #endif
+/// ARETE_SELECT_TABLE(random_table): a reference to that of arete::cpu::kernels.
+#define ARETE_SELECT_TABLE(table_name) (*ARETE_SELECT(::arete::cpu::kernels, table_name))
 
 namespace arete::cpu::kernels {
 
-template <class Table>
-const Table& select_table(const Table* base, const Table* avx2, const Table* avx512) {
+template <class T>
+T* select(T* base, T* avx2, T* avx512) {
   const char* name = table().name;
-  if (std::strcmp(name, "avx512") == 0) return *avx512;
-  return std::strcmp(name, "avx2") == 0 ? *avx2 : *base;
+  if (std::strcmp(name, "avx512") == 0) return avx512;
+  return std::strcmp(name, "avx2") == 0 ? avx2 : base;
 }
 
 }  // namespace arete::cpu::kernels

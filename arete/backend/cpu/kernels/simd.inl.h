@@ -17,6 +17,15 @@
 namespace arete::cpu::kernels {
 namespace {
 
+/// Of the widest vectors of the instruction set.
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
 template <class T>
 struct UnsignedOf {
   using type = T;
