@@ -308,8 +308,8 @@ const OpRecord& norm_of_difference_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& prims) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           const Shape full = broadcast_shapes(a.sizes(), b.sizes(), c.name());
-          const prim::View in[] = {view_of(a, expand(a.layout(), full)),
-                                   view_of(b, expand(b.layout(), full))};
+          const Layout of_a = expand(a.layout(), full), of_b = expand(b.layout(), full);
+          const prim::View in[] = {view_of(a, of_a), view_of(b, of_b)};
           const expr::Literal params[] = {{.f = c.real(2)}, {.f = c.real(3)}};
           reduce_norm(prims, full, 1u << (full.size() - 1), in, out[0], c.real(2), params);
         })
