@@ -3,6 +3,7 @@ import importlib.util
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -107,3 +108,12 @@ def test_breadth(tmp_path):
     assert {r["callable"] for r in rows} == {"torch.add", "torch.logsumexp", "nn.Linear"}
     assert all(r["status"] == "ok" and r["ratio"] > 0 for r in rows)
     assert "<canvas" in page.read_text() and "torch.logsumexp" in page.read_text()
+
+
+def test_corners():
+    pytest.importorskip("torch")
+    done = subprocess.run([sys.executable, str(BENCH / "corners.py"), "--scale", "0.02"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [re.match(r"(.{40}) +([\d.]+) +([\d.]+) us +([\d.]+)x$", line) for line in done.stdout.splitlines()]
+    assert len(rows) > 20 and all(rows), done.stdout
+    assert all(float(r[2]) / float(r[3]) == pytest.approx(float(r[4]), abs=0.01, rel=0.05) for r in rows)

@@ -1,6 +1,8 @@
 """Subclasses of Tensor with __torch_function__, beside PyTorch's where it is installed."""
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,3 +146,12 @@ def test_subclasses_of_subclasses_are_asked_first():
 
         result = torch.add(torch.ones(1).as_subclass(Base), torch.ones(1).as_subclass(Derived))
         assert type(result) is Derived and asked == ["Derived"]
+
+
+def test_classes_are_made_without_docstrings_of_operators():
+    # Those come from samples, a library that programs need not have and that takes its time to load.
+    code = ("import inspect, arete, arete.nn; maps = lambda: 'libarete_samples' in open('/proc/self/maps').read(); loaded = maps(); "
+            "kind = arete.nn.parameter.UninitializedParameter; print(loaded, 'exponential' in inspect.getdoc(arete.Tensor.exp) or maps(), "
+            "kind.exp.__name__)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "exp"]

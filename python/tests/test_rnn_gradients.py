@@ -49,8 +49,10 @@ def test_without_history(kind, options):
     with arete.no_grad():
         without = net(x)
         packed = net(arete.nn.utils.rnn.pack_padded_sequence(x, [7, 7, 7]))
-    for a, b, c in zip(*[[y, *(s if isinstance(s, tuple) else (s,))] for y, s in (with_history, without, (packed[0].data.view(7, 3, -1), packed[1]))]):
-        assert not b.requires_grad
+    packed = (packed[0].data.view(7, 3, -1), packed[1])
+    ways = [[y, *(s if isinstance(s, tuple) else (s,))] for y, s in (with_history, without, packed)]
+    for a, b, c in zip(*ways):
+        assert not b.requires_grad and not c.requires_grad
         np.testing.assert_allclose(b.numpy(), a.detach().numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(c.numpy(), a.detach().numpy(), rtol=1e-5, atol=1e-6)
 

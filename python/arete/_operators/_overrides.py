@@ -139,11 +139,10 @@ def _asking_method(function):
             return function(self, *args, **kwargs)
         return _call(function, (self, *args), kwargs)
 
-    for attribute in ("__name__", "__qualname__", "__doc__"):
-        try:
-            setattr(method, attribute, getattr(function, attribute))
-        except (AttributeError, TypeError):
-            pass
+    # Not the docstring, which is made from the operator's samples when it is read; inspect.getdoc() finds that of Tensor.
+    for attribute in ("__name__", "__qualname__"):
+        if isinstance(value := getattr(function, attribute, None), str):
+            setattr(method, attribute, value)
     return method
 
 
@@ -156,7 +155,7 @@ def _asking_attribute(attribute):
 
         return access and function
 
-    return property(asking(get), asking(put), asking(drop), attribute.__doc__)
+    return property(asking(get), asking(put), asking(drop))
 
 
 # What makes objects and classes, and what is written for subclasses already.

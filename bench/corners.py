@@ -1,0 +1,131 @@
+"""Recurrent layers, losses, factors and other calls that were slow once: Arete beside PyTorch, with both libraries' defaults.
+
+    python bench/corners.py [--device cuda] [--only REGEX] [--scale 0.1]
+
+One line for each case: microseconds of PyTorch and of Arete, the best of five rounds, how many times as fast Arete is, and on a GPU the
+peak memory of a call beyond what is there before it, in MiB. `--scale` makes the cases smaller.
+"""
+
+import argparse
+import re
+
+import torch
+from resampling import microseconds
+
+import arete
+
+
+def recurrent(kind, steps, batch, width, layers, dtype="float32", train=True):
+    def make(lib, device):
+        layer = getattr(lib.nn, kind)(width, width, layers).to(device, getattr(lib, dtype))
+        x = lib.randn(steps, batch, width, device=device).to(getattr(lib, dtype))
+
+        def call():
+            if train:
+                layer.zero_grad()
+                layer(x)[0].sum().backward()
+            else:
+                with lib.no_grad():
+                    layer(x)
+
+        return call
+
+    return make
+
+
+def step(inputs, loss):
+    """A call that computes a loss of the first input and its gradient."""
+
+    def make(lib, device):
+        leaf, *others = inputs(lib, device)
+        leaf.requires_grad_()
+
+        def call():
+            leaf.grad = None
+            loss(lib, leaf, *others).backward()
+
+        return call
+
+    return make
+
+
+def forward(inputs, function):
+    def make(lib, device):
+        given = inputs(lib, device)
+        return lambda: function(lib, *given)
+
+    return make
+
+
+def cases(n):
+    """By name; n(size) is the size to take."""
+
+    def ctc(steps, batch, classes, labels):
+        def inputs(lib, d):
+            scores = lib.randn(steps, batch, classes, device=d).log_softmax(2).detach()
+            targets = lib.randint(1, classes, (batch, labels), device=d)
+            return scores, targets, lib.full((batch,), steps, dtype=lib.long), lib.full((batch,), labels, dtype=lib.long)
+
+        return step(inputs, lambda lib, *given: lib.nn.functional.ctc_loss(*given))
+
+    def normal(*sizes):
+        return lambda lib, d: tuple(lib.randn(*s, device=d) for s in sizes)
+
+    def numbers(count, most):
+        return lambda lib, d: (lib.randint(0, most, (count,), device=d),)
+
+    width = n(650)
+    return {
+        "LSTM step": recurrent("LSTM", n(35), 20, width, 2), "LSTM eval": recurrent("LSTM", n(35), 20, width, 2, train=False),
+        "LSTM step, bfloat16": recurrent("LSTM", n(35), 20, width, 2, "bfloat16"),
+        "GRU step": recurrent("GRU", n(35), 20, width, 2), "GRU eval": recurrent("GRU", n(35), 20, width, 2, train=False),
+        "RNN step": recurrent("RNN", n(35), 20, width, 2), "RNN eval": recurrent("RNN", n(35), 20, width, 2, train=False),
+        "ctc_loss 50, 16, 20, 30": ctc(50, 16, 20, 30), "ctc_loss 500, 16, 40, 60": ctc(n(500) + 120, 16, 40, 60),
+        "linalg.lu, 128 of 64x64": forward(normal((128, n(64), n(64))), lambda lib, x: lib.linalg.lu(x)),
+        "linalg.lu, 2 of 512x512": forward(normal((2, n(512), n(512))), lambda lib, x: lib.linalg.lu(x)),
+        "linalg.lu, 64 of 5x7": forward(normal((64, 5, 7)), lambda lib, x: lib.linalg.lu(x)),
+        "polygamma(2), 1M": forward(normal((n(1 << 20),)), lambda lib, x: lib.polygamma(2, x)),
+        "polygamma(1), 900": forward(normal((900,)), lambda lib, x: lib.polygamma(1, x)),
+        "fmod, 4M": forward(normal((n(1 << 22),), (n(1 << 22),)), lambda lib, x, y: lib.fmod(x, y)),
+        "multi_margin_loss 4096x8192, step": step(
+            lambda lib, d: (lib.randn(n(4096), n(8192), device=d), lib.randint(0, n(8192), (n(4096),), device=d)),
+            lambda lib, x, y: lib.nn.functional.multi_margin_loss(x, y)),
+        "multilabel_margin_loss 512x2048, step": step(
+            lambda lib, d: (lib.randn(n(512), n(2048), device=d), lib.randint(0, n(2048), (n(512), n(2048)), device=d)),
+            lambda lib, x, y: lib.nn.functional.multilabel_margin_loss(x, y)),
+        "cdist p=1, 1000x64": forward(normal((n(1000), 64)), lambda lib, x: lib.cdist(x, x, p=1.0)),
+        "pairwise_distance 20000x64": forward(
+            normal((n(20000), 64), (n(20000), 64)), lambda lib, x, y: lib.nn.functional.pairwise_distance(x, y)),
+        "unique, 16M": forward(numbers(n(1 << 24), 1000), lambda lib, x: lib.unique(x)),
+        "bincount, 1M": forward(numbers(n(1 << 20), 1000), lambda lib, x: lib.bincount(x)),
+        "fill_, 1M": forward(normal((n(1 << 20),)), lambda lib, x: x.fill_(2.0)),
+        "fft.fft 1024 of 1024": forward(normal((n(1024), n(1024))), lambda lib, x: lib.fft.fft(x.to(lib.complex64))),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", default="", help="cases that this regular expression matches")
+    parser.add_argument("--scale", type=float, default=1.0)
+    options = parser.parse_args()
+    on_gpu = options.device.startswith("cuda")
+    for name, make in cases(lambda size: max(2, int(size * options.scale))).items():
+        if not re.search(options.only, name):
+            continue
+        times, memory = [], []
+        for lib in (torch, arete):
+            lib.manual_seed(0)
+            call = make(lib, options.device)
+            times.append(microseconds(call, lib.cuda.synchronize if on_gpu else lambda: None, 10))
+            if on_gpu:
+                before = lib.cuda.memory_allocated()
+                lib.cuda.reset_peak_memory_stats()
+                call()
+                memory.append((lib.cuda.max_memory_allocated() - before) / 2**20)
+        shown = "".join(f" {m:8.1f}" for m in memory)
+        print(f"{name:<40} {times[0]:10.1f} {times[1]:10.1f} us {times[0] / times[1]:6.2f}x{shown}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
