@@ -34,15 +34,11 @@ sys.path.insert(0, os.path.join(HERE, "..", "python", "tests"))  # for op_db_dif
 
 import breadth_report
 
-PARTS = ("plain", "more")
-
-
 # ---- workers
 
 
 def work(connection, options):
-    """A process that measures subjects: receives (name, part, names of rows done) again and again, and sends what
-    happens."""
+    """A process that measures subjects: receives (name, names of rows done) again and again, and sends what happens."""
     _limit_memory(options.device)
     import breadth_calls
     from breadth_measure import Device, Rows, prepare
@@ -52,10 +48,10 @@ def work(connection, options):
     device = Device(options.device, options.block, options.rounds, options.lock, tell)
     found, _ = breadth_calls.subjects()
     while True:
-        name, part, done = connection.recv()
+        name, done = connection.recv()
         try:
             rows = Rows(found[name], found, device, options)
-            keys = rows.keys()[PARTS.index(part)]
+            keys = rows.keys()
             reason = None if rows.templates else rows.reason
         except Exception as e:  # noqa: BLE001: a fault of the harness costs one subject
             keys, reason = (), f"its inputs: {type(e).__name__}: {e}"[:200]
@@ -135,25 +131,20 @@ class Run:
         self.late = 0
         self.saved = time.monotonic()
 
-    def tasks(self, names):
-        """(name, part): the plain rows of all come first, in an order that a small budget cuts evenly."""
-        shuffled = sorted(names, key=lambda n: zlib.crc32(n.encode()))
-        return [(name, part) for part in (PARTS[:1] if self.options.quick else PARTS) for name in shuffled]
-
     def done(self, name):
         return {n for n, row in self.table["rows"].items() if row["callable"] == name} | set(
             self.table["absent"].get(name, ())
         )
 
     def go(self, names):
-        waiting = self.tasks(names)[::-1]
+        waiting = sorted(names, key=lambda n: zlib.crc32(n.encode()))  # an order that a small budget cuts evenly
         workers = [Worker(self.options) for _ in range(min(self.options.processes, len(waiting)))]
         try:
             while waiting or any(w.task for w in workers):
                 for w in workers:
                     if not w.task and waiting and not self._is_late(waiting):
-                        name, part = waiting.pop()
-                        w.give((name, part, self.done(name)))
+                        name = waiting.pop()
+                        w.give((name, self.done(name)))
                 ready = multiprocessing.connection.wait([w.connection for w in workers if w.task], timeout=1.0)
                 for w in workers:
                     if w.connection in ready:
@@ -170,7 +161,7 @@ class Run:
             return False
         self.late += len(waiting)
         self.table["late"] = sorted(
-            {name for name, _ in waiting} - {r["callable"] for r in self.table["rows"].values()}
+            set(waiting) - {r["callable"] for r in self.table["rows"].values()}
         )
         waiting.clear()
         return True
@@ -202,7 +193,7 @@ class Run:
 
     def _failed(self, w, hangs=False):
         """The row that a worker was at failed; the others of its task are measured by its successor."""
-        name, part, _ = w.task
+        name, _ = w.task
         row = w.row
         why = w.restart(hangs)
         if row is None and not w.began:  # while it made inputs: nothing of this subject can be measured
@@ -211,7 +202,7 @@ class Run:
             return
         if row:
             self.table["rows"][row] = {"name": row, "callable": name, "status": "failed", "note": why}
-        w.give((name, part, self.done(name)))
+        w.give((name, self.done(name)))
 
     def _progress(self, waiting):
         if time.monotonic() - self.saved < 20:
@@ -285,7 +276,7 @@ def parse():
     options.sizes = [s for s in known if s in wanted]
     if options.processes is None:
         options.processes = min(8, os.cpu_count() or 1) if options.device == "cuda" else 1
-    options.block, options.rounds = (0.001, 2) if options.quick else (0.002, 4)
+    options.block, options.rounds = (0.001, 3) if options.quick else (0.002, 6)
     options.scale, options.longest = (0.25, 0.5) if options.quick else (1.0, 1.0)  # of sizes and of times
     options.deadline = time.time() + options.seconds
     return options

@@ -30,9 +30,10 @@ TOLERANCE = {
     torch.complex128: 1e-9,
 }
 HUGE = 1e30  # where some numbers are larger, rounding decides which of them overflow
+SAME = 0.02  # by which times of two rounds differ that agree
 MOST_TIES = 1e-4  # of the elements may differ: which of equal ones comes first, or has the gradient, is a choice
 LEAST_PEAK = 1 << 16  # bytes; below, what counts is how allocators round
-MOST_KEPT = 4 << 30  # bytes of a GPU that a process keeps between rows
+MOST_KEPT = 2 << 30  # bytes of a GPU that a process keeps between rows
 MOST_PRECISE = 1 << 23  # elements of calls that are computed once more in float64
 FORWARD, BACKWARD = "forward", "forward + backward"
 
@@ -80,6 +81,15 @@ class Device:
         self.wait()
         return result, time.perf_counter() - start
 
+    def about(self, call, limit):
+        """(result, seconds) of a call that is warm; near the limit while no other process is at work."""
+        result, seconds = self.once(call)
+        if seconds > limit / 4:
+            del result
+            with self.turn():
+                result, seconds = self.once(call)
+        return result, seconds
+
     def block(self, call, count):
         self.wait()
         start = time.perf_counter()
@@ -89,7 +99,8 @@ class Device:
         return (time.perf_counter() - start) / count
 
     def times(self, calls):
-        """Seconds of each call: the best of blocks that take turns, so that both see the same noise."""
+        """Seconds of each call: the best of blocks that take turns, so that both see the same noise, until two rounds
+        agree."""
         counts, best = [], []
         for call in calls:
             t = self.block(call, 1)
@@ -98,9 +109,12 @@ class Device:
             counts.append(max(1, int(self.seconds / t)))
             best.append(t)
         rounds = self.rounds if max(best) < 1.0 else 1
-        for _ in range(rounds):
-            for i, call in enumerate(calls):
-                best[i] = min(best[i], self.block(call, counts[i]))
+        for done in range(rounds):
+            latest = [self.block(call, count) for call, count in zip(calls, counts)]
+            same = done and all(abs(t - b) <= SAME * b for t, b in zip(latest, best))
+            best = [min(t, b) for t, b in zip(latest, best)]
+            if same:
+                break
         return best
 
     def peak(self, library, call):
@@ -338,10 +352,10 @@ class Rows:
         kept = []
         for t in self.templates:
             try:
-                with torch.no_grad(), device.turn():
+                with torch.no_grad():
                     t.find_factors(
                         functools.partial(run, subject),
-                        device.once,
+                        device.about,
                         device.name,
                         self.sizes,
                         options.scale,
@@ -353,32 +367,26 @@ class Rows:
         self.templates = kept
 
     def keys(self):
-        """Two lists of (number of the template, size, dtype, layout, direction): plain rows of the first form, and all
-        others."""
-        if not self.templates:
-            return [], []
-        sizes, plain, more = self.sizes, [], []
+        """(number of the template, size, dtype, layout, direction) of each: the sizes of the first form, then, unless
+        the run is a quick one, other dtypes and layouts, and other forms at the largest size."""
+        keys = []
         for number, t in enumerate(self.templates):
+            sizes = self.sizes
             distinct = [s for i, s in enumerate(sizes) if not i or t.factors[s] != t.factors[sizes[i - 1]]]
-            (more if number else plain).extend(
+            large, directions = distinct[-1], (FORWARD, BACKWARD)
+            keys += [
                 (number, s, "float32", "contiguous", d)
                 for s in (distinct[-1:] if number else distinct)
-                for d in (FORWARD, BACKWARD)
-            )
-            if number or self.second:
-                continue
-            large, x = distinct[-1], (t.args, t.kwargs)
-            if not any(map(is_real, tensors_in(x))):
-                continue
-            more += [(0, large, "bfloat16", "contiguous", d) for d in (FORWARD, BACKWARD)]
-            more += [(0, large, dtype, "contiguous", FORWARD) for dtype in ("float64", "int64")]
-            more += [
-                (0, large, "float32", layout, d)
-                for layout in LAYOUTS
-                if is_layout_of(x, layout)
-                for d in (FORWARD, BACKWARD)
+                for d in directions
             ]
-        return plain, more
+            x = (t.args, t.kwargs)
+            if number or self.second or self.options.quick or not any(map(is_real, tensors_in(x))):
+                continue
+            keys += [(0, large, "bfloat16", "contiguous", d) for d in directions]
+            keys += [(0, large, dtype, "contiguous", FORWARD) for dtype in ("float64", "int64")]
+            layouts = [layout for layout in LAYOUTS if is_layout_of(x, layout)]
+            keys += [(0, large, "float32", layout, d) for layout in layouts for d in directions]
+        return keys
 
     def name(self, key):
         number, size, dtype, layout, direction = key
@@ -412,29 +420,27 @@ class Rows:
             for library in (torch, arete) if direction == FORWARD else ():
                 stack.enter_context(library.no_grad())
             try:
-                small = sides(1)
-                small.theirs()
-            except Exception:  # noqa: BLE001: PyTorch has no such call
-                return None
-            # Compiles kernels while others measure; what fails here fails again below.
-            with contextlib.suppress(Exception):
-                small.ours()
-            with device.turn():
+                full = sides(template.factors[size])
+                result = full.theirs()
+            except Exception as e:  # noqa: BLE001
                 try:
-                    self._fill(row, sides(template.factors[size]))
-                finally:
-                    del small
-                    device.tidy()
+                    sides(1).theirs()
+                except Exception:  # noqa: BLE001: PyTorch has no such call
+                    return None
+                row.update(status="not measured", note=f"PyTorch fails at this size: {first_line(e)}")
+                return row
+            self._check(row, full, result)
+            del result
+            if row["status"] in ("ok", "wrong"):
+                self._time(row, full)
+            del full
+            device.tidy()
         return row
 
-    def _fill(self, row, sides):
+    def _check(self, row, sides, result):
+        """The status of a row, and with it, while others measure, all kernels compiled and counted."""
         device, given = self.device, (sides.args, sides.kwargs)
         row["shapes"] = [tuple(t.shape) for t in tensors_in(given)][:6]
-        try:
-            result = sides.theirs()
-        except Exception as e:  # noqa: BLE001
-            row.update(status="not measured", note=f"PyTorch fails at this size: {first_line(e)}")
-            return
         row.update(status="ok", elements=elements((given, result)), bytes=bytes_of(given) + bytes_of(result))
         try:
             checked(sides, result)
@@ -446,16 +452,20 @@ class Rows:
             row["note"] = f"{text} (meant: {meant})" if meant else text
             if not wrong:
                 return
-        del result
-        theirs, ours = device.times([sides.theirs, sides.ours])
+        if device.on_gpu and (row["dtype"], row["layout"]) == ("float32", "contiguous") and row["size"] != "host":
+            row["launches"], row["waits"] = device.launches(sides.ours)
+
+    def _time(self, row, sides):
+        device = self.device
+        device.wait()
+        with device.turn():
+            theirs, ours = device.times([sides.theirs, sides.ours])
+            peaks = [device.peak(library, call) for library, call in ((torch, sides.theirs), (arete, sides.ours))]
         row.update(torch_us=1e6 * theirs, arete_us=1e6 * ours, ratio=theirs / ours)
         row["roof"] = row["bytes"] / ours / self.options.bandwidth
-        peaks = [device.peak(library, call) for library, call in ((torch, sides.theirs), (arete, sides.ours))]
         row.update(torch_peak=peaks[0], arete_peak=peaks[1])
         if max(peaks) > LEAST_PEAK:
             row["memory_ratio"] = max(peaks[0], LEAST_PEAK) / max(peaks[1], LEAST_PEAK)
-        if device.on_gpu and (row["dtype"], row["layout"]) == ("float32", "contiguous") and row["size"] != "host":
-            row["launches"], row["waits"] = device.launches(sides.ours)
 
     def meant(self, row, text):
         """Why this differs from PyTorch on purpose, if it does; op_db.py's table says."""

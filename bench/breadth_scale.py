@@ -30,6 +30,7 @@ SIZE_INTS = {"hidden_size", "out_features", "out_channels", "dim_feedforward", "
 LAYOUTS = {"transposed": (2, 99), "channels last": (4, 5), "sliced": (1, 99)}  # axes of tensors that have them
 PROBES = (2, 3)  # factors by which plans are tried
 MOST_TRIED = 1 << 20  # elements of the arguments of a trial
+MOST_TRIALS = 16  # of sizes
 HEAD = 64  # elements of a head of attention, which do not grow with a sequence
 
 
@@ -277,38 +278,42 @@ class Template:
         return True
 
     def find_factors(self, run, timed, device, sizes, scale=1.0, longest=1.0):
-        """Sets `factors` for these sizes: the largest for which inputs and outputs have no more elements than the size
-        says, and PyTorch takes no longer than `longest` of SECONDS. timed(function) gives its result and seconds."""
+        """Sets `factors` for these sizes: the largest found for which inputs and outputs have no more elements than the
+        size says, and PyTorch takes no longer than `longest` of SECONDS. timed(function, limit) gives its result and
+        seconds, which need to be exact near the limit only."""
         kind = device.partition(":")[0]
         targets = {name: max(int(SIZES[name][kind] * scale), SIZES["host"][kind]) for name in sizes}
-        most, limit = max(targets.values()), longest * SECONDS[kind]
-        points, factor = [], 1
-        while True:
+        limit, points = longest * SECONDS[kind], []
+
+        def attempt(factor):
             args, kwargs = self.at(factor, device=device)
-            result, seconds = timed(functools.partial(run, args, kwargs))
-            points.append((factor, elements((args, kwargs, result)), seconds))
-            del args, kwargs, result
-            if self.plan is None or points[-1][1] >= most or seconds > limit:
-                break
-            following = self._following(points, most, limit)
-            if following <= factor:
-                break
-            factor = following
+            result, seconds = timed(functools.partial(run, args, kwargs), limit)
+            points.append((factor, max(elements((args, kwargs, result)), 1), seconds))
+            points.sort()
+
+        attempt(1)
+        for target in sorted(targets.values()):
+            while self.plan and len(points) < MOST_TRIALS and (factor := self._following(points, target, limit)):
+                attempt(factor)
         for name, target in targets.items():
             self.factors[name] = max((f for f, n, s in points if n <= target and s <= limit), default=1)
 
     @staticmethod
-    def _following(points, most, seconds):
-        """The next factor to try: twice the last, or less where that would be too many elements or take too long."""
-        factor, n, time = points[-1]
-        power, slope = 4.0, 3.0
-        if len(points) > 1:
-            before, n0, time0 = points[-2]
-            step = math.log(factor / before)
-            power = max(math.log(max(n, 1) / max(n0, 1)) / step, 0.1)
-            slope = min(max(math.log(time / time0) / step, power), 4.0)
-        room = min((most / max(n, 1)) ** (1 / power), (seconds / time) ** (1 / slope))
-        return max(int(factor * min(room, 2.0)), factor)
+    def _following(points, most, limit):
+        """The factor to try after these points, by the powers at which elements and seconds grew: at most four times
+        the largest that was not too much, and None where there is none that is larger by a fourth."""
+        good = [p for p in points if p[1] <= most and p[2] <= limit]
+        if not good:
+            return None
+        (factor, n, seconds), beyond = good[-1], points[len(good) :]
+        room, power, slope = (4.0, 1.0, 1.0) if len(points) > 1 else (2.0, 4.0, 3.0)
+        for f, n0, seconds0 in beyond[:1] or good[-2:-1]:
+            length = math.log(f / factor)
+            power = max(math.log(n0 / n) / length, 0.1)
+            slope = min(max(math.log(seconds0 / seconds) / length, power), 4.0)
+        room = min((most / n) ** (1 / power), (limit / seconds) ** (1 / slope), room)
+        following = min(int(factor * room), beyond[0][0] - 1 if beyond else math.inf)
+        return following if following >= max(1.25 * factor, factor + 1) else None
 
 
 # ---- layouts and dtypes
