@@ -10,8 +10,9 @@ records (breadth_calls.py), their arguments in the samples of both libraries, wh
 peak memory, on a GPU also launches and waits of the host, are measured (breadth_measure.py). A ratio above 1 is Arete's
 advantage. The report (breadth_report.py) begins with the worst.
 
-Processes share the device by a lock: one measures at a time while others make inputs and compile. A row that kills its
-process, or takes longer than --row-seconds, is one that failed, and the run goes on. --baseline names what got slower
+Processes share the device: they make inputs, compare results and compile side by side, and are stopped while one of
+them times the rows that it has prepared. A row that kills its process, or takes longer than --row-seconds, is one that
+failed, and the run goes on. --baseline names what got slower
 since a stored table, and the exit status is 1 then."""
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ import re
 import resource
 import signal
 import sys
-import tempfile
 import time
 import zlib
+
+PREPARING = 1.5  # seconds after which a process asks to time what it has prepared
+MOST_HELD = {False: 1 << 28, True: 1 << 30}  # bytes of inputs that a process prepares, on a CPU and on a GPU
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python", "tests"))  # for op_db_differences
@@ -38,17 +41,45 @@ import breadth_report
 
 
 def work(connection, options):
-    """A process that measures subjects: receives (name, names of rows done) again and again, and sends what happens."""
+    """A process that measures subjects: receives (name, names of rows done) again and again, and sends what happens.
+    Rows are timed a few at a time, when the parent says that nothing else runs: ("ready",) asks for it."""
     _limit_memory(options.device)
     import breadth_calls
-    from breadth_measure import Device, Rows, prepare
+    from breadth_measure import Device, Rows, bytes_of, prepare, time_row
 
     prepare(options)
-    tell = lambda what: connection.send((what,))  # noqa: E731
-    device = Device(options.device, options.block, options.rounds, options.lock, tell)
+    device = Device(options.device, options.block, options.rounds)
     found, _ = breadth_calls.subjects()
+    prepared, since = [], time.monotonic()
+
+    def failed(name, row_name, e):
+        row = {"name": row_name, "callable": name, "status": "failed", "note": f"{type(e).__name__}: {e}"[:300]}
+        connection.send(("row", row_name, row))
+
+    def time_prepared():
+        nonlocal since
+        if prepared:
+            connection.send(("ready",))
+            connection.recv()
+        while prepared:
+            row, sides = prepared.pop()
+            connection.send(("begin", row["name"]))
+            try:
+                time_row(device, row, sides, options.bandwidth)
+                connection.send(("row", row["name"], row))
+            except Exception as e:  # noqa: BLE001: a fault of the harness costs one row
+                failed(row["callable"], row["name"], e)
+            del sides
+            device.tidy()  # after an error that the driver does not forgive this one fails too, and ends the process
+        connection.send(("timed",))
+        since = time.monotonic()
+
     while True:
-        name, done = connection.recv()
+        task = connection.recv()
+        if task is None:
+            time_prepared()
+            continue
+        name, done = task
         try:
             rows = Rows(found[name], found, device, options)
             keys = rows.keys()
@@ -66,11 +97,18 @@ def work(connection, options):
                 continue
             connection.send(("begin", row_name))
             try:
-                row = rows.measure(key)
-            except Exception as e:  # noqa: BLE001: a fault of the harness costs one row
-                row = {"name": row_name, "callable": name, "status": "failed", "note": f"{type(e).__name__}: {e}"[:300]}
-            connection.send(("row", row_name, row))
-            device.wait()  # after an error that the driver does not forgive this one fails too, and ends the process
+                row, sides = rows.prepare(key)
+                if sides is not None:
+                    prepared.append((row, sides))
+                else:
+                    connection.send(("row", row_name, row))
+            except Exception as e:  # noqa: BLE001
+                failed(name, row_name, e)
+            sides = None
+            device.tidy()
+            held = sum(bytes_of((s.args, s.kwargs)) for _, s in prepared)
+            if held > MOST_HELD[device.on_gpu] or time.monotonic() - since > PREPARING:
+                time_prepared()
         connection.send(("done",))
 
 
@@ -87,8 +125,9 @@ class Worker:
 
     def __init__(self, options):
         self.options = options
-        self.task, self.row, self.began = None, None, False  # what it was given, which row it is at, whether it had any
-        self.waits = False  # for its turn, and not for long by its own fault
+        self.names, self.task, self.row = set(), None, None  # whose rows it may hold, the last of them, the row it is at
+        self.state = "idle"  # "working", "ready" for being timed, or "timing"
+        self.holds = False  # rows that are not timed
         self._start()
 
     def _start(self):
@@ -97,11 +136,25 @@ class Worker:
         self.process = context.Process(target=work, args=(theirs, self.options), daemon=True)
         self.process.start()
         theirs.close()
-        self.heard = time.monotonic()
+        self.stopped, self.heard = False, time.monotonic()
 
-    def give(self, task):
-        self.task, self.row, self.began, self.waits, self.heard = task, None, False, False, time.monotonic()
-        self.connection.send(task)
+    def tell(self, message, state):
+        self.state, self.heard = state, time.monotonic()
+        self.connection.send(message)
+
+    def give(self, name, done):
+        self.names.add(name)
+        self.task, self.row = name, None
+        self.tell((name, done), "working")
+
+    def stop(self, stopped):
+        if stopped != self.stopped:
+            os.kill(self.process.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
+            self.stopped, self.heard = stopped, time.monotonic()
+
+    def hangs(self):
+        at_it = self.state in ("working", "timing") and not self.stopped
+        return at_it and time.monotonic() - self.heard > self.options.row_seconds
 
     def restart(self, hangs):
         """Another process for one that died or hangs; says why."""
@@ -110,6 +163,7 @@ class Worker:
         self.process.join()
         status = self.process.exitcode
         self.connection.close()
+        self.names, self.task, self.row, self.state, self.holds = set(), None, None, "idle", False
         self._start()
         if hangs:
             return f"took longer than {self.options.row_seconds:g} s"
@@ -124,11 +178,11 @@ class Worker:
 
 
 class Run:
-    """All rows, and who measures them."""
+    """All rows, and who measures them. While one process times what it has prepared all others are stopped."""
 
     def __init__(self, options, table):
         self.options, self.table = options, table
-        self.late = 0
+        self.late = 0  # rows and subjects left out
         self.saved = time.monotonic()
 
     def done(self, name):
@@ -137,34 +191,43 @@ class Run:
         )
 
     def go(self, names):
-        waiting = sorted(names, key=lambda n: zlib.crc32(n.encode()))  # an order that a small budget cuts evenly
-        workers = [Worker(self.options) for _ in range(min(self.options.processes, len(waiting)))]
+        self.waiting = sorted(names, key=lambda n: zlib.crc32(n.encode()))  # an order that a small budget cuts evenly
+        self.workers = [Worker(self.options) for _ in range(min(self.options.processes, len(names)))]
         try:
-            while waiting or any(w.task for w in workers):
-                for w in workers:
-                    if not w.task and waiting and not self._is_late(waiting):
-                        name = waiting.pop()
-                        w.give((name, self.done(name)))
-                ready = multiprocessing.connection.wait([w.connection for w in workers if w.task], timeout=1.0)
-                for w in workers:
-                    if w.connection in ready:
+            while self.waiting or any(w.state != "idle" or w.holds for w in self.workers):
+                self._schedule()
+                busy = [w for w in self.workers if w.state != "idle"]
+                heard = multiprocessing.connection.wait([w.connection for w in busy], timeout=1.0)
+                for w in busy:
+                    if w.connection in heard:
                         self._hear(w)
-                    elif w.task and not w.waits and time.monotonic() - w.heard > self.options.row_seconds:
+                    elif w.hangs():
                         self._failed(w, hangs=True)
-                self._progress(len(waiting))
+                self._progress()
         finally:
-            for w in workers:
+            for w in self.workers:
                 w.end()
 
-    def _is_late(self, waiting):
-        if time.time() < self.options.deadline:
-            return False
-        self.late += len(waiting)
-        self.table["late"] = sorted(
-            set(waiting) - {r["callable"] for r in self.table["rows"].values()}
-        )
-        waiting.clear()
-        return True
+    def _schedule(self):
+        if time.time() > self.options.deadline and self.waiting:
+            self.late += len(self.waiting)
+            measured = {r["callable"] for r in self.table["rows"].values()}
+            self.table["late"] = sorted(set(self.waiting) - measured)
+            self.waiting.clear()
+        for w in self.workers:
+            if w.state == "idle" and self.waiting:
+                name = self.waiting.pop()
+                w.give(name, self.done(name))
+            elif w.state == "idle" and w.holds:  # there is no more to prepare
+                w.tell(None, "working")
+        if any(w.state == "timing" for w in self.workers):
+            return
+        ready = next((w for w in self.workers if w.state == "ready"), None)
+        for w in self.workers:
+            w.stop(ready not in (None, w))
+        if ready:
+            time.sleep(0.003)  # what the others started on the device ends
+            ready.tell("time", "timing")
 
     def _hear(self, w):
         try:
@@ -173,43 +236,45 @@ class Run:
             self._failed(w)
             return
         w.heard = time.monotonic()
-        name = w.task[0]
-        w.waits = what == "waiting"
         if what == "begin":
-            w.row, w.began = values[0], True
+            w.row, w.holds = values[0], True
         elif what == "row":
             w.row = None
             row_name, row = values
             if row is None:
-                self.table["absent"].setdefault(name, []).append(row_name)
+                self.table["absent"].setdefault(w.task, []).append(row_name)
             else:
                 self.table["rows"][row_name] = row
         elif what == "reason":
-            self.table["missing"][name] = values[0]
+            self.table["missing"][w.task] = values[0]
         elif what == "late":
             self.late += 1
+        elif what == "ready":
+            w.state = "ready"
+        elif what == "timed":
+            w.holds, w.state = False, "working" if w.task else "idle"
+            w.names = {w.task} if w.task else set()
         elif what == "done":
-            w.task = None
+            w.task, w.state = None, "idle"
 
     def _failed(self, w, hangs=False):
-        """The row that a worker was at failed; the others of its task are measured by its successor."""
-        name, _ = w.task
-        row = w.row
+        """The row that a worker was at failed; the others that it held or had before it are done again."""
+        names, task, row = w.names, w.task, w.row
         why = w.restart(hangs)
-        if row is None and not w.began:  # while it made inputs: nothing of this subject can be measured
-            self.table["missing"][name] = f"its inputs: {why}"
-            w.task = None
-            return
         if row:
+            name = next(n for n in sorted(names, key=len, reverse=True) if row.startswith(n + " | "))
             self.table["rows"][row] = {"name": row, "callable": name, "status": "failed", "note": why}
-        w.give((name, self.done(name)))
+        elif task:  # while it made inputs: nothing of this subject can be measured
+            self.table["missing"][task] = f"its inputs: {why}"
+            names = names - {task}
+        self.waiting.extend(names)
 
-    def _progress(self, waiting):
+    def _progress(self):
         if time.monotonic() - self.saved < 20:
             return
         self.saved = time.monotonic()
         save(self.table, self.options.json)
-        print(f"{len(self.table['rows'])} rows, {waiting} subjects to go", file=sys.stderr, flush=True)
+        print(f"{len(self.table['rows'])} rows, {len(self.waiting)} subjects to go", file=sys.stderr, flush=True)
 
 
 def save(table, path):
@@ -228,7 +293,7 @@ def measure(options, table):
     import arete
 
     prepare(options)
-    device = Device(options.device, options.block, options.rounds, options.lock)
+    device = Device(options.device, options.block, options.rounds)
     options.bandwidth = device.bandwidth()
     device.tidy()
     found, missing = breadth_calls.subjects()
@@ -297,9 +362,7 @@ def main():
         if options.resume:
             before = read(options.resume)
             table = {"rows": before["rows"], "absent": before["absent"]}
-        with tempfile.NamedTemporaryFile(prefix="breadth", suffix=".lock") as lock:
-            options.lock = lock.name
-            measure(options, table)
+        measure(options, table)
         save(table, options.json)
     print(breadth_report.text(table))
     if options.html:

@@ -4,7 +4,6 @@ memory and launches."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import math
 import time
@@ -44,21 +43,11 @@ class Wrong(Exception):
 
 class Device:
     """Clocks and counters of both libraries on one device. `seconds`: the length of a timed block, of which there are
-    `rounds`. Processes take turns by the file `lock`; tell("waiting") and tell("going") say which this one does.
-    """
+    `rounds`."""
 
-    def __init__(self, name, seconds, rounds, lock, tell=lambda what: None):
-        self.name, self.seconds, self.rounds, self.lock, self.tell = name, seconds, rounds, lock, tell
+    def __init__(self, name, seconds, rounds):
+        self.name, self.seconds, self.rounds = name, seconds, rounds
         self.on_gpu = name.startswith("cuda")
-
-    @contextlib.contextmanager
-    def turn(self):
-        """No other process is within: what runs there is timed. The lock goes with its process, however that ends."""
-        with open(self.lock, "w", encoding="utf-8") as file:
-            self.tell("waiting")
-            fcntl.flock(file, fcntl.LOCK_EX)
-            self.tell("going")
-            yield
 
     def wait(self):
         if self.on_gpu:
@@ -73,22 +62,13 @@ class Device:
             arete.cuda.empty_cache()
 
     def once(self, call):
-        """(result, seconds) of a call that is warm."""
+        """(result, seconds) of a call that is warm, about."""
         call()
         self.wait()
         start = time.perf_counter()
         result = call()
         self.wait()
         return result, time.perf_counter() - start
-
-    def about(self, call, limit):
-        """(result, seconds) of a call that is warm; near the limit while no other process is at work."""
-        result, seconds = self.once(call)
-        if seconds > limit / 4:
-            del result
-            with self.turn():
-                result, seconds = self.once(call)
-        return result, seconds
 
     def block(self, call, count):
         self.wait()
@@ -340,8 +320,28 @@ def bytes_of(x):
     return sum(min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in tensors_in(x))
 
 
+def quiet(direction):
+    """No gradients in either library where a row is forward alone."""
+    stack = contextlib.ExitStack()
+    for library in (torch, arete) if direction == FORWARD else ():
+        stack.enter_context(library.no_grad())
+    return stack
+
+
+def time_row(device, row, sides, bandwidth):
+    """Times and peaks of a row that is prepared. Nothing else runs on the device or its host meanwhile."""
+    with quiet(row["direction"]):
+        device.wait()
+        theirs, ours = device.times([sides.theirs, sides.ours])
+        peaks = [device.peak(library, call) for library, call in ((torch, sides.theirs), (arete, sides.ours))]
+    row.update(torch_us=1e6 * theirs, arete_us=1e6 * ours, ratio=theirs / ours, roof=row["bytes"] / ours / bandwidth)
+    row.update(torch_peak=peaks[0], arete_peak=peaks[1])
+    if max(peaks) > LEAST_PEAK:
+        row["memory_ratio"] = max(peaks[0], LEAST_PEAK) / max(peaks[1], LEAST_PEAK)
+
+
 class Rows:
-    """The rows of one subject: measure(key) for each of keys()."""
+    """The rows of one subject: prepare(key) for each of keys()."""
 
     def __init__(self, subject, known, device, options):
         self.subject, self.device, self.options = subject, device, options
@@ -355,7 +355,7 @@ class Rows:
                 with torch.no_grad():
                     t.find_factors(
                         functools.partial(run, subject),
-                        device.about,
+                        device.once,
                         device.name,
                         self.sizes,
                         options.scale,
@@ -392,8 +392,9 @@ class Rows:
         number, size, dtype, layout, direction = key
         return " | ".join((self.subject.name, self.templates[number].form, size, dtype, layout, direction))
 
-    def measure(self, key):
-        """The row, or None where PyTorch has no such call."""
+    def prepare(self, key):
+        """(row, Sides) of a row that is checked, whose kernels are compiled, and that is to be timed; (row, None) of one
+        that cannot be; (None, None) where PyTorch has no such call."""
         number, size, dtype, layout, direction = key
         template, device = self.templates[number], self.device
         seed = zlib.crc32(self.name(key).encode()) & 0x7FFFFFFF
@@ -416,9 +417,7 @@ class Rows:
                 args, kwargs = in_layout((args, kwargs), layout)
             return Sides(self.subject, args, kwargs, direction == BACKWARD)
 
-        with contextlib.ExitStack() as stack:
-            for library in (torch, arete) if direction == FORWARD else ():
-                stack.enter_context(library.no_grad())
+        with quiet(direction):
             try:
                 full = sides(template.factors[size])
                 result = full.theirs()
@@ -426,16 +425,11 @@ class Rows:
                 try:
                     sides(1).theirs()
                 except Exception:  # noqa: BLE001: PyTorch has no such call
-                    return None
+                    return None, None
                 row.update(status="not measured", note=f"PyTorch fails at this size: {first_line(e)}")
-                return row
+                return row, None
             self._check(row, full, result)
-            del result
-            if row["status"] in ("ok", "wrong"):
-                self._time(row, full)
-            del full
-            device.tidy()
-        return row
+        return row, full if row["status"] in ("ok", "wrong") else None
 
     def _check(self, row, sides, result):
         """The status of a row, and with it, while others measure, all kernels compiled and counted."""
@@ -454,18 +448,6 @@ class Rows:
                 return
         if device.on_gpu and (row["dtype"], row["layout"]) == ("float32", "contiguous") and row["size"] != "host":
             row["launches"], row["waits"] = device.launches(sides.ours)
-
-    def _time(self, row, sides):
-        device = self.device
-        device.wait()
-        with device.turn():
-            theirs, ours = device.times([sides.theirs, sides.ours])
-            peaks = [device.peak(library, call) for library, call in ((torch, sides.theirs), (arete, sides.ours))]
-        row.update(torch_us=1e6 * theirs, arete_us=1e6 * ours, ratio=theirs / ours)
-        row["roof"] = row["bytes"] / ours / self.options.bandwidth
-        row.update(torch_peak=peaks[0], arete_peak=peaks[1])
-        if max(peaks) > LEAST_PEAK:
-            row["memory_ratio"] = max(peaks[0], LEAST_PEAK) / max(peaks[1], LEAST_PEAK)
 
     def meant(self, row, text):
         """Why this differs from PyTorch on purpose, if it does; op_db.py's table says."""

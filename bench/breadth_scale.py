@@ -279,15 +279,15 @@ class Template:
 
     def find_factors(self, run, timed, device, sizes, scale=1.0, longest=1.0):
         """Sets `factors` for these sizes: the largest found for which inputs and outputs have no more elements than the
-        size says, and PyTorch takes no longer than `longest` of SECONDS. timed(function, limit) gives its result and
-        seconds, which need to be exact near the limit only."""
+        size says, and PyTorch takes no longer than `longest` of SECONDS. timed(function) gives its result and
+        seconds."""
         kind = device.partition(":")[0]
         targets = {name: max(int(SIZES[name][kind] * scale), SIZES["host"][kind]) for name in sizes}
         limit, points = longest * SECONDS[kind], []
 
         def attempt(factor):
             args, kwargs = self.at(factor, device=device)
-            result, seconds = timed(functools.partial(run, args, kwargs), limit)
+            result, seconds = timed(functools.partial(run, args, kwargs))
             points.append((factor, max(elements((args, kwargs, result)), 1), seconds))
             points.sort()
 
