@@ -341,7 +341,7 @@ def parse():
     options.sizes = [s for s in known if s in wanted]
     if options.processes is None:
         options.processes = min(8, os.cpu_count() or 1) if options.device == "cuda" else 1
-    options.block, options.rounds = (0.001, 3) if options.quick else (0.002, 6)
+    options.block, options.rounds = (0.001, 5) if options.quick else (0.002, 8)
     options.scale, options.longest = (0.25, 0.5) if options.quick else (1.0, 1.0)  # of sizes and of times
     options.deadline = time.time() + options.seconds
     return options

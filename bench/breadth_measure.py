@@ -29,7 +29,7 @@ TOLERANCE = {
     torch.complex128: 1e-9,
 }
 HUGE = 1e30  # where some numbers are larger, rounding decides which of them overflow
-SAME = 0.02  # by which times of two rounds differ that agree
+SAME = 0.02  # by which times differ that agree
 MOST_TIES = 1e-4  # of the elements may differ: which of equal ones comes first, or has the gradient, is a choice
 LEAST_PEAK = 1 << 16  # bytes; below, what counts is how allocators round
 MOST_KEPT = 2 << 30  # bytes of a GPU that a process keeps between rows
@@ -79,8 +79,8 @@ class Device:
         return (time.perf_counter() - start) / count
 
     def times(self, calls):
-        """Seconds of each call: the best of blocks that take turns, so that both see the same noise, until two rounds
-        agree."""
+        """Seconds of each call: the best of blocks that take turns, so that both see the same noise, at least three, and
+        until one agrees with the best."""
         counts, best = [], []
         for call in calls:
             t = self.block(call, 1)
@@ -91,7 +91,7 @@ class Device:
         rounds = self.rounds if max(best) < 1.0 else 1
         for done in range(rounds):
             latest = [self.block(call, count) for call, count in zip(calls, counts)]
-            same = done and all(abs(t - b) <= SAME * b for t, b in zip(latest, best))
+            same = done >= 2 and all(abs(t - b) <= SAME * b for t, b in zip(latest, best))
             best = [min(t, b) for t, b in zip(latest, best)]
             if same:
                 break
