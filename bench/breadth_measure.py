@@ -79,8 +79,8 @@ class Device:
         return (time.perf_counter() - start) / count
 
     def times(self, calls):
-        """Seconds of each call: the best of blocks that take turns, so that both see the same noise, at least three, and
-        until one agrees with the best."""
+        """Seconds of each call: the best of blocks that take turns, so that both see the same noise; of at least three,
+        and until one agrees with the best."""
         counts, best = [], []
         for call in calls:
             t = self.block(call, 1)
@@ -393,8 +393,8 @@ class Rows:
         return " | ".join((self.subject.name, self.templates[number].form, size, dtype, layout, direction))
 
     def prepare(self, key):
-        """(row, Sides) of a row that is checked, whose kernels are compiled, and that is to be timed; (row, None) of one
-        that cannot be; (None, None) where PyTorch has no such call."""
+        """(row, Sides) of a row that is checked, has its kernels, and is to be timed; (row, None) of one that is not;
+        (None, None) where PyTorch has no such call."""
         number, size, dtype, layout, direction = key
         template, device = self.templates[number], self.device
         seed = zlib.crc32(self.name(key).encode()) & 0x7FFFFFFF

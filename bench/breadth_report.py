@@ -8,9 +8,13 @@ import json
 import math
 import statistics
 
+from breadth_reasons import reason_of
+
 GROWTH = 1.25  # an exponent above this, and above PyTorch's by a fifth, is faster than the input
 STILL = 1e-4  # seconds below which a time says nothing of growth
+FIGURES = ("ratio", "memory_ratio")
 FEWER = 0.8  # of the baseline's ratio: noise stays above it
+NOISE = 0.85  # the same once more where the host, or the threads of two autograd engines, are what is timed
 
 
 def measured(table):
@@ -80,6 +84,16 @@ def _section(title, lines, most=40):
     ]
 
 
+def least_ratio(table):
+    """What no row may be below without a reason: GPUs and CPUs have goals of their own."""
+    return 0.9 if table["machine"]["device"].startswith("CPU") else 0.95
+
+
+def _counted(reasons):
+    """(reason, how often), the most frequent first; without those that are None."""
+    return collections.Counter(r for r in reasons if r).most_common()
+
+
 def _summary(rows, title):
     ratios = sorted(r["ratio"] for r in rows)
     memory = [r["memory_ratio"] for r in rows if "memory_ratio" in r]
@@ -104,6 +118,13 @@ def text(table):
             f"{'ratio':>9s} {'PyTorch':>11s} {'Arete':>11s} {'memory':>11s} {'kernels':>5s} {'roof':>5s}  the slowest",
         ]
         lines += [_line(r) for r in rows[:60]]
+    slow = [r for r in rows if r["ratio"] < least_ratio(table)]
+    unexplained = [r for r in slow if reason_of(r["name"]) is None]
+    lines += _section(
+        f"Below {least_ratio(table)}x for a reason that is written down (bench/breadth_reasons.py)",
+        [f"{n:4d} rows: {why}" for why, n in _counted(reason_of(r["name"]) for r in slow)],
+    )
+    lines += _section(f"Below {least_ratio(table)}x without a reason", [_line(r) for r in unexplained], 20)
     heavy = sorted((r for r in rows if r.get("memory_ratio", 1) < 1 / 1.1), key=lambda r: r["memory_ratio"])
     lines += _section(
         "More memory than PyTorch's",
@@ -152,25 +173,49 @@ def text(table):
 
 
 def ratios(table):
-    """What a later run is compared with: the ratios alone, small enough to be kept."""
-    figures = ("ratio", "memory_ratio")
-    rows = {r["name"]: {f: round(r[f], 3) for f in figures if f in r} for r in measured(table)}
-    return {"machine": table["machine"], "rows": rows}
+    """What a later run is compared with: the ratios alone, of time and of memory, small enough to be kept. Rows of one
+    form of a call stand together."""
+    forms = collections.defaultdict(dict)
+    for r in sorted(measured(table), key=lambda r: r["name"]):
+        form, row = _split(r["name"])
+        forms[form][row] = [float(f"{r[f]:.3g}") for f in FIGURES if f in r]
+    return {"machine": table["machine"], "forms": forms}
+
+
+def write_ratios(table, path):
+    """The ratios as a file with one form of a call on each line."""
+    found = ratios(table)
+    forms = [f"{json.dumps(form)}: {json.dumps(rows)}" for form, rows in sorted(found["forms"].items())]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'{{"machine": {json.dumps(found["machine"])},\n"forms": {{\n' + ",\n".join(forms) + "\n}}\n")
+
+
+def _split(name):
+    """("callable | form", "size | dtype | layout | direction") of a row's name."""
+    *form, size, dtype, layout, direction = name.split(" | ")
+    return " | ".join(form), " | ".join((size, dtype, layout, direction))
 
 
 def slower_than(table, before):
-    """Rows whose advantage over PyTorch, in time or memory, shrank by a fifth or more since the table of before."""
+    """{row: line} of rows whose advantage over PyTorch, in time or memory, shrank since the table of before by more
+    than noise can do, the worst first."""
     found = []
-    for name, old in before["rows"].items():
-        new = table["rows"].get(name)
-        for figure in ("ratio", "memory_ratio"):
-            if new and figure in old and new.get(figure, math.inf) < FEWER * old[figure]:
-                found.append(
-                    (new[figure] / old[figure], f"{figure} {new[figure]:.2f}x, was {old[figure]:.2f}x: {name}")
-                )
-        if new and "ratio" in old and "ratio" not in new:
-            found.append((0.0, f"{new['status']} ({new.get('note')}): {name}"))
-    return [line for _, line in sorted(found)]
+    for form, rows in before["forms"].items():
+        for row, old in rows.items():
+            name = f"{form} | {row}"
+            new = table["rows"].get(name)
+            if new is None:
+                continue
+            if "ratio" not in new:
+                found.append((0.0, name, f"{new['status']} ({new.get('note')}): {name}"))
+                continue
+            noisy = ("host" in row) + ("backward" in row)
+            least = FEWER * NOISE**noisy
+            for figure, was, share in zip(FIGURES, old, (least, FEWER)):
+                now = new.get(figure, math.inf)
+                if now < share * was:
+                    found.append((now / was, name, f"{figure} {now:.2f}x, was {was:.2f}x: {name}"))
+    return {name: line for _, name, line in sorted(found)}
 
 
 def write_page(table, path):

@@ -5,6 +5,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
+#include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
@@ -299,8 +300,9 @@ const OpRecord& glu_op =
               size % 2 == 0,
               ValueError(c.name(), "Halving dimension must be even, but dimension " +
                                        std::to_string(dim) + " is size " + std::to_string(size)));
-          return {
-              call(glu_kernel_op, {x.narrow(dim, 0, size / 2), x.narrow(dim, size / 2, size / 2)})};
+          if (size == 0) return {x.clone()};
+          const std::vector<Tensor> halves = split(x, size / 2, dim);
+          return {call(glu_kernel_op, {halves[0], halves[1]})};
         });
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Parts of complex tensors, and complex tensors made of parts.
 #include "arete/ops/complex.h"
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/complex_internal.h"
@@ -130,12 +131,22 @@ const OpRecord& complex_op =
                          {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          for (int i = 0; i < 2; ++i) {
-            const Tensor to = part_of(out[0], i);
-            const Tensor& from = c.tensor(size_t(i));
-            const Layout spread = expand(from.layout(), to.sizes());
-            p.copy({view_of(to), view_of(from, spread)});
-          }
+          // Both in one kernel: their parts of memory lie in each other.
+          static auto& cache = *new expr::ProgramCache;
+          const DType t = c.tensor(0).dtype();
+          const Tensor re = part_of(out[0], 0), im = part_of(out[0], 1);
+          const Layout from[] = {expand(c.tensor(0).layout(), re.sizes()),
+                                 expand(c.tensor(1).layout(), re.sizes())};
+          const prim::View inputs[] = {view_of(c.tensor(0), from[0]),
+                                       view_of(c.tensor(1), from[1])},
+                           outputs[] = {view_of(re), view_of(im)};
+          p.pointwise({&cache.get(uint64_t(t), {t, t}, {}, {t, t},
+                                  [](std::span<const Value> v) {
+                                    return std::vector{v[0], v[1]};
+                                  }),
+                       inputs,
+                       outputs,
+                       {}});
         })
         .grad([](const GradCall& g) -> TensorList {
           const Results both = parts_of(g.grad());

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/expr/value.h"
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
@@ -271,17 +272,16 @@ const OpRecord& logspace_op =
           const prim::ScratchView exponent(p, kFloat64, out[0].sizes());
           const DType t = out[0].dtype();
           lower_linspace(p, exponent, end_value(c.scalar(0), t), end_value(c.scalar(1), t));
-          const DType inputs[] = {kFloat64}, outputs[] = {out[0].dtype()};
-          const expr::Type params[] = {expr::Type::f64};
-          const expr::ProgramPtr program = expr::trace(
-              [to = expr::compute_type(out[0].dtype())](std::span<const expr::Value> v) {
-                return std::vector{expr::cast(expr::pow(v[1], v[0]), to)};
-              },
-              inputs, params, outputs);
+          static auto& cache = *new expr::ProgramCache;
+          const expr::Program& program =
+              cache.get(uint64_t(t), {kFloat64}, {expr::Type::f64}, {t},
+                        [to = expr::compute_type(t)](std::span<const expr::Value> v) {
+                          return std::vector{expr::cast(expr::pow(v[1], v[0]), to)};
+                        });
           expr::Literal base;
           base.f = c.real(3);
           const prim::View in = exponent, to = view_of(out[0]);
-          p.pointwise({program.get(), {&in, 1}, {&to, 1}, {&base, 1}});
+          p.pointwise({&program, {&in, 1}, {&to, 1}, {&base, 1}});
         });
 
 const OpRecord& eye_op =

@@ -3,7 +3,9 @@
 
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -29,7 +31,9 @@ const OpRecord& diag_embed_op =
           sizes.pop_back();
           sizes.insert(sizes.begin() + std::min(a, b), n);
           sizes.insert(sizes.begin() + std::max(a, b), n);
-          return {diagonal_scatter(zeros(sizes, self.options()), self, offset, a, b)};
+          Tensor out = zeros(sizes, self.options());
+          out.diagonal(offset, a, b).copy_(self);
+          return {out};
         });
 
 const OpRecord& diag_op =
@@ -98,19 +102,19 @@ Tensor triangle(const Call& c, bool lower) {
       NotImplementedError(c.name(), "\"" + std::string(c.name()) + "\" not implemented for '" +
                                         std::string(name_of(dtype)) + "'"));
   const Device device = c.has(4) ? c[4].device() : kCPU;
-  // Listed on the host: so the number of positions is known without reading data.
-  std::vector<int64_t> row, column;
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t from = lower ? 0 : std::clamp<int64_t>(i + offset, 0, columns);
-    const int64_t to = lower ? std::clamp<int64_t>(i + offset + 1, 0, columns) : columns;
-    for (int64_t j = from; j < to; ++j) {
-      row.push_back(i);
-      column.push_back(j);
-    }
+  // How many columns a row has is known of each without reading data.
+  const Tensor i = arange(Scalar(rows), TensorOptions(kInt64, device));
+  const Tensor edge = i.add(Scalar(lower ? offset + 1 : offset)).clamp(Scalar(0), Scalar(columns));
+  int64_t total = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = std::clamp<int64_t>(r + offset + int64_t(lower), 0, columns);
+    total += lower ? at : columns - at;
   }
-  const int64_t n = int64_t(row.size());
-  row.insert(row.end(), column.begin(), column.end());
-  return tensor(row, TensorOptions(dtype, device)).reshape({2, n});
+  Tensor out = empty({2, total}, TensorOptions(dtype, device));
+  const RaggedRows at(lower ? edge : edge.neg().add(Scalar(columns)), total);
+  out.select(0, 0).copy_(at.row);
+  out.select(0, 1).copy_(lower ? at.within : at.within.add(edge.index_select(0, at.row)));
+  return out;
 }
 
 const OpRecord& tril_indices_op =

@@ -58,6 +58,7 @@ namespace arete::ops {
   X(margin_loss)          \
   X(mask)                 \
   X(matmul)               \
+  X(moments)              \
   X(multinomial)          \
   X(nn)                   \
   X(norm)                 \

@@ -2,6 +2,7 @@
 
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm_internal.h"
+#include "arete/ops/moments.h"
 
 namespace arete {
 namespace ops {
@@ -87,16 +88,9 @@ void forward_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
                                    real_literal(call.real(running + 8)), real_literal(n / (n - 1))};
   const IntList space = inputs[0].sizes;
   // Note [Statistics in one pass]
-  const bool one_pass = s.center && elements_per_row(s) >= double(kOnePass);
-  Shape one_of_row(space);
-  for (size_t d = size_t(o.outer); d < one_of_row.size(); ++d) one_of_row[d] = 1;
-  for (int64_t quarter = 1; one_pass && quarter < 4; ++quarter) {
-    View v = inputs[0];
-    for (size_t d = size_t(o.outer); d < space.size(); ++d)
-      v.data += space[d] * quarter / 4 * v.strides[d] * int64_t(size_of(v.dtype));
-    v.sizes = one_of_row;
-    inputs.push_back(v);
-  }
+  const bool one_pass = s.center && n >= double(kOnePass);
+  Shape one_of_row;
+  if (one_pass) append_pivots(inputs, o.outer, one_of_row);
   std::optional<SeenStat> statistics[2];
   for (size_t i = 0; tracks && i < 2; ++i) {
     const Tensor& t = call.tensor(running + i);

@@ -12,9 +12,6 @@
 
 namespace arete::ops {
 
-/// From so many elements of a row on, statistics are found in one pass.
-inline constexpr int64_t kOnePass = 8192;
-
 /// What a norm's kernel computes: dtypes matter where the operand is there.
 struct NormKernel {
   DType x;

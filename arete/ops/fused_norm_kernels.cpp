@@ -4,6 +4,7 @@
 #include "arete/base/error.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/fused_norm_internal.h"
+#include "arete/ops/moments.h"
 #include "arete/ops/pointwise_family.h"
 
 namespace arete::ops {
@@ -13,53 +14,21 @@ using expr::Value;
 using Values = FusedBuilder::Values;
 using prim::Monoid;
 
-// Note [Statistics in one pass]
-// Rows that stay at hand give their mean first and then their variance from the differences to it.
-// Long rows would be read twice for that, so both come from the differences to a pivot p:
-//   mean = p + E[x - p],  variance = E[(x - p)^2] - E[x - p]^2.
-// The error of the difference is that of the sums times 1 + (mean - p)^2 / variance. As p is the
-// middle one of three elements far from each other, that factor is small unless two of them are
-// among the same few that lie far from all others; and elements that are not few raise the variance
-// themselves.
-Value middle(Value a, Value b, Value c) { return max(min(a, b), min(max(a, b), c)); }
-
 struct Statistics {
-  int mean, rstd;    // row values
-  int variance = 0;  // another, if asked for
+  int mean, rstd;  // row values
+  int variance;    // another, if it is centred
 };
-Statistics two_pass(FusedBuilder& b, bool with_variance) {
-  const int sum = b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{v[0]}; });
-  const int mean = b.row({sum}, [](Values v) { return std::vector{v[0] * v[1]}; });
-  const int squares =
-      b.reduce(Monoid::sum, {0, mean}, [](Values v) { return std::vector{square(v[0] - v[1])}; });
-  if (with_variance) {
-    const int rstd = b.row({squares}, [](Values v) {
-      return std::vector{rsqrt(v[0] * v[1] + v[2]), v[0] * v[1]};
-    });
-    return {mean, rstd, rstd - 1};
-  }
-  return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; })};
-}
-Statistics one_pass_from(FusedBuilder& b, int pivots, bool with_variance) {
-  const int pivot = b.row({pivots, pivots + 1, pivots + 2},
-                          [](Values v) { return std::vector{middle(v[0], v[1], v[2])}; });
-  const int sums = b.reduce(Monoid::sum, {0, pivot}, [](Values v) {
-    const Value d = v[0] - v[1];
-    return std::vector{d, square(d)};
-  });
-  const int mean = b.row({pivot, sums, sums - 1}, [with_variance](Values v) {
-    const Value d = v[1] * v[3], variance = max(v[2] * v[3] - square(d), 0.0);
-    std::vector<Value> rows{v[0] + d, rsqrt(variance + v[4])};
-    if (with_variance) rows.push_back(variance);
-    return rows;
-  });
-  return {mean, mean - 1, mean - 2};
+Statistics centered(FusedBuilder& b, int pivots) {
+  const Moments m = add_moments(b, pivots);
+  return {m.mean, b.row({m.variance}, [](Values v) { return std::vector{rsqrt(v[0] + v[2])}; }),
+          m.variance};
 }
 Statistics uncentered(FusedBuilder& b) {
   const int squares =
       b.reduce(Monoid::sum, {0}, [](Values v) { return std::vector{square(v[0])}; });
   const int mean = b.row({squares}, [](Values v) { return std::vector{v[0] * 0.0}; });
-  return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; })};
+  return {mean, b.row({squares}, [](Values v) { return std::vector{rsqrt(v[0] * v[1] + v[2])}; }),
+          squares};
 }
 
 uint64_t key_of(const NormKernel& k, int first, int second = 0) {
@@ -88,9 +57,7 @@ const prim::FusedSpec& norm_forward_spec(const NormKernel& k, bool one_pass) {
       params.insert(params.end(), {work_type(k.x), work_type(k.x)});
     }
     FusedBuilder b(inputs, outputs, params);
-    const Statistics s = !k.center  ? uncentered(b)
-                         : one_pass ? one_pass_from(b, operands, k.tracks)
-                                    : two_pass(b, k.tracks);
+    const Statistics s = k.center ? centered(b, one_pass ? operands : -1) : uncentered(b);
     std::vector<int> reads{0, s.mean, s.rstd};
     for (int i = 1; i < operands; ++i) reads.push_back(i);
     b.store(reads, 0, 1, [k](Values v) {

@@ -1,4 +1,5 @@
 // Products and powers of vectors, and torch.linalg's names for what stands elsewhere.
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
@@ -15,6 +16,67 @@ namespace {
 
 // ---- cross products
 
+// Three results from six factors, all of them strided views, in one kernel.
+const OpRecord& cross_along_op =
+    define("cross_along(Tensor self, Tensor other, int dim) -> Tensor")
+        .doc("Cross products along dim, a dimension of size 3 of both.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), "linalg.cross"),
+                         c.tensor(0).dtype(),
+                         common_device(c),
+                         {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          using expr::Value;
+          static auto& cache = *new expr::ProgramCache;
+          const DType t = out[0].dtype();
+          const size_t d = size_t(c.integer(2));
+          Shape part(out[0].sizes());
+          part.erase(part.begin() + d);
+          std::vector<Layout> layouts;  // of the factors' components, then of the result's
+          for (const Tensor* x : {&c.tensor(0), &c.tensor(1), &out[0]})
+            for (int64_t k = 0; k < 3; ++k) {
+              Layout l = expand(x->layout(), out[0].sizes());
+              l.offset += k * l.strides[d];
+              l.sizes.erase(l.sizes.begin() + d);
+              l.strides.erase(l.strides.begin() + d);
+              layouts.push_back(std::move(l));
+            }
+          SmallVector<prim::View, 9> views;
+          for (size_t k = 0; k < 9; ++k)
+            views.push_back(view_of(k < 3   ? c.tensor(0)
+                                    : k < 6 ? c.tensor(1)
+                                            : out[0],
+                                    layouts[k]));
+          p.pointwise({&cache.get(uint64_t(t), {t, t, t, t, t, t}, {}, {t, t, t},
+                                  [](std::span<const Value> v) {
+                                    const auto turned = [&](size_t i, size_t j) {
+                                      return v[i] * v[3 + j] - v[j] * v[3 + i];
+                                    };
+                                    return std::vector{turned(1, 2), turned(2, 0), turned(0, 1)};
+                                  }),
+                       std::span(views.data(), 6),
+                       std::span(views.data() + 6, 3),
+                       {}});
+        })
+        .complex([](const Call& c) -> Results {
+          const auto turned = [&](size_t i, int64_t by) {
+            return roll(c.tensor(i), {-by}, {c.integer(2)});
+          };
+          return {turned(0, 1) * turned(1, 2) - turned(0, 2) * turned(1, 1)};
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const auto part = [&](size_t of, const Tensor& x, const Tensor& y) {
+                if (!g.needs(of)) return Tensor();
+                return sum_to_size(call(cross_along_op, {x, y, g.arg(2)}), g.input_sizes(of));
+              };
+              return {part(0, g.input(1), g.grad()), part(1, g.grad(), g.input(0))};
+            },
+            0b11)
+        .dtypes(kMultipliedTypes);
+
 Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string& name) {
   ARETE_CHECK(x.dim() == y.dim(),
               ValueError(name, name + ": inputs must have the same number of dimensions.")
@@ -23,9 +85,9 @@ Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string
               ValueError(name, name + ": inputs dimension " + std::to_string(dim) +
                                    " must have length 3. Got " + std::to_string(x.size(dim)) +
                                    " and " + std::to_string(y.size(dim))));
-  const int64_t d = normalize_dim(dim, int(x.dim()), name.c_str());
-  const auto turned = [&](const Tensor& t, int64_t by) { return roll(t, {-by}, {d}); };
-  return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1);
+  const DType t = promote_types(x.dtype(), y.dtype());
+  return call(cross_along_op,
+              {x.to(t), y.to(t), int64_t(normalize_dim(dim, int(x.dim()), name.c_str()))});
 }
 
 const OpRecord& linalg_cross_op =

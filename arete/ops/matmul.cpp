@@ -262,7 +262,14 @@ const OpRecord& dot_op =
           out.push_back({matmul_sizes(call, a, b), a.dtype(), common_device(call), {}});
         })
         .lower(dot_lower)
-        .grad(product_grad, 0b11)
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(2);
+              if (g.needs(0)) out[0] = g.grad() * conj(g.input(1));
+              if (g.needs(1)) out[1] = g.grad() * conj(g.input(0));
+              return out;
+            },
+            0b11)
         .flops(matmul_flops);
 
 const OpRecord& outer_op =

@@ -5,6 +5,7 @@
 
 #include "arete/core/modes.h"
 #include "arete/core/tracing.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/target.h"
@@ -108,19 +109,19 @@ prim::Monoid monoid_of_order(double order) {
 Tensor powers_of_each(std::span<const Tensor> tensors, double order, DType dtype) {
   using expr::Value;
   const expr::Type type = expr::compute_type(dtype);
-  const DType types[] = {tensors[0].dtype()}, outs[] = {dtype};
-  const expr::Type params[] = {type};
-  const expr::ProgramPtr program = expr::trace(
-      [&](std::span<const Value> v) {
-        const Value x = expr::cast(v[0], type);
-        if (order == 2) return std::vector{x * x};
-        if (order == 0) return std::vector{where(x != 0.0, 1.0, x * 0.0)};
-        if (order == 1 || std::isinf(order)) return std::vector{abs(x)};
-        return std::vector{pow(abs(x), v[1])};
-      },
-      types, params, outs);
+  const int kind = order == 0 || order == 1 || order == 2 ? int(order) : std::isinf(order) ? 3 : 4;
+  static auto& cache = *new expr::ProgramCache;
+  const expr::Program& program =
+      cache.get(pack_key({int(tensors[0].dtype()), int(dtype), kind}), {tensors[0].dtype()}, {type},
+                {dtype}, [&](std::span<const Value> v) {
+                  const Value x = expr::cast(v[0], type);
+                  if (order == 2) return std::vector{x * x};
+                  if (order == 0) return std::vector{where(x != 0.0, 1.0, x * 0.0)};
+                  if (order == 1 || std::isinf(order)) return std::vector{abs(x)};
+                  return std::vector{pow(abs(x), v[1])};
+                });
   const expr::Literal literal{.f = order};
-  return reduce_each("norm", monoid_of_order(order), *program, tensors, {&literal, 1});
+  return reduce_each("norm", monoid_of_order(order), program, tensors, {&literal, 1});
 }
 
 Tensor root_of_powers(const Tensor& powers, double order) {

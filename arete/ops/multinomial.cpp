@@ -58,14 +58,13 @@ void sample_with(const Call& c, const Tensor& out, prim::Primitives& p) {
   total.data += (n - 1) * int64_t(sizeof(double));
   result.sizes = counted;
   result.strides = out_strides;
-  const DType inputs[] = {kFloat64, kFloat64, kFloat64}, outputs[] = {kInt64};
   // The product may round up to the whole sum, which belongs to no category.
-  const expr::ProgramPtr program = expr::trace(
+  static const expr::ProgramPtr& program = *new expr::ProgramPtr(expr::trace(
       [](std::span<const expr::Value> v) {
         const expr::Value below = expr::nextafter(v[2], expr::constant_like(v[2], 0));
         return std::vector{expr::cast(v[0] <= expr::min(v[1] * v[2], below), expr::Type::i64)};
       },
-      inputs, {}, outputs);
+      std::vector{kFloat64, kFloat64, kFloat64}, {}, std::vector{kInt64}));
   const prim::View in[] = {sums, draw_of, total};
   p.reduce({prim::Monoid::sum, space, 1u << 2, in, result, program.get(), {}, nullptr, {}});
 }

@@ -45,11 +45,11 @@ const OpRecord& one_hot_op =
           Shape sizes(x.sizes());
           sizes.push_back(classes);
           const Tensor classes_of = index.to(kInt64);
-          return {zeros(sizes, TensorOptions(kInt64, x.device()))
-                      .scatter(-1,
-                               where(lt(classes_of, Scalar(0)), classes_of.sub(Scalar(classes)),
-                                     classes_of),
-                               Scalar(1))};
+          Tensor out = zeros(sizes, TensorOptions(kInt64, x.device()));
+          out.scatter_(
+              -1, where(lt(classes_of, Scalar(0)), classes_of.sub(Scalar(classes)), classes_of),
+              Scalar(1));
+          return {out};
         })
         .dtypes({kInt64});
 
@@ -123,14 +123,15 @@ const OpRecord& pixel_unshuffle_op =
         .compose([](const Call& c) { return rearrange(c, false); });
 
 const OpRecord& normalize_op =
-    define("normalize(Tensor input, float p=2.0, int[] dim=1, float eps=1e-12) -> Tensor")
-        .functional({"normalize(Tensor input, float p=2.0, int[] dim=1, float eps=1e-12, Tensor? "
+    define("normalize(Tensor input, float p=2.0, int[]? dim=1, float eps=1e-12) -> Tensor")
+        .functional({"normalize(Tensor input, float p=2.0, int[]? dim=1, float eps=1e-12, Tensor? "
                      "out=None)"})
         .doc("x / max(|x|_p, eps) along a dimension, or several of them together.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor& x = c.tensor(0);
-          return {x.div(x.norm(c.real(1), c.ints(2), true).clamp(Scalar(c.real(3))))};
+          const IntList dims = c.has(2) ? c.ints(2) : IntList();  // none: all of them
+          return {x.div(x.norm(c.real(1), dims, true).clamp(Scalar(c.real(3))))};
         });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sums and what is made of them: sum, mean, variance, any, all, counts.
+// Sums and what is made of them: sum, mean, any, all, counts.
 #include "arete/ops/reduce.h"
 
 #include "arete/ops/autocast.h"
@@ -22,26 +22,6 @@ const expr::Program* convert_first(DType in, expr::Type to) {
   return &cache.get(pack_key({int(in), int(to)}), {in}, {}, {expr::storage_type(to)},
                     [to](Values v) { return std::vector{cast(v[0], to)}; });
 }
-
-// How many elements become one.
-int64_t reduced_count(IntList sizes, uint32_t mask) {
-  int64_t n = 1;
-  for (size_t d = 0; d < sizes.size(); ++d)
-    if (mask >> d & 1) n *= sizes[d];
-  return n;
-}
-
-// Memory for a value of each result, seen with the reduced dimensions present.
-class KeptScratch {
- public:
-  KeptScratch(prim::Primitives& p, DType t, IntList sizes, uint32_t mask)
-      : sizes_(reduced_sizes(sizes, mask, true)), scratch_(p, t, sizes_) {}
-  const prim::View& view() const { return scratch_.view(); }
-
- private:
-  Shape sizes_;
-  prim::ScratchView scratch_;
-};
 
 // The rest of a reduce call.
 struct ReduceParts {
@@ -113,14 +93,6 @@ void sum_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& 
   }
 }
 
-// The gradient of each element is that of its group.
-Tensor spread(const GradCall& g, const Tensor& grad) {
-  const IntList sizes = g.input_sizes(0);
-  const uint32_t mask = dims_of_grad(g, 1);
-  const Tensor t = grad.dtype() == g.input_dtype(0) ? grad : grad.to(g.input_dtype(0));
-  return with_dims(t, sizes, mask).expand(sizes);
-}
-
 const OpRecord& sum_op =
     define("sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .autocast(autocast_on_cuda(Autocast::f32))
@@ -163,14 +135,11 @@ void mean_infer(const Call& c, OutputSpecs& out) {
   push_reduced(c, out, t);
 }
 
-// A sum divided by a number, rooted if asked: the end of mean, var and std.
-const expr::Program& divide_program(DType t, bool root) {
+// A sum divided by a number.
+const expr::Program& divide_program(DType t) {
   static ProgramCache cache;
-  const DType work = work_dtype(t);
-  return cache.get(pack_key({int(t), root}), {work}, {work_type(t)}, {t}, [root](Values v) {
-    const Value q = v[0] / v[1];
-    return std::vector{root ? sqrt(q) : q};
-  });
+  return cache.get(uint64_t(t), {work_dtype(t)}, {work_type(t)}, {t},
+                   [](Values v) { return std::vector{v[0] / v[1]}; });
 }
 
 void mean_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
@@ -179,7 +148,7 @@ void mean_lower(const Call& call, std::span<const Tensor> out, prim::Primitives&
   expr::Literal n;
   n.f = double(reduced_count(r.x.sizes(), r.mask));
   r.run(p, Monoid::sum,
-        {convert_first(r.x.dtype(), work_type(t)), {}, &divide_program(t, false), {&n, 1}});
+        {convert_first(r.x.dtype(), work_type(t)), {}, &divide_program(t), {&n, 1}});
 }
 
 Results complex_mean(const Call& c) {
@@ -199,91 +168,6 @@ const OpRecord& mean_op =
           const double n = double(reduced_count(sizes, mask));
           return {spread(g, g.grad().mul(Scalar(1.0 / n)))};
         });
-
-// ---- var and std: (self, dims, keepdim, correction)
-
-void var_infer(const Call& c, OutputSpecs& out) {
-  ARETE_CHECK(is_floating(c.tensor(0).dtype()),
-              TypeError(c.name(),
-                        std::string(c.name()) + ": only support floating point and complex dtypes")
-                  .got(name_of(c.tensor(0).dtype())));
-  push_reduced(c, out, c.tensor(0).dtype());
-}
-
-double divisor(int64_t n, double correction) { return std::max(0.0, double(n) - correction); }
-
-// Two passes: distances are taken from the mean, so that large means do not cancel.
-template <bool kRoot>
-void var_lower(const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-  static ProgramCache squares;
-  const Reduced r(call, out[0]);
-  const DType t = r.x.dtype(), work = work_dtype(t);
-  const int64_t n = reduced_count(r.x.sizes(), r.mask);
-  const KeptScratch mean(p, work, r.x.sizes(), r.mask);
-  expr::Literal d;
-  d.f = double(n);
-  run_reduce(p, Monoid::sum, r.x.sizes(), r.mask, {&r.in, 1}, mean.view(),
-             {nullptr, {}, &divide_program(work, false), {&d, 1}});
-  const expr::Program& square = squares.get(uint64_t(t), {t, work}, {}, {work}, [](Values v) {
-    const Value gap = v[0] - v[1];
-    return std::vector{gap * gap};
-  });
-  d.f = divisor(n, call.real(3));
-  const prim::View inputs[] = {r.in, mean.view()};
-  run_reduce(p, Monoid::sum, r.x.sizes(), r.mask, inputs, r.out,
-             {&square, {}, &divide_program(t, kRoot), {&d, 1}});
-}
-
-// (x - mean) * scale, where scale is a gradient of each result divided as needed.
-Tensor var_spread(const GradCall& g, const Tensor& scale) {
-  const Tensor x = g.input(0);
-  const uint32_t mask = dims_of_grad(g, 1);
-  const Tensor center = call(mean_op, {x, g.arg(1), true, std::nullopt});
-  const double n = divisor(reduced_count(x.sizes(), mask), g.real(3));
-  return x.sub(center).mul(with_dims(scale, x.sizes(), mask).mul(Scalar(1.0 / n)));
-}
-
-// E|x - mean|^2 of complex numbers: the sum of the parts' variances.
-Tensor complex_variance(const Call& c, const OpRecord& var) {
-  const Call of_parts(var, c.args());
-  const Results parts = parts_of(c.tensor(0));
-  return again(of_parts, parts[0]) + again(of_parts, parts[1]);
-}
-
-const OpRecord& var_op =
-    define("var(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
-        .face("var(Tensor input, int[]? dim=None, *, float? correction=None, bool keepdim=False)")
-        .face("var.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
-        .face("var.unbiased(Tensor input, bool unbiased=True)")
-        .converts_out()
-        .doc("Variance over dimensions.")
-        .infer(var_infer)
-        .lower(var_lower<false>)
-        .complex([](const Call& c) -> Results { return {complex_variance(c, c.op)}; })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              return {var_spread(g, g.grad().mul(Scalar(2)))};
-            },
-            1);
-
-const OpRecord& std_op =
-    define("std(Tensor self, int[]? dim=None, *, bool keepdim=False, float correction=1) -> Tensor")
-        .face("std(Tensor input, int[]? dim=None, *, float? correction=None, bool keepdim=False)")
-        .face("std.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
-        .face("std.unbiased(Tensor input, bool unbiased=True)")
-        .converts_out()
-        .doc("Standard deviation over dimensions.")
-        .infer(var_infer)
-        .lower(var_lower<true>)
-        .complex([](const Call& c) -> Results { return {complex_variance(c, var_op).sqrt()}; })
-        .grad(
-            [](const GradCall& g) -> TensorList {
-              const Tensor y = g.output();
-              const Tensor flat = y.eq(Scalar(0));
-              const Tensor scale = where(flat, Scalar(0), g.grad().div(where(flat, Scalar(1), y)));
-              return {var_spread(g, scale)};
-            },
-            1, 1);
 
 // ---- any and all: (self, dims, keepdim)
 
@@ -331,18 +215,31 @@ const OpRecord& count_nonzero_op =
 
 // ---- sums in which NaN is absent: (self, dims, keepdim)
 
-Tensor without_nan(const Tensor& x) {
-  return is_integral_or_bool(x.dtype()) ? x : where(x.isnan(), Scalar(0), x);
-}
-
 const OpRecord& nansum_op =
     define(
         "nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor")
         .autocast(Autocast::as_is)
         .doc("Sum over dimensions, NaN counting as 0.")
-        .compose([](const Call& c) -> Results {
-          return {call(sum_op, {without_nan(c.tensor(0)), c[1], c[2], c[3]})};
-        });
+        .infer([](const Call& c, OutputSpecs& out) { push_reduced(c, out, sum_dtype(c)); })
+        .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
+          const DType from = call.tensor(0).dtype(), to = out[0].dtype();
+          if (!is_floating(from) || !is_floating(to)) return sum_lower(call, out, p);
+          static ProgramCache cache;
+          const expr::Program& numbers = cache.get(
+              pack_key({int(from), int(to)}), {from}, {}, {work_dtype(to)}, [&](Values v) {
+                return std::vector{cast(where(v[0] == v[0], v[0], 0.0), work_type(to))};
+              });
+          Reduced(call, out[0]).run(p, Monoid::sum, {&numbers});
+        })
+        .complex([](const Call& c) -> Results {
+          const Tensor& x = c.tensor(0);
+          return {call(sum_op, {where(x.isnan(), Scalar(0), x), c[1], c[2], c[3]})};
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              return {where(g.input(0).isnan(), Scalar(0), spread(g, g.grad()))};
+            },
+            1);
 
 const OpRecord& nanmean_op =
     define(
@@ -356,7 +253,7 @@ const OpRecord& nanmean_op =
                                 "dtype but got " +
                                     std::string(name_of(x.dtype()))));
           const Tensor n = call(sum_op, {x.isnan().logical_not(), c[1], c[2], std::nullopt});
-          return {call(sum_op, {without_nan(x), c[1], c[2], c[3]}).div(n)};
+          return {call(nansum_op, {x, c[1], c[2], c[3]}).div(n)};
         });
 
 }  // namespace
@@ -399,18 +296,6 @@ Tensor nanmean(const Tensor& self, IntList dims, bool keepdim) {
   return ops::call(ops::nanmean_op, {self, dims, keepdim, std::nullopt});
 }
 
-Tensor var(const Tensor& self, IntList dims, double correction, bool keepdim) {
-  return ops::call(ops::var_op, {self, dims, keepdim, correction});
-}
-Tensor std(const Tensor& self, IntList dims, double correction, bool keepdim) {
-  return ops::call(ops::std_op, {self, dims, keepdim, correction});
-}
-Tensor Tensor::var(IntList dims, double correction, bool keepdim) const {
-  return arete::var(*this, dims, correction, keepdim);
-}
-Tensor Tensor::std(IntList dims, double correction, bool keepdim) const {
-  return ops::call(ops::std_op, {*this, dims, keepdim, correction});
-}
 Tensor any(const Tensor& self) { return ops::call(ops::any_op, {self, IntList(), false}); }
 Tensor any(const Tensor& self, IntList dims, bool keepdim) {
   return ops::call(ops::any_op, {self, dims, keepdim});

@@ -58,6 +58,22 @@ inline uint32_t dims_of_grad(const GradCall& g, size_t i) {
   return bits;
 }
 
+/// How many elements become one.
+inline int64_t reduced_count(IntList sizes, uint32_t mask) {
+  int64_t n = 1;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (mask >> d & 1) n *= sizes[d];
+  return n;
+}
+
+/// The gradient of each element is that of its group.
+inline Tensor spread(const GradCall& g, const Tensor& grad) {
+  const IntList sizes = g.input_sizes(0);
+  const uint32_t mask = dims_of_grad(g, 1);
+  const Tensor t = grad.dtype() == g.input_dtype(0) ? grad : grad.to(g.input_dtype(0));
+  return with_dims(t, sizes, mask).expand(sizes);
+}
+
 /// The same call of another first argument.
 inline Tensor again(const Call& c, const Tensor& self) {
   SmallVector<Arg, 8> args(c.args().begin(), c.args().end());

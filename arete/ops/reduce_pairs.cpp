@@ -1,5 +1,4 @@
-// Reductions made of others: extremes and moments in pairs, extremes of everything, and the reverse
-// of broadcasting.
+// Reductions made of others: extremes in pairs and of everything, and the reverse of broadcasting.
 #include "arete/ops/reduce_family.h"
 
 namespace arete {
@@ -7,8 +6,6 @@ namespace ops {
 namespace {
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
-
-IntList dims_of(const Call& c, size_t i) { return c.has(i) ? c.ints(i) : IntList(); }
 
 const OpRecord& max_op = define("max(Tensor self) -> Tensor")
                              .doc("The largest element; NaN wins.")
@@ -43,38 +40,6 @@ const OpRecord& aminmax_op =
         })
         .dtypes(kReal);
 
-const OpRecord& var_mean_op =
-    define(
-        "var_mean(Tensor self, int[]? dim=None, *, float correction=1, bool keepdim=False) -> "
-        "(Tensor var, Tensor mean)")
-        .face(
-            "var_mean(Tensor input, int[]? dim=None, *, float? correction=None, bool "
-            "keepdim=False)")
-        .face("var_mean.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
-        .face("var_mean.unbiased(Tensor input, bool unbiased=True)")
-        .doc("Variance and mean over dimensions.")
-        .compose([](const Call& c) -> Results {
-          const IntList dims = dims_of(c, 1);
-          return {var(c.tensor(0), dims, c.real(2), c.boolean(3)),
-                  mean(c.tensor(0), dims, c.boolean(3))};
-        });
-
-const OpRecord& std_mean_op =
-    define(
-        "std_mean(Tensor self, int[]? dim=None, *, float correction=1, bool keepdim=False) -> "
-        "(Tensor std, Tensor mean)")
-        .face(
-            "std_mean(Tensor input, int[]? dim=None, *, float? correction=None, bool "
-            "keepdim=False)")
-        .face("std_mean.dim(Tensor input, int[]? dim, bool unbiased=True, bool keepdim=False)")
-        .face("std_mean.unbiased(Tensor input, bool unbiased=True)")
-        .doc("Standard deviation and mean over dimensions.")
-        .compose([](const Call& c) -> Results {
-          const IntList dims = dims_of(c, 1);
-          return {c.tensor(0).std(dims, c.real(2), c.boolean(3)),
-                  mean(c.tensor(0), dims, c.boolean(3))};
-        });
-
 const OpRecord& sum_to_size_op =
     define("sum_to_size(Tensor self, int[] size) -> Tensor")
         .doc("Summed down to sizes from which self's come by broadcasting.")
@@ -95,16 +60,6 @@ const OpRecord& sum_to_size_op =
 }  // namespace
 }  // namespace ops
 
-std::tuple<Tensor, Tensor> var_mean(const Tensor& self, IntList dims, double correction,
-                                    bool keepdim) {
-  const auto r = ops::call_all(ops::var_mean_op, {self, dims, correction, keepdim});
-  return {r[0], r[1]};
-}
-std::tuple<Tensor, Tensor> std_mean(const Tensor& self, IntList dims, double correction,
-                                    bool keepdim) {
-  const auto r = ops::call_all(ops::std_mean_op, {self, dims, correction, keepdim});
-  return {r[0], r[1]};
-}
 std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const auto r = ops::call_all(ops::aminmax_op, {self, dim, keepdim});
   return {r[0], r[1]};

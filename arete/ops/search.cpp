@@ -377,6 +377,21 @@ const OpRecord& logcumsumexp_op =
             1);
 
 }  // namespace
+
+RaggedRows::RaggedRows(const Tensor& counts, int64_t total) {
+  const Tensor ends = counts.cumsum(0), starts = ends.sub(counts);
+  if (counts.device().is_cpu()) {
+    row = empty({total}, counts.options());
+    const int64_t* count = counts.contiguous().data<int64_t>();
+    int64_t* to = row.data<int64_t>();
+    for (int64_t r = 0; r < counts.numel(); to += count[r++]) std::fill_n(to, count[r], r);
+    within = arange(Scalar(total), counts.options()).sub(starts.index_select(0, row));
+    return;
+  }
+  const Tensor place = arange(Scalar(total), counts.options());
+  row = searchsorted(ends, place, true);
+  within = place.sub(starts.index_select(0, row));
+}
 }  // namespace ops
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {

@@ -28,4 +28,15 @@ std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim);
 /// log of the running sum of exp(x) along `dim`, without overflow.
 Tensor logcumsumexp(const Tensor& self, int64_t dim);
 
+namespace ops {
+
+/// Elements of rows of different lengths, one row after the other: which row each belongs to, and
+/// its place within (int64). counts: the lengths (1-d, int64, not negative), which `total` is the
+/// sum of. On a GPU nothing is read back.
+struct RaggedRows {
+  Tensor row, within;
+  RaggedRows(const Tensor& counts, int64_t total);
+};
+
+}  // namespace ops
 }  // namespace arete

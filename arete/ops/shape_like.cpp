@@ -3,6 +3,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -61,11 +62,35 @@ const OpRecord& flipud_op =
 
 // ---- counts and positions
 
+// The numbers 0, 1, ... as often as the counts (1-d, int64) say. Without `size`, their sum, it is
+// read on the host.
+Tensor numbers_by_count(const Call& c, const Tensor& counts, std::optional<int64_t> size) {
+  const bool looks = !size || counts.device().is_cpu();
+  if (looks && counts.numel() > 0) {
+    ARETE_CHECK(counts.min().item<int64_t>() >= 0,
+                ValueError(c.name(), "repeats can not be negative").argument("repeats"));
+    const int64_t sum = counts.sum().item<int64_t>();
+    ARETE_CHECK(!size || *size == sum,
+                ValueError(c.name(), "allocated size does not match required size")
+                    .argument("output_size")
+                    .expected(std::to_string(sum)));
+    size = sum;
+  }
+  const Tensor row = RaggedRows(counts, size.value_or(0)).row;
+  if (looks || *size == 0) return row;
+  // Nobody has looked: what is false is a position out of range here.
+  const Tensor excess = counts.sum().sub(Scalar(*size)).abs().add(counts.lt(Scalar(0)).sum());
+  return row.add(zeros({1}, counts.options()).index_select(0, excess.reshape({1})));
+}
+
 const OpRecord& repeat_interleave_tensor_op =
     define(
         "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? "
         "output_size=None) -> Tensor")
-        .doc("Every element as often as its count says; the counts are read on the host.")
+        .doc(
+            "Every element as often as its count says; without output_size their sum is read on "
+            "the "
+            "host.")
         .compose([](const Call& c) -> Results {
           const Tensor &self = c.tensor(0), &repeats = c.tensor(1);
           const bool along = c.has(2) && self.dim() > 0;
@@ -74,24 +99,30 @@ const OpRecord& repeat_interleave_tensor_op =
           ARETE_CHECK(is_integer(repeats.dtype()) && repeats.dim() <= 1,
                       ValueError(c.name(), "repeats must be 0-dim or 1-dim tensor of integers")
                           .got(describe(repeats)));
-          std::vector<int64_t> counts = repeats.to_vector<int64_t>();
-          if (counts.size() == 1) counts.resize(size_t(x.size(d)), counts[0]);
-          ARETE_CHECK(int64_t(counts.size()) == x.size(d),
+          ARETE_CHECK(repeats.numel() == 1 || repeats.numel() == x.size(d),
                       ValueError(c.name(), "repeats must have the same size as input along dim")
-                          .got(std::to_string(counts.size()) + " counts for size " +
+                          .got(std::to_string(repeats.numel()) + " counts for size " +
                                std::to_string(x.size(d))));
-          std::vector<int64_t> index;
-          for (size_t i = 0; i < counts.size(); ++i) {
-            ARETE_CHECK(counts[i] >= 0,
-                        ValueError(c.name(), "repeats can not be negative").argument("repeats"));
-            index.insert(index.end(), size_t(counts[i]), int64_t(i));
-          }
-          ARETE_CHECK(!c.has(3) || c.integer(3) == int64_t(index.size()),
-                      ValueError(c.name(), "allocated size does not match required size")
-                          .argument("output_size")
-                          .expected(std::to_string(index.size())));
-          return {index_select(x, d, tensor(index, TensorOptions(kInt64, x.device())))};
+          const Tensor counts = repeats.to(kInt64).reshape({-1}).expand({x.size(d)}).contiguous();
+          const std::optional<int64_t> size = c.has(3) ? std::optional(c.integer(3)) : std::nullopt;
+          return {index_select(x, d, numbers_by_count(c, counts, size))};
         });
+
+const OpRecord& repeat_interleave_counts_op =
+    define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor")
+        .doc("The numbers 0, 1, ... as often as the counts say.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& repeats = c.tensor(0);
+          ARETE_CHECK(repeats.dim() == 1,
+                      ValueError(c.name(), "repeat_interleave only accept 1D vector as repeat")
+                          .got(describe(repeats)));
+          ARETE_CHECK(
+              repeats.dtype() == kInt64 || repeats.dtype() == kInt32,
+              TypeError(c.name(), "repeats has to be Long or Int tensor").got(describe(repeats)));
+          const std::optional<int64_t> size = c.has(1) ? std::optional(c.integer(1)) : std::nullopt;
+          return {numbers_by_count(c, repeats.to(kInt64).contiguous(), size).to(repeats.dtype())};
+        })
+        .dtypes({kInt64});
 
 const OpRecord& narrow_tensor_op =
     define("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor")

@@ -2,6 +2,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
+#include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -152,23 +153,26 @@ const OpRecord& cartesian_prod_op =
           return {stack(columns, 1)};
         });
 
-// Positions of all choices, row after row.
-std::vector<int64_t> choices(int64_t n, int64_t r, bool with_replacement) {
-  std::vector<int64_t> all, now;
-  // The next position of a choice is at least (or beyond) the one before.
-  const auto grow = [&](auto& self, int64_t from) -> void {
-    if (int64_t(now.size()) == r) {
-      all.insert(all.end(), now.begin(), now.end());
-      return;
-    }
-    for (int64_t i = from; i < n; ++i) {
-      now.push_back(i);
-      self(self, with_replacement ? i : i + 1);
-      now.pop_back();
-    }
-  };
-  grow(grow, 0);
-  return all;
+// The number of choices of r out of n, which are those of n + r - 1 if an element may be chosen
+// again.
+int64_t count_choices(int64_t n, int64_t r) {
+  int64_t count = 1;
+  for (int64_t k = 1; k <= r; ++k) count = count * (n - r + k) / k;
+  return r > n ? 0 : count;
+}
+
+// Positions of all choices, (choices, r), in order: every choice of fewer is followed by all
+// positions behind its last.
+Tensor choices(int64_t n, int64_t r, bool again, Device device) {
+  const TensorOptions o(kInt64, device);
+  List columns{arange(Scalar(n), o)};
+  for (int64_t k = 2; k <= r; ++k) {
+    const Tensor first = again ? columns.back() : columns.back().add(Scalar(1));
+    const RaggedRows next(first.neg().add(Scalar(n)), count_choices(again ? n + k - 1 : n, k));
+    for (Tensor& column : columns) column = column.index_select(0, next.row);
+    columns.push_back(next.within.add(first.index_select(0, next.row)));
+  }
+  return stack(columns, 1);
 }
 
 const OpRecord& combinations_op =
@@ -181,9 +185,8 @@ const OpRecord& combinations_op =
           ARETE_CHECK(r >= 0, ValueError(c.name(), "Expect a non-negative number, but got " +
                                                        std::to_string(r)));
           if (r == 0) return {empty({0}, x.options())};
-          const std::vector<int64_t> at = choices(x.numel(), r, c.boolean(2));
-          const Tensor index = tensor(at, TensorOptions(kInt64, x.device()));
-          return {index_select(x, 0, index).reshape({int64_t(at.size()) / r, r})};
+          const Tensor at = choices(x.numel(), r, c.boolean(2), x.device());
+          return {index_select(x, 0, at.reshape({-1})).reshape(at.sizes())};
         });
 
 std::vector<Tensor> call_list(const char* name, std::initializer_list<Arg> args) {

@@ -53,6 +53,7 @@ std::vector<Sample> var_samples(SampleMaker& m) {
                           {{m.make({2, 3, 2}), {0, -1}, true, 0.0}, "population, kept"},
                           {{m.make_strided({3, 4}), {0}, false, 2.0}, "strided, correction 2"},
                           {{m.make({4}, 30, 34), {0}, false, 1.0}, "far from 0"},
+                          {{m.make({}), std::vector<int64_t>{}, false, 0.0}, "0-d"},
                           {{m.make({2, 0}), {0}, false, 1.0}, "no results"}};
   return all;
 }

@@ -74,6 +74,7 @@ std::vector<Sample> moment_samples(SampleMaker& m) {
   return {{{m.make({3, 4}), std::nullopt, 1.0, false}, "all"},
           {{m.make({3, 4}), {1}, 0.0, false}, "rows, biased"},
           {{m.make_strided({4, 3}), {0}, 1.0, true}, "columns, keepdim"},
+          {{m.make({}), std::nullopt, 0.0, false}, "0-d"},
           {{m.make({2, 3, 2}), {0, 2}, 1.0, false}, "two dims"}};
 }
 

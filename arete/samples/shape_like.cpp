@@ -102,6 +102,30 @@ const Attached flipud_op =
           return {{{m.make({})}, ErrorKind::value, "Input must be >= 1-d."}};
         })
         .reference([](const Call& c) { return flipped(c, 0); });
+const Attached repeat_interleave_counts_op =
+    attach("repeat_interleave.Tensor")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt64, m.device);
+          return {{{tensor({2, 0, 1}, o), std::nullopt}},
+                  {{tensor({1, 2, 0, 3}, o), 6}, "size given"},
+                  {{zeros({0}, o), std::nullopt}, "none"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          const TensorOptions o(kInt64, m.device);
+          return {
+              {{tensor({1, -2}, o), std::nullopt}, ErrorKind::value, "repeats can not be negative"},
+              {{tensor({1, 2}, o).reshape({1, 2}), std::nullopt},
+               ErrorKind::value,
+               "repeat_interleave only accept 1D vector as repeat"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          std::vector<double> numbers;
+          const std::vector<double> counts = values_of(c.tensor(0));
+          for (size_t i = 0; i < counts.size(); ++i)
+            numbers.insert(numbers.end(), size_t(counts[i]), double(i));
+          return {from_values(numbers, {int64_t(numbers.size())}, kInt64)};
+        });
 const Attached repeat_interleave_tensor_op =
     attach("repeat_interleave.self_Tensor")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -91,12 +91,17 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad
     return _ops.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
-def kl_div(input: Tensor, target: Tensor, reduction=1, *, log_target: bool = False):
-    """nn.functional.kl_div; the reduction may be a number: 0 none, 1 mean, 2 sum.
+# Losses below nn.functional take the reduction as a number, too: 0 none, 1 mean, 2 sum. By default they are not reduced, as PyTorch's.
 
-    >>> arete.kl_div(arete.tensor([0.5]).log(), arete.tensor([1.0]), 2)
-    tensor(0.6931)
+
+def kl_div(input: Tensor, target: Tensor, reduction=0, *, log_target: bool = False):
+    """nn.functional.kl_div, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.kl_div(arete.tensor([0.5]).log(), arete.tensor([1.0]))
+    tensor([0.6931])
     """
+    if reduction == 1:  # nn.functional's warns of its own default
+        return _ops.kl_div(input, target, 0, log_target).mean()
     return _ops.kl_div(input, target, reduction, log_target)
 
 
@@ -140,10 +145,57 @@ def _places_of_maxima(out, weight, indices, bag, counted):
     return _ops.where(first < count, _ops.cat([indices, indices.new_zeros(1)])[first], 0).to(indices.dtype)
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight=None, pos_weight=None, reduction=1):
-    """nn.functional.binary_cross_entropy_with_logits; the reduction may be a number: 0 none, 1 mean, 2 sum.
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight=None, pos_weight=None, reduction=0):
+    """nn.functional.binary_cross_entropy_with_logits, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
 
     >>> arete.binary_cross_entropy_with_logits(arete.zeros(2), arete.ones(2))
-    tensor(0.6931)
+    tensor([0.6931, 0.6931])
     """
     return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
+
+
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction=0):
+    """nn.functional.cosine_embedding_loss, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.cosine_embedding_loss(arete.eye(2), arete.ones(2, 2), arete.ones(2))
+    tensor([0.2929, 0.2929])
+    """
+    return _ops.cosine_embedding_loss(input1, input2, target, margin=margin, reduction=reduction)
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction=0):
+    """nn.functional.hinge_embedding_loss, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.hinge_embedding_loss(arete.tensor([0.5, 0.5]), arete.tensor([1.0, -1.0]))
+    tensor([0.5000, 0.5000])
+    """
+    return _ops.hinge_embedding_loss(input, target, margin=margin, reduction=reduction)
+
+
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction=0):
+    """nn.functional.margin_ranking_loss, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.margin_ranking_loss(arete.tensor([1.0, 2.0]), arete.tensor([2.0, 1.0]), arete.ones(2))
+    tensor([1., 0.])
+    """
+    return _ops.margin_ranking_loss(input1, input2, target, margin=margin, reduction=reduction)
+
+
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06,
+                        swap: bool = False, reduction=0):
+    """nn.functional.triplet_margin_loss, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> arete.triplet_margin_loss(arete.zeros(2, 1), arete.ones(2, 1), arete.ones(2, 1))
+    tensor([1., 1.])
+    """
+    return _ops.triplet_margin_loss(anchor, positive, negative, margin=margin, p=p, eps=eps, swap=swap, reduction=reduction)
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths, target_lengths, blank: int = 0, reduction=0, zero_infinity: bool = False):
+    """nn.functional.ctc_loss, by default not reduced; the reduction may be a number: 0 none, 1 mean, 2 sum.
+
+    >>> scores = arete.zeros(4, 1, 3).log_softmax(-1)
+    >>> arete.ctc_loss(scores, arete.tensor([[1, 2]]), (4,), (2,))
+    tensor([1.6864])
+    """
+    return _ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
