@@ -1,6 +1,7 @@
 // Parts of complex tensors, and complex tensors made of parts.
 #include "arete/ops/complex.h"
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/complex_internal.h"
@@ -130,12 +131,21 @@ const OpRecord& complex_op =
                          {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          for (int i = 0; i < 2; ++i) {
-            const Tensor to = part_of(out[0], i);
-            const Tensor& from = c.tensor(size_t(i));
-            const Layout spread = expand(from.layout(), to.sizes());
-            p.copy({view_of(to), view_of(from, spread)});
-          }
+          static auto* const cache = new expr::ProgramCache;
+          const Tensor &re = c.tensor(0), &im = c.tensor(1),
+                       to[] = {part_of(out[0], 0), part_of(out[0], 1)};
+          const DType t = re.dtype();
+          const Layout of_re = expand(re.layout(), to[0].sizes()),
+                       of_im = expand(im.layout(), to[0].sizes());
+          const prim::View inputs[] = {view_of(re, of_re), view_of(im, of_im)},
+                           outputs[] = {view_of(to[0]), view_of(to[1])};
+          p.pointwise({&cache->get(pack_key({int(t)}), {t, t}, {}, {t, t},
+                                   [](std::span<const Value> v) {
+                                     return std::vector{v[0], v[1]};
+                                   }),
+                       inputs,
+                       outputs,
+                       {}});
         })
         .grad([](const GradCall& g) -> TensorList {
           const Results both = parts_of(g.grad());
@@ -179,17 +189,33 @@ const OpRecord& imag_op =
         })
         .dtypes(kComplexes);
 
-const OpRecord& conj_physical_op = define("conj_physical(Tensor self) -> Tensor")
-                                       .doc("The conjugate numbers, in new memory.")
-                                       .unary([](Value x) { return x; }, Result::promote)
-                                       .complex(of_complex([](Complex z) { return conj(z); }))
-                                       .dtypes(kReals);
+const OpRecord& conjugate_op = define("conjugate(Tensor self) -> Tensor")
+                                   .doc("The conjugate numbers, in new memory.")
+                                   .surface(Surface::internal)
+                                   .unary([](Value x) { return x; }, Result::promote)
+                                   .complex(of_complex([](Complex z) { return conj(z); }))
+                                   .dtypes(kReals);
+
+const OpRecord& conj_physical_op =
+    define("conj_physical(Tensor self) -> Tensor")
+        .doc("The conjugate numbers, in new memory; real tensors themselves.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& t = c.tensor(0);
+          return {is_complex(t.dtype()) ? call(conjugate_op, {t}) : t};
+        })
+        .in_place([](Tensor& self, const Call&) {
+          if (is_complex(self.dtype()))
+            call_in_place(self, conjugate_op, {self});
+          else
+            self.bump_version();
+        })
+        .dtypes(kReals);
 
 const OpRecord& conj_op = define("conj(Tensor self) -> Tensor")
                               .doc("The conjugate numbers; real tensors themselves.")
                               .compose([](const Call& c) -> Results {
                                 const Tensor& t = c.tensor(0);
-                                return {is_complex(t.dtype()) ? conj_physical(t) : t};
+                                return {is_complex(t.dtype()) ? call(conjugate_op, {t}) : t};
                               })
                               .dtypes(kReals);
 

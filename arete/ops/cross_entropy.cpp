@@ -2,38 +2,65 @@
 // softmax_nll, the others are compositions.
 #include <algorithm>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/rows.h"
 #include "arete/ops/softmax.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
+using expr::Value;
+using Values = std::span<const Value>;
+
+// The loss of a target (its class, what was picked for it[, its weight], the class to ignore).
+Value loss_of(Values v, bool weighted) {
+  return where(v[0] == v.back(), 0.0, weighted ? -v[1] * v[2] : -v[1]);
+}
+const expr::Program& losses_program(DType t, bool weighted) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(
+      pack_key({int(t), weighted}), weighted ? std::vector{kInt64, t, t} : std::vector{kInt64, t},
+      {expr::Type::i64}, {t}, [=](Values v) { return std::vector{loss_of(v, weighted)}; });
+}
+const RowProgramPtr& mean_loss_program(DType t, bool weighted) {
+  static auto* const cache = new RowProgramCache;
+  return cache->get(pack_key({int(t), weighted}),
+                    weighted ? std::vector{kInt64, t, t} : std::vector{kInt64, t},
+                    {expr::Type::i64}, {t}, [=](Rows& rows, Values v) {
+                      const Value one = weighted ? v[2] : constant_like(v[1], 1.0);
+                      const Value counted = where(v[0] == v.back(), 0.0, one);
+                      return std::vector{rows.sum(loss_of(v, weighted)) / rows.sum(counted)};
+                    });
+}
+
 Tensor negative_log_likelihood(const char* op, const Tensor& logp, const Tensor& target,
                                const Tensor& weight, int64_t ignore, int reduction) {
   check_targets(op, logp, target);
-  const int64_t dim = int64_t(class_dim(logp));
-  check_range(op, target, logp.size(dim), ignore);
-  const Tensor valid = ne(target, Scalar(ignore));
-  // Negative classes would count from the end: out of range, reading with them is an error.
-  const int64_t classes = logp.size(dim);
-  const Tensor safe =
-      where(valid, where(lt(target, Scalar(0)), target.sub(Scalar(classes)), target), Scalar(0));
-  Tensor loss = logp.gather(dim, safe.unsqueeze(dim)).squeeze(dim).neg(),
-         counted = valid.to(logp.dtype());
+  const int64_t dim = int64_t(class_dim(logp)), classes = logp.size(dim);
+  check_range(op, target, classes, ignore);
+  const Scalar params[] = {Scalar(ignore), Scalar(classes)};
+  const Tensor place =
+      apply_program(class_to_read().shared_from_this(), {&target, 1}, params, op)[0];
+  std::vector<Tensor> inputs{target, logp.gather(dim, place.unsqueeze(dim)).squeeze(dim)};
   if (weight.defined()) {
     check_weight(op, logp, weight);
-    const Tensor w = weight.index_select(0, safe.reshape({safe.numel()})).view(safe.sizes());
-    loss = loss.mul(w);
-    counted = counted.mul(w);
+    inputs.push_back(weight.index_select(0, place.reshape({place.numel()})).view(place.sizes()));
   }
-  loss = where(valid, loss, Scalar(0.0));
-  if (reduction == kNone) return loss;
-  return reduction == kSum ? loss.sum() : loss.sum().div(counted.sum());
+  const std::span<const Scalar> ignored(params, 1);
+  if (reduction == kMean) {
+    const RowProgramPtr& mean = mean_loss_program(logp.dtype(), weight.defined());
+    return apply_rows(mean, inputs, ignored, {}, op)[0].view({});
+  }
+  const expr::ProgramPtr losses = losses_program(logp.dtype(), weight.defined()).shared_from_this();
+  return reduction == kNone
+             ? apply_program(losses, inputs, ignored, op)[0]
+             : apply_reduce(losses, prim::Monoid::sum, inputs, ignored, {}, false, op);
 }
 
 Tensor smooth_part(const Tensor& logp, const Tensor& target, const Tensor& weight, int64_t ignore,

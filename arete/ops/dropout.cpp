@@ -2,6 +2,7 @@
 // gumbel_softmax (declared in nn.h and activation.h).
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -194,6 +195,14 @@ const OpRecord& feature_alpha_dropout_op =
 
 // ---- activations that draw ----
 
+// leaky_relu with a slope for each element.
+const expr::Program& leak_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({int(t)}), {t, t}, {}, {t}, [](std::span<const expr::Value> v) {
+    return std::vector{where(v[0] > 0, v[0], v[0] * v[1])};
+  });
+}
+
 const OpRecord& rrelu_op =
     define(
         "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool "
@@ -216,7 +225,8 @@ const OpRecord& rrelu_op =
           if (!c.boolean(3)) return {leaky_relu(x, (lower + upper) / 2)};
           Tensor slope = empty_like(x.detach());
           uniform_(slope, lower, upper, generator_of(c, 4));
-          return {where(gt(x, Scalar(0)), x, x.mul(slope))};
+          return apply_program(leak_program(x.dtype()).shared_from_this(), {{x, slope}}, {},
+                               c.name());
         })
         .random()
         .in_place();

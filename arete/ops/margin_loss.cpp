@@ -71,18 +71,23 @@ Tensor reduce_classes(const Call& c, const expr::Program& program, std::span<con
   return kind == kNone ? losses.view(sizes) : losses;
 }
 
-// One class of a row: max(0, margin - own + x)^p, times the weight of the row's class, and nothing
-// for that class itself. Where the maximum is 0, so is its slope.
-const expr::Program& multi_margin_program(DType t, bool squared, bool weighted) {
-  static auto* const cache = new expr::ProgramCache;
-  std::vector<DType> inputs{t, t, kInt64, kInt64};
+// The mean over a row's classes of max(0, margin - own + x)^p, times the weight of the row's class,
+// with nothing for that class itself. Where the maximum is 0, so is its slope. Inputs: the row, its
+// class, the numbers of classes[, their weights]; parameters: the margin and a further factor.
+const RowProgramPtr& multi_margin_program(DType t, DType out, bool squared, bool weighted) {
+  static auto* const cache = new RowProgramCache;
+  std::vector<DType> inputs{t, kInt32, kInt32};
   if (weighted) inputs.push_back(t);
-  return cache->get(pack_key({int(t), squared, weighted}), inputs, {expr::work_type(t)}, {t},
-                    [=](Values v) {
-                      const Value z = v.back() - v[1] + v[0];
-                      Value loss = squared ? z * z : z;
-                      if (weighted) loss = loss * v[4];
-                      return std::vector{where((z > 0) & (v[2] != v[3]), loss, 0.0)};
+  const expr::Type work = expr::work_type(t);
+  return cache->get(pack_key({int(t), int(out), squared, weighted}), inputs, {work, work}, {out},
+                    [=](Rows& rows, Values v) {
+                      const size_t n = 3 + weighted;
+                      const Value is_own = v[1] == v[2];
+                      const Value z = v[n] - rows.sum(where(is_own, v[0], 0.0)) + v[0];
+                      const Value loss = squared ? z * z : z;
+                      Value sum = rows.sum(where((z > 0) & !is_own, loss, 0.0));
+                      if (weighted) sum = sum * rows.sum(where(is_own, v[3], 0.0));
+                      return std::vector{sum / cast(rows.length(), work) * v[n + 1]};
                     });
 }
 
@@ -105,10 +110,12 @@ const OpRecord& multi_margin_loss_op =
           static const expr::ProgramPtr checked = expr::trace(
               [](Values v) { return std::vector{where(v[0] < 0, double(int64_t(1) << 62), v[0])}; },
               std::vector<DType>{kInt64}, {}, {});
-          const Tensor target = c.tensor(1).reshape({-1, 1});
-          const Tensor column = apply_program(checked, {&target, 1}, {}, c.name())[0];
-          std::vector<Tensor> inputs{logits, logits.gather(1, column),
-                                     arange(classes, TensorOptions(kInt64, x.device())), column};
+          const Tensor target = c.tensor(1).reshape({-1});
+          const Tensor numbers = arange(classes, TensorOptions(kInt32, x.device()));
+          // What is read is the class itself; that it is there is checked by reading.
+          const Tensor own =
+              numbers.index_select(0, apply_program(checked, {&target, 1}, {}, c.name())[0]);
+          std::vector<Tensor> inputs{logits, own.unsqueeze(1), numbers};
           if (c.has(4)) {
             const Tensor& weight = c.tensor(4);
             ARETE_CHECK(weight.dim() == 1 && weight.numel() == classes,
@@ -116,10 +123,16 @@ const OpRecord& multi_margin_loss_op =
                                                  std::to_string(classes) + " but got " +
                                                  to_string(weight.sizes())));
             check_weight_dtype(c.name(), x, weight);
-            inputs.push_back(weight.index_select(0, column.flatten()).unsqueeze(1));
+            inputs.push_back(weight);
           }
-          return {reduce_classes(c, multi_margin_program(x.dtype(), p == 2, c.has(4)), inputs,
-                                 {{Scalar(c.real(3))}}, c.tensor(1).sizes(), c[5].string())};
+          const int kind = reduction_of(c[5].string(), c.name());
+          const double factor = kind == kMean ? 1 / double(logits.size(0)) : 1;
+          const Scalar params[] = {Scalar(c.real(3)), Scalar(factor)};
+          const int64_t dims[] = {1};
+          const DType out = kind == kNone ? x.dtype() : expr::work_dtype(x.dtype());
+          const Tensor losses = apply_rows(multi_margin_program(x.dtype(), out, p == 2, c.has(4)),
+                                           inputs, params, dims, c.name())[0];
+          return {kind == kNone ? losses.view(c.tensor(1).sizes()) : losses.sum().to(x.dtype())};
         });
 
 // Note [Margins between labels and classes]

@@ -184,6 +184,28 @@ const OpRecord& layer_norm_op =
               fused_norm(c.tensor(0), optional_tensor(c, 2), optional_tensor(c, 3), s))};
         });
 
+// As torch's: statistics of half precision are float32 on a GPU and beside float32 parameters.
+const OpRecord& native_layer_norm_op =
+    define(
+        "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, "
+        "float eps) -> (Tensor, Tensor, Tensor)")
+        .autocast(autocast_on_cuda(Autocast::f32))
+        .doc("layer_norm, and the mean and 1 / the deviation that it divides by.")
+        .surface(Surface::function)
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), weight = optional_tensor(c, 2);
+          NormSpec s = last_dims(c.name(), x, c.ints(1), weight, optional_tensor(c, 3));
+          s.eps = c.real(4);
+          const auto [y, mean, rstd] = fused_norm(x, weight, optional_tensor(c, 3), s);
+          Shape sizes(x.sizes());
+          for (size_t d = sizes.size() - c.ints(1).size(); d < sizes.size(); ++d) sizes[d] = 1;
+          const bool wide =
+              x.device().is_cuda() || (weight.defined() && weight.dtype() == kFloat32);
+          const DType dtype = wide ? mean.dtype() : x.dtype();
+          return {y, mean.view(sizes).to(dtype), rstd.view(sizes).to(dtype)};
+        })
+        .no_grad_outputs(0b110);
+
 const OpRecord& rms_norm_op =
     define(
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "

@@ -10,7 +10,7 @@ from .creation import as_tensor, asarray, clone, detach, range, zero_
 from .elements import gradient, index_put, index_put_, nonzero
 from .layers import (
     batch_norm, binary_cross_entropy_with_logits, embedding, embedding_bag, grid_sampler, grid_sampler_2d, grid_sampler_3d,
-    instance_norm, kl_div, native_layer_norm,
+    instance_norm, kl_div,
 )
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot
 from .questions import (
