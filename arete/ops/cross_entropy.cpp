@@ -5,6 +5,8 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
@@ -63,25 +65,61 @@ Tensor negative_log_likelihood(const char* op, const Tensor& logp, const Tensor&
              : apply_reduce(losses, prim::Monoid::sum, inputs, ignored, {}, false, op);
 }
 
-Tensor smooth_part(const Tensor& logp, const Tensor& target, const Tensor& weight, int64_t ignore,
-                   int reduction) {
-  const int64_t dim = int64_t(class_dim(logp));
-  Tensor terms = logp;
-  if (weight.defined()) {
-    Shape sizes(size_t(logp.dim()), 1);
-    sizes[size_t(dim)] = weight.numel();
-    terms = logp.mul(weight.view(sizes));
-  }
-  const Tensor valid = ne(target, Scalar(ignore));
-  const Tensor loss = where(valid, terms.sum(dim).neg(), Scalar(0.0));
-  if (reduction == kNone) return loss;
-  if (reduction == kSum) return loss.sum();
-  Tensor counted = valid.to(logp.dtype());
-  if (weight.defined()) {
-    const Tensor safe = where(valid, target, Scalar(0));
-    counted = counted.mul(weight.index_select(0, safe.reshape({safe.numel()})).view(safe.sizes()));
-  }
-  return loss.sum().div(counted.sum());
+// The loss of a row of logits with smoothed labels, and what counts for it in a mean. Inputs: the
+// row, the numbers of classes, the row's class, its target[, weights of classes]; parameters: how
+// much is smoothed, and that by the number of classes; the target to ignore.
+const RowProgramPtr& smoothed_program(DType x, bool weighted) {
+  static auto* const cache = new RowProgramCache;
+  const expr::Type work = expr::work_type(x);
+  const DType out = expr::work_dtype(x);
+  std::vector<DType> inputs{x, kInt32, kInt32, kInt64};
+  if (weighted) inputs.push_back(x);
+  return cache->get(pack_key({int(x), weighted}), inputs, {work, work, expr::Type::i64}, {out, out},
+                    [=](Rows& rows, Values v) {
+                      const size_t n = 4 + weighted;
+                      // Of no class where the target is ignored.
+                      const Value is_own = (v[1] == v[2]) & (v[3] != v[n + 2]);
+                      const Value top = rows.reduce(prim::Monoid::max, v[0], false);
+                      const Value lse = log(rows.sum(exp(v[0] - top))) + top;
+                      const Value own = rows.sum(where(is_own, v[0], 0.0));
+                      const Value counts = rows.sum(where(is_own, constant_like(v[0], 1.0), 0.0));
+                      const Value weight = weighted ? rows.sum(where(is_own, v[4], 0.0)) : counts;
+                      const Value each = lse - v[0];
+                      const Value smooth = rows.sum(weighted ? each * v[4] : each);
+                      const Value loss = (1.0 - v[n]) * weight * (lse - own) + v[n + 1] * smooth;
+                      return std::vector{where(counts == 0, 0.0, loss), weight};
+                    });
+}
+
+Tensor smoothed_cross_entropy(const char* op, const Tensor& x, const Tensor& target,
+                              const Tensor& weight, int64_t ignore, int reduction,
+                              double smoothing) {
+  const int64_t dim = int64_t(class_dim(x)), classes = x.size(dim);
+  check_range(op, target, classes, ignore);
+  const Scalar places[] = {Scalar(ignore), Scalar(classes)};
+  const Tensor place =
+      apply_program(class_to_read().shared_from_this(), {&target, 1}, places, op)[0];
+  const Tensor numbers = arange(classes, TensorOptions(kInt32, x.device()));
+  // What is read is the class itself; that it is there is checked by reading.
+  const Tensor own = numbers.index_select(0, place.reshape({place.numel()})).view(place.sizes());
+  Shape along(size_t(x.dim()), 1);
+  along[size_t(dim)] = classes;
+  std::vector<Tensor> inputs{x, numbers.view(along), own.unsqueeze(dim), target.unsqueeze(dim)};
+  if (weight.defined()) inputs.push_back(weight.view(along));
+  const Scalar params[] = {Scalar(smoothing), Scalar(smoothing / double(classes)), Scalar(ignore)};
+  const int64_t dims[] = {dim};
+  const Results r =
+      apply_rows(smoothed_program(x.dtype(), weight.defined()), inputs, params, dims, op);
+  if (reduction == kNone) return r[0].squeeze(dim).to(x.dtype());
+  static auto* const cache = new RowProgramCache;
+  const bool mean = reduction == kMean;
+  const DType t = r[0].dtype();
+  const RowProgramPtr& total = cache->get(pack_key({int(t), int(x.dtype()), mean}), {t, t}, {},
+                                          {x.dtype()}, [=](Rows& rows, Values v) {
+                                            const Value sum = rows.sum(v[0]);
+                                            return std::vector{mean ? sum / rows.sum(v[1]) : sum};
+                                          });
+  return apply_rows(total, {r.data(), r.size()}, {}, {}, op)[0].view({});
 }
 
 Tensor probability_loss(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -138,12 +176,10 @@ Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Te
   }
   if (smoothing == 0 && !(weight.defined() && weight.requires_grad()))
     return softmax_nll(x, target, weight, ignore, reduction);
-  const int64_t dim = int64_t(class_dim(x));
-  const Tensor logp = log_softmax(wide(x), dim);
-  const Tensor nll = negative_log_likelihood(op, logp, target, weight, ignore, reduction);
-  if (smoothing == 0) return nll;
-  const Tensor smooth = smooth_part(logp, target, weight, ignore, reduction);
-  return nll.mul(Scalar(1 - smoothing)).add(smooth, Scalar(smoothing / double(x.size(dim))));
+  if (smoothing > 0 && x.numel() > 0)
+    return smoothed_cross_entropy(op, wide(x), target, wide(weight), ignore, reduction, smoothing);
+  return negative_log_likelihood(op, log_softmax(wide(x), int64_t(class_dim(x))), target, weight,
+                                 ignore, reduction);
 }
 
 const OpRecord& cross_entropy_op =

@@ -171,7 +171,15 @@ Results drop_to_limit(const Call& c, bool channels) {
   const double a = 1 / std::sqrt((1 - p) * (1 + p * kLimit * kLimit)), b = -a * kLimit * p;
   Generator* g = generator_of(c, 3);
   const Tensor mask = channels ? channel_mask(x, p, g) : draw_mask(x, 1 - p, g);
-  return {where(mask, x, Scalar(kLimit)).mul(Scalar(a)).add(Scalar(b))};
+  static auto* const cache = new expr::ProgramCache;
+  const DType t = x.dtype();
+  const expr::Type work = expr::work_type(t);
+  const expr::Program& program = cache->get(
+      pack_key({int(t)}), {t, kBool}, {work, work}, {t}, [](std::span<const expr::Value> v) {
+        return std::vector{where(v[1], v[0], kLimit) * v[2] + v[3]};
+      });
+  const Scalar numbers[] = {Scalar(a), Scalar(b)};
+  return apply_program(program.shared_from_this(), {{x, mask}}, numbers, c.name());
 }
 
 const OpRecord& alpha_dropout_op =

@@ -1,4 +1,5 @@
 // Products and powers of vectors, and torch.linalg's names for what stands elsewhere.
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
@@ -15,6 +16,56 @@ namespace {
 
 // ---- cross products
 
+// Of floating tensors of one dtype.
+const OpRecord& cross_product_op =
+    define("cross_product(Tensor self, Tensor other, int dim) -> Tensor")
+        .doc("Cross products of vectors of three along dim, in one kernel.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &x = c.tensor(0), &y = c.tensor(1);
+          out.push_back({broadcast_shapes(x.sizes(), y.sizes(), "linalg.cross"),
+                         x.dtype(),
+                         common_device(c),
+                         {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          static auto* const cache = new expr::ProgramCache;
+          const DType t = out[0].dtype();
+          // Coordinates 0, 1, 2 of both, and of the result.
+          SmallVector<Layout, 9> layouts;
+          SmallVector<prim::View, 9> views;
+          layouts.reserve(9);
+          for (const Tensor* of : {&c.tensor(0), &c.tensor(1), &out[0]}) {
+            const Layout whole = expand(of->layout(), out[0].sizes());
+            for (int64_t k = 0; k < 3; ++k) {
+              layouts.push_back(select(whole, int(c.integer(2)), k));
+              views.push_back(view_of(*of, layouts.back()));
+            }
+          }
+          const expr::Program& program =
+              cache->get(pack_key({int(t)}), {t, t, t, t, t, t}, {}, {t, t, t},
+                         [](std::span<const expr::Value> v) {
+                           return std::vector{v[1] * v[5] - v[2] * v[4], v[2] * v[3] - v[0] * v[5],
+                                              v[0] * v[4] - v[1] * v[3]};
+                         });
+          p.pointwise({&program, {views.data(), 6}, {views.data() + 6, 3}, {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(2);
+              const int64_t dim = g.integer(2);
+              if (g.needs(0))
+                out[0] =
+                    sum_to_size(linalg::cross(g.input(1).expand(g.grad().sizes()), g.grad(), dim),
+                                g.input_sizes(0));
+              if (g.needs(1))
+                out[1] =
+                    sum_to_size(linalg::cross(g.grad(), g.input(0).expand(g.grad().sizes()), dim),
+                                g.input_sizes(1));
+              return out;
+            },
+            0b11);
+
 Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string& name) {
   ARETE_CHECK(x.dim() == y.dim(),
               ValueError(name, name + ": inputs must have the same number of dimensions.")
@@ -24,6 +75,7 @@ Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string
                                    " must have length 3. Got " + std::to_string(x.size(dim)) +
                                    " and " + std::to_string(y.size(dim))));
   const int64_t d = normalize_dim(dim, int(x.dim()), name.c_str());
+  if (x.dtype() == y.dtype() && is_floating(x.dtype())) return call(cross_product_op, {x, y, d});
   const auto turned = [&](const Tensor& t, int64_t by) { return roll(t, {-by}, {d}); };
   return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1);
 }
