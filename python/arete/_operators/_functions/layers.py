@@ -4,6 +4,7 @@ from __future__ import annotations
 from ... import _C
 from .. import _ops
 from ..._C import Tensor
+from ..._grad_mode import no_grad
 
 _GRID_MODES, _GRID_PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
