@@ -89,16 +89,44 @@ Cell& cell_of(Recurrence kind) {
                                     : rnn_of_tanh;
 }
 
+using Views = SmallVector<prim::View, 16>;
+
 // Without history: the results go to where they stay.
+void run_step(const char* name, const expr::Program& program, Device device, const Views& inputs,
+              const Views& places) {
+  ops::run_program(name, program, device, {inputs.data(), inputs.size()},
+                   {places.data(), places.size()});
+}
 void run_step(const char* name, StepPrograms& programs, const std::vector<Tensor>& inputs,
               const std::vector<Tensor>& places) {
   const std::vector<DType> dtypes(places.size(), places[0].dtype());
-  SmallVector<prim::View, 16> in, out;
+  Views in, out;
   for (const Tensor& t : inputs) in.push_back(ops::view_of(t));
   for (const Tensor& t : places) out.push_back(ops::view_of(t));
-  ops::run_program(name, *programs.get(inputs, dtypes), places[0].device(), {in.data(), in.size()},
-                   {out.data(), out.size()});
+  run_step(name, *programs.get(inputs, dtypes), places[0].device(), in, out);
 }
+
+// The gates' parts of one step's (N, gates * hidden), as primitives see them: tensors made of them
+// in each step would cost the host more than all the rest.
+class Gates {
+ public:
+  Gates(int64_t batch, int64_t count, int64_t hidden) {
+    for (int64_t k = 0; k < count; ++k)
+      parts_.push_back(Layout(Shape{batch, hidden}, Shape{count * hidden, 1}, k * hidden));
+  }
+  Gates(const Gates&) = delete;
+  // Of a dense tensor that begins with this step.
+  void append_to(Views& views, const Tensor& of) const {
+    for (const Layout& part : parts_) {
+      prim::View v = ops::view_of(of, part);
+      v.data += of.storage_offset() * int64_t(of.element_size());
+      views.push_back(v);
+    }
+  }
+
+ private:
+  SmallVector<Layout, 4> parts_;
+};
 
 // to = beta * to + a @ b
 void add_product(Tensor& to, const Tensor& a, const Tensor& b, int64_t beta) {
@@ -149,12 +177,17 @@ Steps run_steps(Recurrence kind, const std::vector<Tensor>& in, bool reverse, bo
   }
   if (is_lstm && keep) cells = empty({steps, batch, hidden}, options);
   Cell& cell = cell_of(kind);
+  const Gates parts(batch, weight.size(0) / hidden, hidden);
+  const std::vector<Tensor> like(is_gru ? 7 : is_lstm ? 5 : 1, states);  // all have one dtype
+  const expr::ProgramPtr program =
+      cell.forward.get(like, std::vector<DType>(is_lstm ? 2 : 1, states.dtype()));
   const Tensor transposed = weight.t();
-  Tensor last_h = in[kH], last_c = is_lstm && !keep ? in[kC].clone() : in[kC];
+  Tensor last_h = in[kH], last_c = is_lstm && !keep ? in[kC].clone() : in[kC], next_c = last_c;
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t t = reverse ? steps - 1 - i : i;
     Tensor now = gates.select(0, t);
-    std::vector<Tensor> places{states.select(0, t)}, inputs;
+    const Tensor next_h = states.select(0, t);
+    Views inputs, places{ops::view_of(next_h)};
     if (is_gru) {
       Tensor share;
       if (keep) {
@@ -163,20 +196,22 @@ Steps run_steps(Recurrence kind, const std::vector<Tensor>& in, bool reverse, bo
       } else {
         share = linear(last_h, weight, bias_hh);
       }
-      inputs = now.chunk(3, -1);
-      append(inputs, share.chunk(3, -1));
-      inputs.push_back(last_h);
+      parts.append_to(inputs, now);
+      parts.append_to(inputs, share);
+      inputs.push_back(ops::view_of(last_h));
+      run_step(cell.forward_name, *program, states.device(), inputs, places);
     } else {
       add_product(now, last_h, transposed, 1);
-      inputs = is_lstm ? now.chunk(4, -1) : std::vector<Tensor>{now};
+      parts.append_to(inputs, now);
+      if (is_lstm) {
+        if (keep) next_c = cells.select(0, t);
+        inputs.push_back(ops::view_of(last_c));
+        places.push_back(ops::view_of(next_c));
+      }
+      run_step(cell.forward_name, *program, states.device(), inputs, places);
+      last_c = next_c;
     }
-    if (is_lstm) {
-      inputs.push_back(last_c);
-      if (keep) last_c = cells.select(0, t);
-      places.push_back(last_c);
-    }
-    run_step(cell.forward_name, cell.forward, inputs, places);
-    last_h = places[0];
+    last_h = next_h;
   }
   if (is_gru) return {{states, gates, shares}, {}};
   if (is_lstm) return {{states, gates, cells}, last_c};

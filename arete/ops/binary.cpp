@@ -1,6 +1,7 @@
 // Pointwise records of two inputs.
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/fft.h"
@@ -406,15 +407,29 @@ Tensor& Tensor::operator/=(const Tensor& o) { return div_(o); }
 Tensor& Tensor::operator/=(Scalar o) { return div_(o); }
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  Tensor close = a == b;
-  if (!is_integral_or_bool(a.dtype())) {
-    // Infinite values are close only to themselves.
-    const Tensor near = (a - b).abs() <= b.abs() * rtol + atol;
-    close = close | (near & a.isfinite() & b.isfinite());
-    if (equal_nan) close = close | (a.isnan() & b.isnan());
-  } else {
-    close = close | ((a.to(kFloat64) - b.to(kFloat64)).abs() <= b.to(kFloat64).abs() * rtol + atol);
+  const DType common = promote_types(a.dtype(), b.dtype());
+  if (!is_complex(common) && a.device() == b.device()) {
+    // Differences of whole numbers are computed in f64.
+    const expr::Type type =
+        common == kFloat64 || is_integral_or_bool(common) ? expr::Type::f64 : expr::Type::f32;
+    static auto* const cache = new expr::ProgramCache;
+    const expr::Program& program = cache->get(
+        pack_key({int(a.dtype()), int(b.dtype()), equal_nan}), {a.dtype(), b.dtype()}, {type, type},
+        {kBool}, [&](std::span<const expr::Value> v) {
+          const expr::Type compared = expr::compute_type(common);
+          const expr::Value x = cast(v[0], type), y = cast(v[1], type);
+          // Infinite values are close only to themselves.
+          const expr::Value near = (abs(x - y) <= abs(y) * v[2] + v[3]) & !is_inf(x) & !is_inf(y);
+          expr::Value close = (cast(v[0], compared) == cast(v[1], compared)) | near;
+          if (equal_nan) close = close | (is_nan(x) & is_nan(y));
+          return std::vector{close};
+        });
+    const Scalar numbers[] = {Scalar(rtol), Scalar(atol)};
+    return ops::apply_program(program.shared_from_this(), {{a, b}}, numbers, "isclose")[0];
   }
+  const Tensor near = (a - b).abs() <= b.abs() * rtol + atol;
+  Tensor close = (a == b) | (near & a.isfinite() & b.isfinite());
+  if (equal_nan) close = close | (a.isnan() & b.isnan());
   return close;
 }
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {

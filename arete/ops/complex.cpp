@@ -190,17 +190,33 @@ const OpRecord& imag_op =
         })
         .dtypes(kComplexes);
 
-const OpRecord& conj_physical_op = define("conj_physical(Tensor self) -> Tensor")
-                                       .doc("The conjugate numbers, in new memory.")
-                                       .unary([](Value x) { return x; }, Result::promote)
-                                       .complex(of_complex([](Complex z) { return conj(z); }))
-                                       .dtypes(kReals);
+const OpRecord& conjugate_op = define("conjugate(Tensor self) -> Tensor")
+                                   .doc("The conjugate numbers, in new memory.")
+                                   .surface(Surface::internal)
+                                   .unary([](Value x) { return x; }, Result::promote)
+                                   .complex(of_complex([](Complex z) { return conj(z); }))
+                                   .dtypes(kReals);
+
+const OpRecord& conj_physical_op =
+    define("conj_physical(Tensor self) -> Tensor")
+        .doc("The conjugate numbers, in new memory; real tensors themselves.")
+        .compose([](const Call& c) -> Results {
+          const Tensor& t = c.tensor(0);
+          return {is_complex(t.dtype()) ? call(conjugate_op, {t}) : t};
+        })
+        .in_place([](Tensor& self, const Call&) {
+          if (is_complex(self.dtype()))
+            call_in_place(self, conjugate_op, {self});
+          else
+            self.bump_version();
+        })
+        .dtypes(kReals);
 
 const OpRecord& conj_op = define("conj(Tensor self) -> Tensor")
                               .doc("The conjugate numbers; real tensors themselves.")
                               .compose([](const Call& c) -> Results {
                                 const Tensor& t = c.tensor(0);
-                                return {is_complex(t.dtype()) ? conj_physical(t) : t};
+                                return {is_complex(t.dtype()) ? call(conjugate_op, {t}) : t};
                               })
                               .dtypes(kReals);
 

@@ -2,59 +2,124 @@
 // softmax_nll, the others are compositions.
 #include <algorithm>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/index.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/rows.h"
 #include "arete/ops/softmax.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
+using expr::Value;
+using Values = std::span<const Value>;
+
+// The loss of a target (its class, what was picked for it[, its weight], the class to ignore).
+Value loss_of(Values v, bool weighted) {
+  return where(v[0] == v.back(), 0.0, weighted ? -v[1] * v[2] : -v[1]);
+}
+const expr::Program& losses_program(DType t, bool weighted) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(
+      pack_key({int(t), weighted}), weighted ? std::vector{kInt64, t, t} : std::vector{kInt64, t},
+      {expr::Type::i64}, {t}, [=](Values v) { return std::vector{loss_of(v, weighted)}; });
+}
+const RowProgramPtr& mean_loss_program(DType t, bool weighted) {
+  static auto* const cache = new RowProgramCache;
+  return cache->get(pack_key({int(t), weighted}),
+                    weighted ? std::vector{kInt64, t, t} : std::vector{kInt64, t},
+                    {expr::Type::i64}, {t}, [=](Rows& rows, Values v) {
+                      const Value one = weighted ? v[2] : constant_like(v[1], 1.0);
+                      const Value counted = where(v[0] == v.back(), 0.0, one);
+                      return std::vector{rows.sum(loss_of(v, weighted)) / rows.sum(counted)};
+                    });
+}
+
 Tensor negative_log_likelihood(const char* op, const Tensor& logp, const Tensor& target,
                                const Tensor& weight, int64_t ignore, int reduction) {
   check_targets(op, logp, target);
-  const int64_t dim = int64_t(class_dim(logp));
-  check_range(op, target, logp.size(dim), ignore);
-  const Tensor valid = ne(target, Scalar(ignore));
-  // Negative classes would count from the end: out of range, reading with them is an error.
-  const int64_t classes = logp.size(dim);
-  const Tensor safe =
-      where(valid, where(lt(target, Scalar(0)), target.sub(Scalar(classes)), target), Scalar(0));
-  Tensor loss = logp.gather(dim, safe.unsqueeze(dim)).squeeze(dim).neg(),
-         counted = valid.to(logp.dtype());
+  const int64_t dim = int64_t(class_dim(logp)), classes = logp.size(dim);
+  check_range(op, target, classes, ignore);
+  const Scalar params[] = {Scalar(ignore), Scalar(classes)};
+  const Tensor place =
+      apply_program(class_to_read().shared_from_this(), {&target, 1}, params, op)[0];
+  std::vector<Tensor> inputs{target, logp.gather(dim, place.unsqueeze(dim)).squeeze(dim)};
   if (weight.defined()) {
     check_weight(op, logp, weight);
-    const Tensor w = weight.index_select(0, safe.reshape({safe.numel()})).view(safe.sizes());
-    loss = loss.mul(w);
-    counted = counted.mul(w);
+    inputs.push_back(weight.index_select(0, place.reshape({place.numel()})).view(place.sizes()));
   }
-  loss = where(valid, loss, Scalar(0.0));
-  if (reduction == kNone) return loss;
-  return reduction == kSum ? loss.sum() : loss.sum().div(counted.sum());
+  const std::span<const Scalar> ignored(params, 1);
+  if (reduction == kMean) {
+    const RowProgramPtr& mean = mean_loss_program(logp.dtype(), weight.defined());
+    return apply_rows(mean, inputs, ignored, {}, op)[0].view({});
+  }
+  const expr::ProgramPtr losses = losses_program(logp.dtype(), weight.defined()).shared_from_this();
+  return reduction == kNone
+             ? apply_program(losses, inputs, ignored, op)[0]
+             : apply_reduce(losses, prim::Monoid::sum, inputs, ignored, {}, false, op);
 }
 
-Tensor smooth_part(const Tensor& logp, const Tensor& target, const Tensor& weight, int64_t ignore,
-                   int reduction) {
-  const int64_t dim = int64_t(class_dim(logp));
-  Tensor terms = logp;
-  if (weight.defined()) {
-    Shape sizes(size_t(logp.dim()), 1);
-    sizes[size_t(dim)] = weight.numel();
-    terms = logp.mul(weight.view(sizes));
-  }
-  const Tensor valid = ne(target, Scalar(ignore));
-  const Tensor loss = where(valid, terms.sum(dim).neg(), Scalar(0.0));
-  if (reduction == kNone) return loss;
-  if (reduction == kSum) return loss.sum();
-  Tensor counted = valid.to(logp.dtype());
-  if (weight.defined()) {
-    const Tensor safe = where(valid, target, Scalar(0));
-    counted = counted.mul(weight.index_select(0, safe.reshape({safe.numel()})).view(safe.sizes()));
-  }
-  return loss.sum().div(counted.sum());
+// The loss of a row of logits with smoothed labels, and what counts for it in a mean. Inputs: the
+// row, the numbers of classes, the row's class, its target[, weights of classes]; parameters: how
+// much is smoothed, and that by the number of classes; the target to ignore.
+const RowProgramPtr& smoothed_program(DType x, bool weighted) {
+  static auto* const cache = new RowProgramCache;
+  const expr::Type work = expr::work_type(x);
+  const DType out = expr::work_dtype(x);
+  std::vector<DType> inputs{x, kInt32, kInt32, kInt64};
+  if (weighted) inputs.push_back(x);
+  return cache->get(pack_key({int(x), weighted}), inputs, {work, work, expr::Type::i64}, {out, out},
+                    [=](Rows& rows, Values v) {
+                      const size_t n = 4 + weighted;
+                      // Of no class where the target is ignored.
+                      const Value is_own = (v[1] == v[2]) & (v[3] != v[n + 2]);
+                      const Value top = rows.reduce(prim::Monoid::max, v[0], false);
+                      const Value lse = log(rows.sum(exp(v[0] - top))) + top;
+                      const Value own = rows.sum(where(is_own, v[0], 0.0));
+                      const Value counts = rows.sum(where(is_own, constant_like(v[0], 1.0), 0.0));
+                      const Value weight = weighted ? rows.sum(where(is_own, v[4], 0.0)) : counts;
+                      const Value each = lse - v[0];
+                      const Value smooth = rows.sum(weighted ? each * v[4] : each);
+                      const Value loss = (1.0 - v[n]) * weight * (lse - own) + v[n + 1] * smooth;
+                      return std::vector{where(counts == 0, 0.0, loss), weight};
+                    });
+}
+
+Tensor smoothed_cross_entropy(const char* op, const Tensor& x, const Tensor& target,
+                              const Tensor& weight, int64_t ignore, int reduction,
+                              double smoothing) {
+  const int64_t dim = int64_t(class_dim(x)), classes = x.size(dim);
+  check_range(op, target, classes, ignore);
+  const Scalar places[] = {Scalar(ignore), Scalar(classes)};
+  const Tensor place =
+      apply_program(class_to_read().shared_from_this(), {&target, 1}, places, op)[0];
+  const Tensor numbers = arange(classes, TensorOptions(kInt32, x.device()));
+  // What is read is the class itself; that it is there is checked by reading.
+  const Tensor own = numbers.index_select(0, place.reshape({place.numel()})).view(place.sizes());
+  Shape along(size_t(x.dim()), 1);
+  along[size_t(dim)] = classes;
+  std::vector<Tensor> inputs{x, numbers.view(along), own.unsqueeze(dim), target.unsqueeze(dim)};
+  if (weight.defined()) inputs.push_back(weight.view(along));
+  const Scalar params[] = {Scalar(smoothing), Scalar(smoothing / double(classes)), Scalar(ignore)};
+  const int64_t dims[] = {dim};
+  const Results r =
+      apply_rows(smoothed_program(x.dtype(), weight.defined()), inputs, params, dims, op);
+  if (reduction == kNone) return r[0].squeeze(dim).to(x.dtype());
+  static auto* const cache = new RowProgramCache;
+  const bool mean = reduction == kMean;
+  const DType t = r[0].dtype();
+  const RowProgramPtr& total = cache->get(pack_key({int(t), int(x.dtype()), mean}), {t, t}, {},
+                                          {x.dtype()}, [=](Rows& rows, Values v) {
+                                            const Value sum = rows.sum(v[0]);
+                                            return std::vector{mean ? sum / rows.sum(v[1]) : sum};
+                                          });
+  return apply_rows(total, {r.data(), r.size()}, {}, {}, op)[0].view({});
 }
 
 Tensor probability_loss(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -111,12 +176,10 @@ Tensor cross_entropy_by_parts(const Tensor& x, const Tensor& target_in, const Te
   }
   if (smoothing == 0 && !(weight.defined() && weight.requires_grad()))
     return softmax_nll(x, target, weight, ignore, reduction);
-  const int64_t dim = int64_t(class_dim(x));
-  const Tensor logp = log_softmax(wide(x), dim);
-  const Tensor nll = negative_log_likelihood(op, logp, target, weight, ignore, reduction);
-  if (smoothing == 0) return nll;
-  const Tensor smooth = smooth_part(logp, target, weight, ignore, reduction);
-  return nll.mul(Scalar(1 - smoothing)).add(smooth, Scalar(smoothing / double(x.size(dim))));
+  if (smoothing > 0 && x.numel() > 0)
+    return smoothed_cross_entropy(op, wide(x), target, wide(weight), ignore, reduction, smoothing);
+  return negative_log_likelihood(op, log_softmax(wide(x), int64_t(class_dim(x))), target, weight,
+                                 ignore, reduction);
 }
 
 const OpRecord& cross_entropy_op =

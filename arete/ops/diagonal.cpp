@@ -3,6 +3,7 @@
 
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/search.h"
@@ -54,12 +55,18 @@ const OpRecord& diagflat_op = define("diagflat(Tensor self, int offset=0) -> Ten
                                     return {diag_embed(c.tensor(0).reshape({-1}), c.integer(1))};
                                   });
 
+// Vectors are rows, numbers too.
+Shape block_sizes(IntList sizes) {
+  Shape block(sizes);
+  while (block.size() < 2) block.insert(block.begin(), 1);
+  return block;
+}
+
 const OpRecord& block_diag_op =
     define("block_diag(Tensor[] tensors) -> Tensor")
         .doc("Matrices along the diagonal of a larger one; vectors are rows.")
-        .compose([](const Call& c) -> Results {
-          std::vector<Tensor> blocks;
-          int64_t rows = 0, columns = 0;
+        .infer([](const Call& c, OutputSpecs& out) {
+          Shape sizes{0, 0};
           for (size_t k = 0; k < c.tensors(0).size(); ++k) {
             const Tensor& x = c.tensors(0)[k];
             ARETE_CHECK(x.dim() <= 2,
@@ -68,22 +75,43 @@ const OpRecord& block_diag_op =
                                    "dimensions. Input " +
                                        std::to_string(k) + " has " + std::to_string(x.dim()) +
                                        " dimensions"));
-            blocks.push_back(atleast_2d(x));
-            rows += blocks.back().size(0);
-            columns += blocks.back().size(1);
+            const Shape block = block_sizes(x.sizes());
+            sizes[0] += block[0];
+            sizes[1] += block[1];
           }
           // torch's result for no tensors at all.
-          if (blocks.empty()) return {empty({1, 0})};
-          Tensor out =
-              zeros({rows, columns}, TensorOptions(result_type(c.tensors(0)), common_device(c)));
+          if (c.tensors(0).empty()) return out.push_back({{1, 0}, default_dtype(), kCPU, {}});
+          out.push_back({sizes, result_type(c.tensors(0)), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          p.fill(filling(view_of(out[0]), 0, c.name()));
           int64_t row = 0, column = 0;
-          for (const Tensor& b : blocks) {
-            Tensor place = out.narrow(0, row, b.size(0)).narrow(1, column, b.size(1));
-            place.copy_(b);
-            row += b.size(0);
-            column += b.size(1);
+          for (const Tensor& x : c.tensors(0)) {
+            const Shape block = block_sizes(x.sizes());
+            if (x.numel() > 0) {
+              const Layout place =
+                  narrow(narrow(out[0].layout(), 0, row, block[0]), 1, column, block[1]);
+              p.copy({view_of(out[0], place), view_of(x, expand(x.layout(), block))});
+            }
+            row += block[0];
+            column += block[1];
           }
-          return {out};
+        })
+        .grad([](const GradCall& g) {
+          TensorList result(g.input_count());
+          int64_t row = 0, column = 0;
+          for (size_t k = 0; k < result.size(); ++k) {
+            const Shape block = block_sizes(g.input_sizes(k));
+            if (g.needs(k))
+              result[k] = g.grad()
+                              .narrow(0, row, block[0])
+                              .narrow(1, column, block[1])
+                              .reshape(g.input_sizes(k))
+                              .to(g.input_dtype(k));
+            row += block[0];
+            column += block[1];
+          }
+          return result;
         });
 
 // ---- positions of triangles: (row, col, offset) -> int64 (2, n)

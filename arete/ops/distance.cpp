@@ -1,23 +1,37 @@
 // Distances of vectors and the losses made of them (declared in loss.h).
 #include <algorithm>
+#include <cmath>
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/element_loss.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {
 namespace {
 
-// max(|x|, eps) along dim; the root is taken of the limited square, so that 0 has a gradient.
-Tensor limited_norm(const Tensor& x, int64_t dim, double eps) {
-  return x.mul(x).sum(dim).clamp(Scalar(eps * eps)).sqrt();
+using expr::Value;
+using Values = std::span<const Value>;
+
+// Limited from below; as in PyTorch NaN has no slope, and 0 has.
+Value not_negative(const Value& x) {
+  return where(x >= 0, x, where(x < 0, constant_like(x, 0.0), NAN));
 }
 
-Tensor cosine_of(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
-  return a.mul(b).sum(dim).div(limited_norm(a, dim, eps).mul(limited_norm(b, dim, eps)));
+// The norm of a row, which is not below eps. As in PyTorch the limit does not stop the gradient.
+Value limited_norm(Rows& rows, const Value& x, const Value& eps) {
+  const auto root = [](const Value& square) {  // without a slope at 0
+    const Value zero = square == 0;
+    return where(zero, 0.0, sqrt(where(zero, 1.0, square)));
+  };
+  const Value norm = root(rows.sum(x * x)),
+              fixed = root(rows.reduce(prim::Monoid::sum, x * x, false));
+  return where(fixed < eps, norm - fixed + eps, norm);
 }
 
 const OpRecord& cosine_similarity_op =
@@ -30,7 +44,27 @@ const OpRecord& cosine_similarity_op =
           const int rank = int(std::max(c.tensor(0).dim(), c.tensor(1).dim()));
           const int dim = normalize_dim(c.integer(2), rank, c.name());
           const Shape full = broadcast_shapes(c.tensor(0).sizes(), c.tensor(1).sizes(), c.name());
-          return {cosine_of(c.tensor(0).expand(full), c.tensor(1).expand(full), dim, c.real(3))};
+          const Tensor a = c.tensor(0).expand(full), b = c.tensor(1).expand(full);
+          DType out = promote_types(a.dtype(), b.dtype());
+          if (is_complex(out)) {
+            const auto norm = [&](const Tensor& x) {
+              return x.mul(x).sum(dim).clamp(Scalar(c.real(3) * c.real(3))).sqrt();
+            };
+            return {a.mul(b).sum(dim).div(norm(a).mul(norm(b)))};
+          }
+          if (!is_floating(out)) out = default_dtype();
+          static auto* const cache = new RowProgramCache;
+          const expr::Type work = expr::work_type(out);
+          const RowProgramPtr& program = cache->get(
+              pack_key({int(a.dtype()), int(b.dtype()), int(out)}), {a.dtype(), b.dtype()}, {work},
+              {out}, [=](Rows& rows, Values v) {
+                const Value x = cast(v[0], work), y = cast(v[1], work);
+                return std::vector{rows.sum(x * y) /
+                                   (limited_norm(rows, x, v[2]) * limited_norm(rows, y, v[2]))};
+              });
+          const int64_t dims[] = {dim};
+          const Scalar eps[] = {Scalar(c.real(3))};
+          return {apply_rows(program, {{a, b}}, eps, dims, c.name())[0].squeeze(dim)};
         });
 
 const OpRecord& pairwise_distance_op =
@@ -60,12 +94,12 @@ const OpRecord& cosine_embedding_loss_op =
               ValueError(c.name(), "cosine_embedding_loss: input1, input2 and target do not fit")
                   .expected("(N, D), (N, D) and (N), or (D), (D) and ()")
                   .got(describe(a) + ", " + describe(b) + ", " + describe(target)));
-          const Tensor cosines = cosine_of(a, b, -1, 1e-6);
-          const Tensor far = cosines.sub(Scalar(c.real(3))).clamp(Scalar(0));
-          const Tensor zero = cosines.mul(Scalar(0));
-          const Tensor losses = where(eq(target, Scalar(1)), add(cosines.neg(), Scalar(1)),
-                                      where(eq(target, Scalar(-1)), far, zero));
-          return {apply_reduction(losses, c[4].string(), c.name())};
+          static auto* const loss = new ElementLoss(2, 1, [](Values v) {
+            const Value cosine = v[0], far = not_negative(cosine - v[2]);
+            return where(v[1] == 1, 1.0 - cosine, where(v[1] == -1, far, cosine * 0.0));
+          });
+          return {(*loss)({cosine_similarity(a, b, -1, 1e-6), target.detach()}, {c.real(3)},
+                          c[4].string(), c.name())};
         });
 
 const OpRecord& hinge_embedding_loss_op =
@@ -78,10 +112,10 @@ const OpRecord& hinge_embedding_loss_op =
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &target = c.tensor(1);
-          const Tensor far = x.neg().add(Scalar(c.real(2))).clamp(Scalar(0));
-          const Tensor losses = where(ne(target, Scalar(-1)), x, Scalar(0.0))
-                                    .add(where(ne(target, Scalar(1)), far, Scalar(0.0)));
-          return {apply_reduction(losses, c[3].string(), c.name())};
+          static auto* const loss = new ElementLoss(2, 1, [](Values v) {
+            return where(v[1] != -1, v[0], 0.0) + where(v[1] != 1, not_negative(v[2] - v[0]), 0.0);
+          });
+          return {(*loss)({x, target.detach()}, {c.real(2)}, c[3].string(), c.name())};
         });
 
 const OpRecord& margin_ranking_loss_op =
@@ -100,8 +134,9 @@ const OpRecord& margin_ranking_loss_op =
                                  "dimension but got sizes: input1: " +
                                      to_string(a.sizes()) + ", input2: " + to_string(b.sizes()) +
                                      ", target: " + to_string(target.sizes()) + " "));
-          const Tensor t = b.sub(a).mul(target).add(Scalar(c.real(3))).clamp(Scalar(0));
-          return {apply_reduction(t, c[4].string(), c.name())};
+          static auto* const loss = new ElementLoss(
+              3, 1, [](Values v) { return not_negative((v[1] - v[0]) * v[2] + v[3]); });
+          return {(*loss)({a, b, target}, {c.real(3)}, c[4].string(), c.name())};
         });
 
 const OpRecord& triplet_margin_loss_op =
@@ -129,8 +164,9 @@ const OpRecord& triplet_margin_loss_op =
           const Tensor near = pairwise_distance(a, pos, p, eps);
           Tensor far = pairwise_distance(a, neg, p, eps);
           if (c.boolean(6)) far = minimum(far, pairwise_distance(pos, neg, p, eps));
-          return {apply_reduction(near.sub(far).add(Scalar(c.real(3))).clamp(Scalar(0)),
-                                  c[7].string(), c.name())};
+          static auto* const loss =
+              new ElementLoss(2, 1, [](Values v) { return not_negative(v[0] - v[1] + v[2]); });
+          return {(*loss)({near, far}, {c.real(3)}, c[7].string(), c.name())};
         });
 
 }  // namespace

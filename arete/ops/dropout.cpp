@@ -2,6 +2,7 @@
 // gumbel_softmax (declared in nn.h and activation.h).
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
@@ -170,7 +171,15 @@ Results drop_to_limit(const Call& c, bool channels) {
   const double a = 1 / std::sqrt((1 - p) * (1 + p * kLimit * kLimit)), b = -a * kLimit * p;
   Generator* g = generator_of(c, 3);
   const Tensor mask = channels ? channel_mask(x, p, g) : draw_mask(x, 1 - p, g);
-  return {where(mask, x, Scalar(kLimit)).mul(Scalar(a)).add(Scalar(b))};
+  static auto* const cache = new expr::ProgramCache;
+  const DType t = x.dtype();
+  const expr::Type work = expr::work_type(t);
+  const expr::Program& program = cache->get(
+      pack_key({int(t)}), {t, kBool}, {work, work}, {t}, [](std::span<const expr::Value> v) {
+        return std::vector{where(v[1], v[0], kLimit) * v[2] + v[3]};
+      });
+  const Scalar numbers[] = {Scalar(a), Scalar(b)};
+  return apply_program(program.shared_from_this(), {{x, mask}}, numbers, c.name());
 }
 
 const OpRecord& alpha_dropout_op =
@@ -194,6 +203,14 @@ const OpRecord& feature_alpha_dropout_op =
 
 // ---- activations that draw ----
 
+// leaky_relu with a slope for each element.
+const expr::Program& leak_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({int(t)}), {t, t}, {}, {t}, [](std::span<const expr::Value> v) {
+    return std::vector{where(v[0] > 0, v[0], v[0] * v[1])};
+  });
+}
+
 const OpRecord& rrelu_op =
     define(
         "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool "
@@ -216,7 +233,8 @@ const OpRecord& rrelu_op =
           if (!c.boolean(3)) return {leaky_relu(x, (lower + upper) / 2)};
           Tensor slope = empty_like(x.detach());
           uniform_(slope, lower, upper, generator_of(c, 4));
-          return {where(gt(x, Scalar(0)), x, x.mul(slope))};
+          return apply_program(leak_program(x.dtype()).shared_from_this(), {{x, slope}}, {},
+                               c.name());
         })
         .random()
         .in_place();

@@ -1,6 +1,7 @@
 // Records of histograms: search in the edges, then scattered additions.
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/numeric.h"
@@ -13,6 +14,9 @@
 namespace arete {
 namespace ops {
 namespace {
+
+using expr::Value;
+using Values = std::span<const Value>;
 
 const OpRecord& histc_op =
     define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
@@ -36,14 +40,22 @@ const OpRecord& histc_op =
           ARETE_CHECK(std::isfinite(low) && std::isfinite(high),
                       ValueError(c.name(), "range of [" + Scalar(low).to_string() + ", " +
                                                Scalar(high).to_string() + "] is not finite"));
-          const Tensor inside = x.ge(Scalar(low)).logical_and(x.le(Scalar(high)));
-          const Tensor wide = x.dtype() == kFloat64 ? x : x.to(kFloat32);
-          const Tensor place = wide.sub(Scalar(low))
-                                   .mul(Scalar(double(bins) / (high - low)))
-                                   .clamp(Scalar(0), Scalar(bins - 1));
-          const Tensor at = where(inside, place, Scalar(0)).to(kInt64);
-          const Tensor count = scatter_add(zeros({bins}, TensorOptions(kInt64, x.device())), 0, at,
-                                           inside.to(kInt64));
+          // Of a value: its place, and whether it counts.
+          static auto* const cache = new expr::ProgramCache;
+          const expr::Type work = expr::work_type(x.dtype());
+          const expr::Program& program =
+              cache->get(pack_key({int(x.dtype())}), {x.dtype()}, {work, work, work, work},
+                         {kInt64, kInt64}, [=](Values v) {
+                           const Value z = cast(v[0], work), inside = (z >= v[1]) & (z <= v[2]);
+                           const Value place = max(min((z - v[1]) * v[3], v[4]), 0.0);
+                           return std::vector{cast(where(inside, place, 0.0), expr::Type::i64),
+                                              cast(inside, expr::Type::i64)};
+                         });
+          const Scalar numbers[] = {Scalar(low), Scalar(high), Scalar(double(bins) / (high - low)),
+                                    Scalar(double(bins - 1))};
+          const Results r = apply_program(program.shared_from_this(), {&x, 1}, numbers, c.name());
+          const Tensor count =
+              scatter_add(zeros({bins}, TensorOptions(kInt64, x.device())), 0, r[0], r[1]);
           return {count.to(x.dtype())};
         })
         .dtypes({kFloat32, kFloat64});
@@ -56,15 +68,35 @@ int64_t checked_edges(const Call& c, const Tensor& edges) {
                   .got(describe(edges)));
   return edges.numel() - 1;
 }
-// Which elements lie between the first and the last edge.
-Tensor within(const Tensor& edges, const Tensor& x) {
-  const Tensor first = edges.narrow(0, 0, 1), last = edges.narrow(0, edges.numel() - 1, 1);
-  return x.ge(first).logical_and(x.le(last));
-}
-// The interval of each element; the last one includes its end.
-Tensor place_between(const Tensor& edges, const Tensor& x) {
-  return searchsorted(edges, x, true).sub(Scalar(1)).clamp(Scalar(0), Scalar(edges.numel() - 2));
-}
+// Where elements lie in a grid, and whether they lie between all first and last edges.
+struct Placed {
+  Tensor at, inside;
+  // Adds a dimension to the grid; its last interval includes its end.
+  void add(const Tensor& edges, const Tensor& x) {
+    static auto* const cache = new expr::ProgramCache;
+    const int64_t n = edges.numel();
+    std::vector<Tensor> inputs{searchsorted(edges, x, true), x, edges.narrow(0, 0, 1),
+                               edges.narrow(0, n - 1, 1)};
+    std::vector<DType> types{kInt64, x.dtype(), edges.dtype(), edges.dtype()};
+    const bool more = at.defined();
+    if (more) {
+      inputs.insert(inputs.end(), {at, inside});
+      types.insert(types.end(), {kInt64, kBool});
+    }
+    const expr::Program& program = cache->get(
+        pack_key({int(x.dtype()), int(edges.dtype()), more}), types, {expr::Type::i64},
+        {kInt64, kBool}, [=](Values v) {
+          const expr::Type common = expr::compute_type(promote_types(types[1], types[2]));
+          const Value z = cast(v[1], common), count = v.back();
+          const Value place = max(min(v[0] + -1.0, count + -1.0), 0.0);
+          const Value fits = (z >= cast(v[2], common)) & (z <= cast(v[3], common));
+          return more ? std::vector{v[4] * count + place, v[5] & fits} : std::vector{place, fits};
+        });
+    const Scalar count[] = {Scalar(n - 1)};
+    const Results r = apply_program(program.shared_from_this(), inputs, count, "histogram");
+    at = r[0], inside = r[1];
+  }
+};
 
 // Counts of x between edges, in the dtype of x.
 Results counted(const Call& c, const Tensor& self, const Tensor& edges, const Tensor& weight,
@@ -76,8 +108,10 @@ Results counted(const Call& c, const Tensor& self, const Tensor& edges, const Te
       ValueError(c.name(), "weight must have the same size as the input").argument("weight"));
   const Tensor each =
       weight.defined() ? weight.detach().reshape({-1}).to(x.dtype()) : ones(x.sizes(), x.options());
-  Tensor sums = scatter_add(zeros({bins}, x.options()), 0, place_between(edges, x),
-                            where(within(edges, x), each, Scalar(0)));
+  Placed placed;
+  placed.add(edges, x);
+  Tensor sums =
+      scatter_add(zeros({bins}, x.options()), 0, placed.at, where(placed.inside, each, Scalar(0)));
   if (density) sums = sums.div(sums.sum()).div(diff(edges));
   return {sums, edges};
 }
@@ -137,14 +171,10 @@ const OpRecord& histogramdd_op =
                           .got(std::to_string(bins.size())));
           const Tensor x = self.detach().reshape({-1, self.size(-1)});
           Shape sizes;
-          Tensor at, inside;
+          Placed placed;
           for (size_t d = 0; d < bins.size(); ++d) {
             const int64_t count = checked_edges(c, bins[d]);
-            const Tensor column = x.select(1, int64_t(d)).contiguous();
-            const Tensor place = place_between(bins[d], column);
-            const Tensor fits = within(bins[d], column);
-            at = at.defined() ? at.mul(Scalar(count)).add(place) : place;
-            inside = inside.defined() ? inside.logical_and(fits) : fits;
+            placed.add(bins[d], x.select(1, int64_t(d)).contiguous());
             sizes.push_back(count);
           }
           Tensor each = ones({x.size(0)}, x.options());
@@ -155,8 +185,8 @@ const OpRecord& histogramdd_op =
                             .got(describe(c.tensor(2))));
             each = c.tensor(2).detach().reshape({-1}).to(x.dtype());
           }
-          Tensor sums = scatter_add(zeros({numel_of(sizes)}, x.options()), 0, at,
-                                    where(inside, each, Scalar(0)))
+          Tensor sums = scatter_add(zeros({numel_of(sizes)}, x.options()), 0, placed.at,
+                                    where(placed.inside, each, Scalar(0)))
                             .reshape(sizes);
           if (!c.boolean(3)) return {sums};
           sums = sums.div(sums.sum());

@@ -1,5 +1,6 @@
 // Distances of many points, norms as limits, and covariance.
 #include <algorithm>
+#include <cmath>
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
@@ -10,6 +11,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -22,6 +24,33 @@ const OpRecord& dist_op = define("dist(Tensor self, Tensor other, Scalar p=2) ->
                               .compose([](const Call& c) -> Results {
                                 return {c.tensor(0).sub(c.tensor(1)).norm(c.real(2))};
                               });
+
+// A slice scaled down to a p-norm of at most a limit: the last parameter; before it, where p is
+// neither 1, 2 nor infinite, p.
+const RowProgramPtr& renorm_program(DType t, double p) {
+  static auto* const cache = new RowProgramCache;
+  const expr::Type work = expr::work_type(t);
+  const int kind = p == 1 ? 1 : p == 2 ? 2 : std::isinf(p) ? 3 : 0;
+  return cache->get(
+      pack_key({int(t), kind}), {t}, kind == 0 ? std::vector{work, work} : std::vector{work}, {t},
+      [=](Rows& rows, std::span<const expr::Value> v) {
+        const expr::Value x = v[0], limit = v.back(), size = abs(x);
+        expr::Value length;
+        if (kind == 1) {
+          length = rows.sum(size);
+        } else if (kind == 3) {
+          length = rows.max(size);
+        } else {
+          // Roots and powers of 0 have no slope here.
+          const auto away = [](const expr::Value& a) { return where(a == 0, 1.0, a); };
+          const expr::Value sum =
+              rows.sum(kind == 2 ? x * x : where(x == 0, 0.0, pow(away(size), v[1])));
+          length = where(sum == 0, 0.0, kind == 2 ? sqrt(away(sum)) : pow(away(sum), 1.0 / v[1]));
+        }
+        // As PyTorch, with what keeps a length of 0 from dividing.
+        return std::vector{x * where(length > limit, limit / (length + 1e-7), 1.0)};
+      });
+}
 
 const OpRecord& renorm_op =
     define("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
@@ -42,6 +71,12 @@ const OpRecord& renorm_op =
           Shape others;
           for (int64_t d = 0; d < x.dim(); ++d)
             if (d != dim) others.push_back(d);
+          if (is_floating(x.dtype()) && x.numel() > 0) {
+            SmallVector<Scalar, 2> params{Scalar(limit)};
+            if (p != 1 && p != 2 && !std::isinf(p)) params.insert(params.begin(), Scalar(p));
+            return {apply_rows(renorm_program(x.dtype(), p), {&x, 1},
+                               {params.data(), params.size()}, others, c.name())[0]};
+          }
           const Tensor lengths = x.norm(p, others, true);
           // As PyTorch, with what keeps a length of 0 from dividing.
           const Tensor factors = Scalar(limit) / (lengths + Scalar(1e-7));
@@ -120,6 +155,17 @@ const OpRecord& pdist_op =
 
 // ---- covariance
 
+// Rows without their means.
+Tensor less_mean(const Tensor& x) {
+  static auto* const cache = new RowProgramCache;
+  const int64_t dims[] = {1};
+  return apply_rows(cache->get(pack_key({int(x.dtype())}), {x.dtype()}, {}, {x.dtype()},
+                               [](Rows& rows, std::span<const expr::Value> v) {
+                                 return std::vector{v[0] - rows.mean(v[0])};
+                               }),
+                    {&x, 1}, {}, dims, "cov")[0];
+}
+
 const OpRecord& cov_op =
     define(
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> "
@@ -161,9 +207,12 @@ const OpRecord& cov_op =
           }
           const double correction = double(c.integer(1));
           if (!weights.defined()) {
-            const Tensor centered = x - x.mean(1, true);
-            const Scalar degrees(std::max(double(n) - correction, 0.0));
-            return {(mm(centered, conj(centered).t()) / degrees).squeeze()};
+            const double degrees = std::max(double(n) - correction, 0.0);
+            const Tensor centered = is_complex(x.dtype()) ? x - x.mean(1, true) : less_mean(x);
+            const Tensor other = conj(centered).t();
+            return {(degrees > 0 ? matmul_scaled(centered, other, 1 / degrees)
+                                 : mm(centered, other) / Scalar(degrees))
+                        .squeeze()};
           }
           const Tensor total = weights.sum();
           const Tensor centered = x - (x * weights).sum(1, true) / total;

@@ -7,6 +7,7 @@
 #include "arete/ops/matmul.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
+#include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -16,12 +17,6 @@ namespace {
 // P L U of square matrices.
 struct Factored {
   Tensor lu, pivots, info;
-  Tensor diagonal() const { return lu.diagonal(0, -2, -1); }
-  // How many rows were exchanged for others.
-  Tensor exchanges() const {
-    const TensorOptions o(kInt32, pivots.device());
-    return (pivots != arange(Scalar(1), Scalar(pivots.size(-1) + 1), o)).sum(-1);
-  }
 };
 Factored factored(const Tensor& a, prim::Primitives& p) {
   const Shape batch = batch_sizes(a.sizes());
@@ -32,10 +27,6 @@ Factored factored(const Tensor& a, prim::Primitives& p) {
             .b = view_of(f.pivots),
             .info = view_of(f.info)});
   return f;
-}
-// -1 where `count` is odd, else 1.
-Tensor parity_sign(const Tensor& count, DType dtype) {
-  return (1 - remainder(count, Scalar(2)) * Scalar(2)).to(dtype);
 }
 
 // ---- inverses
@@ -138,6 +129,29 @@ Tensor cofactors(const Tensor& a, const Tensor& det) {
   return matmul(u * others.unsqueeze(-2), vh) * sign.unsqueeze(-1).unsqueeze(-1);
 }
 
+// Of the factors of a matrix each: the product over the diagonal of U, or the product of its signs
+// and the sum of logarithms; a row exchanged for another changes the sign.
+Results determinants(const Factored& f, bool logarithm) {
+  using expr::Value;
+  static auto* const cache = new RowProgramCache;
+  const DType t = f.lu.dtype();
+  const int64_t n = f.pivots.size(-1);
+  const RowProgramPtr& program = cache->get(
+      pack_key({int(t), logarithm}), {t, kInt32, kInt32}, {},
+      logarithm ? std::vector{t, t} : std::vector{t}, [=](Rows& rows, std::span<const Value> v) {
+        const Value d = where(v[1] != v[2], -v[0], v[0]);
+        if (!logarithm) return std::vector{rows.reduce(prim::Monoid::prod, d)};
+        const Value sign = where(d < 0, -1.0, where(d == 0, 0.0, constant_like(d, 1.0)));
+        return std::vector{rows.reduce(prim::Monoid::prod, sign), rows.sum(log(abs(d)))};
+      });
+  const Tensor numbers = arange(Scalar(1), Scalar(n + 1), TensorOptions(kInt32, f.pivots.device()));
+  const int64_t dims[] = {f.pivots.dim() - 1};
+  Results r =
+      apply_rows(program, {{f.lu.diagonal(0, -2, -1), f.pivots, numbers}}, {}, dims, "linalg.det");
+  for (Tensor& x : r) x = x.squeeze(-1);
+  return r;
+}
+
 void number_infer(const Call& c, OutputSpecs& out, const std::string& name) {
   const Tensor& a = c.tensor(0);
   check_factorizable(name, a);
@@ -151,9 +165,8 @@ const OpRecord& linalg_det_op =
         .infer([](const Call& c, OutputSpecs& out) { number_infer(c, out, "linalg.det"); })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;
-          const Factored f = factored(c.tensor(0), p);
-          const Tensor sign = parity_sign(f.exchanges(), out[0].dtype());
-          p.copy({view_of(out[0]), view_of(f.diagonal().prod(-1) * sign)});
+          const Results r = determinants(factored(c.tensor(0), p), false);
+          p.copy({view_of(out[0]), view_of(r[0])});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -180,11 +193,9 @@ const OpRecord& linalg_slogdet_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const PlainCalls guard;
-          const Factored f = factored(c.tensor(0), p);
-          const Tensor d = f.diagonal();
-          const Tensor sign = parity_sign(f.exchanges() + (d < 0).sum(-1), d.dtype());
-          p.copy({view_of(out[0]), view_of(sign * arete::all(d != 0, {-1}))});
-          p.copy({view_of(out[1]), view_of(d.abs().log().sum(-1))});
+          const Results r = determinants(factored(c.tensor(0), p), true);
+          p.copy({view_of(out[0]), view_of(r[0])});
+          p.copy({view_of(out[1]), view_of(r[1])});
         })
         .grad(
             [](const GradCall& g) -> TensorList {

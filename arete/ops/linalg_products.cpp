@@ -120,6 +120,8 @@ Tensor plus(const Tensor& self, const Tensor& product, const Scalar& beta, const
   if (self.dtype() == kBool && product.dtype() == kBool &&
       !(beta.is_boolean() && alpha.is_boolean()))
     return plus(self, product, beta.to_bool(), alpha.to_bool());  // or, and
+  if (beta.to_double() == 1 && self.dtype() != kBool && product.dtype() != kBool)
+    return self.expand(product.sizes()).add(product, alpha);
   const Tensor scaled = alpha.to_double() == 1 ? product : product * alpha;
   if (beta.to_double() == 0) {
     expand(self.layout(), product.sizes());  // its errors are ours

@@ -80,6 +80,25 @@ void check_reflectors(const std::string& name, const Tensor& a, const Tensor& ta
   check_same_dtype(name, a, tau);
 }
 
+// As LAPACK computes it, without a gradient.
+const OpRecord& reflector_columns_op =
+    define("reflector_columns(Tensor input, Tensor tau) -> Tensor")
+        .doc("linalg_householder_product of reflectors without history.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& a = c.tensor(0);
+          out.push_back(matrix_spec(batch_sizes(a.sizes()), a.size(-2), a.size(-1), a));
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor tau = plain(c.tensor(1), c.tensor(1).dtype()), info = empty_info(out[0]);
+          p.copy({view_of(out[0]), view_of(c.tensor(0))});
+          p.linalg({.op = Factorization::qr_vectors,
+                    .a = view_of(out[0]),
+                    .b = view_of(tau),
+                    .info = view_of(info)});
+        })
+        .dtypes(kFactorizableTypes);
+
 Results first_columns(const Call& c) {
   const Tensor &a = c.tensor(0), &tau = c.tensor(1);
   const FullPrecision guard;
@@ -89,6 +108,10 @@ Results first_columns(const Call& c) {
                                       "input.shape[-1]")
                   .got(describe(a)));
   check_reflectors(name, a, tau);
+  const bool recorded = modes().grad_enabled && (a.requires_grad() || tau.requires_grad());
+  if (!recorded && a.numel() > 0 && tau.numel() > 0 &&
+      std::ranges::equal(batch_sizes(a.sizes()), batch_sizes(tau.sizes(), 1)))
+    return {call(reflector_columns_op, {a, tau})};
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
   return {Reflections(a, tau).apply(columns, false)};
 }

@@ -6,6 +6,9 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/element_loss.h"
+#include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"
 
 namespace arete {
@@ -19,6 +22,44 @@ Tensor apply_reduction(const Tensor& t, std::string_view reduction, const char* 
                   .argument("reduction")
                   .expected("\"none\", \"mean\" or \"sum\""));
   return t;
+}
+
+expr::Value ElementLoss::value(std::span<const expr::Value> v, expr::Type work) const {
+  SmallVector<expr::Value, 8> given;
+  for (const expr::Value& x : v) given.push_back(cast(x, work));
+  return body_({given.data(), given.size()});
+}
+
+Tensor ElementLoss::operator()(std::initializer_list<Tensor> inputs,
+                               std::initializer_list<double> numbers, std::string_view reduction,
+                               const char* op) {
+  ARETE_ASSERT(inputs.size() == inputs_ && numbers.size() == numbers_);
+  const std::span<const Tensor> tensors(inputs.begin(), inputs.size());
+  const int kind = reduction_of(reduction, op);
+  DType out = result_type(tensors);
+  if (!is_floating(out)) out = default_dtype();
+  const expr::Type work = expr::work_type(out);
+  std::vector<DType> dtypes;
+  uint64_t key = pack_key({kind, int(out)});
+  for (const Tensor& t : tensors) {
+    dtypes.push_back(t.dtype());
+    key = key << 5 | uint64_t(t.dtype());
+  }
+  const std::vector<expr::Type> params(numbers_, work);
+  const SmallVector<Scalar, 4> given(numbers.begin(), numbers.end());
+  const std::span<const Scalar> scalars(given.data(), given.size());
+  if (kind == kNone) {
+    const expr::Program& program =
+        each_.get(key, dtypes, params, {out},
+                  [&](std::span<const expr::Value> v) { return std::vector{value(v, work)}; });
+    return apply_program(program.shared_from_this(), tensors, scalars, op)[0];
+  }
+  const RowProgramPtr& program =
+      reduced_.get(key, dtypes, params, {out}, [&](Rows& rows, std::span<const expr::Value> v) {
+        const expr::Value x = value(v, work);
+        return std::vector{kind == kMean ? rows.mean(x) : rows.sum(x)};
+      });
+  return apply_rows(program, tensors, scalars, {}, op)[0].view({});
 }
 
 namespace {
@@ -54,22 +95,10 @@ const OpRecord& absolute_error_op =
                               return parts(d, -d);
                             }));
 
-const OpRecord& smooth_l1_op =
-    define("smooth_l1(Tensor input, Tensor target, float beta) -> Tensor")
-        .doc("Quadratic / beta below beta, linear beyond.")
-        .surface(Surface::internal)
-        .pointwise(loss(2, 1, [](Values v) {
-          const Value z = abs(v[0] - v[1]);
-          return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
-        }));
-
-const OpRecord& huber_op = define("huber(Tensor input, Tensor target, float delta) -> Tensor")
-                               .doc("Quadratic up to delta, linear with slope delta beyond.")
-                               .surface(Surface::internal)
-                               .pointwise(loss(2, 1, [](Values v) {
-                                 const Value z = abs(v[0] - v[1]);
-                                 return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
-                               }));
+// Losses of real pairs without weights, which need no memory for all of them.
+bool is_plain(const Call& c, size_t weight) {
+  return !c.has(weight) && !is_complex(c.tensor(0).dtype()) && !is_complex(c.tensor(1).dtype());
+}
 
 // Losses of pairs with a weight for each, argument i: "mean" divides by the sum of the weights if
 // asked, else by their number.
@@ -104,6 +133,10 @@ const OpRecord& mse_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           warn_of_sizes(c);
+          static auto* const loss =
+              new ElementLoss(2, 0, [](Values v) { return square(v[0] - v[1]); });
+          if (is_plain(c, 3))
+            return {(*loss)({c.tensor(0), c.tensor(1)}, {}, c[2].string(), c.name())};
           return {weighted(c, 3, call(squared_error_op, {c[0], c[1]}), true)};
         });
 
@@ -135,9 +168,12 @@ const OpRecord& smooth_l1_loss_op =
               c.real(3) >= 0,
               ValueError(c.name(), "smooth_l1_loss does not support negative values for beta."));
           warn_of_sizes(c);
-          const Tensor t = c.real(3) == 0 ? l1_loss(c.tensor(0), c.tensor(1), "none")
-                                          : call(smooth_l1_op, {c[0], c[1], c[3]});
-          return {apply_reduction(t, c[2].string(), c.name())};
+          if (c.real(3) == 0) return {l1_loss(c.tensor(0), c.tensor(1), c[2].string())};
+          static auto* const loss = new ElementLoss(2, 1, [](Values v) {
+            const Value z = abs(v[0] - v[1]);
+            return where(z < v[2], 0.5 * z * z / v[2], z - 0.5 * v[2]);
+          });
+          return {(*loss)({c.tensor(0), c.tensor(1)}, {c.real(3)}, c[2].string(), c.name())};
         });
 
 const OpRecord& huber_loss_op =
@@ -155,7 +191,14 @@ const OpRecord& huber_loss_op =
               c.real(3) > 0,
               ValueError(c.name(), "huber_loss does not support non-positive values for delta."));
           warn_of_sizes(c);
-          return {weighted(c, 4, call(huber_op, {c[0], c[1], c[3]}), false)};
+          static auto* const loss = new ElementLoss(2, 1, [](Values v) {
+            const Value z = abs(v[0] - v[1]);
+            return where(z <= v[2], 0.5 * z * z, v[2] * (z - 0.5 * v[2]));
+          });
+          const std::string_view reduction = c.has(4) ? "none" : c[2].string();
+          const Tensor losses =
+              (*loss)({c.tensor(0), c.tensor(1)}, {c.real(3)}, reduction, c.name());
+          return {c.has(4) ? weighted(c, 4, losses, false) : losses};
         });
 
 // ---- binary cross entropy ----

@@ -9,6 +9,7 @@
 #include "arete/ops/activation.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/element_loss.h"
 #include "arete/ops/index.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/nll_util.h"
@@ -25,19 +26,27 @@ namespace {
 using expr::Value;
 using Values = std::span<const Value>;
 
+// log(1 + exp(x)), whose slope is a sigmoid everywhere.
+Value soft_positive(const Value& x) {
+  return where(x > 40.0, x, log1p(exp(where(x > 40.0, 40.0, x))));
+}
+
 const OpRecord& soft_margin_loss_op =
     define("soft_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
         .autocast(Autocast::f32)
         .doc("log(1 + exp(-target * input)) for targets of 1 and -1.")
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
-          const Tensor z = c.tensor(0).mul(c.tensor(1)).neg();
+          const Tensor &x = c.tensor(0), &target = c.tensor(1);
+          const Shape sizes = broadcast_shapes(x.sizes(), target.sizes(), c.name());
           ARETE_CHECK(
-              std::ranges::equal(z.sizes(), c.tensor(0).sizes()),
-              ValueError(c.name(), "output with shape " + to_string(c.tensor(0).sizes()) +
-                                       " doesn't match the broadcast shape " + to_string(z.sizes()))
+              std::ranges::equal(sizes, x.sizes()),
+              ValueError(c.name(), "output with shape " + to_string(x.sizes()) +
+                                       " doesn't match the broadcast shape " + to_string(sizes))
                   .argument("target"));
-          return {apply_reduction(softplus(z, 1, 40), c[2].string(), c.name())};
+          static auto* const loss =
+              new ElementLoss(2, 0, [](Values v) { return soft_positive(-v[0] * v[1]); });
+          return {(*loss)({x, target}, {}, c[2].string(), c.name())};
         });
 
 // (N, C) logits and (N) classes of an input that may lack the batch dimension.
@@ -71,18 +80,23 @@ Tensor reduce_classes(const Call& c, const expr::Program& program, std::span<con
   return kind == kNone ? losses.view(sizes) : losses;
 }
 
-// One class of a row: max(0, margin - own + x)^p, times the weight of the row's class, and nothing
-// for that class itself. Where the maximum is 0, so is its slope.
-const expr::Program& multi_margin_program(DType t, bool squared, bool weighted) {
-  static auto* const cache = new expr::ProgramCache;
-  std::vector<DType> inputs{t, t, kInt64, kInt64};
+// The mean over a row's classes of max(0, margin - own + x)^p, times the weight of the row's class,
+// with nothing for that class itself. Where the maximum is 0, so is its slope. Inputs: the row, its
+// class, the numbers of classes[, their weights]; parameters: the margin and a further factor.
+const RowProgramPtr& multi_margin_program(DType t, DType out, bool squared, bool weighted) {
+  static auto* const cache = new RowProgramCache;
+  std::vector<DType> inputs{t, kInt32, kInt32};
   if (weighted) inputs.push_back(t);
-  return cache->get(pack_key({int(t), squared, weighted}), inputs, {expr::work_type(t)}, {t},
-                    [=](Values v) {
-                      const Value z = v.back() - v[1] + v[0];
-                      Value loss = squared ? z * z : z;
-                      if (weighted) loss = loss * v[4];
-                      return std::vector{where((z > 0) & (v[2] != v[3]), loss, 0.0)};
+  const expr::Type work = expr::work_type(t);
+  return cache->get(pack_key({int(t), int(out), squared, weighted}), inputs, {work, work}, {out},
+                    [=](Rows& rows, Values v) {
+                      const size_t n = 3 + weighted;
+                      const Value is_own = v[1] == v[2];
+                      const Value z = v[n] - rows.sum(where(is_own, v[0], 0.0)) + v[0];
+                      const Value loss = squared ? z * z : z;
+                      Value sum = rows.sum(where((z > 0) & !is_own, loss, 0.0));
+                      if (weighted) sum = sum * rows.sum(where(is_own, v[3], 0.0));
+                      return std::vector{sum / cast(rows.length(), work) * v[n + 1]};
                     });
 }
 
@@ -105,10 +119,12 @@ const OpRecord& multi_margin_loss_op =
           static const expr::ProgramPtr checked = expr::trace(
               [](Values v) { return std::vector{where(v[0] < 0, double(int64_t(1) << 62), v[0])}; },
               std::vector<DType>{kInt64}, {}, {});
-          const Tensor target = c.tensor(1).reshape({-1, 1});
-          const Tensor column = apply_program(checked, {&target, 1}, {}, c.name())[0];
-          std::vector<Tensor> inputs{logits, logits.gather(1, column),
-                                     arange(classes, TensorOptions(kInt64, x.device())), column};
+          const Tensor target = c.tensor(1).reshape({-1});
+          const Tensor numbers = arange(classes, TensorOptions(kInt32, x.device()));
+          // What is read is the class itself; that it is there is checked by reading.
+          const Tensor own =
+              numbers.index_select(0, apply_program(checked, {&target, 1}, {}, c.name())[0]);
+          std::vector<Tensor> inputs{logits, own.unsqueeze(1), numbers};
           if (c.has(4)) {
             const Tensor& weight = c.tensor(4);
             ARETE_CHECK(weight.dim() == 1 && weight.numel() == classes,
@@ -116,10 +132,16 @@ const OpRecord& multi_margin_loss_op =
                                                  std::to_string(classes) + " but got " +
                                                  to_string(weight.sizes())));
             check_weight_dtype(c.name(), x, weight);
-            inputs.push_back(weight.index_select(0, column.flatten()).unsqueeze(1));
+            inputs.push_back(weight);
           }
-          return {reduce_classes(c, multi_margin_program(x.dtype(), p == 2, c.has(4)), inputs,
-                                 {{Scalar(c.real(3))}}, c.tensor(1).sizes(), c[5].string())};
+          const int kind = reduction_of(c[5].string(), c.name());
+          const double factor = kind == kMean ? 1 / double(logits.size(0)) : 1;
+          const Scalar params[] = {Scalar(c.real(3)), Scalar(factor)};
+          const int64_t dims[] = {1};
+          const DType out = kind == kNone ? x.dtype() : expr::work_dtype(x.dtype());
+          const Tensor losses = apply_rows(multi_margin_program(x.dtype(), out, p == 2, c.has(4)),
+                                           inputs, params, dims, c.name())[0];
+          return {kind == kNone ? losses.view(c.tensor(1).sizes()) : losses.sum().to(x.dtype())};
         });
 
 // Note [Margins between labels and classes]
@@ -220,14 +242,37 @@ const OpRecord& multilabel_soft_margin_loss_op =
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &y = c.tensor(1);
           ARETE_CHECK(x.dim() > 0, ValueError(c.name(), "input needs a dimension of classes"));
-          Tensor losses =
-              y.mul(logsigmoid(x)).add(y.neg().add(Scalar(1)).mul(logsigmoid(x.neg()))).neg();
-          if (c.has(2)) losses = losses.mul(c.tensor(2));
+          // The last number is a factor.
+          static auto* const plain = new ElementLoss(2, 1, [](Values v) {
+            return (v[1] * soft_positive(-v[0]) + (1.0 - v[1]) * soft_positive(v[0])) * v[2];
+          });
+          static auto* const weighted = new ElementLoss(3, 1, [](Values v) {
+            return (v[1] * soft_positive(-v[0]) + (1.0 - v[1]) * soft_positive(v[0])) * v[2] * v[3];
+          });
+          const auto losses = [&](double factor, std::string_view reduction) {
+            return c.has(2) ? (*weighted)({x, y, c.tensor(2)}, {factor}, reduction, c.name())
+                            : (*plain)({x, y}, {factor}, reduction, c.name());
+          };
           // The classes are input's last dimension, also where target has more of them.
-          const int64_t classes = x.dim() - 1;
-          losses = losses.sum(classes).div(Scalar(double(x.size(classes))));
-          return {apply_reduction(losses, c[3].string(), c.name())};
+          const int64_t classes = x.dim() - 1, count = x.size(classes);
+          const std::string_view reduction = c[3].string();
+          Shape sizes = broadcast_shapes(x.sizes(), y.sizes(), c.name());
+          if (c.has(2)) sizes = broadcast_shapes(sizes, c.tensor(2).sizes(), c.name());
+          if (reduction == "sum") return {losses(1 / double(count), reduction)};
+          if (reduction == "mean" && sizes == Shape(x.sizes())) return {losses(1, reduction)};
+          const Tensor each = losses(1, "none").sum(classes).div(Scalar(double(count)));
+          return {apply_reduction(each, reduction, c.name())};
         });
+
+// Of the input, the target and eps.
+Value poisson(Values v, bool log_input) {
+  return log_input ? exp(v[0]) - v[1] * v[0] : v[0] - v[1] * log(v[0] + v[2]);
+}
+// Of log t!, for t above 1.
+Value stirling(const Value& t) {
+  const Value large = t > 1, safe = where(large, t, 2.0);
+  return where(large, safe * log(safe) - safe + 0.5 * log(2 * std::numbers::pi * safe), 0.0);
+}
 
 const OpRecord& poisson_nll_loss_op =
     define(
@@ -244,25 +289,20 @@ const OpRecord& poisson_nll_loss_op =
         .surface(Surface::function)
         .compose([](const Call& c) -> Results {
           const Tensor &x = c.tensor(0), &t = c.tensor(1);
-          Tensor losses =
-              c.boolean(2) ? x.exp().sub(t.mul(x)) : x.sub(t.mul(x.add(Scalar(c.real(4))).log()));
-          if (c.boolean(3)) {
-            const Tensor large = gt(t, Scalar(1));
-            const Tensor safe = where(large, t, Scalar(2.0));
-            const Tensor stirling =
-                safe.mul(safe.log())
-                    .sub(safe)
-                    .add(safe.mul(Scalar(2 * std::numbers::pi)).log().mul(Scalar(0.5)));
-            losses = losses.add(where(large, stirling, Scalar(0.0)));
-          }
-          return {apply_reduction(losses, c[5].string(), c.name())};
+          // By the flags log_input and full.
+          static auto* const losses = new ElementLoss[4]{
+              {2, 1, [](Values v) { return poisson(v, false); }},
+              {2, 1, [](Values v) { return poisson(v, false) + stirling(v[1]); }},
+              {2, 1, [](Values v) { return poisson(v, true); }},
+              {2, 1, [](Values v) { return poisson(v, true) + stirling(v[1]); }}};
+          return {losses[2 * c.boolean(2) + c.boolean(3)]({x, t}, {c.real(4)}, c[5].string(),
+                                                          c.name())};
         });
 
 // Can the values be looked at without waiting for a device?
 bool can_look(const Tensor& t) { return t.device().is_cpu() && !(modes().word & Modes::kCapture); }
 
-// The variance in a shape that broadcasts with the input, not below eps. The limit does not stop
-// the gradient.
+// The variance in a shape that broadcasts with the input.
 Tensor variance_of(const Call& c) {
   const Tensor& x = c.tensor(0);
   Tensor var = c.tensor(2);
@@ -282,8 +322,7 @@ Tensor variance_of(const Call& c) {
                                       .got(describe(var) + " for input " + describe(x)));
     }
   }
-  const Tensor moved = var.sub(var.detach()).add(Scalar(c.real(4)));
-  return where(lt(var.detach(), Scalar(c.real(4))), moved, var);
+  return var;
 }
 
 const OpRecord& gaussian_nll_loss_op =
@@ -296,10 +335,15 @@ const OpRecord& gaussian_nll_loss_op =
         .surface(Surface::functional)
         .compose([](const Call& c) -> Results {
           const Tensor var = variance_of(c);
-          Tensor losses =
-              var.log().add(c.tensor(0).sub(c.tensor(1)).square().div(var)).mul(Scalar(0.5));
-          if (c.boolean(3)) losses = losses.add(Scalar(0.5 * std::log(2 * std::numbers::pi)));
-          return {apply_reduction(losses, c[5].string(), c.name())};
+          // Numbers: eps, a constant. The limit does not stop the gradient: the variance comes with
+          // and without history.
+          static auto* const loss = new ElementLoss(4, 2, [](Values v) {
+            const Value limited = where(v[3] < v[4], v[2] - v[3] + v[4], v[2]);
+            return 0.5 * (log(limited) + square(v[0] - v[1]) / limited) + v[5];
+          });
+          const double constant = c.boolean(3) ? 0.5 * std::log(2 * std::numbers::pi) : 0;
+          return {(*loss)({c.tensor(0), c.tensor(1), var, var.detach()}, {c.real(4), constant},
+                          c[5].string(), c.name())};
         });
 
 }  // namespace

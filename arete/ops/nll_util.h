@@ -101,6 +101,11 @@ inline int reduction_of(std::string_view text, const char* op) {
   return kNone;
 }
 
+/// Programs of a target and, as parameters, the class to ignore and the number of classes: the
+/// class to read, 0 where it is ignored. Negative ones, which would count from the end, move out of
+/// range, so that reading with them is an error on every device.
+const expr::Program& class_to_read();
+
 /// The fused cross entropy of logits and int64 classes; `weight` may be undefined and gets no
 /// gradient.
 Tensor softmax_nll(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore,

@@ -63,6 +63,8 @@ void check_channels(const char* op, int64_t channels, const Tensor& t, const cha
                   .argument(name));
 }
 
+DType dtype_or_f32(const Tensor& t) { return t.defined() ? t.dtype() : kFloat32; }
+
 Tensor variance_from(const Tensor& rstd, double eps) {
   return rstd.mul(rstd).reciprocal().sub(Scalar(eps)).clamp(Scalar(0));
 }
@@ -89,13 +91,40 @@ bool moves_with_norm(const RunningStatistics& r, const Tensor& x) {
          r.mean.device() == x.device() && r.var.device() == x.device();
 }
 
+// Of a channel's mean, variance[, weight][, bias] and eps: what its elements are multiplied by, and
+// what is added then.
+const expr::Program& scale_and_shift(DType mean, DType var, DType weight, DType bias, DType out,
+                                     bool has_weight, bool has_bias) {
+  static auto* const cache = new ProgramCache;
+  std::vector<DType> inputs{mean, var};
+  if (has_weight) inputs.push_back(weight);
+  if (has_bias) inputs.push_back(bias);
+  const expr::Type work = work_type(out);
+  return cache->get(
+      pack_key({int(mean), int(var), int(weight), int(bias), int(out), has_weight, has_bias}),
+      inputs, {work}, {out, out}, [=](std::span<const expr::Value> v) {
+        expr::Value scale = rsqrt(cast(v[1], work) + v.back());
+        if (has_weight) scale = scale * cast(v[2], work);
+        expr::Value shift = -cast(v[0], work) * scale;
+        if (has_bias) shift = shift + cast(v[2 + has_weight], work);
+        return std::vector{scale, shift};
+      });
+}
+
 // x * (weight / deviation) + (bias - mean * weight / deviation): one multiplication and addition.
 Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                   const Tensor& bias, double eps) {
-  Tensor scale = var.add(Scalar(eps)).rsqrt();
-  if (weight.defined()) scale = scale.mul(weight);
-  Tensor shift = mean.mul(scale).neg();
-  if (bias.defined()) shift = shift.add(bias);
+  SmallVector<Tensor, 4> inputs{mean, var};
+  for (const Tensor* t : {&weight, &bias})
+    if (t->defined()) inputs.push_back(*t);
+  const DType out = result_type({inputs.data(), inputs.size()});
+  const Scalar numbers[] = {Scalar(eps)};
+  const Results r =
+      apply_program(scale_and_shift(mean.dtype(), var.dtype(), dtype_or_f32(weight),
+                                    dtype_or_f32(bias), out, weight.defined(), bias.defined())
+                        .shared_from_this(),
+                    {inputs.data(), inputs.size()}, numbers, "batch_norm");
+  const Tensor &scale = r[0], &shift = r[1];
   Shape sizes(size_t(std::max<int64_t>(x.dim() - 1, 1)), 1);
   sizes[0] = scale.numel();
   const Tensor y = addcmul(shift.view(sizes), x, scale.view(sizes));
@@ -183,6 +212,28 @@ const OpRecord& layer_norm_op =
           return {std::get<0>(
               fused_norm(c.tensor(0), optional_tensor(c, 2), optional_tensor(c, 3), s))};
         });
+
+// As torch's: statistics of half precision are float32 on a GPU and beside float32 parameters.
+const OpRecord& native_layer_norm_op =
+    define(
+        "native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, "
+        "float eps) -> (Tensor, Tensor, Tensor)")
+        .autocast(autocast_on_cuda(Autocast::f32))
+        .doc("layer_norm, and the mean and 1 / the deviation that it divides by.")
+        .surface(Surface::function)
+        .compose([](const Call& c) -> Results {
+          const Tensor &x = c.tensor(0), weight = optional_tensor(c, 2);
+          NormSpec s = last_dims(c.name(), x, c.ints(1), weight, optional_tensor(c, 3));
+          s.eps = c.real(4);
+          const auto [y, mean, rstd] = fused_norm(x, weight, optional_tensor(c, 3), s);
+          Shape sizes(x.sizes());
+          for (size_t d = sizes.size() - c.ints(1).size(); d < sizes.size(); ++d) sizes[d] = 1;
+          const bool wide =
+              x.device().is_cuda() || (weight.defined() && weight.dtype() == kFloat32);
+          const DType dtype = wide ? mean.dtype() : x.dtype();
+          return {y, mean.view(sizes).to(dtype), rstd.view(sizes).to(dtype)};
+        })
+        .no_grad_outputs(0b110);
 
 const OpRecord& rms_norm_op =
     define(

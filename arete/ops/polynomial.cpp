@@ -3,7 +3,9 @@
 #include <map>
 #include <mutex>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/rows.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/special_family.h"
 
@@ -40,7 +42,7 @@ expr::ProgramPtr walk_program(const Family& family, DType t) {
   // (x, n, p_k, p_(k-1), result; k) -> (p_(k+kSteps), p_(k+kSteps-1), result)
   return expr::trace(
       [&](Values v) {
-        const Value x = v[0], n = v[1];
+        const Value x = v[0], n = trunc(v[1]);
         Value p = v[2], before = v[3], result = v[4];
         for (int i = 0; i < kSteps; ++i) {
           const Value k = v[5] + i, next = family.next(x, k, p, before);
@@ -56,11 +58,21 @@ expr::ProgramPtr walk_program(const Family& family, DType t) {
 expr::ProgramPtr start_program(const Family& family, DType t) {
   return expr::trace(
       [&](Values v) {
-        const Value one = constant_like(v[0], 1.0), p = family.first(v[0]);
-        const Value result = where(v[1] == 0, one, where(v[1] == 1, p, 0.0));
+        const Value one = constant_like(v[0], 1.0), p = family.first(v[0]), n = trunc(v[1]);
+        const Value result = where(n == 0, one, where(n == 1, p, 0.0));
         return std::vector{p, one, result};
       },
       std::vector{t, t}, {}, std::vector{t, t, t});
+}
+
+// A degree, 0 where it cannot be reached.
+constexpr double kLargest = 0x1p53;
+const expr::Program& reached_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(pack_key({int(t)}), {t}, {}, {t}, [](Values v) {
+    const Value n = trunc(v[0]);
+    return std::vector{where(n < kLargest, n, 0.0)};
+  });
 }
 
 struct Programs {
@@ -96,15 +108,15 @@ Results polynomial(const Call& c) {
   if (!is_floating(result)) result = default_dtype();
   const DType t = result == kFloat64 ? kFloat64 : kFloat32;
   const Tensor x = as_tensor(c[0], device, t).to(t);
-  const Tensor n = as_tensor(c[1], device, t).detach().to(t).trunc();
+  const Tensor n = as_tensor(c[1], device, t).detach().to(t);
   // Of degrees that are not finite there is no polynomial, and none that can be reached of others.
-  constexpr double kLargest = 0x1p53;
-  const Tensor reached = n < Scalar(kLargest);
   double degree = 0;
   if (c[1].kind() != Arg::Kind::tensor)
     degree = c.scalar(1).to_double();
   else if (!n.is_meta() && n.numel() > 0)
-    degree = where(reached, n, 0).max().item<double>();
+    degree = apply_reduce(reached_program(t).shared_from_this(), prim::Monoid::max, {&n, 1}, {}, {},
+                          false, c.name())
+                 .item<double>();
   if (!(degree < kLargest)) degree = 0;
   const Programs& programs = programs_of(c.op, family, t);
   const Tensor start[] = {x, n};
@@ -115,7 +127,8 @@ Results polynomial(const Call& c) {
     r = apply_program(programs.walk, state, from, c.name());
     if (int64_t(k) % (32 * kSteps) == 1 && k > kSteps && !x.is_meta()) {
       // Where all that is still to come has overflowed, no further step changes anything.
-      const Tensor to_come = (n > Scalar(k + kSteps)) & reached;
+      const Tensor whole = n.trunc();
+      const Tensor to_come = (whole > Scalar(k + kSteps)) & (whole < Scalar(kLargest));
       if (!(to_come & r[0].detach().isfinite()).any().item<bool>()) {
         r[2] = where(to_come, NAN, r[2]);
         break;

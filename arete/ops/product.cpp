@@ -2,6 +2,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/rows.h"
 
 namespace arete::ops {
 
@@ -94,6 +95,18 @@ const OpRecord& logsumexp_op =
           Shape list;
           for (int d = 0; d < int(x.dim()); ++d)
             if (dims >> d & 1) list.push_back(d);
+          if (!is_complex(x.dtype())) {
+            static auto* const cache = new RowProgramCache;
+            const RowProgramPtr& program =
+                cache->get(pack_key({int(x.dtype())}), {x.dtype()}, {}, {x.dtype()},
+                           [](Rows& rows, std::span<const expr::Value> v) {
+                             const expr::Value top = rows.reduce(prim::Monoid::max, v[0], false);
+                             const expr::Value shift = where(is_inf(top), 0.0, top);
+                             return std::vector{log(rows.sum(exp(v[0] - shift))) + shift};
+                           });
+            const Tensor y = apply_rows(program, {&x, 1}, {}, list, c.name())[0];
+            return {c.boolean(2) ? y : y.view(reduced_sizes(x.sizes(), dims, false))};
+          }
           // An infinite maximum must not give inf - inf.
           const Tensor top = real(x.detach()).amax(list, true);
           const Tensor shift = arete::where(top.isfinite(), top, 0);

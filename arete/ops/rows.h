@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "arete/expr/value.h"
+#include "arete/base/keyed_cache.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/record.h"
 #include "arete/prim/args.h"
 
@@ -111,6 +112,26 @@ class RowProgram : public std::enable_shared_from_this<RowProgram> {
   prim::FusedSpec spec_;
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<uint32_t, std::unique_ptr<Derivative>>> derivatives_;
+};
+
+/// Programs of rows that are traced once for each key. May be used by several threads; as a static
+/// that is used until exit: made by new.
+class RowProgramCache {
+ public:
+  /// The program with this key (pack_key), which must say all that the others depend on.
+  template <class Body>
+  const RowProgramPtr& get(uint64_t key, expr::BorrowedList<DType> inputs,
+                           expr::BorrowedList<expr::Type> params, const std::vector<DType>& outputs,
+                           const Body& body) {
+    return cache_.get(key, [&] {
+      return std::make_unique<RowProgramPtr>(RowProgram::trace(
+          [&](Rows& rows, std::span<const expr::Value> v) { return body(rows, v); }, inputs, params,
+          outputs));
+    });
+  }
+
+ private:
+  KeyedCache<RowProgramPtr> cache_;
 };
 
 /// A program of rows applied to tensors, with broadcasting and history: one kernel forward, one

@@ -285,17 +285,18 @@ void running_lower(const Call& c, std::span<const Tensor> out, prim::Primitives&
   prim::View at = positions.view();
   at.sizes = out[0].layout().sizes;
   at.strides = strides;
-  const expr::ProgramPtr met = expr::trace(
-      [](std::span<const expr::Value> v) {
-        // NaN stays NaN once met: its positions are those of the NaNs.
-        expr::Value hit = v[0] == v[1];
-        if (v[0].is_floating()) hit = hit | is_nan(v[0]);
-        return std::vector{where(hit, v[2], 0.0)};
-      },
-      std::vector{x.dtype(), x.dtype(), kInt64}, {}, std::vector{kInt64});
+  static auto* const cache = new expr::ProgramCache;
+  const expr::Program& met = cache->get(pack_key({int(x.dtype())}), {x.dtype(), x.dtype(), kInt64},
+                                        {}, {kInt64}, [](std::span<const expr::Value> v) {
+                                          // NaN stays NaN once met: its positions are those of the
+                                          // NaNs.
+                                          expr::Value hit = v[0] == v[1];
+                                          if (v[0].is_floating()) hit = hit | is_nan(v[0]);
+                                          return std::vector{where(hit, v[2], 0.0)};
+                                        });
   const prim::View in[] = {view_of(x), view_of(out[0]), at};
   const prim::View to = view_of(out[1]);
-  p.pointwise({met.get(), in, {&to, 1}, {}});
+  p.pointwise({&met, in, {&to, 1}, {}});
   p.scan({prim::Monoid::max, to, to, dim});
 }
 

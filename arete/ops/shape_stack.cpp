@@ -147,10 +147,8 @@ const OpRecord& cartesian_prod_op =
                       ValueError(c.name(), "cartesian_prod expects a non-empty TensorList"));
           for (const Tensor& x : c.tensors(0)) check_vector(c, x);
           if (c.tensors(0).size() == 1) return {c.tensors(0)[0]};
-          List columns;
-          for (const Tensor& x : meshgrid(List(c.tensors(0).begin(), c.tensors(0).end())))
-            columns.push_back(x.reshape({-1}));
-          return {stack(columns, 1)};
+          const List grids = meshgrid(List(c.tensors(0).begin(), c.tensors(0).end()));
+          return {stack(grids, -1).reshape({-1, int64_t(grids.size())})};
         });
 
 // The number of choices of r out of n, which are those of n + r - 1 if an element may be chosen

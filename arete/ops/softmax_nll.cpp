@@ -53,17 +53,10 @@ const prim::FusedSpec& lse_spec(DType in) {
   });
 }
 
-// The class to read for each target: 0 where ignored. Negative targets, which would count from the
-// end, move out of range, so that reading with them is an error on every device.
 void safe_index(prim::Primitives& p, const View& target, int64_t ignore, int64_t classes,
                 const View& out) {
-  static ProgramCache cache;
   const expr::Literal params[] = {integer_literal(ignore), integer_literal(classes)};
-  const expr::Program& program =
-      cache.get(0, {kInt64}, {Type::i64, Type::i64}, {kInt64}, [](Values v) {
-        return std::vector{where(v[0] == v[1], 0.0, where(v[0] < 0.0, v[0] - v[2], v[0]))};
-      });
-  p.pointwise({&program, {&target, 1}, {&out, 1}, params});
+  p.pointwise({&class_to_read(), {&target, 1}, {&out, 1}, params});
 }
 
 // weight[target] for each target.
@@ -326,6 +319,13 @@ Tensor softmax_nll_backward(const Tensor& grad, const Tensor& x, const Tensor& t
 }
 
 }  // namespace
+
+const expr::Program& class_to_read() {
+  static auto* const cache = new ProgramCache;
+  return cache->get(0, {kInt64}, {Type::i64, Type::i64}, {kInt64}, [](Values v) {
+    return std::vector{where(v[0] == v[1], 0.0, where(v[0] < 0.0, v[0] - v[2], v[0]))};
+  });
+}
 
 Tensor softmax_nll(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore,
                    int reduction) {

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/index.h"
 #include "arete/ops/numeric.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/rows.h"
 #include "arete/ops/search.h"
 #include "arete/ops/sort.h"
 
@@ -54,10 +56,15 @@ Results kth(const Row& row, int64_t k, bool keepdim) {
 
 // How many elements of each row are not NaN (kept dim).
 Tensor valid_count(const Row& row) {
-  if (is_floating(row.x.dtype())) return row.x.detach().isnan().logical_not().sum({row.dim}, true);
-  Shape sizes(row.x.sizes());
-  sizes[size_t(row.dim)] = 1;
-  return full(sizes, Scalar(row.size()), TensorOptions(kInt64, row.x.device()));
+  static auto* const cache = new expr::ProgramCache;
+  const DType t = row.x.dtype();
+  const expr::Program& program =
+      cache->get(pack_key({int(t)}), {t}, {}, {kInt64}, [](std::span<const expr::Value> v) {
+        return std::vector{cast(!is_nan(v[0]), expr::Type::i64)};
+      });
+  const Tensor x = row.x.detach();
+  return apply_reduce(program.shared_from_this(), prim::Monoid::sum, {&x, 1}, {}, {row.dim}, true,
+                      "median");
 }
 
 // The lower median; a NaN in the row wins unless it is skipped.
@@ -66,10 +73,18 @@ Results median_of(const Row& row, bool keepdim, bool skip_nan) {
   if (!is_floating(row.x.dtype())) return kth(row, (n + 1) / 2, keepdim);
   const auto [values, indices] = sort(row.x, row.dim);
   const Tensor valid = valid_count(row);
-  const Tensor lower = valid.sub(Scalar(1)).clamp(Scalar(0)).floor_divide(Scalar(2));
-  if (skip_nan) return picked(row, values, indices, lower, keepdim);
-  // The first NaN stands right behind the others.
-  return picked(row, values, indices, where(valid.lt(Scalar(n)), valid, lower), keepdim);
+  static auto* const cache = new expr::ProgramCache;
+  const expr::Program& place =
+      cache->get(pack_key({skip_nan}), {kInt64}, {expr::Type::i64}, {kInt64},
+                 [=](std::span<const expr::Value> v) {
+                   const expr::Value one = v[0].builder()->constant(expr::Type::i64, 1);
+                   const expr::Value lower = max(v[0] + -1.0, 0.0) >> one;
+                   // The first NaN stands right behind the others.
+                   return std::vector{skip_nan ? lower : where(v[0] < v[1], v[0], lower)};
+                 });
+  const Scalar length[] = {Scalar(n)};
+  return picked(row, values, indices,
+                apply_program(place.shared_from_this(), {&valid, 1}, length, "median")[0], keepdim);
 }
 
 const std::vector<DType> kReal{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};

@@ -311,11 +311,15 @@ const OpRecord& neg_op =
         .complex(of_complex([](Complex z) { return -z; }))
         .dtypes(kAllReal);
 
-const OpRecord& positive_op = define("positive(Tensor self) -> Tensor")
-                                  .doc("x itself, copied.")
-                                  .unary([](Value x) { return x; }, Result::promote)
-                                  .complex(of_complex([](Complex z) { return z; }))
-                                  .dtypes(kAllReal);
+const OpRecord& positive_op =
+    define("positive(Tensor self) -> Tensor")
+        .doc("The tensor itself; bool has no sign.")
+        .compose([](const Call& c) -> Results {
+          ARETE_CHECK(c.tensor(0).dtype() != kBool,
+                      TypeError(c.name(), "The `+` operator, on a bool tensor is not supported."));
+          return {c.tensor(0)};
+        })
+        .dtypes(kAllReal);
 
 const OpRecord& erfinv_op = define("erfinv(Tensor self) -> Tensor")
                                 .autocast(autocast_on_cuda(Autocast::f32))

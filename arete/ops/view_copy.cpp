@@ -1,4 +1,4 @@
-// The forms of views whose results are copies, made from one table.
+// The forms of views whose results are copies or count as no views, made from one table.
 #include <string>
 
 #include "arete/ops/call.h"
@@ -7,7 +7,7 @@
 namespace arete::ops {
 namespace {
 
-// "expand_copy" and "unsafe_split" copy what "expand" and "split" show. As PyTorch's, view_copy
+// "expand_copy" and "unsafe_split" are of what "expand" and "split" show. As PyTorch's, view_copy
 // takes any strides.
 std::string_view view_name(std::string_view name) {
   if (name == "view_copy") return "reshape";
@@ -22,6 +22,16 @@ Results copies(const Call& c) {
   const size_t n = schema_of(view).args.size();
   Results out = call_all(view, c.args().first(std::min(n, c.size())));
   for (Tensor& t : out) t = t.clone(MemoryFormat::contiguous);
+  return out;
+}
+
+// Their pieces share the tensor's memory and count as tensors of their own, which may be written.
+Results apart(const Call& c) {
+  Results out = call_all(view_record(c.name()), c.args());
+  for (Tensor& t : out) {
+    t.impl()->base = {};
+    t.impl()->multi_output = false;
+  }
   return out;
 }
 
@@ -50,9 +60,12 @@ constexpr const char* kCopies[] = {
 bool define_copies() {
   for (const std::string schema : kCopies) {
     const std::string name = schema.substr(0, schema.find('('));
+    const bool is_unsafe = name.starts_with("unsafe_");
     define(schema)
-        .doc(std::string(view_name(name)) + "() with results that are copies.")
-        .compose(copies);
+        .doc(std::string(view_name(name)) +
+             (is_unsafe ? "() with pieces that count as no views, and may be written."
+                        : "() with results that are copies."))
+        .compose(is_unsafe ? apart : copies);
   }
   return true;
 }

@@ -14,14 +14,21 @@ PartView::PartView(const View& v, int part) : strides(v.strides), view(v) {
 bool copy_by_parts(Primitives& p, const CopyArgs& args) {
   const View &out = args.out, &in = args.in;
   if (is_complex(out.dtype)) {
-    const PartView re(out, 0), im(out, 1);
-    if (is_complex(in.dtype)) {
-      p.copy({re.view, PartView(in, 0).view});
-      p.copy({im.view, PartView(in, 1).view});
-    } else {
-      p.copy({re.view, in});
-      p.fill({im.view, expr::Literal{.f = 0.0}});
-    }
+    // Both parts at once: their neighbours in memory are written together.
+    static auto& conversions = *new expr::ProgramCache;  // used until exit
+    const bool has_parts = is_complex(in.dtype);
+    const PartView re(out, 0), im(out, 1), from(in, 0), from_im(in, 1);
+    const DType part = re.view.dtype, given = has_parts ? from.view.dtype : in.dtype;
+    const expr::Program& convert = conversions.get(
+        pack_key({int(given), int(part), has_parts}),
+        has_parts ? std::vector{given, given} : std::vector{given}, {}, {part, part},
+        [&](std::span<const expr::Value> v) {
+          const expr::Value x = expr::cast(v[0], expr::compute_type(part));
+          return std::vector{x, has_parts ? expr::cast(v[1], x.type()) : constant_like(x, 0.0)};
+        });
+    const View outputs[] = {re.view, im.view},
+               inputs[] = {has_parts ? from.view : in, from_im.view};
+    p.pointwise({&convert, {inputs, has_parts ? size_t(2) : size_t(1)}, outputs, {}});
     return true;
   }
   if (!is_complex(in.dtype)) return false;

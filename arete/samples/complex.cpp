@@ -122,6 +122,8 @@ const Attached conj_physical_op =
     attach("conj_physical").samples(whole_samples).reference(reference1([](double v) {
       return v;
     }));
+const Attached conjugate_op =
+    attach("conjugate").samples(whole_samples).reference(reference1([](double v) { return v; }));
 const Attached conj_op =
     attach("conj").samples(whole_samples).reference(reference1([](double v) { return v; }));
 const Attached resolve_conj_op =

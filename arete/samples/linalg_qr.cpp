@@ -108,6 +108,14 @@ std::vector<Tensor> reflector_reference(const Call& c) {
   })};
 }
 
+const Attached reflector_columns_op =
+    attach("reflector_columns")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({4, 2}, -1, 1), m.make({2}, 0, 1)}},
+                  {{m.make_strided({2, 4, 3}, -1, 1), m.make({2, 2}, 0, 1)}, "fewer reflectors"}};
+        })
+        .reference(reflector_reference);
 const Attached linalg_householder_product_op = attach("linalg_householder_product")
                                                    .samples(reflector_samples)
                                                    .errors(reflector_errors)

@@ -84,32 +84,6 @@ const Attached absolute_error_op =
     attach("absolute_error")
         .samples(difference_samples)
         .reference(element_reference([](double x, double y) { return std::fabs(x - y); }));
-const Attached smooth_l1_op =
-    attach("smooth_l1")
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), 0.05}},
-                  {{m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4), 2.0}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          return {build_tensor(broadcast_shapes(x.sizes(), y.sizes(), ""), [&](const Shape& i) {
-            const double z = std::fabs(at(x, i) - at(y, i)), beta = c.real(2);
-            return z < beta ? 0.5 * z * z / beta : z - 0.5 * beta;
-          })};
-        });
-const Attached huber_op =
-    attach("huber")
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({2, 3}, 0, 1), m.make({2, 3}, 1.1, 1.4), 0.05}},
-                  {{m.make({2, 3}, 0, 1), m.make({3}, 1.1, 1.4), 2.0}}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor &x = c.tensor(0), &y = c.tensor(1);
-          return {build_tensor(broadcast_shapes(x.sizes(), y.sizes(), ""), [&](const Shape& i) {
-            const double z = std::fabs(at(x, i) - at(y, i)), d = c.real(2);
-            return z <= d ? 0.5 * z * z : d * (z - 0.5 * d);
-          })};
-        });
 
 std::vector<Sample> weight_samples(SampleMaker& m, const std::vector<OwnedArg>& rest) {
   std::vector<Sample> out;

@@ -70,6 +70,36 @@ const Attached layer_norm_op =
           return {reference_last(c.tensor(0), numel_of(c.ints(1)), optional_tensor(c, 2),
                                  optional_tensor(c, 3), c.real(4), true)};
         });
+const Attached native_layer_norm_op =
+    attach("native_layer_norm")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 4}), L{4}, m.make({4}), m.make({4}), 1e-3}},
+                  {{m.make_strided({2, 2, 3}), L{2, 3}, std::nullopt, m.make({2, 3}), 1e-3}}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          return {{{m.make({2, 3}), L{4}, std::nullopt, std::nullopt, 1e-5},
+                   ErrorKind::value,
+                   "Given normalized_shape=[4]"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          const int64_t n = numel_of(c.ints(1)), rows = x.numel() / n;
+          std::vector<double> means, scales;
+          const std::vector<double> values = values_of(x);
+          for (int64_t r = 0; r < rows; ++r) {
+            double mean = 0, square = 0;
+            for (int64_t i = 0; i < n; ++i) mean += values[size_t(r * n + i)] / double(n);
+            for (int64_t i = 0; i < n; ++i)
+              square += std::pow(values[size_t(r * n + i)] - mean, 2) / double(n);
+            means.push_back(mean);
+            scales.push_back(1 / std::sqrt(square + c.real(4)));
+          }
+          Shape sizes(x.sizes());
+          for (size_t d = sizes.size() - c.ints(1).size(); d < sizes.size(); ++d) sizes[d] = 1;
+          return {
+              reference_last(x, n, optional_tensor(c, 2), optional_tensor(c, 3), c.real(4), true),
+              from_values(means, sizes, x.dtype()), from_values(scales, sizes, x.dtype())};
+        });
 const Attached rms_norm_op =
     attach("rms_norm")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

@@ -1,9 +1,12 @@
 // Dense linear algebra: cuSOLVER, one matrix after the other, and cuBLAS for triangular systems
-// and for batches of small matrices. What these libraries do not have, or where they are not
-// installed, the CPU computes.
+// and for batches of small matrices, of which a kernel of our own factors those that are not
+// square. What these libraries do not have, or where they are not installed, the CPU computes.
 #include <array>
 #include <limits>
 
+#include "arete/backend/cuda/codegen/lu.h"
+#include "arete/backend/cuda/index_common.h"
+#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/expr/program_cache.h"
 
@@ -114,6 +117,15 @@ void lu(LinalgCall<T>& c) {
     check_cublas(
         c.blas.getrf_batched(c.blas_handle, n, at.get(), n, pivots, c.info, library_int(c.count)),
         "getrfBatched");
+    return;
+  }
+  if (c.count > 1 && c.rows * c.columns <= kSmall * kSmall) {
+    static KernelTable<2> kernels;
+    const Kernel& k =
+        kernels.get(c.backend, c.kType == kFloat64, [&] { return lu_source(c.kType); });
+    const LuKernelArgs args{address_of(c.a()), address_of(pivots), address_of(c.info), m, n};
+    const unsigned warps = unsigned(std::clamp(n, 1, kLuThreads / 32));
+    c.backend.launch(k, {unsigned(c.count)}, {32 * warps}, 0, c.stream, args);
     return;
   }
   c.with_work(
@@ -337,9 +349,9 @@ void CudaBackend::linalg(const LinalgArgs& l) {
   check_cublas(blas->set_workspace(h.blas, workspace.data() + gap, kBlasWorkspace),
                "cublasSetWorkspace");
   if (l.a.dtype == kFloat64)
-    run(LinalgCall<double>{*this, l, h.solver, h.blas, solver->f64, blas->f64});
+    run(LinalgCall<double>{*this, l, stream, h.solver, h.blas, solver->f64, blas->f64});
   else
-    run(LinalgCall<float>{*this, l, h.solver, h.blas, solver->f32, blas->f32});
+    run(LinalgCall<float>{*this, l, stream, h.solver, h.blas, solver->f32, blas->f32});
 }
 
 }  // namespace arete::cuda
