@@ -140,6 +140,7 @@ struct KernelTable {
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   TransposeKernel transpose[17];  // by element size
+  Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

@@ -251,6 +251,41 @@ void digamma_wide(void* out, const void* a, const void*, const void*, int64_t n)
 
 VF pow_f(VF x, VF y) { return ARETE_SLEEF_F(pow, u10)(x, y); }
 VD pow_d(VD x, VD y) { return ARETE_SLEEF_D(pow, u10)(x, y); }
+// Exponents that are products, quotients and roots: faster and more exact than the general power,
+// with its values for zeros and infinities of either sign.
+template <class T>
+bool simple_power(T* out, const T* x, T exponent, int64_t n) {
+  constexpr T kInf = T(__builtin_inf());
+  const auto sqrt_of = [](T a) {
+    if constexpr (sizeof(T) == 4)
+      return __builtin_sqrtf(a + 0);
+    else
+      return __builtin_sqrt(a + 0);
+  };
+  if (exponent == 2) {
+    ARETE_LOOP out[i] = x[i] * x[i];
+  } else if (exponent == 3) {
+    ARETE_LOOP out[i] = x[i] * x[i] * x[i];
+  } else if (exponent == 1) {
+    ARETE_LOOP out[i] = x[i];
+  } else if (exponent == -1) {
+    ARETE_LOOP out[i] = 1 / x[i];
+  } else if (exponent == -2) {
+    ARETE_LOOP out[i] = (1 / x[i]) * (1 / x[i]);
+  } else if (exponent == T(0.5)) {
+    ARETE_LOOP out[i] = x[i] == -kInf ? kInf : sqrt_of(x[i]);
+  } else if (exponent == T(-0.5)) {
+    ARETE_LOOP out[i] = x[i] == -kInf ? T(0) : 1 / sqrt_of(x[i]);
+  } else {
+    return false;
+  }
+  return true;
+}
+template <auto F, class T, class V>
+void power_of_scalar(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  if (!simple_power(static_cast<T*>(out), static_cast<const T*>(a), *static_cast<const T*>(b), n))
+    binary<F, T, V, vs>(out, a, b, c, n);
+}
 VF atan2_f(VF x, VF y) { return ARETE_SLEEF_F(atan2, u10)(x, y); }
 VD atan2_d(VD x, VD y) { return ARETE_SLEEF_D(atan2, u10)(x, y); }
 
@@ -269,6 +304,8 @@ void ARETE_FILL(math)(KernelTable& t) {
   put_d<digamma_d>(t, op_digamma);
   put2<pow_f, float, VF>(t, op_pow);
   put2<pow_d, double, VD>(t, op_pow);
+  t.binary[op_pow][t_f32][vs] = power_of_scalar<pow_f, float, VF>;
+  t.binary[op_pow][t_f64][vs] = power_of_scalar<pow_d, double, VD>;
   put2<atan2_f, float, VF>(t, op_atan2);
   put2<atan2_d, double, VD>(t, op_atan2);
 }
