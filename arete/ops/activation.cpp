@@ -228,12 +228,15 @@ const OpRecord& softshrink_op =
     define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
         .doc("x moved towards 0 by lambd.")
         .surface(Surface::functional)
-        .pointwise(activation(1, 1,
-                              [](Values v) {
-                                // x * 0 in the middle keeps NaN.
-                                return where(v[0] > v[1], v[0] - v[1],
-                                             where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
-                              }))
+        .pointwise([] {
+          PointwiseDef d =
+              activation(1, 1, [](Values v) { return v[0] - min(max(v[0], -v[1]), v[1]); });
+          d.gradient = [](Values v) {
+            return std::vector{
+                where((v[0] >= -v[3]) & (v[0] <= v[3]), constant_like(v[2], 0), v[2])};
+          };
+          return d;
+        }())
         .refuses([](const Call& c) {
           ARETE_CHECK(
               c.real(1) >= 0,

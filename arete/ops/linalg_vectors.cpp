@@ -1,4 +1,5 @@
 // Products and powers of vectors, and torch.linalg's names for what stands elsewhere.
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/complex.h"
 #include "arete/ops/creation.h"
@@ -15,6 +16,52 @@ namespace {
 
 // ---- cross products
 
+const expr::Program& cross_program(DType t) {
+  static auto* const cache = new expr::ProgramCache;
+  return cache->get(uint64_t(t), std::vector<DType>(6, t), {}, {t, t, t},
+                    [](std::span<const expr::Value> v) {
+                      const auto x = v.first(3), y = v.last(3);
+                      std::vector<expr::Value> r;
+                      for (size_t k = 0; k < 3; ++k) {
+                        const size_t a = (k + 1) % 3, b = (k + 2) % 3;
+                        r.push_back(x[a] * y[b] - x[b] * y[a]);
+                      }
+                      return r;
+                    });
+}
+
+Tensor cross_product(const Tensor& x, const Tensor& y, int64_t dim);
+const OpRecord& cross_product_op =
+    define("cross_product(Tensor self, Tensor other, int dim) -> Tensor")
+        .doc("Cross products along dim of tensors of one dtype and shape.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const int d = int(c.integer(2));
+          // Three operands for each tensor: its components.
+          SmallVector<Layout, 9> layouts;
+          SmallVector<prim::View, 9> views;
+          for (const Tensor* t : {&c.tensor(0), &c.tensor(1), &out[0]})
+            for (int64_t k = 0; k < 3; ++k) layouts.push_back(select(t->layout(), d, k));
+          for (size_t k = 0; k < 9; ++k)
+            views.push_back(view_of(k < 6 ? c.tensor(k / 3) : out[0], layouts[k]));
+          const std::span<const prim::View> all(views.data(), 9);
+          p.pointwise({&cross_program(out[0].dtype()), all.first(6), all.last(3), {}});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const int64_t d = g.integer(2);
+              return {g.needs(0) ? cross_product(g.input(1), g.grad(), d) : Tensor(),
+                      g.needs(1) ? cross_product(g.grad(), g.input(0), d) : Tensor()};
+            },
+            0b11);
+Tensor cross_product(const Tensor& x, const Tensor& y, int64_t dim) {
+  return call(cross_product_op, {x, y, dim});
+}
+
 Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string& name) {
   ARETE_CHECK(x.dim() == y.dim(),
               ValueError(name, name + ": inputs must have the same number of dimensions.")
@@ -24,6 +71,12 @@ Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string
                                    " must have length 3. Got " + std::to_string(x.size(dim)) +
                                    " and " + std::to_string(y.size(dim))));
   const int64_t d = normalize_dim(dim, int(x.dim()), name.c_str());
+  const Tensor both[] = {x, y};
+  const DType t = result_type(both);
+  if (!is_complex(t) && t != kBool) {
+    const Shape sizes = broadcast_shapes(x.sizes(), y.sizes(), name.c_str());
+    return cross_product(x.to(t).expand(sizes), y.to(t).expand(sizes), d);
+  }
   const auto turned = [&](const Tensor& t, int64_t by) { return roll(t, {-by}, {d}); };
   return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1);
 }

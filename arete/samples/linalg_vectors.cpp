@@ -24,6 +24,18 @@ Tensor cross_reference(const Tensor& x, const Tensor& y, int64_t dim) {
       x.dtype());
 }
 
+const Attached cross_product_op =
+    attach("cross_product")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({3}), m.make({3}), 0}},
+                  {{m.make({2, 3}), m.make({2, 3}), 1}},
+                  {{m.make({3, 2, 4}), m.make({3, 2, 4}), 0}, "columns"},
+                  {{m.make({3, 5}).t(), m.make({5, 3}), 1}, "strided"},
+                  {{m.make({0, 3}), m.make({0, 3}), 1}, "empty"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {cross_reference(c.tensor(0), c.tensor(1), c.integer(2))};
+        });
 const Attached linalg_cross_op =
     attach("linalg_cross")
         .samples([](SampleMaker& m) -> std::vector<Sample> {

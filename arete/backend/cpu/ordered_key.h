@@ -19,10 +19,10 @@ inline constexpr int kOrderedKeyBits = std::is_same_v<T, bool> ? 1 : 8 * int(siz
 
 /// What holds a floating number's bits.
 template <class T>
-using FloatBits = std::conditional_t<
-    sizeof(T) == 8, uint64_t,
-    std::conditional_t<sizeof(T) == 4, uint32_t,
-                       std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+using FloatBits =
+    std::conditional_t<sizeof(T) == 8, uint64_t,
+                       std::conditional_t<sizeof(T) == 4, uint32_t,
+                                          std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
 
 /// Keys order as the values do: a < b exactly when key(a) < key(b); zeros of both signs are one
 /// key, and so are all NaN, the largest.
@@ -62,8 +62,7 @@ inline OrderedKey<T> rank_key(T v) {
     return OrderedKey<T>(~ordered_key(v));
   } else {  // the other sign: a NaN stays one
     using B = FloatBits<T>;
-    return ordered_key(
-        std::bit_cast<T>(B(std::bit_cast<B>(v) ^ B(B(1) << (8 * sizeof(T) - 1)))));
+    return ordered_key(std::bit_cast<T>(B(std::bit_cast<B>(v) ^ B(B(1) << (8 * sizeof(T) - 1)))));
   }
 }
 

@@ -80,8 +80,8 @@ struct Maximum {
 
 // What has vector kernels.
 template <template <class> class M, class T>
-inline constexpr bool kSumOrProduct = std::is_same_v<M<T>, Sum<T>> ||
-                                      std::is_same_v<M<T>, Product<T>>;
+inline constexpr bool kSumOrProduct =
+    std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Product<T>>;
 template <template <class> class M, class T>
 inline constexpr bool kVector = std::is_same_v<T, float> || std::is_same_v<T, double> ||
                                 (std::is_same_v<T, int64_t> && !kSumOrProduct<M, T>);
@@ -98,9 +98,9 @@ const auto& functions() {
       return table().min_max_f32;
     else
       return table().min_max_f64;
-  }();
-  constexpr bool kFirst =
-      std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Minimum<T>>;
+  }
+  ();
+  constexpr bool kFirst = std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Minimum<T>>;
   return kFirst ? pair.first : pair.second;
 }
 

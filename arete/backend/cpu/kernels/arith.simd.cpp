@@ -247,6 +247,61 @@ struct SubMul {
     return c - a * b;
   }
 };
+struct MinMax {
+  template <class T>
+  static T run(T a, T b, T c) {
+    return max_of(min_of(a, b), c);
+  }
+};
+struct MaxMin {
+  template <class T>
+  static T run(T a, T b, T c) {
+    return min_of(max_of(a, b), c);
+  }
+};
+
+template <class F, class T>
+void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
+            int64_t n) {
+  constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  const void* operands[] = {a, b, c, d};
+  T repeated[4][kLanes];
+  const T* p[4];
+  int64_t step[4];
+  for (int k = 0; k < 4; ++k) {
+    p[k] = static_cast<const T*>(operands[k]);
+    step[k] = 1;
+    if (!(scalars >> k & 1)) continue;
+    for (T& r : repeated[k]) r = *p[k];
+    p[k] = repeated[k];
+    step[k] = 0;
+  }
+  auto* o = static_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    V v[4];
+    for (int k = 0; k < 4; ++k) __builtin_memcpy(&v[k], p[k] + i * step[k], sizeof(V));
+    const V y = F::run(v[0], v[1]) ? v[2] : v[3];
+    __builtin_memcpy(o + i, &y, sizeof(V));
+  }
+  for (; i < n; ++i)
+    o[i] = F::run(p[0][i * step[0]], p[1][i * step[1]]) ? p[2][i * step[2]] : p[3][i * step[3]];
+}
+ARETE_BINARY(IsEqual, a == b)
+ARETE_BINARY(IsUnequal, a != b)
+ARETE_BINARY(IsLess, a < b)
+ARETE_BINARY(IsLessEqual, a <= b)
+
+template <class T>
+void put_choices(KernelTable& t) {
+  t.choose[compare_eq][kTypeOf<T>] = choose<IsEqual, T>;
+  t.choose[compare_ne][kTypeOf<T>] = choose<IsUnequal, T>;
+  t.choose[compare_lt][kTypeOf<T>] = choose<IsLess, T>;
+  t.choose[compare_le][kTypeOf<T>] = choose<IsLessEqual, T>;
+  t.pair[pair_min_max][kTypeOf<T>][6] = ternary<MinMax, T, T, 6>;
+  t.pair[pair_max_min][kTypeOf<T>][6] = ternary<MaxMin, T, T, 6>;
+}
 template <class T>
 void put_pairs(KernelTable& t) {
   put3<MulAdd, T, T>(t.pair[pair_mul_add][kTypeOf<T>]);
@@ -271,6 +326,10 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put_ordered<uint8_t>(t);
   put_bits<uint8_t>(t);
   put<LogicalNot, uint8_t>(t, op_bit_not);
+  put_choices<float>(t);
+  put_choices<double>(t);
+  put_choices<int32_t>(t);
+  put_choices<int64_t>(t);
   put_pairs<float>(t);
   put_pairs<double>(t);
   put3<Select, uint8_t, uint8_t>(t.select[1]);

@@ -134,17 +134,16 @@ inline V with_far(V x, T limit, Far far) {
   const V z = far(size);
   return large ? (kSymmetry == Symmetry::odd ? (x < 0 ? -z : z) : z) : y;
 }
-#define ARETE_WRAP_FAR(name, symmetry, limit, part)                                                \
-  VF near_##name##_f(VF x) { return ARETE_SLEEF_F(name, u10)(x); }                                 \
-  VD near_##name##_d(VD x) { return ARETE_SLEEF_D(name, u10)(x); }                                 \
-  VF name##_f(VF x) {                                                                              \
-    return with_far<Symmetry::symmetry, near_##name##_f>(x, limit##f, [](VF s) {                   \
-      return log_f(s) + float(part);                                                               \
-    });                                                                                            \
-  }                                                                                                \
-  VD name##_d(VD x) {                                                                              \
-    return with_far<Symmetry::symmetry, near_##name##_d>(x, limit,                                 \
-                                                         [](VD s) { return log_d(s) + part; });    \
+#define ARETE_WRAP_FAR(name, symmetry, limit, part)                                             \
+  VF near_##name##_f(VF x) { return ARETE_SLEEF_F(name, u10)(x); }                              \
+  VD near_##name##_d(VD x) { return ARETE_SLEEF_D(name, u10)(x); }                              \
+  VF name##_f(VF x) {                                                                           \
+    return with_far<Symmetry::symmetry, near_##name##_f>(                                       \
+        x, limit##f, [](VF s) { return log_f(s) + float(part); });                              \
+  }                                                                                             \
+  VD name##_d(VD x) {                                                                           \
+    return with_far<Symmetry::symmetry, near_##name##_d>(x, limit,                              \
+                                                         [](VD s) { return log_d(s) + part; }); \
   }
 constexpr double kLn2 = 0.69314718055994531;
 ARETE_WRAP_FAR(asinh, odd, 1e10, kLn2)

@@ -107,9 +107,9 @@ constexpr ScanPair<T, A> kPair = {kFunctions<F, T, A>, kFunctions<G, T, A>};
 }  // namespace
 
 extern const ScanTable scan_table;
-const ScanTable scan_table = {
-    kPair<Sum, Prod, float, double>, kPair<Sum, Prod, double>,
-    kPair<Extremum<false>, Extremum<true>, float>, kPair<Extremum<false>, Extremum<true>, double>,
-    kPair<Extremum<false>, Extremum<true>, int64_t>};
+const ScanTable scan_table = {kPair<Sum, Prod, float, double>, kPair<Sum, Prod, double>,
+                              kPair<Extremum<false>, Extremum<true>, float>,
+                              kPair<Extremum<false>, Extremum<true>, double>,
+                              kPair<Extremum<false>, Extremum<true>, int64_t>};
 
 }  // namespace arete::cpu::kernels::ARETE_SIMD_TARGET
