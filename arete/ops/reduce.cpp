@@ -331,8 +331,22 @@ const OpRecord& count_nonzero_op =
 
 // ---- sums in which NaN is absent: (self, dims, keepdim)
 
+const OpRecord& without_nan_op = define("without_nan(Tensor self) -> Tensor")
+                                     .doc("0 where self is NaN, else self.")
+                                     .surface(Surface::internal)
+                                     .pointwise([] {
+                                       PointwiseDef d;
+                                       d.n_inputs = 1;
+                                       d.result = PointwiseDef::Result::floating;
+                                       d.definition = [](std::span<const expr::Value> v) {
+                                         return std::vector{where(is_nan(v[0]), 0.0, v[0])};
+                                       };
+                                       return d;
+                                     }());
+
 Tensor without_nan(const Tensor& x) {
-  return is_integral_or_bool(x.dtype()) ? x : where(x.isnan(), Scalar(0), x);
+  if (is_integral_or_bool(x.dtype())) return x;
+  return is_complex(x.dtype()) ? where(x.isnan(), Scalar(0), x) : call(without_nan_op, {x});
 }
 
 const OpRecord& nansum_op =

@@ -247,18 +247,36 @@ struct SubMul {
     return c - a * b;
   }
 };
-struct MinMax {
-  template <class T>
-  static T run(T a, T b, T c) {
-    return max_of(min_of(a, b), c);
+// max(min(a, b), c), or min(max(a, b), c), for scalars b and c.
+template <class V>
+inline V smaller_of(V a, V b) {
+  return (a < b) | (a != a) ? a : b;
+}
+template <class V>
+inline V larger_of(V a, V b) {
+  return (a > b) | (a != a) ? a : b;
+}
+template <class T, bool kMinFirst>
+void limits(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  const V y = V{} + *static_cast<const T*>(b), z = V{} + *static_cast<const T*>(c);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const auto bytes = sizeof(T) * uint64_t(n - i < kLanes ? n - i : kLanes);
+    V v{};
+    if (bytes == kVectorBytes)
+      __builtin_memcpy(&v, x + i, sizeof(V));
+    else
+      __builtin_memcpy(&v, x + i, bytes);
+    v = kMinFirst ? larger_of(smaller_of(v, y), z) : smaller_of(larger_of(v, y), z);
+    if (bytes == kVectorBytes)
+      __builtin_memcpy(o + i, &v, sizeof(V));
+    else
+      __builtin_memcpy(o + i, &v, bytes);
   }
-};
-struct MaxMin {
-  template <class T>
-  static T run(T a, T b, T c) {
-    return min_of(max_of(a, b), c);
-  }
-};
+}
 
 template <class F, class T>
 void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
@@ -299,8 +317,8 @@ void put_choices(KernelTable& t) {
   t.choose[compare_ne][kTypeOf<T>] = choose<IsUnequal, T>;
   t.choose[compare_lt][kTypeOf<T>] = choose<IsLess, T>;
   t.choose[compare_le][kTypeOf<T>] = choose<IsLessEqual, T>;
-  t.pair[pair_min_max][kTypeOf<T>][6] = ternary<MinMax, T, T, 6>;
-  t.pair[pair_max_min][kTypeOf<T>][6] = ternary<MaxMin, T, T, 6>;
+  t.pair[pair_min_max][kTypeOf<T>][6] = limits<T, true>;
+  t.pair[pair_max_min][kTypeOf<T>][6] = limits<T, false>;
 }
 template <class T>
 void put_pairs(KernelTable& t) {

@@ -34,7 +34,7 @@ struct Extremum {
   }
   template <class A>
   static A apply(A a, A b) {  // NaN if either is
-    return (kMax ? a > b : a < b) || a != a ? a : b;
+    return bool(kMax ? a > b : a < b) | (a != a) ? a : b;
   }
 };
 
