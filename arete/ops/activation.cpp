@@ -232,8 +232,7 @@ const OpRecord& softshrink_op =
           PointwiseDef d =
               activation(1, 1, [](Values v) { return v[0] - min(max(v[0], -v[1]), v[1]); });
           d.gradient = [](Values v) {
-            return std::vector{
-                where((v[0] >= -v[3]) & (v[0] <= v[3]), constant_like(v[2], 0), v[2])};
+            return std::vector{where((v[0] > v[3]) | (v[0] < -v[3]), v[2], 0.0)};
           };
           return d;
         }())
