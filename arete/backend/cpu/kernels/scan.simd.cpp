@@ -1,5 +1,7 @@
 #include "arete/backend/cpu/kernels/scan_table.h"
 
+#include <utility>
+
 namespace arete::cpu::kernels::ARETE_SIMD_TARGET {
 namespace {
 
@@ -34,7 +36,10 @@ struct Extremum {
   }
   template <class A>
   static A apply(A a, A b) {  // NaN if either is
-    return bool(kMax ? a > b : a < b) | (a != a) ? a : b;
+    if constexpr (kMax)
+      return (a > b) | (a != a) ? a : b;
+    else
+      return (a < b) | (a != a) ? a : b;
   }
 };
 
@@ -77,6 +82,70 @@ A run(const T* in, T* out, int64_t n, A carry) {
   return carry;
 }
 
+// Extrema do not depend on the order: a vector at a time, each round doubling how many elements
+// before it a lane has seen.
+#if defined(__AVX512F__)
+constexpr int kScanBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kScanBytes = 32;
+#else
+constexpr int kScanBytes = 16;
+#endif
+template <int kBy, class V, int... i>
+inline V moved_up(V v, V rest, std::integer_sequence<int, i...>) {
+  constexpr int kLanes = int(sizeof...(i));
+  return __builtin_shufflevector(rest, v, (i < kBy ? i : kLanes + i - kBy)...);
+}
+template <class V, int... i>
+inline V last_everywhere(V v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, v, (i - i + int(sizeof...(i)) - 1)...);
+}
+template <class F, class T>
+T run_extrema(const T* in, T* out, int64_t n, T carry) {
+  constexpr int kLanes = kScanBytes / int(sizeof(T));
+  constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
+  typedef T V __attribute__((vector_size(kScanBytes)));
+  const V rest = V{} + F::template identity<T>();
+  V seen = V{} + carry;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    V v;
+    __builtin_memcpy(&v, in + i, sizeof(V));
+    v = F::apply(v, moved_up<1>(v, rest, lanes));
+    if constexpr (kLanes > 2) v = F::apply(v, moved_up<2>(v, rest, lanes));
+    if constexpr (kLanes > 4) v = F::apply(v, moved_up<4>(v, rest, lanes));
+    if constexpr (kLanes > 8) v = F::apply(v, moved_up<8>(v, rest, lanes));
+    v = F::apply(seen, v);
+    __builtin_memcpy(out + i, &v, sizeof(V));
+    seen = last_everywhere(v, lanes);
+  }
+  carry = seen[0];
+  for (; i < n; ++i) {
+    carry = F::apply(carry, in[i]);
+    out[i] = carry;
+  }
+  return carry;
+}
+template <class F, class T>
+T fold_extrema(const T* in, int64_t n) {
+  constexpr int kLanes = kScanBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kScanBytes)));
+  V acc[4];
+  for (V& a : acc) a = V{} + F::template identity<T>();
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (int k = 0; k < 4; ++k) {
+      V v;
+      __builtin_memcpy(&v, in + i + k * kLanes, sizeof(V));
+      acc[k] = F::apply(acc[k], v);
+    }
+  const V all = F::apply(F::apply(acc[0], acc[1]), F::apply(acc[2], acc[3]));
+  T result = all[0];
+  for (int k = 1; k < kLanes; ++k) result = F::apply(result, T(all[k]));
+  for (; i < n; ++i) result = F::apply(result, in[i]);
+  return result;
+}
+
 template <class F, class T, class A>
 void columns(const T* in, T* out, int64_t rows, int64_t columns, int64_t in_stride,
              int64_t out_stride) {
@@ -101,15 +170,17 @@ void columns(const T* in, T* out, int64_t rows, int64_t columns, int64_t in_stri
 
 template <class F, class T, class A>
 constexpr ScanFunctions<T, A> kFunctions = {fold<F, T, A>, run<F, T, A>, columns<F, T, A>};
-template <class F, class G, class T, class A = T>
-constexpr ScanPair<T, A> kPair = {kFunctions<F, T, A>, kFunctions<G, T, A>};
+template <class T, class A = T>
+constexpr ScanPair<T, A> kSums = {kFunctions<Sum, T, A>, kFunctions<Prod, T, A>};
+template <class F, class T>
+constexpr ScanFunctions<T, T> kRunning = {fold_extrema<F, T>, run_extrema<F, T>, columns<F, T, T>};
+template <class T>
+constexpr ScanPair<T> kExtrema = {kRunning<Extremum<false>, T>, kRunning<Extremum<true>, T>};
 
 }  // namespace
 
 extern const ScanTable scan_table;
-const ScanTable scan_table = {kPair<Sum, Prod, float, double>, kPair<Sum, Prod, double>,
-                              kPair<Extremum<false>, Extremum<true>, float>,
-                              kPair<Extremum<false>, Extremum<true>, double>,
-                              kPair<Extremum<false>, Extremum<true>, int64_t>};
+const ScanTable scan_table = {kSums<float, double>, kSums<double>, kExtrema<float>,
+                              kExtrema<double>, kExtrema<int64_t>};
 
 }  // namespace arete::cpu::kernels::ARETE_SIMD_TARGET
