@@ -212,11 +212,16 @@ const OpRecord& hardswish_op =
     define("hardswish(Tensor self) -> Tensor")
         .doc("x * hardsigmoid(x).")
         .surface(Surface::functional)
-        .pointwise(activation(1, 0,
-                              [](Values v) {
-                                const Value x = v[0], y = x * (x + 3.0) * (1.0 / 6);
-                                return where(x <= -3.0, 0.0, where(x >= 3.0, x, y));
-                              }))
+        .pointwise(
+            limited(activation(1, 0,
+                               [](Values v) {
+                                 return v[0] * limit(v[0] * (1.0 / 6) + 0.5, constant_like(v[0], 0),
+                                                     constant_like(v[0], 1));
+                               }),
+                    [](Values v) {
+                      return where(v[0] <= -3.0, 0.0,
+                                   where(v[0] >= 3.0, v[2], v[2] * (v[0] * (1.0 / 3) + 0.5)));
+                    }))
         .in_place();
 
 const OpRecord& logsigmoid_op =
