@@ -81,7 +81,8 @@ void CpuBackend::copy(const prim::CopyArgs& args) {
   const View &out = args.out, &in = args.in;
   if (out.numel() == 0) return;
   if (out.dtype == in.dtype) return move_elements(out, in);
-  if (is_complex(out.dtype) && !is_complex(in.dtype) && out.is_contiguous() && in.is_contiguous()) {
+  if (is_complex(out.dtype) && !is_complex(in.dtype) && out.is_contiguous() && in.is_contiguous() &&
+      in.numel() == out.numel()) {
     if (out.dtype == DType::c64) return widen_to_complex<float>(out, in, kFloat32);
     return widen_to_complex<double>(out, in, kFloat64);
   }
