@@ -144,8 +144,14 @@ const OpRecord& softsign_op =
         .pointwise(activation(1, 0, [](Values v) { return v[0] / (1.0 + abs(v[0])); }))
         .complex(of_complex([](Complex z) { return z * (1.0 / (1.0 + abs(z))); }));
 
-Value limit(Value x, Value low, Value high) {
-  return where(x <= low, low, where(x >= high, high, x));
+// Limited to [low, high]. At the limits the gradient is 0, as in PyTorch.
+Value limit(Value x, Value low, Value high) { return min(max(x, low), high); }
+PointwiseDef limited(PointwiseDef d, Value (*slope)(Values)) {
+  d.gradient = [slope](Values v) { return std::vector{slope(v)}; };
+  return d;
+}
+Value inside(Value x, Value low, Value high, Value g) {
+  return where((x <= low) | (x >= high), 0.0, g);
 }
 
 const OpRecord& hardtanh_op =
@@ -153,8 +159,10 @@ const OpRecord& hardtanh_op =
         .functional({"", "hardtanh_"})
         .doc("x limited to [min_val, max_val]; integers stay integers.")
         .surface(Surface::functional)
-        .pointwise(activation(
-            1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote))
+        .pointwise(
+            limited(activation(
+                        1, 2, [](Values v) { return limit(v[0], v[1], v[2]); }, Result::promote),
+                    [](Values v) { return inside(v[0], v[3], v[4], v[2]); }))
         .refuses([](const Call& c) {
           const DType dtype = c.tensor(0).dtype();
           const double low = c.scalar(1).to_double(), high = c.scalar(2).to_double();
@@ -174,32 +182,47 @@ const OpRecord& relu6_op =
     define("relu6(Tensor self) -> Tensor")
         .doc("x limited to [0, 6].")
         .surface(Surface::functional)
-        .pointwise(activation(
-            1, 0,
-            [](Values v) { return limit(v[0], constant_like(v[0], 0), constant_like(v[0], 6)); },
-            Result::promote))
+        .pointwise(limited(activation(
+                               1, 0,
+                               [](Values v) {
+                                 return limit(v[0], constant_like(v[0], 0), constant_like(v[0], 6));
+                               },
+                               Result::promote),
+                           [](Values v) {
+                             return inside(v[0], constant_like(v[0], 0), constant_like(v[0], 6),
+                                           v[2]);
+                           }))
         .in_place();
 
 const OpRecord& hardsigmoid_op =
     define("hardsigmoid(Tensor self) -> Tensor")
         .doc("x / 6 + 1/2 limited to [0, 1].")
         .surface(Surface::functional)
-        .pointwise(activation(1, 0,
-                              [](Values v) {
-                                const Value x = v[0], y = x * (1.0 / 6) + 0.5;
-                                return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, y));
-                              }))
+        .pointwise(limited(activation(1, 0,
+                                      [](Values v) {
+                                        return limit(v[0] * (1.0 / 6) + 0.5, constant_like(v[0], 0),
+                                                     constant_like(v[0], 1));
+                                      }),
+                           [](Values v) {
+                             return inside(v[0], constant_like(v[0], -3), constant_like(v[0], 3),
+                                           v[2] * (1.0 / 6));
+                           }))
         .in_place();
 
 const OpRecord& hardswish_op =
     define("hardswish(Tensor self) -> Tensor")
         .doc("x * hardsigmoid(x).")
         .surface(Surface::functional)
-        .pointwise(activation(1, 0,
-                              [](Values v) {
-                                const Value x = v[0], y = x * (x + 3.0) * (1.0 / 6);
-                                return where(x <= -3.0, 0.0, where(x >= 3.0, x, y));
-                              }))
+        .pointwise(
+            limited(activation(1, 0,
+                               [](Values v) {
+                                 return v[0] * limit(v[0] * (1.0 / 6) + 0.5, constant_like(v[0], 0),
+                                                     constant_like(v[0], 1));
+                               }),
+                    [](Values v) {
+                      return where(v[0] <= -3.0, 0.0,
+                                   where(v[0] >= 3.0, v[2], v[2] * (v[0] * (1.0 / 3) + 0.5)));
+                    }))
         .in_place();
 
 const OpRecord& logsigmoid_op =
@@ -229,12 +252,9 @@ const OpRecord& softshrink_op =
     define("softshrink(Tensor self, float lambd=0.5) -> Tensor")
         .doc("x moved towards 0 by lambd.")
         .surface(Surface::functional)
-        .pointwise(activation(1, 1,
-                              [](Values v) {
-                                // x * 0 in the middle keeps NaN.
-                                return where(v[0] > v[1], v[0] - v[1],
-                                             where(v[0] < -v[1], v[0] + v[1], v[0] * 0.0));
-                              }))
+        .pointwise(
+            limited(activation(1, 1, [](Values v) { return v[0] - limit(v[0], -v[1], v[1]); }),
+                    [](Values v) { return where((v[0] > v[3]) | (v[0] < -v[3]), v[2], 0.0); }))
         .refuses([](const Call& c) {
           ARETE_CHECK(
               c.real(1) >= 0,

@@ -201,8 +201,13 @@ const OpRecord& trapezoid_op =
     define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor")
         .doc("The integral along dim by the trapezoidal rule.")
         .compose([](const Call& c) -> Results {
-          const int d = checked_dim(c, c.tensor(0), c.integer(3));
-          return {trapezoids(c, d).sum(int64_t(d))};
+          const Tensor& y = c.tensor(0);
+          const int d = checked_dim(c, y, c.integer(3));
+          if (c.has(1) || y.size(d) == 0 || y.dtype() == kBool)
+            return {trapezoids(c, d).sum(int64_t(d))};
+          // Of even steps: all values but half of the first and last.
+          const Tensor ends = y.select(d, 0).add(y.select(d, -1)).mul(Scalar(0.5));
+          return {y.sum(int64_t(d)).sub(ends).mul(c.scalar(2))};
         });
 
 const OpRecord& cumulative_trapezoid_op =

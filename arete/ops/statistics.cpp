@@ -39,19 +39,24 @@ void check_rows(const Call& c, const Row& row) {
                                        std::to_string(row.dim) + " to have non-zero size."));
 }
 
-// The values at places `at` (size 1 along the dim) of the sorted rows, and where they came from.
-Results picked(const Row& row, const Tensor& values, const Tensor& indices, const Tensor& at,
-               bool keepdim) {
-  return {row.finish(gather(values, row.dim, at), keepdim),
-          row.finish(gather(indices, row.dim, at), keepdim)};
+// The elements at `positions` (size 1 along the dim). The gradient goes straight to them, and not
+// through what found them.
+Results elements(const Row& row, const Tensor& positions, bool keepdim) {
+  return {row.finish(gather(row.x, row.dim, positions), keepdim),
+          row.finish(positions, keepdim).clone(MemoryFormat::contiguous)};
+}
+// Those at places `at` of the sorted rows.
+Results picked(const Row& row, const Tensor& indices, const Tensor& at, bool keepdim) {
+  const Tensor positions = gather(indices, row.dim, at);
+  return {row.finish(gather(row.x, row.dim, positions), keepdim), row.finish(positions, keepdim)};
 }
 
 Results kth(const Row& row, int64_t k, bool keepdim) {
-  const auto [values, indices] = sort(row.x, row.dim);
-  const auto kept = [&](const Tensor& t) {  // row-major, whatever the order of what was sorted
-    return row.finish(t.narrow(row.dim, k - 1, 1), keepdim).clone(MemoryFormat::contiguous);
-  };
-  return {kept(values), kept(indices)};
+  const Tensor x = row.x.detach();
+  // A few of many are found without an order of all.
+  const bool few = k <= 64 && 4 * k <= row.size();
+  const Tensor indices = std::get<1>(few ? topk(x, k, row.dim, false) : sort(x, row.dim));
+  return elements(row, indices.narrow(row.dim, k - 1, 1), keepdim);
 }
 
 // How many elements of each row are not NaN (kept dim).
@@ -71,7 +76,7 @@ Tensor valid_count(const Row& row) {
 Results median_of(const Row& row, bool keepdim, bool skip_nan) {
   const int64_t n = row.size();
   if (!is_floating(row.x.dtype())) return kth(row, (n + 1) / 2, keepdim);
-  const auto [values, indices] = sort(row.x, row.dim);
+  const Tensor indices = std::get<1>(sort(row.x.detach(), row.dim));
   const Tensor valid = valid_count(row);
   static auto* const cache = new expr::ProgramCache;
   const expr::Program& place =
@@ -83,7 +88,7 @@ Results median_of(const Row& row, bool keepdim, bool skip_nan) {
                    return std::vector{skip_nan ? lower : where(v[0] < v[1], v[0], lower)};
                  });
   const Scalar length[] = {Scalar(n)};
-  return picked(row, values, indices,
+  return picked(row, indices,
                 apply_program(place.shared_from_this(), {&valid, 1}, length, "median")[0], keepdim);
 }
 
@@ -160,8 +165,7 @@ const OpRecord& mode_op =
           const Row row(c, c.tensor(0), c.integer(1));
           check_rows(c, row);
           const int64_t n = row.size();
-          const auto [values, indices] = sort(row.x, row.dim);
-          const Tensor v = values.detach();
+          const auto [v, indices] = sort(row.x.detach(), row.dim);
           Shape along(size_t(row.x.dim()), 1);
           along[size_t(row.dim)] = n;
           const Tensor place =
@@ -173,7 +177,7 @@ const OpRecord& mode_op =
               cat({ones(one, TensorOptions(kBool, row.x.device())), changes}, row.dim);
           const Tensor start = std::get<0>(cummax(where(starts, place, Scalar(0)), row.dim));
           const Tensor at = place.sub(start).argmax(row.dim, true);
-          return picked(row, values, indices, at, c.boolean(2));
+          return picked(row, indices, at, c.boolean(2));
         })
         .no_grad_outputs(2)
         .dtypes(kReal);

@@ -1,5 +1,6 @@
 // Pointwise records of one input.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "arete/core/modes.h"
@@ -406,7 +407,8 @@ const OpRecord& signbit_op =
             Result::boolean);
 
 Value finite_of(Value x, Value nan, Value posinf, Value neginf) {
-  return where(is_nan(x), nan, where(is_inf(x), where(x > 0.0, posinf, neginf), x));
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  return where(x == kInf, posinf, where(x == -kInf, neginf, where(is_nan(x), nan, x)));
 }
 
 const OpRecord& nan_to_num_op = []() -> const OpRecord& {

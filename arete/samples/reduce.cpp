@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "arete/ops/reduce.h"
+#include "arete/samples/pointwise_samples.h"
 #include "arete/samples/reduce_samples.h"
 
 namespace arete::ops {
@@ -136,6 +137,10 @@ std::vector<Sample> nan_samples(SampleMaker& m) {
           {{holes({5}), std::vector<int64_t>{}, true, kFloat64}, "kept"}};
 }
 
+const Attached without_nan_op =
+    attach("without_nan").samples(unary_samples(-2, 2)).reference(reference1([](double v) {
+      return std::isnan(v) ? 0 : v;
+    }));
 const Attached nansum_op = attach("nansum")
                                .samples(nan_samples)
                                .no_gradient_test()

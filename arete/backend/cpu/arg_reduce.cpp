@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/ordered_key.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
@@ -18,12 +19,53 @@ struct Best {
   int64_t position;
 };
 
+// The type as the kernels of reductions know it, if they do.
+template <class T>
+inline constexpr kernels::KType kKernelType = std::is_same_v<T, float>     ? kernels::t_f32
+                                              : std::is_same_v<T, double>  ? kernels::t_f64
+                                              : std::is_same_v<T, int32_t> ? kernels::t_i32
+                                              : std::is_same_v<T, int64_t> ? kernels::t_i64
+                                                                           : kernels::kNumKTypes;
+
+// The first position of a value in a run of n elements that has it; a NaN is like any other.
+template <class T>
+int64_t position_of(const T* p, int64_t n, T value) {
+  constexpr int64_t kStep = 16;
+  const bool nan = value != value;
+  int64_t i = 0;
+  for (bool found = false; i + kStep <= n; i += kStep) {
+    for (int64_t k = 0; k < kStep; ++k)
+      found |= (p[i + k] == value) | (nan & (p[i + k] != p[i + k]));
+    if (found) break;
+  }
+  while (!(p[i] == value || (nan && p[i] != p[i]))) ++i;
+  return i;
+}
+
 // The first position of the largest key in n elements `stride` apart, n >= 1. Blocks are searched
 // for their largest key first (a loop that vectorizes), for its position only when it is a record.
 template <bool kLargest, class T>
 Best<OrderedKey<T>> best_in_lane(const T* p, int64_t n, int64_t stride) {
   using K = OrderedKey<T>;
   constexpr int64_t kBlock = 1024;
+  constexpr kernels::KType type = kKernelType<T>;
+  if constexpr (type != kernels::kNumKTypes) {
+    if (stride == 1) {
+      const kernels::ReduceKernel reduce =
+          kernels::table().reduce_rows[kLargest ? kernels::m_max : kernels::m_min][type];
+      int64_t at = 0;
+      T value = p[0];
+      for (int64_t b = 0; b < n && value == value; b += kBlock) {
+        const int64_t len = std::min(kBlock, n - b);
+        T top = value;
+        reduce(&top, p + b, 1, len, len);
+        if (top == value) continue;
+        value = top;
+        at = b + position_of(p + b, len, top);
+      }
+      return {rank_key<kLargest>(p[at]), at};
+    }
+  }
   Best<K> best{0, -1};
   for (int64_t b = 0; b < n; b += kBlock) {
     const int64_t len = std::min(kBlock, n - b);

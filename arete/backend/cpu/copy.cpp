@@ -48,12 +48,44 @@ void move_elements(const View& out, const View& in) {
                });
 }
 
+/// Real numbers as the real parts of complex ones, in row-major order.
+template <class R>
+void widen_to_complex(const View& out, const View& in, DType part) {
+  const Code& code = code_for(*conversion(in.dtype, part), CodeKey{});
+  const int64_t block = std::min<int64_t>(code.block, 2048), n = out.numel();
+  parallel_for(0, (n + block - 1) / block, 16, [&](int64_t first, int64_t last) {
+    ArenaScope arena;
+    Frame frame(code, {}, arena.take(code.register_bytes));
+    std::byte* const buffer = arena.take(size_t(block) * sizeof(R));
+    for (int64_t b = first; b < last; ++b) {
+      const int64_t at = b * block, here = std::min(block, n - at);
+      std::byte* const from = in.data + at * int64_t(size_of(in.dtype));
+      if (in.dtype != part) {
+        frame.set_input(0, from);
+        frame.set_output(0, buffer);
+        frame.run(here);
+      }
+      const R* x = reinterpret_cast<const R*>(in.dtype == part ? from : buffer);
+      R* y = out.as<R>() + 2 * at;
+      for (int64_t i = 0; i < here; ++i) {
+        y[2 * i] = x[i];
+        y[2 * i + 1] = 0;
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void CpuBackend::copy(const prim::CopyArgs& args) {
   const View &out = args.out, &in = args.in;
   if (out.numel() == 0) return;
   if (out.dtype == in.dtype) return move_elements(out, in);
+  if (is_complex(out.dtype) && !is_complex(in.dtype) && out.is_contiguous() && in.is_contiguous() &&
+      in.numel() == out.numel()) {
+    if (out.dtype == DType::c64) return widen_to_complex<float>(out, in, kFloat32);
+    return widen_to_complex<double>(out, in, kFloat64);
+  }
   if (prim::copy_by_parts(*this, args)) return;
   const expr::ProgramPtr& program = conversion(in.dtype, out.dtype);
   pointwise({program.get(), std::span<const View>(&in, 1), std::span<const View>(&out, 1), {}});

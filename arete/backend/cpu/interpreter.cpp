@@ -92,10 +92,13 @@ class Compiler {
     int defined = -1, last_use = -1;  // in steps of the body
     bool result = false;              // needed after the body
   };
+  using Operands = std::array<int, 4>;
   struct Step {
     Kernel kernel;
+    kernels::ChooseKernel choose;
     int out;
-    std::array<int, 3> in{-1, -1, -1};
+    Operands in{-1, -1, -1, -1};
+    int scalars = 0;
   };
 
   int add_value(bool uniform, int size, int slot = -1) {
@@ -112,7 +115,7 @@ class Compiler {
     ARETE_ASSERT(kernel != nullptr);
     std::vector<Step>& steps = values_[size_t(out)].uniform ? once_ : body_;
     if (!values_[size_t(out)].uniform) values_[size_t(out)].defined = int(body_.size());
-    steps.push_back({kernel, out, in});
+    steps.push_back({kernel, nullptr, out, {in[0], in[1], in[2], -1}});
   }
   /// A new value computed by `kernel`; uniform if all operands are.
   int compute(Kernel kernel, int size, std::array<int, 3> in) {
@@ -142,7 +145,7 @@ class Compiler {
 
   int operand(const Instruction& in, int k) {
     const int i = in.operand[size_t(k)];
-    // A product whose only use turned out not to be a fused pair.
+    // An instruction that its only use could not do on the way.
     if (value_of_[size_t(i)] < 0) value_of_[size_t(i)] = simple(program_.code()[size_t(i)]);
     return value_of_[size_t(i)];
   }
@@ -171,10 +174,24 @@ class Compiler {
         return v;
       }
       case Op::mul:
-        if (expr::is_float(in.type) && uses_[position] == 1) {
-          delayed_[position] = true;
-          return -1;
-        }
+        if (expr::is_float(in.type) && uses_[position] == 1) return delay(position);
+        break;
+      case Op::min:
+      case Op::max:
+        if (const int v = limits(in); v >= 0) return v;
+        if (uses_[position] == 1) return delay(position);
+        break;
+      case Op::eq:
+      case Op::ne:
+      case Op::lt:
+      case Op::le:
+      case Op::gt:
+      case Op::ge:
+      case Op::is_nan:
+        if (uses_[position] == 1) return delay(position);
+        break;
+      case Op::select:
+        if (const int v = choice(in); v >= 0) return v;
         break;
       case Op::add:
       case Op::sub:
@@ -187,12 +204,62 @@ class Compiler {
     return simple(in);
   }
 
+  /// Leaves an instruction to its only use, which may do its work as well.
+  int delay(size_t position) {
+    delayed_[position] = true;
+    return -1;
+  }
+  bool is_delayed(int value) const {
+    return delayed_[size_t(value)] && value_of_[size_t(value)] < 0;
+  }
+
+  /// max(min(a, b), c) or min(max(a, b), c) of a value and two scalars as one step.
+  int limits(const Instruction& in) {
+    if (!is_delayed(in.operand[0])) return -1;
+    const Instruction& inner = program_.code()[size_t(in.operand[0])];
+    if (inner.op != (in.op == Op::max ? Op::min : Op::max)) return -1;
+    const int a = operand(inner, 0), b = operand(inner, 1), c = operand(in, 1);
+    const kernels::Pair pair = in.op == Op::max ? kernels::pair_min_max : kernels::pair_max_min;
+    const Kernel kernel = table_.pair[pair][int(in.type)][6];
+    if (uniform(a) || !uniform(b) || !uniform(c) || !kernel) return -1;
+    code_.cost += 1;
+    return compute(kernel, size_of_type(in.type), {a, b, c});
+  }
+
+  /// A selection by a comparison of values of its own size, which is done on the way.
+  int choice(const Instruction& in) {
+    if (!is_delayed(in.operand[0])) return -1;
+    const Instruction& test = program_.code()[size_t(in.operand[0])];
+    const bool nan = test.op == Op::is_nan, turned = test.op == Op::gt || test.op == Op::ge;
+    int a = operand(test, 0), b = nan ? a : operand(test, 1);
+    const Type type = program_.code()[size_t(test.operand[0])].type;
+    const int size = size_of_type(in.type);
+    if (size_of_type(type) != size || (uniform(a) && uniform(b))) return -1;
+    const kernels::Comparison comparison = test.op == Op::eq          ? kernels::compare_eq
+                                           : test.op == Op::ne || nan ? kernels::compare_ne
+                                           : test.op == Op::lt || test.op == Op::gt
+                                               ? kernels::compare_lt
+                                               : kernels::compare_le;
+    const kernels::ChooseKernel kernel = table_.choose[comparison][int(type)];
+    if (!kernel) return -1;
+    if (turned) std::swap(a, b);
+    const int c = operand(in, 1), d = operand(in, 2);
+    const int out = add_value(false, size);
+    values_[size_t(out)].defined = int(body_.size());
+    const int scalars =
+        int(uniform(a)) | int(uniform(b)) << 1 | int(uniform(c)) << 2 | int(uniform(d)) << 3;
+    body_.push_back({nullptr, kernel, out, {a, b, c, d}, scalars});
+    code_.cost += 2;
+    return out;
+  }
+
   /// a * b + c and its like as one step, if the product is used here only and is no scalar.
   int fused_pair(const Instruction& in) {
     for (int side = 0; side < 2; ++side) {
       const int product = in.operand[size_t(side)], other = in.operand[size_t(1 - side)];
-      if (!delayed_[size_t(product)] || value_of_[size_t(product)] >= 0) continue;
+      if (!is_delayed(product)) continue;
       const Instruction& mul = program_.code()[size_t(product)];
+      if (mul.op != Op::mul) continue;
       const int a = operand(mul, 0), b = operand(mul, 1);
       if (uniform(a) && uniform(b)) continue;
       const int c = operand(in, 1 - side);
@@ -386,7 +453,8 @@ class Compiler {
     auto slot = [&](int v) { return uint16_t(v < 0 ? 0 : values_[size_t(v)].slot); };
     auto copy = [&](const std::vector<Step>& from, std::vector<Code::Step>& to) {
       for (const Step& s : from)
-        to.push_back({s.kernel, slot(s.out), slot(s.in[0]), slot(s.in[1]), slot(s.in[2])});
+        to.push_back({s.kernel, s.choose, slot(s.out), slot(s.in[0]), slot(s.in[1]), slot(s.in[2]),
+                      slot(s.in[3]), uint16_t(s.scalars)});
     };
     copy(once_, code_.once);
     copy(body_, code_.body);

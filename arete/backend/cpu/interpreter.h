@@ -41,7 +41,9 @@ struct CodeKey {
 struct Code {
   struct Step {
     kernels::Kernel run;
-    uint16_t out, a, b, c;
+    kernels::ChooseKernel choose;  // where `run` is null
+    uint16_t out, a, b, c, d;
+    uint16_t scalars;  // of `choose`
   };
   struct Register {
     uint16_t slot;
@@ -88,13 +90,16 @@ class Frame {
 
   /// Computes the cells; after setting uniform inputs.
   void run_once() {
-    for (const Code::Step& s : code_.once)
+    for (const Code::Step& s : code_.once)  // none of them chooses
       s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], 1);
   }
   /// Runs the body on n <= code.block elements.
   void run(int64_t n) {
     for (const Code::Step& s : code_.body)
-      s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], n);
+      if (s.run)
+        s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], n);
+      else
+        s.choose(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], slots_[s.d], s.scalars, n);
   }
   const Code& code() const { return code_; }
 

@@ -122,7 +122,8 @@ class Kept {
     if (bytes > kKeptBytes) return std::free(p);
     try {
       std::lock_guard lock(mutex_);
-      blocks_.emplace(bytes, p);
+      // Before those of its size: what was freed last is still in the caches.
+      blocks_.emplace_hint(blocks_.lower_bound(bytes), bytes, p);
       total_ += bytes;
       while (total_ > kKeptBytes) {
         auto last = std::prev(blocks_.end());

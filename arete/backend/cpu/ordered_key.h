@@ -17,6 +17,13 @@ using OrderedKey = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
 template <class T>
 inline constexpr int kOrderedKeyBits = std::is_same_v<T, bool> ? 1 : 8 * int(sizeof(T));
 
+/// What holds a floating number's bits.
+template <class T>
+using FloatBits =
+    std::conditional_t<sizeof(T) == 8, uint64_t,
+                       std::conditional_t<sizeof(T) == 4, uint32_t,
+                                          std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+
 /// Keys order as the values do: a < b exactly when key(a) < key(b); zeros of both signs are one
 /// key, and so are all NaN, the largest.
 template <class T>
@@ -28,10 +35,7 @@ inline OrderedKey<T> ordered_key(T v) {
     constexpr K kFlip = std::is_signed_v<T> ? K(1) << (8 * sizeof(T) - 1) : K(0);
     return K(std::make_unsigned_t<T>(v)) ^ kFlip;
   } else {
-    using B = std::conditional_t<
-        sizeof(T) == 8, uint64_t,
-        std::conditional_t<sizeof(T) == 4, uint32_t,
-                           std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+    using B = FloatBits<T>;
     constexpr int kBits = 8 * sizeof(T);
     constexpr B kSign = B(B(1) << (kBits - 1)), kMagnitude = B(~kSign);
     // The largest magnitude that is a number.
@@ -52,13 +56,13 @@ inline OrderedKey<T> ordered_key(T v) {
 /// The key under which the wanted extremum is the largest and NaN wins either way.
 template <bool kLargest, class T>
 inline OrderedKey<T> rank_key(T v) {
-  const OrderedKey<T> k = ordered_key(v);
-  if constexpr (kLargest || std::is_integral_v<T>) {
-    return kLargest ? k : OrderedKey<T>(~k);
-  } else {
-    constexpr OrderedKey<T> kNan =
-        OrderedKey<T>(~OrderedKey<T>(0)) >> (8 * (sizeof(OrderedKey<T>) - sizeof(T)));
-    return k == kNan ? OrderedKey<T>(~OrderedKey<T>(0)) : OrderedKey<T>(~k - 1);
+  if constexpr (kLargest) {
+    return ordered_key(v);
+  } else if constexpr (std::is_integral_v<T>) {
+    return OrderedKey<T>(~ordered_key(v));
+  } else {  // the other sign: a NaN stays one
+    using B = FloatBits<T>;
+    return ordered_key(std::bit_cast<T>(B(std::bit_cast<B>(v) ^ B(B(1) << (8 * sizeof(T) - 1)))));
   }
 }
 

@@ -78,23 +78,37 @@ struct Maximum {
   static Acc apply(Acc a, Acc b) { return nan_max(a, b); }
 };
 
-// Sums of f32 and f64 have vector kernels.
+// What has vector kernels.
 template <template <class> class M, class T>
-inline constexpr bool kVectorSum = std::is_same_v<M<T>, Sum<T>> &&
-                                   (std::is_same_v<T, float> || std::is_same_v<T, double>);
-template <class T>
+inline constexpr bool kSumOrProduct =
+    std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Product<T>>;
+template <template <class> class M, class T>
+inline constexpr bool kVector = std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                                (std::is_same_v<T, int64_t> && !kSumOrProduct<M, T>);
+template <template <class> class M, class T>
 const auto& functions() {
-  if constexpr (std::is_same_v<T, float>)
-    return table().f32;
-  else
-    return table().f64;
+  const auto& pair = [&]() -> const auto& {
+    if constexpr (kSumOrProduct<M, T> && sizeof(T) == 4)
+      return table().sum_prod_f32;
+    else if constexpr (kSumOrProduct<M, T>)
+      return table().sum_prod_f64;
+    else if constexpr (std::is_same_v<T, int64_t>)
+      return table().min_max_i64;
+    else if constexpr (sizeof(T) == 4)
+      return table().min_max_f32;
+    else
+      return table().min_max_f64;
+  }
+  ();
+  constexpr bool kFirst = std::is_same_v<M<T>, Sum<T>> || std::is_same_v<M<T>, Minimum<T>>;
+  return kFirst ? pair.first : pair.second;
 }
 
 template <template <class> class M, class T>
 auto fold(const T* in, int64_t n, int64_t stride) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVectorSum<M, T>)
-    if (stride == 1) return functions<T>().fold(in, n);
+  if constexpr (kVector<M, T>)
+    if (stride == 1) return functions<M, T>().fold(in, n);
   Acc acc = M<T>::identity();
   for (int64_t i = 0; i < n; ++i) acc = M<T>::apply(acc, widen<Acc>(in[i * stride]));
   return acc;
@@ -103,9 +117,9 @@ auto fold(const T* in, int64_t n, int64_t stride) {
 template <template <class> class M, class T>
 void run(const T* in, T* out, int64_t n, int64_t si, int64_t so, typename M<T>::Acc carry) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVectorSum<M, T>) {
+  if constexpr (kVector<M, T>) {
     if (si == 1 && so == 1) {
-      functions<T>().run(in, out, n, carry);
+      functions<M, T>().run(in, out, n, carry);
       return;
     }
   }
@@ -118,8 +132,8 @@ void run(const T* in, T* out, int64_t n, int64_t si, int64_t so, typename M<T>::
 template <template <class> class M, class T>
 void columns(const T* in, T* out, int64_t rows, int64_t width, int64_t si, int64_t so) {
   using Acc = typename M<T>::Acc;
-  if constexpr (kVectorSum<M, T>) {
-    functions<T>().columns(in, out, rows, width, si, so);
+  if constexpr (kVector<M, T>) {
+    functions<M, T>().columns(in, out, rows, width, si, so);
     return;
   }
   constexpr int64_t kTile = 64;

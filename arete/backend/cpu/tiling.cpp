@@ -38,8 +38,19 @@ struct BoxCopy {
   size_t size;
 
   void run(std::byte* dst, const std::byte* src) const {
-    // Two dimensions that are fastest on one side each: a transposition.
     const int64_t unit = int64_t(size);
+    // Backwards through the source in a dimension other than the first: from its other end.
+    for (int d = 1; d < rank; ++d) {
+      const size_t k = size_t(d);
+      if (src_strides[k] != -unit || sizes[k] == 1) continue;
+      Extents to = dst_strides, from = src_strides;
+      dst += to[k] * (sizes[k] - 1);
+      src += from[k] * (sizes[k] - 1);
+      to[k] = -to[k];
+      from[k] = unit;
+      return BoxCopy{rank, sizes, to, from, size}.run(dst, src);
+    }
+    // Two dimensions that are fastest on one side each: a transposition.
     int across = -1;
     if (src_strides[0] != unit && dst_strides[0] == unit) {
       for (int d = 1; d < rank && across < 0; ++d)
@@ -122,6 +133,10 @@ void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t 
               int64_t n, size_t size) {
   if (dst_stride == int64_t(size) && src_stride == int64_t(size)) {
     std::memcpy(dst, src, size_t(n) * size);
+    return;
+  }
+  if (dst_stride == int64_t(size) && src_stride == -int64_t(size)) {
+    kernels::table().reverse[size](dst, src + (n - 1) * src_stride, nullptr, nullptr, n);
     return;
   }
   switch (size) {

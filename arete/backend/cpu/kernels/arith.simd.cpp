@@ -247,6 +247,79 @@ struct SubMul {
     return c - a * b;
   }
 };
+// max(min(a, b), c), or min(max(a, b), c), for scalars b and c.
+template <class V>
+inline V smaller_of(V a, V b) {
+  return (a < b) | (a != a) ? a : b;
+}
+template <class V>
+inline V larger_of(V a, V b) {
+  return (a > b) | (a != a) ? a : b;
+}
+template <class T, bool kMinFirst>
+void limits(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  const V y = V{} + *static_cast<const T*>(b), z = V{} + *static_cast<const T*>(c);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const auto bytes = sizeof(T) * uint64_t(n - i < kLanes ? n - i : kLanes);
+    V v{};
+    if (bytes == kVectorBytes)
+      __builtin_memcpy(&v, x + i, sizeof(V));
+    else
+      __builtin_memcpy(&v, x + i, bytes);
+    v = kMinFirst ? larger_of(smaller_of(v, y), z) : smaller_of(larger_of(v, y), z);
+    if (bytes == kVectorBytes)
+      __builtin_memcpy(o + i, &v, sizeof(V));
+    else
+      __builtin_memcpy(o + i, &v, bytes);
+  }
+}
+
+template <class F, class T>
+void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
+            int64_t n) {
+  constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  const void* operands[] = {a, b, c, d};
+  T repeated[4][kLanes];
+  const T* p[4];
+  int64_t step[4];
+  for (int k = 0; k < 4; ++k) {
+    p[k] = static_cast<const T*>(operands[k]);
+    step[k] = 1;
+    if (!(scalars >> k & 1)) continue;
+    for (T& r : repeated[k]) r = *p[k];
+    p[k] = repeated[k];
+    step[k] = 0;
+  }
+  auto* o = static_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    V v[4];
+    for (int k = 0; k < 4; ++k) __builtin_memcpy(&v[k], p[k] + i * step[k], sizeof(V));
+    const V y = F::run(v[0], v[1]) ? v[2] : v[3];
+    __builtin_memcpy(o + i, &y, sizeof(V));
+  }
+  for (; i < n; ++i)
+    o[i] = F::run(p[0][i * step[0]], p[1][i * step[1]]) ? p[2][i * step[2]] : p[3][i * step[3]];
+}
+ARETE_BINARY(IsEqual, a == b)
+ARETE_BINARY(IsUnequal, a != b)
+ARETE_BINARY(IsLess, a < b)
+ARETE_BINARY(IsLessEqual, a <= b)
+
+template <class T>
+void put_choices(KernelTable& t) {
+  t.choose[compare_eq][kTypeOf<T>] = choose<IsEqual, T>;
+  t.choose[compare_ne][kTypeOf<T>] = choose<IsUnequal, T>;
+  t.choose[compare_lt][kTypeOf<T>] = choose<IsLess, T>;
+  t.choose[compare_le][kTypeOf<T>] = choose<IsLessEqual, T>;
+  t.pair[pair_min_max][kTypeOf<T>][6] = limits<T, true>;
+  t.pair[pair_max_min][kTypeOf<T>][6] = limits<T, false>;
+}
 template <class T>
 void put_pairs(KernelTable& t) {
   put3<MulAdd, T, T>(t.pair[pair_mul_add][kTypeOf<T>]);
@@ -271,6 +344,10 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put_ordered<uint8_t>(t);
   put_bits<uint8_t>(t);
   put<LogicalNot, uint8_t>(t, op_bit_not);
+  put_choices<float>(t);
+  put_choices<double>(t);
+  put_choices<int32_t>(t);
+  put_choices<int64_t>(t);
   put_pairs<float>(t);
   put_pairs<double>(t);
   put3<Select, uint8_t, uint8_t>(t.select[1]);

@@ -117,19 +117,29 @@ using ReduceKernel = void (*)(void* acc, const void* in, int64_t rows, int64_t c
 using TransposeKernel = void (*)(void* dst, const void* src, int64_t rows, int64_t cols,
                                  int64_t dst_stride, int64_t src_stride);
 
-/// Fused pairs of instructions on f32 and f64.
+/// Fused pairs of instructions: products on f32 and f64, limits on numbers where b and c are
+/// scalars.
 enum Pair : int {
   pair_mul_add,  ///< a * b + c
   pair_mul_sub,  ///< a * b - c
   pair_sub_mul,  ///< c - a * b
+  pair_min_max,  ///< max(min(a, b), c)
+  pair_max_min,  ///< min(max(a, b), c)
   kNumPairs
 };
+
+/// out[i] = a[i] < b[i] ? c[i] : d[i], or by another comparison, for operands of one size. Bit k of
+/// `scalars`: operand k is one.
+using ChooseKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
+                              int scalars, int64_t n);
+enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
 
 struct KernelTable {
   const char* name;
   Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
   Kernel binary[kNumKOps][kNumKTypes][kNumVariants];  // by operand type
   Kernel pair[kNumPairs][kNumKTypes][8];              // bit k: operand k is a scalar
+  ChooseKernel choose[kNumComparisons][kNumKTypes];   // by type compared
   Kernel select[9][8];                                // by element size; bit k: scalar
   Kernel cast[kNumKTypes][kNumKTypes];                // from, to
   Kernel load[kNumKDTypes];                           // storage to computation type
@@ -140,6 +150,7 @@ struct KernelTable {
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   TransposeKernel transpose[17];  // by element size
+  Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

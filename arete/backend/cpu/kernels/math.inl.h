@@ -1,4 +1,4 @@
-// Our own vector functions on f32: those that networks spend their time in.
+// Our own vector functions: those that networks spend their time in, and their relatives.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +26,58 @@ using VD = double;
 #endif
 #if defined(__SSE4_1__)
 typedef int32_t VI __attribute__((vector_size(sizeof(VF))));
+typedef uint64_t VL __attribute__((vector_size(sizeof(VD))));
 #else
 using VI = int32_t;
+using VL = uint64_t;
 #endif
 
 // Note [Vector functions]
 // Polynomials are minimax approximations (Remez) of what the comments name, with coefficients
-// rounded to f32. x is reduced to n * ln 2 + r with |r| <= ln 2 / 2; ln 2 is split so that n times
-// its upper part is exact.
+// rounded to f32; those of f64 and quotients are interpolated at Chebyshev's nodes in 50 digits. x
+// is reduced to n * ln 2 + r with |r| <= ln 2 / 2; ln 2 is split so that n times its upper part is
+// exact.
 constexpr float kLog2E = 1.44269504f;
 constexpr float kLn2High = 0x1.62e4p-1f, kLn2Low = 1.42860677e-6f;
 constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+constexpr double kLog2Ed = 1.4426950408889634;
+constexpr double kLn2HighD = 0x1.62e42feep-1, kLn2LowD = 1.9082149292705877e-10;
+constexpr double kMagicD = 0x1.8p52;
+
+// Coefficients from the highest power down.
+template <class V, class T, int n>
+inline V polynomial(V x, const T (&c)[n]) {
+  V y = V{} + c[0];
+  for (int i = 1; i < n; ++i) y = y * x + c[i];
+  return y;
+}
+template <class V, class T, int n, int m>
+inline V quotient(V x, const T (&p)[n], const T (&q)[m]) {
+  return polynomial(x, p) / polynomial(x, q);
+}
 
 inline VF splat_f(float v) { return VF{} + v; }
+inline VD splat_d(double v) { return VD{} + v; }
 inline VF abs_f(VF x) { return __builtin_bit_cast(VF, __builtin_bit_cast(VI, x) & 0x7fffffff); }
+inline VD abs_d(VD x) {
+  return __builtin_bit_cast(VD, __builtin_bit_cast(VL, x) & ~(uint64_t(1) << 63));
+}
 /// |magnitude| with the sign of `sign`; magnitude must not be negative.
 inline VF with_sign(VF magnitude, VF sign) {
   return __builtin_bit_cast(
       VF, __builtin_bit_cast(VI, magnitude) | (__builtin_bit_cast(VI, sign) & int32_t(0x80000000)));
+}
+
+inline VD with_sign(VD magnitude, VD sign) {
+  return __builtin_bit_cast(
+      VD, __builtin_bit_cast(VL, magnitude) | (__builtin_bit_cast(VL, sign) & uint64_t(1) << 63));
+}
+/// Rounded towards 0 to half the digits, so that the square is exact.
+inline VF upper_half(VF x) {
+  return __builtin_bit_cast(VF, __builtin_bit_cast(VI, x) & int32_t(0xfffff000));
+}
+inline VD upper_half(VD x) {
+  return __builtin_bit_cast(VD, __builtin_bit_cast(VL, x) & 0xfffffffff8000000);
 }
 
 /// x * 2^n for whole n in [-252, 254]; `biased` is n + kMagic.
@@ -62,21 +96,37 @@ inline VF scale_f(VF x, VF n, VF biased) {
 #endif
 }
 
-inline VF exp_f(VF x) {
+/// The same for n in [-2044, 2046] and kMagicD.
+inline VD scale_d(VD x, VD n, VD biased) {
+#if defined(__AVX512F__)
+  (void)biased;
+  return _mm512_scalef_pd(x, n);
+#else
+  (void)n;
+  const VL whole = __builtin_bit_cast(VL, biased) - 0x4338000000000000 + 2048;  // not negative
+  const VL half = whole >> 1;
+  const VD a = __builtin_bit_cast(VD, (half + (1023 - 1024)) << 52);
+  const VD b = __builtin_bit_cast(VD, (whole - half + (1023 - 1024)) << 52);
+  return x * a * b;
+#endif
+}
+
+/// e^(x + low) / 2^less, where low is about x's last place.
+inline VF scaled_exp(VF x, VF low = VF{}, float less = 0) {
   // Below -104 the result rounds to 0. Scaling down to it would be an underflow, which costs the
   // processor a hundred cycles each: masked softmax is full of them.
 #if defined(__AVX512F__)
-  x = _mm512_min_ps(splat_f(89.0f), x);  // of a NaN and a number the second is taken
+  x = _mm512_min_ps(splat_f(90.0f), x);  // of a NaN and a number the second is taken
   const __mmask16 keep = _mm512_cmp_ps_mask(x, splat_f(-104.0f), _CMP_NLT_UQ);
 #else
-  x = x > 89.0f ? splat_f(89.0f) : x;  // comparisons let NaN through
+  x = x > 90.0f ? splat_f(90.0f) : x;  // comparisons let NaN through
   const auto is_zero = x < -104.0f;
   x = is_zero ? splat_f(0.0f) : x;
 #endif
   const VF biased = x * kLog2E + kMagic;
   const VF n = biased - kMagic;
   VF r = x - n * kLn2High;
-  r = r - n * kLn2Low;
+  r = r - n * kLn2Low + low;
   // (e^r - 1 - r) / r^2
   VF q = r * 1.381446840e-03f + 8.368780836e-03f;
   q = q * r + 4.166839272e-02f;
@@ -84,11 +134,75 @@ inline VF exp_f(VF x) {
   q = q * r + 4.999999404e-01f;
   const VF p = (q * r) * r + r + 1.0f;
 #if defined(__AVX512F__)
-  return _mm512_maskz_scalef_ps(keep, p, n);
+  return _mm512_maskz_scalef_ps(keep, p, n - less);
 #else
-  return is_zero ? splat_f(0.0f) : scale_f(p, n, biased);
+  return is_zero ? splat_f(0.0f) : scale_f(p, n - less, biased - less);
 #endif
 }
+
+/// (e^r - 1 - r) / r^2
+constexpr double kExpD[] = {2.5100472505694996e-8, 2.7620201591031549e-7, 2.7557268276905696e-6,
+                            2.4801521057868205e-5, 1.9841269863171556e-4, 1.3888888917367081e-3,
+                            8.3333333333300382e-3, 4.1666666666623821e-2, 1.6666666666666667e-1,
+                            5.0000000000000010e-1};
+inline VD scaled_exp(VD x, VD low = VD{}, double less = 0) {
+#if defined(__AVX512F__)
+  x = _mm512_min_pd(splat_d(711.0), x);
+  const __mmask8 keep = _mm512_cmp_pd_mask(x, splat_d(-745.2), _CMP_NLT_UQ);
+#else
+  x = x > 711.0 ? splat_d(711.0) : x;
+  const auto is_zero = x < -745.2;
+  x = is_zero ? VD{} : x;
+#endif
+  const VD biased = x * kLog2Ed + kMagicD;
+  const VD n = biased - kMagicD;
+  VD r = x - n * kLn2HighD;
+  r = r - n * kLn2LowD + low;
+  const VD p = (polynomial(r, kExpD) * r) * r + r + 1.0;
+#if defined(__AVX512F__)
+  return _mm512_maskz_scalef_pd(keep, p, n - less);
+#else
+  return is_zero ? VD{} : scale_d(p, n - less, biased - less);
+#endif
+}
+
+inline VF exp_f(VF x) { return scaled_exp(x); }
+inline VD exp_d(VD x) { return scaled_exp(x); }
+
+/// (e^x - 1) / 2^less, as 2^n ((e^r - 1) + (1 - 2^-n)): each term keeps its digits, and none
+/// overflows before the result does.
+inline VF scaled_expm1(VF x, float less = 0) {
+  VF y = x > 90.0f ? splat_f(90.0f) : x;
+  y = y < -20.0f ? splat_f(-20.0f) : y;
+  const VF biased = y * kLog2E + kMagic;
+  const VF n = biased - kMagic;
+  VF r = y - n * kLn2High;
+  r = r - n * kLn2Low;
+  VF q = r * 1.388250967e-03f + 8.366580121e-03f;
+  q = q * r + 4.166720062e-02f;
+  q = q * r + 1.666654348e-01f;
+  q = q * r + 4.999999702e-01f;
+  const VF rest = 1.0f - scale_f(splat_f(1.0f), -n, 2 * kMagic - biased);
+  const VF sum = rest + r;  // |rest| is 0 or larger than |r|: what is lost is exact
+  const VF result = scale_f(sum + ((q * r) * r + ((rest - sum) + r)), n - less, biased - less);
+  return x == 0 ? x : result;
+}
+inline VD scaled_expm1(VD x, double less = 0) {
+  VD y = x > 711.0 ? splat_d(711.0) : x;
+  y = y < -40.0 ? splat_d(-40.0) : y;
+  const VD biased = y * kLog2Ed + kMagicD;
+  const VD n = biased - kMagicD;
+  VD r = y - n * kLn2HighD;
+  r = r - n * kLn2LowD;
+  const VD rest = 1.0 - scale_d(splat_d(1.0), -n, 2 * kMagicD - biased);
+  const VD sum = rest + r;
+  const VD low = (polynomial(r, kExpD) * r) * r + ((rest - sum) + r);
+  const VD result = scale_d(sum + low, n - less, biased - less);
+  return x == 0 ? x : result;
+}
+
+inline VF expm1_f(VF x) { return scaled_expm1(x); }
+inline VD expm1_d(VD x) { return scaled_expm1(x); }
 
 /// Small arguments: x + x u P(u) with u = x^2. Others: tanh |x| = m / (m + 2) with m = e^2|x| - 1,
 /// which is computed without cancellation.
@@ -98,8 +212,9 @@ inline VF tanh_f(VF x) {
   s = s * u + -5.385487154e-02f;
   s = s * u + 1.333260834e-01f;
   s = s * u + -3.333331943e-01f;
-  const VF small = (s * u) * x + x;
-  VF y = abs_f(x) * 2.0f;
+  const VF a = abs_f(x);
+  const VF small = (s * u) * a + a;
+  VF y = a * 2.0f;
   y = y > 20.0f ? splat_f(20.0f) : y;
   const VF biased = y * kLog2E + kMagic;
   const VF n = biased - kMagic;
@@ -112,7 +227,13 @@ inline VF tanh_f(VF x) {
   const VF e = (q * r) * r + r;  // e^r - 1
   const VF scale = scale_f(splat_f(1.0f), n, biased);
   const VF m = e * scale + (scale - 1.0f);
-  return u < 0.3f ? small : with_sign(m / (m + 2.0f), x);
+  return with_sign(u < 0.3f ? small : m / (m + 2.0f), x);
+}
+inline VD tanh_d(VD x) {
+  VD y = abs_d(x) * 2.0;
+  y = y > 40.0 ? splat_d(40.0) : y;
+  const VD m = expm1_d(y);
+  return with_sign(m / (m + 2.0), x);
 }
 
 /// Small arguments: x + x P(x^2); others: 1 - e^-Q(|x|).
@@ -146,12 +267,87 @@ inline VF erf_f(VF x) {
   return with_sign(a < 0.9f ? small : large, x);
 }
 
+// Note [The error function's complement]
+// Beyond 1/2 it is e^-a^2 w P(1 - 5 w) for w = 1 / (a + 5/2), a variable in which few terms do for
+// all a. a^2 is taken apart: rounded, it would cost as many last places as it is large. Up to 1/2
+// it is 1 minus the odd polynomial of the error function.
+constexpr double kErfSmall[] = {
+    -1.4555338052957604e-7, 1.6364125595553408e-6, -1.4922683322707105e-5, 1.2055278460971395e-4,
+    -8.5483264020674174e-4, 5.2239776211254241e-3, -2.6866170644958865e-2, 1.1283791670954776e-1,
+    -3.761263890318375e-1,  1.2837916709551257e-1};
+constexpr float kErfSmallF[] = {4.70005721e-3f, -2.67492319e-2f, 1.12827151e-1f, -3.7612604e-1f,
+                                1.28379165e-1f};
+constexpr double kErfcD[] = {
+    1.9161898836098298e-8, -3.7052411889546571e-8, -1.0277787403050129e-7, 1.32366156695547e-7,
+    4.8096379316353401e-7, -9.9516226005374989e-9, -1.9813563010975757e-6, -2.3275328032759889e-6,
+    6.7609597017942265e-6, 1.8242272674403452e-5,  -1.9533779719942407e-5, -1.1260432282691784e-4,
+    5.8308045431897759e-5, 7.0269365180789569e-4,  -4.3920828936574448e-4, -4.8187855174657593e-3,
+    8.3930443035808733e-3, 2.8361550131762564e-2,  -1.7125114524607157e-1, 4.5391411664809967e-1,
+    -8.046518494391487e-1, 1.0540318203057179};
+constexpr float kErfcF[] = {5.92237566e-4f, -3.91798174e-4f, -4.77854642e-3f,
+                            8.37824326e-3f, 2.83555919e-2f,  -1.71249361e-1f,
+                            4.53914415e-1f, -8.04651909e-1f, 1.05403182f};
+inline VD erfc_d(VD x) {
+  const VD a = abs_d(x) > 28.0 ? splat_d(28.0) : abs_d(x);
+  const VD z = upper_half(a);
+  const VD sum = a + 2.5, inverse = 1.0 / sum;
+  const VD w = inverse - (a - (sum - 2.5)) * inverse * inverse;  // of the sum before rounding
+  const VD far = scaled_exp(-(z * z), (z - a) * (z + a)) * (w * polynomial(1.0 - 5.0 * w, kErfcD));
+  const VD near = 1.0 - (polynomial(x * x, kErfSmall) * x + x);
+  return a < 0.5 ? near : x < 0 ? 2.0 - far : far;
+}
+inline VF erfc_f(VF x) {
+  const VF a = abs_f(x) > 10.5f ? splat_f(10.5f) : abs_f(x);
+  const VF z = upper_half(a);
+  const VF sum = a + 2.5f, inverse = 1.0f / sum;
+  const VF w = inverse - (a - (sum - 2.5f)) * inverse * inverse;
+  const VF far =
+      scaled_exp(-(z * z), (z - a) * (z + a)) * (w * polynomial(1.0f - 5.0f * w, kErfcF));
+  const VF near = 1.0f - (polynomial(x * x, kErfSmallF) * x + x);
+  return a < 0.5f ? near : x < 0 ? 2.0f - far : far;
+}
+// Here the complement, and its error, are subtracted from 1: a quotient of polynomials with
+// positive coefficients is enough.
+constexpr double kErfP[] = {0.00072760545109046477, 0.010442983366305161, 0.072109846359952991,
+                            0.30524957501985813,    0.85061440402215873,  1.563901075253508,
+                            1.7771689956192014,     0.99999999990358202};
+constexpr double kErfQ[] = {0.0012896471323202791, 0.018509703337377415, 0.12845627195170385,
+                            0.55029439259668909,   1.5709506119418066,   3.0330720233033598,
+                            3.8424611009183184,    2.9055481611655081,   1.0};
+inline VD erf_d(VD x) {
+  const VD a = abs_d(x) > 6.0 ? splat_d(6.0) : abs_d(x);
+  const VD far = 1.0 - exp_d(-(a * a)) * quotient(a, kErfP, kErfQ);
+  const VD near = polynomial(a * a, kErfSmall) * a + a;
+  return with_sign(a < 0.5 ? near : far, x);
+}
+
 // e^-|x| never overflows, and for negative x it keeps results below the smallest normal number.
 template <class V>
 inline V sigmoid_of(V x, V exp_minus_abs, V one) {
   return (x < 0 ? exp_minus_abs : one) / (one + exp_minus_abs);
 }
 inline VF sigmoid_f(VF x) { return sigmoid_of(x, exp_f(-abs_f(x)), splat_f(1.0f)); }
+inline VD sigmoid_d(VD x) { return sigmoid_of(x, exp_d(-abs_d(x)), splat_d(1.0)); }
+
+// Of halves, which are finite where the results are.
+inline VF sinh_f(VF x) {
+  const VF a = abs_f(x), t = scaled_expm1(a, 1);
+  const VF small = t > 1e30f ? splat_f(1e30f) : t;
+  return with_sign(a < 1e-15f ? a : t + small / (small * 2 + 1.0f), x);
+}
+inline VD sinh_d(VD x) {
+  const VD a = abs_d(x), t = scaled_expm1(a, 1);
+  const VD small = t > 1e30 ? splat_d(1e30) : t;
+  return with_sign(a < 1e-30 ? a : t + small / (small * 2 + 1.0), x);
+}
+inline VF cosh_f(VF x) {
+  const VF e = scaled_exp(abs_f(x), VF{}, 1);
+  return e + 0.25f / e;
+}
+inline VD cosh_d(VD x) {
+  const VD e = scaled_exp(abs_d(x), VD{}, 1);
+  return e + 0.25 / e;
+}
 
 }  // namespace
 }  // namespace arete::cpu::kernels

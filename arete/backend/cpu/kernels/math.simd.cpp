@@ -102,7 +102,6 @@ void put2(KernelTable& t, KOp op) {
   VF name##_f(VF x) { return ARETE_SLEEF_F(name, accuracy)(x); } \
   VD name##_d(VD x) { return ARETE_SLEEF_D(name, accuracy)(x); }
 ARETE_WRAP(exp2, u10)
-ARETE_WRAP(expm1, u10)
 ARETE_WRAP(log, u10)
 ARETE_WRAP(log2, u10)
 ARETE_WRAP(log10, u10)
@@ -113,16 +112,10 @@ ARETE_WRAP(asin, u10)
 ARETE_WRAP(acos, u10)
 ARETE_WRAP(atan, u10)
 ARETE_WRAP(atanh, u10)
-ARETE_WRAP(erfc, u15)
 ARETE_WRAP(lgamma, u10)
 
-VD exp_d(VD x) { return ARETE_SLEEF_D(exp, u10)(x); }
-VD tanh_d(VD x) { return ARETE_SLEEF_D(tanh, u10)(x); }
-VD erf_d(VD x) { return ARETE_SLEEF_D(erf, u10)(x); }
-VD sigmoid_d(VD x) { return sigmoid_of(x, exp_d(x < 0 ? x : -x), VD{} + 1.0); }
-
-// Where the library's functions overflow though their results do not: hyperbolic functions just
-// before infinity, and inverse ones of arguments with an infinite square.
+// Where the library's functions overflow though their results do not: arguments with an infinite
+// square.
 inline bool any(bool mask) { return mask; }
 template <class M>
 inline bool any(const M& mask) {
@@ -130,7 +123,7 @@ inline bool any(const M& mask) {
   for (size_t i = 0; i < sizeof(M) / sizeof(mask[0]); ++i) found |= mask[i] != 0;
   return found;
 }
-enum class Symmetry { none, even, odd };
+enum class Symmetry { none, odd };
 /// near(x), or far(x) beyond `limit`.
 template <Symmetry kSymmetry, auto kNear, class V, class T, class Far>
 inline V with_far(V x, T limit, Far far) {
@@ -141,38 +134,21 @@ inline V with_far(V x, T limit, Far far) {
   const V z = far(size);
   return large ? (kSymmetry == Symmetry::odd ? (x < 0 ? -z : z) : z) : y;
 }
-#define ARETE_WRAP_FAR(name, symmetry, limit_f, limit_d, ...)                                \
-  VF near_##name##_f(VF x) { return ARETE_SLEEF_F(name, u10)(x); }                           \
-  VD near_##name##_d(VD x) { return ARETE_SLEEF_D(name, u10)(x); }                           \
-  VF name##_f(VF x) {                                                                        \
-    [[maybe_unused]] constexpr auto e = exp_f, l = log_f;                                    \
-    [[maybe_unused]] constexpr float ln2 = 0.693147181f;                                     \
-    return with_far<Symmetry::symmetry, near_##name##_f>(x, limit_f,                         \
-                                                         [=](VF s) { return __VA_ARGS__; }); \
-  }                                                                                          \
-  VD name##_d(VD x) {                                                                        \
-    [[maybe_unused]] constexpr auto e = exp_d, l = log_d;                                    \
-    [[maybe_unused]] constexpr double ln2 = 0.69314718055994531;                             \
-    return with_far<Symmetry::symmetry, near_##name##_d>(x, limit_d,                         \
-                                                         [=](VD s) { return __VA_ARGS__; }); \
+#define ARETE_WRAP_FAR(name, symmetry, limit, part)                                             \
+  VF near_##name##_f(VF x) { return ARETE_SLEEF_F(name, u10)(x); }                              \
+  VD near_##name##_d(VD x) { return ARETE_SLEEF_D(name, u10)(x); }                              \
+  VF name##_f(VF x) {                                                                           \
+    return with_far<Symmetry::symmetry, near_##name##_f>(                                       \
+        x, limit##f, [](VF s) { return log_f(s) + float(part); });                              \
+  }                                                                                             \
+  VD name##_d(VD x) {                                                                           \
+    return with_far<Symmetry::symmetry, near_##name##_d>(x, limit,                              \
+                                                         [](VD s) { return log_d(s) + part; }); \
   }
-ARETE_WRAP_FAR(sinh, odd, 88.0f, 709.0, e(s / 2) / 2 * e(s / 2))
-ARETE_WRAP_FAR(cosh, even, 88.0f, 709.0, e(s / 2) / 2 * e(s / 2))
-ARETE_WRAP_FAR(asinh, odd, 1e10f, 1e10, l(s) + ln2)
-ARETE_WRAP_FAR(acosh, none, 1e10f, 1e10, l(s) + ln2)
-ARETE_WRAP_FAR(log1p, none, 1e20f, 1e20, l(s))
-
-// Coefficients from the highest power down.
-template <class V, class T, int n>
-inline V polynomial(V x, const T (&c)[n]) {
-  V y = V{} + c[0];
-  for (int i = 1; i < n; ++i) y = y * x + c[i];
-  return y;
-}
-template <class V, class T, int n, int m>
-inline V quotient(V x, const T (&p)[n], const T (&q)[m]) {
-  return polynomial(x, p) / polynomial(x, q);
-}
+constexpr double kLn2 = 0.69314718055994531;
+ARETE_WRAP_FAR(asinh, odd, 1e10, kLn2)
+ARETE_WRAP_FAR(acosh, none, 1e10, kLn2)
+ARETE_WRAP_FAR(log1p, none, 1e20, 0.0)
 
 // Note [The inverse error function by vectors]
 // Rational approximations (interpolated at Chebyshev's nodes in 40 digits): of erfinv(x) / x in
@@ -274,6 +250,41 @@ void digamma_wide(void* out, const void* a, const void*, const void*, int64_t n)
 
 VF pow_f(VF x, VF y) { return ARETE_SLEEF_F(pow, u10)(x, y); }
 VD pow_d(VD x, VD y) { return ARETE_SLEEF_D(pow, u10)(x, y); }
+// Exponents that are products, quotients and roots: faster and more exact than the general power,
+// with its values for zeros and infinities of either sign.
+template <class T>
+bool simple_power(T* out, const T* x, T exponent, int64_t n) {
+  constexpr T kInf = T(__builtin_inf());
+  const auto sqrt_of = [](T a) {
+    if constexpr (sizeof(T) == 4)
+      return __builtin_sqrtf(a + 0);
+    else
+      return __builtin_sqrt(a + 0);
+  };
+  if (exponent == 2) {
+    ARETE_LOOP out[i] = x[i] * x[i];
+  } else if (exponent == 3) {
+    ARETE_LOOP out[i] = x[i] * x[i] * x[i];
+  } else if (exponent == 1) {
+    ARETE_LOOP out[i] = x[i];
+  } else if (exponent == -1) {
+    ARETE_LOOP out[i] = 1 / x[i];
+  } else if (exponent == -2) {
+    ARETE_LOOP out[i] = (1 / x[i]) * (1 / x[i]);
+  } else if (exponent == T(0.5)) {
+    ARETE_LOOP out[i] = x[i] == -kInf ? kInf : sqrt_of(x[i]);
+  } else if (exponent == T(-0.5)) {
+    ARETE_LOOP out[i] = x[i] == -kInf ? T(0) : 1 / sqrt_of(x[i]);
+  } else {
+    return false;
+  }
+  return true;
+}
+template <auto F, class T, class V>
+void power_of_scalar(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  if (!simple_power(static_cast<T*>(out), static_cast<const T*>(a), *static_cast<const T*>(b), n))
+    binary<F, T, V, vs>(out, a, b, c, n);
+}
 VF atan2_f(VF x, VF y) { return ARETE_SLEEF_F(atan2, u10)(x, y); }
 VD atan2_d(VD x, VD y) { return ARETE_SLEEF_D(atan2, u10)(x, y); }
 
@@ -292,6 +303,8 @@ void ARETE_FILL(math)(KernelTable& t) {
   put_d<digamma_d>(t, op_digamma);
   put2<pow_f, float, VF>(t, op_pow);
   put2<pow_d, double, VD>(t, op_pow);
+  t.binary[op_pow][t_f32][vs] = power_of_scalar<pow_f, float, VF>;
+  t.binary[op_pow][t_f64][vs] = power_of_scalar<pow_d, double, VD>;
   put2<atan2_f, float, VF>(t, op_atan2);
   put2<atan2_d, double, VD>(t, op_atan2);
 }

@@ -1,4 +1,4 @@
-// Transposition of blocks.
+// Transposition of blocks, and reversal of runs.
 #include <utility>
 
 #include "arete/backend/cpu/kernels/simd.inl.h"
@@ -74,6 +74,32 @@ void transpose<Bytes16>(void* dst, const void* src, int64_t rows, int64_t cols, 
     for (int64_t c = 0; c < cols; ++c) d[c * dst_stride + r] = s[r * src_stride + c];
 }
 
+template <class T, int... i>
+inline T backwards(T v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, v, (int(sizeof...(i)) - 1 - i)...);
+}
+template <class T>
+void reverse(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    V v;
+    __builtin_memcpy(&v, x + n - kLanes - i, sizeof(V));
+    v = backwards(v, std::make_integer_sequence<int, kLanes>());
+    __builtin_memcpy(o + i, &v, sizeof(V));
+  }
+  for (; i < n; ++i) o[i] = x[n - 1 - i];
+}
+template <>
+void reverse<Bytes16>(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* o = static_cast<Bytes16*>(out);
+  auto* x = static_cast<const Bytes16*>(a);
+  for (int64_t i = 0; i < n; ++i) o[i] = x[n - 1 - i];
+}
+
 }  // namespace
 
 void ARETE_FILL(move)(KernelTable& t) {
@@ -82,6 +108,11 @@ void ARETE_FILL(move)(KernelTable& t) {
   t.transpose[4] = transpose<uint32_t>;
   t.transpose[8] = transpose<uint64_t>;
   t.transpose[16] = transpose<Bytes16>;
+  t.reverse[1] = reverse<uint8_t>;
+  t.reverse[2] = reverse<uint16_t>;
+  t.reverse[4] = reverse<uint32_t>;
+  t.reverse[8] = reverse<uint64_t>;
+  t.reverse[16] = reverse<Bytes16>;
 }
 
 }  // namespace arete::cpu::kernels

@@ -44,6 +44,31 @@ struct Max {
   }
 };
 
+// An element may be met twice.
+template <class M>
+inline constexpr bool kIdempotent = false;
+template <>
+inline constexpr bool kIdempotent<Min> = true;
+template <>
+inline constexpr bool kIdempotent<Max> = true;
+
+/// The elements of a vector in one: of halves, of their halves and so on.
+template <class M, class A, int kLanes>
+A reduce_lanes(typename VectorOf<A, kLanes>::type v) {
+  if constexpr (kLanes * sizeof(A) > 16) {
+    typename VectorOf<A, kLanes / 2>::type half[2];
+    __builtin_memcpy(half, &v, sizeof(v));
+    return reduce_lanes<M, A, kLanes / 2>(M::run(half[0], half[1]));
+  } else if constexpr (kLanes == 4) {
+    v = M::run(v, __builtin_shufflevector(v, v, 2, 3, 2, 3));
+    v = M::run(v, __builtin_shufflevector(v, v, 1, 1, 1, 1));
+    return v[0];
+  } else {
+    v = M::run(v, __builtin_shufflevector(v, v, 1, 1));
+    return v[0];
+  }
+}
+
 template <class M, class T, class A>
 A reduce_run(const T* p, int64_t n, A acc) {
   constexpr int kLanes = kVectorBytes / sizeof(A);
@@ -69,11 +94,11 @@ A reduce_run(const T* p, int64_t n, A acc) {
       lanes = M::run(M::run(lanes, lane1), M::run(lane2, lane3));
     }
     for (; i + kLanes <= n; i += kLanes) lanes = M::run(lanes, load(i));
-    A flat[kLanes];
-    __builtin_memcpy(flat, &lanes, sizeof(VA));
-    for (int width = kLanes / 2; width > 0; width /= 2)
-      for (int k = 0; k < width; ++k) flat[k] = M::run(flat[k], flat[k + width]);
-    acc = M::run(acc, flat[0]);
+    if constexpr (kIdempotent<M>) {
+      lanes = M::run(lanes, load(n - kLanes));
+      i = n;
+    }
+    acc = M::run(acc, reduce_lanes<M, A, kLanes>(lanes));
   }
   for (; i < n; ++i) acc = M::run(acc, A(p[i]));
   return acc;

@@ -1,23 +1,30 @@
-// Vector kernels of running sums of floating numbers. They accumulate in f64.
+// Vector kernels of running sums, products and extrema. Sums and products accumulate in f64.
 #pragma once
 
 #include <cstdint>
 
 namespace arete::cpu::kernels {
 
-template <class T>
+template <class T, class Acc>
 struct ScanFunctions {
-  /// The sum of n elements.
-  double (*fold)(const T* in, int64_t n);
+  /// The sum (product, extremum) of n elements.
+  Acc (*fold)(const T* in, int64_t n);
   /// out[i] = carry + in[0] + ... + in[i]; returns the last sum. out may be in.
-  double (*run)(const T* in, T* out, int64_t n, double carry);
+  Acc (*run)(const T* in, T* out, int64_t n, Acc carry);
   /// Running sums down each of `columns` neighbouring columns. out may be in.
   void (*columns)(const T* in, T* out, int64_t rows, int64_t columns, int64_t in_stride,
                   int64_t out_stride);
 };
+template <class T, class Acc = T>
+struct ScanPair {
+  ScanFunctions<T, Acc> first, second;
+};
 struct ScanTable {
-  ScanFunctions<float> f32;
-  ScanFunctions<double> f64;
+  ScanPair<float, double> sum_prod_f32;
+  ScanPair<double> sum_prod_f64;
+  ScanPair<float> min_max_f32;
+  ScanPair<double> min_max_f64;
+  ScanPair<int64_t> min_max_i64;
 };
 
 namespace base {
