@@ -62,7 +62,7 @@ Value chebyshev(Value t, std::span<const double> coefficients) {
   const Value twice = t + t;
   Value b = constant_like(t, coefficients[0]), b1 = constant_like(t, 0.0);
   for (double c : coefficients.subspan(1, coefficients.size() - 2)) {
-    const Value next = twice * b - b1 + c;
+    const Value next = twice * b + (c - b1);
     b1 = b;
     b = next;
   }
@@ -167,9 +167,9 @@ namespace {
 Value falling_power(Value base, Value s) {
   if (!single_precision) return pow(base, -s);
   // The logarithm needs more digits than the result, the exponential does not.
-  const Value y = max(min(-(min(s, 1e30) * log2(base)), 2000), -2000), whole = round(y);
-  const Value power = exp2(cast(y - whole, Type::f32)) * exp2(cast(whole, Type::f32));
-  return cast(power, s.type());
+  const Value y = max(min(-(min(s, 1e30) * log2(base)), 2000), -2000), whole = floor(y);
+  return cast(exp2(cast(y - whole, Type::f32)), s.type()) *
+         cast(exp2(cast(whole, Type::f32)), s.type());
 }
 
 // Euler-Maclaurin (DLMF 25.11.5) from the tenth term, for positive q.
