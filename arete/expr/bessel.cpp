@@ -63,13 +63,14 @@ Value bessel_j1(Value x) {
 }
 
 Value bessel_y0(Value x) {
-  const Value near = near_series(x, kY0Near) + 2 / kPi * log(x) * bessel_j0(x);
+  const Value near = near_series(x, kY0Near) + 2 / kPi * log(x) * near_series(x, kJ0Near);
   const Asymptotic f = asymptotic0(x);
   return where(x <= 8, near, (f.phase * f.difference + f.quad * f.sum) * f.amplitude);
 }
 
 Value bessel_y1(Value x) {
-  const Value near = x * near_series(x, kY1Near) + 2 / kPi * (bessel_j1(x) * log(x) - 1 / x);
+  const Value near =
+      x * near_series(x, kY1Near) + 2 / kPi * (x * near_series(x, kJ1Near) * log(x) - 1 / x);
   const Asymptotic f = asymptotic1(x);
   const Value far = (f.quad * f.difference - f.phase * f.sum) * f.amplitude;
   return where(x == 0, -kInf, where(x <= 8, near, far));
@@ -87,12 +88,13 @@ Value bessel_i1e(Value x) {
 Value bessel_i1(Value x) { return exp(abs(x)) * bessel_i1e(x); }
 
 namespace {
-// Near 0 the functions themselves, elsewhere times exp(x).
+// Near 0 (and for no other x) the functions themselves, elsewhere times exp(x).
 Value k0_near(Value x) {
-  return halved_series(x * x * 0.5 - 1, kK0Near) - log(x * 0.5) * bessel_i0(x);
+  return halved_series(x * x * 0.5 - 1, kK0Near) - log(x * 0.5) * exp(x) * scaled_near(x, kI0Near);
 }
 Value k1_near(Value x) {
-  return log(x * 0.5) * bessel_i1(x) + halved_series(x * x * 0.5 - 1, kK1Near) / x;
+  return log(x * 0.5) * exp(x) * x * scaled_near(x, kI1Near) +
+         halved_series(x * x * 0.5 - 1, kK1Near) / x;
 }
 Value k_far(Value x, std::span<const double> table) {
   return halved_series(4 / x - 1, table) * rsqrt(x);

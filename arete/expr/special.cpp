@@ -1,10 +1,12 @@
 // The error function's relatives and the gamma function's.
 #include "arete/expr/special.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "arete/expr/special_tables.h"
 
@@ -42,12 +44,25 @@ Value horner(Value x, std::span<const double> coefficients) {
   return y;
 }
 
+namespace {
+thread_local bool single_precision = false;
+}
+SinglePrecision::SinglePrecision(bool on) : before_(single_precision) { single_precision = on; }
+SinglePrecision::~SinglePrecision() { single_precision = before_; }
+
 // Clenshaw's recurrence.
 Value chebyshev(Value t, std::span<const double> coefficients) {
+  if (single_precision) {
+    // Derivatives of the series need some digits more than f32 has.
+    double left = 0, largest = 0;
+    for (double c : coefficients) largest = std::max(largest, std::fabs(c));
+    while (coefficients.size() > 2 && (left += std::fabs(coefficients[0])) < largest * 0x1p-32)
+      coefficients = coefficients.subspan(1);
+  }
   const Value twice = t + t;
   Value b = constant_like(t, coefficients[0]), b1 = constant_like(t, 0.0);
   for (double c : coefficients.subspan(1, coefficients.size() - 2)) {
-    const Value next = twice * b - b1 + c;
+    const Value next = twice * b + (c - b1);
     b1 = b;
     b = next;
   }
@@ -148,18 +163,27 @@ Value polygamma(int n, Value x) {
 
 namespace {
 
-// Euler-Maclaurin (DLMF 25.11.5) from the twentieth term, for positive q.
+// base^-s for base >= 0.
+Value falling_power(Value base, Value s) {
+  if (!single_precision) return pow(base, -s);
+  // The logarithm needs more digits than the result, the exponential does not.
+  const Value y = max(min(-(min(s, 1e30) * log2(base)), 2000), -2000), whole = floor(y);
+  return cast(exp2(cast(y - whole, Type::f32)), s.type()) *
+         cast(exp2(cast(whole, Type::f32)), s.type());
+}
+
+// Euler-Maclaurin (DLMF 25.11.5) from the tenth term, for positive q.
 Value hurwitz_sum(Value s, Value q) {
-  constexpr int kTerms = 20;
-  Value sum = pow(q, -s);
-  for (int k = 1; k < kTerms; ++k) sum = sum + pow(q + k, -s);
+  constexpr int kTerms = 10;
+  Value sum = falling_power(q, s);
+  for (int k = 1; k < kTerms; ++k) sum = sum + falling_power(q + k, s);
   // For huge s the first terms are all; a bounded t keeps the others from becoming 0 * inf.
   const Value t = min(s, 2000);
-  const Value w = q + kTerms, power = pow(w, -t), r2 = 1 / (w * w);
+  const Value w = q + kTerms, power = falling_power(w, t), r = 1 / w, r2 = r * r;
   sum = sum + power * w / (t - 1) + power * 0.5;
   // s (s + 1) ... (s + 2j - 2) w^(-s - 2j + 1)
-  Value factor = power * t / w;
-  for (int j = 0; j < 10; ++j) {
+  Value factor = power * t * r;
+  for (int j = 0; j < int(std::size(kBernoulli)); ++j) {
     sum = sum + factor * kBernoulli[j];
     factor = factor * ((t + double(2 * j + 1)) * (t + double(2 * j + 2)) * r2);
   }
@@ -168,43 +192,40 @@ Value hurwitz_sum(Value s, Value q) {
 
 }  // namespace
 
-// Far below 0 there are too many terms with negative bases, for which s must be whole. With f the
-// fractional part of q their sum is that of (-1)^s (k + 1 - f)^-s up to k + 1 - f = -q, a
-// difference of two series.
+// Below 0 there may be too many terms, with negative bases, for which s must be whole. With f the
+// distance of q to the next whole number above, their sum is that of (-1)^s (k + f)^-s up to k + f
+// = -q, a difference of two series.
 Value hurwitz_zeta(Value s, Value q) {
-  const Value negative = q < -8, fraction = q - floor(q);
+  const Value negative = q < 0, whole_part = floor(-q), distance = -q - whole_part;
   const Value odd = remainder(s, 2.0), sign = where(odd == 1, -1.0, constant_like(s, 1.0));
-  const Value first = hurwitz_sum(s, where(negative, fraction, q));
-  const Value others = hurwitz_sum(s, where(negative, 1 - fraction, 1.0)) -
-                       hurwitz_sum(s, where(negative, 1 - q, 1.0));
-  const Value whole = s == floor(s);
-  const Value sum = where(negative, where(whole, first + sign * others, kNaN), first);
+  const Value reflected =
+      hurwitz_sum(s, 1 - distance) + sign * (hurwitz_sum(s, distance) - hurwitz_sum(s, 1 - q));
+  const Value sum = where(negative, where(s == floor(s), reflected, kNaN), hurwitz_sum(s, q));
   // At a pole infinity stays, whatever else was added to it.
-  const Value pole = (q <= 0) & (q == floor(q));
+  const Value pole = (q <= 0) & (distance == 0);
   return where(s == 1, kInf, where(s < 1, kNaN, where(pole, kInf, sum)));
 }
 
 namespace {
 
 // Gauss-Legendre nodes and weights on [0, 1], by Newton's method on the Legendre polynomial.
-constexpr int kNodes = 32;
 struct Quadrature {
-  std::array<double, kNodes> node, weight;
-  Quadrature() {
-    for (int i = 0; i < kNodes; ++i) {
-      double x = std::cos(kPi * (i + 0.75) / (kNodes + 0.5)), slope = 1;
+  std::vector<double> node, weight;
+  explicit Quadrature(int nodes) {
+    for (int i = 0; i < nodes; ++i) {
+      double x = std::cos(kPi * (i + 0.75) / (nodes + 0.5)), slope = 1;
       for (int step = 0; step < 20; ++step) {
         double p = 1, previous = 0;
-        for (int k = 0; k < kNodes; ++k) {
+        for (int k = 0; k < nodes; ++k) {
           const double next = ((2 * k + 1) * x * p - k * previous) / (k + 1);
           previous = p;
           p = next;
         }
-        slope = kNodes * (x * p - previous) / (x * x - 1);
+        slope = nodes * (x * p - previous) / (x * x - 1);
         x -= p / slope;
       }
-      node[size_t(i)] = (1 - x) / 2;
-      weight[size_t(i)] = 1 / ((1 - x * x) * slope * slope);
+      node.push_back((1 - x) / 2);
+      weight.push_back(1 / ((1 - x * x) * slope * slope));
     }
   }
 };
@@ -222,6 +243,14 @@ Value gamma_density(Value a, Value x) {
   return where(a < 10, direct, large);
 }
 
+// exp(x) - 1 - x, in f32.
+Value exp_beyond_linear(Value x) {
+  constexpr double kTaylor[] = {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                                1.0 / 5040,     1.0 / 720,     1.0 / 120,    1.0 / 24,
+                                1.0 / 6,        1.0 / 2};
+  return where(abs(x) < 1, x * x * horner(x, kTaylor), exp(x) - (x + 1));
+}
+
 }  // namespace
 
 // Note [Incomplete gamma functions]
@@ -229,19 +258,29 @@ Value gamma_density(Value a, Value x) {
 // x^a exp(-x) / gamma(a); with t = x exp(-s) the lower one is P = D int_0^inf exp(x (1 - exp(-s)) -
 // a s) ds. For x >= a (Q) and x < a (P) the integrands fall from s = 0 on without a maximum, and 32
 // Gauss-Legendre nodes up to where they are exp(-40) give all digits, for every a >= 8 in the lower
-// case and every a in the upper. Small x and a are left to the power series of P (DLMF 8.7.1),
-// which needs 44 terms at most there. The end of the interval for P follows from
+// case and every a in the upper; for those of f32 16 nodes up to exp(-19) are enough, and f32 for
+// the integrand, whose exponent is then written as two terms of one sign. Small x and a are left to
+// the power series of P (DLMF 8.7.1), which needs 44 (22) terms at most there; its divisions come
+// together in one. The end of the interval for P follows from
 // s - 1 + exp(-s) >= s^2 / (s + 2).
 IncompleteGamma incomplete_gamma(Value a, Value x) {
-  static const Quadrature rule;
-  constexpr double kEnd = 40;
+  static const Quadrature all_digits(32), few_digits(16);
+  const bool single = single_precision;
+  const Quadrature& rule = single ? few_digits : all_digits;
+  const double kEnd = single ? 19 : 40;
   constexpr double kSteep = 1e8;
-  constexpr int kTerms = 44;
+  const int terms = single ? 22 : 44;
   const Value density = gamma_density(a, x);
 
-  Value term = constant_like(a, 1.0);  // Horner's form of the sum of x^k / ((a + 1) ... (a + k))
-  for (int k = kTerms; k >= 1; --k) term = term * (x / (a + k)) + 1;
-  const Value series = density * term / a;
+  // Horner's form of the sum of x^k / ((a + 1) ... (a + k)), as over / under. Where a is bounded
+  // here the density is 0.
+  const Value bounded = min(a, 1e6);
+  Value over = constant_like(a, 1.0), under = over;
+  for (int k = terms; k >= 1; --k) {
+    under = under * (bounded + k);
+    over = over * x + under;
+  }
+  const Value series = density * over / (under * a);
 
   const Value below = x < a, gap = abs(x - a);
   const Value wide = kEnd - 2 * gap;
@@ -250,11 +289,16 @@ IncompleteGamma incomplete_gamma(Value a, Value x) {
   const Value end_above = min(first, log1p((kEnd + a * first) / x));
   const Value end = where(below, end_below, end_above);
   const Value side = where(below, -1.0, constant_like(a, 1.0));
-  Value integral = constant_like(a, 0.0);
-  for (int i = 0; i < kNodes; ++i) {
-    const Value s = end * rule.node[size_t(i)] * side;
-    integral = integral + rule.weight[size_t(i)] * exp(a * s - x * expm1(s));
+  const Type type = single ? Type::f32 : a.type();
+  const Value last = cast(end * side, type), fall = cast(gap * end, type), rise = cast(x, type);
+  Value integral = constant_like(last, 0.0);
+  for (size_t i = 0; i < rule.node.size(); ++i) {
+    const Value s = last * rule.node[i];
+    const Value exponent =
+        single ? -(fall * rule.node[i]) - rise * exp_beyond_linear(s) : a * s - x * expm1(s);
+    integral = integral + rule.weight[i] * exp(exponent);
   }
+  integral = cast(integral, a.type());
   const Value quadrature = density * integral * end;
 
   const Value by_series = (below & (a < 8)) | (x < 0.5);

@@ -8,6 +8,19 @@
 
 namespace arete::expr {
 
+/// While one lives, what this thread makes of the functions below needs the digits of f32 only.
+/// They compute in the type of their operands all the same, in fewer steps.
+class SinglePrecision {
+ public:
+  explicit SinglePrecision(bool on);
+  ~SinglePrecision();
+  SinglePrecision(const SinglePrecision&) = delete;
+  SinglePrecision& operator=(const SinglePrecision&) = delete;
+
+ private:
+  bool before_;
+};
+
 // ---- error function and normal distribution
 /// exp(x^2) erfc(x).
 Value erfcx(Value x);
@@ -20,8 +33,8 @@ Value ndtri(Value p);
 // ---- gamma function
 /// The derivative of order n >= 1 of digamma, for any x; infinite at the poles.
 Value polygamma(int n, Value x);
-/// Hurwitz zeta: the sum of (q + k)^-s over k >= 0, for s > 1 (inf at 1, NaN below) and q > -10
-/// (below 0 only for whole s).
+/// Hurwitz zeta: the sum of (q + k)^-s over k >= 0, for s > 1 (inf at 1, NaN below); for q below 0
+/// only where s is whole.
 Value hurwitz_zeta(Value s, Value q);
 /// Regularized incomplete gamma functions for a, x >= 0 (NaN elsewhere): lower P and upper Q, to
 /// about 1e-13 relative for the smaller of the two where x >= a or a > 8.

@@ -95,9 +95,16 @@ const OpRecord& log_normal_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const double mean = c.real(1), std = c.real(2);
-          lower_from(Distribution::normal, out[0], c[3], p,
-                     [=](Value z) { return expr::exp(z * std + mean); });
+          const prim::View to = view_of(out[0]);
+          const auto raise = [&](const prim::View& normal) {
+            draw(p, Distribution::normal, normal, c.real(1), c.real(2), c[3]);
+            apply(
+                p, [](std::span<const Value> v) { return std::vector{expr::exp(v[0])}; },
+                {&normal, 1}, to);
+          };
+          if (expr::storage_type(expr::compute_type(to.dtype)) == to.dtype) return raise(to);
+          const prim::ScratchView wide(p, kFloat32, out[0].sizes());
+          raise(wide);
         })
         .grad(no_random_gradient)
         .in_place();
@@ -191,19 +198,38 @@ const OpRecord& bernoulli_tensor_op =
 // and rounds are drawn until all elements have one. That reads from the host in each round.
 constexpr double kInverted = 10;
 
-expr::ProgramPtr inversion() {
+constexpr int kTerms = 64, kTermsAtOnce = 8;  // where few are enough the others are left out
+
+// The count so far and those of what comes after k - 1 terms, of which `term` is the last.
+Value count_terms(Value count, Value u, Value rate, Value term, Value sum, int k) {
+  if (k > kTerms) return count;
+  for (const int end = k + kTermsAtOnce; k < end; ++k) {
+    count = count + expr::cast(u > sum, expr::Type::f64);
+    term = term * (rate * (1.0 / k));
+    sum = sum + term;
+  }
+  return expr::where(u > sum, count_terms(count, u, rate, term, sum, k), count);
+}
+
+expr::ProgramPtr inversion(DType t) {
+  return expr::trace(
+      [t](std::span<const Value> v) {
+        const Value rate = expr::min(expr::cast(v[0], expr::Type::f64), kInverted);
+        const Value none = expr::exp(-rate);
+        const Value count = count_terms(rate * 0.0, v[1], rate, none, none, 1);
+        return std::vector{expr::cast(count, expr::compute_type(t))};
+      },
+      std::vector{t, kFloat64}, {}, std::vector{t});
+}
+// 2 for rates below 0, 1 for those that are not inverted.
+expr::ProgramPtr rate_kinds(DType t) {
   return expr::trace(
       [](std::span<const Value> v) {
-        const Value rate = expr::min(v[0], kInverted);
-        Value term = expr::exp(-rate), sum = term, count = rate * 0.0;
-        for (int k = 1; k <= 64; ++k) {
-          count = count + expr::cast(v[1] > sum, expr::Type::f64);
-          term = term * rate * (1.0 / k);
-          sum = sum + term;
-        }
-        return std::vector{count};
+        const Value zero = v[0].builder()->constant(expr::Type::i32, 0);
+        return std::vector{
+            expr::where(v[0] < 0.0, zero + 2, expr::where(v[0] >= kInverted, zero + 1, zero))};
       },
-      std::vector{kFloat64, kFloat64}, {}, std::vector{kFloat64});
+      std::vector{t}, {}, std::vector{kUInt8});
 }
 
 // The proposal, or -1 if it is rejected.
@@ -229,31 +255,45 @@ expr::ProgramPtr rejection() {
 
 const OpRecord& poisson_op =
     define("poisson(Tensor self, Generator? generator=None) -> Tensor")
-        .doc("Poisson distributed numbers with the rates of self; the rates are read on the host.")
+        .doc(
+            "Poisson distributed numbers with the rates of self; whether there are large rates is "
+            "read "
+            "on the host.")
         .random()
         .compose([](const Call& c) -> Results {
           check_floating(c);
           const Tensor& self = c.tensor(0);
           if (self.is_meta() || self.numel() == 0) return {empty_like(self.detach())};
-          const NoGradGuard guard;
-          const TensorOptions o(kFloat64, self.device());
-          const Tensor rate = self.to(kFloat64).contiguous();
-          const auto uniform = [&] { return rand(rate.sizes(), o, c[1].generator()); };
-          ARETE_CHECK(
-              !rate.lt(Scalar(0)).any().item<bool>(),
-              ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
-          static const expr::ProgramPtr small = inversion(), large = rejection();
-          const Tensor given[] = {rate, uniform()};
-          Tensor result = apply_program(small, given, {}, "poisson")[0];
-          Tensor pending = rate.ge(Scalar(kInverted));
-          while (pending.any().item<bool>()) {
-            const Tensor drawn[] = {rate, uniform(), uniform()};
-            const Tensor k = apply_program(large, drawn, {}, "poisson")[0];
-            const Tensor take = pending.logical_and(k.ge(Scalar(0)));
-            result = where(take, k, result);
-            pending = pending.logical_and(take.logical_not());
-          }
-          return {result.to(self.dtype())};
+          const auto draw_numbers = [&]() -> Tensor {
+            const NoGradGuard guard;
+            const TensorOptions o(kFloat64, self.device());
+            const auto uniform = [&] { return rand(self.sizes(), o, c[1].generator()); };
+            const Tensor given[] = {self};
+            const auto kind =
+                apply_program(rate_kinds(self.dtype()), given, {}, "poisson")[0].max().item<int>();
+            ARETE_CHECK(
+                kind < 2,
+                ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
+            const Tensor numbers[] = {self, uniform()};
+            const Tensor inverted =
+                apply_program(inversion(self.dtype()), numbers, {}, "poisson")[0];
+            if (kind == 0) return inverted;
+            static const expr::ProgramPtr large = rejection();
+            const Tensor rate = self.to(kFloat64);
+            Tensor result = inverted.to(kFloat64), pending = rate.ge(Scalar(kInverted));
+            while (pending.any().item<bool>()) {
+              const Tensor drawn[] = {rate, uniform(), uniform()};
+              const Tensor k = apply_program(large, drawn, {}, "poisson")[0];
+              const Tensor take = pending.logical_and(k.ge(Scalar(0)));
+              result = where(take, k, result);
+              pending = pending.logical_and(take.logical_not());
+            }
+            return result.to(self.dtype());
+          };
+          const Tensor result = draw_numbers();
+          // The gradient is 0; NaN gives NaN.
+          if (!self.requires_grad() || !is_grad_enabled()) return {result};
+          return {where(self.detach().isnan(), self, result)};
         });
 
 }  // namespace

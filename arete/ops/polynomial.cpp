@@ -1,5 +1,7 @@
 // Orthogonal polynomials by their three-term recurrences.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -32,8 +34,9 @@ struct Family {
   }
 
 // Note [Polynomials of a degree that is data]
-// One kernel walks kSteps degrees and keeps, for every element, the polynomial of its own degree.
-// The state (the last two polynomials and the result so far) is handed from kernel to kernel while
+// Up to degree kSteps one kernel does it all, as far as the degrees go that are nearby. Beyond, one
+// kernel walks kSteps degrees and keeps, for every element, the polynomial of its own degree. The
+// state (the last two polynomials and the result so far) is handed from kernel to kernel while
 // some element's degree lies beyond; the degrees read from the data say how many that are. A number
 // needs no reading. Everything is differentiable in x.
 constexpr int kSteps = 16;
@@ -65,25 +68,42 @@ expr::ProgramPtr start_program(const Family& family, DType t) {
       std::vector{t, t}, {}, std::vector{t, t, t});
 }
 
-// A degree, 0 where it cannot be reached.
-constexpr double kLargest = 0x1p53;
-const expr::Program& reached_program(DType t) {
-  static auto* const cache = new expr::ProgramCache;
-  return cache->get(pack_key({int(t)}), {t}, {}, {t}, [](Values v) {
-    const Value n = trunc(v[0]);
-    return std::vector{where(n < kLargest, n, 0.0)};
-  });
+// (x, n) -> the result, for degrees up to `steps`, before they are rounded to whole numbers.
+expr::ProgramPtr short_program(const Family& family, DType t, int steps) {
+  return expr::trace(
+      [&](Values v) {
+        const Value x = v[0], n = trunc(v[1]), one = constant_like(x, 1.0);
+        const std::function<Value(int, Value, Value, Value)> from =
+            [&](int k, Value p, Value before, Value result) -> Value {
+          const Value so_far = result, further = n > k;
+          for (const int end = std::min(steps, k + 4); k < end; ++k) {
+            const Value next = family.next(x, constant_like(x, k), p, before);
+            before = p;
+            p = next;
+            result = where(n == k + 1, p, result);
+          }
+          if (k < steps) result = from(k, p, before, result);
+          return where(further, result, so_far);
+        };
+        const Value p = family.first(x);
+        return std::vector{from(1, p, one, where(n == 0, one, where(n == 1, p, 0.0)))};
+      },
+      std::vector{t, t}, {}, std::vector{t});
 }
 
 struct Programs {
-  expr::ProgramPtr start, walk;
+  expr::ProgramPtr start, walk, brief[3];
 };
 const Programs& programs_of(const OpRecord& op, const Family& family, DType t) {
   static std::mutex mutex;
   static std::map<std::pair<const OpRecord*, DType>, Programs> made;
   const std::lock_guard lock(mutex);
   Programs& p = made[{&op, t}];
-  if (!p.start) p = {start_program(family, t), walk_program(family, t)};
+  if (!p.start)
+    p = {start_program(family, t),
+         walk_program(family, t),
+         {short_program(family, t, 4), short_program(family, t, 8),
+          short_program(family, t, kSteps)}};
   return p;
 }
 
@@ -108,17 +128,22 @@ Results polynomial(const Call& c) {
   if (!is_floating(result)) result = default_dtype();
   const DType t = result == kFloat64 ? kFloat64 : kFloat32;
   const Tensor x = as_tensor(c[0], device, t).to(t);
-  const Tensor n = as_tensor(c[1], device, t).detach().to(t);
+  const Tensor degrees = as_tensor(c[1], device, t).detach().to(t);
+  const Programs& programs = programs_of(c.op, family, t);
   // Of degrees that are not finite there is no polynomial, and none that can be reached of others.
+  constexpr double kLargest = 0x1p53;
   double degree = 0;
   if (c[1].kind() != Arg::Kind::tensor)
     degree = c.scalar(1).to_double();
-  else if (!n.is_meta() && n.numel() > 0)
-    degree = apply_reduce(reached_program(t).shared_from_this(), prim::Monoid::max, {&n, 1}, {}, {},
-                          false, c.name())
-                 .item<double>();
-  if (!(degree < kLargest)) degree = 0;
-  const Programs& programs = programs_of(c.op, family, t);
+  else if (!degrees.is_meta() && degrees.numel() > 0)
+    degree = degrees.max().item<double>();
+  if (degree <= kSteps) {  // not if it is NaN
+    const Tensor both[] = {x, degrees};
+    const int brief = degree <= 4 ? 0 : degree <= 8 ? 1 : 2;
+    return {apply_program(programs.brief[brief], both, {}, c.name())[0].to(result)};
+  }
+  const Tensor n = degrees.trunc(), reached = n < Scalar(kLargest);
+  if (!(degree < kLargest)) degree = n.is_meta() ? 0 : where(reached, n, 0).max().item<double>();
   const Tensor start[] = {x, n};
   Results r = apply_program(programs.start, start, {}, c.name());
   for (double k = 1; k < degree; k += kSteps) {

@@ -1,7 +1,14 @@
-// Running sums and products.
+// Running sums, products and extrema.
+#include <cmath>
+
 #include "arete/ops/autocast.h"
+#include "arete/ops/call.h"
 #include "arete/ops/complex.h"
+#include "arete/ops/creation.h"
 #include "arete/ops/reduce_family.h"
+#include "arete/ops/index.h"
+#include "arete/ops/search.h"
+#include "arete/ops/shape.h"
 #include "arete/ops/sort.h"
 
 namespace arete::ops {
@@ -39,18 +46,47 @@ const OpRecord& reverse_cumsum_op =
         })
         .grad([](const GradCall& g) -> TensorList { return {g.grad().cumsum(g.integer(1))}; });
 
-// The gradient of a running product along the last dimension, from sums: before the first zero of a
-// row dy_k / dx_i = y_k / x_i; at it, products with one in its place; after it, nothing.
-Tensor cumprod_gradient(const Tensor& x, const Tensor& dy) {
-  const Tensor zero = x == 0, seen = zero.cumsum(-1);
-  const Tensor before = seen == 0, first = logical_and(zero, seen == 1);
-  const Tensor kept = arete::where(before, conj(x.cumprod(-1)) * dy, 0);
-  const Tensor quotients =
-      call(reverse_cumsum_op, {kept, int64_t(-1)}) / conj(arete::where(zero, 1, x));
-  const Tensor others = conj(arete::where(first, 1, x).cumprod(-1));
-  const Tensor at_first = arete::where(seen > 0, others * dy, 0).sum(-1, true);
-  return arete::where(before, quotients, arete::where(first, at_first, 0));
+// What comes after (before) each element along a dimension; at the end 0.
+Tensor neighbours(const Tensor& x, int64_t dim, bool after) {
+  const int64_t n = x.size(dim);
+  const Tensor end = zeros_like(x.narrow(dim, 0, 1)), rest = x.narrow(dim, after ? 1 : 0, n - 1);
+  return after ? cat({rest, end}, dim) : cat({end, rest}, dim);
 }
+
+// y[i] = self[i] + factors[i - 1] y[i - 1], or from the end with i + 1 for i - 1. The gradient runs
+// the other way, past the same factors; complex numbers are conjugated by then.
+const OpRecord& linear_scan_op =
+    define("linear_scan(Tensor self, Tensor factors, int dim, bool reverse) -> Tensor")
+        .doc("Running sum in which each result times its factor is added to the next element.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& x = c.tensor(0);
+          prim::ScanArgs scan{.monoid = Monoid::sum,
+                              .in = view_of(x),
+                              .out = view_of(out[0]),
+                              .dim = normalize_dim(c.integer(2), int(x.dim()), c.name()),
+                              .reverse = c.boolean(3)};
+          scan.factors = view_of(c.tensor(1));
+          p.scan(scan);
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor factors = g.input(1);
+              if (factors.dim() == 0 || factors.numel() == 0)
+                return {g.grad(), zeros_like(factors)};
+              const int64_t dim = normalize_dim(g.integer(2), int(factors.dim()), "linear_scan");
+              const bool reverse = g.boolean(3);
+              const Tensor back = neighbours(conj(factors), dim, reverse);
+              const Tensor slope = call(linear_scan_op, {g.grad(), back, dim, !reverse});
+              if (!g.needs(1)) return {slope, Tensor()};
+              return {slope, neighbours(slope, dim, !reverse).mul(conj(g.output()))};
+            },
+            0b10, 1)
+        .dtypes({kFloat32, kFloat64, kBFloat16, kFloat16});
 
 const std::vector<DType> kScanTypes{kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt64};
 
@@ -78,28 +114,127 @@ const OpRecord& cumprod_op =
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              // dy_k / dx_i = product of x_j, j <= k, j != i, for k >= i. Where this gradient will
-              // be differentiated, too: rows of products with x_i replaced by one (quadratic).
+              // dx_i is the product of what precedes x_i, times dy_i + x_(i+1) (dy_(i+1) + ...),
+              // which needs no division.
               const Tensor x = g.input(0).to(g.grad().dtype());
               if (x.dim() == 0 || x.numel() == 0) return {g.grad().to(g.input_dtype(0))};
               const int64_t d = normalize_dim(g.integer(1), int(x.dim()), "cumprod");
-              const Tensor rows = x.movedim(d, -1), dy = g.grad().movedim(d, -1);
-              if (!is_grad_enabled())
-                return {cumprod_gradient(rows, dy).movedim(-1, d).to(g.input_dtype(0))};
-              const int64_t n = rows.size(-1);
-              Shape square(rows.sizes());
-              square.push_back(n);
-              const Tensor diagonal = eye(n, TensorOptions(kBool, x.device()));
-              // Row i of the matrix: the products for x_i = 1; only k >= i depend on x_i.
-              const Tensor products =
-                  arete::where(diagonal, 1, rows.unsqueeze(-2).expand(square)).cumprod(-1);
-              const Tensor later = ones({n, n}, TensorOptions(kBool, x.device())).triu();
-              const Tensor dx = arete::where(later, conj(products) * dy.unsqueeze(-2), 0).sum(-1);
-              return {dx.movedim(-1, d).to(g.input_dtype(0))};
+              const int64_t n = x.size(d);
+              const Tensor factors = conj(x);
+              Tensor dx = call(linear_scan_op, {g.grad(), factors, d, true});
+              if (n == 1) return {dx.to(g.input_dtype(0))};
+              const Tensor before = factors.narrow(d, 0, n - 1).cumprod(d);
+              Tensor others = dx.narrow(d, 1, n - 1);
+              if (is_grad_enabled())
+                dx = cat({dx.narrow(d, 0, 1), others.mul(before)}, d);
+              else
+                others.mul_(before);
+              return {dx.to(g.input_dtype(0))};
             },
             1)
         .in_place(true)
         .dtypes(kScanTypes);
+
+// ---- running extrema: (self, dim) -> (values, indices)
+
+void running_infer(const Call& c, OutputSpecs& out) {
+  const Tensor& x = c.tensor(0);
+  normalize_dim(c.integer(1), int(x.dim()), c.name());
+  ARETE_CHECK(!is_complex(x.dtype()),
+              NotImplementedError(c.name(), "complex numbers have no order"));
+  out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+  out.push_back({Shape(x.sizes()), kInt64, x.device(), {}});
+}
+
+// The larger of two booleans is their disjunction, which the scan of max gives as well.
+template <Monoid monoid>
+void running_lower(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  prim::ScanArgs scan{.monoid = monoid,
+                      .in = view_of(x),
+                      .out = view_of(out[0]),
+                      .dim = normalize_dim(c.integer(1), int(x.dim()), c.name())};
+  scan.indices = view_of(out[1]);
+  p.scan(scan);
+}
+
+TensorList running_grad(const GradCall& g) {
+  const Tensor start = zeros(g.input_sizes(0), g.grad().options());
+  return {scatter_add(start, g.integer(1), g.output(1), g.grad())};
+}
+
+const OpRecord& cummax_op =
+    define("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+        .doc("Running maximum and its position.")
+        .infer(running_infer)
+        .lower(running_lower<prim::Monoid::max>)
+        .grad(running_grad, 0, 0b10)
+        .no_grad_outputs(0b10);
+const OpRecord& cummin_op =
+    define("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+        .doc("Running minimum and its position.")
+        .infer(running_infer)
+        .lower(running_lower<prim::Monoid::min>)
+        .grad(running_grad, 0, 0b10)
+        .no_grad_outputs(0b10);
+
+// ---- logarithms of running sums of exponentials
+
+void infer_logarithms(const Call& c, OutputSpecs& out, bool wide) {
+  const Tensor& x = c.tensor(0);
+  normalize_dim(c.integer(1), int(x.dim()), c.name());
+  ARETE_CHECK(
+      is_floating(x.dtype()),
+      TypeError(c.name(), "logcumsumexp: expected a floating point input").got(name_of(x.dtype())));
+  out.push_back({Shape(x.sizes()), wide ? kFloat64 : x.dtype(), x.device(), {}});
+}
+void lower_logarithms(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const Tensor& x = c.tensor(0);
+  prim::ScanArgs scan{.monoid = Monoid::sum,
+                      .in = view_of(x),
+                      .out = view_of(out[0]),
+                      .dim = normalize_dim(c.integer(1), int(x.dim()), c.name())};
+  scan.logarithmic = true;
+  p.scan(scan);
+}
+
+TensorList logcumsumexp_grad(const GradCall& g);
+
+const OpRecord& wide_logcumsumexp_op =
+    define("wide_logcumsumexp(Tensor self, int dim) -> Tensor")
+        .doc("log of the running sum of exponentials, in float64.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) { infer_logarithms(c, out, true); })
+        .lower(lower_logarithms)
+        .grad(logcumsumexp_grad, 1);
+
+// With the share w_i = exp(x_i - y_i) of the last element, dx_i = w_i (dy_i + (1 - w_(i+1))
+// (dy_(i+1)
+// + ...)). A sum of 1e3 is known to 1e-4 in float32, and so would be the shares of it: hence y in
+// float64. Where y is -inf nothing has been added yet.
+TensorList logcumsumexp_grad(const GradCall& g) {
+  const Tensor x = g.input(0);
+  const int64_t dim = normalize_dim(g.integer(1), int(x.dim()), "logcumsumexp");
+  const DType t = x.dtype() == kFloat64 || g.grad().dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const expr::ProgramPtr shares = expr::trace(
+      [](std::span<const expr::Value> v) {
+        const expr::Value x = cast(v[0], expr::Type::f64);
+        const expr::Value w = exp(where(v[1] == -HUGE_VAL, -HUGE_VAL, x - v[1]));
+        return std::vector{w, 1 - w};
+      },
+      std::vector{x.dtype(), kFloat64}, {}, std::vector{t, t});
+  const Tensor pair[] = {x, call(wide_logcumsumexp_op, {x, dim})};
+  const Results share = apply_program(shares, pair, {}, "logcumsumexp_shares");
+  const Tensor sums = call(linear_scan_op, {g.grad().to(t), share[1], dim, true});
+  return {share[0].mul(sums).to(g.input_dtype(0))};
+}
+
+const OpRecord& logcumsumexp_op =
+    define("logcumsumexp(Tensor self, int dim) -> Tensor")
+        .doc("log of the running sum of exponentials.")
+        .infer([](const Call& c, OutputSpecs& out) { infer_logarithms(c, out, false); })
+        .lower(lower_logarithms)
+        .grad(logcumsumexp_grad, 1);
 
 }  // namespace
 }  // namespace arete::ops
@@ -110,6 +245,17 @@ Tensor cumsum(const Tensor& self, int64_t dim) {
 }
 Tensor cumprod(const Tensor& self, int64_t dim) {
   return ops::call(ops::cumprod_op, {self, dim, std::nullopt});
+}
+std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim) {
+  const auto r = ops::call_all(ops::cummax_op, {self, dim});
+  return {r[0], r[1]};
+}
+std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim) {
+  const auto r = ops::call_all(ops::cummin_op, {self, dim});
+  return {r[0], r[1]};
+}
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  return ops::call(ops::logcumsumexp_op, {self, dim});
 }
 Tensor Tensor::cumsum(int64_t dim) const { return arete::cumsum(*this, dim); }
 Tensor Tensor::cumprod(int64_t dim) const { return arete::cumprod(*this, dim); }

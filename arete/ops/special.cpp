@@ -90,6 +90,7 @@ const expr::Program& polygamma_program(int64_t n, DType in, DType out) {
   return cache->get(uint64_t(n) << 10 | uint64_t(in) << 5 | uint64_t(out), {in}, {}, {out},
                     [=](Values v) {
                       const Value x = cast(v[0], expr::Type::f64);
+                      const expr::SinglePrecision digits(out != kFloat64);
                       const Value y = n == 0 ? digamma(x) : expr::polygamma(int(n), x);
                       return std::vector{cast(y, expr::compute_type(out))};
                     });

@@ -11,6 +11,7 @@ namespace arete::ops {
 template <class F>
 expr::Definition in_f64(F f) {
   return [f](std::span<const expr::Value> v) {
+    const expr::SinglePrecision digits(v[0].type() != expr::Type::f64);
     std::vector<expr::Value> wide;
     for (expr::Value x : v) wide.push_back(cast(x, expr::Type::f64));
     std::vector<expr::Value> out = f(std::span<const expr::Value>(wide));

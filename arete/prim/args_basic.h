@@ -193,16 +193,27 @@ struct ArgReduceArgs {
 };
 
 /// Running monoid along `dim`, inclusive. out has in's shape and may be in. reverse: from the end.
+/// Of real numbers also, with
+///   factors      (sum; in's shape and dtype, which is out's and floating) the result at an element
+///                times its factor is what is added to the next element
+///   logarithmic  (sum; in and out floating) `in` holds the logarithms of what is summed, and out
+///                gets those of the sums; infinities and NaN as log(sum(exp(in)))
+///   indices      (min, max; in's shape, i64) where the last of the elements equal to the result so
+///                far is; NaN is equal to NaN. in and out have one dtype
 struct ScanArgs {
   Monoid monoid;
   View in, out;
   int dim;
   bool reverse = false;
+  View factors{}, indices{};
+  bool logarithmic = false;
   Context context{};
 
   static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
+    v(a.factors, Access::read);
     v(a.out, Access::write);
+    v(a.indices, Access::write);
   }
 };
 

@@ -6,6 +6,7 @@
 #include "tests/prim/ordering_reference.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/test_device.h"
+#include "tests/support/tolerance.h"
 
 namespace arete::test {
 namespace {
@@ -130,6 +131,94 @@ TEST(Scan, LongLanesInChunks) {
             const Shape i{reverse ? n - 1 - k : k};
             expected = combine_scanned(m, expected, in.get(i));
             ASSERT_EQ(out.get(i), expected) << name_of(dtype) << " at " << i[0];
+          }
+        }
+}
+
+// Of every form and layout against a plain loop: sums with factors (powers of two, so that they
+// are exact), logarithms of sums, and positions of extrema.
+TEST(Scan, FactorsLogarithmsAndPositions) {
+  std::mt19937_64 rng(4);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
+    for (const Shape& sizes : {Shape{}, Shape{0}, Shape{1}, Shape{9}, Shape{4, 70}, Shape{5, 3, 2},
+                               Shape{3, 1000}, Shape{700, 40}, Shape{20000}, Shape{3, 9000, 2}})
+      for (int dim = 0; dim < std::max(1, int(sizes.size())); ++dim)
+        for (const Layout& layout : dense_and_strided_layouts(sizes)) {
+          Layout of_all(sizes);
+          if (too_large_for_reference(of_all.numel() / 8)) continue;
+          const auto outs = dense_and_strided_layouts(sizes);
+          const auto any = [&]() -> const Layout& { return outs[rng() % outs.size()]; };
+          GuardedBuffer in(dtype, layout), factors(dtype, any()), out(dtype, any()),
+              wide(kFloat64, any()), logs(dtype, any()), indices(kInt64, any());
+          in.fill([&](IntList) { return double(int(rng() % 9) - 4); });
+          factors.fill([&](IntList) { return rng() % 3 == 0 ? 0.5 : rng() % 3 == 0 ? -0.5 : 0.0; });
+          const bool reverse = rng() % 2, largest = rng() % 2;
+          const int64_t n = sizes.empty() ? 1 : sizes[size_t(dim)];
+          // Exponentials of whole numbers that grow towards the end, with infinities.
+          GuardedBuffer exponents(dtype, any());
+          exponents.fill(
+              [&](IntList) { return rng() % 50 == 0 ? -INFINITY : double(int(rng() % 60) - 30); });
+          GuardedBuffer values(dtype, any());
+          values.fill([&](IntList) { return rng() % 300 == 0 ? NAN : double(rng() % 5); });
+          prim::ScanArgs scan{.monoid = Monoid::sum,
+                              .in = in.view(),
+                              .out = out.view(),
+                              .dim = dim,
+                              .reverse = reverse,
+                              .factors = factors.view()};
+          backend_under_test().scan(scan);
+          for (GuardedBuffer* to : {&logs, &wide})
+            backend_under_test().scan({.monoid = Monoid::sum,
+                                       .in = exponents.view(),
+                                       .out = to->view(),
+                                       .dim = dim,
+                                       .reverse = reverse,
+                                       .logarithmic = true});
+          GuardedBuffer extremes(dtype, any());
+          backend_under_test().scan({.monoid = largest ? Monoid::max : Monoid::min,
+                                     .in = values.view(),
+                                     .out = extremes.view(),
+                                     .dim = dim,
+                                     .reverse = reverse,
+                                     .indices = indices.view()});
+          for (const GuardedBuffer* b : {&out, &wide, &logs, &indices, &extremes})
+            ASSERT_TRUE(b->guards_intact());
+          Shape heads = sizes;
+          if (!sizes.empty()) heads[size_t(dim)] = std::min<int64_t>(n, 1);
+          for (IndexWalk w(heads); w; ++w) {
+            double carry = 0, top = -INFINITY, sum = 0, best = 0;
+            int64_t place = -1;
+            for (int64_t step = 0; step < n; ++step) {
+              const int64_t i = reverse ? n - 1 - step : step;
+              Shape at = *w;
+              if (!at.empty()) at[size_t(dim)] = i;
+              const double y = in.get(at) + carry;
+              carry = y * factors.get(at);
+              ASSERT_NEAR(out.get(at), y, tolerance(dtype, 1, 16)) << name_of(dtype) << " " << i;
+              const double v = exponents.get(at);
+              if (v > top) {
+                sum *= std::exp(top - v);
+                top = v;
+              }
+              if (top > -INFINITY) sum += std::exp(v - top);
+              const double log = top > -INFINITY ? top + std::log(sum) : -INFINITY;
+              if (std::isinf(log)) {
+                ASSERT_EQ(logs.get(at), log);
+                ASSERT_EQ(wide.get(at), log);
+              } else {
+                ASSERT_NEAR(logs.get(at), log, tolerance(dtype, n, 30)) << name_of(dtype);
+                ASSERT_NEAR(wide.get(at), log,
+                            tolerance(dtype == kFloat64 ? dtype : kFloat32, n, 2))
+                    << name_of(dtype);
+              }
+              const double x = values.get(at);
+              if (place < 0 || x != x || (largest ? x >= best : x <= best)) {
+                best = x;
+                place = i;
+              }
+              ASSERT_EQ(indices.get(at), double(place)) << name_of(dtype);
+              ASSERT_TRUE(same_value(extremes.get(at), best));
+            }
           }
         }
 }

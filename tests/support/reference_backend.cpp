@@ -292,8 +292,35 @@ void ReferencePrimitives::scan(const prim::ScanArgs& a) {
   for_each_lane(a.in, a.dim, [&](const Shape& head, const std::vector<Element>& lane) {
     Element running = identity(a.monoid, accumulator);
     const int64_t n = int64_t(lane.size());
+    double top = -HUGE_VAL, sum = 0, best = 0;  // what is summed is sum * exp(top)
+    int64_t place = -1;
     for (int64_t i = 0; i < n; ++i) {
       const int64_t position = a.reverse ? n - 1 - i : i;
+      const Shape to = at(head, a.dim, position);
+      const double v = to_double(lane[size_t(position)]);
+      if (a.logarithmic) {
+        const double higher = v > top || v != v ? v : top;
+        const auto weight = [&](double x) { return x == higher ? 1 : std::exp(x - higher); };
+        sum = sum * weight(top) + weight(v);
+        top = higher;
+        store(a.out, to, number(top + std::log(sum)));
+        continue;
+      }
+      if (a.factors) {
+        running = combine(Monoid::sum, running, as(accumulator, lane[size_t(position)]));
+        store(a.out, to, running);
+        running = combine(Monoid::prod, running, as(accumulator, load(a.factors, to)));
+        continue;
+      }
+      if (a.indices) {
+        if (place < 0 || v != v || (a.monoid == Monoid::max ? v >= best : v <= best)) {
+          place = position;
+          best = v;
+        }
+        store(a.indices, to, integer(place));
+        store(a.out, to, lane[size_t(place)]);
+        continue;
+      }
       running = combine(a.monoid, running, as(accumulator, lane[size_t(position)]));
       store(a.out, at(head, a.dim, position), running);
     }

@@ -1,5 +1,6 @@
 // Running sums, products, extrema and logic along a dimension.
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstdlib>
 #include <limits>
@@ -176,6 +177,93 @@ void scan_long(const T* in, T* out, int64_t n, int64_t si, int64_t so) {
   });
 }
 
+// ---- scans of more than a monoid of numbers (ScanArgs): the state of a lane, and what the lane's
+// next element makes of it, given that of the third operand
+
+// A running sum of exponentials is sum * exp(top), with the largest exponent so far.
+template <class T>
+struct LogSumState {
+  using Third = T;
+  using Exact = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  double sum = 0;
+  Exact top = -std::numeric_limits<Exact>::infinity();
+  void next(const T& in, T& out, Third*) {
+    const Exact v = Exact(in);
+    if (v <= top) {
+      sum += v == top ? Exact(1) : std::exp(v - top);
+    } else {  // or NaN
+      sum = sum * std::exp(top - v) + 1;
+      top = v;
+    }
+    out = T(top + Exact(std::log(Exact(sum))));
+  }
+};
+
+template <class T>
+struct LinearState {
+  using Third = const T;
+  using Wide = SumType<T>;
+  Wide carry{};
+  void next(const T& in, T& out, Third* factor) {
+    const Wide f = widen<Wide>(*factor), y = widen<Wide>(in) + carry;
+    out = narrow_to<T>(y);
+    carry = y * f;
+  }
+};
+
+template <class T, bool kLargest>
+struct PlacedState {
+  using Third = int64_t;
+  CombineType<T> best{};
+  int64_t at = -1, position = 0;
+  void next(const T& in, T& out, Third* index) {
+    const auto v = CombineType<T>(in);
+    if (at < 0 || v != v || (kLargest ? v >= best : v <= best)) {
+      best = v;
+      at = position;
+    }
+    ++position;
+    out = T(best);
+    *index = at;
+  }
+};
+
+template <class State, class T>
+void scan_states(const ScanArgs& a, const prim::View& third) {
+  using Third = typename State::Third;
+  const bool scalar = a.in.rank() == 0;
+  const int64_t n = scalar ? 1 : a.in.sizes[a.dim];
+  const auto along = [&](const prim::View& v) { return scalar ? 0 : v.strides[a.dim]; };
+  const int64_t si = along(a.in), so = along(a.out), st = along(third);
+  const Walk<3> walk(a.in.sizes, a.dim, {&a.in, &a.out, &third});
+  if (n == 0 || walk.count() == 0) return;
+  const auto at = [](const auto& view, const Walk<3>& w, int k) {
+    return reinterpret_cast<char*>(view.data) + w.offset(k);
+  };
+  // Neighbouring lanes go together where their elements do.
+  constexpr int64_t kTile = 64;
+  parallel_for(
+      0, walk.count(), std::max<int64_t>(grain_for(8 * n), 1), [&](int64_t begin, int64_t end) {
+        for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
+          const int64_t li = w.stride(0), lo = w.stride(1), lt = w.stride(2);
+          const int64_t tile = std::abs(li) < std::abs(si) * int64_t(sizeof(T)) ? kTile : 1;
+          for (int64_t first = 0; first < lanes; first += tile) {
+            State states[kTile];
+            const int64_t width = std::min(tile, lanes - first);
+            for (int64_t step = 0; step < n; ++step) {
+              const int64_t i = a.reverse ? n - 1 - step : step;
+              for (int64_t k = 0; k < width; ++k) {
+                const int64_t lane = first + k;
+                states[k].next(reinterpret_cast<const T*>(at(a.in, w, 0) + lane * li)[i * si],
+                               reinterpret_cast<T*>(at(a.out, w, 1) + lane * lo)[i * so],
+                               reinterpret_cast<Third*>(at(third, w, 2) + lane * lt) + i * st);
+              }
+            }
+          }
+        });
+      });
+}
+
 template <template <class> class M, class T>
 void scan_as(const ScanArgs& a) {
   constexpr int64_t kSize = sizeof(T);
@@ -229,6 +317,24 @@ void CpuBackend::scan(const ScanArgs& args) {
   }
   const bool logic = args.monoid == Monoid::all || args.monoid == Monoid::any;
   ARETE_ASSERT(!logic || args.out.dtype == kBool);
+  if (args.factors || args.logarithmic || args.indices) {
+    visit_dtype(args.out.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if (args.factors) {
+        if constexpr (is_floating(dtype_of<T>) || is_complex(dtype_of<T>))
+          return scan_states<LinearState<T>, T>(args, args.factors);
+      } else if (args.logarithmic) {
+        if constexpr (is_floating(dtype_of<T>))
+          return scan_states<LogSumState<T>, T>(args, args.in);
+      } else if constexpr (!is_complex(dtype_of<T>)) {
+        return args.monoid == Monoid::max
+                   ? scan_states<PlacedState<T, true>, T>(args, args.indices)
+                   : scan_states<PlacedState<T, false>, T>(args, args.indices);
+      }
+      throw NotImplementedError("scan", "not for this dtype").got(name_of(args.out.dtype));
+    });
+    return;
+  }
   visit_dtype(args.out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     switch (args.monoid) {

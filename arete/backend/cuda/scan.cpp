@@ -15,8 +15,9 @@ using prim::ScanArgs;
 namespace {
 
 uint64_t source_key(const ScanArgs& a, const ScanPlan& plan) {
-  return uint64_t(a.monoid) << 40 | uint64_t(a.in.dtype) << 32 | uint64_t(a.out.dtype) << 24 |
-         uint64_t(plan.vector) << 16 | uint64_t(plan.rounds) << 12 |
+  return uint64_t(a.logarithmic) << 50 | uint64_t(bool(a.factors)) << 49 |
+         uint64_t(bool(a.indices)) << 48 | uint64_t(a.monoid) << 40 | uint64_t(a.in.dtype) << 32 |
+         uint64_t(a.out.dtype) << 24 | uint64_t(plan.vector) << 16 | uint64_t(plan.rounds) << 12 |
          uint64_t(plan.lanes.rank) << 4 | uint64_t(plan.form) << 1 | uint64_t(plan.reverse);
 }
 
@@ -35,6 +36,17 @@ void CudaBackend::scan(const ScanArgs& args) {
     return scan(in_place);
   }
   if (args.in.numel() == 0) return;
+  if (args.factors && !std::ranges::equal(args.factors.strides, args.in.strides)) {
+    // The kernel finds factors where the elements are.
+    const prim::ScratchView dense(*this, args.in.dtype, args.in.sizes),
+        factors(*this, args.in.dtype, args.in.sizes);
+    copy({dense, args.in, args.context});
+    copy({factors, args.factors, args.context});
+    ScanArgs alike = args;
+    alike.in = dense;
+    alike.factors = factors;
+    return scan(alike);
+  }
   const CUstream stream = enter(args);
   ScanPlan plan = plan_scan(args, limits().multiprocessors);
   static thread_local KernelMemo memo;

@@ -88,6 +88,66 @@ std::string monoid_name(prim::Monoid m, Type type) {
   return std::string(kNames[int(m)]) + "<" + compute_name(type) + ">";
 }
 
+int weight_of(const expr::Program& program, const Instruction& c) {
+  const int typed = c.operand[c.op == Op::select ? 1 : 0];
+  const Type operand = typed >= 0 ? program.code()[size_t(typed)].type : c.type;
+  const bool wide = operand == Type::f64 || operand == Type::i64;
+  const bool integer = expr::is_int(operand);
+  switch (c.op) {
+    case Op::input:
+    case Op::param:
+    case Op::constant:
+      return 0;
+    case Op::div:
+    case Op::reciprocal:
+    case Op::sqrt:
+      return integer ? (wide ? 130 : 40) : (wide ? 60 : 25);
+    case Op::fmod:
+    case Op::remainder:
+      return wide ? (integer ? 130 : 260) : (integer ? 45 : 80);
+    case Op::floor_div:
+      return wide ? 300 : (integer ? 80 : 230);
+    case Op::pow:
+      return wide ? 250 : 90;
+    case Op::lgamma:
+    case Op::digamma:
+      return 700;
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+      return wide ? 200 : 140;
+    case Op::atan2:
+      return wide ? 220 : 150;
+    case Op::exp:
+    case Op::exp2:
+    case Op::tanh:
+    case Op::erf:
+    case Op::sigmoid:
+    case Op::rsqrt:
+      return wide ? 120 : 18;
+    case Op::expm1:
+    case Op::log:
+    case Op::log2:
+    case Op::log10:
+    case Op::log1p:
+    case Op::asin:
+    case Op::acos:
+    case Op::atan:
+    case Op::sinh:
+    case Op::cosh:
+    case Op::asinh:
+    case Op::acosh:
+    case Op::atanh:
+    case Op::erfc:
+    case Op::erfinv:
+    case Op::nextafter:
+    case Op::gcd:
+      return wide ? 180 : 40;
+    default:
+      return wide ? 2 : 1;
+  }
+}
+
 namespace {
 
 // For an addition that makes 1 + erf(x) or 1 + tanh(x): the position of the erf or tanh, if nothing
@@ -106,6 +166,72 @@ int one_plus_operand(const expr::Program& program, std::span<const int> uses, si
   return -1;
 }
 
+// Note [Branches of a program]
+// What only one arm of a select reads, directly or not, need not be computed where the other arm is
+// chosen. A region is the whole program or an arm of a select; a value lies in the innermost region
+// that has all of its uses. Arms that take many instructions become branches, which a warp skips
+// if none of its threads goes there; others are computed and chosen from.
+class Regions {
+ public:
+  explicit Regions(const expr::Program& program) : code_(program.code()) {
+    parent_.assign(1 + 2 * code_.size(), -1);
+    of_.assign(code_.size(), -1);
+    for (const auto& o : program.outputs()) of_[size_t(o.value)] = 0;
+    std::vector<int64_t> weight(parent_.size());
+    for (size_t i = code_.size(); i-- > 0;) {
+      if (of_[i] < 0) of_[i] = 0;  // nothing reads it
+      const bool chooses = code_[i].op == Op::select;
+      for (int k = 0; k < 3; ++k) {
+        const int32_t o = code_[i].operand[size_t(k)];
+        if (o < 0) continue;
+        int region = of_[i];
+        if (chooses && k > 0) {
+          region = arm(i, k);
+          parent_[size_t(region)] = of_[i];
+        }
+        int& where = of_[size_t(o)];
+        where = where < 0 ? region : common(where, region);
+      }
+    }
+    // A select comes after all that lies in its arms.
+    for (size_t i = 0; i < code_.size(); ++i)
+      weight[size_t(of_[i])] += weight_of(program, code_[i]);
+    for (size_t i = 0; i < code_.size(); ++i)
+      if (code_[i].op == Op::select)
+        for (int k = 1; k < 3; ++k) weight[size_t(of_[i])] += weight[size_t(arm(i, k))];
+    branches_.assign(code_.size(), 0);
+    std::vector<int> merged(parent_.size());
+    for (size_t i = code_.size(); i-- > 0;) {
+      of_[i] = merged[size_t(of_[i])];
+      if (code_[i].op != Op::select) continue;
+      const int first = arm(i, 1), second = arm(i, 2);
+      branches_[i] = weight[size_t(first)] >= kCostly || weight[size_t(second)] >= kCostly;
+      merged[size_t(first)] = branches_[i] ? first : of_[i];
+      merged[size_t(second)] = branches_[i] ? second : of_[i];
+    }
+  }
+  /// Operand k, 1 or 2, of the select at position i.
+  static int arm(size_t i, int k) { return int(2 * i) + k; }
+  int of(size_t i) const { return of_[i]; }
+  bool branches(size_t i) const { return branches_[i]; }
+
+ private:
+  static constexpr int kCostly = 60;
+
+  int common(int a, int b) const {
+    // The region around an arm belongs to a later select, or is the program.
+    while (a != b) {
+      int& inner = a == 0 ? b : b == 0 ? a : a < b ? a : b;
+      inner = parent_[size_t(inner)];
+    }
+    return a;
+  }
+
+  std::span<const Instruction> code_;
+  std::vector<int> parent_, of_;
+  std::vector<char> branches_;
+};
+
 }  // namespace
 
 std::vector<std::string> emit_values(std::string& text, const expr::Program& program,
@@ -123,55 +249,74 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
     if (const int part = one_plus_operand(program, uses, i); part >= 0)
       part_of_sum[size_t(part)] = 1;
 
+  const Regions regions(program);
+  std::vector<std::vector<size_t>> members(1 + 2 * code.size());
+  for (size_t i = 0; i < code.size(); ++i) members[size_t(regions.of(i))].push_back(i);
   std::vector<std::string> names(code.size());
-  for (size_t i = 0; i < code.size(); ++i) {
-    const Instruction& c = code[i];
-    const auto operand = [&](int k) -> const std::string& {
-      return names[size_t(c.operand[size_t(k)])];
-    };
-    if (part_of_sum[i]) {
-      names[i] = operand(0);  // the argument; the sum computes the function
-      continue;
-    }
-    std::string value;
-    switch (c.op) {
-      case Op::input:
-        names[i] = inputs[size_t(c.index)];
+  const auto emit = [&](auto& self, int region, const std::string& space) -> void {
+    for (const size_t i : members[size_t(region)]) {
+      const Instruction& c = code[i];
+      const auto operand = [&](int k) -> const std::string& {
+        return names[size_t(c.operand[size_t(k)])];
+      };
+      if (part_of_sum[i]) {
+        names[i] = operand(0);  // the argument; the sum computes the function
         continue;
-      case Op::param:
-        names[i] = params[size_t(c.index)];
-        continue;
-      case Op::constant:
-        names[i] = literal_text(c.value, c.type);
-        continue;
-      case Op::cast:
-        value = std::string("op_cast<") + compute_name(c.type) + ">(" + operand(0) + ")";
-        break;
-      case Op::load:
-        value = "to_compute(" + operand(0) + "[" + operand(1) + "])";
-        break;
-      case Op::round_to:
-        value = std::string("to_compute(from_compute<") + storage_name(DType(c.index)) + ">(" +
-                operand(0) + "))";
-        break;
-      default: {
-        if (const int part = one_plus_operand(program, uses, i); part >= 0) {
-          value = std::string("op_one_plus_") + expr::name_of(code[size_t(part)].op) + "(" +
-                  names[size_t(part)] + ")";
-          break;
-        }
-        value = c.op == Op::mul && expr::is_float(c.type)
-                    ? product
-                    : std::string("op_") + expr::name_of(c.op);
-        value += "(";
-        for (int k = 0; k < expr::arity_of(c.op); ++k) value += (k ? ", " : "") + operand(k);
-        value += ")";
       }
+      std::string value;
+      switch (c.op) {
+        case Op::input:
+          names[i] = inputs[size_t(c.index)];
+          continue;
+        case Op::param:
+          names[i] = params[size_t(c.index)];
+          continue;
+        case Op::constant:
+          names[i] = literal_text(c.value, c.type);
+          continue;
+        case Op::select:
+          if (regions.branches(i)) {
+            names[i] = std::string(prefix) + std::to_string(i);
+            text += space + compute_name(c.type) + " " + names[i] + ";\n";
+            for (int k = 1; k < 3; ++k) {
+              text += space + (k == 1 ? "if (" + operand(0) + ") {\n" : "} else {\n");
+              self(self, Regions::arm(i, k), space + "  ");
+              text += space + "  " + names[i] + " = " + operand(k) + ";\n";
+            }
+            text += space + "}\n";
+            continue;
+          }
+          value = "op_select(" + operand(0) + ", " + operand(1) + ", " + operand(2) + ")";
+          break;
+        case Op::cast:
+          value = std::string("op_cast<") + compute_name(c.type) + ">(" + operand(0) + ")";
+          break;
+        case Op::load:
+          value = "to_compute(" + operand(0) + "[" + operand(1) + "])";
+          break;
+        case Op::round_to:
+          value = std::string("to_compute(from_compute<") + storage_name(DType(c.index)) + ">(" +
+                  operand(0) + "))";
+          break;
+        default: {
+          if (const int part = one_plus_operand(program, uses, i); part >= 0) {
+            value = std::string("op_one_plus_") + expr::name_of(code[size_t(part)].op) + "(" +
+                    names[size_t(part)] + ")";
+            break;
+          }
+          value = c.op == Op::mul && expr::is_float(c.type)
+                      ? product
+                      : std::string("op_") + expr::name_of(c.op);
+          value += "(";
+          for (int k = 0; k < expr::arity_of(c.op); ++k) value += (k ? ", " : "") + operand(k);
+          value += ")";
+        }
+      }
+      names[i] = std::string(prefix) + std::to_string(i);
+      text += space + "const " + compute_name(c.type) + " " + names[i] + " = " + value + ";\n";
     }
-    names[i] = std::string(prefix) + std::to_string(i);
-    text += std::string(indent) + "const " + compute_name(c.type) + " " + names[i] + " = " + value +
-            ";\n";
-  }
+  };
+  emit(emit, 0, std::string(indent));
   std::vector<std::string> results;
   for (const auto& o : program.outputs()) results.push_back(names[size_t(o.value)]);
   return results;

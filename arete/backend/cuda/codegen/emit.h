@@ -31,6 +31,9 @@ std::vector<std::string> emit_values(std::string& text, const expr::Program& pro
                                      std::span<const std::string> params, std::string_view prefix,
                                      std::string_view indent, const char* product = "op_mul");
 
+/// About how many machine instructions an operation takes in a kernel's text; slow paths count.
+int weight_of(const expr::Program& program, const expr::Instruction& instruction);
+
 /// The expression that reads a number as a compute type from `slot`: 8 bytes, a union of f64 `f`
 /// and i64 `i`.
 std::string number_expression(expr::Type type, const std::string& slot);

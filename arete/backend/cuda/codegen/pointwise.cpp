@@ -18,66 +18,6 @@ using Kind = PointwiseShape::Kind;
 
 std::string number(int64_t n) { return std::to_string(n); }
 
-// About how many machine instructions an operation takes in a kernel's text; slow paths count,
-// since it is the size of kernels that this keeps small.
-int weight_of(const Instruction& c, Type operand) {
-  const bool wide = operand == Type::f64 || operand == Type::i64;
-  const bool integer = expr::is_int(operand);
-  switch (c.op) {
-    case Op::input:
-    case Op::param:
-    case Op::constant:
-      return 0;
-    case Op::div:
-    case Op::reciprocal:
-    case Op::sqrt:
-      return integer ? (wide ? 130 : 40) : (wide ? 60 : 25);
-    case Op::fmod:
-    case Op::remainder:
-      return wide ? (integer ? 130 : 260) : (integer ? 45 : 80);
-    case Op::floor_div:
-      return wide ? 300 : (integer ? 80 : 230);
-    case Op::pow:
-      return wide ? 250 : 90;
-    case Op::lgamma:
-    case Op::digamma:
-      return 700;
-    case Op::sin:
-    case Op::cos:
-    case Op::tan:
-      return wide ? 200 : 140;
-    case Op::atan2:
-      return wide ? 220 : 150;
-    case Op::exp:
-    case Op::exp2:
-    case Op::tanh:
-    case Op::erf:
-    case Op::sigmoid:
-    case Op::rsqrt:
-      return wide ? 120 : 18;
-    case Op::expm1:
-    case Op::log:
-    case Op::log2:
-    case Op::log10:
-    case Op::log1p:
-    case Op::asin:
-    case Op::acos:
-    case Op::atan:
-    case Op::sinh:
-    case Op::cosh:
-    case Op::asinh:
-    case Op::acosh:
-    case Op::atanh:
-    case Op::erfc:
-    case Op::erfinv:
-    case Op::nextafter:
-    case Op::gcd:
-      return wide ? 180 : 40;
-    default:
-      return wide ? 2 : 1;
-  }
-}
-
 // Storage formats without conversion instructions of their own.
 int conversion_weight(DType t) { return is_float8(t) ? 16 : 1; }
 
@@ -161,8 +101,7 @@ ElementCode element_code(const expr::Program& program) {
   for (int k = 0; k < code.operands(); ++k)
     if (code.is_table(k)) code.bytes[size_t(k)] = 1;
   for (const Instruction& c : program.code()) {
-    const int typed = c.operand[c.op == Op::select ? 1 : 0];
-    code.weight += weight_of(c, typed >= 0 ? program.code()[size_t(typed)].type : c.type);
+    code.weight += weight_of(program, c);
     if (c.op == Op::round_to) code.weight += conversion_weight(DType(c.index));
   }
 

@@ -1,6 +1,7 @@
 #include "arete/backend/cuda/codegen/scan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -35,7 +36,7 @@ class Planner {
         multiprocessors_(multiprocessors),
         in_size_(int64_t(size_of(args.in.dtype))),
         out_size_(int64_t(size_of(args.out.dtype))),
-        types_(scan_types(args.monoid, args.out.dtype)) {}
+        types_(scan_types(args)) {}
 
   ScanPlan make() {
     plan_.reverse = args_.reverse;
@@ -46,6 +47,13 @@ class Planner {
     h.n = scalar ? 1 : args_.in.sizes[args_.dim];
     h.in_stride = stride_of(args_.in, args_.dim);
     h.out_stride = stride_of(args_.out, args_.dim);
+    if (args_.indices) {
+      h.indices = args_.indices.data;
+      h.index_stride = stride_of(args_.indices, args_.dim);
+    }
+    if (args_.factors)
+      h.factors = int64_t(reinterpret_cast<uintptr_t>(args_.factors.data)) -
+                  int64_t(reinterpret_cast<uintptr_t>(args_.in.data));
     plan_lanes();
     h.lanes = plan_.lanes.numel();
     const int64_t across = std::abs(in_stride(0));
@@ -63,23 +71,31 @@ class Planner {
   int64_t in_stride(int d) const { return plan_.lanes.operands[1].strides[size_t(d)]; }
 
   void plan_lanes() {
-    Shape sizes, strides[2];
+    View views[3] = {args_.out, args_.in, args_.indices};
+    const size_t n = args_.indices ? 3 : 2;
+    Shape sizes, strides[3];
     for (int d = 0; d < args_.in.rank(); ++d) {
       if (d == args_.dim) continue;
       sizes.push_back(args_.in.sizes[d]);
-      strides[0].push_back(args_.out.strides[d]);
-      strides[1].push_back(args_.in.strides[d]);
+      for (size_t k = 0; k < n; ++k) strides[k].push_back(views[k].strides[d]);
     }
-    View views[2] = {args_.out, args_.in};
-    for (int k = 0; k < 2; ++k) {
+    for (size_t k = 0; k < n; ++k) {
       views[k].sizes = sizes;
       views[k].strides = strides[k];
     }
-    plan_.lanes = LoopNest::plan(sizes, views);
+    plan_.lanes = LoopNest::plan(sizes, {views, n});
   }
 
-  /// Elements of vectors of at most 16 bytes.
-  int64_t widest() const { return std::max<int64_t>(1, 16 / std::max(in_size_, out_size_)); }
+  /// Elements of vectors of at most 16 bytes, of which a thread holds `bytes` at most where what
+  /// is accumulated is larger than a number.
+  int64_t widest(int bytes) const {
+    if (plan_.header.factors % 16 != 0) return 1;
+    const int64_t most = std::max<int64_t>(1, 16 / std::max(in_size_, out_size_));
+    return types_.local_bytes <= 8 || (is_complex(args_.out.dtype) && !args_.factors)
+               ? most
+               : std::clamp<int64_t>(int64_t(std::bit_floor(unsigned(bytes / types_.local_bytes))),
+                                     1, most);
+  }
 
   /// Whether `vector` elements lie alike in memory at both ends of every lane.
   bool lanes_alike(int64_t vector) const {
@@ -104,7 +120,7 @@ class Planner {
 
   void shape_rows(bool dense) {
     ScanHeader& h = plan_.header;
-    int64_t vector = dense ? widest() : 1;
+    int64_t vector = dense ? widest(64) : 1;
     if (vector > 1 && (h.n < vector || !lanes_alike(vector))) vector = 1;
     plan_.vector = int(vector);
     // What a thread holds stays within about 32 registers.
@@ -133,7 +149,7 @@ class Planner {
   void shape_columns() {
     ScanHeader& h = plan_.header;
     plan_.form = ScanPlan::Form::columns;
-    const int64_t vector = widest();
+    const int64_t vector = widest(32);
     if (vector > 1 && whole_vectors(vector)) plan_.vector = int(vector);
     const int64_t groups = h.lanes / plan_.vector;
     const int64_t wanted = 1024 * int64_t(multiprocessors_);
@@ -180,17 +196,29 @@ Monoid effective(Monoid monoid, DType out) {
 
 }  // namespace
 
-ScanTypes scan_types(Monoid monoid, DType out) {
-  monoid = effective(monoid, out);
-  const bool sum = monoid == Monoid::sum;
-  if (is_complex(out)) return {"c128", "c128", 16, 16};
+ScanTypes scan_types(const ScanArgs& args) {
+  static constexpr const char* kMonoids[] = {"Sum", "Prod", "Min", "Max", "All", "Any"};
+  const DType out = args.out.dtype;
+  const Monoid monoid = args.indices ? args.monoid : effective(args.monoid, out);
+  const auto same = [](const std::string& name, int bytes) {
+    return ScanTypes{name, name, bytes, bytes};
+  };
+  const auto of = [&](const char* type) {
+    return std::string(kMonoids[int(monoid)]) + "<" + type + ">";
+  };
+  if (args.factors) return is_complex(out) ? same("Linear<c128>", 48) : same("Linear<f64>", 24);
+  if (is_complex(out)) return same(of("c128"), 16);
   const expr::Type type = expr::compute_type(out);
-  if (type == expr::Type::f32 && sum) return {"f32", "f64", 4, 8};
-  // Partial products may leave the range of f32 though the product does not.
-  if (expr::is_float(type) && monoid == Monoid::prod) return {"f64", "f64", 8, 8};
   const char* const name = compute_name(type);
-  const int bytes = int(size_of(expr::storage_type(type)));
-  return {name, name, bytes, bytes};
+  if (args.logarithmic)
+    return same(std::string("LogSum<") + compute_name(expr::compute_type(args.in.dtype)) + ">", 16);
+  if (args.indices)
+    return same(
+        std::string("ArgExtreme<") + name + (monoid == Monoid::max ? ", true>" : ", false>"), 16);
+  if (type == expr::Type::f32 && monoid == Monoid::sum) return {of("f32"), of("f64"), 4, 8};
+  // Partial products may leave the range of f32 though the product does not.
+  if (expr::is_float(type) && monoid == Monoid::prod) return same(of("f64"), 8);
+  return same(of(name), int(size_of(expr::storage_type(type))));
 }
 
 ScanPlan plan_scan(const ScanArgs& args, int multiprocessors) {
@@ -198,31 +226,53 @@ ScanPlan plan_scan(const ScanArgs& args, int multiprocessors) {
 }
 
 KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
-  static constexpr const char* kMonoids[] = {"Sum", "Prod", "Min", "Max", "All", "Any"};
   static constexpr const char* kNames[] = {"sum", "prod", "min", "max", "all", "any"};
   static constexpr const char* kForms[] = {"rows", "tiles", "columns"};
   const std::string in = storage_name(args.in.dtype), out = storage_name(args.out.dtype);
-  const ScanTypes types = scan_types(args.monoid, args.out.dtype);
-  const int monoid = int(effective(args.monoid, args.out.dtype));
+  const ScanTypes types = scan_types(args);
   const bool converts = args.in.dtype != args.out.dtype;
   const auto number = [](int n) { return std::to_string(n); };
 
   std::string t = "#include \"scan.cuh\"\n";
   if (converts) t += "#include \"math.cuh\"\n";
   t += "struct Scan {\n  typedef " + in + " In;\n  typedef " + out + " Out;\n";
-  t += std::string("  typedef ") + kMonoids[monoid] + "<" + types.local + "> Local;\n";
-  t += std::string("  typedef ") + kMonoids[monoid] + "<" + types.wide + "> Wide;\n";
+  t += "  typedef " + types.local + " Local;\n  typedef " + types.wide + " Wide;\n";
   t += "  static const int kVector = " + number(plan.vector) +
        ", kRounds = " + number(plan.rounds) + ", kRank = " + number(plan.lanes.rank) + ";\n";
-  t += std::string("  static const bool kReverse = ") + (plan.reverse ? "true" : "false") + ";\n";
+  const auto flag = [&](const char* name, bool value) {
+    t += std::string("  static const bool ") + name + " = " + (value ? "true" : "false") + ";\n";
+  };
+  flag("kReverse", plan.reverse);
+  flag("kFactors", bool(args.factors));
+  flag("kIndices", bool(args.indices));
+  flag("kCommutes", !args.factors);
   t += "  typedef ScanArguments<kRank> Arguments;\n";
-  if (is_complex(args.out.dtype)) {
-    t += "  DEVICE c128 load(In v) { return {f64(v.re), f64(v.im)}; }\n";
-    t += "  DEVICE Out store(c128 v) { return {" +
-         std::string(args.out.dtype == kComplex64 ? "f32(v.re), f32(v.im)" : "v.re, v.im") +
-         "}; }\n";
+  const bool complex = is_complex(args.out.dtype);
+  const std::string widen = complex
+                                ? "  DEVICE c128 wide(In v) { return {f64(v.re), f64(v.im)}; }\n"
+                                : "  DEVICE f64 wide(In v) { return to_compute(v); }\n",
+                    part = args.out.dtype == kComplex64 ? "f32" : "f64",
+                    rounded = complex ? "{" + part + "(y.re), " + part + "(y.im)}"
+                                      : std::string("from_compute<Out>(compute_of<Out>(y))");
+  if (args.factors) {
+    t += widen +
+         "  DEVICE Local::type load(In v, In f, i64) {\n"
+         "    return {Local::Mul::identity(), wide(v), wide(f)};\n  }\n";
+    t += "  DEVICE Out store(Local::type v) {\n    const auto y = v.value;\n    return " + rounded +
+         ";\n  }\n";
+  } else if (complex) {
+    t += widen + "  DEVICE c128 load(In v, In, i64) { return wide(v); }\n";
+    t += "  DEVICE Out store(c128 y) { return " + rounded + "; }\n";
+  } else if (args.logarithmic) {
+    t += "  DEVICE Local::type load(In v, In, i64) { return {to_compute(v), 1}; }\n";
+    t += std::string("  DEVICE Out store(Local::type v) {\n") +
+         "    return from_compute<Out>(compute_of<Out>(v.top + " +
+         (args.out.dtype == kFloat64 ? "log(v.sum)" : "logf(f32(v.sum))") + "));\n  }\n";
+  } else if (args.indices) {
+    t += "  DEVICE Local::type load(In v, In, i64 at) { return {to_compute(v), at}; }\n";
+    t += "  DEVICE Out store(Local::type v) { return from_compute<Out>(v.value); }\n";
   } else {
-    t += "  DEVICE Local::type load(In v) { return Local::type(" +
+    t += "  DEVICE Local::type load(In v, In, i64) { return Local::type(" +
          std::string(converts
                          ? "to_compute(from_compute<Out>(op_cast<compute_of<Out>>(to_compute(v))))"
                          : "to_compute(v)") +
@@ -230,13 +280,17 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
     t += "  DEVICE Out store(Local::type v) { return from_compute<Out>(compute_of<Out>(v)); }\n";
   }
   t += "};\n";
-  const std::string name =
-      std::string("scan_") + kForms[int(plan.form)] + "_" + kNames[int(args.monoid)] + "_" + out;
+  const std::string name = std::string("scan_") + kForms[int(plan.form)] + "_" +
+                           (args.factors       ? "linear"
+                            : args.logarithmic ? "logsum"
+                                               : kNames[int(args.monoid)]) +
+                           (args.indices ? "_at_" : "_") + out;
   static constexpr const char* kCalls[] = {"scan_rows<Scan, Scan::kRounds>", "scan_tiles<Scan>",
                                            "scan_columns<Scan>"};
   // Blocks on a multiprocessor: as many as the registers of a thread's elements leave room for.
   const bool few = plan.vector * plan.rounds * std::max(1, types.local_bytes / 4) <= 16;
-  const int blocks = plan.form == ScanPlan::Form::columns ? 3 : few ? 5 : 4;
+  const bool large = types.local_bytes > (complex ? 16 : 8);
+  const int blocks = large ? 2 : plan.form == ScanPlan::Form::columns ? 3 : few ? 5 : 4;
   t += "extern \"C\" __global__ void __launch_bounds__(" + number(int(ScanPlan::kThreads)) + ", " +
        number(blocks) + ") " + name + "(const __grid_constant__ Scan::Arguments a) {\n  " +
        kCalls[int(plan.form)] + "(a);\n}\n";
@@ -245,7 +299,7 @@ KernelSource scan_source(const ScanArgs& args, const ScanPlan& plan) {
 
 std::vector<std::byte> scan_arguments(const ScanPlan& plan) {
   const size_t rank = size_t(plan.lanes.rank);
-  std::vector<std::byte> bytes(sizeof(ScanHeader) + 24 * rank);
+  std::vector<std::byte> bytes(sizeof(ScanHeader) + 32 * rank);
   std::byte* at = bytes.data();
   const auto put = [&](const void* from, size_t n) {
     std::memcpy(at, from, n);
@@ -255,6 +309,7 @@ std::vector<std::byte> scan_arguments(const ScanPlan& plan) {
   put(plan.lanes.sizes.data(), 8 * rank);
   put(plan.lanes.operands[1].strides.data(), 8 * rank);
   put(plan.lanes.operands[0].strides.data(), 8 * rank);
+  if (plan.header.indices) put(plan.lanes.operands[2].strides.data(), 8 * rank);
   return bytes;
 }
 
@@ -274,6 +329,24 @@ std::vector<KernelSource> scan_samples() {
                         .dim = dim,
                         .reverse = reverse};
     sources.push_back(scan_source(args, plan_scan(args, 132)));
+    const bool numbers = in == out && !is_complex(out);
+    ScanArgs more = args;
+    if (monoid == Monoid::sum && in == out && is_complex(out)) {
+      more.factors = args.in;
+      sources.push_back(scan_source(more, plan_scan(more, 132)));
+    }
+    if (numbers && (monoid == Monoid::min || monoid == Monoid::max)) {
+      more.indices = {data, kInt64, sizes, strides, nullptr};
+      sources.push_back(scan_source(more, plan_scan(more, 132)));
+    } else if (numbers && monoid == Monoid::sum && is_floating(in) && !is_float8(in)) {
+      more.factors = args.in;
+      sources.push_back(scan_source(more, plan_scan(more, 132)));
+      more.factors = {};
+      more.logarithmic = true;
+      sources.push_back(scan_source(more, plan_scan(more, 132)));
+      more.out.dtype = kFloat64;
+      sources.push_back(scan_source(more, plan_scan(more, 132)));
+    }
   };
   for (int k = 0; k < kNumDTypes; ++k) {
     const DType t = DType(k);

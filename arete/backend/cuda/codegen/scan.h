@@ -16,6 +16,8 @@ struct ScanHeader {
   std::byte *in = nullptr, *out = nullptr;
   int64_t n = 0, lanes = 0, in_stride = 0, out_stride = 0, parts = 1, chunk = 0;
   void* carries = nullptr;
+  std::byte* indices = nullptr;
+  int64_t index_stride = 0, factors = 0;
   int32_t log_group = 0, phase = 3;
 };
 
@@ -26,7 +28,7 @@ struct ScanPlan {
     tiles,    ///< a block walks along each lane, or chunk of one
     columns,  ///< a thread for each lane, or chunk of one
   } form = Form::rows;
-  prim::LoopNest lanes;  ///< without the scanned dimension; operands: out, in
+  prim::LoopNest lanes;  ///< without the scanned dimension; operands: out, in, indices if there
   int vector = 1, rounds = 1;
   bool reverse = false;
   ScanHeader header;
@@ -35,14 +37,14 @@ struct ScanPlan {
   int64_t carries_bytes = 0;  ///< of the totals of chunks, if there is more than one
 };
 
-/// What is accumulated in, as type names of device/dtype.cuh.
+/// What is accumulated in: monoids of device/scan.cuh.
 struct ScanTypes {
-  const char *local, *wide;
+  std::string local, wide;
   int local_bytes, wide_bytes;
 };
-ScanTypes scan_types(prim::Monoid monoid, DType out);
+ScanTypes scan_types(const prim::ScanArgs& args);
 
-/// At least one element. in and out may differ in dtype.
+/// At least one element. in and out may differ in dtype; factors lie as `in` does.
 ScanPlan plan_scan(const prim::ScanArgs& args, int multiprocessors);
 
 /// The kernel for plans of this form, vector width, rank and direction.

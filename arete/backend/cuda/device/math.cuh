@@ -273,9 +273,12 @@ DEVICE f32 op_sigmoid(f32 x) {
 }
 DEVICE f64 op_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 
-// The library's lgammaf loses the digits near its zeros.
+// The library's lgammaf loses the digits near its zeros, which lie below -2.45 (but for 1 and 2)
+// and, below -10, next to the poles.
 DEVICE f64 op_lgamma(f64 a) { return lgamma(a); }
-DEVICE f32 op_lgamma(f32 a) { return f32(lgamma(f64(a))); }
+DEVICE f32 op_lgamma(f32 a) {
+  return a > -2.2f || !(a > -10.01f) ? lgammaf(a) : f32(lgamma(f64(a)));
+}
 
 // As scalar_math.h: reflection, recurrence up to 10, asymptotic series.
 DEVICE f64 op_digamma(f64 x) {  // as expr/scalar_math.h
@@ -299,4 +302,28 @@ DEVICE f64 op_digamma(f64 x) {  // as expr/scalar_math.h
   series = z * (1.0 / 12 - z * series);
   return result + (log(x) - inverse / 2 - series - sum);
 }
-DEVICE f32 op_digamma(f32 x) { return f32(op_digamma(f64(x))); }
+// For the digits of f32 the recurrence up to 6 is enough; its sum is one fraction.
+DEVICE f32 op_digamma(f32 a) {
+  const f64 pi = 3.14159265358979323846;
+  if (a == 0) return copysignf(1.0f / 0.0f, -a);
+  f64 x = a, result = 0;
+  if (a < 0) {
+    if (a == floorf(a)) return 0.0f / 0.0f;
+    f64 sine, cosine;
+    sincospi(f64(a - rintf(a)), &sine, &cosine);  // the difference is exact
+    result = -pi * cosine / sine;
+    x = 1 - x;
+  }
+  f64 over = 0, under = 1;
+#pragma unroll
+  for (i32 k = 0; k < 6; ++k)
+    if (x < 6) {
+      over = over * x + under;
+      under *= x;
+      x += 1;
+    }
+  const f64 inverse = 1 / x, z = inverse * inverse;
+  f64 series = 1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132));
+  series = z * (1.0 / 12 - z * (1.0 / 120 - z * series));
+  return f32(result + (log(x) - inverse / 2 - series - over / under));
+}

@@ -7,7 +7,10 @@
 //   kRounds           accesses of one thread in a tile
 //   kReverse          from the end
 //   kRank             dimensions besides the scanned one
-//   load(), store()   In to Local::type, Local::type to Out
+//   kFactors          there are factors (ScanArgs)
+//   kIndices          positions are written, too
+//   kCommutes         the order of elements does not matter to the monoid
+//   load(), store()   In (with its factor and position) to Local::type, Local::type to Out
 #pragma once
 #include "monoid.cuh"
 
@@ -23,6 +26,67 @@ struct Prod<c128> {
   DEVICE c128 identity() { return {1, 0}; }
   DEVICE c128 combine(c128 a, c128 b) {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  }
+};
+
+// A sum of exponentials: sum * exp(top).
+template <class T>
+struct Scaled {
+  T top;
+  f64 sum;
+};
+template <class T>
+struct LogSum {
+  typedef Scaled<T> type;
+  DEVICE type identity() { return {Limits<T>::lowest(), 0}; }
+  DEVICE type combine(type a, type b) {
+    // Infinities that are alike have no difference.
+    const f64 less = a.top == b.top ? 1 : f64(decay(a.top > b.top ? b.top - a.top : a.top - b.top));
+    return a.top >= b.top ? type{a.top, a.sum + less * b.sum}
+                          : type{nan_max(a.top, b.top), b.sum + less * a.sum};
+  }
+  DEVICE f32 decay(f32 v) { return expf(v); }
+  DEVICE f64 decay(f64 v) { return exp(v); }
+};
+
+// An extremum and the last position where it is met; before the first element that is -1.
+template <class T>
+struct Placed {
+  T value;
+  i64 at;
+};
+template <class T, bool kLargest>
+struct ArgExtreme {
+  typedef Placed<T> type;
+  DEVICE type identity() { return {kLargest ? Limits<T>::lowest() : Limits<T>::highest(), -1}; }
+  DEVICE type combine(type a, type b) {
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    const bool equal = a_nan || b_nan ? a_nan && b_nan : a.value == b.value;
+    const bool beyond = b_nan || (!a_nan && (kLargest ? b.value > a.value : b.value < a.value));
+    return equal ? (b.at > a.at ? b : a) : beyond ? b : a;
+  }
+};
+
+// What a few elements of a sum with factors make of what is added to the first of them, v: the
+// result at the last one, value + scale * v; times its factor that is added to what comes next.
+template <class T>
+struct Recurrence {
+  T scale, value, factor;
+};
+DEVICE bool is_zero(f64 v) { return v == 0; }
+DEVICE bool is_zero(c128 v) { return v.re == 0 && v.im == 0; }
+template <class T>
+struct Linear {
+  typedef Recurrence<T> type;
+  typedef Sum<T> Add;
+  typedef Prod<T> Mul;
+  DEVICE type identity() { return {Mul::identity(), Add::identity(), Mul::identity()}; }
+  DEVICE type combine(type a, type b) {
+    const T carry = Mul::combine(a.factor, a.value);
+    // Scales may have overflowed.
+    return {Mul::combine(b.scale, Mul::combine(a.factor, a.scale)),
+            is_zero(carry) ? b.value : Add::combine(b.value, Mul::combine(b.scale, carry)),
+            b.factor};
   }
 };
 
@@ -46,6 +110,44 @@ DEVICE c128 lane_at(c128 v, int lane, int width) {
 }
 DEVICE c128 lane_xor(c128 v, int n) { return {lane_xor(v.re, n), lane_xor(v.im, n)}; }
 
+template <class T>
+DEVICE Scaled<T> lane_up(Scaled<T> v, int n, int width) {
+  return {lane_up(v.top, n, width), lane_up(v.sum, n, width)};
+}
+template <class T>
+DEVICE Scaled<T> lane_at(Scaled<T> v, int lane, int width) {
+  return {lane_at(v.top, lane, width), lane_at(v.sum, lane, width)};
+}
+template <class T>
+DEVICE Scaled<T> lane_xor(Scaled<T> v, int n) {
+  return {lane_xor(v.top, n), lane_xor(v.sum, n)};
+}
+template <class T>
+DEVICE Placed<T> lane_up(Placed<T> v, int n, int width) {
+  return {lane_up(v.value, n, width), lane_up(v.at, n, width)};
+}
+template <class T>
+DEVICE Placed<T> lane_at(Placed<T> v, int lane, int width) {
+  return {lane_at(v.value, lane, width), lane_at(v.at, lane, width)};
+}
+template <class T>
+DEVICE Placed<T> lane_xor(Placed<T> v, int n) {
+  return {lane_xor(v.value, n), lane_xor(v.at, n)};
+}
+template <class T>
+DEVICE Recurrence<T> lane_up(Recurrence<T> v, int n, int width) {
+  return {lane_up(v.scale, n, width), lane_up(v.value, n, width), lane_up(v.factor, n, width)};
+}
+template <class T>
+DEVICE Recurrence<T> lane_at(Recurrence<T> v, int lane, int width) {
+  return {lane_at(v.scale, lane, width), lane_at(v.value, lane, width),
+          lane_at(v.factor, lane, width)};
+}
+template <class T>
+DEVICE Recurrence<T> lane_xor(Recurrence<T> v, int n) {
+  return {lane_xor(v.scale, n), lane_xor(v.value, n), lane_xor(v.factor, n)};
+}
+
 // Mirrors ScanHeader of codegen/scan.h, then what depends on the rank.
 template <int kRank>
 struct ScanArguments {
@@ -55,22 +157,25 @@ struct ScanArguments {
   i64 parts;                  // tiles of a lane; columns: chunks of a lane
   i64 chunk;                  // tiles of a chunk; columns: elements of a chunk
   void* carries;              // totals of chunks, [lane][chunk]
+  char* indices;              // positions, i64
+  i64 index_stride;           // bytes along a lane
+  i64 factors;                // bytes from an element to its factor
   i32 log_group;              // rows: threads of one lane
   i32 phase;                  // see Note [Chunks of a scan]
   i64 sizes[kRank];
-  i64 in_strides[kRank], out_strides[kRank];  // bytes
+  i64 in_strides[kRank], out_strides[kRank], index_strides[kRank];  // bytes
 };
 
 template <class S>
 struct Lane {
   const char* in;
-  char* out;
+  char *out, *indices;
   i64 shift;  // elements by which vectors begin before the lane does
 };
 /// Where lane number `lane` is.
 template <class S>
 DEVICE Lane<S> find_lane(const typename S::Arguments& a, i64 lane) {
-  Lane<S> r{a.in, a.out, 0};
+  Lane<S> r{a.in, a.out, a.indices, 0};
 #pragma unroll
   for (int d = 0; d < S::kRank; ++d) {
     i64 here = lane;
@@ -81,9 +186,21 @@ DEVICE Lane<S> find_lane(const typename S::Arguments& a, i64 lane) {
     }
     r.in += here * a.in_strides[d];
     r.out += here * a.out_strides[d];
+    if (S::kIndices) r.indices += here * a.index_strides[d];
   }
   if (S::kVector > 1) r.shift = i64(u64(r.in) / sizeof(typename S::In) % S::kVector);
   return r;
+}
+
+/// N elements at p, or their factors; none where there are no factors.
+template <class S, int N>
+DEVICE Vec<typename S::In, N> elements_at(const char* p) {
+  return *reinterpret_cast<const Vec<typename S::In, N>*>(p);
+}
+template <class S, int N>
+DEVICE Vec<typename S::In, N> factors_at(const typename S::Arguments& a, const char* p) {
+  if (S::kFactors) return elements_at<S, N>(p + a.factors);
+  return {};
 }
 
 // ---- along contiguous lanes
@@ -102,21 +219,29 @@ DEVICE void load_vector(const typename S::Arguments& a, const Lane<S>& lane, i64
   const int V = S::kVector;
   const i64 first = vector * V - lane.shift;
   if (first >= 0 && first + V <= a.n) {
-    Vec<In, V> v;
-    if (V > 1)
-      v = *reinterpret_cast<const Vec<In, V>*>(lane.in + first * i64(sizeof(In)));
-    else
-      v.v[0] = *reinterpret_cast<const In*>(lane.in + first * a.in_stride);
+    const char* const p = lane.in + first * (V > 1 ? i64(sizeof(In)) : a.in_stride);
+    const Vec<In, V> v = elements_at<S, V>(p), f = factors_at<S, V>(a, p);
 #pragma unroll
-    for (int j = 0; j < V; ++j) x[j] = S::load(v.v[S::kReverse ? V - 1 - j : j]);
+    for (int j = 0; j < V; ++j) {
+      const int at = S::kReverse ? V - 1 - j : j;
+      x[j] = S::load(v.v[at], f.v[at], first + at);
+    }
     return;
   }
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     const i64 e = first + (S::kReverse ? V - 1 - j : j);
     x[j] = S::Local::identity();
-    if (e >= 0 && e < a.n) x[j] = S::load(*reinterpret_cast<const In*>(lane.in + e * a.in_stride));
+    if (e >= 0 && e < a.n) {
+      const char* const p = lane.in + e * a.in_stride;
+      x[j] = S::load(elements_at<S, 1>(p).v[0], factors_at<S, 1>(a, p).v[0], e);
+    }
   }
+}
+template <class S>
+DEVICE void store_index(const typename S::Arguments& a, const Lane<S>& lane, i64 e,
+                        const typename S::Local::type& y) {
+  *reinterpret_cast<i64*>(lane.indices + e * a.index_stride) = y.at;
 }
 template <class S>
 DEVICE void store_vector(const typename S::Arguments& a, const Lane<S>& lane, i64 vector,
@@ -126,8 +251,13 @@ DEVICE void store_vector(const typename S::Arguments& a, const Lane<S>& lane, i6
   const i64 first = vector * V - lane.shift;
   Vec<Out, V> v;
 #pragma unroll
-  for (int j = 0; j < V; ++j)
-    v.v[S::kReverse ? V - 1 - j : j] = S::store(S::Local::combine(before, x[j]));
+  for (int j = 0; j < V; ++j) {
+    const int at = S::kReverse ? V - 1 - j : j;
+    const typename S::Local::type y = S::Local::combine(before, x[j]);
+    v.v[at] = S::store(y);
+    if constexpr (S::kIndices)
+      if (first + at >= 0 && first + at < a.n) store_index(a, lane, first + at, y);
+  }
   if (V > 1 && first >= 0 && first + V <= a.n) {
     *reinterpret_cast<Vec<Out, V>*>(lane.out + first * i64(sizeof(Out))) = v;
     return;
@@ -164,6 +294,10 @@ struct TileAccess {
   __device__ __forceinline__ i64 offset(const Lane<S>& lane, i64 stride) const {
     return (start * S::kVector - lane.shift) * stride;
   }
+  /// The first element of round r.
+  __device__ __forceinline__ i64 element(const Lane<S>& lane, int r) const {
+    return (start + r * kStep) * S::kVector - lane.shift;
+  }
   __device__ __forceinline__ void fetch_ahead(const Lane<S>& lane) const {
     typedef typename S::In In;
     if (S::kVector == 1 || !whole) return;
@@ -182,14 +316,19 @@ struct TileAccess {
     }
     const i64 stride = V > 1 ? i64(sizeof(In)) : a.in_stride;
     const char* const p = lane.in + offset(lane, stride);
-    Vec<In, V> v[R];
+    Vec<In, V> v[R], f[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      v[r] = elements_at<S, V>(p + r * kStep * V * stride);
+      f[r] = factors_at<S, V>(a, p + r * kStep * V * stride);
+    }
 #pragma unroll
     for (int r = 0; r < R; ++r)
-      v[r] = *reinterpret_cast<const Vec<In, V>*>(p + r * kStep * V * stride);
 #pragma unroll
-    for (int r = 0; r < R; ++r)
-#pragma unroll
-      for (int j = 0; j < V; ++j) x[r][j] = S::load(v[r].v[S::kReverse ? V - 1 - j : j]);
+      for (int j = 0; j < V; ++j) {
+        const int at = S::kReverse ? V - 1 - j : j;
+        x[r][j] = S::load(v[r].v[at], f[r].v[at], element(lane, r) + at);
+      }
   }
   __device__ __forceinline__ void store(const typename S::Arguments& a, const Lane<S>& lane,
                                         typename S::Local::type start_value,
@@ -211,8 +350,12 @@ struct TileAccess {
       const typename M::type from = M::combine(start_value, before[r]);
       Vec<Out, V> v;
 #pragma unroll
-      for (int j = 0; j < V; ++j)
-        v.v[S::kReverse ? V - 1 - j : j] = S::store(M::combine(from, x[r][j]));
+      for (int j = 0; j < V; ++j) {
+        const int at = S::kReverse ? V - 1 - j : j;
+        const typename M::type y = M::combine(from, x[r][j]);
+        v.v[at] = S::store(y);
+        if constexpr (S::kIndices) store_index(a, lane, element(lane, r) + at, y);
+      }
       *reinterpret_cast<Vec<Out, V>*>(p + r * kStep * V * stride) = v;
     }
   }
@@ -338,7 +481,7 @@ DEVICE void scan_tiles(const typename S::Arguments& a) {
     const i64 number = item / chunks, begin = (item - number * chunks) * a.chunk;
     const i64 end = begin + a.chunk < a.parts ? begin + a.chunk : a.parts;
     const Lane<S> lane = find_lane<S>(a, number);
-    if (a.phase == 1) {
+    if (a.phase == 1 && S::kCommutes) {
       // From the end: what is read last is still in the cache when phase 3 begins with it.
       W sum = M::identity();
       for (i64 tile = end; tile-- > begin;) {
@@ -365,7 +508,7 @@ DEVICE void scan_tiles(const typename S::Arguments& a) {
       parity ^= 1;
       continue;
     }
-    W carry = chunks > 1 ? carries[item] : M::identity();
+    W carry = chunks > 1 && a.phase == 3 ? carries[item] : M::identity();
     for (i64 tile = begin; tile < end; ++tile) {
       const Access access(a, lane, tile, first);
       T x[R][V], before[R];
@@ -380,10 +523,12 @@ DEVICE void scan_tiles(const typename S::Arguments& a) {
         sum = M::combine(sum, totals[parity][w]);
       }
       if (tile + 1 < end) Access(a, lane, tile + 1, first).fetch_ahead(lane);
-      access.store(a, lane, T(M::combine(carry, preceding)), before, x);
+      if (S::kCommutes || a.phase == 3)
+        access.store(a, lane, T(M::combine(carry, preceding)), before, x);
       carry = M::combine(carry, sum);
       parity ^= 1;
     }
+    if (!S::kCommutes && a.phase == 1 && threadIdx.x == 0) carries[item] = carry;
   }
 }
 
@@ -416,11 +561,14 @@ DEVICE void scan_columns(const typename S::Arguments& a) {
       carry[v] =
           a.phase == 3 && a.parts > 1 ? carries[(number + v) * a.parts + chunk] : Wide::identity();
     for (i64 i = begin; i < end; i += U) {
-      Vec<In, V> in[U];
+      Vec<In, V> in[U], factors[U];
 #pragma unroll
       for (int u = 0; u < U; ++u)
-        if (i + u < end)
-          in[u] = *reinterpret_cast<const Vec<In, V>*>(lane.in + element(i + u) * a.in_stride);
+        if (i + u < end) {
+          const char* const p = lane.in + element(i + u) * a.in_stride;
+          in[u] = elements_at<S, V>(p);
+          factors[u] = factors_at<S, V>(a, p);
+        }
       T sum[V], start[V];
 #pragma unroll
       for (int v = 0; v < V; ++v) {
@@ -433,8 +581,13 @@ DEVICE void scan_columns(const typename S::Arguments& a) {
           Vec<Out, V> out;
 #pragma unroll
           for (int v = 0; v < V; ++v) {
-            sum[v] = M::combine(sum[v], S::load(in[u].v[v]));
-            out.v[v] = S::store(M::combine(start[v], sum[v]));
+            sum[v] = M::combine(sum[v], S::load(in[u].v[v], factors[u].v[v], element(i + u)));
+            const T y = M::combine(start[v], sum[v]);
+            out.v[v] = S::store(y);
+            if constexpr (S::kIndices)
+              if (a.phase == 3)
+                *reinterpret_cast<i64*>(lane.indices + v * a.index_strides[0] +
+                                        element(i + u) * a.index_stride) = y.at;
           }
           if (a.phase == 3)
             *reinterpret_cast<Vec<Out, V>*>(lane.out + element(i + u) * a.out_stride) = out;
