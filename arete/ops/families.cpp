@@ -63,6 +63,7 @@ namespace arete::ops {
   X(norm)                 \
   X(numeric)              \
   X(pad)                  \
+  X(pad_modes)            \
   X(polynomial)           \
   X(pool)                 \
   X(pool_functions)       \

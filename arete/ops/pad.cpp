@@ -5,7 +5,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
-#include "arete/ops/index_util.h"
+#include "arete/ops/pad_modes.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
 
@@ -164,7 +164,6 @@ const OpRecord& constant_pad_nd_op =
           return {pad(g.grad(), back)};
         });
 
-enum class PadMode { reflect, replicate, circular };
 PadMode pad_mode(const Call& c) {
   const std::string_view mode = c[2].string();
   if (mode == "reflect") return PadMode::reflect;
@@ -175,64 +174,35 @@ PadMode pad_mode(const Call& c) {
       .expected("constant, reflect, replicate or circular");
 }
 
-// One dimension: what comes before, self, what comes after.
-Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, PadMode mode) {
-  if (mode == PadMode::replicate && std::min(before, after) < 0) {
-    // What is repeated are the ends of all of x, even where they are cropped.
-    const int64_t n = x.size(d), wanted = n + before + after;
-    ARETE_CHECK(n > 0 && wanted >= 0,
-                ValueError(c.name(), "negative padding crops more than there is")
-                    .argument("pad")
-                    .got(to_string(c.ints(1))));
-    return ordered_select(x, d,
-                          arange(Scalar(wanted), TensorOptions(kInt64, x.device()))
-                              .sub(Scalar(before))
-                              .clamp(Scalar(0), Scalar(n - 1)));
+// Takes from x what negative padding crops, and the padding of dimension d along with it. Of what is
+// repeated, the ends are those of all of x, even where they are cropped.
+Tensor cropped(const Call& c, const Tensor& x, int d, int64_t& before, int64_t& after,
+               PadMode mode) {
+  const int64_t n = x.size(d), crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
+  if (mode == PadMode::replicate) {
+    ARETE_CHECK((n > 0 || (before == 0 && after == 0)) && n + before + after >= 0,
+                ValueError(c.name(), n > 0 ? "negative padding crops more than there is"
+                                           : "replicate padding needs at least one element to repeat")
+                    .got("padding " + to_string(c.ints(1)) + " of input " + to_string(x.sizes())));
+    return x;
   }
-  const int64_t crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
-  if (crop > 0) {
-    ARETE_CHECK(crop <= x.size(d), ValueError(c.name(), "negative padding crops more than there is")
-                                       .argument("pad")
-                                       .got(to_string(c.ints(1))));
-    x = narrow(x, d, std::max<int64_t>(-before, 0), x.size(d) - crop);
-  }
+  ARETE_CHECK(crop <= n, ValueError(c.name(), "negative padding crops more than there is")
+                             .argument("pad")
+                             .got(to_string(c.ints(1))));
+  const Tensor kept = crop > 0 ? narrow(x, d, std::max<int64_t>(-before, 0), n - crop) : x;
   before = std::max<int64_t>(before, 0);
   after = std::max<int64_t>(after, 0);
-  if (before == 0 && after == 0) return x;
-  const int64_t n = x.size(d);
-  const auto check_room = [&](int64_t room, const char* text) {
-    ARETE_CHECK(before <= room && after <= room,
-                ValueError(c.name(), text + std::string(" (") + std::to_string(before) + ", " +
-                                         std::to_string(after) + ") at dimension " +
-                                         std::to_string(d) + " of input " + to_string(x.sizes())));
-  };
-  std::vector<Tensor> parts;
-  Shape first(x.sizes()), last(x.sizes());
-  switch (mode) {
-    case PadMode::reflect:
-      check_room(
-          n - 1,
-          "Padding size should be less than the corresponding input dimension, but got: padding");
-      parts = {flip(narrow(x, d, 1, before), {d}), x,
-               flip(narrow(x, d, n - 1 - after, after), {d})};
-      break;
-    case PadMode::circular:
-      check_room(n, "Padding value causes wrapping around more than once: padding");
-      parts = {narrow(x, d, n - before, before), x, narrow(x, d, 0, after)};
-      break;
-    case PadMode::replicate:
-      ARETE_CHECK(n > 0,
-                  ValueError(c.name(), "replicate padding needs at least one element to repeat")
-                      .got("input " + to_string(x.sizes())));
-      first[d] = before;
-      last[d] = after;
-      parts = {ordered_like(x, expand(narrow(x, d, 0, 1), first)), x,
-               ordered_like(x, expand(narrow(x, d, n - 1, 1), last))};
-      break;
-  }
-  if (after == 0) parts.pop_back();
-  if (before == 0) parts.erase(parts.begin());
-  return cat(parts, d);
+  const int64_t room = kept.size(d) - (mode == PadMode::reflect ? 1 : 0);
+  ARETE_CHECK(
+      (before == 0 && after == 0) || (before <= room && after <= room),
+      ValueError(c.name(),
+                 (mode == PadMode::reflect
+                      ? "Padding size should be less than the corresponding input dimension, but "
+                        "got: padding ("
+                      : "Padding value causes wrapping around more than once: padding (") +
+                     std::to_string(before) + ", " + std::to_string(after) + ") at dimension " +
+                     std::to_string(d) + " of input " + to_string(kept.sizes())));
+  return kept;
 }
 
 const OpRecord& pad_op =
@@ -253,11 +223,14 @@ const OpRecord& pad_op =
           ARETE_CHECK(!c.has(3) || c.real(3) == 0,
                       ValueError(c.name(), "Padding mode \"" + std::string(c[2].string()) +
                                                "\" doesn't take in value argument"));
-          Tensor out = x;
-          for (size_t k = 0; k < c.ints(1).size() / 2; ++k)
-            out = pad_one(c, out, int(x.dim()) - 1 - int(k), c.ints(1)[2 * k], c.ints(1)[2 * k + 1],
-                          mode);
-          return {out.is_same(x) ? x.clone() : out};
+          Tensor kept = x;
+          Shape pad(c.ints(1));
+          bool pads = false;
+          for (size_t k = 0; k < pad.size() / 2; ++k) {
+            kept = cropped(c, kept, int(x.dim()) - 1 - int(k), pad[2 * k], pad[2 * k + 1], mode);
+            pads = pads || pad[2 * k] != 0 || pad[2 * k + 1] != 0;
+          }
+          return {pads ? pad_by(kept, pad, mode) : kept.clone()};
         });
 
 const OpRecord& meshgrid_op =

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -56,12 +57,18 @@ struct Space {
   }
 };
 
+// The taps of one window along one dimension that fall on the input.
+struct Range {
+  int64_t first, last;  // of positions, step dilation
+};
+
 struct Geometry {
   Space x, y, index;
   Index3 kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
   int64_t samples, channels, block;
   bool x_linear, by_rows;           // by_rows: a single plane, with rows worth a loop along them
   std::vector<double> width_count;  // average: taps across per output of a row
+  std::array<std::vector<Range>, 3> ranges;  // windows that are not strided
 
   explicit Geometry(const PoolArgs& p) : x(p.x), y(p.y), index(p.indices) {
     const int s = p.window.spatial;
@@ -73,9 +80,14 @@ struct Geometry {
     samples = p.x.sizes[0], channels = p.x.sizes[1];
     const bool side_by_side =
         x.channel == 1 && y.channel == 1 && (!p.indices || index.channel == 1);
-    block = side_by_side && channels > 1 ? kChannels : 1;
+    const bool random = p.placement == PoolArgs::Placement::random;
+    block = side_by_side && channels > 1 && !random ? kChannels : 1;
     x_linear = x.is_linear();
-    by_rows = block == 1 && y.size[2] >= 4;
+    by_rows = block == 1 && y.size[2] >= 4 && p.placement == PoolArgs::Placement::strided;
+    if (p.placement == PoolArgs::Placement::adaptive)
+      for (size_t d = 0; d < 3; ++d)
+        for (int64_t o = 0, n = x.size[d], m = y.size[d]; o < m; ++o)
+          ranges[d].push_back({o * n / m, ((o + 1) * n + m - 1) / m});
     if (p.kind == PoolArgs::Kind::avg) {
       width_count.resize(size_t(y.size[2]));
       for (int64_t w = 0; w < y.size[2]; ++w)
@@ -84,19 +96,38 @@ struct Geometry {
   }
   // The length of a window along one dimension, for averages: with padding or only on the input.
   int64_t taps(int d, int64_t out, bool with_padding) const {
+    if (!ranges[size_t(d)].empty())
+      return ranges[size_t(d)][size_t(out)].last - ranges[size_t(d)][size_t(out)].first;
     const int64_t first = out * stride[d] - padding[d];
     if (with_padding) return std::min(first + kernel[d], x.size[d] + padding[d]) - first;
     return std::max<int64_t>(std::min(first + kernel[d], x.size[d]) - std::max<int64_t>(first, 0),
                              0);
   }
   int64_t blocks() const { return (channels + block - 1) / block; }
+
+  // Random windows: those of one plane, by its samples.
+  template <class S>
+  void place(const View& samples, int64_t n, int64_t c) {
+    const int missing = 3 - int(samples.sizes[2]);
+    for (int d = 0; d < 3; ++d) {
+      const int64_t last = x.size[d] - kernel[d], m = y.size[d];
+      const S u = d < missing ? S(0)
+                              : samples.as<const S>()[n * samples.strides[0] + c * samples.strides[1] +
+                                                      (d - missing) * samples.strides[2]];
+      const S step = m > 1 ? S(last) / S(m - 1) : S(0);
+      const auto whole = [](S v) { return v > S(-1e9) && v < S(1e15) ? int64_t(v) : 0; };
+      ranges[d].resize(size_t(m));
+      for (int64_t o = 0; o < m; ++o) {
+        const int64_t at = o + 1 == m ? last : whole((S(o) + u) * step) - whole(u * step);
+        const int64_t first = std::clamp<int64_t>(at, 0, last);
+        ranges[d][size_t(o)] = {first, first + kernel[d]};
+      }
+    }
+  }
 };
 
-// The taps of one window along one dimension that fall on the input.
-struct Range {
-  int64_t first, last;  // of positions, step dilation
-};
 Range clip(const Geometry& g, int d, int64_t out) {
+  if (!g.ranges[size_t(d)].empty()) return g.ranges[size_t(d)][size_t(out)];
   int64_t first = out * g.stride[d] - g.padding[d];
   int64_t last = std::min(first + (g.kernel[d] - 1) * g.dilation[d] + 1, g.x.size[d]);
   if (first < 0) first += (-first + g.dilation[d] - 1) / g.dilation[d] * g.dilation[d];
@@ -187,6 +218,7 @@ void max_row_2x2(const T* r0, const T* r1, int64_t count, int64_t base, int64_t 
 }
 
 bool is_2x2(const Geometry& g, bool has_index) {
+  if (!g.ranges[0].empty()) return false;
   if (g.block != 1 || g.x.size[0] != 1 || g.y.size[0] != 1 || g.kernel[0] != 1) return false;
   if (g.x.size[2] >= INT32_MAX / 4 || g.y.size[2] < 4) return false;
   for (int d = 1; d < 3; ++d)
@@ -281,11 +313,19 @@ void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
 }
 
 template <class T>
-void max_forward(const PoolArgs& p, const Geometry& g) {
+void max_forward(const PoolArgs& p, const Geometry& all) {
   using C = Compute<T>;
   const bool indexed = bool(p.indices);
-  [[maybe_unused]] const bool two_by_two = is_2x2(g, indexed);
-  for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
+  const bool random = p.placement == PoolArgs::Placement::random;
+  [[maybe_unused]] const bool two_by_two = !random && is_2x2(all, indexed);
+  for_pieces(all, [&](int64_t c0, int64_t count, int64_t n) {
+    std::optional<Geometry> placed;
+    if (random) {
+      placed.emplace(all);
+      p.samples.dtype == DType::f32 ? placed->place<float>(p.samples, n, c0)
+                                    : placed->place<double>(p.samples, n, c0);
+    }
+    const Geometry& g = placed ? *placed : all;
     const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
     int64_t* index =
