@@ -80,6 +80,7 @@ namespace arete::ops {
   X(shape_like)           \
   X(shape_split)          \
   X(shape_stack)          \
+  X(signal_windows)       \
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \

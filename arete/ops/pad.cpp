@@ -7,7 +7,9 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/pad_modes.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_parts.h"
 #include "arete/ops/window_util.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -23,46 +25,17 @@ void infer_triangle(const Call& c, OutputSpecs& out) {
   out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
 }
 
-// A complex view as one of its real and imaginary parts; others as they are.
-struct RealParts {
-  Shape sizes, strides;
-  prim::View view;
-};
-RealParts real_parts(const Tensor& t) {
-  RealParts r{Shape(t.sizes()), Shape(t.strides()), view_of(t)};
-  if (is_complex(t.dtype())) {
-    r.view.dtype = t.dtype() == kComplex64 ? kFloat32 : kFloat64;
-    for (int64_t& s : r.strides) s *= 2;
-    r.sizes.push_back(2);
-    r.strides.push_back(1);
-  }
-  r.view.sizes = r.sizes;
-  r.view.strides = r.strides;
-  return r;
-}
-
 // Keeps elements whose (column - row) is <= k (lower) or >= k.
 void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool lower) {
   if (out.numel() == 0) return;
-  RealParts x = real_parts(c.tensor(0)), y = real_parts(out);
-  // Views of RealParts point into their own shapes, which have moved to their final place here.
-  x.view.sizes = x.sizes, x.view.strides = x.strides;
-  y.view.sizes = y.sizes, y.view.strides = y.strides;
+  const PartsView x(c.tensor(0)), y(out);
+  const prim::View result = y.view();
   const size_t rank = size_t(out.dim());
-  const int64_t rows = out.size(-2), columns = out.size(-1);
-  const prim::ScratchView numbers(p, kInt64, {std::max(rows, columns)});
-  p.iota({numbers});
-  Shape row_sizes(y.sizes.size(), 1), column_sizes(y.sizes.size(), 1);
-  Shape row_strides(y.sizes.size(), 0), column_strides(y.sizes.size(), 0);
-  row_sizes[rank - 2] = rows;
-  row_strides[rank - 2] = 1;
-  column_sizes[rank - 1] = columns;
-  column_strides[rank - 1] = 1;
-  prim::View row = numbers, column = numbers;
-  row.sizes = row_sizes, row.strides = row_strides;
-  column.sizes = column_sizes, column.strides = column_strides;
+  prim::Positions positions(p, kInt64, std::max(out.size(-2), out.size(-1)));
+  const prim::View in[] = {x.view(), positions.along(result.sizes, rank - 2, rank - 2),
+                           positions.along(result.sizes, rank - 1, rank - 1)};
 
-  const DType dtype = y.view.dtype;
+  const DType dtype = result.dtype;
   const DType inputs[] = {dtype, kInt64, kInt64}, outputs[] = {dtype};
   const expr::Type params[] = {expr::Type::i64};
   const expr::ProgramPtr program = expr::trace(
@@ -74,8 +47,7 @@ void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool 
       inputs, params, outputs);
   expr::Literal k;
   k.i = c.integer(1);
-  const prim::View in[] = {x.view, row, column};
-  p.pointwise({program.get(), in, {&y.view, 1}, {&k, 1}});
+  p.pointwise({program.get(), in, {&result, 1}, {&k, 1}});
 }
 
 const OpRecord& tril_op =

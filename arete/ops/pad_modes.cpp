@@ -7,7 +7,9 @@
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
+#include "arete/ops/window_parts.h"
 #include "arete/ops/window_util.h"
+#include "arete/prim/positions.h"
 
 // Note [Padding with what lies inside]
 // On a GPU one program computes for each element of the result which element of the input it is,
@@ -39,26 +41,6 @@ PadAxes pad_axes(IntList sizes, IntList pad) {
   }
   return axes;
 }
-
-// A view, a complex one as that of its real and imaginary parts; owns sizes and strides.
-struct PartsView {
-  Shape sizes, strides;
-  prim::View base;
-
-  explicit PartsView(const Tensor& t) : sizes(t.sizes()), strides(t.strides()), base(view_of(t)) {
-    if (!is_complex(t.dtype())) return;
-    base.dtype = t.dtype() == kComplex64 ? kFloat32 : kFloat64;
-    for (int64_t& s : strides) s *= 2;
-    sizes.push_back(2);
-    strides.push_back(1);
-  }
-  prim::View view() const {
-    prim::View v = base;
-    v.sizes = sizes;
-    v.strides = strides;
-    return v;
-  }
-};
 
 // ---- bands
 
@@ -122,12 +104,6 @@ void for_bands(const PadAxes& axes, PadMode mode, const prim::View& in, const pr
   visit(visit, 0, 0, 0, 0);
 }
 
-const expr::Program& pad_sum_program(DType t, DType part) {
-  static auto& cache = *new expr::ProgramCache;
-  return cache.get(pack_key({int(t), int(part)}), {t, part}, {}, {t},
-                   [](std::span<const Value> v) { return std::vector{v[0] + v[1]}; });
-}
-
 void add_bands(prim::Primitives& p, const PadAxes& axes, PadMode mode, const prim::View& grad,
                const prim::View& out) {
   const DType work = is_floating(out.dtype) ? expr::work_dtype(out.dtype) : out.dtype;
@@ -153,8 +129,7 @@ void add_bands(prim::Primitives& p, const PadAxes& axes, PadMode mode, const pri
       part = *total;
       to.sizes = one;
     }
-    const prim::View inputs[] = {to, part};
-    p.pointwise({&pad_sum_program(work, part.dtype), inputs, {&to, 1}, {}});
+    add_into(p, to, part);
   });
   if (wide) p.copy({out, sum});
 }
@@ -287,32 +262,20 @@ void run_pad_program(prim::Primitives& p, const PadAxes& axes, PadMode mode, pri
     table = *dense;
   }
   const PadGroups groups = pad_groups(axes, table);
-  const int64_t most = std::max(table.numel(), out.numel());
-  const DType number = most < (int64_t{1} << 30) ? kInt32 : kInt64;
-  Shape sizes[kMaxRank], strides[kMaxRank];
+  const DType number = prim::position_dtype(std::max(table.numel(), out.numel()));
   int64_t longest = 1;
-  for (size_t g = 0; g < groups.size(); ++g) {
+  for (const PadGroup& g : groups) {
     int64_t n = 1;
-    sizes[g] = Shape(axes.size(), 1);
-    strides[g] = Shape(axes.size(), 0);
-    for (size_t d = groups[g].last + 1; d-- > groups[g].first;) {
-      sizes[g][d] = out.sizes[d];
-      strides[g][d] = n;
-      n *= out.sizes[d];
-    }
+    for (size_t d = g.first; d <= g.last; ++d) n *= out.sizes[d];
     longest = std::max(longest, n);
   }
-  const prim::ScratchView numbers(p, number, Shape{longest});
-  p.iota({.out = numbers});
+  prim::Positions positions(p, number, longest);
   SmallVector<prim::View, kMaxRank + 1> inputs{table};
   SmallVector<expr::Literal, 4 * kMaxRank> params;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    prim::View v = numbers;
-    v.sizes = sizes[g];
-    v.strides = strides[g];
-    inputs.push_back(v);
-    const PadAxis& a = axes[groups[g].last];
-    for (int64_t value : {table.strides[groups[g].last], a.before, a.n, a.out()})
+  for (const PadGroup& g : groups) {
+    inputs.push_back(positions.along(out.sizes, g.first, g.last));
+    const PadAxis& a = axes[g.last];
+    for (int64_t value : {table.strides[g.last], a.before, a.n, a.out()})
       params.push_back({.i = value});
   }
   p.pointwise({&pad_program(table.dtype, number, groups, mode, taps), inputs, {&out, 1}, params});
@@ -339,7 +302,7 @@ const OpRecord& pad_by_op =
           if (out[0].numel() == 0) return;
           const PartsView x(c.tensor(0)), y(out[0]);
           PadAxes axes = pad_axes(c.tensor(0).sizes(), c.ints(1));
-          if (x.sizes.size() > axes.size()) axes.push_back({2});
+          if (x.view().sizes.size() > axes.size()) axes.push_back({2});
           const PadMode mode = PadMode(c.integer(2));
           if (!out[0].device().is_cpu())
             return run_pad_program(p, axes, mode, x.view(), y.view(), {});
@@ -368,7 +331,7 @@ const OpRecord& pad_by_backward_op =
           if (c.tensor(0).numel() == 0) return p.fill(filling(view_of(out[0]), 0, c.name()));
           const PartsView grad(c.tensor(0)), x(out[0]);
           PadAxes axes = pad_axes(c.ints(1), c.ints(2));
-          if (x.sizes.size() > axes.size()) axes.push_back({2});
+          if (x.view().sizes.size() > axes.size()) axes.push_back({2});
           const PadMode mode = PadMode(c.integer(3));
           SmallVector<int64_t, kMaxRank> taps;
           int64_t product = 1;

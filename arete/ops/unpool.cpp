@@ -1,6 +1,7 @@
 // Pools made of others: power averages, the inverse of max pooling, and pools of random windows
 // (declared in pool.h).
 #include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
@@ -31,6 +32,22 @@ void check_rank(const Call& c, int spatial) {
 
 // ---- power averages ----
 
+// (mean n)^(1 / p); at 0 without a slope: nothing goes back there.
+Tensor root_of_sum(const Tensor& mean, double n, double p) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const bool square = p == 2, same = p == 1;
+  const expr::Type t = expr::compute_type(mean.dtype());
+  const expr::Program& program = cache.get(
+      pack_key({int(mean.dtype()), square, same}), {mean.dtype()}, {t, t}, {mean.dtype()},
+      [&](std::span<const Value> v) {
+        const Value sum = where(v[0] == 0.0, 0.0, v[0] * v[1]);
+        return std::vector{square ? sqrt(sum) : same ? sum : pow(sum, v[2])};
+      });
+  const Scalar params[] = {Scalar(n), Scalar(1 / p)};
+  return apply_program(program.shared_from_this(), {&mean, 1}, params, "lp_pool")[0];
+}
+
 template <int spatial>
 const OpRecord& define_lp_pool(const char* schema) {
   return define(schema)
@@ -48,10 +65,7 @@ const OpRecord& define_lp_pool(const char* schema) {
         const Tensor mean = spatial == 1   ? avg_pool1d(powers, kernel, stride, 0, c.boolean(4))
                             : spatial == 2 ? avg_pool2d(powers, kernel, stride, 0, c.boolean(4))
                                            : avg_pool3d(powers, kernel, stride, 0, c.boolean(4));
-        // The root has no slope at 0: nothing goes back there.
-        return {mean.masked_fill(mean.eq(Scalar(0)), Scalar(0))
-                    .mul(Scalar(double(numel_of(kernel))))
-                    .pow(Scalar(1 / p))};
+        return {root_of_sum(mean, double(numel_of(kernel)), p)};
       });
 }
 
@@ -112,9 +126,9 @@ const OpRecord& define_unpool(const char* schema) {
         flat.push_back(numel_of(spatial_sizes(x, spatial)));
         flat_out.push_back(numel_of(plane));
         out.append(plane.begin(), plane.end());
-        const Tensor y = zeros(flat_out, x.options())
-                             .scatter(-1, indices.reshape(flat), x.reshape(flat))
-                             .view(out);
+        Tensor filled = zeros(flat_out, x.options());
+        const Tensor y =
+            filled.scatter_(-1, indices.reshape(flat), x.reshape(flat)).view(out);
         return {spatial == 2 ? ordered_like(x, y)
                              : y};  // in three dimensions PyTorch's is row-major
       });

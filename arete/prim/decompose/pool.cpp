@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "arete/base/error.h"
@@ -10,6 +9,7 @@
 #include "arete/prim/backend.h"
 #include "arete/prim/checks.h"
 #include "arete/prim/decompose/windows_internal.h"
+#include "arete/prim/positions.h"
 
 namespace arete::prim {
 namespace {
@@ -173,16 +173,12 @@ class PlacedWindows {
  public:
   PlacedWindows(Primitives& p, const PoolArgs& a)
       : p_(p), a_(a), spatial_(size_t(a.window.spatial)) {
-    int64_t most = a.x.sizes[0] * a.x.sizes[1];
     for (size_t d = 0; d < spatial_; ++d) {
       const int64_t n = a.x.sizes[d + 2], m = a.y.sizes[d + 2];
       const bool random = a.placement == PoolArgs::Placement::random;
       window_.push_back(random ? a.window.kernel[d] : m ? std::min(n, (n + m - 1) / m + 1) : 0);
       outputs_.push_back(std::min(m, (m + n - 1) / n + 1));
-      most = std::max({most, n, m});
     }
-    numbers_.emplace(p, kInt64, Shape{most});
-    p.iota({.out = *numbers_});
   }
 
   void max_forward() {
@@ -294,21 +290,11 @@ class PlacedWindows {
     const size_t rank = spatial_ + 2;
     const IntList sizes = state.begin()->sizes;
     std::vector<View> inputs{table};
-    Shape number_strides[4];
-    const auto number = [&](size_t i, int64_t stride0, int64_t stride1) {
-      number_strides[i] = Shape(rank, 0);
-      if (i == 0) {
-        number_strides[i][0] = stride0;
-        number_strides[i][1] = stride1;
-      } else {
-        number_strides[i][i + 1] = 1;
-      }
-      View v = *numbers_;
-      v.sizes = sizes;
-      v.strides = number_strides[i];
-      inputs.push_back(v);
-    };
-    for (size_t i = 0; i <= spatial_; ++i) number(i, sizes[1], 1);
+    int64_t longest = sizes[0] * sizes[1];
+    for (int64_t n : sizes) longest = std::max(longest, n);
+    Positions positions(p_, kInt64, longest);
+    inputs.push_back(positions.along(sizes, 0, 1));
+    for (size_t d = 2; d < rank; ++d) inputs.push_back(positions.along(sizes, d, d));
     const bool sampled = a_.placement == PoolArgs::Placement::random;
     Shape sample_strides(rank, 0);
     if (sampled) {
@@ -374,7 +360,6 @@ class PlacedWindows {
   const PoolArgs& a_;
   const size_t spatial_;
   Shape window_, outputs_;  // the most elements of a window, and outputs of an element
-  std::optional<ScratchView> numbers_;
 };
 
 }  // namespace
