@@ -74,13 +74,12 @@ PartsView as_columns(const Tensor& t, const Windows& w) {
 
 // ---- one element of every window and its place in the images
 
-// Calls f(elements of images, elements of columns) with views of the same elements, for each element
-// of a window.
+// Calls f(elements of images, elements of columns) with views of the same elements, for each
+// element of a window.
 template <class F>
 void for_taps(const Windows& w, const prim::View& images, const prim::View& columns, F&& f) {
   Shape sizes(images.sizes), image_strides(images.strides), column_strides(images.strides);
-  for (size_t d = 0; d < sizes.size(); ++d)
-    column_strides[d] = columns.strides[d < 2 ? d : d + 2];
+  for (size_t d = 0; d < sizes.size(); ++d) column_strides[d] = columns.strides[d < 2 ? d : d + 2];
   const auto visit = [&](auto& self, size_t d, int64_t image, int64_t column) -> void {
     if (d == 2) {
       prim::View a = images, b = columns;
@@ -116,8 +115,7 @@ struct Reach {
 };
 Reach reach_of(const Windows& w, size_t d) {
   const bool dilated = w.dilation[d] > 1 && w.kernel[d] > 1;
-  const int64_t taps =
-      dilated ? w.kernel[d] : (w.kernel[d] + w.stride[d] - 1) / w.stride[d];
+  const int64_t taps = dilated ? w.kernel[d] : (w.kernel[d] + w.stride[d] - 1) / w.stride[d];
   return {dilated, w.stride[d] > 1, taps, taps};
 }
 constexpr int64_t kMostTapsAtOnce = 32;
@@ -178,9 +176,7 @@ const expr::Program& fold_program(DType in, DType out, DType number, size_t lead
         std::vector<Place> places[2];
         for (size_t d = 0; d < 2; ++d) {
           const Value* const q = p + leading + d * kNumbersOfFold;
-          const auto whole = [&](Value n) {
-            return reach[d].apart ? trunc_div(n, q[kStride]) : n;
-          };
+          const auto whole = [&](Value n) { return reach[d].apart ? trunc_div(n, q[kStride]) : n; };
           const Value i = v[1 + leading + d] + q[kPadding];
           for (int64_t j = 0; j < reach[d].size; ++j) {
             const Value number = q[kSkip] + double(j);
@@ -258,8 +254,8 @@ struct Places {
   }
   void add_geometry(const Windows& w, size_t d, int64_t tap_step, int64_t step, int64_t size,
                     int64_t skip) {
-    for (int64_t value : {tap_step, step, w.stride[d], w.dilation[d], w.padding[d], size,
-                          w.kernel[d], skip})
+    for (int64_t value :
+         {tap_step, step, w.stride[d], w.dilation[d], w.padding[d], size, w.kernel[d], skip})
       params.push_back({.i = value});
   }
 };
@@ -319,33 +315,40 @@ void run_fold(prim::Primitives& p, const Windows& w, const prim::View& columns,
   if (wide) p.copy({images, sum});
 }
 
-// ---- copies and sums of parts, on a CPU
+// ---- copies and sums of parts
 
-// A padded copy and a view of its windows.
+// All windows of images that are padded already.
+class WindowsView {
+ public:
+  WindowsView(const Windows& w, const prim::View& images, const prim::View& columns)
+      : strides_(columns.strides), view_(images) {
+    for (size_t d = 0; d < strides_.size(); ++d)
+      strides_[d] = images.strides[d < 4 ? d : d - 2] * (d < 2 || d > 5 ? 1
+                                                         : d < 4        ? w.dilation[d - 2]
+                                                                        : w.stride[d - 4]);
+    view_.sizes = columns.sizes;
+    view_.strides = strides_;
+  }
+  operator const prim::View&() const { return view_; }
+
+ private:
+  Shape strides_;
+  prim::View view_;
+};
+
 void copy_windows(prim::Primitives& p, const Windows& w, const prim::View& images,
                   const prim::View& columns) {
-  std::optional<prim::ScratchView> padded;
-  prim::View all = images;
-  if (w.pads()) {
-    Shape sizes(images.sizes);
-    for (size_t d = 0; d < 2; ++d) sizes[2 + d] += 2 * w.padding[d];
-    padded.emplace(p, images.dtype, sizes);
-    all = *padded;
-    p.fill(filling(all, 0, "unfold"));
-    prim::View inside = all;
-    for (size_t d = 2; d < 4; ++d)
-      inside.data += w.padding[d - 2] * all.strides[d] * int64_t(size_of(all.dtype));
-    inside.sizes = images.sizes;
-    p.copy({inside, images});
-  }
-  Shape strides(columns.strides);
-  for (size_t d = 0; d < strides.size(); ++d)
-    strides[d] = all.strides[d < 4 ? d : d - 2] * (d < 2 || d > 5 ? 1
-                                                   : d < 4       ? w.dilation[d - 2]
-                                                                 : w.stride[d - 4]);
-  all.sizes = columns.sizes;
-  all.strides = strides;
-  p.copy({columns, all});
+  if (!w.pads()) return p.copy({columns, WindowsView(w, images, columns)});
+  Shape sizes(images.sizes);
+  for (size_t d = 0; d < 2; ++d) sizes[2 + d] += 2 * w.padding[d];
+  const prim::ScratchView padded(p, images.dtype, sizes);
+  p.fill(filling(padded, 0, "unfold"));
+  prim::View inside = padded;
+  for (size_t d = 2; d < 4; ++d)
+    inside.data += w.padding[d - 2] * inside.strides[d] * int64_t(size_of(inside.dtype));
+  inside.sizes = images.sizes;
+  p.copy({inside, images});
+  p.copy({columns, WindowsView(w, padded, columns)});
 }
 
 void add_taps(prim::Primitives& p, const Windows& w, const prim::View& columns,
@@ -358,6 +361,29 @@ void add_taps(prim::Primitives& p, const Windows& w, const prim::View& columns,
   for_taps(w, sum, columns,
            [&](const prim::View& to, const prim::View& part) { add_into(p, to, part); });
   if (wide) p.copy({images, sum});
+}
+
+// Whether no element of an image is part of two windows, and whether each is part of one.
+bool are_apart(const Windows& w) {
+  return w.stride[0] > w.dilation[0] * (w.kernel[0] - 1) &&
+         w.stride[1] > w.dilation[1] * (w.kernel[1] - 1);
+}
+bool are_tiles(const Windows& w, const prim::View& images) {
+  for (size_t d = 0; d < 2; ++d)
+    if (w.kernel[d] * w.counts[d] != images.sizes[2 + d]) return false;
+  return are_apart(w) && !w.pads();
+}
+
+void fold_into(prim::Primitives& p, const Windows& w, const prim::View& columns,
+               const prim::View& images, bool on_cpu) {
+  if (are_tiles(w, images)) return p.copy({WindowsView(w, images, columns), columns});
+  if (!on_cpu) return run_fold(p, w, columns, images);
+  if (!are_apart(w)) return add_taps(p, w, columns, images);
+  p.fill(filling(images, 0, "fold"));
+  if (!w.pads()) return p.copy({WindowsView(w, images, columns), columns});
+  for_taps(w, images, columns, [&](const prim::View& to, const prim::View& part) {
+    p.copy({to, part});
+  });
 }
 
 // ---- records
@@ -450,10 +476,7 @@ const OpRecord& fold_op =
           if (out[0].numel() == 0) return;
           const Windows w = windows_of(c, 2, out[0].sizes().last(2));
           const PartsView columns = as_columns(c.tensor(0), w), images = as_images(out[0]);
-          if (out[0].device().is_cpu())
-            add_taps(p, w, columns.view(), images.view());
-          else
-            run_fold(p, w, columns.view(), images.view());
+          fold_into(p, w, columns.view(), images.view(), out[0].device().is_cpu());
         })
         .grad([](const GradCall& g) -> TensorList {
           return {unfold_of(g.grad(), g.ints(2), g.ints(3), g.ints(4), g.ints(5))};

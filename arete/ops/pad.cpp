@@ -146,16 +146,17 @@ PadMode pad_mode(const Call& c) {
       .expected("constant, reflect, replicate or circular");
 }
 
-// Takes from x what negative padding crops, and the padding of dimension d along with it. Of what is
-// repeated, the ends are those of all of x, even where they are cropped.
+// Takes from x what negative padding crops, and the padding of dimension d along with it. Of what
+// is repeated, the ends are those of all of x, even where they are cropped.
 Tensor cropped(const Call& c, const Tensor& x, int d, int64_t& before, int64_t& after,
                PadMode mode) {
   const int64_t n = x.size(d), crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
   if (mode == PadMode::replicate) {
-    ARETE_CHECK((n > 0 || (before == 0 && after == 0)) && n + before + after >= 0,
-                ValueError(c.name(), n > 0 ? "negative padding crops more than there is"
-                                           : "replicate padding needs at least one element to repeat")
-                    .got("padding " + to_string(c.ints(1)) + " of input " + to_string(x.sizes())));
+    ARETE_CHECK(
+        (n > 0 || (before == 0 && after == 0)) && n + before + after >= 0,
+        ValueError(c.name(), n > 0 ? "negative padding crops more than there is"
+                                   : "replicate padding needs at least one element to repeat")
+            .got("padding " + to_string(c.ints(1)) + " of input " + to_string(x.sizes())));
     return x;
   }
   ARETE_CHECK(crop <= n, ValueError(c.name(), "negative padding crops more than there is")

@@ -17,7 +17,8 @@
 // dimension, of a repeated end as many as it is repeated. On a CPU, and where an end is repeated
 // many times, the result is put together from bands instead: what lies before, on and after the
 // input along each dimension is a copy of a part of it, backwards, or of one element again and
-// again; gradients add them up.
+// again; gradients add them up. A result gets the input first, and then from itself what lies
+// beside it along the last dimension, along the one before, and so on.
 
 namespace arete::ops {
 namespace {
@@ -84,7 +85,8 @@ void for_bands(const PadAxes& axes, PadMode mode, const prim::View& in, const pr
   std::vector<Bands> bands;
   for (const PadAxis& a : axes) bands.push_back(bands_of(a, mode));
   Shape sizes(out.sizes), strides(in.strides);
-  const auto visit = [&](auto& self, size_t d, int64_t from, int64_t to, uint32_t repeated) -> void {
+  const auto visit = [&](auto& self, size_t d, int64_t from, int64_t to,
+                         uint32_t repeated) -> void {
     if (d == axes.size()) {
       prim::View a = in, b = out;
       a.data += from * int64_t(size_of(in.dtype));
@@ -132,6 +134,44 @@ void add_bands(prim::Primitives& p, const PadAxes& axes, PadMode mode, const pri
     add_into(p, to, part);
   });
   if (wide) p.copy({out, sum});
+}
+
+void copy_bands(prim::Primitives& p, const PadAxes& axes, PadMode mode, const prim::View& in,
+                const prim::View& out) {
+  // What is repeated may be no part of the result.
+  for (const PadAxis& a : axes)
+    if (a.before < 0 || a.after < 0)
+      return for_bands(axes, mode, in, out,
+                       [&](const prim::View& from, const prim::View& to, uint32_t) {
+                         p.copy({to, from});
+                       });
+  prim::View done = out;
+  for (size_t d = 0; d < axes.size(); ++d)
+    done.data += axes[d].before * out.strides[d] * int64_t(size_of(out.dtype));
+  Shape sizes(in.sizes), strides(out.strides);
+  done.sizes = sizes;
+  p.copy({done, in});
+  for (size_t d = axes.size(); d-- > 0;) {
+    const auto beside = [&](Band b) {
+      if (b.count == 0) return;
+      const int64_t step = out.strides[d] * int64_t(size_of(out.dtype));
+      prim::View from = done, to = done;
+      sizes[d] = b.count;
+      strides[d] = out.strides[d] * b.step;
+      from.strides = strides;
+      from.data += b.from * step;
+      to.data += (b.to - axes[d].before) * step;
+      from.sizes = to.sizes = sizes;
+      p.copy({to, from});
+      strides[d] = out.strides[d];
+    };
+    if (!axes[d].padded()) continue;
+    const Bands bands = bands_of(axes[d], mode);
+    for (size_t k = 1; k < bands.size(); ++k) beside(bands[k]);
+    sizes[d] = axes[d].out();
+    done.data -= axes[d].before * out.strides[d] * int64_t(size_of(out.dtype));
+    done.sizes = sizes;
+  }
 }
 
 // ---- programs
@@ -306,10 +346,7 @@ const OpRecord& pad_by_op =
           const PadMode mode = PadMode(c.integer(2));
           if (!out[0].device().is_cpu())
             return run_pad_program(p, axes, mode, x.view(), y.view(), {});
-          for_bands(axes, mode, x.view(), y.view(),
-                    [&](const prim::View& from, const prim::View& to, uint32_t) {
-                      p.copy({to, from});
-                    });
+          copy_bands(p, axes, mode, x.view(), y.view());
         })
         .grad([](const GradCall& g) -> TensorList {
           return {pad_by_backward(g.grad(), g.input_sizes(0), g.ints(1), g.integer(2))};

@@ -168,14 +168,14 @@ const OpRecord& max_pool_op =
         .surface(Surface::internal)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-          run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true), true, 0,
-              call.has(7) ? call.tensor(7) : Tensor());
+          run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true), true,
+              0, call.has(7) ? call.tensor(7) : Tensor());
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              return {max_pool_backward(g.grad(), g.output(1), g.input_sizes(0),
-                                        params_of(g, 1, true)),
-                      Tensor()};
+              return {
+                  max_pool_backward(g.grad(), g.output(1), g.input_sizes(0), params_of(g, 1, true)),
+                  Tensor()};
             },
             0, 0b10)
         .no_grad_outputs(0b10);
@@ -276,9 +276,8 @@ const OpRecord& avg_pool_backward_op =
 
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size,
                          const PoolParams& p) {
-  return call(max_pool_backward_op,
-              {grad, indices, input_size, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode,
-               p.output});
+  return call(max_pool_backward_op, {grad, indices, input_size, p.kernel, p.stride, p.padding,
+                                     p.dilation, p.ceil_mode, p.output});
 }
 Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p,
                          bool count_include_pad, int64_t divisor) {
@@ -308,8 +307,8 @@ Tensor avg_pool(const Tensor& x, const PoolParams& p, bool count_include_pad, in
     const Tensor part = avg_pool(one, p, count_include_pad, 0);
     return arete::div(sum, inside.div(part).round(), "trunc").to(kInt64);
   }
-  return call(avg_pool_op,
-              {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad, divisor, p.output});
+  return call(avg_pool_op, {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad,
+                            divisor, p.output});
 }
 
 }  // namespace ops

@@ -128,9 +128,7 @@ PoolParams even_params(const Tensor& x, const Shape& out) {
   return p;
 }
 
-PoolParams adaptive_params(const Shape& out) {
-  return placed_params(Shape(out.size(), 0), out);
-}
+PoolParams adaptive_params(const Shape& out) { return placed_params(Shape(out.size(), 0), out); }
 
 Tensor adaptive_avg(const Call& c, int spatial) {
   const Tensor x = batched(c.tensor(0), spatial, c.name());

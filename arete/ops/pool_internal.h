@@ -15,8 +15,8 @@ struct PoolParams {
 };
 /// Windows that give `output`; of adaptive ones the kernel is not read.
 inline PoolParams placed_params(IntList kernel, IntList output) {
-  return {Shape(kernel), Shape(output.size(), 1), Shape(output.size(), 0), Shape(output.size(), 1),
-          Shape(output), false};
+  return {Shape(kernel),           Shape(output.size(), 1), Shape(output.size(), 0),
+          Shape(output.size(), 1), Shape(output),           false};
 }
 
 /// Arguments of a call, or of a gradient's, from position `at` on.

@@ -17,10 +17,12 @@ struct BellInfo {
   Bell bell;
   int numbers;  // -1: any, but at least one
 };
-constexpr std::array kBells{
-    BellInfo{"general_cosine", Bell::cosines, -1}, BellInfo{"kaiser", Bell::kaiser, 1},
-    BellInfo{"exponential", Bell::exponential, 2}, BellInfo{"gaussian", Bell::gaussian, 2},
-    BellInfo{"cosine", Bell::sine, 0},             BellInfo{"bartlett", Bell::triangle, 0}};
+constexpr std::array kBells{BellInfo{"general_cosine", Bell::cosines, -1},
+                            BellInfo{"kaiser", Bell::kaiser, 1},
+                            BellInfo{"exponential", Bell::exponential, 2},
+                            BellInfo{"gaussian", Bell::gaussian, 2},
+                            BellInfo{"cosine", Bell::sine, 0},
+                            BellInfo{"bartlett", Bell::triangle, 0}};
 
 const BellInfo& bell_of(const Call& c) {
   for (const BellInfo& b : kBells)
@@ -34,44 +36,43 @@ const expr::Program& bell_program(Bell bell, DType position, DType out, size_t n
   static auto& cache = *new expr::ProgramCache;
   // The last position, then numbers.
   const std::vector<expr::Type> params(numbers + 1, expr::Type::f64);
-  return cache.get(
-      uint64_t(numbers) << 20 | pack_key({int(bell), int(position), int(out)}), {position}, params,
-      {out}, [&](std::span<const Value> v) {
-        const Value k = cast(v[0], expr::Type::f64), last = v[1];
-        const Value* const a = v.data() + 2;
-        const double pi = 3.14159265358979323846;
-        Value y;
-        switch (bell) {
-          case Bell::cosines: {
-            const Value turn = k * (2 * pi / last);
-            y = a[0];
-            for (size_t i = 1; i < numbers; ++i) {
-              const Value wave = cos(turn * double(i)) * a[i];
-              y = i % 2 ? y - wave : y + wave;
-            }
-            break;
-          }
-          case Bell::kaiser: {
-            const Value x = a[0] * sqrt(max(1.0 - square(2.0 * k / last - 1.0), 0.0));
-            // Scaled by exp(-x), so that a large beta does not overflow.
-            y = expr::bessel_i0e(x) / expr::bessel_i0e(a[0]) * exp(x - a[0]);
-            break;
-          }
-          case Bell::exponential:
-            y = exp(-abs(k - a[0]) / a[1]);
-            break;
-          case Bell::gaussian:
-            y = exp(-0.5 * square((k - a[0]) / a[1]));
-            break;
-          case Bell::sine:
-            y = sin((k + 0.5) * (pi / (last + 1.0)));
-            break;
-          case Bell::triangle:
-            y = 1.0 - abs(2.0 * k / last - 1.0);
-            break;
-        }
-        return std::vector{y};
-      });
+  return cache.get(uint64_t(numbers) << 20 | pack_key({int(bell), int(position), int(out)}),
+                   {position}, params, {out}, [&](std::span<const Value> v) {
+                     const Value k = cast(v[0], expr::Type::f64), last = v[1];
+                     const Value* const a = v.data() + 2;
+                     const double pi = 3.14159265358979323846;
+                     Value y;
+                     switch (bell) {
+                       case Bell::cosines: {
+                         const Value turn = k * (2 * pi / last);
+                         y = a[0];
+                         for (size_t i = 1; i < numbers; ++i) {
+                           const Value wave = cos(turn * double(i)) * a[i];
+                           y = i % 2 ? y - wave : y + wave;
+                         }
+                         break;
+                       }
+                       case Bell::kaiser: {
+                         const Value x = a[0] * sqrt(max(1.0 - square(2.0 * k / last - 1.0), 0.0));
+                         // Scaled by exp(-x), so that a large beta does not overflow.
+                         y = expr::bessel_i0e(x) / expr::bessel_i0e(a[0]) * exp(x - a[0]);
+                         break;
+                       }
+                       case Bell::exponential:
+                         y = exp(-abs(k - a[0]) / a[1]);
+                         break;
+                       case Bell::gaussian:
+                         y = exp(-0.5 * square((k - a[0]) / a[1]));
+                         break;
+                       case Bell::sine:
+                         y = sin((k + 0.5) * (pi / (last + 1.0)));
+                         break;
+                       case Bell::triangle:
+                         y = 1.0 - abs(2.0 * k / last - 1.0);
+                         break;
+                     }
+                     return std::vector{y};
+                   });
 }
 
 // Whether a dtype has all of 0, 1, ..., n - 1.

@@ -38,12 +38,12 @@ Tensor root_of_sum(const Tensor& mean, double n, double p) {
   static auto& cache = *new expr::ProgramCache;
   const bool square = p == 2, same = p == 1;
   const expr::Type t = expr::compute_type(mean.dtype());
-  const expr::Program& program = cache.get(
-      pack_key({int(mean.dtype()), square, same}), {mean.dtype()}, {t, t}, {mean.dtype()},
-      [&](std::span<const Value> v) {
-        const Value sum = where(v[0] == 0.0, 0.0, v[0] * v[1]);
-        return std::vector{square ? sqrt(sum) : same ? sum : pow(sum, v[2])};
-      });
+  const expr::Program& program =
+      cache.get(pack_key({int(mean.dtype()), square, same}), {mean.dtype()}, {t, t}, {mean.dtype()},
+                [&](std::span<const Value> v) {
+                  const Value sum = where(v[0] == 0.0, 0.0, v[0] * v[1]);
+                  return std::vector{square ? sqrt(sum) : same ? sum : pow(sum, v[2])};
+                });
   const Scalar params[] = {Scalar(n), Scalar(1 / p)};
   return apply_program(program.shared_from_this(), {&mean, 1}, params, "lp_pool")[0];
 }
@@ -127,8 +127,7 @@ const OpRecord& define_unpool(const char* schema) {
         flat_out.push_back(numel_of(plane));
         out.append(plane.begin(), plane.end());
         Tensor filled = zeros(flat_out, x.options());
-        const Tensor y =
-            filled.scatter_(-1, indices.reshape(flat), x.reshape(flat)).view(out);
+        const Tensor y = filled.scatter_(-1, indices.reshape(flat), x.reshape(flat)).view(out);
         return {spatial == 2 ? ordered_like(x, y)
                              : y};  // in three dimensions PyTorch's is row-major
       });

@@ -36,11 +36,11 @@ class PartsView {
 /// to += part, of one shape.
 inline void add_into(prim::Primitives& p, const prim::View& to, const prim::View& part) {
   static auto& cache = *new expr::ProgramCache;
-  const expr::Program& sum = cache.get(
-      pack_key({int(to.dtype), int(part.dtype)}), {to.dtype, part.dtype}, {}, {to.dtype},
-      [&](std::span<const expr::Value> v) {
-        return std::vector{to.dtype == kBool ? v[0] | v[1] : v[0] + v[1]};
-      });
+  const expr::Program& sum =
+      cache.get(pack_key({int(to.dtype), int(part.dtype)}), {to.dtype, part.dtype}, {}, {to.dtype},
+                [&](std::span<const expr::Value> v) {
+                  return std::vector{to.dtype == kBool ? v[0] | v[1] : v[0] + v[1]};
+                });
   const prim::View inputs[] = {to, part};
   p.pointwise({&sum, inputs, {&to, 1}, {}});
 }

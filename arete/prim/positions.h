@@ -40,8 +40,6 @@ class Positions {
 };
 
 /// What positions among `most` elements are counted in: 32 bits are faster where they suffice.
-inline DType position_dtype(int64_t most) {
-  return most < (int64_t{1} << 30) ? kInt32 : kInt64;
-}
+inline DType position_dtype(int64_t most) { return most < (int64_t{1} << 30) ? kInt32 : kInt64; }
 
 }  // namespace arete::prim

@@ -135,7 +135,9 @@ Shape pad_origin(Shape i, IntList sizes, IntList pad, int64_t mode) {
   for (size_t k = 0; k < pad.size() / 2; ++k) {
     const size_t d = sizes.size() - 1 - k;
     const int64_t n = sizes[d], j = i[d] - pad[2 * k];
-    i[d] = mode == 0   ? (j < 0 ? -j : j >= n ? 2 * (n - 1) - j : j)
+    i[d] = mode == 0   ? (j < 0    ? -j
+                          : j >= n ? 2 * (n - 1) - j
+                                   : j)
            : mode == 1 ? std::clamp<int64_t>(j, 0, n - 1)
                        : (j + n) % n;
   }

@@ -14,8 +14,8 @@ struct Taps {
   int64_t first, count, step;
 };
 
-// Of the output `iy` along spatial dimension d of x. `samples`: where random windows lie, of the last
-// dimension first if there are two.
+// Of the output `iy` along spatial dimension d of x. `samples`: where random windows lie, of the
+// last dimension first if there are two.
 Taps taps_of(const Shape& iy, size_t d, IntList x, const PoolParams& p, const Tensor& samples) {
   const int64_t o = iy[d + 2], n = x[d + 2];
   if (p.output.empty()) return {o * p.stride[d] - p.padding[d], p.kernel[d], p.dilation[d]};
@@ -108,24 +108,23 @@ std::vector<Sample> max_samples(SampleMaker& m) {
             std::move(note)};
   };
   const auto last = [](const Tensor& x) { return x.contiguous(MemoryFormat::channels_last); };
-  return {strided(m.make_distinct({1, 2, 4, 3}), {2, 2}, {2, 1}, {0, 0}, {1, 1}, false),
-          strided(m.make_distinct({2, 1, 3, 3}), {2, 2}, {2, 2}, {1, 1}, {1, 1}, true,
-                  "padding, ceil_mode"),
-          strided(m.make_distinct({1, 2, 7}), {3}, {2}, {1}, {2}, false, "dilated"),
-          strided(m.make_distinct({1, 1, 2, 3, 4}), {2, 2, 2}, {1, 1, 2}, {0, 1, 0}, {1, 1, 1},
-                  false),
-          strided(m.make_distinct({0, 2, 4, 4}), {2, 2}, {2, 2}, {0, 0}, {1, 1}, false),
-          strided(m.make_distinct({2, 2, 3, 2}), {3, 2}, {1, 1}, {0, 0}, {1, 1}, false, "planes"),
-          adaptive(m.make_distinct({2, 1, 5, 4}), {3, 2}, "adaptive"),
-          adaptive(last(m.make_distinct({1, 3, 3, 5})), {2, 7}, "adaptive, channels last, growing"),
-          adaptive(last(m.make_distinct({1, 8, 5, 2})), {2, 1}, "adaptive, vectors of channels"),
-          adaptive(m.make_distinct({1, 2, 7}), {4}, "adaptive, one dimension"),
-          adaptive(m.make_distinct({1, 1, 2, 3, 3}), {1, 2, 3}, "adaptive, three dimensions"),
-          adaptive(m.make_distinct({1, 2, 4, 4}), {0, 2}, "adaptive, no outputs"),
-          random(m.make_distinct({2, 2, 5, 6}), {2, 3}, {3, 2}, "random"),
-          random(last(m.make_distinct({1, 2, 6, 5})), {2, 2}, {4, 3}, "random, channels last"),
-          random(m.make_distinct({1, 2, 3, 4, 5}), {2, 1, 2}, {1, 3, 4},
-                 "random, three dimensions")};
+  return {
+      strided(m.make_distinct({1, 2, 4, 3}), {2, 2}, {2, 1}, {0, 0}, {1, 1}, false),
+      strided(m.make_distinct({2, 1, 3, 3}), {2, 2}, {2, 2}, {1, 1}, {1, 1}, true,
+              "padding, ceil_mode"),
+      strided(m.make_distinct({1, 2, 7}), {3}, {2}, {1}, {2}, false, "dilated"),
+      strided(m.make_distinct({1, 1, 2, 3, 4}), {2, 2, 2}, {1, 1, 2}, {0, 1, 0}, {1, 1, 1}, false),
+      strided(m.make_distinct({0, 2, 4, 4}), {2, 2}, {2, 2}, {0, 0}, {1, 1}, false),
+      strided(m.make_distinct({2, 2, 3, 2}), {3, 2}, {1, 1}, {0, 0}, {1, 1}, false, "planes"),
+      adaptive(m.make_distinct({2, 1, 5, 4}), {3, 2}, "adaptive"),
+      adaptive(last(m.make_distinct({1, 3, 3, 5})), {2, 7}, "adaptive, channels last, growing"),
+      adaptive(last(m.make_distinct({1, 8, 5, 2})), {2, 1}, "adaptive, vectors of channels"),
+      adaptive(m.make_distinct({1, 2, 7}), {4}, "adaptive, one dimension"),
+      adaptive(m.make_distinct({1, 1, 2, 3, 3}), {1, 2, 3}, "adaptive, three dimensions"),
+      adaptive(m.make_distinct({1, 2, 4, 4}), {0, 2}, "adaptive, no outputs"),
+      random(m.make_distinct({2, 2, 5, 6}), {2, 3}, {3, 2}, "random"),
+      random(last(m.make_distinct({1, 2, 6, 5})), {2, 2}, {4, 3}, "random, channels last"),
+      random(m.make_distinct({1, 2, 3, 4, 5}), {2, 1, 2}, {1, 3, 4}, "random, three dimensions")};
 }
 
 std::vector<ErrorSample> max_errors(SampleMaker& m) {
@@ -148,14 +147,14 @@ const Attached max_pool_values_op =
 const Attached max_pool_backward_op =
     attach("max_pool_backward")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          // Position 1 lies in both windows, as an index must; of those that are not strided 2 does.
+          // Position 1 lies in both windows, as an index must; of those that are not strided 2
+          // does.
           const auto place = [&](int64_t i) { return m.make_index({1, 2, 2}, 1).add(Scalar(i)); };
-          return {
-              {{m.make({1, 2, 2}), place(1), L{1, 2, 4}, L{3}, L{1}, L{0}, L{1}, false, L{}}},
-              {{m.make({1, 2, 2}), place(2), L{1, 2, 5}, L{0}, L{1}, L{0}, L{1}, false, L{2}},
-               "adaptive"},
-              {{m.make({1, 2, 2}), place(2), L{1, 2, 5}, L{3}, L{1}, L{0}, L{1}, false, L{2}},
-               "random"}};
+          return {{{m.make({1, 2, 2}), place(1), L{1, 2, 4}, L{3}, L{1}, L{0}, L{1}, false, L{}}},
+                  {{m.make({1, 2, 2}), place(2), L{1, 2, 5}, L{0}, L{1}, L{0}, L{1}, false, L{2}},
+                   "adaptive"},
+                  {{m.make({1, 2, 2}), place(2), L{1, 2, 5}, L{3}, L{1}, L{0}, L{1}, false, L{2}},
+                   "random"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const IntList sizes = c.ints(2);
@@ -219,15 +218,14 @@ const Attached avg_pool_op =
 const Attached avg_pool_backward_op =
     attach("avg_pool_backward")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({1, 2, 2, 4}), L{1, 2, 4, 3}, L{2, 2}, L{2, 1}, L{0, 1}, false, true, 0,
-                L{}}},
-              {{m.make({1, 2, 3}), L{1, 2, 5}, L{3}, L{2}, L{1}, false, false, 0, L{}}},
-              {{m.make({1, 2, 3, 2}), L{1, 2, 5, 3}, L{0, 0}, L{1, 1}, L{0, 0}, false, true, 0,
-                L{3, 2}},
-               "adaptive"},
-              {{m.make({1, 2, 7}), L{1, 2, 3}, L{0}, L{1}, L{0}, false, true, 0, L{7}},
-               "adaptive, growing"}};
+          return {{{m.make({1, 2, 2, 4}), L{1, 2, 4, 3}, L{2, 2}, L{2, 1}, L{0, 1}, false, true, 0,
+                    L{}}},
+                  {{m.make({1, 2, 3}), L{1, 2, 5}, L{3}, L{2}, L{1}, false, false, 0, L{}}},
+                  {{m.make({1, 2, 3, 2}), L{1, 2, 5, 3}, L{0, 0}, L{1, 1}, L{0, 0}, false, true, 0,
+                    L{3, 2}},
+                   "adaptive"},
+                  {{m.make({1, 2, 7}), L{1, 2, 3}, L{0}, L{1}, L{0}, false, true, 0, L{7}},
+                   "adaptive, growing"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({1, 2, 3}), L{1, 2, 9}, L{3}, L{2}, L{1}, false, false, 0, L{}},

@@ -34,9 +34,7 @@ const Attached signal_window_op =
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           using R = std::vector<double>;
-          return {{{"square", 3, 2.0, R{}, m.dtype, m.device},
-                   ErrorKind::value,
-                   "no such shape"},
+          return {{{"square", 3, 2.0, R{}, m.dtype, m.device}, ErrorKind::value, "no such shape"},
                   {{"kaiser", 3, 2.0, R{}, m.dtype, m.device},
                    ErrorKind::value,
                    "wrong count of numbers for kaiser"},

@@ -107,11 +107,10 @@ void CudaBackend::pool(const PoolArgs& p) {
   kernel.wide = reach > INT32_MAX || plane > INT32_MAX || window > INT32_MAX;
   kernel.channels_last = x.size[1] > 1 && std::abs(x.stride[1]) < x.spatial_step();
   const int64_t vector = pool_vector(dtype);
-  kernel.vector = kernel.channels_last && !kernel.wide &&
-                  p.placement != PoolArgs::Placement::random &&
-                  x.has_vectors(k.x, vector, size_of(dtype)) &&
-                  y.has_vectors(k.y, vector, size_of(dtype)) &&
-                  (k.indices == nullptr || index.has_vectors(k.indices, vector, 8));
+  kernel.vector =
+      kernel.channels_last && !kernel.wide && p.placement != PoolArgs::Placement::random &&
+      x.has_vectors(k.x, vector, size_of(dtype)) && y.has_vectors(k.y, vector, size_of(dtype)) &&
+      (k.indices == nullptr || index.has_vectors(k.indices, vector, 8));
   if (!p.backward && !kernel.wide && strided && k.kernel[1] == k.kernel[2] &&
       (k.kernel[2] == 2 || k.kernel[2] == 3))
     kernel.window = int(k.kernel[2]);

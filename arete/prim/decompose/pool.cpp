@@ -240,10 +240,10 @@ class PlacedWindows {
 
   // What a program sees at one element of its result.
   struct Values {
-    Value table, plane;           // the first element of the plane that is read
-    std::vector<Value> at;        // the place in the plane of the result
-    std::vector<Value> u;         // samples, if any
-    std::vector<Value> state;     // the result so far
+    Value table, plane;        // the first element of the plane that is read
+    std::vector<Value> at;     // the place in the plane of the result
+    std::vector<Value> u;      // samples, if any
+    std::vector<Value> state;  // the result so far
     std::vector<Value> tap, n, m, kernel;
     Value is_first, is_last;
 

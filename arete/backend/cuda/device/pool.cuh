@@ -109,7 +109,8 @@ DEVICE PoolRange<I> pool_range(const PoolArguments& p, const I (&at)[5], int d) 
   }
   if (kPlace == kPoolRandom) {
     const I last = I(p.x_size[d]) - I(p.kernel[d]), m = I(p.y_size[d]);
-    const i64 from = at[0] * p.sample_stride[0] + at[1] * p.sample_stride[1] + p.sample_stride[2 + d];
+    const i64 from =
+        at[0] * p.sample_stride[0] + at[1] * p.sample_stride[1] + p.sample_stride[2 + d];
     r.start = p.samples_f64
                   ? pool_random_start(out, m, last, static_cast<const f64*>(p.samples)[from])
                   : pool_random_start(out, m, last, static_cast<const f32*>(p.samples)[from]);
