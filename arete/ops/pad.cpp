@@ -1,7 +1,7 @@
 // Triangles, padding and grids.
 #include <algorithm>
 
-#include "arete/expr/value.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
@@ -36,18 +36,17 @@ void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool 
                            positions.along(result.sizes, rank - 1, rank - 1)};
 
   const DType dtype = result.dtype;
-  const DType inputs[] = {dtype, kInt64, kInt64}, outputs[] = {dtype};
-  const expr::Type params[] = {expr::Type::i64};
-  const expr::ProgramPtr program = expr::trace(
-      [lower](std::span<const expr::Value> v) {
-        const expr::Value distance = v[2] - v[1];
-        const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
-        return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
-      },
-      inputs, params, outputs);
+  static auto* const cache = new expr::ProgramCache;
+  const expr::Program& program =
+      cache->get(pack_key({int(dtype), lower}), {dtype, kInt64, kInt64}, {expr::Type::i64}, {dtype},
+                 [lower](std::span<const expr::Value> v) {
+                   const expr::Value distance = v[2] - v[1];
+                   const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
+                   return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
+                 });
   expr::Literal k;
   k.i = c.integer(1);
-  p.pointwise({program.get(), in, {&result, 1}, {&k, 1}});
+  p.pointwise({&program, in, {&result, 1}, {&k, 1}});
 }
 
 const OpRecord& tril_op =

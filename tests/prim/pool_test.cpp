@@ -215,7 +215,7 @@ TEST_P(PoolOfType, AdaptiveAndRandomWindows) {
     }
     if (c.placement == PoolArgs::Placement::random)
       for (int64_t n = c.x[0] * c.x[1] * s; n > 0; --n)
-        c.samples.push_back(double(rng() % 4096) / 4096);
+        c.samples.push_back(double(rng() % 4096) / 4096 * (i % 7 ? 1 : 3) - (i % 7 ? 0 : 1));
     c.channels_last = pick(0, 1), c.gap = pick(0, 2) ? 0 : pick(-2, 3);
     run_case(c, rng);
     if (HasFatalFailure() || HasFailure()) {
@@ -235,6 +235,26 @@ TEST_P(PoolOfType, TwoByTwoWindows) {
       c.window.kernel = c.window.stride = {2, 2, 1};
       for (int i = 0; i < 4; ++i) run_case(c, rng);
     }
+}
+
+TEST(Pool, RandomWindowsStayInside) {
+  for (double u : {double(NAN), double(INFINITY), -double(INFINITY), 1e30, -1e30, -1e9, 3e9}) {
+    StridedBuffer x(kFloat32, {1, 1, 6, 7}), y(kFloat32, {1, 1, 3, 4}), index(kInt64, y.sizes()),
+        samples(kFloat32, {1, 1, 2});
+    std::mt19937_64 rng(3);
+    x.randomize(rng), samples.set({u, u});
+    PoolArgs p{};
+    p.kind = PoolArgs::Kind::max, p.placement = PoolArgs::Placement::random;
+    p.window.kernel = {2, 3, 1};
+    p.x = x.view(), p.y = y.view(), p.indices = index.view(), p.samples = samples.view();
+    backend_under_test().pool(p);
+    const std::vector<double> all = x.values(), got = y.values(), where = index.values();
+    for (size_t i = 0; i < where.size(); ++i) {
+      ASSERT_TRUE(where[i] >= 0 && where[i] < double(all.size())) << u;
+      EXPECT_EQ(got[i], all[size_t(where[i])]);
+    }
+    for (const StridedBuffer* b : {&x, &y, &index, &samples}) b->expect_guards_intact();
+  }
 }
 
 TEST(Pool, EveryInstructionSetGivesTheSame) {

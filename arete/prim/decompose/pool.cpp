@@ -252,8 +252,8 @@ class PlacedWindows {
       const expr::Type t = u[d].type();
       const Value last = n[d] - kernel[d];
       const Value step = cast(last, t) / cast(max(m[d] - 1.0, 1.0), t);
-      const Value start = cast(floor((cast(o, t) + u[d]) * step), expr::Type::i64) -
-                          cast(floor(u[d] * step), expr::Type::i64);
+      const Value start = cast(trunc((cast(o, t) + u[d]) * step), expr::Type::i64) -
+                          cast(trunc(u[d] * step), expr::Type::i64);
       return where(o + 1.0 == m[d], last, min(max(start, expr::constant_like(start, 0)), last));
     }
     Value end(size_t d, Value o) const {
