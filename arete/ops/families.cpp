@@ -64,6 +64,7 @@ namespace arete::ops {
   X(norm)                 \
   X(numeric)              \
   X(pad)                  \
+  X(pad_modes)            \
   X(polynomial)           \
   X(pool)                 \
   X(pool_functions)       \
@@ -80,6 +81,7 @@ namespace arete::ops {
   X(shape_like)           \
   X(shape_split)          \
   X(shape_stack)          \
+  X(signal_windows)       \
   X(softmax)              \
   X(softmax_nll)          \
   X(sort)                 \

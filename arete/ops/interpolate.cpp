@@ -11,6 +11,7 @@
 #include "arete/ops/index_util.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pool.h"
+#include "arete/ops/pool_internal.h"
 #include "arete/ops/resample_filter.h"
 #include "arete/ops/window_util.h"
 
@@ -510,7 +511,57 @@ const OpRecord& resample_op =
                   Tensor()};
         });
 
+// ---- whole numbers of the same element
+
+const OpRecord& repeat_elements_op =
+    define("repeat_elements(Tensor self, int[] factors) -> Tensor")
+        .doc("Every element factors[d] times along spatial dimension d.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor& x = c.tensor(0);
+          Shape sizes(x.sizes());
+          for (size_t d = 0; d < c.ints(1).size(); ++d) sizes[d + 2] *= c.ints(1)[d];
+          auto strides = strides_like(x, sizes);
+          out.push_back({std::move(sizes), x.dtype(), x.device(), std::move(strides)});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          prim::View from = view_of(c.tensor(0)), to = view_of(out[0]);
+          Shape sizes(from.sizes.first(2)), from_strides(from.strides.first(2)),
+              to_strides(to.strides.first(2));
+          for (size_t d = 2; d < from.sizes.size(); ++d) {
+            const int64_t factor = c.ints(1)[d - 2];
+            for (int64_t n : {from.sizes[d], factor}) sizes.push_back(n);
+            for (int64_t s : {from.strides[d], int64_t{0}}) from_strides.push_back(s);
+            for (int64_t s : {to.strides[d] * factor, to.strides[d]}) to_strides.push_back(s);
+          }
+          from.sizes = to.sizes = sizes;
+          from.strides = from_strides;
+          to.strides = to_strides;
+          p.copy({to, from});
+        })
+        .grad([](const GradCall& g) -> TensorList {
+          const Shape factors(g.ints(1));
+          const PoolParams windows{factors, factors, Shape(factors.size(), 0),
+                                   Shape(factors.size(), 1)};
+          return {avg_pool(g.grad(), windows, true, 1)};
+        });
+
+// How often each element is taken, if all are equally often.
+std::optional<Shape> whole_factors(const Tensor& x, const Resampling& r) {
+  Shape factors;
+  for (size_t d = 0; d < r.sizes.size(); ++d) {
+    const int64_t n = x.sizes()[d + 2];
+    factors.push_back(r.sizes[d] / n);
+    if (r.sizes[d] % n != 0 || std::fabs(r.scales[d] * double(factors.back()) - 1) > 1e-12)
+      return std::nullopt;
+  }
+  return factors;
+}
+
 Tensor resample(const Tensor& x, const Resampling& r) {
+  if (chooses(r))
+    if (const std::optional<Shape> factors = whole_factors(x, r))
+      return call(repeat_elements_op, {x, *factors});
   std::vector<int64_t> table(size_t(longest_dimension(x.sizes(), r.sizes)));
   std::iota(table.begin(), table.end(), 0);
   const DType work = expr::work_dtype(x.dtype());

@@ -5,9 +5,11 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
-#include "arete/ops/index_util.h"
+#include "arete/ops/pad_modes.h"
 #include "arete/ops/shape.h"
+#include "arete/ops/window_parts.h"
 #include "arete/ops/window_util.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -23,58 +25,28 @@ void infer_triangle(const Call& c, OutputSpecs& out) {
   out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
 }
 
-// A complex view as one of its real and imaginary parts; others as they are.
-struct RealParts {
-  Shape sizes, strides;
-  prim::View view;
-};
-RealParts real_parts(const Tensor& t) {
-  RealParts r{Shape(t.sizes()), Shape(t.strides()), view_of(t)};
-  if (is_complex(t.dtype())) {
-    r.view.dtype = t.dtype() == kComplex64 ? kFloat32 : kFloat64;
-    for (int64_t& s : r.strides) s *= 2;
-    r.sizes.push_back(2);
-    r.strides.push_back(1);
-  }
-  r.view.sizes = r.sizes;
-  r.view.strides = r.strides;
-  return r;
-}
-
 // Keeps elements whose (column - row) is <= k (lower) or >= k.
 void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool lower) {
   if (out.numel() == 0) return;
-  RealParts x = real_parts(c.tensor(0)), y = real_parts(out);
-  // Views of RealParts point into their own shapes, which have moved to their final place here.
-  x.view.sizes = x.sizes, x.view.strides = x.strides;
-  y.view.sizes = y.sizes, y.view.strides = y.strides;
+  const PartsView x(c.tensor(0)), y(out);
+  const prim::View result = y.view();
   const size_t rank = size_t(out.dim());
-  const int64_t rows = out.size(-2), columns = out.size(-1);
-  const prim::ScratchView numbers(p, kInt64, {std::max(rows, columns)});
-  p.iota({numbers});
-  Shape row_sizes(y.sizes.size(), 1), column_sizes(y.sizes.size(), 1);
-  Shape row_strides(y.sizes.size(), 0), column_strides(y.sizes.size(), 0);
-  row_sizes[rank - 2] = rows;
-  row_strides[rank - 2] = 1;
-  column_sizes[rank - 1] = columns;
-  column_strides[rank - 1] = 1;
-  prim::View row = numbers, column = numbers;
-  row.sizes = row_sizes, row.strides = row_strides;
-  column.sizes = column_sizes, column.strides = column_strides;
+  prim::Positions positions(p, kInt64, std::max(out.size(-2), out.size(-1)));
+  const prim::View in[] = {x.view(), positions.along(result.sizes, rank - 2, rank - 2),
+                           positions.along(result.sizes, rank - 1, rank - 1)};
 
-  const DType dtype = y.view.dtype;
-  static auto& cache = *new expr::ProgramCache;
+  const DType dtype = result.dtype;
+  static auto* const cache = new expr::ProgramCache;
   const expr::Program& program =
-      cache.get(pack_key({int(dtype), lower}), {dtype, kInt64, kInt64}, {expr::Type::i64}, {dtype},
-                [lower](std::span<const expr::Value> v) {
-                  const expr::Value distance = v[2] - v[1];
-                  const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
-                  return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
-                });
+      cache->get(pack_key({int(dtype), lower}), {dtype, kInt64, kInt64}, {expr::Type::i64}, {dtype},
+                 [lower](std::span<const expr::Value> v) {
+                   const expr::Value distance = v[2] - v[1];
+                   const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
+                   return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
+                 });
   expr::Literal k;
   k.i = c.integer(1);
-  const prim::View in[] = {x.view, row, column};
-  p.pointwise({&program, in, {&y.view, 1}, {&k, 1}});
+  p.pointwise({&program, in, {&result, 1}, {&k, 1}});
 }
 
 const OpRecord& tril_op =
@@ -163,7 +135,6 @@ const OpRecord& constant_pad_nd_op =
           return {pad(g.grad(), back)};
         });
 
-enum class PadMode { reflect, replicate, circular };
 PadMode pad_mode(const Call& c) {
   const std::string_view mode = c[2].string();
   if (mode == "reflect") return PadMode::reflect;
@@ -174,64 +145,36 @@ PadMode pad_mode(const Call& c) {
       .expected("constant, reflect, replicate or circular");
 }
 
-// One dimension: what comes before, self, what comes after.
-Tensor pad_one(const Call& c, Tensor x, int d, int64_t before, int64_t after, PadMode mode) {
-  if (mode == PadMode::replicate && std::min(before, after) < 0) {
-    // What is repeated are the ends of all of x, even where they are cropped.
-    const int64_t n = x.size(d), wanted = n + before + after;
-    ARETE_CHECK(n > 0 && wanted >= 0,
-                ValueError(c.name(), "negative padding crops more than there is")
-                    .argument("pad")
-                    .got(to_string(c.ints(1))));
-    return ordered_select(x, d,
-                          arange(Scalar(wanted), TensorOptions(kInt64, x.device()))
-                              .sub(Scalar(before))
-                              .clamp(Scalar(0), Scalar(n - 1)));
+// Takes from x what negative padding crops, and the padding of dimension d along with it. Of what
+// is repeated, the ends are those of all of x, even where they are cropped.
+Tensor cropped(const Call& c, const Tensor& x, int d, int64_t& before, int64_t& after,
+               PadMode mode) {
+  const int64_t n = x.size(d), crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
+  if (mode == PadMode::replicate) {
+    ARETE_CHECK(
+        (n > 0 || (before == 0 && after == 0)) && n + before + after >= 0,
+        ValueError(c.name(), n > 0 ? "negative padding crops more than there is"
+                                   : "replicate padding needs at least one element to repeat")
+            .got("padding " + to_string(c.ints(1)) + " of input " + to_string(x.sizes())));
+    return x;
   }
-  const int64_t crop = std::max<int64_t>(-before, 0) + std::max<int64_t>(-after, 0);
-  if (crop > 0) {
-    ARETE_CHECK(crop <= x.size(d), ValueError(c.name(), "negative padding crops more than there is")
-                                       .argument("pad")
-                                       .got(to_string(c.ints(1))));
-    x = narrow(x, d, std::max<int64_t>(-before, 0), x.size(d) - crop);
-  }
+  ARETE_CHECK(crop <= n, ValueError(c.name(), "negative padding crops more than there is")
+                             .argument("pad")
+                             .got(to_string(c.ints(1))));
+  const Tensor kept = crop > 0 ? narrow(x, d, std::max<int64_t>(-before, 0), n - crop) : x;
   before = std::max<int64_t>(before, 0);
   after = std::max<int64_t>(after, 0);
-  if (before == 0 && after == 0) return x;
-  const int64_t n = x.size(d);
-  const auto check_room = [&](int64_t room, const char* text) {
-    ARETE_CHECK(before <= room && after <= room,
-                ValueError(c.name(), text + std::string(" (") + std::to_string(before) + ", " +
-                                         std::to_string(after) + ") at dimension " +
-                                         std::to_string(d) + " of input " + to_string(x.sizes())));
-  };
-  std::vector<Tensor> parts;
-  Shape first(x.sizes()), last(x.sizes());
-  switch (mode) {
-    case PadMode::reflect:
-      check_room(
-          n - 1,
-          "Padding size should be less than the corresponding input dimension, but got: padding");
-      parts = {flip(narrow(x, d, 1, before), {d}), x,
-               flip(narrow(x, d, n - 1 - after, after), {d})};
-      break;
-    case PadMode::circular:
-      check_room(n, "Padding value causes wrapping around more than once: padding");
-      parts = {narrow(x, d, n - before, before), x, narrow(x, d, 0, after)};
-      break;
-    case PadMode::replicate:
-      ARETE_CHECK(n > 0,
-                  ValueError(c.name(), "replicate padding needs at least one element to repeat")
-                      .got("input " + to_string(x.sizes())));
-      first[d] = before;
-      last[d] = after;
-      parts = {ordered_like(x, expand(narrow(x, d, 0, 1), first)), x,
-               ordered_like(x, expand(narrow(x, d, n - 1, 1), last))};
-      break;
-  }
-  if (after == 0) parts.pop_back();
-  if (before == 0) parts.erase(parts.begin());
-  return cat(parts, d);
+  const int64_t room = kept.size(d) - (mode == PadMode::reflect ? 1 : 0);
+  ARETE_CHECK(
+      (before == 0 && after == 0) || (before <= room && after <= room),
+      ValueError(c.name(),
+                 (mode == PadMode::reflect
+                      ? "Padding size should be less than the corresponding input dimension, but "
+                        "got: padding ("
+                      : "Padding value causes wrapping around more than once: padding (") +
+                     std::to_string(before) + ", " + std::to_string(after) + ") at dimension " +
+                     std::to_string(d) + " of input " + to_string(kept.sizes())));
+  return kept;
 }
 
 const OpRecord& pad_op =
@@ -252,11 +195,14 @@ const OpRecord& pad_op =
           ARETE_CHECK(!c.has(3) || c.real(3) == 0,
                       ValueError(c.name(), "Padding mode \"" + std::string(c[2].string()) +
                                                "\" doesn't take in value argument"));
-          Tensor out = x;
-          for (size_t k = 0; k < c.ints(1).size() / 2; ++k)
-            out = pad_one(c, out, int(x.dim()) - 1 - int(k), c.ints(1)[2 * k], c.ints(1)[2 * k + 1],
-                          mode);
-          return {out.is_same(x) ? x.clone() : out};
+          Tensor kept = x;
+          Shape pad(c.ints(1));
+          bool pads = false;
+          for (size_t k = 0; k < pad.size() / 2; ++k) {
+            kept = cropped(c, kept, int(x.dim()) - 1 - int(k), pad[2 * k], pad[2 * k + 1], mode);
+            pads = pads || pad[2 * k] != 0 || pad[2 * k + 1] != 0;
+          }
+          return {pads ? pad_by(kept, pad, mode) : kept.clone()};
         });
 
 const OpRecord& meshgrid_op =

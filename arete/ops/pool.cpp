@@ -26,6 +26,12 @@ Shape pooled_sizes(const char* op, IntList x, const PoolParams& p) {
               ValueError(op, "input, kernel_size, stride, padding and dilation do not fit")
                   .got(to_string(x)));
   Shape out{x[0], x[1]};
+  if (!p.output.empty()) {
+    ARETE_CHECK(p.output.size() == spatial,
+                ValueError(op, "output_size does not fit").got(to_string(p.output)));
+    out.append(p.output.begin(), p.output.end());
+    return out;
+  }
   bool too_small = false;
   for (size_t d = 0; d < spatial; ++d) {
     const int64_t k = p.kernel[d], s = p.stride[d], pad = p.padding[d], dil = p.dilation[d],
@@ -53,16 +59,87 @@ Shape pooled_sizes(const char* op, IntList x, const PoolParams& p) {
   return out;
 }
 
+// The maxima of whole planes are those of rows.
+bool max_of_planes(prim::Primitives& prims, const Tensor& x, const Tensor& y, const Tensor& indices,
+                   const PoolParams& p) {
+  const size_t spatial = p.kernel.size(), rank = spatial + 2;
+  for (size_t d = 0; d < spatial; ++d) {
+    if (y.sizes()[d + 2] != 1 || p.padding[d] != 0) return false;
+    const bool adaptive = !p.output.empty();
+    if (!adaptive && (p.kernel[d] != x.sizes()[d + 2] || p.dilation[d] != 1)) return false;
+  }
+  if (x.numel() == 0 || !is_floating(x.dtype())) return false;
+  prim::View in = view_of(x), out = view_of(y);
+  // One dimension instead of the spatial ones, if one stride leads through them.
+  Shape sizes{x.sizes()[0], x.sizes()[1], 1}, strides{x.strides()[0], x.strides()[1], 0};
+  for (size_t d = rank - 1; d >= 2; --d) {
+    if (x.sizes()[d] == 1) continue;
+    if (sizes[2] == 1)
+      strides[2] = x.strides()[d];
+    else if (x.strides()[d] != strides[2] * sizes[2])
+      return false;
+    sizes[2] *= x.sizes()[d];
+  }
+  in.sizes = sizes;
+  in.strides = strides;
+  const auto of_row = [&](const Tensor& t, Shape& one, Shape& step) {
+    prim::View v = view_of(t);
+    one = Shape{t.sizes()[0], t.sizes()[1], 1};
+    step = Shape{t.strides()[0], t.strides()[1], 1};
+    v.sizes = one;
+    v.strides = step;
+    return v;
+  };
+  Shape one[2], step[2];
+  out = of_row(y, one[0], step[0]);
+  if (indices.defined())
+    prims.arg_reduce({.in = in,
+                      .out = of_row(indices, one[1], step[1]),
+                      .values = out,
+                      .dim = 2,
+                      .largest = true});
+  else
+    prims.reduce({.monoid = prim::Monoid::max,
+                  .space = sizes,
+                  .reduced = 1u << 2,
+                  .inputs = {&in, 1},
+                  .out = out});
+  return true;
+}
+
 void run(prim::Primitives& prims, Kind kind, bool backward, const Tensor& x, const Tensor& y,
          const Tensor& indices, const PoolParams& p, bool count_include_pad = true,
-         int64_t divisor = 0) {
+         int64_t divisor = 0, const Tensor& samples = {}) {
+  if (kind == Kind::max && !backward && !samples.defined() &&
+      max_of_planes(prims, x, y, indices, p))
+    return;
+  using Placement = prim::PoolArgs::Placement;
   prim::PoolArgs a{};
+  if (!p.output.empty())
+    a.placement = kind == Kind::max && p.kernel[0] > 0 ? Placement::random : Placement::adaptive;
   a.kind = kind;
   a.backward = backward;
   a.x = view_of(x);
   a.y = view_of(y);
   if (indices.defined()) a.indices = view_of(indices);
   a.window = make_window(p.kernel, p.stride, p.padding, p.dilation);
+  if (a.placement == Placement::adaptive) a.window.kernel = {1, 1, 1};
+  std::optional<prim::ScratchView> wide;
+  Shape from_last;
+  if (samples.defined()) {
+    a.samples = view_of(samples);
+    if (samples.dtype() != kFloat32 && samples.dtype() != kFloat64) {
+      wide.emplace(prims, kFloat32, samples.sizes());
+      prims.copy({*wide, a.samples});
+      a.samples = *wide;
+    }
+    if (a.window.spatial == 2) {  // PyTorch's samples of planes are for width and height
+      from_last = Shape(a.samples.strides);
+      a.samples.data += from_last[2] * int64_t(size_of(a.samples.dtype));
+      from_last[2] = -from_last[2];
+      a.samples.strides = from_last;
+    }
+  }
   a.count_include_pad = count_include_pad;
   a.divisor = divisor;
   prims.pool(a);
@@ -86,18 +163,19 @@ void max_infer(const Call& call, OutputSpecs& out) {
 const OpRecord& max_pool_op =
     define(
         "max_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, "
-        "bool ceil_mode) "
-        "-> (Tensor, Tensor)")
+        "bool ceil_mode, int[] output_size=[], Tensor? samples=None) -> (Tensor, Tensor)")
         .doc("Maximum of each window and its position in the plane.")
         .surface(Surface::internal)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-          run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true));
+          run(p, Kind::max, false, call.tensor(0), out[0], out[1], params_of(call, 1, true), true,
+              0, call.has(7) ? call.tensor(7) : Tensor());
         })
         .grad(
             [](const GradCall& g) -> TensorList {
-              return {max_pool_backward(g.grad(), g.output(1), g.input_sizes(0),
-                                        params_of(g, 1, true))};
+              return {
+                  max_pool_backward(g.grad(), g.output(1), g.input_sizes(0), params_of(g, 1, true)),
+                  Tensor()};
             },
             0, 0b10)
         .no_grad_outputs(0b10);
@@ -105,27 +183,27 @@ const OpRecord& max_pool_op =
 const OpRecord& max_pool_values_op =
     define(
         "max_pool_values(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] "
-        "dilation, "
-        "bool ceil_mode) -> Tensor")
+        "dilation, bool ceil_mode, int[] output_size=[], Tensor? samples=None) -> Tensor")
         .doc("Maximum of each window.")
         .surface(Surface::internal)
         .infer(max_infer)
         .lower([](const Call& call, std::span<const Tensor> out, prim::Primitives& p) {
-          run(p, Kind::max, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, true));
+          run(p, Kind::max, false, call.tensor(0), out[0], Tensor(), params_of(call, 1, true), true,
+              0, call.has(7) ? call.tensor(7) : Tensor());
         })
         .grad(
             [](const GradCall& g) -> TensorList {
               const PoolParams p = params_of(g, 1, true);
-              const auto [values, indices] = max_pool(g.input(0).detach(), p);
-              return {max_pool_backward(g.grad(), indices, g.input_sizes(0), p)};
+              const auto [values, indices] =
+                  max_pool(g.input(0).detach(), p, g.has_input(1) ? g.input(1) : Tensor());
+              return {max_pool_backward(g.grad(), indices, g.input_sizes(0), p), Tensor()};
             },
-            1);
+            0b11);
 
 const OpRecord& max_pool_backward_op =
     define(
         "max_pool_backward(Tensor grad, Tensor indices, int[] input_size, int[] kernel_size, int[] "
-        "stride, "
-        "int[] padding, int[] dilation, bool ceil_mode) -> Tensor")
+        "stride, int[] padding, int[] dilation, bool ceil_mode, int[] output_size=[]) -> Tensor")
         .doc("Adds each gradient at the position of its window's maximum.")
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
@@ -152,7 +230,7 @@ const OpRecord& max_pool_backward_op =
 const OpRecord& avg_pool_op =
     define(
         "avg_pool(Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
-        "bool count_include_pad, int divisor) -> Tensor")
+        "bool count_include_pad, int divisor, int[] output_size=[]) -> Tensor")
         .doc("Mean of each window; divisor 0 means its size.")
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
@@ -176,8 +254,8 @@ const OpRecord& avg_pool_op =
 const OpRecord& avg_pool_backward_op =
     define(
         "avg_pool_backward(Tensor grad, int[] input_size, int[] kernel_size, int[] stride, int[] "
-        "padding, "
-        "bool ceil_mode, bool count_include_pad, int divisor) -> Tensor")
+        "padding, bool ceil_mode, bool count_include_pad, int divisor, int[] output_size=[]) -> "
+        "Tensor")
         .doc("Spreads each gradient over its window.")
         .surface(Surface::internal)
         .infer([](const Call& call, OutputSpecs& out) {
@@ -198,23 +276,25 @@ const OpRecord& avg_pool_backward_op =
 
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntList input_size,
                          const PoolParams& p) {
-  return call(max_pool_backward_op,
-              {grad, indices, input_size, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
+  return call(max_pool_backward_op, {grad, indices, input_size, p.kernel, p.stride, p.padding,
+                                     p.dilation, p.ceil_mode, p.output});
 }
 Tensor avg_pool_backward(const Tensor& grad, IntList input_size, const PoolParams& p,
                          bool count_include_pad, int64_t divisor) {
   return call(avg_pool_backward_op, {grad, input_size, p.kernel, p.stride, p.padding, p.ceil_mode,
-                                     count_include_pad, divisor});
+                                     count_include_pad, divisor, p.output});
 }
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const PoolParams& p) {
-  Results r = call_all(max_pool_op, {x, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
+std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const PoolParams& p, const Tensor& samples) {
+  Results r = call_all(max_pool_op, {x, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode,
+                                     p.output, samples.defined() ? Arg(samples) : Arg()});
   return {r[0], r[1]};
 }
-Tensor max_pool_values(const Tensor& x, const PoolParams& p) {
-  return call(max_pool_values_op, {x, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode});
+Tensor max_pool_values(const Tensor& x, const PoolParams& p, const Tensor& samples) {
+  return call(max_pool_values_op, {x, p.kernel, p.stride, p.padding, p.dilation, p.ceil_mode,
+                                   p.output, samples.defined() ? Arg(samples) : Arg()});
 }
 Tensor avg_pool(const Tensor& x, const PoolParams& p, bool count_include_pad, int64_t divisor) {
   if (x.dtype() == kInt64) {
@@ -227,8 +307,8 @@ Tensor avg_pool(const Tensor& x, const PoolParams& p, bool count_include_pad, in
     const Tensor part = avg_pool(one, p, count_include_pad, 0);
     return arete::div(sum, inside.div(part).round(), "trunc").to(kInt64);
   }
-  return call(avg_pool_op,
-              {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad, divisor});
+  return call(avg_pool_op, {x, p.kernel, p.stride, p.padding, p.ceil_mode, count_include_pad,
+                            divisor, p.output});
 }
 
 }  // namespace ops

@@ -4,8 +4,6 @@
 #include "arete/core/modes.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
-#include "arete/ops/creation.h"
-#include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
 #include "arete/ops/pool_internal.h"
@@ -47,15 +45,18 @@ constexpr Surface surface_of(int spatial) {
 
 // ---- max ----
 
-Results max_pool_any(const Call& c, int spatial, bool indices) {
-  const Tensor x = batched(c.tensor(0), spatial, c.name());
-  const PoolParams p = pool_params(c, spatial, true);
+// Of `x`, argument 0 as a batch.
+Results max_of(const Call& c, const Tensor& x, const PoolParams& p, bool indices) {
   if (!indices && !(modes().grad_enabled && x.requires_grad()))
     return {unbatched_like(max_pool_values(x, p), c.tensor(0))};
   auto [values, places] = max_pool(x, p);
   Results out{unbatched_like(values, c.tensor(0))};
   if (indices) out.push_back(unbatched_like(places, c.tensor(0)));
   return out;
+}
+
+Results max_pool_any(const Call& c, int spatial, bool indices) {
+  return max_of(c, batched(c.tensor(0), spatial, c.name()), pool_params(c, spatial, true), indices);
 }
 
 template <int spatial, bool indices>
@@ -94,9 +95,6 @@ const OpRecord& define_avg(const char* schema) {
 
 // ---- adaptive ----
 
-int64_t window_begin(int64_t i, int64_t n, int64_t out) { return i * n / out; }
-int64_t window_end(int64_t i, int64_t n, int64_t out) { return ((i + 1) * n + out - 1) / out; }
-
 // The output sizes, -1 resolved; `even`: all windows have one size.
 Shape adaptive_sizes(const Call& c, const Tensor& x, int spatial, bool* even) {
   Shape out = spread(c.ints(1), spatial, c.name(), "output_size");
@@ -130,6 +128,8 @@ PoolParams even_params(const Tensor& x, const Shape& out) {
   return p;
 }
 
+PoolParams adaptive_params(const Shape& out) { return placed_params(Shape(out.size(), 0), out); }
+
 Tensor adaptive_avg(const Call& c, int spatial) {
   const Tensor x = batched(c.tensor(0), spatial, c.name());
   bool even = false;
@@ -139,22 +139,8 @@ Tensor adaptive_avg(const Call& c, int spatial) {
     Shape dims;
     for (int d = 0; d < spatial; ++d) dims.push_back(d + 2);
     y = x.mean(dims, true);
-  } else if (even) {
-    y = avg_pool(x, even_params(x, out), true, 0);
   } else {
-    // One small matrix of window weights for each dimension.
-    for (int d = 0; d < spatial; ++d) {
-      const int64_t n = x.size(d + 2), o = out[size_t(d)];
-      std::vector<double> w(size_t(n * o), 0.0);
-      for (int64_t i = 0; i < o; ++i) {
-        const int64_t begin = window_begin(i, n, o), end = window_end(i, n, o);
-        for (int64_t k = begin; k < end; ++k) w[size_t(k * o + i)] = 1.0 / double(end - begin);
-      }
-      const Tensor weights =
-          tensor_from_host(w.data(), kFloat64, {n, o}, TensorOptions(x.dtype(), x.device()));
-      y = d + 1 == spatial ? y.matmul(weights)
-                           : y.transpose(d + 2, -1).matmul(weights).transpose(d + 2, -1);
-    }
+    y = avg_pool(x, even ? even_params(x, out) : adaptive_params(out), true, 0);
   }
   return unbatched_like(ordered_like(x, y), c.tensor(0));
 }
@@ -163,58 +149,7 @@ Results adaptive_max(const Call& c, int spatial, bool indices) {
   const Tensor x = batched(c.tensor(0), spatial, c.name());
   bool even = false;
   const Shape out = adaptive_sizes(c, x, spatial, &even);
-  Tensor values, places;
-  if (even) {
-    std::tie(values, places) = max_pool(x, even_params(x, out));
-  } else {
-    // Every window as a list of positions, short ones filled up with their last position (which
-    // changes no maximum): pick them, then take the maximum of each list.
-    Tensor y = x;
-    Shape split{x.size(0), x.size(1)}, order{0, 1}, lists;
-    std::vector<Tensor> tables;
-    for (int d = 0; d < spatial; ++d) {
-      const int64_t n = x.size(d + 2), o = out[size_t(d)];
-      int64_t longest = 1;
-      for (int64_t i = 0; i < o; ++i)
-        longest = std::max(longest, window_end(i, n, o) - window_begin(i, n, o));
-      std::vector<int64_t> table;
-      for (int64_t i = 0; i < o; ++i)
-        for (int64_t k = 0; k < longest; ++k)
-          table.push_back(std::min(window_begin(i, n, o) + k, window_end(i, n, o) - 1));
-      tables.push_back(
-          tensor_from_host(table.data(), kInt64, {o * longest}, TensorOptions(kInt64, x.device())));
-      y = ordered_select(y, d + 2, tables.back());
-      split.push_back(o);
-      split.push_back(longest);
-      order.push_back(2 + 2 * d);
-      lists.push_back(longest);
-    }
-    for (int d = 0; d < spatial; ++d) order.push_back(3 + 2 * d);
-    Shape flat{x.size(0), x.size(1)};
-    flat.append(out.begin(), out.end());
-    flat.push_back(numel_of(lists));
-    Tensor chosen;
-    std::tie(values, chosen) = y.view(split).permute(order).reshape(flat).max(-1);
-    if (indices) {
-      int64_t rest = numel_of(lists);
-      for (int d = 0; d < spatial; ++d) {
-        const int64_t k = lists[size_t(d)];
-        rest /= k;
-        Shape along(size_t(spatial), 1);
-        along[size_t(d)] = out[size_t(d)];
-        const Tensor row = arange(Scalar(out[size_t(d)]), TensorOptions(kInt64, x.device()))
-                               .mul(Scalar(k))
-                               .view(along);
-        const Tensor entry = chosen.floor_divide(Scalar(rest)).remainder(Scalar(k)).add(row);
-        const Tensor position =
-            tables[size_t(d)].index_select(0, entry.reshape({entry.numel()})).view(entry.sizes());
-        places = d == 0 ? position : places.mul(Scalar(x.size(d + 2))).add(position);
-      }
-    }
-  }
-  Results r{unbatched_like(ordered_like(x, values), c.tensor(0))};
-  if (indices) r.push_back(unbatched_like(ordered_like(x, places), c.tensor(0)));
-  return r;
+  return max_of(c, x, even ? even_params(x, out) : adaptive_params(out), indices);
 }
 
 template <int spatial>

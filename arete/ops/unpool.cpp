@@ -1,5 +1,7 @@
 // Pools made of others: power averages, the inverse of max pooling, and pools of random windows
 // (declared in pool.h).
+#include "arete/core/modes.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/activation.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
@@ -7,6 +9,7 @@
 #include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/pool.h"
+#include "arete/ops/pool_internal.h"
 #include "arete/ops/random.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/window_util.h"
@@ -29,6 +32,22 @@ void check_rank(const Call& c, int spatial) {
 
 // ---- power averages ----
 
+// (mean n)^(1 / p); at 0 without a slope: nothing goes back there.
+Tensor root_of_sum(const Tensor& mean, double n, double p) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  const bool square = p == 2, same = p == 1;
+  const expr::Type t = expr::compute_type(mean.dtype());
+  const expr::Program& program =
+      cache.get(pack_key({int(mean.dtype()), square, same}), {mean.dtype()}, {t, t}, {mean.dtype()},
+                [&](std::span<const Value> v) {
+                  const Value sum = where(v[0] == 0.0, 0.0, v[0] * v[1]);
+                  return std::vector{square ? sqrt(sum) : same ? sum : pow(sum, v[2])};
+                });
+  const Scalar params[] = {Scalar(n), Scalar(1 / p)};
+  return apply_program(program.shared_from_this(), {&mean, 1}, params, "lp_pool")[0];
+}
+
 template <int spatial>
 const OpRecord& define_lp_pool(const char* schema) {
   return define(schema)
@@ -46,10 +65,7 @@ const OpRecord& define_lp_pool(const char* schema) {
         const Tensor mean = spatial == 1   ? avg_pool1d(powers, kernel, stride, 0, c.boolean(4))
                             : spatial == 2 ? avg_pool2d(powers, kernel, stride, 0, c.boolean(4))
                                            : avg_pool3d(powers, kernel, stride, 0, c.boolean(4));
-        // The root has no slope at 0: nothing goes back there.
-        return {mean.masked_fill(mean.eq(Scalar(0)), Scalar(0))
-                    .mul(Scalar(double(numel_of(kernel))))
-                    .pow(Scalar(1 / p))};
+        return {root_of_sum(mean, double(numel_of(kernel)), p)};
       });
 }
 
@@ -110,9 +126,8 @@ const OpRecord& define_unpool(const char* schema) {
         flat.push_back(numel_of(spatial_sizes(x, spatial)));
         flat_out.push_back(numel_of(plane));
         out.append(plane.begin(), plane.end());
-        const Tensor y = zeros(flat_out, x.options())
-                             .scatter(-1, indices.reshape(flat), x.reshape(flat))
-                             .view(out);
+        Tensor filled = zeros(flat_out, x.options());
+        const Tensor y = filled.scatter_(-1, indices.reshape(flat), x.reshape(flat)).view(out);
         return {spatial == 2 ? ordered_like(x, y)
                              : y};  // in three dimensions PyTorch's is row-major
       });
@@ -149,9 +164,6 @@ Shape fractional_sizes(const Call& c, int spatial, IntList kernel) {
   return out;
 }
 
-// Which component of a random sample shifts spatial dimension d: planes count from the last.
-int64_t sample_of(int spatial, int d) { return spatial == 2 ? 1 - d : d; }
-
 Results fractional_pool(const Call& c, int spatial, bool indices) {
   check_rank(c, spatial);
   for (int64_t k : c.ints(1))
@@ -173,53 +185,17 @@ Results fractional_pool(const Call& c, int spatial, bool indices) {
         ValueError(c.name(), "_random_samples must be (N, C, " + std::to_string(spatial) + ")")
             .got(describe(samples)));
     samples = samples.narrow(0, 0, batch);  // of more of them the first, as in PyTorch
-    if (size_of(samples.dtype()) < 4) samples = samples.to(kFloat32);
   } else {
     samples = rand({batch, channels, spatial},
                    TensorOptions(x.dtype() == kFloat64 ? kFloat64 : kFloat32, x.device()));
   }
-  const Shape in = spatial_sizes(x, spatial);
-  const TensorOptions o(kInt64, x.device());
-  // The flat position of each element of each window: (N, C, out..., kernel...).
-  Tensor places;
-  for (int d = 0; d < spatial; ++d) {
-    const size_t i = size_t(d);
-    const int64_t last = in[i] - kernel[i];
-    Tensor begin = full({batch, channels, 1}, Scalar(last), o);
-    if (out[i] > 1) {
-      const Tensor shift = samples.select(2, sample_of(spatial, d)).unsqueeze(2);
-      const double step = double(last) / double(out[i] - 1);
-      const Tensor windows = arange(Scalar(out[i] - 1), TensorOptions(samples.dtype(), x.device()));
-      const Tensor all = windows.add(shift)
-                             .mul(Scalar(step))
-                             .floor()
-                             .sub(shift.mul(Scalar(step)).floor())
-                             .to(kInt64);
-      begin = cat({all, begin}, 2);
-    }
-    Shape window(size_t(2 * spatial + 2), 1), inside(size_t(2 * spatial + 2), 1);
-    window[0] = batch;
-    window[1] = channels;
-    window[2 + i] = out[i];
-    inside[2 + size_t(spatial) + i] = kernel[i];
-    const Tensor place = begin.view(window).add(arange(Scalar(kernel[i]), o).view(inside));
-    places = d ? places.mul(Scalar(in[i])).add(place) : place;
-  }
-  Shape lists{batch, channels};
-  lists.append(out.begin(), out.end());
-  const Shape sizes = lists;
-  lists.push_back(numel_of(kernel));
-  places = places.reshape(lists);
-  const Tensor values =
-      x.reshape({batch, channels, numel_of(in)})
-          .gather(2, places.view({batch, channels, numel_of(IntList(lists).subspan(2))}))
-          .view(lists);
-  auto [best, chosen] = values.max(-1);
-  Results r{batched ? best : best.squeeze(0)};
-  if (indices) {
-    const Tensor at_best = places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1);
-    r.push_back(batched ? at_best : at_best.squeeze(0));
-  }
+  const PoolParams p = placed_params(kernel, out);
+  const auto unbatched = [&](const Tensor& t) { return batched ? t : t.squeeze(0); };
+  if (!indices && !(modes().grad_enabled && x.requires_grad()))
+    return {unbatched(max_pool_values(x, p, samples))};
+  const auto [values, places] = max_pool(x, p, samples);
+  Results r{unbatched(values)};
+  if (indices) r.push_back(unbatched(places));
   return r;
 }
 

@@ -122,11 +122,21 @@ struct AttentionArgs {
 /// Pooling over windows. max forward writes `indices` (i64, position within the input's flattened
 /// spatial plane), backward reads it. avg divides by the window's size, counting padding if
 /// count_include_pad, or by `divisor` if not 0. backward: x = gradient from y.
+/// Where the windows lie along a dimension of n elements with m outputs:
+///   strided   as `window` says
+///   adaptive  output o has the elements floor(o n / m) to ceil((o + 1) n / m) - 1
+///   random    as many elements as the kernel from floor((o + u) a) - floor(u a) on, computed in
+///             the type of `samples`, with a = (n - kernel) / (m - 1), and from n - kernel on for
+///             the last output. `samples` (N, C, spatial; f32 or f64) has u for each dimension; it
+///             is read by max forward only, and there is no avg.
+/// Of the latter two the rest of `window` is not read.
 struct PoolArgs {
   enum class Kind : uint8_t { max, avg } kind;
+  enum class Placement : uint8_t { strided, adaptive, random };
   bool backward = false;
-  View x, y, indices;
+  View x, y, indices, samples{};
   Window window;
+  Placement placement = Placement::strided;
   bool count_include_pad = true;
   int64_t divisor = 0;
   Context context{};
@@ -135,6 +145,7 @@ struct PoolArgs {
     v(a.x, a.backward ? Access::write : Access::read);
     v(a.y, a.backward ? Access::read : Access::write);
     v(a.indices, a.backward ? Access::read : Access::write);
+    v(a.samples, Access::read);
   }
 };
 

@@ -61,7 +61,17 @@ void check(const PoolArgs& p) {
   ARETE_ASSERT(p.x.sizes[1] == p.y.sizes[1]);
   ARETE_ASSERT(!max || !p.indices || (p.indices.dtype == kInt64 && p.indices.rank() == p.x.rank()));
   ARETE_ASSERT(!max || !p.backward || p.indices || p.y.numel() == 0);
-  for (size_t d = 0; d < size_t(p.window.spatial); ++d) ARETE_ASSERT(p.window.kernel[d] > 0);
+  const bool random = p.placement == PoolArgs::Placement::random;
+  ARETE_ASSERT(!random || max);
+  ARETE_ASSERT(!p.samples ||
+               (p.samples.rank() == 3 && p.samples.sizes[0] == p.x.sizes[0] &&
+                p.samples.sizes[1] == p.x.sizes[1] && p.samples.sizes[2] == p.window.spatial &&
+                (p.samples.dtype == kFloat32 || p.samples.dtype == kFloat64)));
+  ARETE_ASSERT(!random || p.backward || p.samples);
+  for (size_t d = 0; d < size_t(p.window.spatial); ++d) {
+    ARETE_ASSERT(p.window.kernel[d] > 0);
+    ARETE_ASSERT(!random || p.window.kernel[d] <= p.x.sizes[d + 2]);
+  }
 }
 
 void check(const RecurrenceArgs& a) {

@@ -15,6 +15,25 @@ bool flag(const Call& c, size_t i) { return c.has(i) && c.boolean(i); }
 
 std::vector<Tensor> resized_reference(const Call& c, std::string_view mode, bool align,
                                       bool recompute, bool antialias = false);
+const Attached repeat_elements_op =
+    attach("repeat_elements")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 1, 3}), L{2}}},
+                  {{m.make_strided({1, 2, 2, 3}), L{3, 1}}},
+                  {{m.make({1, 3, 2, 2}).contiguous(MemoryFormat::channels_last), L{2, 2}},
+                   "channels last"},
+                  {{m.make({1, 2, 1, 2, 2}), L{2, 1, 3}}},
+                  {{m.make({0, 2, 3}), L{2}}}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor& x = c.tensor(0);
+          Shape sizes(x.sizes());
+          for (size_t d = 2; d < sizes.size(); ++d) sizes[d] *= c.ints(1)[d - 2];
+          return {build_tensor(sizes, [&](Shape i) {
+            for (size_t d = 2; d < i.size(); ++d) i[d] /= c.ints(1)[d - 2];
+            return at(x, i);
+          })};
+        });
 const Attached interpolate_op =
     attach("interpolate")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -22,6 +41,7 @@ const Attached interpolate_op =
           const auto by = [](std::vector<double> f) { return f; };
           return {{{m.make({1, 2, 3}), L{5}, none, "nearest", none, none, false}},
                   {{m.make({1, 1, 2, 3}), L{3, 5}, none, "nearest-exact", none, none, false}},
+                  {{m.make({1, 2, 2, 3}), none, by({2.0, 3.0}), "nearest", none, none, false}},
                   {{m.make({1, 2, 4}), none, by({1.5}), "linear", false, none, false}},
                   {{m.make({1, 2, 4}), none, by({1.6}), "linear", false, true, false}},
                   {{m.make({1, 2, 4}), L{7}, none, "linear", true, none, false}},

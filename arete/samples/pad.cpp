@@ -130,6 +130,64 @@ const Attached pad_op =
             return at(x, i);
           })};
         });
+// Which element of the input an element of a padded one is: modes are numbered as in PadMode.
+Shape pad_origin(Shape i, IntList sizes, IntList pad, int64_t mode) {
+  for (size_t k = 0; k < pad.size() / 2; ++k) {
+    const size_t d = sizes.size() - 1 - k;
+    const int64_t n = sizes[d], j = i[d] - pad[2 * k];
+    i[d] = mode == 0   ? (j < 0    ? -j
+                          : j >= n ? 2 * (n - 1) - j
+                                   : j)
+           : mode == 1 ? std::clamp<int64_t>(j, 0, n - 1)
+                       : (j + n) % n;
+  }
+  return i;
+}
+Shape pad_result(IntList sizes, IntList pad) {
+  Shape out(sizes);
+  for (size_t k = 0; k < pad.size() / 2; ++k)
+    out[out.size() - 1 - k] += pad[2 * k] + pad[2 * k + 1];
+  return out;
+}
+
+const Attached pad_by_op =
+    attach("pad_by")
+        .samples([](SampleMaker& m) {
+          return std::vector<Sample>{{{m.make({2, 3, 4}), {3, 2, 1, 2}, 0}, "reflect"},
+                                     {{m.make_strided({2, 2, 3}), {2, 4, 1, 0}, 1}, "replicate"},
+                                     {{m.make({2, 1, 4}), {-2, 3}, 1}, "replicate, cropped"},
+                                     {{m.make({1, 2}), {-3, 4}, 1}, "replicate, all cropped"},
+                                     {{m.make({2, 1}), {40, 3}, 1}, "replicate often"},
+                                     {{m.make({1, 3, 2}), {2, 1, 0, 3}, 2}, "circular"},
+                                     {{m.make({2, 2, 3, 2}), {1, 0, 1, 2, 0, 1}, 0}, "volume"},
+                                     {{m.make({0, 3}), {1, 1}, 0}, "empty"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const Tensor& x = c.tensor(0);
+          return {build_tensor(pad_result(x.sizes(), c.ints(1)), [&](const Shape& i) {
+            return at(x, pad_origin(i, x.sizes(), c.ints(1), c.integer(2)));
+          })};
+        });
+const Attached pad_by_backward_op =
+    attach("pad_by_backward")
+        .samples([](SampleMaker& m) {
+          using L = std::initializer_list<int64_t>;
+          return std::vector<Sample>{
+              {{m.make({2, 6, 9}), L{2, 3, 4}, L{3, 2, 1, 2}, 0}, "reflect"},
+              {{m.make_strided({2, 3, 9}), L{2, 2, 3}, L{2, 4, 1, 0}, 1}, "replicate"},
+              {{m.make({1, 3}), L{1, 2}, L{-3, 4}, 1}, "replicate, all cropped"},
+              {{m.make({2, 44}), L{2, 1}, L{40, 3}, 1}, "replicate often"},
+              {{m.make({1, 6, 5}), L{1, 3, 2}, L{2, 1, 0, 3}, 2}, "circular"}};
+        })
+        .reference([](const Call& c) -> Refs {
+          const IntList sizes = c.ints(1);
+          std::vector<double> sums(size_t(numel_of(sizes)), 0.0);
+          for_each_index(c.tensor(0).sizes(), [&](const Shape& i) {
+            const Shape from = pad_origin(i, sizes, c.ints(2), c.integer(3));
+            sums[size_t(flat_position(sizes, from))] += at(c.tensor(0), i);
+          });
+          return {from_values(sums, sizes)};
+        });
 const Attached meshgrid_op =
     attach("meshgrid")
         .samples([](SampleMaker& m) {

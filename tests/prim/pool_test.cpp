@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "arete/backend/cpu/pool_kernels.h"
 #include "tests/prim/strided_buffer.h"
@@ -25,26 +27,50 @@ struct Case {
   prim::Window window;
   bool channels_last = false, count_include_pad = true;
   int64_t divisor = 0, gap = 0;
+  PoolArgs::Placement placement = PoolArgs::Placement::strided;
+  std::vector<double> samples{};  // (N, C, spatial), as f32 numbers
 };
+
+// The first element and the number of elements of the window of an output that is not strided,
+// along dimension d. `plane`: which of N C.
+std::array<int64_t, 2> placed(const Case& c, int64_t plane, int d, int64_t out) {
+  const int64_t n = c.x[size_t(d) + 2], m = c.y[size_t(d) + 2];
+  if (c.placement == PoolArgs::Placement::adaptive)
+    return {out * n / m, ((out + 1) * n + m - 1) / m - out * n / m};
+  const int64_t k = c.window.kernel[d], last = n - k;
+  if (out + 1 == m) return {last, k};
+  const float u = float(c.samples[size_t(plane * c.window.spatial + d)]);
+  const float step = float(last) / float(m - 1);
+  const int64_t first = int64_t((float(out) + u) * step) - int64_t(u * step);
+  return {std::clamp<int64_t>(first, 0, last), k};
+}
 
 // Calls f(position in the plane) for each tap of the window of output position `out` that falls on
 // the input; returns the size of the window including padding (clipped at the padded end).
 template <class F>
-int64_t for_taps(const Case& c, const std::array<int64_t, 3>& out, F&& f) {
+int64_t for_taps(const Case& c, int64_t plane, const std::array<int64_t, 3>& out, F&& f) {
   const int s = c.window.spatial;
   int64_t padded = 1, taps = 1;
+  std::array<int64_t, 3> start{}, count{}, between{};
   for (int d = 0; d < s; ++d) {
-    const int64_t first = out[size_t(d)] * c.window.stride[d] - c.window.padding[d];
-    padded *= std::min(first + c.window.kernel[d], c.x[d + 2] + c.window.padding[d]) - first;
-    taps *= c.window.kernel[d];
+    const size_t i = size_t(d);
+    if (c.placement == PoolArgs::Placement::strided) {
+      start[i] = out[i] * c.window.stride[d] - c.window.padding[d];
+      count[i] = c.window.kernel[d], between[i] = c.window.dilation[d];
+      padded *= std::min(start[i] + count[i], c.x[i + 2] + c.window.padding[d]) - start[i];
+    } else {
+      const auto [first, n] = placed(c, plane, d, out[i]);
+      start[i] = first, count[i] = n, between[i] = 1;
+      padded *= n;
+    }
+    taps *= count[i];
   }
   for (int64_t t = 0; t < taps; ++t) {
     int64_t rest = t, position = 0, step = 1;
     bool inside = true;
-    for (int d = s - 1; d >= 0; --d) {
-      const int64_t i = out[size_t(d)] * c.window.stride[d] - c.window.padding[d] +
-                        rest % c.window.kernel[d] * c.window.dilation[d];
-      rest /= c.window.kernel[d];
+    for (size_t d = size_t(s); d-- > 0;) {
+      const int64_t i = start[d] + rest % count[d] * between[d];
+      rest /= count[d];
       inside = inside && i >= 0 && i < c.x[d + 2];
       position += i * step, step *= c.x[d + 2];
     }
@@ -62,6 +88,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
       index(kInt64, c.y, order, c.gap);
   StridedBuffer gx(c.dtype, c.x, order, c.gap), gy(c.dtype, c.y, order);
   x.randomize(rng), gy.randomize(rng);
+  std::optional<StridedBuffer> samples;
+  if (!c.samples.empty()) samples.emplace(kFloat32, Shape{c.x[0], c.x[1], s}).set(c.samples);
   std::vector<double> vx = x.values();
   if (is_floating(c.dtype) && rng() % 4 == 0) vx[rng() % vx.size()] = std::nan(""), x.set(vx);
   const std::vector<double> vgy = gy.values();
@@ -71,9 +99,10 @@ void run_case(const Case& c, std::mt19937_64& rng) {
 
   PoolArgs p{};
   p.kind = c.kind, p.window = c.window, p.count_include_pad = c.count_include_pad,
-  p.divisor = c.divisor;
+  p.divisor = c.divisor, p.placement = c.placement;
   p.x = x.view(), p.y = y.view();
   if (max) p.indices = index.view();
+  if (samples) p.samples = samples->view();
   backend_under_test().pool(p);
   p.backward = true, p.x = gx.view(), p.y = gy.view();
   backend_under_test().pool(p);
@@ -81,7 +110,8 @@ void run_case(const Case& c, std::mt19937_64& rng) {
   const std::vector<double> got = y.values(), got_index = index.values(), got_gx = gx.values();
   std::vector<double> want_gx(got_gx.size(), 0.0), magnitude(got_gx.size(), 0.0);
   int64_t taps = 1;
-  for (int d = 0; d < s; ++d) taps *= c.window.kernel[d];
+  for (int d = 0; d < s; ++d)
+    taps *= c.placement == PoolArgs::Placement::adaptive ? c.x[size_t(d) + 2] : c.window.kernel[d];
   for (int64_t i = 0; i < y.numel(); ++i) {
     const int64_t plane = i / out_plane * in_plane;
     std::array<int64_t, 3> out{};
@@ -89,7 +119,7 @@ void run_case(const Case& c, std::mt19937_64& rng) {
       out[size_t(d)] = rest % c.y[size_t(d) + 2], rest /= c.y[size_t(d) + 2];
     double best = -std::numeric_limits<double>::infinity(), sum = 0, size = 0;
     int64_t inside = 0, chosen = -1;
-    const int64_t padded = for_taps(c, out, [&](int64_t at) {
+    const int64_t padded = for_taps(c, i / out_plane, out, [&](int64_t at) {
       const double v = vx[size_t(plane + at)];
       if (chosen < 0 || v > best || (std::isnan(v) && !std::isnan(best))) best = v, chosen = at;
       sum += v, size += std::abs(v), ++inside;
@@ -107,7 +137,7 @@ void run_case(const Case& c, std::mt19937_64& rng) {
         ASSERT_TRUE(std::isnan(got[size_t(i)]));
       else
         ASSERT_NEAR(got[size_t(i)], sum / divisor, tolerance(c.dtype, taps, size / divisor)) << i;
-      for_taps(c, out, [&](int64_t at) {
+      for_taps(c, i / out_plane, out, [&](int64_t at) {
         want_gx[size_t(plane + at)] += vgy[size_t(i)] / divisor;
         magnitude[size_t(plane + at)] += std::abs(vgy[size_t(i)] / divisor);
       });
@@ -165,6 +195,36 @@ TEST_P(PoolOfType, RandomWindowsAndLayouts) {
   }
 }
 
+TEST_P(PoolOfType, AdaptiveAndRandomWindows) {
+  std::mt19937_64 rng(uint64_t(GetParam()) + 2);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(rng() % uint64_t(high - low + 1));
+  };
+  for (int i = 0; i < 120; ++i) {
+    Case c{};
+    c.dtype = GetParam();
+    c.placement = i % 3 ? PoolArgs::Placement::adaptive : PoolArgs::Placement::random;
+    c.kind = i % 3 == 1 && GetParam() != kInt64 ? PoolArgs::Kind::avg : PoolArgs::Kind::max;
+    const int s = c.window.spatial = int(pick(1, 3));
+    c.x = {pick(1, 3), i % 5 == 0 ? pick(60, 70) : i % 5 == 1 ? 8 : pick(1, 5)};
+    c.y = c.x;
+    for (int d = 0; d < s; ++d) {
+      const int64_t n = pick(1, 9), k = c.window.kernel[d] = pick(1, std::min<int64_t>(n, 3));
+      c.x.push_back(n);
+      c.y.push_back(c.placement == PoolArgs::Placement::adaptive ? pick(1, 9) : pick(1, n - k + 1));
+    }
+    if (c.placement == PoolArgs::Placement::random)
+      for (int64_t n = c.x[0] * c.x[1] * s; n > 0; --n)
+        c.samples.push_back(double(rng() % 4096) / 4096 * (i % 7 ? 1 : 3) - (i % 7 ? 0 : 1));
+    c.channels_last = pick(0, 1), c.gap = pick(0, 2) ? 0 : pick(-2, 3);
+    run_case(c, rng);
+    if (HasFatalFailure() || HasFailure()) {
+      ADD_FAILURE() << "case " << i << " x " << to_string(c.x) << " y " << to_string(c.y);
+      return;
+    }
+  }
+}
+
 TEST_P(PoolOfType, TwoByTwoWindows) {
   std::mt19937_64 rng(9);
   for (auto [h, w] : {std::array<int64_t, 2>{28, 28}, {7, 9}, {2, 300}})
@@ -175,6 +235,26 @@ TEST_P(PoolOfType, TwoByTwoWindows) {
       c.window.kernel = c.window.stride = {2, 2, 1};
       for (int i = 0; i < 4; ++i) run_case(c, rng);
     }
+}
+
+TEST(Pool, RandomWindowsStayInside) {
+  for (double u : {double(NAN), double(INFINITY), -double(INFINITY), 1e30, -1e30, -1e9, 3e9}) {
+    StridedBuffer x(kFloat32, {1, 1, 6, 7}), y(kFloat32, {1, 1, 3, 4}), index(kInt64, y.sizes()),
+        samples(kFloat32, {1, 1, 2});
+    std::mt19937_64 rng(3);
+    x.randomize(rng), samples.set({u, u});
+    PoolArgs p{};
+    p.kind = PoolArgs::Kind::max, p.placement = PoolArgs::Placement::random;
+    p.window.kernel = {2, 3, 1};
+    p.x = x.view(), p.y = y.view(), p.indices = index.view(), p.samples = samples.view();
+    backend_under_test().pool(p);
+    const std::vector<double> all = x.values(), got = y.values(), where = index.values();
+    for (size_t i = 0; i < where.size(); ++i) {
+      ASSERT_TRUE(where[i] >= 0 && where[i] < double(all.size())) << u;
+      EXPECT_EQ(got[i], all[size_t(where[i])]);
+    }
+    for (const StridedBuffer* b : {&x, &y, &index, &samples}) b->expect_guards_intact();
+  }
 }
 
 TEST(Pool, EveryInstructionSetGivesTheSame) {

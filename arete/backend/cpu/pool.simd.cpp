@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -16,7 +17,9 @@
 // element of the input belongs to one piece, so the backward passes need no atomics. Windows reach
 // into padding and, with ceil mode, beyond it; their ranges are clipped before the loops. In a
 // single plane the innermost loop runs along a row of the output instead, one element of the window
-// at a time. Two by two windows over rows have vectors of 8 outputs written out, because compilers
+// at a time; or, where windows lie far apart along rows or are not strided, along a row of the
+// input: first what the windows of a row of outputs have in each column, then that of each window's
+// columns. Two by two windows over rows have vectors of 8 outputs written out, because compilers
 // leave rows of 14 to scalar code: 64 x 32 x 28 x 28 takes 0.38 ms of one core instead of 1.2 ms.
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
@@ -56,12 +59,19 @@ struct Space {
   }
 };
 
+// The taps of one window along one dimension that fall on the input.
+struct Range {
+  int64_t first, last;  // of positions, step dilation
+};
+
 struct Geometry {
   Space x, y, index;
   Index3 kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
   int64_t samples, channels, block;
-  bool x_linear, by_rows;           // by_rows: a single plane, with rows worth a loop along them
-  std::vector<double> width_count;  // average: taps across per output of a row
+  // Of a single plane, with rows that are worth a loop along them: of outputs, or of the input.
+  bool x_linear, by_rows, by_columns;
+  std::vector<double> width_count;           // average: taps across per output of a row
+  std::array<std::vector<Range>, 3> ranges;  // windows that are not strided
 
   explicit Geometry(const PoolArgs& p) : x(p.x), y(p.y), index(p.indices) {
     const int s = p.window.spatial;
@@ -73,9 +83,18 @@ struct Geometry {
     samples = p.x.sizes[0], channels = p.x.sizes[1];
     const bool side_by_side =
         x.channel == 1 && y.channel == 1 && (!p.indices || index.channel == 1);
-    block = side_by_side && channels > 1 ? kChannels : 1;
+    const bool random = p.placement == PoolArgs::Placement::random;
+    block = side_by_side && channels > 1 && !random ? kChannels : 1;
     x_linear = x.is_linear();
-    by_rows = block == 1 && y.size[2] >= 4;
+    by_columns =
+        block == 1 && (p.placement == PoolArgs::Placement::strided ? stride[2] > 2 && kernel[2] > 2
+                                                                   : x.size[2] >= 4);
+    by_rows =
+        block == 1 && !by_columns && y.size[2] >= 4 && p.placement == PoolArgs::Placement::strided;
+    if (p.placement == PoolArgs::Placement::adaptive)
+      for (size_t d = 0; d < 3; ++d)
+        for (int64_t o = 0, n = x.size[d], m = y.size[d]; o < m; ++o)
+          ranges[d].push_back({o * n / m, ((o + 1) * n + m - 1) / m});
     if (p.kind == PoolArgs::Kind::avg) {
       width_count.resize(size_t(y.size[2]));
       for (int64_t w = 0; w < y.size[2]; ++w)
@@ -84,19 +103,39 @@ struct Geometry {
   }
   // The length of a window along one dimension, for averages: with padding or only on the input.
   int64_t taps(int d, int64_t out, bool with_padding) const {
+    if (!ranges[size_t(d)].empty())
+      return ranges[size_t(d)][size_t(out)].last - ranges[size_t(d)][size_t(out)].first;
     const int64_t first = out * stride[d] - padding[d];
     if (with_padding) return std::min(first + kernel[d], x.size[d] + padding[d]) - first;
     return std::max<int64_t>(std::min(first + kernel[d], x.size[d]) - std::max<int64_t>(first, 0),
                              0);
   }
   int64_t blocks() const { return (channels + block - 1) / block; }
+
+  // Random windows: those of one plane, by its samples.
+  template <class S>
+  void place(const View& samples, int64_t n, int64_t c) {
+    const int missing = 3 - int(samples.sizes[2]);
+    for (int d = 0; d < 3; ++d) {
+      const int64_t last = x.size[d] - kernel[d], m = y.size[d];
+      const S u = d < missing
+                      ? S(0)
+                      : samples.as<const S>()[n * samples.strides[0] + c * samples.strides[1] +
+                                              (d - missing) * samples.strides[2]];
+      const S step = m > 1 ? S(last) / S(m - 1) : S(0);
+      const auto whole = [](S v) { return v > S(-1e9) && v < S(1e15) ? int64_t(v) : 0; };
+      ranges[d].resize(size_t(m));
+      for (int64_t o = 0; o < m; ++o) {
+        const int64_t at = o + 1 == m ? last : whole((S(o) + u) * step) - whole(u * step);
+        const int64_t first = std::clamp<int64_t>(at, 0, last);
+        ranges[d][size_t(o)] = {first, first + kernel[d]};
+      }
+    }
+  }
 };
 
-// The taps of one window along one dimension that fall on the input.
-struct Range {
-  int64_t first, last;  // of positions, step dilation
-};
 Range clip(const Geometry& g, int d, int64_t out) {
+  if (!g.ranges[size_t(d)].empty()) return g.ranges[size_t(d)][size_t(out)];
   int64_t first = out * g.stride[d] - g.padding[d];
   int64_t last = std::min(first + (g.kernel[d] - 1) * g.dilation[d] + 1, g.x.size[d]);
   if (first < 0) first += (-first + g.dilation[d] - 1) / g.dilation[d] * g.dilation[d];
@@ -187,6 +226,7 @@ void max_row_2x2(const T* r0, const T* r1, int64_t count, int64_t base, int64_t 
 }
 
 bool is_2x2(const Geometry& g, bool has_index) {
+  if (!g.ranges[0].empty()) return false;
   if (g.block != 1 || g.x.size[0] != 1 || g.y.size[0] != 1 || g.kernel[0] != 1) return false;
   if (g.x.size[2] >= INT32_MAX / 4 || g.y.size[2] < 4) return false;
   for (int d = 1; d < 3; ++d)
@@ -280,12 +320,82 @@ void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
   });
 }
 
+// Calls f(od, oh, whether its windows have other rows of the input than those of the call before).
+template <class F>
+void for_rows_of_windows(const Geometry& g, F&& f) {
+  Range before_d{-1, -1}, before_h{-1, -1};
+  for (int64_t d = 0; d < g.y.size[0]; ++d)
+    for (int64_t h = 0; h < g.y.size[1]; ++h) {
+      const Range rd = clip(g, 0, d), rh = clip(g, 1, h);
+      const bool same = rd.first == before_d.first && rd.last == before_d.last &&
+                        rh.first == before_h.first && rh.last == before_h.last;
+      f(d, h, !same);
+      before_d = rd, before_h = rh;
+    }
+}
+
+template <bool kIndexed, class T>
+void max_columns(const T* x, T* y, int64_t* index, const Geometry& g) {
+  using C = Compute<T>;
+  // As wide as a value; there are fewer rows than that.
+  using Row = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  const int64_t width = g.x.size[2];
+  std::vector<C> best(size_t(width), C(0));
+  std::vector<Row> row(size_t(kIndexed ? width : 0), 0);
+  C* const b = best.data();
+  Row* const r = row.data();
+  for_rows_of_windows(g, [&](int64_t od, int64_t oh, bool other) {
+    const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
+    if (other) {
+      std::fill(b, b + width, lowest<C>());
+      if (kIndexed) std::fill(r, r + width, Row(rd.first * g.x.size[1] + rh.first));
+      for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
+        for (int64_t h = rh.first; h < rh.last; h += g.dilation[1]) {
+          const T* from = x + at(g.x, d, h, 0);
+          const Row number = Row(d * g.x.size[1] + h);
+          with_stride(g.x.stride[2], [&](auto step) {
+            for (int64_t w = 0; w < width; ++w) {
+              const C v = C(from[w * step]);
+              const bool better = beats(v, b[w]);
+              b[w] = better ? v : b[w];
+              if (kIndexed) r[w] = better ? number : r[w];
+            }
+          });
+        }
+    }
+    for (int64_t ow = 0; ow < g.y.size[2]; ++ow) {
+      const Range rw = clip(g, 2, ow);
+      C top = lowest<C>();
+      Row top_row = kIndexed ? r[rw.first] : 0;
+      int64_t column = rw.first;
+      for (int64_t w = rw.first; w < rw.last; w += g.dilation[2]) {
+        bool better = beats(b[w], top);
+        // Of equal ones the first in the plane.
+        if (kIndexed)
+          better |= (r[w] < top_row) & ((b[w] == top) | ((b[w] != b[w]) & (top != top)));
+        top = better ? b[w] : top;
+        if (kIndexed) top_row = better ? r[w] : top_row, column = better ? w : column;
+      }
+      y[at(g.y, od, oh, ow)] = T(top);
+      if (kIndexed) index[at(g.index, od, oh, ow)] = int64_t(top_row) * width + column;
+    }
+  });
+}
+
 template <class T>
-void max_forward(const PoolArgs& p, const Geometry& g) {
+void max_forward(const PoolArgs& p, const Geometry& all) {
   using C = Compute<T>;
   const bool indexed = bool(p.indices);
-  [[maybe_unused]] const bool two_by_two = is_2x2(g, indexed);
-  for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
+  const bool random = p.placement == PoolArgs::Placement::random;
+  [[maybe_unused]] const bool two_by_two = !random && is_2x2(all, indexed);
+  for_pieces(all, [&](int64_t c0, int64_t count, int64_t n) {
+    std::optional<Geometry> placed;
+    if (random) {
+      placed.emplace(all);
+      p.samples.dtype == DType::f32 ? placed->place<float>(p.samples, n, c0)
+                                    : placed->place<double>(p.samples, n, c0);
+    }
+    const Geometry& g = placed ? *placed : all;
     const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
     int64_t* index =
@@ -299,6 +409,8 @@ void max_forward(const PoolArgs& p, const Geometry& g) {
         return;
       }
     }
+    if (g.by_columns)
+      return indexed ? max_columns<true>(x, y, index, g) : max_columns<false>(x, y, index, g);
     if (g.by_rows) return max_rows(x, y, index, g);
     for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
       const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
@@ -450,11 +562,45 @@ void avg_rows(const PoolArgs& p, const T* x, T* y, const Geometry& g) {
 }
 
 template <class T>
+void avg_columns(const PoolArgs& p, const T* x, T* y, const Geometry& g) {
+  using C = Compute<T>;
+  const int64_t width = g.x.size[2];
+  std::vector<C> sums(size_t(width), C(0));
+  C* const sum = sums.data();
+  for_rows_of_windows(g, [&](int64_t od, int64_t oh, bool other) {
+    if (other) {
+      const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
+      std::fill(sum, sum + width, C(0));
+      for (int64_t d = rd.first; d < rd.last; ++d)
+        for (int64_t h = rh.first; h < rh.last; ++h) {
+          const T* from = x + at(g.x, d, h, 0);
+          with_stride(g.x.stride[2], [&](auto step) {
+            for (int64_t w = 0; w < width; ++w) sum[w] += C(from[w * step]);
+          });
+        }
+    }
+    for (int64_t w0 = 0; w0 < g.y.size[2]; w0 += kChannels) {
+      const int64_t n = std::min(kChannels, g.y.size[2] - w0);
+      C divisor[kChannels];
+      row_divisors(p, g, od, oh, w0, n, divisor);
+      T* to = y + at(g.y, od, oh, w0);
+      for (int64_t i = 0; i < n; ++i) {
+        const Range rw = clip(g, 2, w0 + i);
+        C total = C(0);
+        for (int64_t w = rw.first; w < rw.last; ++w) total += sum[w];
+        to[i * g.y.stride[2]] = T(total / divisor[i]);
+      }
+    }
+  });
+}
+
+template <class T>
 void avg_forward(const PoolArgs& p, const Geometry& g) {
   using C = Compute<T>;
   for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
     const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
+    if (g.by_columns) return avg_columns(p, x, y, g);
     if (g.by_rows) return avg_rows(p, x, y, g);
     for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
       const std::array<Range, 3> r{clip(g, 0, od), clip(g, 1, oh), clip(g, 2, ow)};
@@ -477,6 +623,45 @@ void avg_forward(const PoolArgs& p, const Geometry& g) {
   });
 }
 
+// Adds the shares of a plane's outputs: for rows of the input that the same windows lie on all at
+// once.
+template <class T>
+void share_columns(const PoolArgs& p, const T* y, Gradient<T>& gradient, const Geometry& g) {
+  using C = Compute<T>;
+  const int64_t width = g.x.size[2];
+  std::vector<C> shares(size_t(width), C(0));
+  C* const share = shares.data();
+  int64_t last_d = -1, last_h = -1;
+  const auto add = [&] {
+    if (last_d < 0) return;
+    const Range rd = clip(g, 0, last_d), rh = clip(g, 1, last_h);
+    for (int64_t d = rd.first; d < rd.last; ++d)
+      for (int64_t h = rh.first; h < rh.last; ++h) {
+        C* to = gradient.address((d * g.x.size[1] + h) * width);
+        with_stride(gradient.row_stride(), [&](auto step) {
+          for (int64_t w = 0; w < width; ++w) to[w * step] += share[w];
+        });
+      }
+    std::fill(share, share + width, C(0));
+  };
+  for_rows_of_windows(g, [&](int64_t od, int64_t oh, bool other) {
+    if (other) add();
+    last_d = od, last_h = oh;
+    for (int64_t w0 = 0; w0 < g.y.size[2]; w0 += kChannels) {
+      const int64_t n = std::min(kChannels, g.y.size[2] - w0);
+      C divisor[kChannels];
+      row_divisors(p, g, od, oh, w0, n, divisor);
+      const T* from = y + at(g.y, od, oh, w0);
+      for (int64_t i = 0; i < n; ++i) {
+        const Range rw = clip(g, 2, w0 + i);
+        const C part = C(from[i * g.y.stride[2]]) / divisor[i];
+        for (int64_t w = rw.first; w < rw.last; ++w) share[w] += part;
+      }
+    }
+  });
+  add();
+}
+
 template <class T>
 void avg_backward(const PoolArgs& p, const Geometry& g) {
   using C = Compute<T>;
@@ -484,6 +669,11 @@ void avg_backward(const PoolArgs& p, const Geometry& g) {
     Gradient<T> gradient(g);
     gradient.start(p.x.as<T>() + n * g.x.sample + c0 * g.x.channel, count);
     const T* y = p.y.as<const T>() + n * g.y.sample + c0 * g.y.channel;
+    if (g.by_columns) {
+      share_columns(p, y, gradient, g);
+      gradient.finish();
+      return;
+    }
     if (g.by_rows) {
       for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t m) {
         C share[kChannels];

@@ -76,6 +76,15 @@ struct BoxCopy {
         return;
       }
     }
+    // Short rows are moved one column at a time.
+    if (rank > 1 && sizes[0] <= 4 && sizes[1] >= 4 * sizes[0]) {
+      outer(dst, src, 1, [&](std::byte* d, const std::byte* s) {
+        for (int64_t i = 0; i < sizes[0]; ++i)
+          copy_run(d + i * dst_strides[0], dst_strides[1], s + i * src_strides[0], src_strides[1],
+                   sizes[1], size);
+      });
+      return;
+    }
     outer(dst, src, -1, [&](std::byte* d, const std::byte* s) {
       copy_run(d, dst_strides[0], s, src_strides[0], sizes[0], size);
     });

@@ -89,18 +89,29 @@ void CudaBackend::pool(const PoolArgs& p) {
     reach = std::max({reach, k.y_size[d] * k.stride[d] + span, k.x_size[d] + span});
   }
   // Positions in a plane and windows are counted too, where strides of 0 make them many.
+  PoolKernel kernel{dtype, max, p.backward};
   const double plane = double(x.size[2]) * double(x.size[3]) * double(x.size[4]);
   const double window = double(k.kernel[0]) * double(k.kernel[1]) * double(k.kernel[2]);
+  kernel.placement = int(p.placement);
+  const bool strided = p.placement == PoolArgs::Placement::strided;
+  for (size_t d = 0; !strided && d < 3; ++d)
+    reach = std::max(reach, (k.x_size[d] + 2) * (k.y_size[d] + 2));
+  if (p.samples) {
+    k.samples = p.samples.data;
+    k.samples_f64 = p.samples.dtype == kFloat64;
+    for (size_t d = 0; d < 2; ++d) k.sample_stride[d] = p.samples.strides[d];
+    for (size_t d = 5 - size_t(p.window.spatial), i = 0; d < 5; ++d, ++i)
+      k.sample_stride[d] = int64_t(i) * p.samples.strides[2];
+  }
 
-  PoolKernel kernel{dtype, max, p.backward};
   kernel.wide = reach > INT32_MAX || plane > INT32_MAX || window > INT32_MAX;
   kernel.channels_last = x.size[1] > 1 && std::abs(x.stride[1]) < x.spatial_step();
   const int64_t vector = pool_vector(dtype);
-  kernel.vector = kernel.channels_last && !kernel.wide &&
-                  x.has_vectors(k.x, vector, size_of(dtype)) &&
-                  y.has_vectors(k.y, vector, size_of(dtype)) &&
-                  (k.indices == nullptr || index.has_vectors(k.indices, vector, 8));
-  if (!p.backward && !kernel.wide && k.kernel[1] == k.kernel[2] &&
+  kernel.vector =
+      kernel.channels_last && !kernel.wide && p.placement != PoolArgs::Placement::random &&
+      x.has_vectors(k.x, vector, size_of(dtype)) && y.has_vectors(k.y, vector, size_of(dtype)) &&
+      (k.indices == nullptr || index.has_vectors(k.indices, vector, 8));
+  if (!p.backward && !kernel.wide && strided && k.kernel[1] == k.kernel[2] &&
       (k.kernel[2] == 2 || k.kernel[2] == 3))
     kernel.window = int(k.kernel[2]);
 

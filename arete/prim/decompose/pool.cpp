@@ -1,11 +1,15 @@
-// pool: reductions over windows of a padded copy.
+// pool: reductions over windows of a padded copy; windows that are not strided element by element.
+#include <algorithm>
+#include <functional>
 #include <limits>
+#include <vector>
 
 #include "arete/base/error.h"
 #include "arete/expr/value.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/checks.h"
 #include "arete/prim/decompose/windows_internal.h"
+#include "arete/prim/positions.h"
 
 namespace arete::prim {
 namespace {
@@ -163,10 +167,211 @@ void avg_backward(Primitives& p, const PoolArgs& a, const Windows& w) {
   add_windows(p, w, LayoutView(share, windows), a.x);
 }
 
+// Windows that are not strided: programs that compute where their elements lie, one launch for each
+// element of the largest window.
+class PlacedWindows {
+ public:
+  PlacedWindows(Primitives& p, const PoolArgs& a)
+      : p_(p), a_(a), spatial_(size_t(a.window.spatial)) {
+    for (size_t d = 0; d < spatial_; ++d) {
+      const int64_t n = a.x.sizes[d + 2], m = a.y.sizes[d + 2];
+      const bool random = a.placement == PoolArgs::Placement::random;
+      window_.push_back(random ? a.window.kernel[d] : m ? std::min(n, (n + m - 1) / m + 1) : 0);
+      outputs_.push_back(std::min(m, (m + n - 1) / n + 1));
+    }
+  }
+
+  void max_forward() {
+    const bool indexed = bool(a_.indices);
+    const ScratchView best(p_, a_.y.dtype, a_.y.sizes), where(p_, kInt64, a_.y.sizes);
+    p_.fill({.out = best, .value = {.i = 0}, .value_is_integer = is_integral_or_bool(a_.y.dtype)});
+    p_.fill({.out = where, .value = {.i = 0}, .value_is_integer = true});
+    run(a_.x, {best, where}, window_, [](const Values& v) {
+      Value inside, position;
+      v.element(&inside, &position);
+      const Value value = expr::load(v.table, v.plane + position);
+      Value beats = value > v.state[0];
+      if (value.is_floating()) beats = (!(value <= v.state[0])) & (!is_nan(v.state[0]));
+      const Value take = inside & (v.is_first | beats);
+      return std::vector{expr::where(take, value, v.state[0]),
+                         expr::where(take, position, v.state[1])};
+    });
+    p_.copy({.out = a_.y, .in = best});
+    if (indexed) p_.copy({.out = a_.indices, .in = where});
+  }
+
+  void avg_forward() {
+    const ScratchView sum(p_, accumulation_dtype(a_.y.dtype), a_.y.sizes);
+    p_.fill({.out = sum, .value = {.f = 0}});
+    run(a_.x, {sum}, window_, [](const Values& v) {
+      Value inside, position;
+      v.element(&inside, &position);
+      const Value value = cast(expr::load(v.table, v.plane + position), v.state[0].type());
+      const Value total = v.state[0] + expr::where(inside, value, 0.0);
+      return std::vector{expr::where(v.is_last, total / cast(v.count(v.at), total.type()), total)};
+    });
+    p_.copy({.out = a_.y, .in = sum});
+  }
+
+  // Each element of the input looks at the outputs that it is part of.
+  void avg_backward() {
+    const ScratchView sum(p_, accumulation_dtype(a_.x.dtype), a_.x.sizes);
+    p_.fill({.out = sum, .value = {.f = 0}});
+    run(a_.y, {sum}, outputs_, [](const Values& v) {
+      std::vector<Value> out;
+      Value inside, position;
+      for (size_t d = 0; d < v.at.size(); ++d) {
+        const Value first = trunc_div(v.at[d] * v.m[d], v.n[d]);
+        const Value last = trunc_div((v.at[d] + 1.0) * v.m[d] - 1.0, v.n[d]);
+        const Value o = first + v.tap[d], exists = o <= last;
+        out.push_back(min(o, v.m[d] - 1.0));
+        inside = d ? inside & exists : exists;
+        position = d ? position * v.m[d] + out[d] : out[d];
+      }
+      const Value value = cast(expr::load(v.table, v.plane + position), v.state[0].type());
+      const Value share = value / cast(v.count(out), value.type());
+      return std::vector{v.state[0] + expr::where(inside, share, 0.0)};
+    });
+    p_.copy({.out = a_.x, .in = sum});
+  }
+
+ private:
+  using Value = expr::Value;
+
+  // What a program sees at one element of its result.
+  struct Values {
+    Value table, plane;        // the first element of the plane that is read
+    std::vector<Value> at;     // the place in the plane of the result
+    std::vector<Value> u;      // samples, if any
+    std::vector<Value> state;  // the result so far
+    std::vector<Value> tap, n, m, kernel;
+    Value is_first, is_last;
+
+    Value begin(size_t d, Value o) const {
+      if (u.empty()) return trunc_div(o * n[d], m[d]);
+      const expr::Type t = u[d].type();
+      const Value last = n[d] - kernel[d];
+      const Value step = cast(last, t) / cast(max(m[d] - 1.0, 1.0), t);
+      const Value start = cast(trunc((cast(o, t) + u[d]) * step), expr::Type::i64) -
+                          cast(trunc(u[d] * step), expr::Type::i64);
+      return where(o + 1.0 == m[d], last, min(max(start, expr::constant_like(start, 0)), last));
+    }
+    Value end(size_t d, Value o) const {
+      if (!u.empty()) return begin(d, o) + kernel[d];
+      return trunc_div((o + 1.0) * n[d] + (m[d] - 1.0), m[d]);
+    }
+    // The element of number `tap` of the window, if it has that.
+    void element(Value* inside, Value* position) const {
+      for (size_t d = 0; d < at.size(); ++d) {
+        const Value i = begin(d, at[d]) + tap[d], exists = i < end(d, at[d]);
+        const Value safe = min(i, n[d] - 1.0);
+        *inside = d ? *inside & exists : exists;
+        *position = d ? *position * n[d] + safe : safe;
+      }
+    }
+    // How many elements the window of output `o` has.
+    Value count(const std::vector<Value>& o) const {
+      Value c;
+      for (size_t d = 0; d < o.size(); ++d) {
+        const Value along = end(d, o[d]) - begin(d, o[d]);
+        c = d ? c * along : along;
+      }
+      return c;
+    }
+  };
+
+  // Runs a program for each of `taps`, whose state is at first what `state` holds and then what
+  // the program made of it; its sizes are those of the result.
+  void run(const View& read, std::initializer_list<View> state, IntList taps,
+           const std::function<std::vector<Value>(const Values&)>& body) {
+    if (numel_of(state.begin()->sizes) == 0 || read.numel() == 0) return;
+    const ScratchView table(p_, read.dtype, read.sizes);
+    p_.copy({.out = table, .in = read});
+    const size_t rank = spatial_ + 2;
+    const IntList sizes = state.begin()->sizes;
+    std::vector<View> inputs{table};
+    int64_t longest = sizes[0] * sizes[1];
+    for (int64_t n : sizes) longest = std::max(longest, n);
+    Positions positions(p_, kInt64, longest);
+    inputs.push_back(positions.along(sizes, 0, 1));
+    for (size_t d = 2; d < rank; ++d) inputs.push_back(positions.along(sizes, d, d));
+    const bool sampled = a_.placement == PoolArgs::Placement::random;
+    Shape sample_strides(rank, 0);
+    if (sampled) {
+      sample_strides[0] = a_.samples.strides[0];
+      sample_strides[1] = a_.samples.strides[1];
+      for (size_t d = 0; d < spatial_; ++d) {
+        View v = a_.samples;
+        v.data += int64_t(d) * v.strides[2] * int64_t(size_of(v.dtype));
+        v.sizes = sizes;
+        v.strides = sample_strides;
+        inputs.push_back(v);
+      }
+    }
+    inputs.insert(inputs.end(), state.begin(), state.end());
+    std::vector<DType> dtypes, outputs;
+    for (const View& v : inputs) dtypes.push_back(v.dtype);
+    for (const View& v : state) outputs.push_back(v.dtype);
+    const std::vector<expr::Type> types(4 * spatial_ + 3, expr::Type::i64);
+    const expr::ProgramPtr program = expr::trace(
+        [&](std::span<const Value> in) {
+          size_t i = 0;
+          const auto take = [&](size_t n) {
+            i += n;
+            return std::vector<Value>(in.begin() + int64_t(i - n), in.begin() + int64_t(i));
+          };
+          Values v;
+          v.table = take(1)[0];
+          v.plane = take(1)[0];
+          v.at = take(spatial_);
+          if (sampled) v.u = take(spatial_);
+          v.state = take(state.size());
+          v.tap = take(spatial_);
+          v.n = take(spatial_);
+          v.m = take(spatial_);
+          v.kernel = take(spatial_);
+          v.is_first = take(1)[0] != 0.0;
+          v.is_last = take(1)[0] != 0.0;
+          v.plane = v.plane * take(1)[0];
+          return body(v);
+        },
+        dtypes, types, outputs, 1);
+    const int64_t count = numel_of(taps);
+    for (int64_t k = 0; k < count; ++k) {
+      std::vector<expr::Literal> params(4 * spatial_ + 3);
+      int64_t rest = k;
+      for (size_t d = spatial_; d-- > 0; rest /= taps[d]) {
+        params[d].i = rest % taps[d];
+        params[spatial_ + d].i = a_.x.sizes[d + 2];
+        params[2 * spatial_ + d].i = a_.y.sizes[d + 2];
+        params[3 * spatial_ + d].i = a_.window.kernel[d];
+      }
+      params[4 * spatial_].i = k == 0;
+      params[4 * spatial_ + 1].i = k + 1 == count;
+      params[4 * spatial_ + 2].i = numel_of(read.sizes.subspan(2));
+      p_.pointwise({.program = program.get(),
+                    .inputs = inputs,
+                    .outputs = {state.begin(), state.size()},
+                    .params = params});
+    }
+  }
+
+  Primitives& p_;
+  const PoolArgs& a_;
+  const size_t spatial_;
+  Shape window_, outputs_;  // the most elements of a window, and outputs of an element
+};
+
 }  // namespace
 
 void Primitives::pool(const PoolArgs& a) {
   check(a);
+  if (a.placement != PoolArgs::Placement::strided &&
+      !(a.kind == PoolArgs::Kind::max && a.backward)) {
+    PlacedWindows windows(*this, a);
+    if (a.kind == PoolArgs::Kind::max) return windows.max_forward();
+    return a.backward ? windows.avg_backward() : windows.avg_forward();
+  }
   const Windows w(a.window, a.x.sizes, a.y.sizes);
   if (a.kind == PoolArgs::Kind::max) {
     a.backward ? max_backward(*this, a) : max_forward(*this, a, w);

@@ -1,8 +1,6 @@
 """Window functions under the names of torch.signal.windows: M samples of a bell, symmetric (`sym`) or one period of it."""
 from __future__ import annotations
 
-import math as _math
-
 from .. import _C
 from .._operators import _ops
 
@@ -10,8 +8,12 @@ __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general
            "hann", "kaiser", "nuttall"]
 
 
-def _window(name, M, sym, options, shape):
-    """`shape(k, last)` at k = 0, 1, ..., M - 1, where `last` is the position of the symmetric window's other end.
+def _middle(last):
+    return last / 2
+
+
+def _window(name, M, sym, options, numbers):
+    """What `_ops.signal_window` makes of its numbers, of which some may be functions of where the symmetric window ends.
 
     A periodic window is the symmetric one of M + 1 points without its last."""
     dtype = options.pop("dtype", None) or _C.get_default_dtype()
@@ -25,12 +27,8 @@ def _window(name, M, sym, options, shape):
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     if dtype not in (_C.float32, _C.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-    if M < 2:
-        result = _ops.ones((M,), dtype=dtype, device=device)
-    else:
-        # In float64 whatever the result's dtype: windows are made once, and their tails are small differences.
-        k = _ops.arange(0, M, 1, dtype=_C.float64, device=device)
-        result = shape(k, float(M - 1 if sym else M)).to(dtype)
+    last = float(M - 1 if sym else M)
+    result = _ops.signal_window(name, M, last, [float(n(last) if callable(n) else n) for n in numbers], dtype=dtype, device=device)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -44,8 +42,7 @@ def exponential(M: int, *, center=None, tau: float = 1.0, sym: bool = True, **op
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
-    return _window("exponential", M, sym, options,
-                   lambda k, last: (-(k - (last / 2 if center is None else center)).abs() / tau).exp())
+    return _window("exponential", M, sym, options, [_middle if center is None else center, tau])
 
 
 def cosine(M: int, *, sym: bool = True, **options):
@@ -54,7 +51,7 @@ def cosine(M: int, *, sym: bool = True, **options):
     >>> arete.signal.windows.cosine(4)
     tensor([0.3827, 0.9239, 0.9239, 0.3827])
     """
-    return _window("cosine", M, sym, options, lambda k, last: ((k + 0.5) * (_math.pi / (last + 1))).sin())
+    return _window("cosine", M, sym, options, [])
 
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options):
@@ -65,7 +62,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options):
     """
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
-    return _window("gaussian", M, sym, options, lambda k, last: (-0.5 * ((k - last / 2) / std) ** 2).exp())
+    return _window("gaussian", M, sym, options, [_middle, std])
 
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options):
@@ -76,13 +73,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options):
     """
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-
-    def shape(k, last):
-        argument = beta * (1 - (2 * k / last - 1) ** 2).clamp(min=0).sqrt()
-        # Scaled by exp(-x), so that a large beta does not overflow.
-        return _ops.special_i0e(argument) / _ops.special_i0e(_ops.full_like(argument, beta)) * (argument - beta).exp()
-
-    return _window("kaiser", M, sym, options, shape)
+    return _window("kaiser", M, sym, options, [beta])
 
 
 def general_cosine(M: int, *, a, sym: bool = True, **options):
@@ -97,15 +88,7 @@ def general_cosine(M: int, *, a, sym: bool = True, **options):
     a = list(a)
     if not a:
         raise ValueError("Coefficients cannot be empty")
-
-    def shape(k, last):
-        turn = k * (2 * _math.pi / last)
-        total = _ops.full_like(k, a[0])
-        for i, weight in enumerate(a[1:], 1):
-            total = total + (turn * i).cos() * (-weight if i % 2 else weight)
-        return total
-
-    return _window("general_cosine", M, sym, options, shape)
+    return _window("general_cosine", M, sym, options, a)
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options):
@@ -161,4 +144,4 @@ def bartlett(M: int, *, sym: bool = True, **options):
     >>> arete.signal.windows.bartlett(4)
     tensor([0.0000, 0.6667, 0.6667, 0.0000])
     """
-    return _window("bartlett", M, sym, options, lambda k, last: 1 - (2 * k / last - 1).abs())
+    return _window("bartlett", M, sym, options, [])

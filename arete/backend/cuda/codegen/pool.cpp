@@ -7,13 +7,14 @@
 
 namespace arete::cuda {
 
-static_assert(sizeof(PoolArguments) == (9 + 6 + 15 + 12 + 1) * 8 + 18 * 4);
+static_assert(sizeof(PoolArguments) == (9 + 6 + 15 + 12 + 1 + 6) * 8 + 18 * 4);
 
 int pool_vector(DType dtype) { return int(std::min<size_t>(16 / size_of(dtype), 8)); }
 
 KernelSource pool_source(const PoolKernel& k) {
   ARETE_ASSERT(k.dtype != kBool && !is_complex(k.dtype) && (k.max || is_floating(k.dtype)));
-  ARETE_ASSERT(!k.vector || k.channels_last);
+  ARETE_ASSERT(!k.vector || (k.channels_last && k.placement < 2));
+  ARETE_ASSERT(k.placement == 0 || k.window == 0);
   const std::string function =
       std::string(k.max ? "max_pool_" : "avg_pool_") + (k.backward ? "backward" : "forward");
   const int vector = k.vector ? pool_vector(k.dtype) : 1;
@@ -23,6 +24,9 @@ KernelSource pool_source(const PoolKernel& k) {
   source.name = function + "_" + storage_name(k.dtype);
   if (k.channels_last) source.name += "_last" + std::to_string(vector);
   if (k.wide) source.name += "_wide";
+  const char* const placements[] = {"", "_adaptive", "_random"};
+  arguments += ", " + std::to_string(k.placement);
+  source.name += placements[k.placement];
   if (!k.backward) {
     const std::string size = std::to_string(k.window);
     arguments += ", " + size + ", " + size;
@@ -52,6 +56,12 @@ std::vector<KernelSource> pool_samples() {
   // The other variants do not depend on the type.
   for (bool max : {true, false})
     for (bool backward : {false, true}) {
+      for (int placement : {1, 2}) {
+        if (placement == 2 && !max) continue;
+        add({kBFloat16, max, backward, true, placement == 1, false, 0, placement});
+        add({kFloat32, max, backward, false, false, false, 0, placement});
+        add({kFloat64, max, backward, false, false, true, 0, placement});
+      }
       add({kFloat16, max, backward, true, false});
       add({kFloat32, max, backward, false, false, true});
       add({kFloat64, max, backward, true, false, true});

@@ -18,8 +18,10 @@ struct PoolArguments {
   int64_t x_stride[5], y_stride[5], index_stride[5];
   int64_t kernel[3], stride[3], padding[3], dilation[3];
   int64_t divisor;
+  const void* samples;
+  int64_t sample_stride[5];
   uint32_t size_magic[5], size_shift[5], stride_magic[3], stride_shift[3];
-  int32_t count_include_pad, unused;
+  int32_t count_include_pad, samples_f64;
 };
 inline constexpr int kPoolThreads = 256;
 
@@ -35,13 +37,15 @@ struct PoolKernel {
   bool wide = false;
   /// 2 or 3: windows of 2 x 2 or 3 x 3 in the last two dimensions; 0: of any size. 0 if backward.
   int window = 0;
+  /// prim::PoolArgs::Placement; without `vector` if random, without `window` unless strided.
+  int placement = 0;
 
-  static constexpr size_t kNumbers = size_t(kNumDTypes) * 96;
+  static constexpr size_t kNumbers = size_t(kNumDTypes) * 96 * 3;
   /// Different for different kernels.
   size_t number() const {
     size_t n = size_t(dtype);
     for (bool b : {max, backward, channels_last, vector, wide}) n = 2 * n + size_t(b);
-    return 3 * n + size_t(window == 0 ? 0 : window - 1);
+    return 9 * n + size_t(3 * placement + (window == 0 ? 0 : window - 1));
   }
 };
 /// As many elements as fit in 16 bytes, at most 8.

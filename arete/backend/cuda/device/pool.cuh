@@ -15,8 +15,12 @@ struct PoolArguments {
   i64 x_stride[5], y_stride[5], index_stride[5];  // that of channels for one vector
   i64 kernel[3], stride[3], padding[3], dilation[3];
   i64 divisor;  // 0: the size of the window
+  // Random windows: f32 or f64, where those of (n, c, d, h, w) begin. Of the spatial dimensions not
+  // strides but offsets.
+  const void* samples;
+  i64 sample_stride[5];
   u32 size_magic[5], size_shift[5], stride_magic[3], stride_shift[3];
-  i32 count_include_pad, unused;
+  i32 count_include_pad, samples_f64;
 };
 
 // n / divisor for 0 <= n; the constants are fast_divisor()'s.
@@ -78,9 +82,43 @@ template <class I>
 struct PoolRange {
   I start, step, first, last;
 };
-template <class I>
-DEVICE PoolRange<I> pool_range(const PoolArguments& p, int d, I out) {
+
+/// prim::PoolArgs::Placement.
+enum { kPoolStrided, kPoolAdaptive, kPoolRandom };
+
+/// Where the window of output `out` that is placed at random begins, by the sample `u`.
+template <class I, class S>
+DEVICE I pool_random_start(I out, I outputs, I last, S u) {
+  if (out + 1 == outputs) return last;
+  const S step = S(last) / S(outputs - 1);
+  const I start = I((S(out) + u) * step) - I(u * step);
+  return start < 0 ? I(0) : start > last ? last : start;
+}
+
+template <int kPlace, class I>
+DEVICE PoolRange<I> pool_range(const PoolArguments& p, const I (&at)[5], int d) {
   PoolRange<I> r;
+  const I out = at[2 + d];
+  if (kPlace == kPoolAdaptive) {
+    const I n = I(p.x_size[d]), m = I(p.y_size[d]);
+    r.start = out * n / m;
+    r.step = 1;
+    r.first = 0;
+    r.last = ((out + 1) * n + m - 1) / m - r.start;
+    return r;
+  }
+  if (kPlace == kPoolRandom) {
+    const I last = I(p.x_size[d]) - I(p.kernel[d]), m = I(p.y_size[d]);
+    const i64 from =
+        at[0] * p.sample_stride[0] + at[1] * p.sample_stride[1] + p.sample_stride[2 + d];
+    r.start = p.samples_f64
+                  ? pool_random_start(out, m, last, static_cast<const f64*>(p.samples)[from])
+                  : pool_random_start(out, m, last, static_cast<const f32*>(p.samples)[from]);
+    r.step = 1;
+    r.first = 0;
+    r.last = I(p.kernel[d]);
+    return r;
+  }
   r.start = out * I(p.stride[d]) - I(p.padding[d]);
   r.step = I(p.dilation[d]);
   r.first = r.start < 0 ? (r.step - 1 - r.start) / r.step : I(0);
@@ -136,7 +174,7 @@ DEVICE void pool_window(const PoolArguments& p, const I (&at)[5], const PoolRang
   }
 }
 
-template <class T, class I, int V, bool kLast, int kH, int kW>
+template <class T, class I, int V, bool kLast, int kPlace, int kH, int kW>
 DEVICE void max_pool_forward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -145,7 +183,7 @@ DEVICE void max_pool_forward(const PoolArguments& p) {
   pool_position<I, kLast>(p, I(number), at);
   PoolRange<I> range[3];
 #pragma unroll
-  for (int d = 0; d < 3; ++d) range[d] = pool_range<I>(p, d, at[2 + d]);
+  for (int d = 0; d < 3; ++d) range[d] = pool_range<kPlace>(p, at, d);
   // What stays if every element is the lowest number: the first position.
   I start = 0;
 #pragma unroll
@@ -179,12 +217,17 @@ DEVICE void max_pool_forward(const PoolArguments& p) {
 }
 
 /// What the sum over the window of an output is divided by.
-template <class C, class I>
+template <class C, int kPlace, class I>
 DEVICE C pool_divisor(const PoolArguments& p, const I (&out)[3]) {
   if (p.divisor != 0) return C(p.divisor);
   I product = 1;
 #pragma unroll
   for (int d = 0; d < 3; ++d) {
+    if (kPlace == kPoolAdaptive) {
+      const I n = I(p.x_size[d]), m = I(p.y_size[d]);
+      product *= ((out[d] + 1) * n + m - 1) / m - out[d] * n / m;
+      continue;
+    }
     I first = out[d] * I(p.stride[d]) - I(p.padding[d]), last = first + I(p.kernel[d]);
     const I end = I(p.x_size[d]) + (p.count_include_pad ? I(p.padding[d]) : I(0));
     if (last > end) last = end;
@@ -194,7 +237,7 @@ DEVICE C pool_divisor(const PoolArguments& p, const I (&out)[3]) {
   return C(product);
 }
 
-template <class T, class I, int V, bool kLast, int kH, int kW>
+template <class T, class I, int V, bool kLast, int kPlace, int kH, int kW>
 DEVICE void avg_pool_forward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -203,7 +246,7 @@ DEVICE void avg_pool_forward(const PoolArguments& p) {
   pool_position<I, kLast>(p, I(number), at);
   PoolRange<I> range[3];
 #pragma unroll
-  for (int d = 0; d < 3; ++d) range[d] = pool_range<I>(p, d, at[2 + d]);
+  for (int d = 0; d < 3; ++d) range[d] = pool_range<kPlace>(p, at, d);
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) sum[v] = C(0);
@@ -212,7 +255,7 @@ DEVICE void avg_pool_forward(const PoolArguments& p) {
     for (int v = 0; v < V; ++v) sum[v] += to_compute(element.v[v]);
   });
   const I out[3] = {at[2], at[3], at[4]};
-  const C divisor = pool_divisor<C>(p, out);
+  const C divisor = pool_divisor<C, kPlace>(p, out);
   Vec<T, V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.v[v] = from_compute<T>(sum[v] / divisor);
@@ -220,12 +263,32 @@ DEVICE void avg_pool_forward(const PoolArguments& p) {
 }
 
 /// Calls f(output position) for the windows that may hold the input element `at`: all that reach
-/// it, with a dilation also some that step over it.
-template <class I, class F>
+/// it, with a dilation also some that step over it, of random ones also some beside it.
+template <int kPlace, class I, class F>
 DEVICE void pool_windows_of(const PoolArguments& p, const I (&at)[5], F&& f) {
   I first[3], last[3];
 #pragma unroll
   for (int d = 0; d < 3; ++d) {
+    if (kPlace == kPoolAdaptive) {
+      const I n = I(p.x_size[d]), m = I(p.y_size[d]);
+      first[d] = at[2 + d] * m / n;
+      last[d] = ((at[2 + d] + 1) * m + n - 1) / n - 1;
+      continue;
+    }
+    if (kPlace == kPoolRandom) {
+      // Output o begins less than one element beside o times this step, or two where numbers are
+      // rounded; backward passes compare positions.
+      const I k = I(p.kernel[d]), step = I(p.x_size[d]) - k, m = I(p.y_size[d]), i = at[2 + d];
+      first[d] = 0;
+      last[d] = m - 1;
+      if (step > 0 && m > 1) {
+        const I low = i < k + 2 ? I(0) : (i - k - 1) * (m - 1) / step - 1;
+        const I high = (i + 2) * (m - 1) / step + 1;
+        if (low > 0) first[d] = low;
+        if (high < last[d]) last[d] = high;
+      }
+      continue;
+    }
     const I end = at[2 + d] + I(p.padding[d]);
     const I begin = end - (I(p.kernel[d]) - 1) * I(p.dilation[d]) + (I(p.stride[d]) - 1);
     first[d] =
@@ -253,7 +316,7 @@ DEVICE void pool_store_gradient(void* x, i64 offset, const compute_of<T> (&sum)[
   *reinterpret_cast<Vec<T, V>*>(static_cast<T*>(x) + offset) = result;
 }
 
-template <class T, class I, int V, bool kLast>
+template <class T, class I, int V, bool kLast, int kPlace>
 DEVICE void max_pool_backward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -264,7 +327,7 @@ DEVICE void max_pool_backward(const PoolArguments& p) {
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_windows_of<I>(p, at, [&](const I(&out)[3]) {
+  pool_windows_of<kPlace>(p, at, [&](const I(&out)[3]) {
     const i64* index = p.indices + pool_output_offset(at, out, p.index_stride);
     const int kPair = V > 1 ? 2 : 1;
     bool chosen[V], any = false;
@@ -287,7 +350,7 @@ DEVICE void max_pool_backward(const PoolArguments& p) {
   pool_store_gradient<T, V>(p.x, pool_offset(at, p.x_stride), sum);
 }
 
-template <class T, class I, int V, bool kLast>
+template <class T, class I, int V, bool kLast, int kPlace>
 DEVICE void avg_pool_backward(const PoolArguments& p) {
   typedef compute_of<T> C;
   const i64 number = i64(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -297,10 +360,10 @@ DEVICE void avg_pool_backward(const PoolArguments& p) {
   C sum[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) sum[v] = C(0);
-  pool_windows_of<I>(p, at, [&](const I(&out)[3]) {
+  pool_windows_of<kPlace>(p, at, [&](const I(&out)[3]) {
     const Vec<T, V> y = *reinterpret_cast<const Vec<T, V>*>(
         static_cast<const T*>(p.y) + pool_output_offset(at, out, p.y_stride));
-    const C divisor = pool_divisor<C>(p, out);
+    const C divisor = pool_divisor<C, kPlace>(p, out);
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += to_compute(y.v[v]) / divisor;
   });

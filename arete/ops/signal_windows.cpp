@@ -1,0 +1,139 @@
+// The bells of signal processing.
+#include <array>
+
+#include "arete/expr/program_cache.h"
+#include "arete/expr/special.h"
+#include "arete/ops/call.h"
+#include "arete/ops/creation.h"
+#include "arete/ops/filling.h"
+
+namespace arete::ops {
+namespace {
+
+enum class Bell : uint8_t { cosines, kaiser, exponential, gaussian, sine, triangle };
+
+struct BellInfo {
+  std::string_view name;
+  Bell bell;
+  int numbers;  // -1: any, but at least one
+};
+constexpr std::array kBells{BellInfo{"general_cosine", Bell::cosines, -1},
+                            BellInfo{"kaiser", Bell::kaiser, 1},
+                            BellInfo{"exponential", Bell::exponential, 2},
+                            BellInfo{"gaussian", Bell::gaussian, 2},
+                            BellInfo{"cosine", Bell::sine, 0},
+                            BellInfo{"bartlett", Bell::triangle, 0}};
+
+const BellInfo& bell_of(const Call& c) {
+  for (const BellInfo& b : kBells)
+    if (b.name == c[0].string()) return b;
+  throw ValueError(c.name(), "no such shape").argument("shape").got(std::string(c[0].string()));
+}
+
+// In f64 whatever the result's dtype: windows are made once, and their tails are small differences.
+const expr::Program& bell_program(Bell bell, DType position, DType out, size_t numbers) {
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;
+  // The last position, then numbers.
+  const std::vector<expr::Type> params(numbers + 1, expr::Type::f64);
+  return cache.get(uint64_t(numbers) << 20 | pack_key({int(bell), int(position), int(out)}),
+                   {position}, params, {out}, [&](std::span<const Value> v) {
+                     const Value k = cast(v[0], expr::Type::f64), last = v[1];
+                     const Value* const a = v.data() + 2;
+                     const double pi = 3.14159265358979323846;
+                     Value y;
+                     switch (bell) {
+                       case Bell::cosines: {
+                         const Value turn = k * (2 * pi / last);
+                         y = a[0];
+                         for (size_t i = 1; i < numbers; ++i) {
+                           const Value wave = cos(turn * double(i)) * a[i];
+                           y = i % 2 ? y - wave : y + wave;
+                         }
+                         break;
+                       }
+                       case Bell::kaiser: {
+                         const Value x = a[0] * sqrt(max(1.0 - square(2.0 * k / last - 1.0), 0.0));
+                         // Scaled by exp(-x), so that a large beta does not overflow.
+                         y = expr::bessel_i0e(x) / expr::bessel_i0e(a[0]) * exp(x - a[0]);
+                         break;
+                       }
+                       case Bell::exponential:
+                         y = exp(-abs(k - a[0]) / a[1]);
+                         break;
+                       case Bell::gaussian:
+                         y = exp(-0.5 * square((k - a[0]) / a[1]));
+                         break;
+                       case Bell::sine:
+                         y = sin((k + 0.5) * (pi / (last + 1.0)));
+                         break;
+                       case Bell::triangle:
+                         y = 1.0 - abs(2.0 * k / last - 1.0);
+                         break;
+                     }
+                     return std::vector{y};
+                   });
+}
+
+// Whether a dtype has all of 0, 1, ..., n - 1.
+bool counts_to(DType t, int64_t n) {
+  switch (t) {
+    case kFloat64:
+      return n <= int64_t{1} << 53;
+    case kFloat32:
+      return n <= int64_t{1} << 24;
+    case kFloat16:
+      return n <= int64_t{1} << 11;
+    case kBFloat16:
+      return n <= int64_t{1} << 8;
+    default:
+      return false;
+  }
+}
+
+const OpRecord& signal_window_op =
+    define(
+        "signal_window(str shape, int length, float last, float[] numbers, *, dtype? dtype=None, "
+        "device? device=None) -> Tensor")
+        .doc(
+            "A window function at 0, 1, ..., length - 1, where the symmetric one ends at `last`: "
+            "general_cosine (weights), kaiser (beta), exponential (center, tau), gaussian (center, "
+            "standard deviation), cosine or bartlett.")
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          const BellInfo& b = bell_of(c);
+          const DType dtype = c[4].is_none() ? default_dtype() : c[4].dtype();
+          ARETE_CHECK(is_floating(dtype),
+                      TypeError(c.name(), "window functions need a floating dtype")
+                          .got(std::string(name_of(dtype))));
+          ARETE_CHECK(c.integer(1) >= 0, ValueError(c.name(), "length must be non-negative")
+                                             .got(std::to_string(c.integer(1))));
+          const size_t n = c.reals(3).size();
+          ARETE_CHECK(b.numbers < 0 ? n > 0 : n == size_t(b.numbers),
+                      ValueError(c.name(), "wrong count of numbers for " + std::string(b.name))
+                          .got(std::to_string(n)));
+          out.push_back({Shape{c.integer(1)}, dtype, c[5].is_none() ? kCPU : c[5].device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const prim::View y = view_of(out[0]);
+          const int64_t n = out[0].numel();
+          if (n == 0) return;
+          if (n == 1) return p.fill(filling(y, Scalar(1.0), c.name()));
+          // Positions are counted in the result's own memory where its dtype has them all.
+          std::optional<prim::ScratchView> wide;
+          if (!counts_to(y.dtype, n)) wide.emplace(p, kInt64, out[0].sizes());
+          const prim::View position = wide ? wide->view() : y;
+          p.iota({.out = position});
+          std::vector<expr::Literal> params{{.f = c.real(2)}};
+          for (double number : c.reals(3)) params.push_back({.f = number});
+          p.pointwise({.program = &bell_program(bell_of(c).bell, position.dtype, y.dtype,
+                                                c.reals(3).size()),
+                       .inputs = {&position, 1},
+                       .outputs = {&y, 1},
+                       .params = params});
+        });
+
+}  // namespace
+}  // namespace arete::ops
+
+ARETE_FAMILY(signal_windows)

@@ -1,0 +1,45 @@
+// Inputs of programs that compute where elements lie.
+#pragma once
+
+#include "arete/base/error.h"
+#include "arete/prim/backend.h"
+
+namespace arete::prim {
+
+/// 0, 1, 2, ... in memory, shown along dimensions of what a program runs over.
+class Positions {
+ public:
+  /// As many as the longest of the numbers that are asked for.
+  Positions(Primitives& p, DType dtype, int64_t count) : numbers_(p, dtype, Shape{count}) {
+    p.iota({.out = numbers_});
+  }
+  /// The number of an element among dimensions `first` to `last` of `sizes`, row-major. A view of
+  /// this object's.
+  View along(IntList sizes, size_t first, size_t last) {
+    ARETE_ASSERT(count_ < size_t(kMaxRank) && last < sizes.size());
+    Shape &part = sizes_[count_], &strides = strides_[count_];
+    ++count_;
+    part = Shape(sizes.size(), 1);
+    strides = Shape(sizes.size(), 0);
+    int64_t n = 1;
+    for (size_t d = last + 1; d-- > first; n *= sizes[d]) {
+      part[d] = sizes[d];
+      strides[d] = n;
+    }
+    ARETE_ASSERT(n <= numbers_.view().sizes[0]);
+    View v = numbers_;
+    v.sizes = part;
+    v.strides = strides;
+    return v;
+  }
+
+ private:
+  ScratchView numbers_;
+  Shape sizes_[kMaxRank], strides_[kMaxRank];
+  size_t count_ = 0;
+};
+
+/// What positions among `most` elements are counted in: 32 bits are faster where they suffice.
+inline DType position_dtype(int64_t most) { return most < (int64_t{1} << 30) ? kInt32 : kInt64; }
+
+}  // namespace arete::prim
