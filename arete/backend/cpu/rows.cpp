@@ -1,6 +1,8 @@
 // Whole rows by index: embedding look-ups and their gradients.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "arete/backend/cpu/combine.h"
 #include "arete/backend/cpu/cpu_backend.h"
@@ -12,26 +14,107 @@
 namespace arete::cpu {
 namespace {
 
-// to[i] += from[i]; the contiguous loop vectorizes.
-template <class T>
-void add_row(T* to, int64_t so, const T* from, int64_t sf, int64_t width) {
+// to[j] += value(from[j]); the contiguous loop vectorizes.
+template <class A, class T, class V>
+void add_row(A* to, int64_t so, const T* from, int64_t sf, int64_t width, V value) {
   using C = CombineType<T>;
   if (so == 1 && sf == 1) {
-    for (int64_t i = 0; i < width; ++i) to[i] = T(wrapping_add(C(to[i]), C(from[i])));
+    for (int64_t j = 0; j < width; ++j) to[j] = A(wrapping_add(C(to[j]), value(from[j])));
   } else {
-    for (int64_t i = 0; i < width; ++i)
-      to[i * so] = T(wrapping_add(C(to[i * so]), C(from[i * sf])));
+    for (int64_t j = 0; j < width; ++j)
+      to[j * so] = A(wrapping_add(C(to[j * so]), value(from[j * sf])));
   }
 }
 
+// What the entries of add_rows add.
 template <class T>
-void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check) {
-  const int64_t n = a.src.sizes[0], width = a.src.sizes[1], rows = a.out.sizes[0];
+class RowEntries {
+  using C = CombineType<T>;
+
+ public:
+  RowEntries(const prim::AddRowsArgs& a, IndexCheck& check)
+      : source_(a.source ? a.source.as<int64_t>() : nullptr),
+        factors_(a.factors ? a.factors.as<T>() : nullptr),
+        rows_(a.src.as<T>()),
+        stride_(a.src.strides[0]),
+        step_(a.src.strides[1]),
+        left_out_(a.left_out < 0 ? -1 : a.left_out),
+        count_(a.src.sizes[0]),
+        check_(check) {}
+
+  /// to[j] += what entry i adds, for columns [first, first + width).
+  template <class A>
+  void add(A* to, int64_t so, int64_t i, int64_t first, int64_t width) const {
+    int64_t row = i;
+    if (source_) {
+      row = check_.resolve(source_[i]);
+      if (row < 0) return;
+    }
+    if (row == left_out_) return;
+    const T* const from = rows_ + row * stride_ + first * step_;
+    if (!factors_) return add_row(to, so, from, step_, width, [](const T& x) { return C(x); });
+    add_row(to, so, from, step_, width,
+            [f = C(factors_[i])](const T& x) { return wrapping_mul(f, C(x)); });
+  }
+  /// Entry i will be wanted soon.
+  void expect(int64_t i, int64_t width) const {
+    if (!source_ || step_ != 1) return;
+    const int64_t row = source_[i];
+    if (uint64_t(row) >= uint64_t(count_)) return;
+    const char* const begin = reinterpret_cast<const char*>(rows_ + row * stride_);
+    const int64_t bytes = std::min<int64_t>(width * int64_t(sizeof(T)), 1024);
+    for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(begin + b);
+  }
+
+ private:
+  const int64_t* source_;
+  const T *factors_, *rows_;
+  int64_t stride_, step_, left_out_, count_;
+  IndexCheck& check_;
+};
+
+// Each row is summed by the thread in whose part its first entry is, half types in f32.
+template <class T>
+void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, IndexCheck& check) {
+  using C = CombineType<T>;
+  constexpr int64_t kAhead = 8;
+  const int64_t n = a.index.numel(), width = a.out.sizes[1];
+  const int64_t *index = a.index.as<int64_t>(), so = a.out.strides[0], wo = a.out.strides[1];
+  parallel_for(0, n, grain_for(width), [&](int64_t begin, int64_t end) {
+    std::vector<C> sums(std::is_same_v<C, T> ? 0 : size_t(width));
+    while (begin > 0 && begin < end && index[begin] == index[begin - 1]) ++begin;
+    for (int64_t i = begin; i < end;) {
+      const int64_t here = index[i], k = check.resolve(here);
+      if (k < 0) {
+        ++i;
+        continue;
+      }
+      T* const out = a.out.as<T>() + k * so;
+      const auto add_run = [&](auto* to, int64_t step) {
+        for (; i < n && index[i] == here; ++i) {
+          if (i + kAhead < n) entries.expect(i + kAhead, width);
+          entries.add(to, step, i, 0, width);
+        }
+      };
+      if constexpr (std::is_same_v<C, T>) {
+        add_run(out, wo);
+      } else {
+        for (int64_t j = 0; j < width; ++j) sums[size_t(j)] = C(out[j * wo]);
+        add_run(sums.data(), 1);
+        for (int64_t j = 0; j < width; ++j) out[j * wo] = T(sums[size_t(j)]);
+      }
+    }
+  });
+}
+
+template <class T>
+void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check, IndexCheck& from) {
+  const int64_t n = a.index.numel(), width = a.src.sizes[1], rows = a.out.sizes[0];
   const int64_t* index = a.index.as<int64_t>();
   T* const out = a.out.as<T>();
-  const T* const src = a.src.as<T>();
-  const int64_t so = a.out.strides[0], ss = a.src.strides[0], wo = a.out.strides[1],
-                ws = a.src.strides[1];
+  const int64_t so = a.out.strides[0], wo = a.out.strides[1];
+  const RowEntries<T> entries(a, from);
+  if (a.sorted) return add_sorted_rows(a, entries, check);
   // Threads own disjoint columns, or disjoint rows where rows are short; either way each sum is
   // formed in index order.
   const int64_t column_grain = std::max<int64_t>(64, 32768 / std::max<int64_t>(n, 1));
@@ -39,8 +122,7 @@ void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check) {
     parallel_for(0, width, column_grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = 0; i < n; ++i) {
         const int64_t k = check.resolve(index[i]);
-        if (k >= 0)
-          add_row(out + k * so + begin * wo, wo, src + i * ss + begin * ws, ws, end - begin);
+        if (k >= 0) entries.add(out + k * so + begin * wo, wo, i, begin, end - begin);
       }
     });
     return;
@@ -49,7 +131,7 @@ void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check) {
   parallel_for(0, rows, row_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t k = check.resolve(index[i]);
-      if (k >= begin && k < end) add_row(out + k * so, wo, src + i * ss, ws, width);
+      if (k >= begin && k < end) entries.add(out + k * so, wo, i, 0, width);
     }
   });
 }
@@ -86,10 +168,14 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
 void CpuBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
   ARETE_ASSERT(args.out.rank() == 2 && args.src.rank() == 2 && args.out.dtype == args.src.dtype &&
-               args.out.sizes[1] == args.src.sizes[1] && args.index.numel() == args.src.sizes[0]);
-  IndexCheck check(args.out.sizes[0]);
+               args.out.sizes[1] == args.src.sizes[1] &&
+               args.index.numel() == (args.source ? args.source : args.src).sizes[0]);
+  ARETE_ASSERT(!args.factors || (args.factors.is_contiguous() &&
+                                 args.factors.dtype == args.out.dtype));
+  IndexCheck check(args.out.sizes[0]), from(args.src.sizes[0]);
   visit_dtype(args.out.dtype,
-              [&](auto tag) { add_rows_as<typename decltype(tag)::type>(args, check); });
+              [&](auto tag) { add_rows_as<typename decltype(tag)::type>(args, check, from); });
+  from.raise(args.op, 0);
   check.raise(args.op, 0);
 }
 

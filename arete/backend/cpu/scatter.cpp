@@ -58,6 +58,31 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
   });
 }
 
+// Products with factors, which lie as the index does.
+template <class T>
+void scatter_products(const ScatterArgs& a, IndexCheck& check) {
+  const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],
+                ss = a.src.strides[a.dim];
+  const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
+  parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
+      for (int64_t l = 0; l < run; ++l) {
+        const int64_t at = (w.offset(1) + l * w.stride(1)) / 8;
+        T* out = reinterpret_cast<T*>(a.out.data + w.offset(0) + l * w.stride(0));
+        const int64_t* index = a.index.as<int64_t>() + at;
+        const T* factors = a.factors.as<T>() + at;
+        const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2) + l * w.stride(2));
+        for (int64_t i = 0; i < n; ++i) {
+          const T f = factors[i * si];
+          if (f == 0) continue;
+          if (const int64_t k = check.resolve(index[i * si]); k >= 0)
+            out[k * so] += f * src[i * ss];
+        }
+      }
+    });
+  });
+}
+
 template <class T>
 void scatter_combine(const ScatterArgs& a, IndexCheck& check) {
   using C = CombineType<T>;
@@ -87,7 +112,12 @@ void CpuBackend::scatter(const ScatterArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
   ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
   IndexCheck check(args.out.rank() == 0 ? 1 : args.out.sizes[args.dim]);
-  if (args.mode == ScatterMode::set) {
+  if (args.factors) {
+    ARETE_ASSERT(args.mode == ScatterMode::add && args.factors.dtype == args.out.dtype &&
+                 args.out.rank() > 0);
+    args.out.dtype == kFloat64 ? scatter_products<double>(args, check)
+                               : scatter_products<float>(args, check);
+  } else if (args.mode == ScatterMode::set) {
     visit_size(size_of(args.out.dtype), [&](auto tag) {
       using T = typename decltype(tag)::type;
       scatter_lanes<T>(args, check, [](T& o, T s) { o = s; });
