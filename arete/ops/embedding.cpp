@@ -209,7 +209,8 @@ const OpRecord& row_dots_op =
     define(
         "row_dots(Tensor a, Tensor b, Tensor rows_a, Tensor rows_b, int no_a, int no_b) -> Tensor")
         .indexed({0, 1})
-        .doc("Inner products of rows of two tables: number i is that of a[rows_a[i]], b[rows_b[i]].")
+        .doc(
+            "Inner products of rows of two tables: number i is that of a[rows_a[i]], b[rows_b[i]].")
         .flops([](const Call& c) {
           return 2 * double(c.tensor(2).numel()) * double(c.tensor(0).size(1));
         })
@@ -234,10 +235,9 @@ const OpRecord& row_dots_op =
             v.sizes = sizes, v.strides = strides;
             return v;
           };
-          const prim::View inputs[] = {view_of(a), view_of(b),
-                                       seen(view_of(rows_a), per_entry, of_entries),
-                                       seen(view_of(rows_b), per_entry, of_entries),
-                                       seen(columns, along, of_columns)};
+          const prim::View inputs[] = {
+              view_of(a), view_of(b), seen(view_of(rows_a), per_entry, of_entries),
+              seen(view_of(rows_b), per_entry, of_entries), seen(columns, along, of_columns)};
           const expr::Literal params[] = {{.i = a.size(0)},
                                           {.i = b.size(0)},
                                           {.i = c.integer(4)},
@@ -263,8 +263,8 @@ const OpRecord& row_dots_op =
             0b1111);
 
 Tensor route_rows(const Tensor& src, const Routes& r, const Tensor& factors, int64_t rows) {
-  return call(route_rows_op, {src, r.source, r.target, factors, rows, r.no_source, r.no_target,
-                              r.sorted});
+  return call(route_rows_op,
+              {src, r.source, r.target, factors, rows, r.no_source, r.no_target, r.sorted});
 }
 Tensor row_dots(const Tensor& a, const Tensor& b, const Routes& r) {
   return call(row_dots_op, {a, b, r.source, r.target, r.no_source, r.no_target});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
+#include "arete/ops/fused_builder.h"
 #include "arete/ops/matmul.h"
 #include "arete/ops/nn.h"
 #include "arete/ops/pointwise.h"
@@ -103,8 +105,8 @@ struct Sampling {
   uint64_t key(DType dtype) const {
     int all = 0;
     for (int64_t o : orders) all = 8 * all + int(o);
-    return pack_key({int(dtype), int(orders.size()), int(mode), int(outside), align, all / 32,
-                     all % 32});
+    return pack_key(
+        {int(dtype), int(orders.size()), int(mode), int(outside), align, all / 32, all % 32});
   }
 };
 
@@ -151,8 +153,7 @@ std::vector<Tap> taps_of(const expr::Value& position, const expr::Value& n, cons
   using expr::Type;
   using expr::Value;
   const Value scale = (s.align ? n - 1.0 : n) * 0.5;
-  const Value at =
-      s.align ? (position + 1.0) * scale : ((position + 1.0) * n - 1.0) * 0.5;
+  const Value at = s.align ? (position + 1.0) * scale : ((position + 1.0) * n - 1.0) * 0.5;
   std::vector<Tap> taps;
   const auto add = [&](const Value& place, Value weight, const Value& slope) {
     const Value last = n - 1.0, zero = expr::constant_like(place, 0);
@@ -191,54 +192,163 @@ std::vector<std::vector<Tap>> taps_of(std::span<const expr::Value> positions,
   return taps;
 }
 
-// The sum over all taps of the elements of `image` from `begin` on.
-expr::Value sampled(const expr::Value& image, const expr::Value& begin,
-                    std::span<const std::vector<Tap>> taps, std::span<const expr::Value> steps) {
-  using expr::Value;
-  const size_t per_dim = taps[0].size();
-  size_t combinations = 1;
-  for (size_t d = 0; d < taps.size(); ++d) combinations *= per_dim;
-  Value sum;
-  for (size_t k = 0; k < combinations; ++k) {
-    Value at = begin, weight, exists;
-    size_t rest = k;
-    for (size_t d = 0; d < taps.size(); ++d) {
-      const Tap& t = taps[d][rest % per_dim];
-      rest /= per_dim;
-      at = at + t.index * steps[d];
-      weight = d ? weight * t.weight : t.weight;
-      exists = d ? exists & t.exists : t.exists;
-    }
-    // Elements that do not exist count nothing, whatever is read in their place.
-    const Value product = expr::load(image, at) * weight;
-    const Value term = where(exists, product, expr::constant_like(product, 0));
-    sum = k ? sum + term : term;
+// Note [Taps by points]
+// All channels of a point share its taps. Sampling is thus a fused kernel whose rows are points and
+// whose elements are channels: a first stage makes row values of the taps along each dimension,
+// their places and their weights, and what is done for each channel is only to read and to add up.
+// Places of taps that are not there are so far below 0 that no other part makes up for it.
+constexpr double kNowhere = -double(int64_t{1} << 60);
+
+class TapRows {
+ public:
+  /// Of each dimension the places come first, then the weights, then those of its slopes if there
+  /// are any (see Sampling::along). `positions` to `steps`: what the first stage reads.
+  TapRows(const Sampling& s, bool slopes) : spatial_(s.orders.size()) {
+    per_dim_ = s.mode == Mode::bicubic ? 4 : s.mode == Mode::bilinear ? 2 : 1;
+    for (size_t d = 0; d < spatial_; ++d)
+      has_slopes_[d] = slopes && !s.along(spatial_ - 1 - d).is_zero();
   }
-  return sum;
+  bool has_slopes(size_t d) const { return has_slopes_[d]; }
+
+  std::vector<expr::Value> make(std::span<const expr::Value> positions,
+                                std::span<const expr::Value> sizes,
+                                std::span<const expr::Value> steps, const Sampling& s) const {
+    std::vector<expr::Value> all;
+    for (size_t d = 0; d < spatial_; ++d) {
+      const auto taps = taps_of(positions[d], sizes[d], s, s.orders[d]);
+      const auto weights = [&](const std::vector<Tap>& of) {
+        for (size_t k = 0; k < per_dim_; ++k)
+          all.push_back(where(taps[k].exists, of[k].weight, 0.0));
+      };
+      for (const Tap& t : taps) all.push_back(where(t.exists, t.index * steps[d], kNowhere));
+      weights(taps);
+      if (has_slopes_[d]) weights(taps_of(positions[d], sizes[d], s, s.orders[d] + 1));
+    }
+    return all;
+  }
+
+  /// The sum over all taps of the elements of `image` from `begin` on, then its slopes along the
+  /// dimensions that have any. `rows`: what make() gave.
+  std::vector<expr::Value> sums(const expr::Value& image, const expr::Value& begin,
+                                std::span<const expr::Value> rows, bool slopes) const {
+    std::vector<Row> of(spatial_);
+    for (size_t d = 0; d < spatial_; ++d) {
+      of[d].places = rows.first(per_dim_);
+      of[d].weights = rows.subspan(per_dim_, per_dim_);
+      rows = rows.subspan(2 * per_dim_);
+      if (!has_slopes_[d]) continue;
+      of[d].slopes = rows.first(per_dim_);
+      rows = rows.subspan(per_dim_);
+    }
+    std::vector<expr::Value> all = sums_from(image, begin, of, 0, slopes);
+    return all;
+  }
+  size_t count() const {
+    size_t n = 0;
+    for (size_t d = 0; d < spatial_; ++d) n += (has_slopes_[d] ? 3 : 2) * per_dim_;
+    return n;
+  }
+
+ private:
+  struct Row {
+    std::span<const expr::Value> places, weights, slopes;
+  };
+  // Of dimension d and those after it: the sum and, for each of them with slopes, its slope.
+  std::vector<expr::Value> sums_from(const expr::Value& image, const expr::Value& at,
+                                     std::span<const Row> of, size_t d, bool slopes) const {
+    using expr::Value;
+    if (d == spatial_) {
+      const Value there = at >= 0.0;
+      const Value x = expr::load(image, where(there, at, 0.0));
+      return {where(there, cast(x, of[0].weights[0].type()), 0.0)};
+    }
+    std::vector<Value> all;
+    for (size_t k = 0; k < per_dim_; ++k) {
+      const auto parts = sums_from(image, at + of[d].places[k], of, d + 1, slopes);
+      std::vector<Value> terms{parts[0] * of[d].weights[k]};
+      if (slopes) {
+        if (has_slopes_[d]) terms.push_back(parts[0] * of[d].slopes[k]);
+        for (size_t i = 1; i < parts.size(); ++i) terms.push_back(parts[i] * of[d].weights[k]);
+      }
+      if (k == 0)
+        all = std::move(terms);
+      else
+        for (size_t i = 0; i < terms.size(); ++i) all[i] = all[i] + terms[i];
+    }
+    return all;
+  }
+
+  size_t spatial_, per_dim_;
+  std::array<bool, 3> has_slopes_{};
+};
+
+// Inputs of all specs: the image (a table), where the plane of each image and channel begins, the
+// positions in each spatial dimension. Parameters: of each dimension its size and the elements from
+// one to the next.
+struct SamplingStages {
+  TapRows taps;
+  std::vector<int> rows;
+
+  SamplingStages(FusedBuilder& b, DType dtype, const Sampling& s, bool slopes) : taps(s, slopes) {
+    const size_t spatial = s.orders.size();
+    std::vector<int> reads;
+    for (size_t d = 0; d < spatial; ++d) reads.push_back(2 + int(d));
+    const int first = b.row(reads, [&](FusedBuilder::Values v) {
+      std::vector<expr::Value> positions;
+      for (size_t d = 0; d < spatial; ++d) positions.push_back(cast(v[d], expr::work_type(dtype)));
+      return taps.make(positions, v.subspan(spatial, spatial), v.subspan(2 * spatial), s);
+    });
+    rows = {0, 1};
+    for (int k = 0; k < int(taps.count()); ++k) rows.push_back(first - k);
+  }
+  static std::vector<expr::Type> params(DType dtype, size_t spatial) {
+    std::vector<expr::Type> all(spatial, expr::work_type(dtype));
+    all.insert(all.end(), spatial, expr::Type::i64);
+    return all;
+  }
+};
+
+const prim::FusedSpec& sampling_spec(DType dtype, const Sampling& s) {
+  static auto& cache = *new SpecCache;  // used until exit
+  return cache.get(s.key(dtype), [&] {
+    const size_t spatial = s.orders.size();
+    std::vector<DType> inputs{dtype, kInt64};
+    inputs.insert(inputs.end(), spatial, dtype);
+    FusedBuilder b(inputs, {dtype}, SamplingStages::params(dtype, spatial), 0b1);
+    const SamplingStages stages(b, dtype, s, false);
+    b.store(stages.rows, 0, 1, [&](FusedBuilder::Values v) {
+      return stages.taps.sums(v[0], v[1], v.subspan(2, stages.taps.count()), false);
+    });
+    return b.finish();
+  });
 }
 
-// Inputs: the image (a table), where the plane of an output element begins, its position in each
-// spatial dimension; `products`: what the result is multiplied with. Parameters: of each dimension
-// its size and the elements from one to the next.
-const expr::Program& sampling_program(DType dtype, const Sampling& s, bool products) {
-  using expr::Type;
-  using expr::Value;
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  const size_t spatial = s.orders.size();
-  std::vector<DType> inputs{dtype, kInt64};
-  inputs.insert(inputs.end(), spatial + (products ? 1 : 0), dtype);
-  std::vector<Type> params(spatial, expr::work_type(dtype));
-  params.insert(params.end(), spatial, Type::i64);
-  return cache.get(
-      s.key(dtype) << 1 | uint64_t(products), inputs, params,
-      {products ? expr::work_dtype(dtype) : dtype},
-      [&](std::span<const Value> v) {
-        const auto sizes = v.subspan(inputs.size()), steps = sizes.subspan(spatial);
-        const auto taps = taps_of(v.subspan(2, spatial), sizes.subspan(0, spatial), s);
-        const Value sum = sampled(v[0], v[1], taps, steps);
-        return std::vector{products ? sum * v[2 + spatial] : sum};
-      },
-      0b1);
+// One more input, what slopes are multiplied with; outputs: a sum over channels for each spatial
+// dimension that has slopes.
+const prim::FusedSpec& slopes_spec(DType dtype, const Sampling& s) {
+  static auto& cache = *new SpecCache;  // used until exit
+  return cache.get(s.key(dtype), [&] {
+    const size_t spatial = s.orders.size();
+    std::vector<DType> inputs{dtype, kInt64};
+    inputs.insert(inputs.end(), spatial + 1, dtype);
+    const TapRows taps(s, true);
+    std::vector<DType> outputs;
+    for (size_t d = 0; d < spatial; ++d)
+      if (taps.has_slopes(d)) outputs.push_back(dtype);
+    FusedBuilder b(inputs, outputs, SamplingStages::params(dtype, spatial), 0b1);
+    SamplingStages stages(b, dtype, s, true);
+    stages.rows.push_back(2 + int(spatial));
+    const int sums = b.reduce(prim::Monoid::sum, stages.rows, [&](FusedBuilder::Values v) {
+      const size_t n = stages.taps.count();
+      std::vector<expr::Value> all = stages.taps.sums(v[0], v[1], v.subspan(2, n), true);
+      all.erase(all.begin());
+      for (expr::Value& x : all) x = x * cast(v[2 + n], x.type());
+      return all;
+    });
+    for (int k = 0; k < int(outputs.size()); ++k)
+      b.store_row({sums - k}, k, 1, [](FusedBuilder::Values v) { return std::vector{v[0]}; });
+    return b.finish();
+  });
 }
 
 // Inputs: a position in each spatial dimension. Parameters as above, then the number of a tap along
@@ -307,43 +417,55 @@ SmallVector<expr::Literal, 16> size_params(IntList spatial) {
   for (int64_t n : spatial) params.push_back({.i = step /= n});
   return params;
 }
-// The components of positions by dimension; with_channels: of size 1 in dimension 1.
-SmallVector<Layout, 3> position_layouts(const Tensor& grid, bool with_channels) {
+// The components of positions by dimension.
+SmallVector<Layout, 3> position_layouts(const Tensor& grid) {
   SmallVector<Layout, 3> layouts;
-  for (int64_t k = grid.size(-1); k-- > 0;) {
-    Layout l = select(grid.layout(), -1, k);
-    layouts.push_back(with_channels ? unsqueeze(l, 1) : l);
-  }
+  for (int64_t k = grid.size(-1); k-- > 0;) layouts.push_back(select(grid.layout(), -1, k));
   return layouts;
 }
 
-// The inputs of sampling_program without products.
-class SamplingInputs {
+// The operands of sampling_spec and slopes_spec: points are rows, channels their elements.
+class SamplingCall {
  public:
-  SamplingInputs(prim::Primitives& p, const Tensor& x, const Tensor& grid)
+  SamplingCall(prim::Primitives& p, const Tensor& x, const Tensor& grid)
       : image_(p, x, x.dtype()),
         first_(p, kInt64, Shape{x.size(0) * x.size(1)}),
-        sizes_(grid.sizes().size(), 1),
-        strides_(sizes_.size(), 0),
-        layouts_(position_layouts(grid, true)) {
-    const int64_t planes = x.size(0) * x.size(1);
+        space_(grid.sizes().first(size_t(grid.dim()) - 1)),
+        params_(size_params(x.sizes().subspan(2))) {
+    space_.push_back(x.size(1));
     p.iota({.out = first_, .istart = 0, .istep = numel_of(x.sizes().subspan(2))});
-    sizes_[0] = x.size(0), sizes_[1] = x.size(1);
-    strides_[0] = planes / x.size(0), strides_[1] = 1;
+    inputs_.push_back(image_.view());
+    first_strides_ = Shape(space_.size(), 0);
+    first_strides_[0] = x.size(1), first_strides_.back() = 1;
     prim::View begin = first_.view();
-    begin.sizes = sizes_, begin.strides = strides_;
-    views.push_back(image_.view());
-    views.push_back(begin);
-    for (const Layout& l : layouts_) views.push_back(view_of(grid, l));
+    begin.sizes = space_, begin.strides = first_strides_;
+    inputs_.push_back(begin);
+    for (const Layout& l : position_layouts(grid))
+      inputs_.push_back(view_of(grid, layouts_.emplace_back(expand(unsqueeze(l, -1), space_))));
   }
-  SamplingInputs(const SamplingInputs&) = delete;
-  SmallVector<prim::View, 8> views;
+  SamplingCall(const SamplingCall&) = delete;
+  /// A tensor with the channels in dimension 1.
+  prim::View by_points(const Tensor& t) {
+    return view_of(t, layouts_.emplace_back(dim_last(t.layout(), 1)));
+  }
+  void add_input(const prim::View& v) { inputs_.push_back(v); }
+  void run(prim::Primitives& p, const prim::FusedSpec& spec,
+           std::span<const prim::View> outputs) const {
+    p.fused({.spec = &spec,
+             .space = space_,
+             .outer_rank = int(space_.size()) - 1,
+             .inputs = {inputs_.data(), inputs_.size()},
+             .outputs = outputs,
+             .params = {params_.data(), params_.size()}});
+  }
 
  private:
   DenseView image_;
   prim::ScratchView first_;
-  Shape sizes_, strides_;
-  SmallVector<Layout, 3> layouts_;
+  Shape space_, first_strides_;
+  SmallVector<expr::Literal, 16> params_;
+  SmallVector<prim::View, 8> inputs_;
+  std::deque<Layout> layouts_;  // views refer to them
 };
 
 Tensor sample_grid(const Tensor& x, const Tensor& grid, const Sampling& s);
@@ -366,13 +488,9 @@ const OpRecord& sample_grid_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
           const Tensor& x = c.tensor(0);
-          const SamplingInputs inputs(p, x, c.tensor(1));
-          const auto params = size_params(x.sizes().subspan(2));
-          const prim::View result = view_of(out[0]);
-          p.pointwise({.program = &sampling_program(x.dtype(), sampling_of(c, 2), false),
-                       .inputs = {inputs.views.data(), inputs.views.size()},
-                       .outputs = {&result, 1},
-                       .params = {params.data(), params.size()}});
+          SamplingCall call(p, x, c.tensor(1));
+          const prim::View result = call.by_points(out[0]);
+          call.run(p, sampling_spec(x.dtype(), sampling_of(c, 2)), {&result, 1});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -429,13 +547,12 @@ const OpRecord& spread_grid_op =
               v.sizes = each, v.strides = same;
               return v;
             };
-            const SmallVector<Layout, 3> layouts = position_layouts(grid, false);
+            const SmallVector<Layout, 3> layouts = position_layouts(grid);
             SmallVector<prim::View, 3> positions;
             for (const Layout& l : layouts) positions.push_back(view_of(grid, l));
             const prim::View results[] = {index.view(), weights.view()};
             auto params = size_params(spatial);
-            const int64_t per_dim =
-                s.mode == Mode::bicubic ? 4 : s.mode == Mode::bilinear ? 2 : 1;
+            const int64_t per_dim = s.mode == Mode::bicubic ? 4 : s.mode == Mode::bilinear ? 2 : 1;
             int64_t combinations = 1;
             for (size_t d = 0; d < spatial.size(); ++d) combinations *= per_dim;
             const size_t numbers = params.size();
@@ -485,34 +602,25 @@ const OpRecord& grid_slopes_op =
         })
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
-          out.push_back(
-              {Shape(c.tensor(2).sizes()), c.tensor(2).dtype(), common_device(c), {}});
+          out.push_back({Shape(c.tensor(2).sizes()), c.tensor(2).dtype(), common_device(c), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
           const Tensor &x = c.tensor(0), &values = c.tensor(1);
           const Sampling s = sampling_of(c, 3);
-          std::optional<SamplingInputs> inputs;
-          const auto params = size_params(x.sizes().subspan(2));
-          for (size_t k = 0; k < s.orders.size(); ++k) {
-            const Layout component = unsqueeze(select(out[0].layout(), -1, int64_t(k)), 1);
-            const Sampling slope = s.along(k);
-            if (slope.is_zero() || values.numel() == 0) {
+          SmallVector<Layout, 3> layouts;
+          SmallVector<prim::View, 3> sums;
+          for (size_t k = s.orders.size(); k-- > 0;) {
+            const Layout component = select(out[0].layout(), -1, int64_t(k));
+            if (s.along(k).is_zero() || values.numel() == 0)
               p.fill({.out = view_of(out[0], component), .value = {.f = 0}});
-              continue;
-            }
-            if (!inputs) {
-              inputs.emplace(p, x, c.tensor(2));
-              inputs->views.push_back(view_of(values));
-            }
-            p.reduce({.monoid = prim::Monoid::sum,
-                      .space = values.sizes(),
-                      .reduced = 0b10,
-                      .inputs = {inputs->views.data(), inputs->views.size()},
-                      .out = view_of(out[0], component),
-                      .prologue = &sampling_program(x.dtype(), slope, true),
-                      .params = {params.data(), params.size()}});
+            else
+              sums.push_back(view_of(out[0], layouts.emplace_back(unsqueeze(component, -1))));
           }
+          if (sums.empty()) return;
+          SamplingCall call(p, x, c.tensor(2));
+          call.add_input(call.by_points(values));
+          call.run(p, slopes_spec(x.dtype(), s), {sums.data(), sums.size()});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -547,8 +655,8 @@ Tensor spread_grid(const Tensor& values, const Tensor& grid, IntList spatial, co
                                int64_t(s.outside), s.align});
 }
 Tensor grid_slopes(const Tensor& x, const Tensor& values, const Tensor& grid, const Sampling& s) {
-  return call(grid_slopes_op, {x, values, grid, IntList(s.orders), int64_t(s.mode),
-                               int64_t(s.outside), s.align});
+  return call(grid_slopes_op,
+              {x, values, grid, IntList(s.orders), int64_t(s.mode), int64_t(s.outside), s.align});
 }
 
 Tensor sample(const Call& c) {

@@ -288,9 +288,9 @@ struct TakeRowsArgs {
 };
 /// out[index[i], :] += src[i, :] (in index order: deterministic).
 /// Optional, of one element for each entry i, contiguous (for dtypes of floating numbers):
-/// source (i64): row source[i] of src is added instead, negative ones counted from the end; rows
-/// `left_out` of src count nothing. factors (dtype of out): it is multiplied with factors[i] first.
-/// sorted: the caller knows that index is ascending.
+/// source (i64): row source[i] of src is added instead, negative ones counted from the end; with it
+/// rows `left_out` of src count nothing (-1: none), and with factors (dtype of out) what is added
+/// is multiplied with factors[i] first. sorted: the caller knows that index is ascending.
 struct AddRowsArgs {
   View out, index, src;
   const char* op = "index_add";

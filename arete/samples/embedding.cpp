@@ -81,7 +81,8 @@ const Attached embedding_bag_sums_op =
           std::vector<double> out(size_t(c.integer(4) * width), 0.0);
           for (int64_t i = 0; i < n; ++i)
             for (int64_t j = 0; j < width; ++j) {
-              const int64_t from = int64_t(at(c.tensor(1), {i})), to = int64_t(at(c.tensor(2), {i}));
+              const int64_t from = int64_t(at(c.tensor(1), {i})),
+                            to = int64_t(at(c.tensor(2), {i}));
               if (from != c.integer(5) && to != c.integer(6))
                 out[size_t(to * width + j)] +=
                     at(src, {from, j}) * (c.has(3) ? at(c.tensor(3), {i}) : 1.0);
@@ -91,17 +92,16 @@ const Attached embedding_bag_sums_op =
 const Attached row_dots_op =
     attach("row_dots")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {{{m.make({4, 3}), m.make({2, 3}), m.make_index({6}, 4), m.make_index({6}, 2), -1,
-                    -1}},
-                  {{m.make_strided({3, 5}), m.make_strided({4, 5}), m.make_index({7}, 3),
-                    m.make_index({7}, 4), 1, 2},
-                   "left out"},
-                  {{m.make({3, 0}), m.make({4, 0}), m.make_index({2}, 3), m.make_index({2}, 4), -1,
-                    -1},
-                   "no columns"},
-                  {{m.make({3, 2}), m.make({4, 2}), m.make_index({0}, 3), m.make_index({0}, 4), -1,
-                    -1},
-                   "nothing"}};
+          return {
+              {{m.make({4, 3}), m.make({2, 3}), m.make_index({6}, 4), m.make_index({6}, 2), -1,
+                -1}},
+              {{m.make_strided({3, 5}), m.make_strided({4, 5}), m.make_index({7}, 3),
+                m.make_index({7}, 4), 1, 2},
+               "left out"},
+              {{m.make({3, 0}), m.make({4, 0}), m.make_index({2}, 3), m.make_index({2}, 4), -1, -1},
+               "no columns"},
+              {{m.make({3, 2}), m.make({4, 2}), m.make_index({0}, 3), m.make_index({0}, 4), -1, -1},
+               "nothing"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);

@@ -159,13 +159,21 @@ const Attached sample_grid_op =
           for (int mode = 0; mode < 3; ++mode)
             for (int outside = 0; outside < 3; ++outside)
               for (const bool align : {false, true})
-                out.push_back({{m.make({2, 3, 3, 4}), m.make({2, 2, 3, 2}, -2.2, 2.2),
-                                {mode == 1 ? 0 : outside % 2, mode / 2}, mode, outside, align}});
-          out.push_back({{m.make_strided({2, 2, 1, 3, 2}), m.make_strided({2, 2, 1, 2, 3}),
-                          {0, 0, 0}, 0, 2, true},
+                out.push_back({{m.make({2, 3, 3, 4}),
+                                m.make({2, 2, 3, 2}, -2.2, 2.2),
+                                {mode == 1 ? 0 : outside % 2, mode / 2},
+                                mode,
+                                outside,
+                                align}});
+          out.push_back({{m.make_strided({2, 2, 1, 3, 2}),
+                          m.make_strided({2, 2, 1, 2, 3}),
+                          {0, 0, 0},
+                          0,
+                          2,
+                          true},
                          "one plane"});
-          out.push_back({{m.make({0, 2, 3, 3}), m.make({0, 2, 1, 2}), {0, 0}, 0, 0, true},
-                         "no images"});
+          out.push_back(
+              {{m.make({0, 2, 3, 3}), m.make({0, 2, 1, 2}), {0, 0}, 0, 0, true}, "no images"});
           return out;
         })
         .reference([](const Call& c) {
@@ -179,10 +187,20 @@ const Attached spread_grid_op =
           for (int mode = 0; mode < 3; ++mode)
             for (int outside = 0; outside < 3; ++outside)
               for (const bool align : {false, true})
-                out.push_back({{m.make({2, 3, 2, 3}), m.make({2, 2, 3, 2}, -2.2, 2.2), {3, 4},
-                                {mode == 1 ? 0 : outside % 2, mode / 2}, mode, outside, align}});
-          out.push_back({{m.make_strided({2, 2, 2, 1, 2}), m.make_strided({2, 2, 1, 2, 3}),
-                          {1, 3, 2}, {0, 1, 1}, 0, 2, true},
+                out.push_back({{m.make({2, 3, 2, 3}),
+                                m.make({2, 2, 3, 2}, -2.2, 2.2),
+                                {3, 4},
+                                {mode == 1 ? 0 : outside % 2, mode / 2},
+                                mode,
+                                outside,
+                                align}});
+          out.push_back({{m.make_strided({2, 2, 2, 1, 2}),
+                          m.make_strided({2, 2, 1, 2, 3}),
+                          {1, 3, 2},
+                          {0, 1, 1},
+                          0,
+                          2,
+                          true},
                          "one plane"});
           out.push_back({{m.make({1, 2, 0, 1}), m.make({1, 0, 1, 2}), {2, 3}, {0, 0}, 0, 0, true},
                          "no points"});
@@ -212,14 +230,28 @@ const Attached grid_slopes_op =
           for (int mode = 0; mode < 3; ++mode)
             for (int outside = 0; outside < 3; ++outside)
               for (const bool align : {false, true})
-                out.push_back({{m.make({2, 3, 3, 4}), m.make({2, 3, 2, 3}),
-                                m.make({2, 2, 3, 2}, -2.2, 2.2), {0, mode == 1 ? 0 : outside % 2},
-                                mode, outside, align}});
-          out.push_back({{m.make_strided({2, 2, 1, 3, 2}), m.make_strided({2, 2, 2, 1, 2}),
-                          m.make_strided({2, 2, 1, 2, 3}), {0, 0, 0}, 0, 2, true},
+                out.push_back({{m.make({2, 3, 3, 4}),
+                                m.make({2, 3, 2, 3}),
+                                m.make({2, 2, 3, 2}, -2.2, 2.2),
+                                {0, mode == 1 ? 0 : outside % 2},
+                                mode,
+                                outside,
+                                align}});
+          out.push_back({{m.make_strided({2, 2, 1, 3, 2}),
+                          m.make_strided({2, 2, 2, 1, 2}),
+                          m.make_strided({2, 2, 1, 2, 3}),
+                          {0, 0, 0},
+                          0,
+                          2,
+                          true},
                          "one plane"});
-          out.push_back({{m.make({1, 0, 2, 3}), m.make({1, 0, 1, 2}), m.make({1, 1, 2, 2}), {0, 0},
-                          0, 0, true},
+          out.push_back({{m.make({1, 0, 2, 3}),
+                          m.make({1, 0, 1, 2}),
+                          m.make({1, 1, 2, 2}),
+                          {0, 0},
+                          0,
+                          0,
+                          true},
                          "no channels"});
           return out;
         })

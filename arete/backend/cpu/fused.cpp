@@ -118,10 +118,11 @@ class Fusion {
     row_dim_ = inner_ < nest_.rank ? inner_ : -1;
     mode_ = Mode::single;
     if (row_dim_ < 0) return;
-    // Along which dimension does the largest operand run fastest?
+    // Along which dimension does the largest operand run fastest? Of equal ones an input counts.
     const LoopNest::Operand* main = nullptr;
     int64_t most = -1;
-    for (size_t o = args_.outputs.size(); o < nest_.operands.size(); ++o) {
+    for (size_t k = 0; k < nest_.operands.size(); ++k) {
+      const size_t o = (args_.outputs.size() + k) % nest_.operands.size();
       int64_t n = 1;
       for (int d = 0; d < nest_.rank; ++d)
         if (nest_.operands[o].strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];

@@ -146,22 +146,43 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
   const int64_t* index = args.index.as<int64_t>();
   const int64_t width = table.sizes[1], size = int64_t(size_of(out.dtype));
   const bool whole = (table.strides[1] == 1 && out.strides[1] == 1) || width == 1;
+  const int64_t row = width * size, to_step = out.strides[0] * size,
+                from_step = table.strides[0] * size;
   IndexCheck check(table.sizes[0]);
-  parallel_for(0, out.sizes[0], grain_for(width), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t k = check.resolve(index[i]);
-      if (k < 0) continue;
-      std::byte* to = out.data + i * out.strides[0] * size;
-      const std::byte* from = table.data + k * table.strides[0] * size;
-      if (whole) {
-        if (width > 0) std::memcpy(to, from, size_t(width * size));
-      } else {
-        for (int64_t j = 0; j < width; ++j)
-          std::memcpy(to + j * out.strides[1] * size, from + j * table.strides[1] * size,
-                      size_t(size));
+  const auto take = [&](auto copy) {
+    parallel_for(0, out.sizes[0], grain_for(width), [&](int64_t begin, int64_t end) {
+      int64_t at[Positions::kBlock];
+      for (int64_t i = begin; i < end; i += Positions::kBlock) {
+        const int64_t n = std::min(Positions::kBlock, end - i);
+        check.resolve(index + i, 1, n, at);
+        for (int64_t j = 0; j < n; ++j)
+          if (at[j] >= 0) copy(out.data + (i + j) * to_step, table.data + at[j] * from_step);
       }
-    }
-  });
+    });
+  };
+  // Short rows are moves of a known size.
+  const auto take_short = [&]<size_t kBytes>() {
+    take([](std::byte* to, const std::byte* from) { std::memcpy(to, from, kBytes); });
+  };
+  if (!whole) {
+    take([&](std::byte* to, const std::byte* from) {
+      for (int64_t j = 0; j < width; ++j)
+        std::memcpy(to + j * out.strides[1] * size, from + j * table.strides[1] * size,
+                    size_t(size));
+    });
+  } else if (row == 1) {
+    take_short.operator()<1>();
+  } else if (row == 2) {
+    take_short.operator()<2>();
+  } else if (row == 4) {
+    take_short.operator()<4>();
+  } else if (row == 8) {
+    take_short.operator()<8>();
+  } else if (row == 16) {
+    take_short.operator()<16>();
+  } else if (row > 0) {
+    take([&](std::byte* to, const std::byte* from) { std::memcpy(to, from, size_t(row)); });
+  }
   check.raise(args.op, 0);
 }
 
@@ -170,8 +191,8 @@ void CpuBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(args.out.rank() == 2 && args.src.rank() == 2 && args.out.dtype == args.src.dtype &&
                args.out.sizes[1] == args.src.sizes[1] &&
                args.index.numel() == (args.source ? args.source : args.src).sizes[0]);
-  ARETE_ASSERT(!args.factors || (args.factors.is_contiguous() &&
-                                 args.factors.dtype == args.out.dtype));
+  ARETE_ASSERT(!args.factors ||
+               (args.factors.is_contiguous() && args.factors.dtype == args.out.dtype));
   IndexCheck check(args.out.sizes[0]), from(args.src.sizes[0]);
   visit_dtype(args.out.dtype,
               [&](auto tag) { add_rows_as<typename decltype(tag)::type>(args, check, from); });

@@ -24,6 +24,7 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
   const int64_t so = scalar ? 0 : a.out.strides[a.dim], si = scalar ? 0 : a.index.strides[a.dim],
                 ss = scalar ? 0 : a.src.strides[a.dim];
   const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
+  const Positions positions(a.index, a.dim, walk.count(), check);
   parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
       T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
@@ -34,25 +35,34 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
       // The inner loop goes where the source is closest together.
       if (std::abs(ls) < std::abs(ss)) {
         for (int64_t i = 0; i < n; ++i) {
+          const T* const from = src + i * ss;
           if (li == 0) {  // the same index for the whole run
             const int64_t k = check.resolve(index[i * si]);
             if (k < 0) continue;
-            T* to = out + k * so;
-            const T* from = src + i * ss;
+            T* const to = out + k * so;
             for (int64_t l = 0; l < run; ++l) op(to[l * lo], from[l * ls]);
             continue;
           }
-          for (int64_t l = 0; l < run; ++l) {
-            const int64_t k = check.resolve(index[l * li + i * si]);
-            if (k >= 0) op(out[l * lo + k * so], src[l * ls + i * ss]);
-          }
+          positions.for_each_block(
+              index + i * si, li, run, [&](int64_t first, int64_t count, const int64_t* at, bool) {
+                for (int64_t j = 0; j < count; ++j)
+                  if (at[j] >= 0) op(out[(first + j) * lo + at[j] * so], from[(first + j) * ls]);
+              });
         }
-      } else {
-        for (int64_t l = 0; l < run; ++l)
-          for (int64_t i = 0; i < n; ++i) {
-            const int64_t k = check.resolve(index[l * li + i * si]);
-            if (k >= 0) op(out[l * lo + k * so], src[l * ls + i * ss]);
-          }
+        return;
+      }
+      for (int64_t l = 0; l < run; ++l) {
+        T* const to = out + l * lo;
+        positions.for_each_block(index + l * li, si, n,
+                                 [&](int64_t first, int64_t count, const int64_t* at, bool fine) {
+                                   const T* const from = src + l * ls + first * ss;
+                                   if (fine && so == 1 && ss == 1) {
+                                     for (int64_t i = 0; i < count; ++i) op(to[at[i]], from[i]);
+                                   } else {
+                                     for (int64_t i = 0; i < count; ++i)
+                                       if (at[i] >= 0) op(to[at[i] * so], from[i * ss]);
+                                   }
+                                 });
       }
     });
   });

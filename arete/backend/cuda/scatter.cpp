@@ -107,7 +107,7 @@ void scatter_in_order(CudaBackend& backend, CUstream stream, const ScatterArgs& 
     return args.mode == ScatterMode::set
                ? indexing::scatter_sorted_set_source(size_of(args.out.dtype), wide)
                : indexing::scatter_sorted_source(args.mode, args.out.dtype, wide,
-                                                     bool(args.factors));
+                                                 bool(args.factors));
   });
   backend.launch(k, {blocks}, {indexing::kThreads}, 0, stream, a);
 }

@@ -25,6 +25,7 @@ void Primitives::take_rows(const TakeRowsArgs& a) {
 
 void Primitives::add_rows(const AddRowsArgs& a) {
   ARETE_ASSERT(a.index.is_contiguous());
+  ARETE_ASSERT(a.source || (!a.factors && a.left_out < 0));
   if (a.source) {
     // The rows as they are added, one for each entry.
     const int64_t n = a.index.numel(), width = a.out.sizes[1];

@@ -245,8 +245,7 @@ DEVICE void scatter(const ScatterArgs& a) {
 #pragma unroll
   for (int k = 0; k < kGatherItems; ++k) {
     i64 position;
-    if (counts[k] &&
-        resolve_index(index[k], a.size, a.error, &position))
+    if (counts[k] && resolve_index(index[k], a.size, a.error, &position))
       Atomic<T, Op>::run(at_byte<T>(a.out, offsets[k].at[2] + position * a.step), values[k]);
   }
 }
@@ -282,7 +281,7 @@ DEVICE void scatter_keys(const ScatterKeysArgs& a) {
 struct ScatterSortedArgs {
   Walk walk;
   u64 src, out;
-  u64 factors;  // of kFactors, as in ScatterArgs
+  u64 factors;          // of kFactors, as in ScatterArgs
   u64 keys, positions;  // sorted
   i64 inner, size, step, destinations;
 };
