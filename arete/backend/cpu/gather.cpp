@@ -10,20 +10,6 @@
 namespace arete::cpu {
 namespace {
 
-// out[i] = in[i, at[i]]
-template <class T>
-void pick(T* out, int64_t so, const T* in, int64_t sb, int64_t step, const int64_t* at, int64_t n,
-          bool fine) {
-  if (!fine) {
-    for (int64_t i = 0; i < n; ++i)
-      if (at[i] >= 0) out[i * so] = in[i * sb + at[i] * step];
-  } else if (so == 1 && sb == 0 && step == 1) {
-    for (int64_t i = 0; i < n; ++i) out[i] = in[at[i]];
-  } else {
-    for (int64_t i = 0; i < n; ++i) out[i * so] = in[i * sb + at[i] * step];
-  }
-}
-
 // Element by element in row-major order of the output; `in` walks with stride 0 along the dimension
 // and the index supplies that part.
 template <class T>
@@ -54,10 +40,15 @@ void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
           for (int64_t i = 0; i < n; ++i) out[i * so] = in[i * sb];
         return;
       }
-      positions.for_each_block(
-          index, si, n, [&](int64_t first, int64_t count, const int64_t* at, bool fine) {
-            pick(out + first * so, so, in + first * sb, sb, step, at, count, fine);
-          });
+      positions.visit(index, si, [&](auto position) {
+        if (so == 1 && sb == 0 && step == 1) {
+          for (int64_t i = 0; i < n; ++i)
+            if (const int64_t k = position(i); k >= 0) out[i] = in[k];
+        } else {
+          for (int64_t i = 0; i < n; ++i)
+            if (const int64_t k = position(i); k >= 0) out[i * so] = in[i * sb + k * step];
+        }
+      });
     });
   });
 }

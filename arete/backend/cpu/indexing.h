@@ -1,7 +1,6 @@
 // What gather, scatter and the row primitives share: checking of indices.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -21,30 +20,12 @@ class IndexCheck {
 
   /// The index counted from the start, or -1 (recorded) if it is out of range.
   int64_t resolve(int64_t index) {
-    const int64_t i = index < 0 ? index + size_ : index;
-    if (uint64_t(i) < uint64_t(size_)) [[likely]]
-      return i;
+    if (uint64_t(index) < uint64_t(size_)) [[likely]]
+      return index;
+    const int64_t from_end = index + size_;
+    if (index < 0 && from_end >= 0) return from_end;
     record(index);
     return -1;
-  }
-
-  /// The same for n indices, one each `stride`. Without branches, so that the loop vectorizes.
-  /// Returns whether all are in range.
-  bool resolve(const int64_t* index, int64_t stride, int64_t n, int64_t* positions) {
-    int64_t outside = 0;  // its sign
-    const auto look_at = [&](int64_t i, int64_t k) {
-      const int64_t p = k + (k < 0 ? size_ : 0);
-      outside |= p | (size_ - 1 - p);
-      positions[i] = p;
-    };
-    if (stride == 1)
-      for (int64_t i = 0; i < n; ++i) look_at(i, index[i]);
-    else
-      for (int64_t i = 0; i < n; ++i) look_at(i, index[i * stride]);
-    if (outside >= 0) [[likely]]
-      return true;
-    for (int64_t i = 0; i < n; ++i) positions[i] = resolve(index[i * stride]);
-    return false;
   }
 
   /// IndexError naming `op` if there was one.
@@ -68,36 +49,32 @@ class IndexCheck {
   std::atomic<bool> claimed_{false}, failed_{false};
 };
 
-/// The positions that an index names, some at a time. An index that is the same for all lanes along
-/// its dimension is resolved once.
+/// The positions that an index names. An index that is the same for all lanes along its dimension
+/// is resolved once.
 class Positions {
  public:
-  static constexpr int64_t kBlock = 512;
-
   /// `lanes`: of the whole call.
   Positions(const prim::View& index, int dim, int64_t lanes, IndexCheck& check)
       : index_(index.as<int64_t>()), check_(check) {
-    bool same = lanes > 1 && index.rank() > 0;
+    bool same = lanes > 1 && index.rank() > 0 && index.strides[dim] != 0;
     for (int d = 0; d < index.rank() && same; ++d)
       same = d == dim || index.strides[d] == 0 || index.sizes[d] == 1;
-    if (!same || index.strides[dim] == 0) return;
+    if (!same) return;
     stride_ = index.strides[dim];
-    all_.resize(size_t(index.sizes[dim]));
-    fine_ = check.resolve(index_, stride_, index.sizes[dim], all_.data());
+    for (int64_t i = 0; i < index.sizes[dim]; ++i)
+      all_.push_back(check.resolve(index_[i * stride_]));
   }
 
-  /// Calls f(first, count, positions, all of them are in range), -1 standing for those that are
-  /// not, for the n indices from `index` on, one each `stride`.
+  /// Calls f with a function that gives the position which index number i from `index` on names,
+  /// one each `stride`, or -1.
   template <class F>
-  void for_each_block(const int64_t* index, int64_t stride, int64_t n, F&& f) const {
+  void visit(const int64_t* index, int64_t stride, F&& f) const {
     if (!all_.empty() && stride == stride_)
-      return f(int64_t{0}, n, all_.data() + (index - index_) / stride_, fine_);
-    int64_t block[kBlock];
-    for (int64_t first = 0; first < n; first += kBlock) {
-      const int64_t count = std::min(kBlock, n - first);
-      const bool fine = check_.resolve(index + first * stride, stride, count, block);
-      f(first, count, block, fine);
-    }
+      f([at = all_.data() + (index - index_) / stride_](int64_t i) { return at[i]; });
+    else if (stride == 1)
+      f([index, &check = check_](int64_t i) { return check.resolve(index[i]); });
+    else
+      f([index, stride, &check = check_](int64_t i) { return check.resolve(index[i * stride]); });
   }
 
  private:
@@ -105,7 +82,6 @@ class Positions {
   IndexCheck& check_;
   int64_t stride_ = 0;
   std::vector<int64_t> all_;
-  bool fine_ = true;
 };
 
 /// Calls f with the TypeTag of an unsigned integer (or, for 16 bytes, a struct) of that size.

@@ -7,6 +7,7 @@
 #include "arete/backend/cpu/combine.h"
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/indexing.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
@@ -14,15 +15,36 @@
 namespace arete::cpu {
 namespace {
 
-// to[j] += value(from[j]); the contiguous loop vectorizes.
-template <class A, class T, class V>
-void add_row(A* to, int64_t so, const T* from, int64_t sf, int64_t width, V value) {
+// to[j] += from[j], times *factor if there is one; rows of floating numbers by vector kernels.
+template <class A, class T>
+void add_row(A* to, int64_t so, const T* from, int64_t sf, int64_t width,
+             const CombineType<T>* factor) {
   using C = CombineType<T>;
-  if (so == 1 && sf == 1) {
-    for (int64_t j = 0; j < width; ++j) to[j] = A(wrapping_add(C(to[j]), value(from[j])));
-  } else {
-    for (int64_t j = 0; j < width; ++j)
-      to[j * so] = A(wrapping_add(C(to[j * so]), value(from[j * sf])));
+  if constexpr (std::is_same_v<A, C> && (std::is_same_v<A, float> || std::is_same_v<A, double>)) {
+    if (so == 1 && sf == 1) {
+      constexpr int64_t kBlock = 256;
+      constexpr auto type = std::is_same_v<A, float> ? kernels::t_f32 : kernels::t_f64;
+      const kernels::KernelTable& k = kernels::table();
+      A block[std::is_same_v<A, T> ? 1 : kBlock];
+      const int64_t step = std::is_same_v<A, T> ? width : kBlock;
+      for (int64_t j = 0; j < width; j += step) {
+        const int64_t n = std::min(step, width - j);
+        const void* row = from + j;
+        if constexpr (!std::is_same_v<A, T>) {
+          k.load[int(dtype_of<T>)](block, row, nullptr, nullptr, n);
+          row = block;
+        }
+        if (factor)
+          k.pair[kernels::pair_mul_add][type][1](to + j, factor, row, to + j, n);
+        else
+          k.binary[kernels::op_add][type][kernels::vv](to + j, to + j, row, nullptr, n);
+      }
+      return;
+    }
+  }
+  for (int64_t j = 0; j < width; ++j) {
+    const C x = C(from[j * sf]);
+    to[j * so] = A(wrapping_add(C(to[j * so]), factor ? wrapping_mul(*factor, x) : x));
   }
 }
 
@@ -52,9 +74,8 @@ class RowEntries {
     }
     if (row == left_out_) return;
     const T* const from = rows_ + row * stride_ + first * step_;
-    if (!factors_) return add_row(to, so, from, step_, width, [](const T& x) { return C(x); });
-    add_row(to, so, from, step_, width,
-            [f = C(factors_[i])](const T& x) { return wrapping_mul(f, C(x)); });
+    const C factor = factors_ ? C(factors_[i]) : C();
+    add_row(to, so, from, step_, width, factors_ ? &factor : nullptr);
   }
   /// Entry i will be wanted soon.
   void expect(int64_t i, int64_t width) const {
@@ -149,23 +170,26 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
   const int64_t row = width * size, to_step = out.strides[0] * size,
                 from_step = table.strides[0] * size;
   IndexCheck check(table.sizes[0]);
-  const auto take = [&](auto copy) {
+  const auto take = [&](auto to_row, auto from_row, auto copy) {
     parallel_for(0, out.sizes[0], grain_for(width), [&](int64_t begin, int64_t end) {
-      int64_t at[Positions::kBlock];
-      for (int64_t i = begin; i < end; i += Positions::kBlock) {
-        const int64_t n = std::min(Positions::kBlock, end - i);
-        check.resolve(index + i, 1, n, at);
-        for (int64_t j = 0; j < n; ++j)
-          if (at[j] >= 0) copy(out.data + (i + j) * to_step, table.data + at[j] * from_step);
-      }
+      std::byte* const to = out.data;
+      const std::byte* const from = table.data;
+      for (int64_t i = begin; i < end; ++i)
+        if (const int64_t k = check.resolve(index[i]); k >= 0)
+          copy(to + i * to_row, from + k * from_row);
     });
   };
   // Short rows are moves of a known size.
   const auto take_short = [&]<size_t kBytes>() {
-    take([](std::byte* to, const std::byte* from) { std::memcpy(to, from, kBytes); });
+    const auto move = [](std::byte* a, const std::byte* b) { std::memcpy(a, b, kBytes); };
+    constexpr std::integral_constant<int64_t, kBytes> dense;
+    if (to_step == dense && from_step == dense)
+      take(dense, dense, move);
+    else
+      take(to_step, from_step, move);
   };
   if (!whole) {
-    take([&](std::byte* to, const std::byte* from) {
+    take(to_step, from_step, [&](std::byte* to, const std::byte* from) {
       for (int64_t j = 0; j < width; ++j)
         std::memcpy(to + j * out.strides[1] * size, from + j * table.strides[1] * size,
                     size_t(size));
@@ -181,7 +205,8 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
   } else if (row == 16) {
     take_short.operator()<16>();
   } else if (row > 0) {
-    take([&](std::byte* to, const std::byte* from) { std::memcpy(to, from, size_t(row)); });
+    take(to_step, from_step,
+         [&](std::byte* to, const std::byte* from) { std::memcpy(to, from, size_t(row)); });
   }
   check.raise(args.op, 0);
 }

@@ -33,7 +33,7 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
       const int64_t lo = w.stride(0) / int64_t(sizeof(T)), li = w.stride(1) / 8,
                     ls = w.stride(2) / int64_t(sizeof(T));
       // The inner loop goes where the source is closest together.
-      if (std::abs(ls) < std::abs(ss)) {
+      if (run > 1 && std::abs(ls) < std::abs(ss)) {
         for (int64_t i = 0; i < n; ++i) {
           const T* const from = src + i * ss;
           if (li == 0) {  // the same index for the whole run
@@ -43,26 +43,25 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
             for (int64_t l = 0; l < run; ++l) op(to[l * lo], from[l * ls]);
             continue;
           }
-          positions.for_each_block(
-              index + i * si, li, run, [&](int64_t first, int64_t count, const int64_t* at, bool) {
-                for (int64_t j = 0; j < count; ++j)
-                  if (at[j] >= 0) op(out[(first + j) * lo + at[j] * so], from[(first + j) * ls]);
-              });
+          positions.visit(index + i * si, li, [&](auto position) {
+            for (int64_t l = 0; l < run; ++l)
+              if (const int64_t k = position(l); k >= 0) op(out[l * lo + k * so], from[l * ls]);
+          });
         }
         return;
       }
       for (int64_t l = 0; l < run; ++l) {
         T* const to = out + l * lo;
-        positions.for_each_block(index + l * li, si, n,
-                                 [&](int64_t first, int64_t count, const int64_t* at, bool fine) {
-                                   const T* const from = src + l * ls + first * ss;
-                                   if (fine && so == 1 && ss == 1) {
-                                     for (int64_t i = 0; i < count; ++i) op(to[at[i]], from[i]);
-                                   } else {
-                                     for (int64_t i = 0; i < count; ++i)
-                                       if (at[i] >= 0) op(to[at[i] * so], from[i * ss]);
-                                   }
-                                 });
+        const T* const from = src + l * ls;
+        positions.visit(index + l * li, si, [&](auto position) {
+          if (so == 1 && ss == 1) {
+            for (int64_t i = 0; i < n; ++i)
+              if (const int64_t k = position(i); k >= 0) op(to[k], from[i]);
+          } else {
+            for (int64_t i = 0; i < n; ++i)
+              if (const int64_t k = position(i); k >= 0) op(to[k * so], from[i * ss]);
+          }
+        });
       }
     });
   });
