@@ -120,56 +120,25 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& index, int64_t rows,
 
 // ---- sums of rows ----
 
-Tensor route_rows(const Tensor& src, const Tensor& from, const Tensor& to, const Tensor& factors,
-                  int64_t rows);
+// Note [Routed rows]
+// Entry i takes row source[i] of a table to row target[i] of a result. What is left out of either
+// counts nothing: entries from row `no_source` are not added, row `no_target` stays 0 (-1: none).
+// embedding_bag_sums() adds the rows up, row_dots() is its gradient in the factors, and each is
+// made of the two in turn.
+struct Routes {
+  Tensor source, target;
+  int64_t no_source = -1, no_target = -1;
+  bool sorted = false;  // target ascends
+  Routes reversed() const { return {target, source, no_target, no_source, false}; }
+};
 
-// rows [first, first + count) of a dense matrix or vector at `v`
-prim::View slice(const prim::View& v, int64_t first, int64_t& count) {
-  prim::View s = v;
-  s.data += first * v.strides[0] * int64_t(size_of(v.dtype));
-  if (v.rank() == 1) s.sizes = IntList(&count, 1);
-  return s;
-}
-
-void route_in_parts(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-  const Tensor& src = c.tensor(0);
-  const Tensor from = plain(c.tensor(1), kInt64), to = plain(c.tensor(2), kInt64);
-  p.fill({.out = view_of(out[0]), .value = {.f = 0}});
-  const int64_t n = from.numel(), width = out[0].size(1);
-  if (n == 0 || width == 0) return;
-  // Of so many rows at a time that they are read back from a cache.
-  const int64_t room = src.device().is_cpu() ? int64_t{1} << 20 : int64_t{1} << 26;
-  const int64_t most = std::clamp<int64_t>(room / (width * int64_t(size_of(src.dtype()))), 1, n);
-  const prim::ScratchView rows(p, src.dtype(), Shape{most, width});
-  for (int64_t first = 0; first < n; first += most) {
-    int64_t count = std::min(most, n - first);
-    const Shape sizes{count, width};
-    prim::View part = rows.view();
-    part.sizes = sizes;
-    p.take_rows({view_of(src), slice(view_of(from), first, count), part, "embedding_bag"});
-    if (c.has(3)) {
-      static auto& cache = *new expr::ProgramCache;  // used until exit
-      const DType t = src.dtype();
-      const prim::View factors = view_of(c.tensor(3));
-      const Shape strides{factors.strides[0], 0}, column{count, 1};
-      prim::View of_rows = slice(factors, first, count);
-      of_rows.sizes = column, of_rows.strides = strides;
-      const prim::View inputs[] = {part, of_rows};
-      p.pointwise(
-          {&cache.get(pack_key({int(t)}), {t, t}, {}, {t},
-                      [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; }),
-           inputs,
-           {&part, 1},
-           {}});
-    }
-    p.add_rows({view_of(out[0]), slice(view_of(to), first, count), part, "embedding_bag"});
-  }
-}
+Tensor route_rows(const Tensor& src, const Routes& r, const Tensor& factors, int64_t rows);
+Tensor row_dots(const Tensor& a, const Tensor& b, const Routes& r);
 
 const OpRecord& route_rows_op =
     define(
-        "embedding_bag_sums(Tensor src, Tensor source, Tensor target, Tensor? factors, int rows) "
-        "-> Tensor")
+        "embedding_bag_sums(Tensor src, Tensor source, Tensor target, Tensor? factors, int rows, "
+        "int no_source, int no_target, bool sorted) -> Tensor")
         .indexed({0})
         .doc("Row target[i] of the result is the sum of factors[i] * src[source[i]].")
         .flops([](const Call& c) {
@@ -180,23 +149,125 @@ const OpRecord& route_rows_op =
           const Tensor& src = c.tensor(0);
           out.push_back({Shape{c.integer(4), src.size(1)}, src.dtype(), common_device(c), {}});
         })
-        .lower(route_in_parts)
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& src = c.tensor(0);
+          const Tensor from = plain(c.tensor(1), kInt64), to = plain(c.tensor(2), kInt64);
+          p.fill({.out = view_of(out[0]), .value = {.f = 0}});
+          if (from.numel() == 0 || out[0].numel() == 0) return;
+          const Tensor factors = c.has(3) ? plain(c.tensor(3), src.dtype()) : Tensor();
+          p.add_rows({.out = view_of(out[0]),
+                      .index = view_of(to),
+                      .src = view_of(src),
+                      .op = "embedding_bag",
+                      .source = view_of(from),
+                      .factors = factors.defined() ? view_of(factors) : prim::View(),
+                      .left_out = c.integer(5),
+                      .sorted = c.boolean(7)});
+          const int64_t none = c.integer(6);
+          if (none < 0) return;
+          const Layout row = narrow(out[0].layout(), 0, none, 1);
+          p.fill({.out = view_of(out[0], row), .value = {.f = 0}});
+        })
         .grad(
             [](const GradCall& g) -> TensorList {
               TensorList out(4);
-              const Tensor from = g.input(1), to = g.input(2);
+              const Routes back =
+                  Routes{g.input(1), g.input(2), g.integer(5), g.integer(6)}.reversed();
               const Tensor factors = g.has_input(3) ? g.input(3) : Tensor();
-              if (g.needs(0)) out[0] = route_rows(g.grad(), to, from, factors, g.input_sizes(0)[0]);
-              if (g.has_input(3) && g.needs(3))
-                out[3] =
-                    g.grad().index_select(0, to).mul(g.input(0).index_select(0, from)).sum({1});
+              if (g.needs(0)) out[0] = route_rows(g.grad(), back, factors, g.input_sizes(0)[0]);
+              if (g.has_input(3) && g.needs(3)) out[3] = row_dots(g.grad(), g.input(0), back);
               return out;
             },
             0b1111);
 
-Tensor route_rows(const Tensor& src, const Tensor& from, const Tensor& to, const Tensor& factors,
-                  int64_t rows) {
-  return call(route_rows_op, {src, from, to, factors, rows});
+// Inputs: two tables, the row of each that an entry is of, and the number of an element in its row.
+// Parameters: of each table its rows, then the row that is left out of it, and the width.
+const expr::Program& dots_program(DType dtype) {
+  using expr::Type;
+  using expr::Value;
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(
+      uint64_t(dtype), {dtype, dtype, kInt64, kInt64, kInt64}, std::vector<Type>(5, Type::i64),
+      {expr::work_dtype(dtype)},
+      [](std::span<const Value> v) {
+        Value product, counts;
+        for (size_t k = 0; k < 2; ++k) {
+          const Value rows = v[5 + k];
+          const Value row = where(v[2 + k] < 0.0, v[2 + k] + rows, v[2 + k]);
+          // What is out of range was reported when it was looked up.
+          const Value safe = min(max(row, expr::constant_like(row, 0)), rows - 1.0);
+          const Value x = expr::load(v[k], safe * v[9] + v[4]), there = row != v[7 + k];
+          product = k ? product * x : x;
+          counts = k ? counts & there : there;
+        }
+        return std::vector{where(counts, product, 0.0)};
+      },
+      0b11);
+}
+
+const OpRecord& row_dots_op =
+    define(
+        "row_dots(Tensor a, Tensor b, Tensor rows_a, Tensor rows_b, int no_a, int no_b) -> Tensor")
+        .indexed({0, 1})
+        .doc(
+            "Inner products of rows of two tables: number i is that of a[rows_a[i]], b[rows_b[i]].")
+        .flops([](const Call& c) {
+          return 2 * double(c.tensor(2).numel()) * double(c.tensor(0).size(1));
+        })
+        .surface(Surface::internal)
+        .infer([](const Call& c, OutputSpecs& out) {
+          out.push_back({Shape{c.tensor(2).numel()}, c.tensor(0).dtype(), common_device(c), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const DType dtype = out[0].dtype();
+          const Tensor a = plain(c.tensor(0), dtype), b = plain(c.tensor(1), dtype),
+                       rows_a = plain(c.tensor(2), kInt64), rows_b = plain(c.tensor(3), kInt64);
+          const int64_t n = rows_a.numel(), width = a.size(1);
+          if (n == 0) return;
+          if (width == 0) {
+            p.fill({.out = view_of(out[0]), .value = {.f = 0}});
+            return;
+          }
+          const prim::ScratchView columns(p, kInt64, Shape{width});
+          p.iota({.out = columns});
+          const Shape per_entry{n, 1}, along{1, width}, of_entries{1, 0}, of_columns{0, 1};
+          const auto seen = [](prim::View v, const Shape& sizes, const Shape& strides) {
+            v.sizes = sizes, v.strides = strides;
+            return v;
+          };
+          const prim::View inputs[] = {
+              view_of(a), view_of(b), seen(view_of(rows_a), per_entry, of_entries),
+              seen(view_of(rows_b), per_entry, of_entries), seen(columns, along, of_columns)};
+          const expr::Literal params[] = {{.i = a.size(0)},
+                                          {.i = b.size(0)},
+                                          {.i = c.integer(4)},
+                                          {.i = c.integer(5)},
+                                          {.i = width}};
+          p.reduce({.monoid = prim::Monoid::sum,
+                    .space = Shape{n, width},
+                    .reduced = 0b10,
+                    .inputs = inputs,
+                    .out = seen(view_of(out[0]), per_entry, of_entries),
+                    .prologue = &dots_program(dtype),
+                    .params = params});
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              TensorList out(4);
+              const Routes to_b{g.input(2), g.input(3), g.integer(4), g.integer(5)};
+              if (g.needs(0))
+                out[0] = route_rows(g.input(1), to_b.reversed(), g.grad(), g.input_sizes(0)[0]);
+              if (g.needs(1)) out[1] = route_rows(g.input(0), to_b, g.grad(), g.input_sizes(1)[0]);
+              return out;
+            },
+            0b1111);
+
+Tensor route_rows(const Tensor& src, const Routes& r, const Tensor& factors, int64_t rows) {
+  return call(route_rows_op,
+              {src, r.source, r.target, factors, rows, r.no_source, r.no_target, r.sorted});
+}
+Tensor row_dots(const Tensor& a, const Tensor& b, const Routes& r) {
+  return call(row_dots_op, {a, b, r.source, r.target, r.no_source, r.no_target});
 }
 
 // ---- what users call ----
@@ -260,10 +331,11 @@ const OpRecord& embedding_op =
           return {scaled_by_frequency(rows, index, weight.size(0))};
         });
 
-// The bag of each of n indices: how many bags begin at or before it, less one.
+// The bag of each of n indices: how many bags but for the first begin at or before it.
 Tensor bags_of(const Tensor& offsets, int64_t n) {
   const Tensor positions = arange(Scalar(n), TensorOptions(kInt64, offsets.device()));
-  return searchsorted(offsets.to(kInt64).contiguous(), positions, true).sub(Scalar(1));
+  if (offsets.numel() < 2) return zeros_like(positions);
+  return searchsorted(offsets.narrow(0, 1, offsets.numel() - 1).to(kInt64), positions, true);
 }
 
 // Where bags begin is looked at where that waits for nothing.
@@ -346,38 +418,33 @@ Tensor bag_embeddings(const Call& c) {
   }
   if (c.has(3)) limit_norms(index, weight, c.real(3), c.real(4));
   const std::string_view mode = c[6].string();
-  // Weights of another dtype, or complex ones, are multiplied by operators, which promote.
-  const bool plain_factors =
-      !c.has(8) || (c.tensor(8).dtype() == weight.dtype() && !is_complex(weight.dtype()));
-  if (mode != "max" && !c.boolean(5) && bags > 0 && plain_factors) {
-    // What does not count goes to a bag of its own, which is left out.
-    const Tensor counts_not = padding < 0 ? Tensor() : eq(index, Scalar(padding));
-    const Tensor to = padding < 0 ? bag : where(counts_not, Scalar(bags), bag);
-    const Tensor factors = c.has(8) ? c.tensor(8).flatten().contiguous() : Tensor();
-    const Tensor all = route_rows(weight, index, to, factors, bags + (padding < 0 ? 0 : 1));
-    const Tensor sums = padding < 0 ? all : all.narrow(0, 0, bags);
-    if (mode == "sum") return padding < 0 ? sums : sums.clone();
-    const Tensor ones_of_bags = ones({n}, ints);
-    const Tensor counts =
-        index_add(zeros({bags + 1}, ints), 0, to, ones_of_bags).narrow(0, 0, bags);
-    return sums.div(counts.clamp(Scalar(1)).to(weight.dtype()).unsqueeze(1));
+  const auto counted = [&] {
+    return padding < 0 ? ones({1}, TensorOptions(kBool, index.device())).expand({n})
+                       : ne(index, Scalar(padding));
+  };
+  const auto counts = [&] {
+    return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
+  };
+  // Weights of another dtype, and what complex numbers are multiplied with, take operators.
+  const bool multiplies = c.has(8) || padding >= 0;
+  const bool routed = !multiplies || (!is_complex(weight.dtype()) &&
+                                      (!c.has(8) || c.tensor(8).dtype() == weight.dtype()));
+  if (mode != "max" && !c.boolean(5) && bags > 0 && routed) {
+    const Tensor factors = c.has(8) ? c.tensor(8).flatten() : Tensor();
+    const Tensor sums = route_rows(weight, {index, bag, padding, -1, true}, factors, bags);
+    return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)));
   }
   Tensor rows = embedding_rows(index, weight, padding);
   if (c.boolean(5) && !index.is_meta()) rows = scaled_by_frequency(rows, index, weight.size(0));
-  const Tensor counted =
-      padding < 0 ? ones({n}, TensorOptions(kBool, index.device())) : ne(index, Scalar(padding));
   const TensorOptions o = rows.options();
-  const auto counts = [&] {
-    return index_add(zeros({bags}, ints), 0, bag, counted.to(kInt64)).unsqueeze(1);
-  };
   if (bags == 0) return zeros({bags, width}, o);
   if (mode == "max") {
-    const Tensor lowest = where(counted.unsqueeze(1), rows, Scalar(-double(INFINITY)));
+    const Tensor lowest = where(counted().unsqueeze(1), rows, Scalar(-double(INFINITY)));
     const Tensor top = scatter_reduce(full({bags, width}, Scalar(-double(INFINITY)), o), 0,
                                       bag.unsqueeze(1).expand({n, width}), lowest, "amax");
     return where(eq(counts(), Scalar(0)), Scalar(0.0), top);
   }
-  if (padding >= 0) rows = where(counted.unsqueeze(1), rows, Scalar(0.0));
+  if (padding >= 0) rows = where(counted().unsqueeze(1), rows, Scalar(0.0));
   if (c.has(8)) rows = rows.mul(c.tensor(8).flatten().unsqueeze(1));
   const Tensor sums = index_add(zeros({bags, width}, rows.options()), 0, bag, rows);
   return mode == "sum" ? sums : sums.div(counts().clamp(Scalar(1)).to(rows.dtype()));

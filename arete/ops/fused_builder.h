@@ -19,9 +19,13 @@ class FusedBuilder {
   /// Arguments of a stage's lambda: the values it reads in order, then the parameters.
   using Body = std::function<std::vector<expr::Value>(Values)>;
 
+  /// tables: bit i: tensor input i is a table, which programs read by expr::load().
   FusedBuilder(std::vector<DType> inputs, std::vector<DType> outputs,
-               std::vector<expr::Type> params = {})
-      : inputs_(std::move(inputs)), outputs_(std::move(outputs)), params_(std::move(params)) {
+               std::vector<expr::Type> params = {}, uint32_t tables = 0)
+      : inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)),
+        params_(std::move(params)),
+        tables_(tables) {
     spec_.n_inputs = int(inputs_.size());
     spec_.n_outputs = int(outputs_.size());
   }
@@ -64,10 +68,14 @@ class FusedBuilder {
   void add(prim::FusedStage::Kind kind, const std::vector<int>& reads, const Body& body,
            const std::vector<DType>& outs, int first_output) {
     std::vector<DType> types;
-    for (int r : reads) types.push_back(r >= 0 ? inputs_[size_t(r)] : rows_[size_t(~r)]);
+    uint32_t tables = 0;
+    for (int r : reads) {
+      if (r >= 0 && tables_ >> r & 1) tables |= uint32_t{1} << types.size();
+      types.push_back(r >= 0 ? inputs_[size_t(r)] : rows_[size_t(~r)]);
+    }
     prim::FusedStage stage{};
     stage.kind = kind;
-    stage.program = expr::trace(body, types, params_, outs);
+    stage.program = expr::trace(body, types, params_, outs, tables);
     stage.inputs = reads;
     stage.first_output = first_output;
     spec_.stages.push_back(std::move(stage));
@@ -80,6 +88,7 @@ class FusedBuilder {
 
   std::vector<DType> inputs_, outputs_, rows_;
   std::vector<expr::Type> params_;
+  uint32_t tables_;
   prim::FusedSpec spec_;
 };
 

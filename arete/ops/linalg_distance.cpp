@@ -140,16 +140,7 @@ const OpRecord& pdist_op =
                                                              std::to_string(x.dim()) + "D"));
           ARETE_CHECK(c.real(1) >= 0,
                       ValueError(c.name(), "pdist only supports non-negative p values"));
-          std::vector<int64_t> first, second;
-          for (int64_t i = 0; i < x.size(0); ++i) {
-            for (int64_t j = i + 1; j < x.size(0); ++j) {
-              first.push_back(i);
-              second.push_back(j);
-            }
-          }
-          const TensorOptions o(kInt64, x.device());
-          return {norm_of_difference(index_select(x, 0, tensor(first, o)),
-                                     index_select(x, 0, tensor(second, o)), c.real(1))};
+          return {pair_norms(x, c.real(1))};
         })
         .dtypes({kFloat32, kFloat64});
 

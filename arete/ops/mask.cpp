@@ -1,24 +1,70 @@
 // Masks, and the positions of elements that are not zero.
+#include <algorithm>
+#include <vector>
+
+#include "arete/core/modes.h"
 #include "arete/core/tracing.h"
+#include "arete/expr/program_cache.h"
 #include "arete/ops/complex_form.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/index.h"
 #include "arete/ops/index_util.h"
 #include "arete/ops/pointwise.h"
+#include "arete/ops/reduce.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/target.h"
 
 namespace arete {
 namespace ops {
 
-std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes) {
-  std::vector<Tensor> all(sizes.size());
-  int64_t stride = 1;
+namespace {
+
+// Inputs: positions in a row-major tensor. Parameters: its sizes, the last first. Results: the
+// coordinates, the last first.
+const expr::Program& coordinates_program(size_t rank) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(rank, {kInt64}, std::vector<expr::Type>(rank, expr::Type::i64),
+                   std::vector<DType>(rank, kInt64), [&](std::span<const expr::Value> v) {
+                     std::vector<expr::Value> all;
+                     expr::Value rest = v[0];
+                     for (size_t d = 0; d + 1 < rank; ++d) {
+                       const expr::Value next = expr::floor_div(rest, v[1 + d]);
+                       all.push_back(rest - next * v[1 + d]);
+                       rest = next;
+                     }
+                     all.push_back(rest);
+                     return all;
+                   });
+}
+
+// Column d of `out` (positions, dimensions) is where coordinates along dimension d go.
+void write_coordinates(const Tensor& flat, IntList sizes, std::span<const prim::View> out) {
+  if (flat.numel() == 0) return;
+  SmallVector<expr::Literal, 8> params;
+  SmallVector<prim::View, 8> results;
   for (size_t d = sizes.size(); d-- > 0;) {
-    Tensor t = stride == 1 ? flat : flat.floor_divide(Scalar(stride));
-    all[d] = d == 0 ? t : t.remainder(Scalar(std::max<int64_t>(sizes[d], 1)));
-    stride *= sizes[d];
+    params.push_back({.i = std::max<int64_t>(sizes[d], 1)});
+    results.push_back(out[d]);
   }
+  const prim::View in = view_of(flat);
+  target(flat.device())
+      .pointwise({&coordinates_program(sizes.size()),
+                  {&in, 1},
+                  {results.data(), results.size()},
+                  {params.data(), params.size()}});
+}
+
+}  // namespace
+
+std::vector<Tensor> coordinates(const Tensor& flat, IntList sizes) {
+  if (sizes.size() == 1) return {flat};
+  std::vector<Tensor> all;
+  std::vector<prim::View> views;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    all.push_back(empty_tensor({flat.numel()}, kInt64, flat.device()));
+    views.push_back(view_of(all.back()));
+  }
+  if (!sizes.empty()) write_coordinates(flat, sizes, views);
   return all;
 }
 
@@ -64,7 +110,14 @@ const OpRecord& nonzero_op =
           const Tensor flat = flat_nonzero(x);
           if (x.dim() == 0) return {zeros({flat.numel(), 0}, TensorOptions(kInt64, x.device()))};
           if (x.dim() == 1) return {flat.reshape({-1, 1})};
-          return {stack(coordinates(flat, x.sizes()), 1)};
+          const Tensor all = empty_tensor({flat.numel(), x.dim()}, kInt64, x.device());
+          std::vector<Layout> columns;
+          std::vector<prim::View> views;
+          columns.reserve(size_t(x.dim()));
+          for (int64_t d = 0; d < x.dim(); ++d)
+            views.push_back(view_of(all, columns.emplace_back(select(all.layout(), 1, d))));
+          write_coordinates(flat, x.sizes(), views);
+          return {all};
         })
         .dtypes({kBool, kInt64, kFloat32});
 
@@ -145,6 +198,16 @@ Tensor flat_nonzero(const Tensor& self) {
   const Tensor mask = is_mask(self) ? self : self.ne(Scalar(0));
   prim::Primitives& p = target(self.device());
   const int64_t n = mask.numel();
+  // On a GPU it is better to wait twice, for the number first, than to take eight times the memory
+  // of a large mask.
+  constexpr int64_t kLarge = 1 << 20;
+  if (!self.device().is_cpu() && n >= kLarge) {
+    const NoGradGuard no_grad;
+    const int64_t count = count_nonzero(mask).item<int64_t>();
+    const Tensor out = empty_tensor({count}, kInt64, self.device());
+    if (count > 0) p.compact({view_of(mask), view_of(out)});
+    return out;
+  }
   const prim::ScratchView found(p, kInt64, {n});
   const int64_t count = [&] {
     // On a GPU the host waits for the number.

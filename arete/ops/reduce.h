@@ -67,6 +67,9 @@ Tensor sum_to_size(const Tensor& g, IntList sizes);
 /// The p-norm of a - b + eps along the last dimension; the two broadcast, and f32 and f64 take no
 /// memory for their differences.
 Tensor norm_of_difference(const Tensor& a, const Tensor& b, double p, double eps = 0);
+/// The p-norms of the differences of all pairs of rows of a matrix of f32 or f64: of rows 0 and 1,
+/// 0 and 2, ..., 1 and 2, ....
+Tensor pair_norms(const Tensor& x, double p);
 }  // namespace ops
 using ops::sum_to_size;
 /// How many elements are not zero; int64.

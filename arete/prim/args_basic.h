@@ -265,17 +265,22 @@ struct GatherArgs {
 enum class ScatterMode : uint8_t { set, add, mul, min, max };
 /// out[.., index[.., i, ..], ..] op= src[.., i, ..]; out holds the initial values. `set` with
 /// repeated indices keeps the last one when deterministic.
+/// factors (optional; `add` and dtypes of real numbers that computing is done in only: f32, f64):
+/// what is added is the product with them. They have the dtype of out and lie as index does, with
+/// its strides; what a factor of 0 belongs to is left out.
 struct ScatterArgs {
   View out, index, src;
   int dim;
   ScatterMode mode;
   const char* op = "scatter";
   Context context{};
+  View factors{};
 
   static void describe(auto& a, auto&& v) {
     v(a.out, Access::update);
     v(a.index, Access::read);
     v(a.src, Access::read);
+    v(a.factors, Access::read);
   }
 };
 
@@ -293,15 +298,24 @@ struct TakeRowsArgs {
   }
 };
 /// out[index[i], :] += src[i, :] (in index order: deterministic).
+/// Optional, of one element for each entry i, contiguous (for dtypes of floating numbers):
+/// source (i64): row source[i] of src is added instead, negative ones counted from the end; with it
+/// rows `left_out` of src count nothing (-1: none), and with factors (dtype of out) what is added
+/// is multiplied with factors[i] first. sorted: the caller knows that index is ascending.
 struct AddRowsArgs {
   View out, index, src;
   const char* op = "index_add";
   Context context{};
+  View source{}, factors{};
+  int64_t left_out = -1;
+  bool sorted = false;
 
   static void describe(auto& a, auto&& v) {
     v(a.out, Access::update);
     v(a.index, Access::read);
     v(a.src, Access::read);
+    v(a.source, Access::read);
+    v(a.factors, Access::read);
   }
 };
 

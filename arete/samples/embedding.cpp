@@ -56,23 +56,62 @@ const Attached embedding_backward_op =
 const Attached embedding_bag_sums_op =
     attach("embedding_bag_sums")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
-          return {
-              {{m.make({4, 3}), m.make_index({6}, 4), m.make_index({6}, 3), std::nullopt, 3}},
-              {{m.make_strided({4, 2}), m.make_index({5}, 4), m.make_index({5}, 2), m.make({5}), 3},
-               "factors"},
-              {{m.make({4, 3}), m.make_index({0}, 4), m.make_index({0}, 3), std::nullopt, 2},
-               "nothing"}};
+          const auto ascending = [&](std::vector<int64_t> v) {
+            return tensor_from_host(v.data(), kInt64, {int64_t(v.size())},
+                                    TensorOptions(kInt64, m.device));
+          };
+          return {{{m.make({4, 3}), m.make_index({6}, 4), m.make_index({6}, 3), std::nullopt, 3, -1,
+                    -1, false}},
+                  {{m.make_strided({4, 2}), m.make_index({5}, 4), m.make_index({5}, 2), m.make({5}),
+                    3, -1, 1, false},
+                   "factors"},
+                  {{m.make({4, 5}), m.make_index({7}, 4), ascending({0, 0, 1, 1, 1, 3, 3}),
+                    std::nullopt, 4, 2, -1, true},
+                   "sorted"},
+                  {{m.make({4, 16}), m.make_index({6}, 4), ascending({1, 1, 1, 1, 2, 2}),
+                    m.make_strided({6}), 3, 0, 2, true},
+                   "sorted, factors"},
+                  {{m.make({4, 3}), m.make_index({0}, 4), m.make_index({0}, 3), std::nullopt, 2, -1,
+                    -1, true},
+                   "nothing"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor& src = c.tensor(0);
           const int64_t width = src.size(1), n = c.tensor(1).numel();
           std::vector<double> out(size_t(c.integer(4) * width), 0.0);
           for (int64_t i = 0; i < n; ++i)
-            for (int64_t j = 0; j < width; ++j)
-              out[size_t(int64_t(at(c.tensor(2), {i})) * width + j)] +=
-                  at(src, {int64_t(at(c.tensor(1), {i})), j}) *
-                  (c.has(3) ? at(c.tensor(3), {i}) : 1.0);
+            for (int64_t j = 0; j < width; ++j) {
+              const int64_t from = int64_t(at(c.tensor(1), {i})),
+                            to = int64_t(at(c.tensor(2), {i}));
+              if (from != c.integer(5) && to != c.integer(6))
+                out[size_t(to * width + j)] +=
+                    at(src, {from, j}) * (c.has(3) ? at(c.tensor(3), {i}) : 1.0);
+            }
           return {from_values(out, {c.integer(4), width})};
+        });
+const Attached row_dots_op =
+    attach("row_dots")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {
+              {{m.make({4, 3}), m.make({2, 3}), m.make_index({6}, 4), m.make_index({6}, 2), -1,
+                -1}},
+              {{m.make_strided({3, 5}), m.make_strided({4, 5}), m.make_index({7}, 3),
+                m.make_index({7}, 4), 1, 2},
+               "left out"},
+              {{m.make({3, 0}), m.make({4, 0}), m.make_index({2}, 3), m.make_index({2}, 4), -1, -1},
+               "no columns"},
+              {{m.make({3, 2}), m.make({4, 2}), m.make_index({0}, 3), m.make_index({0}, 4), -1, -1},
+               "nothing"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const Tensor &a = c.tensor(0), &b = c.tensor(1);
+          return {build_tensor({c.tensor(2).numel()}, [&](const Shape& i) {
+            const int64_t row_a = int64_t(at(c.tensor(2), i)), row_b = int64_t(at(c.tensor(3), i));
+            double sum = 0;
+            if (row_a != c.integer(4) && row_b != c.integer(5))
+              for (int64_t j = 0; j < a.size(1); ++j) sum += at(a, {row_a, j}) * at(b, {row_b, j});
+            return sum;
+          })};
         });
 const Attached embedding_op =
     attach("embedding")

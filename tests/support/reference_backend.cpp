@@ -356,7 +356,13 @@ void ReferencePrimitives::scatter(const prim::ScatterArgs& a) {
   if (ordered) check_ordered(a.out.dtype, a.op);
   for (IndexWalk i(a.index.sizes); i; ++i) {
     const Shape to = at(*i, a.dim, resolve(load(a.index, *i), a.out, a.dim, a.op));
-    const Element value = load(a.src, *i), old = load(a.out, to);
+    Element value = load(a.src, *i);
+    const Element old = load(a.out, to);
+    if (a.factors) {
+      const Element factor = load(a.factors, *i);
+      if (factor.value.f == 0) continue;
+      value = combine(Monoid::prod, value, factor);
+    }
     switch (a.mode) {
       case ScatterMode::set:
         store(a.out, to, value);

@@ -1,4 +1,6 @@
 // Positions of the true elements of a mask.
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
@@ -10,9 +12,19 @@ namespace arete::cpu {
 namespace {
 constexpr int64_t kChunk = 1 << 15;
 
+// Eight bytes of a mask, and the top bits of those that are not 0.
+uint64_t eight(const uint8_t* p) {
+  uint64_t w;
+  std::memcpy(&w, p, sizeof w);
+  return w;
+}
+uint64_t top_bits(uint64_t w) {
+  constexpr uint64_t low = 0x7f7f7f7f7f7f7f7f;
+  return (w | ((w & low) + low)) & ~low;
+}
+
 // Counts per chunk first, so that chunks know where to write.
-template <class T>
-int64_t compact_as(const prim::CompactArgs& a) {
+int64_t compact_bytes(const prim::CompactArgs& a) {
   const Walk<1> walk(a.mask.sizes, -1, {&a.mask});
   const int64_t n = walk.count();
   int64_t* const out = a.out.as<int64_t>();
@@ -22,19 +34,20 @@ int64_t compact_as(const prim::CompactArgs& a) {
     int64_t position = c * kChunk;
     for_each_run(walk, position, std::min(position + kChunk, n),
                  [&](const Walk<1>& w, int64_t run) {
-                   const int64_t stride = w.stride(0) / int64_t(sizeof(T));
-                   f(reinterpret_cast<const T*>(a.mask.data + w.offset(0)), stride, run, position);
+                   f(reinterpret_cast<const uint8_t*>(a.mask.data + w.offset(0)), w.stride(0), run,
+                     position);
                    position += run;
                  });
   };
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       int64_t count = 0;
-      for_chunk(c, [&](const T* p, int64_t stride, int64_t run, int64_t) {
+      for_chunk(c, [&](const uint8_t* p, int64_t stride, int64_t run, int64_t) {
+        int64_t i = 0;
         if (stride == 1)
-          for (int64_t i = 0; i < run; ++i) count += p[i] != T(0);
-        else
-          for (int64_t i = 0; i < run; ++i) count += p[i * stride] != T(0);
+          for (; i + 8 <= run; i += 8)
+            count += int64_t(((top_bits(eight(p + i)) >> 7) * 0x0101010101010101) >> 56);
+        for (; i < run; ++i) count += p[i * stride] != 0;
       });
       start[c + 1] = count;
     }
@@ -44,11 +57,15 @@ int64_t compact_as(const prim::CompactArgs& a) {
     for (int64_t c = begin; c < end; ++c) {
       int64_t at = start[c];
       const int64_t last = start[c + 1];
-      for_chunk(c, [&](const T* p, int64_t stride, int64_t run, int64_t position) {
-        // Without branches, except where the place after the chunk's last one is not ours.
-        for (int64_t i = 0; i < run && at < last; ++i) {
-          out[at] = position + i;
-          at += p[i * stride] != T(0);
+      for_chunk(c, [&](const uint8_t* p, int64_t stride, int64_t run, int64_t position) {
+        for (int64_t i = 0; i < run && at < last;) {
+          if (stride == 1)
+            while (i + 8 < run && eight(p + i) == 0) i += 8;
+          // Without branches, except where the place after the chunk's last one is not ours.
+          for (const int64_t end = std::min(i + 8, run); i < end && at < last; ++i) {
+            out[at] = position + i;
+            at += p[i * stride] != 0;
+          }
         }
       });
     }
@@ -61,7 +78,7 @@ int64_t compact_as(const prim::CompactArgs& a) {
 int64_t CpuBackend::compact(const prim::CompactArgs& args) {
   ARETE_ASSERT(args.out.dtype == kInt64 && args.out.is_contiguous());
   ARETE_ASSERT(args.mask.dtype == kBool || args.mask.dtype == kUInt8);
-  return compact_as<uint8_t>(args);  // any byte but 0 is true
+  return compact_bytes(args);  // any byte but 0 is true
 }
 
 }  // namespace arete::cpu

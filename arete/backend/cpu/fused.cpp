@@ -33,14 +33,16 @@ enum class Mode : uint8_t { single, batch, columns };
 
 constexpr int64_t kShortRow = 256;  // rows up to this length are batched
 constexpr int64_t kStrip = 256;     // rows of a strip
+constexpr size_t kFewValues = 4;    // row values that are cheap to spread
 
 /// A value per row of a group.
 struct RowValue {
   DType dtype;
   size_t size;
-  std::byte* data;    // one per row
-  std::byte* spread;  // one per element of a tile; null if no program needs that
-  bool is_spread;     // for the current group
+  std::byte* data;     // one per row
+  std::byte* spread;   // one per element of a tile; null if no program needs that
+  bool is_spread;      // for the current group
+  std::byte* in_tile;  // as programs by element read it: data or spread
 };
 
 /// What is known of a stage before any data are touched.
@@ -118,10 +120,11 @@ class Fusion {
     row_dim_ = inner_ < nest_.rank ? inner_ : -1;
     mode_ = Mode::single;
     if (row_dim_ < 0) return;
-    // Along which dimension does the largest operand run fastest?
+    // Along which dimension does the largest operand run fastest? Of equal ones an input counts.
     const LoopNest::Operand* main = nullptr;
     int64_t most = -1;
-    for (size_t o = args_.outputs.size(); o < nest_.operands.size(); ++o) {
+    for (size_t k = 0; k < nest_.operands.size(); ++k) {
+      const size_t o = (args_.outputs.size() + k) % nest_.operands.size();
       int64_t n = 1;
       for (int d = 0; d < nest_.rank; ++d)
         if (nest_.operands[o].strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];
@@ -166,7 +169,9 @@ class Fusion {
           extents[size_t(row_dim_)] = group_;
           break;
         case Mode::columns: {
-          group_ = std::min({nest_.sizes[0], kStrip, block});
+          // Many row values are better read as they are than spread over several elements.
+          group_ =
+              std::min({nest_.sizes[0], row_dtypes_.size() > kFewValues ? block : kStrip, block});
           extents[0] = group_;
           int64_t room = block / group_;
           for (int d = 1; d <= inner_ && room > 1; ++d) {
@@ -220,8 +225,8 @@ class Fusion {
       const size_t size = size_of(d);
       values.push_back(
           {d, size, arena.take(size_t(group_) * size),
-           mode_ == Mode::single ? nullptr : arena.take(size_t(tiling.tile_numel()) * size),
-           false});
+           mode_ == Mode::single ? nullptr : arena.take(size_t(tiling.tile_numel()) * size), false,
+           nullptr});
     }
     std::vector<Running> running(stages_.size());
     // Accumulators to row values: one frame for each pair of types met.
@@ -288,6 +293,8 @@ class Fusion {
   void spread(RowValue& v, int64_t n, int64_t elements) const {
     if (v.is_spread) return;
     v.is_spread = true;
+    v.in_tile = elements == 1 ? v.data : v.spread;
+    if (elements == 1) return;
     if (mode_ == Mode::batch) {
       const kernels::Kernel splat = kernels::table().splat[v.size];
       for (int64_t r = 0; r < n; ++r)
@@ -309,7 +316,7 @@ class Fusion {
       if (s.inputs[i] >= 0) continue;
       RowValue& v = values[size_t(~s.spec->inputs[i])];
       if (mode_ != Mode::single) spread(v, n, per_tile);
-      frame.set_input(int(i), mode_ == Mode::single ? v.data : v.spread);
+      frame.set_input(int(i), mode_ == Mode::single ? v.data : v.in_tile);
     }
     const bool reduces = s.spec->kind == Kind::reduce;
     const size_t stride = size_t(group_) * 8;

@@ -1,4 +1,6 @@
 // Reading elements at computed positions.
+#include <algorithm>
+
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/indexing.h"
 #include "arete/backend/cpu/walk.h"
@@ -19,6 +21,8 @@ void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
   if (!scalar) strides[a.dim] = 0;
   base.strides = strides;
   const Walk<3> walk(a.out.sizes, -1, {&a.out, &a.index, &base});
+  const int64_t lanes = scalar || walk.count() == 0 ? 1 : walk.count() / a.out.sizes[a.dim];
+  const Positions positions(a.index, a.dim, lanes, check);
   parallel_for(0, walk.count(), 16384, [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t n) {
       T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
@@ -29,13 +33,22 @@ void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
       if (si == 0 && n > 1) {  // a row or slice is picked as a whole
         const int64_t k = check.resolve(*index);
         if (k < 0) return;
-        for (int64_t i = 0; i < n; ++i) out[i * so] = in[i * sb + k * step];
+        in += k * step;
+        if (so == 1 && sb == 1)
+          std::copy_n(in, n, out);
+        else
+          for (int64_t i = 0; i < n; ++i) out[i * so] = in[i * sb];
         return;
       }
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t k = check.resolve(index[i * si]);
-        if (k >= 0) out[i * so] = in[i * sb + k * step];
-      }
+      positions.visit(index, si, [&](auto position) {
+        if (so == 1 && sb == 0 && step == 1) {
+          for (int64_t i = 0; i < n; ++i)
+            if (const int64_t k = position(i); k >= 0) out[i] = in[k];
+        } else {
+          for (int64_t i = 0; i < n; ++i)
+            if (const int64_t k = position(i); k >= 0) out[i * so] = in[i * sb + k * step];
+        }
+      });
     });
   });
 }

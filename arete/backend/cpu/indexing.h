@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "arete/base/error.h"
 #include "arete/core/dtype.h"
+#include "arete/prim/view.h"
 
 namespace arete::cpu {
 
@@ -18,9 +20,10 @@ class IndexCheck {
 
   /// The index counted from the start, or -1 (recorded) if it is out of range.
   int64_t resolve(int64_t index) {
-    const int64_t i = index < 0 ? index + size_ : index;
-    if (uint64_t(i) < uint64_t(size_)) [[likely]]
-      return i;
+    if (uint64_t(index) < uint64_t(size_)) [[likely]]
+      return index;
+    const int64_t from_end = index + size_;
+    if (index < 0 && from_end >= 0) return from_end;
     record(index);
     return -1;
   }
@@ -44,6 +47,41 @@ class IndexCheck {
   int64_t size_;
   int64_t bad_ = 0;
   std::atomic<bool> claimed_{false}, failed_{false};
+};
+
+/// The positions that an index names. An index that is the same for all lanes along its dimension
+/// is resolved once.
+class Positions {
+ public:
+  /// `lanes`: of the whole call.
+  Positions(const prim::View& index, int dim, int64_t lanes, IndexCheck& check)
+      : index_(index.as<int64_t>()), check_(check) {
+    bool same = lanes > 1 && index.rank() > 0 && index.strides[dim] != 0;
+    for (int d = 0; d < index.rank() && same; ++d)
+      same = d == dim || index.strides[d] == 0 || index.sizes[d] == 1;
+    if (!same) return;
+    stride_ = index.strides[dim];
+    for (int64_t i = 0; i < index.sizes[dim]; ++i)
+      all_.push_back(check.resolve(index_[i * stride_]));
+  }
+
+  /// Calls f with a function that gives the position which index number i from `index` on names,
+  /// one each `stride`, or -1.
+  template <class F>
+  void visit(const int64_t* index, int64_t stride, F&& f) const {
+    if (!all_.empty() && stride == stride_)
+      f([at = all_.data() + (index - index_) / stride_](int64_t i) { return at[i]; });
+    else if (stride == 1)
+      f([index, &check = check_](int64_t i) { return check.resolve(index[i]); });
+    else
+      f([index, stride, &check = check_](int64_t i) { return check.resolve(index[i * stride]); });
+  }
+
+ private:
+  const int64_t* index_;
+  IndexCheck& check_;
+  int64_t stride_ = 0;
+  std::vector<int64_t> all_;
 };
 
 /// Calls f with the TypeTag of an unsigned integer (or, for 16 bytes, a struct) of that size.

@@ -1,10 +1,13 @@
 // Whole rows by index: embedding look-ups and their gradients.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "arete/backend/cpu/combine.h"
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/indexing.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
@@ -12,26 +15,127 @@
 namespace arete::cpu {
 namespace {
 
-// to[i] += from[i]; the contiguous loop vectorizes.
-template <class T>
-void add_row(T* to, int64_t so, const T* from, int64_t sf, int64_t width) {
+// to[j] += from[j], times *factor if there is one; rows of floating numbers by vector kernels.
+template <class A, class T>
+void add_row(A* to, int64_t so, const T* from, int64_t sf, int64_t width,
+             const CombineType<T>* factor) {
   using C = CombineType<T>;
-  if (so == 1 && sf == 1) {
-    for (int64_t i = 0; i < width; ++i) to[i] = T(wrapping_add(C(to[i]), C(from[i])));
-  } else {
-    for (int64_t i = 0; i < width; ++i)
-      to[i * so] = T(wrapping_add(C(to[i * so]), C(from[i * sf])));
+  if constexpr (std::is_same_v<A, C> && (std::is_same_v<A, float> || std::is_same_v<A, double>)) {
+    if (so == 1 && sf == 1) {
+      constexpr int64_t kBlock = 256;
+      constexpr auto type = std::is_same_v<A, float> ? kernels::t_f32 : kernels::t_f64;
+      const kernels::KernelTable& k = kernels::table();
+      A block[std::is_same_v<A, T> ? 1 : kBlock];
+      const int64_t step = std::is_same_v<A, T> ? width : kBlock;
+      for (int64_t j = 0; j < width; j += step) {
+        const int64_t n = std::min(step, width - j);
+        const void* row = from + j;
+        if constexpr (!std::is_same_v<A, T>) {
+          k.load[int(dtype_of<T>)](block, row, nullptr, nullptr, n);
+          row = block;
+        }
+        if (factor)
+          k.pair[kernels::pair_mul_add][type][1](to + j, factor, row, to + j, n);
+        else
+          k.binary[kernels::op_add][type][kernels::vv](to + j, to + j, row, nullptr, n);
+      }
+      return;
+    }
+  }
+  for (int64_t j = 0; j < width; ++j) {
+    const C x = C(from[j * sf]);
+    to[j * so] = A(wrapping_add(C(to[j * so]), factor ? wrapping_mul(*factor, x) : x));
   }
 }
 
+// What the entries of add_rows add.
 template <class T>
-void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check) {
-  const int64_t n = a.src.sizes[0], width = a.src.sizes[1], rows = a.out.sizes[0];
+class RowEntries {
+  using C = CombineType<T>;
+
+ public:
+  RowEntries(const prim::AddRowsArgs& a, IndexCheck& check)
+      : source_(a.source ? a.source.as<int64_t>() : nullptr),
+        factors_(a.factors ? a.factors.as<T>() : nullptr),
+        rows_(a.src.as<T>()),
+        stride_(a.src.strides[0]),
+        step_(a.src.strides[1]),
+        left_out_(a.left_out < 0 ? -1 : a.left_out),
+        count_(a.src.sizes[0]),
+        check_(check) {}
+
+  /// to[j] += what entry i adds, for columns [first, first + width).
+  template <class A>
+  void add(A* to, int64_t so, int64_t i, int64_t first, int64_t width) const {
+    int64_t row = i;
+    if (source_) {
+      row = check_.resolve(source_[i]);
+      if (row < 0) return;
+    }
+    if (row == left_out_) return;
+    const T* const from = rows_ + row * stride_ + first * step_;
+    const C factor = factors_ ? C(factors_[i]) : C();
+    add_row(to, so, from, step_, width, factors_ ? &factor : nullptr);
+  }
+  /// Entry i will be wanted soon.
+  void expect(int64_t i, int64_t width) const {
+    if (!source_ || step_ != 1) return;
+    const int64_t row = source_[i];
+    if (uint64_t(row) >= uint64_t(count_)) return;
+    const char* const begin = reinterpret_cast<const char*>(rows_ + row * stride_);
+    const int64_t bytes = std::min<int64_t>(width * int64_t(sizeof(T)), 1024);
+    for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(begin + b);
+  }
+
+ private:
+  const int64_t* source_;
+  const T *factors_, *rows_;
+  int64_t stride_, step_, left_out_, count_;
+  IndexCheck& check_;
+};
+
+// Each row is summed by the thread in whose part its first entry is, half types in f32.
+template <class T>
+void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, IndexCheck& check) {
+  using C = CombineType<T>;
+  constexpr int64_t kAhead = 8;
+  const int64_t n = a.index.numel(), width = a.out.sizes[1];
+  const int64_t *index = a.index.as<int64_t>(), so = a.out.strides[0], wo = a.out.strides[1];
+  parallel_for(0, n, grain_for(width), [&](int64_t begin, int64_t end) {
+    std::vector<C> sums(std::is_same_v<C, T> ? 0 : size_t(width));
+    while (begin > 0 && begin < end && index[begin] == index[begin - 1]) ++begin;
+    for (int64_t i = begin; i < end;) {
+      const int64_t here = index[i], k = check.resolve(here);
+      if (k < 0) {
+        ++i;
+        continue;
+      }
+      T* const out = a.out.as<T>() + k * so;
+      const auto add_run = [&](auto* to, int64_t step) {
+        for (; i < n && index[i] == here; ++i) {
+          if (i + kAhead < n) entries.expect(i + kAhead, width);
+          entries.add(to, step, i, 0, width);
+        }
+      };
+      if constexpr (std::is_same_v<C, T>) {
+        add_run(out, wo);
+      } else {
+        for (int64_t j = 0; j < width; ++j) sums[size_t(j)] = C(out[j * wo]);
+        add_run(sums.data(), 1);
+        for (int64_t j = 0; j < width; ++j) out[j * wo] = T(sums[size_t(j)]);
+      }
+    }
+  });
+}
+
+template <class T>
+void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check, IndexCheck& from) {
+  const int64_t n = a.index.numel(), width = a.src.sizes[1], rows = a.out.sizes[0];
   const int64_t* index = a.index.as<int64_t>();
   T* const out = a.out.as<T>();
-  const T* const src = a.src.as<T>();
-  const int64_t so = a.out.strides[0], ss = a.src.strides[0], wo = a.out.strides[1],
-                ws = a.src.strides[1];
+  const int64_t so = a.out.strides[0], wo = a.out.strides[1];
+  const RowEntries<T> entries(a, from);
+  if (a.sorted) return add_sorted_rows(a, entries, check);
   // Threads own disjoint columns, or disjoint rows where rows are short; either way each sum is
   // formed in index order.
   const int64_t column_grain = std::max<int64_t>(64, 32768 / std::max<int64_t>(n, 1));
@@ -39,8 +143,7 @@ void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check) {
     parallel_for(0, width, column_grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = 0; i < n; ++i) {
         const int64_t k = check.resolve(index[i]);
-        if (k >= 0)
-          add_row(out + k * so + begin * wo, wo, src + i * ss + begin * ws, ws, end - begin);
+        if (k >= 0) entries.add(out + k * so + begin * wo, wo, i, begin, end - begin);
       }
     });
     return;
@@ -49,7 +152,7 @@ void add_rows_as(const prim::AddRowsArgs& a, IndexCheck& check) {
   parallel_for(0, rows, row_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t k = check.resolve(index[i]);
-      if (k >= begin && k < end) add_row(out + k * so, wo, src + i * ss, ws, width);
+      if (k >= begin && k < end) entries.add(out + k * so, wo, i, 0, width);
     }
   });
 }
@@ -64,32 +167,61 @@ void CpuBackend::take_rows(const prim::TakeRowsArgs& args) {
   const int64_t* index = args.index.as<int64_t>();
   const int64_t width = table.sizes[1], size = int64_t(size_of(out.dtype));
   const bool whole = (table.strides[1] == 1 && out.strides[1] == 1) || width == 1;
+  const int64_t row = width * size, to_step = out.strides[0] * size,
+                from_step = table.strides[0] * size;
   IndexCheck check(table.sizes[0]);
-  parallel_for(0, out.sizes[0], grain_for(width), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t k = check.resolve(index[i]);
-      if (k < 0) continue;
-      std::byte* to = out.data + i * out.strides[0] * size;
-      const std::byte* from = table.data + k * table.strides[0] * size;
-      if (whole) {
-        if (width > 0) std::memcpy(to, from, size_t(width * size));
-      } else {
-        for (int64_t j = 0; j < width; ++j)
-          std::memcpy(to + j * out.strides[1] * size, from + j * table.strides[1] * size,
-                      size_t(size));
-      }
-    }
-  });
+  const auto take = [&](auto to_row, auto from_row, auto copy) {
+    parallel_for(0, out.sizes[0], grain_for(width), [&](int64_t begin, int64_t end) {
+      std::byte* const to = out.data;
+      const std::byte* const from = table.data;
+      for (int64_t i = begin; i < end; ++i)
+        if (const int64_t k = check.resolve(index[i]); k >= 0)
+          copy(to + i * to_row, from + k * from_row);
+    });
+  };
+  // Short rows are moves of a known size.
+  const auto take_short = [&]<size_t kBytes>() {
+    const auto move = [](std::byte* a, const std::byte* b) { std::memcpy(a, b, kBytes); };
+    constexpr std::integral_constant<int64_t, kBytes> dense;
+    if (to_step == dense && from_step == dense)
+      take(dense, dense, move);
+    else
+      take(to_step, from_step, move);
+  };
+  if (!whole) {
+    take(to_step, from_step, [&](std::byte* to, const std::byte* from) {
+      for (int64_t j = 0; j < width; ++j)
+        std::memcpy(to + j * out.strides[1] * size, from + j * table.strides[1] * size,
+                    size_t(size));
+    });
+  } else if (row == 1) {
+    take_short.operator()<1>();
+  } else if (row == 2) {
+    take_short.operator()<2>();
+  } else if (row == 4) {
+    take_short.operator()<4>();
+  } else if (row == 8) {
+    take_short.operator()<8>();
+  } else if (row == 16) {
+    take_short.operator()<16>();
+  } else if (row > 0) {
+    take(to_step, from_step,
+         [&](std::byte* to, const std::byte* from) { std::memcpy(to, from, size_t(row)); });
+  }
   check.raise(args.op, 0);
 }
 
 void CpuBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
   ARETE_ASSERT(args.out.rank() == 2 && args.src.rank() == 2 && args.out.dtype == args.src.dtype &&
-               args.out.sizes[1] == args.src.sizes[1] && args.index.numel() == args.src.sizes[0]);
-  IndexCheck check(args.out.sizes[0]);
+               args.out.sizes[1] == args.src.sizes[1] &&
+               args.index.numel() == (args.source ? args.source : args.src).sizes[0]);
+  ARETE_ASSERT(!args.factors ||
+               (args.factors.is_contiguous() && args.factors.dtype == args.out.dtype));
+  IndexCheck check(args.out.sizes[0]), from(args.src.sizes[0]);
   visit_dtype(args.out.dtype,
-              [&](auto tag) { add_rows_as<typename decltype(tag)::type>(args, check); });
+              [&](auto tag) { add_rows_as<typename decltype(tag)::type>(args, check, from); });
+  from.raise(args.op, 0);
   check.raise(args.op, 0);
 }
 

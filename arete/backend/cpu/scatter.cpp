@@ -24,6 +24,7 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
   const int64_t so = scalar ? 0 : a.out.strides[a.dim], si = scalar ? 0 : a.index.strides[a.dim],
                 ss = scalar ? 0 : a.src.strides[a.dim];
   const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
+  const Positions positions(a.index, a.dim, walk.count(), check);
   parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
     for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
       T* out = reinterpret_cast<T*>(a.out.data + w.offset(0));
@@ -32,27 +33,60 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
       const int64_t lo = w.stride(0) / int64_t(sizeof(T)), li = w.stride(1) / 8,
                     ls = w.stride(2) / int64_t(sizeof(T));
       // The inner loop goes where the source is closest together.
-      if (std::abs(ls) < std::abs(ss)) {
+      if (run > 1 && std::abs(ls) < std::abs(ss)) {
         for (int64_t i = 0; i < n; ++i) {
+          const T* const from = src + i * ss;
           if (li == 0) {  // the same index for the whole run
             const int64_t k = check.resolve(index[i * si]);
             if (k < 0) continue;
-            T* to = out + k * so;
-            const T* from = src + i * ss;
+            T* const to = out + k * so;
             for (int64_t l = 0; l < run; ++l) op(to[l * lo], from[l * ls]);
             continue;
           }
-          for (int64_t l = 0; l < run; ++l) {
-            const int64_t k = check.resolve(index[l * li + i * si]);
-            if (k >= 0) op(out[l * lo + k * so], src[l * ls + i * ss]);
-          }
+          positions.visit(index + i * si, li, [&](auto position) {
+            for (int64_t l = 0; l < run; ++l)
+              if (const int64_t k = position(l); k >= 0) op(out[l * lo + k * so], from[l * ls]);
+          });
         }
-      } else {
-        for (int64_t l = 0; l < run; ++l)
-          for (int64_t i = 0; i < n; ++i) {
-            const int64_t k = check.resolve(index[l * li + i * si]);
-            if (k >= 0) op(out[l * lo + k * so], src[l * ls + i * ss]);
+        return;
+      }
+      for (int64_t l = 0; l < run; ++l) {
+        T* const to = out + l * lo;
+        const T* const from = src + l * ls;
+        positions.visit(index + l * li, si, [&](auto position) {
+          if (so == 1 && ss == 1) {
+            for (int64_t i = 0; i < n; ++i)
+              if (const int64_t k = position(i); k >= 0) op(to[k], from[i]);
+          } else {
+            for (int64_t i = 0; i < n; ++i)
+              if (const int64_t k = position(i); k >= 0) op(to[k * so], from[i * ss]);
           }
+        });
+      }
+    });
+  });
+}
+
+// Products with factors, which lie as the index does.
+template <class T>
+void scatter_products(const ScatterArgs& a, IndexCheck& check) {
+  const int64_t n = a.index.sizes[a.dim], so = a.out.strides[a.dim], si = a.index.strides[a.dim],
+                ss = a.src.strides[a.dim];
+  const Walk<3> walk(a.index.sizes, a.dim, {&a.out, &a.index, &a.src});
+  parallel_for(0, walk.count(), grain_for(n * 2), [&](int64_t begin, int64_t end) {
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t run) {
+      for (int64_t l = 0; l < run; ++l) {
+        const int64_t at = (w.offset(1) + l * w.stride(1)) / 8;
+        T* out = reinterpret_cast<T*>(a.out.data + w.offset(0) + l * w.stride(0));
+        const int64_t* index = a.index.as<int64_t>() + at;
+        const T* factors = a.factors.as<T>() + at;
+        const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2) + l * w.stride(2));
+        for (int64_t i = 0; i < n; ++i) {
+          const T f = factors[i * si];
+          if (f == 0) continue;
+          if (const int64_t k = check.resolve(index[i * si]); k >= 0)
+            out[k * so] += f * src[i * ss];
+        }
       }
     });
   });
@@ -87,7 +121,12 @@ void CpuBackend::scatter(const ScatterArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
   ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
   IndexCheck check(args.out.rank() == 0 ? 1 : args.out.sizes[args.dim]);
-  if (args.mode == ScatterMode::set) {
+  if (args.factors) {
+    ARETE_ASSERT(args.mode == ScatterMode::add && args.factors.dtype == args.out.dtype &&
+                 args.out.rank() > 0);
+    args.out.dtype == kFloat64 ? scatter_products<double>(args, check)
+                               : scatter_products<float>(args, check);
+  } else if (args.mode == ScatterMode::set) {
     visit_size(size_of(args.out.dtype), [&](auto tag) {
       using T = typename decltype(tag)::type;
       scatter_lanes<T>(args, check, [](T& o, T s) { o = s; });

@@ -54,9 +54,12 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   const prim::View &out = args.out, &src = args.src;
   ARETE_ASSERT(args.index.dtype == kInt64 && args.index.is_contiguous());
   ARETE_ASSERT(out.rank() == 2 && src.rank() == 2 && out.dtype == src.dtype &&
-               out.sizes[1] == src.sizes[1] && args.index.numel() == src.sizes[0]);
+               out.sizes[1] == src.sizes[1] &&
+               args.index.numel() == (args.source ? args.source : src).sizes[0]);
+  const bool routed = args.source || args.factors || args.left_out >= 0;
+  ARETE_ASSERT(!routed || is_differentiable(out.dtype));
   const CUstream stream = enter(args);
-  const int64_t n = src.sizes[0], width = src.sizes[1], rows = out.sizes[0];
+  const int64_t n = args.index.numel(), width = src.sizes[1], rows = out.sizes[0];
   if (n == 0 || width == 0) return;
 
   SortedPairs pairs(*this, stream, n, uint64_t(rows));
@@ -70,7 +73,7 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   static KernelTable<2> key_kernels;
   launch(key_kernels.get(*this, wide, [&] { return indexing::add_rows_keys_source(wide); }),
          {blocks_for(n, indexing::kThreads)}, {indexing::kThreads}, 0, stream, keys);
-  pairs.sort();
+  if (!args.sorted) pairs.sort();
 
   const int64_t size = int64_t(size_of(out.dtype));
   const bool aligned = out.strides[1] == 1 && src.strides[1] == 1 &&
@@ -80,8 +83,13 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   indexing::AddRowsArgs a;
   a.out = address_of(out.data);
   a.src = address_of(src.data);
-  a.keys = pairs.keys();
-  a.positions = pairs.positions();
+  a.keys = args.sorted ? pairs.unsorted() : pairs.keys();
+  a.positions = args.sorted ? 0 : pairs.positions();
+  a.source = args.source ? address_of(args.source.data) : 0;
+  a.factors = args.factors ? address_of(args.factors.data) : 0;
+  a.src_rows = src.sizes[0];
+  a.left_out = args.left_out < 0 ? -1 : args.left_out;
+  a.error = error_sink(*this, args.op, 0);
   a.count = n;
   a.rows = rows;
   a.width = width;
@@ -99,10 +107,11 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
     a.partial = partial->address();
   }
   const size_t number = (size_t(out.dtype) * 2 + (columns > 1)) * 2 + wide;
-  static KernelTable<kNumDTypes * 4> add_kernels, piece_kernels;
+  static KernelTable<kNumDTypes * 4> add_kernels, routed_kernels, piece_kernels;
   constexpr int64_t kWarps = indexing::kThreads / 32;
-  const Kernel& add = add_kernels.get(
-      *this, number, [&] { return indexing::add_rows_source(out.dtype, columns, wide); });
+  const Kernel& add = (routed ? routed_kernels : add_kernels).get(*this, number, [&] {
+    return indexing::add_rows_source(out.dtype, columns, wide, routed);
+  });
   launch(add, {blocks_for((n + 31) / 32 * a.slices, kWarps)}, {indexing::kThreads}, 0, stream, a);
   if (!may_cut) return;
   const Kernel& pieces = piece_kernels.get(

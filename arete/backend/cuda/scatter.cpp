@@ -33,10 +33,12 @@ struct Target {
   int64_t size, step;
 };
 
-size_t kernel_number(ScatterMode mode, DType dtype, bool wide) {
-  return (size_t(mode) * kNumDTypes + size_t(dtype)) * 2 + wide;
+size_t kernel_number(const ScatterArgs& a, bool wide) {
+  const size_t mode = a.factors ? 5 : size_t(a.mode);
+  return (mode * kNumDTypes + size_t(a.out.dtype)) * 2 + wide;
 }
-constexpr size_t kKernelNumbers = 5 * kNumDTypes * 2;
+constexpr size_t kKernelNumbers = 6 * kNumDTypes * 2;
+uint64_t factors_of(const ScatterArgs& a) { return a.factors ? address_of(a.factors.data) : 0; }
 
 void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs& args) {
   const Target target(args);
@@ -46,15 +48,16 @@ void scatter_any_order(CudaBackend& backend, CUstream stream, const ScatterArgs&
   a.src = address_of(args.src.data);
   a.index = address_of(args.index.data);
   a.out = address_of(args.out.data);
+  a.factors = factors_of(args);
   a.size = target.size;
   a.step = target.step;
   a.error = error_sink(backend, args.op, args.dim);
   static KernelTable<kKernelNumbers> kernels;
   const bool wide = !nest.fits_32bit();
-  const Kernel& k = kernels.get(backend, kernel_number(args.mode, args.out.dtype, wide), [&] {
+  const Kernel& k = kernels.get(backend, kernel_number(args, wide), [&] {
     return args.mode == ScatterMode::set
                ? indexing::scatter_set_source(size_of(args.out.dtype), wide)
-               : indexing::scatter_source(args.mode, args.out.dtype, wide);
+               : indexing::scatter_source(args.mode, args.out.dtype, wide, bool(args.factors));
   });
   backend.launch(k, {blocks_for(a.walk.count, indexing::kElementsPerBlock)}, {indexing::kThreads},
                  0, stream, a);
@@ -92,6 +95,7 @@ void scatter_in_order(CudaBackend& backend, CUstream stream, const ScatterArgs& 
   a.walk = keys.walk;
   a.src = address_of(args.src.data);
   a.out = address_of(args.out.data);
+  a.factors = factors_of(args);
   a.keys = pairs.keys();
   a.positions = pairs.positions();
   a.inner = inner;
@@ -99,10 +103,11 @@ void scatter_in_order(CudaBackend& backend, CUstream stream, const ScatterArgs& 
   a.step = target.step;
   a.destinations = destinations;
   static KernelTable<kKernelNumbers> kernels;
-  const Kernel& k = kernels.get(backend, kernel_number(args.mode, args.out.dtype, wide), [&] {
+  const Kernel& k = kernels.get(backend, kernel_number(args, wide), [&] {
     return args.mode == ScatterMode::set
                ? indexing::scatter_sorted_set_source(size_of(args.out.dtype), wide)
-               : indexing::scatter_sorted_source(args.mode, args.out.dtype, wide);
+               : indexing::scatter_sorted_source(args.mode, args.out.dtype, wide,
+                                                 bool(args.factors));
   });
   backend.launch(k, {blocks}, {indexing::kThreads}, 0, stream, a);
 }
@@ -112,6 +117,9 @@ void scatter_in_order(CudaBackend& backend, CUstream stream, const ScatterArgs& 
 void CudaBackend::scatter(const ScatterArgs& args) {
   ARETE_ASSERT(args.index.dtype == kInt64 && args.src.dtype == args.out.dtype);
   ARETE_ASSERT(args.out.rank() == args.index.rank() && args.src.rank() == args.index.rank());
+  ARETE_ASSERT(!args.factors || (args.mode == ScatterMode::add && args.out.rank() > 0 &&
+                                 args.factors.dtype == args.out.dtype &&
+                                 (args.out.dtype == kFloat32 || args.out.dtype == kFloat64)));
   const bool ordered = args.mode == ScatterMode::min || args.mode == ScatterMode::max;
   if (ordered && is_complex(args.out.dtype))
     throw NotImplementedError(args.op, "complex numbers have no order").argument("reduce");

@@ -1,5 +1,9 @@
 // take_rows and add_rows: gather and scatter with an index that is the same along a row.
+#include <optional>
+#include <vector>
+
 #include "arete/base/error.h"
+#include "arete/expr/program_cache.h"
 #include "arete/prim/backend.h"
 #include "arete/prim/decompose/layout_view_internal.h"
 
@@ -21,6 +25,36 @@ void Primitives::take_rows(const TakeRowsArgs& a) {
 
 void Primitives::add_rows(const AddRowsArgs& a) {
   ARETE_ASSERT(a.index.is_contiguous());
+  ARETE_ASSERT(a.source || (!a.factors && a.left_out < 0));
+  if (a.source) {
+    // The rows as they are added, one for each entry.
+    const int64_t n = a.index.numel(), width = a.out.sizes[1];
+    const DType t = a.out.dtype;
+    if (n == 0 || width == 0) return;
+    const ScratchView rows(*this, t, Shape{n, width});
+    take_rows({a.src, a.source, rows, a.op});
+    if (a.factors || a.left_out >= 0) {
+      static auto& cache = *new expr::ProgramCache;  // used until exit
+      const LayoutView source(a.source, repeated_along_rows(n, width));
+      SmallVector<View, 3> inputs{rows.view(), source.view()};
+      std::vector<DType> dtypes{t, kInt64};
+      std::optional<LayoutView> factors;
+      if (a.factors) {
+        factors.emplace(a.factors, repeated_along_rows(n, width));
+        inputs.push_back(factors->view());
+        dtypes.push_back(t);
+      }
+      const expr::Literal params[] = {{.i = a.left_out}};
+      const expr::Program& program =
+          cache.get(pack_key({int(t), bool(a.factors)}), dtypes, {expr::Type::i64}, {t},
+                    [&](std::span<const expr::Value> v) {
+                      const expr::Value product = a.factors ? v[0] * v[2] : v[0];
+                      return std::vector{expr::where(v[1] == v.back(), 0.0, product)};
+                    });
+      pointwise({&program, {inputs.data(), inputs.size()}, {&rows.view(), 1}, params});
+    }
+    return add_rows({a.out, a.index, rows, a.op});
+  }
   const LayoutView index(a.index, repeated_along_rows(a.index.numel(), a.src.sizes[1]));
   scatter(
       {.out = a.out, .index = index, .src = a.src, .dim = 0, .mode = ScatterMode::add, .op = a.op});

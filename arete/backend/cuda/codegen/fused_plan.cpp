@@ -105,17 +105,19 @@ class Planner {
     }
   }
 
-  // Along which dimensions does the largest input run fastest? Rotates the outer dimension in
+  // Along which dimensions does the largest operand run fastest? Of equal ones an input counts.
+  // Rotates the outer dimension in
   // question to the front.
   Mapping choose_mapping() {
     if (elements_ <= 1 || inner_ == nest_.rank) return Mapping::rows;
     const LoopNest::Operand* main = nullptr;
     int64_t most = -1;
-    for (size_t i = 0; i < args_.inputs.size(); ++i) {
+    for (size_t k = 0; k < nest_.operands.size(); ++k) {
+      const LoopNest::Operand& o = operand((size_t(outputs_) + k) % nest_.operands.size());
       int64_t n = 1;
       for (int d = 0; d < nest_.rank; ++d)
-        if (input(i).strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];
-      if (n > most) most = n, main = &input(i);
+        if (o.strides[size_t(d)] != 0) n *= nest_.sizes[size_t(d)];
+      if (n > most) most = n, main = &o;
     }
     if (!main) return Mapping::rows;
     const int64_t unit = int64_t(size_of(main->dtype));

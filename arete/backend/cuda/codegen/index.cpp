@@ -81,18 +81,18 @@ KernelSource take_rows_source(size_t bytes, bool wide) {
                 std::string("take_rows<") + word(bytes) + ", " + integer(wide) + ">");
 }
 
-KernelSource scatter_source(ScatterMode mode, DType dtype, bool wide) {
-  return kernel(
-      "scatter.cuh",
-      std::string("scatter_") + name_of_mode(mode) + "_" + storage_name(dtype) + suffix(wide),
-      "ScatterArgs",
-      std::string("scatter<") + storage_name(dtype) + ", " + functor(mode) + ", " + integer(wide) +
-          ">");
+KernelSource scatter_source(ScatterMode mode, DType dtype, bool wide, bool factors) {
+  return kernel("scatter.cuh",
+                std::string("scatter_") + name_of_mode(mode) + "_" + storage_name(dtype) +
+                    (factors ? "_products" : "") + suffix(wide),
+                "ScatterArgs",
+                std::string("scatter<") + storage_name(dtype) + ", " + functor(mode) + ", " +
+                    integer(wide) + (factors ? ", true>" : ", false>"));
 }
 
 KernelSource scatter_set_source(size_t bytes, bool wide) {
   return kernel("scatter.cuh", "scatter_set_" + std::to_string(bytes) + suffix(wide), "ScatterArgs",
-                std::string("scatter<") + word(bytes) + ", OpSet, " + integer(wide) + ">");
+                std::string("scatter<") + word(bytes) + ", OpSet, " + integer(wide) + ", false>");
 }
 
 bool has_atomic(ScatterMode mode, DType dtype) {
@@ -104,13 +104,13 @@ KernelSource scatter_keys_source(bool wide) {
                 std::string("scatter_keys<") + integer(wide) + ">");
 }
 
-KernelSource scatter_sorted_source(ScatterMode mode, DType dtype, bool wide) {
+KernelSource scatter_sorted_source(ScatterMode mode, DType dtype, bool wide, bool factors) {
   return kernel("scatter.cuh",
                 std::string("scatter_sorted_") + name_of_mode(mode) + "_" + storage_name(dtype) +
-                    suffix(wide),
+                    (factors ? "_products" : "") + suffix(wide),
                 "ScatterSortedArgs",
                 std::string("scatter_sorted<") + storage_name(dtype) + ", " + functor(mode) + ", " +
-                    integer(wide) + ", " + integer(wide) + ">");
+                    integer(wide) + ", " + integer(wide) + (factors ? ", true>" : ", false>"));
 }
 
 KernelSource scatter_sorted_set_source(size_t bytes, bool wide) {
@@ -125,14 +125,14 @@ KernelSource add_rows_keys_source(bool wide) {
                 std::string("add_rows_keys<") + integer(wide) + ">");
 }
 
-KernelSource add_rows_source(DType dtype, int columns, bool wide) {
-  return kernel(
-      "add_rows.cuh",
-      std::string("add_rows_") + storage_name(dtype) + "_" + std::to_string(columns) + suffix(wide),
-      "AddRowsArgs",
-      std::string("add_rows<") + storage_name(dtype) + ", " + std::to_string(columns) + ", " +
-          integer(wide) + ", " + integer(wide) + ">",
-      columns <= 4 ? "256, 5" : "256, 3");
+KernelSource add_rows_source(DType dtype, int columns, bool wide, bool routed) {
+  return kernel("add_rows.cuh",
+                std::string("add_rows_") + storage_name(dtype) + "_" + std::to_string(columns) +
+                    (routed ? "_routed" : "") + suffix(wide),
+                "AddRowsArgs",
+                std::string("add_rows<") + storage_name(dtype) + ", " + std::to_string(columns) +
+                    ", " + integer(wide) + ", " + integer(wide) + (routed ? ", true>" : ", false>"),
+                columns <= 4 ? (routed ? "256, 4" : "256, 5") : "256, 3");
 }
 
 KernelSource add_row_pieces_source(DType dtype, int columns, bool wide) {
@@ -185,8 +185,13 @@ std::vector<KernelSource> index_samples() {
         if (is_differentiable(dtype) && !(ordered && is_complex(dtype)))
           out.push_back(scatter_sorted_source(mode, dtype, wide));
       }
+      if (dtype == kFloat32 || dtype == kFloat64) {
+        out.push_back(scatter_source(ScatterMode::add, dtype, wide, true));
+        out.push_back(scatter_sorted_source(ScatterMode::add, dtype, wide, true));
+      }
       const int columns = add_rows_columns(dtype);
       out.push_back(add_rows_source(dtype, columns, wide));
+      if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, columns, wide, true));
       out.push_back(add_row_pieces_source(dtype, columns, wide));
       if (columns > 1) out.push_back(add_rows_source(dtype, 1, wide));
       if (dtype == kFloat32) out.push_back(add_row_pieces_source(dtype, 1, wide));

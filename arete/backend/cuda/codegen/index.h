@@ -48,7 +48,7 @@ struct TakeRowsArgs {
 };
 struct ScatterArgs {
   Walk walk;
-  uint64_t src, index, out;
+  uint64_t src, index, out, factors;
   int64_t size, step;
   ErrorSink error;
 };
@@ -60,7 +60,7 @@ struct ScatterKeysArgs {
 };
 struct ScatterSortedArgs {
   Walk walk;
-  uint64_t src, out, keys, positions;
+  uint64_t src, out, factors, keys, positions;
   int64_t inner, size, step, destinations;
 };
 struct AddRowsKeysArgs {
@@ -71,6 +71,9 @@ struct AddRowsKeysArgs {
 struct AddRowsArgs {
   uint64_t out, src, keys, positions, partial;
   int64_t count, rows, width, out_stride, src_stride, out_step, src_step, slices;
+  uint64_t source, factors;
+  int64_t src_rows, left_out;
+  ErrorSink error;
 };
 
 /// Elements that a block of gather, scatter or take_rows handles, and its threads.
@@ -82,16 +85,18 @@ inline constexpr int64_t kPiece = 256;
 // `bytes`: of an element, 1 to 16.
 KernelSource gather_source(size_t bytes, bool wide);
 KernelSource take_rows_source(size_t bytes, bool wide);
-/// Modes other than set, for dtypes that has_atomic() names.
-KernelSource scatter_source(prim::ScatterMode mode, DType dtype, bool wide);
+/// Modes other than set, for dtypes that has_atomic() names. `factors`: of add, f32 and f64 only.
+KernelSource scatter_source(prim::ScatterMode mode, DType dtype, bool wide, bool factors = false);
 KernelSource scatter_set_source(size_t bytes, bool wide);
 bool has_atomic(prim::ScatterMode mode, DType dtype);
 KernelSource scatter_keys_source(bool wide);
-KernelSource scatter_sorted_source(prim::ScatterMode mode, DType dtype, bool wide);
+KernelSource scatter_sorted_source(prim::ScatterMode mode, DType dtype, bool wide,
+                                   bool factors = false);
 KernelSource scatter_sorted_set_source(size_t bytes, bool wide);
 KernelSource add_rows_keys_source(bool wide);
-/// `columns` contiguous and aligned elements at a time (see add_rows_columns), or 1.
-KernelSource add_rows_source(DType dtype, int columns, bool wide);
+/// `columns` contiguous and aligned elements at a time (see add_rows_columns), or 1. `routed`: with
+/// sources and factors, for dtypes of floating numbers.
+KernelSource add_rows_source(DType dtype, int columns, bool wide, bool routed = false);
 KernelSource add_row_pieces_source(DType dtype, int columns, bool wide);
 
 /// Elements in 16 bytes.

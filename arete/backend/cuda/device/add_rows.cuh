@@ -32,12 +32,16 @@ DEVICE void add_rows_keys(const AddRowsKeysArgs& a) {
 
 struct AddRowsArgs {
   u64 out, src;
-  u64 keys, positions;  // sorted
+  u64 keys, positions;  // sorted; positions 0: the entries lie in that order
   u64 partial;          // sums of pieces, (slots, width)
   i64 count, rows, width;
   i64 out_stride, src_stride;  // between rows, in elements
   i64 out_step, src_step;      // between columns
   i64 slices;                  // warps across a row
+  // Of kRouted, each 0 if there is none:
+  u64 source, factors;
+  i64 src_rows, left_out;
+  ErrorSink error;
 };
 
 // What sums are formed in.
@@ -56,6 +60,13 @@ DEVICE i32 plus(i32 a, i32 b) { return i32(u32(a) + u32(b)); }
 DEVICE i64 plus(i64 a, i64 b) { return i64(u64(a) + u64(b)); }
 DEVICE c64 plus(c64 a, c64 b) { return c64{a.re + b.re, a.im + b.im}; }
 DEVICE c128 plus(c128 a, c128 b) { return c128{a.re + b.re, a.im + b.im}; }
+
+DEVICE f32 times(f32 a, f32 b) { return a * b; }
+DEVICE f64 times(f64 a, f64 b) { return a * b; }
+template <class C>
+DEVICE C times(C a, C b) {
+  return C{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
 
 // Booleans count: any true gives a sum that is not 0. Counts of one run fit in 31 bits.
 template <class T>
@@ -95,6 +106,10 @@ struct Columns {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) to.v[k] = plus(to.v[k], c.v[k]);
   }
+  DEVICE void scale(Columns& c, S factor) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) c.v[k] = times(factor, c.v[k]);
+  }
   DEVICE void save(S* p, const Columns& c) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) p[k] = c.v[k];
@@ -126,11 +141,58 @@ DEVICE u64 run_begin(const K* keys, u64 at, K key) {
   return low;
 }
 
-template <class T, int kWidth, class K, class P>
+/// What an entry adds: a row of src, -1 for none, and in kRouted kernels a factor.
+template <class S, class P, bool kRouted>
+struct RowEntry {
+  P row;
+  DEVICE RowEntry none() { return {P(0)}; }
+  template <class T>
+  DEVICE RowEntry of(const AddRowsArgs&, P position) {
+    return {position};
+  }
+  __device__ __forceinline__ RowEntry from(int lane) const { return {shuffle_from(row, lane)}; }
+  template <class C, class T>
+  __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src) const {
+    return C::load(src + i64(row) * a.src_stride);
+  }
+};
+template <class S, class P>
+struct RowEntry<S, P, true> {
+  i64 row;
+  S factor;
+  DEVICE RowEntry none() { return {-1, S{}}; }
+  template <class T>
+  DEVICE RowEntry of(const AddRowsArgs& a, P position) {
+    RowEntry e = {i64(position), S{}};
+    if (a.source) {
+      const i64 wanted = reinterpret_cast<const i64*>(a.source)[position];
+      if (!resolve_index(wanted, a.src_rows, a.error, &e.row)) e.row = -1;
+    }
+    if (e.row == a.left_out) e.row = -1;
+    if (a.factors) e.factor = S(to_compute(reinterpret_cast<const T*>(a.factors)[position]));
+    return e;
+  }
+  __device__ __forceinline__ RowEntry from(int lane) const {
+    return {shuffle_from(row, lane), shuffle_from(factor, lane)};
+  }
+  template <class C, class T>
+  __device__ __forceinline__ C load(const AddRowsArgs& a, const T* src) const {
+    if (row < 0) return C::zero();
+    C c = C::load(src + row * a.src_stride);
+    if (a.factors) C::scale(c, factor);
+    return c;
+  }
+};
+
+template <class T, int kWidth, class K, class P, bool kRouted>
 DEVICE void add_rows(const AddRowsArgs& a) {
   typedef Columns<T, kWidth> C;
+  typedef RowEntry<typename C::S, P, kRouted> Entry;
   const K* const keys = reinterpret_cast<const K*>(a.keys);
   const P* const positions = reinterpret_cast<const P*>(a.positions);
+  const auto entry_at = [&](u64 i) {
+    return Entry::template of<T>(a, positions ? positions[i] : P(i));
+  };
   const int lane = int(threadIdx.x & 31);
   const u64 warp = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / 32, n = u64(a.count);
   const u64 chunk = warp / u64(a.slices) * 32;
@@ -143,7 +205,7 @@ DEVICE void add_rows(const AddRowsArgs& a) {
   const K none = K(~K(0));
   const u64 i = chunk + u64(lane);
   const K key = i < n ? keys[i] : none;
-  const P position = i < n ? positions[i] : P(0);
+  const Entry first_entry = i < n ? entry_at(i) : Entry::none();
   K before = shuffle_up(key, 1);
   if (lane == 0) before = chunk > 0 ? keys[chunk - 1] : none;
   const u32 begins = __ballot_sync(kAllLanes, i < n && before != key);
@@ -166,7 +228,7 @@ DEVICE void add_rows(const AddRowsArgs& a) {
     // 32 entries at a time, of which the first `count` from lane `from` on belong to the piece.
     int from = head;
     u64 at = chunk;
-    P entry = position;
+    Entry entry = first_entry;
     u32 same = __ballot_sync(kAllLanes, key == row && i >= start && i < limit);
     for (;;) {
       const int count = __popc(same);
@@ -175,22 +237,22 @@ DEVICE void add_rows(const AddRowsArgs& a) {
         C c[4];
 #pragma unroll
         for (int u = 0; u < 4; ++u) {
-          const i64 from_row = i64(shuffle_from(entry, from + k + u));
+          const Entry e = entry.from(from + k + u);
           c[u] = C::zero();
-          if (active) c[u] = C::load(src + from_row * a.src_stride);
+          if (active) c[u] = e.template load<C>(a, src);
         }
 #pragma unroll
         for (int u = 0; u < 4; ++u) C::add(sum, c[u]);
       }
       for (; k < count; ++k) {
-        const i64 from_row = i64(shuffle_from(entry, from + k));
-        if (active) C::add(sum, C::load(src + from_row * a.src_stride));
+        const Entry e = entry.from(from + k);
+        if (active) C::add(sum, e.template load<C>(a, src));
       }
       at += 32;
       if (from + count < 32 || at >= limit) break;
       const u64 j = at + u64(lane);
       const bool next_same = j < limit && keys[j] == row;
-      entry = next_same ? positions[j] : P(0);
+      entry = next_same ? entry_at(j) : Entry::none();
       same = __ballot_sync(kAllLanes, next_same);
       from = 0;
       if (same == 0) break;

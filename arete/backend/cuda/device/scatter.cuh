@@ -209,30 +209,43 @@ struct Atomic<T, OpSet> {
 struct ScatterArgs {
   Walk walk;  // src, index, out without the dimension that the index supplies
   u64 src, index, out;
+  u64 factors;     // of kFactors: one beside each index
   i64 size, step;  // of that dimension of out; step in bytes
   ErrorSink error;
 };
 
-template <class T, class Op, class I>
+/// The factor that lies as an index at a byte offset does.
+template <class T>
+DEVICE T factor_at(u64 factors, i64 index_offset) {
+  return *at_byte<const T>(factors, index_offset / i64(sizeof(i64)) * i64(sizeof(T)));
+}
+
+template <class T, class Op, class I, bool kFactors>
 DEVICE void scatter(const ScatterArgs& a) {
   const I first = I(blockIdx.x) * (kGatherThreads * kGatherItems) + threadIdx.x;
   Offsets<I> offsets[kGatherItems];
   i64 index[kGatherItems];
   T values[kGatherItems];
+  bool counts[kGatherItems];
 #pragma unroll
   for (int k = 0; k < kGatherItems; ++k) {
     const I i = first + k * kGatherThreads;
-    if (i < I(a.walk.count)) {
+    counts[k] = i < I(a.walk.count);
+    if (counts[k]) {
       offsets[k] = offsets_of(a.walk, i);
       index[k] = *at_byte<const i64>(a.index, offsets[k].at[1]);
       values[k] = *at_byte<const T>(a.src, offsets[k].at[0]);
+      if constexpr (kFactors) {
+        const T factor = factor_at<T>(a.factors, offsets[k].at[1]);
+        counts[k] = factor != T(0);
+        values[k] *= factor;
+      }
     }
   }
 #pragma unroll
   for (int k = 0; k < kGatherItems; ++k) {
     i64 position;
-    if (first + k * kGatherThreads < I(a.walk.count) &&
-        resolve_index(index[k], a.size, a.error, &position))
+    if (counts[k] && resolve_index(index[k], a.size, a.error, &position))
       Atomic<T, Op>::run(at_byte<T>(a.out, offsets[k].at[2] + position * a.step), values[k]);
   }
 }
@@ -268,6 +281,7 @@ DEVICE void scatter_keys(const ScatterKeysArgs& a) {
 struct ScatterSortedArgs {
   Walk walk;
   u64 src, out;
+  u64 factors;          // of kFactors, as in ScatterArgs
   u64 keys, positions;  // sorted
   i64 inner, size, step, destinations;
 };
@@ -302,7 +316,7 @@ DEVICE void scatter_sorted_set(const ScatterSortedArgs& a) {
 }
 
 /// A warp looks at 32 sorted entries, and combines the runs that begin among them, to their ends.
-template <class T, class Op, class K, class P>
+template <class T, class Op, class K, class P, bool kFactors>
 DEVICE void scatter_sorted(const ScatterSortedArgs& a) {
   typedef compute_of<T> V;
   typedef typename Carried<V>::type C;
@@ -314,7 +328,13 @@ DEVICE void scatter_sorted(const ScatterSortedArgs& a) {
   if (i - u64(lane) >= n) return;
   const K none = K(~K(0));
   const auto value_of = [&](u64 entry) {
-    return C(to_compute(*at_byte<const T>(a.src, offsets_of(a.walk, entry).at[0])));
+    const Offsets<u64> o = offsets_of(a.walk, entry);
+    const C value = C(to_compute(*at_byte<const T>(a.src, o.at[0])));
+    if constexpr (kFactors) {
+      const T factor = factor_at<T>(a.factors, o.at[1]);
+      return factor == T(0) ? C(0) : C(value * factor);
+    }
+    return value;
   };
   const K key = i < n ? keys[i] : none;
   const bool used = i < n && u64(key) < u64(a.destinations);
