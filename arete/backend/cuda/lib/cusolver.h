@@ -8,7 +8,8 @@ namespace arete::cuda {
 #define ARETE_CUSOLVER_FUNCTIONS(X) \
   X(cusolverDnCreate)               \
   X(cusolverDnSetStream)            \
-  X(cusolverDnCreateSyevjInfo)
+  X(cusolverDnCreateSyevjInfo)      \
+  X(cusolverDnCreateGesvdjInfo)
 
 // Functions of one element type, for which `c` stands: X(name here, name there).
 #define ARETE_CUSOLVER_TYPED(X, c)                                    \
@@ -29,7 +30,9 @@ namespace arete::cuda {
   X(syevd_bufferSize, cusolverDn##c##syevd_bufferSize)                \
   X(syevd, cusolverDn##c##syevd)                                      \
   X(syevj_batched_bufferSize, cusolverDn##c##syevjBatched_bufferSize) \
-  X(syevj_batched, cusolverDn##c##syevjBatched)
+  X(syevj_batched, cusolverDn##c##syevjBatched)                       \
+  X(gesvdj_batched_bufferSize, cusolverDn##c##gesvdjBatched_bufferSize) \
+  X(gesvdj_batched, cusolverDn##c##gesvdjBatched)
 
 /// The functions for float or double, without the type in their names.
 template <class T>
