@@ -5,7 +5,6 @@
 
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/backend/cuda/scale_program.h"
-#include "arete/expr/program_cache.h"
 
 namespace arete::cuda {
 namespace {
@@ -73,108 +72,12 @@ void run_gesvd(LinalgCall<T>& c, const SvdJob& j, T* a, T* s, T* u, T* vt, T* wo
                  "gesvd");
 }
 
-// out (rows, columns) = the transposes of `in`, all column-major and dense.
+// out (rows, columns) = the transpose of `in`, both column-major.
 template <class T>
-void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t columns,
-                    int64_t count = 1) {
-  const Shape sizes{count, rows, columns};
-  const int64_t size = rows * columns;
-  c.backend.copy({.out = OwnedView(out, c.kType, Layout(sizes, Shape{size, 1, rows})),
-                  .in = OwnedView(in, c.kType, Layout(sizes, Shape{size, columns, 1}))});
-}
-
-// where(i >= j, x, 0)
-const expr::Program& triangle_program(DType t) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(pack_key({int(t)}), {kInt32, kInt32, t}, {}, {t},
-                   [](std::span<const expr::Value> v) {
-                     return std::vector{where(v[0] >= v[1], v[2], constant_like(v[2], 0))};
-                   });
-}
-
-// out (order, order) = the upper triangles of `in`.
-template <class T>
-void copy_triangles(LinalgCall<T>& c, T* out, const Matrices<T>& in, int64_t order) {
-  const Scratch numbers(c.backend, sizeof(int32_t) * size_t(order));
-  c.backend.iota({.out = OwnedView(numbers.data(), kInt32, Layout(Shape{order}))});
-  // Dimension 1 are columns, 2 rows.
-  const Shape sizes{c.count, order, order};
-  const OwnedView column(numbers.data(), kInt32, Layout(sizes, Shape{0, 1, 0}));
-  const OwnedView row(numbers.data(), kInt32, Layout(sizes, Shape{0, 0, 1}));
-  const OwnedView from(in.first, c.kType, Layout(sizes, Shape{in.stride, in.ld, 1}));
-  const OwnedView to(out, c.kType, Layout(sizes));
-  const View inputs[] = {column, row, from};
-  c.backend.pointwise({&triangle_program(c.kType), inputs, {&to.view(), 1}, {}});
-}
-
-// Up to here there are functions for whole batches, by Jacobi's rotations.
-constexpr int64_t kTiny = 32;
-
-// The singular values of many matrices with a side of kTiny at most: of the triangular factors of
-// their QR factorizations, where they are not square.
-template <class T>
-void svd_of_batch(LinalgCall<T>& c, const SvdJob& j) {
-  static const gesvdjInfo_t defaults = [] {  // kept for the process
-    gesvdjInfo_t made = nullptr;
-    check_cusolver(find_cusolver()->cusolverDnCreateGesvdjInfo(&made), "CreateGesvdjInfo");
-    return made;
-  }();
-  const prim::LinalgArgs& l = c.args;
-  const bool vectors = j.job != 'N', wide = c.rows < c.columns, tall = j.m > j.n;
-  const int64_t m = j.m, n = j.n, inner = j.job == 'A' ? m : n;
-  const auto memory = [&](bool wanted, int64_t elements) {
-    return wanted ? sizeof(T) * size_t(c.count * elements) : 0;
-  };
-  // A, or A^T where it is wide and so not square, is (m, n) and becomes u s v^T.
-  const Scratch turned(c.backend, memory(wide, m * n)), factors(c.backend, memory(tall, n)),
-      triangles(c.backend, memory(tall, n * n)), u_memory(c.backend, memory(vectors && tall, n * n)),
-      v_memory(c.backend, memory(vectors && !wide, n * n)),
-      long_memory(c.backend, memory(vectors && wide, m * inner));
-  const auto at = [](const Scratch& s) { return reinterpret_cast<T*>(s.data()); };
-  Matrices<T> a{wide ? at(turned) : c.a(), m * n, j.m};
-  if (wide) transpose_into(c, a.first, c.a(), m, n, c.count);
-  T* square = a.first;
-  if (tall) {
-    factor_qr(c, a, j.m, j.n, at(factors));
-    square = at(triangles);
-    copy_triangles(c, square, a, n);
-  }
-  T *const s = l.b.template as<T>(), *const out_u = l.c.template as<T>(),
-           *const out_vt = l.d.template as<T>();
-  T* const v = !vectors ? nullptr : wide ? out_u : at(v_memory);
-  T* u = !vectors ? nullptr : tall ? at(u_memory) : out_u;
-  const cusolverEigMode_t mode = vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
-  const int count = library_int(c.count);
-  c.with_work(
-      [&](int* size) {
-        return c.solver.gesvdj_batched_bufferSize(c.solver_handle, mode, j.n, j.n, square, j.n, s,
-                                                  u, j.n, v, j.n, size, defaults, count);
-      },
-      [&](T* work, int size) {
-        check_cusolver(
-            c.solver.gesvdj_batched(c.solver_handle, mode, j.n, j.n, square, j.n, s, u, j.n, v, j.n,
-                                    work, size, c.info, defaults, count),
-            "gesvdjBatched");
-      });
-  if (!vectors) return;
-  if (tall) {
-    T* const all = wide ? at(long_memory) : out_u;
-    reflect(c, {.out = {all, m * inner, j.m},
-                .in = {u, n * n, j.n},
-                .reflectors = a,
-                .tau = at(factors),
-                .rows = j.m,
-                .columns = int(inner),
-                .in_rows = j.n,
-                .in_columns = j.n,
-                .count = j.n,
-                .transpose = false});
-    u = all;
-  }
-  if (wide)
-    transpose_into(c, out_vt, u, inner, m, c.count);
-  else
-    transpose_into(c, out_vt, v, n, n, c.count);
+void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t columns) {
+  const Shape sizes{rows, columns};
+  c.backend.copy({.out = OwnedView(out, c.kType, Layout(sizes, Shape{1, rows})),
+                  .in = OwnedView(in, c.kType, Layout(sizes, Shape{columns, 1}))});
 }
 
 }  // namespace
@@ -192,10 +95,6 @@ void svd(LinalgCall<T>& c) {
            *const vt = l.d.template as<T>();
   const int64_t long_side = job.m, short_side = c.k, inner = full ? long_side : short_side;
   FiniteOnly<T> finite(c);
-  if (c.count > 1 && short_side <= kTiny && long_side <= 4096) {
-    svd_of_batch(c, job);
-    return finite.finish({&l.b, &l.c, &l.d});
-  }
   c.with_work(
       [&](int* size) { return c.solver.gesvd_bufferSize(c.solver_handle, job.m, job.n, size); },
       [&](T* work, int size) {
@@ -228,6 +127,8 @@ void svd(LinalgCall<T>& c) {
 
 template <class T>
 void symmetric_eigen(LinalgCall<T>& c) {
+  // Up to here there is a function for whole batches, by Jacobi's rotations.
+  constexpr int64_t kTiny = 32;
   const int n = library_int(c.rows);
   const cusolverEigMode_t mode =
       c.args.vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
