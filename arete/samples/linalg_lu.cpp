@@ -2,6 +2,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
 #include "arete/ops/linalg_internal.h"
+#include "arete/ops/pointwise.h"
 #include "arete/samples/linalg_samples.h"
 #include "arete/samples/reference_util.h"
 
@@ -47,6 +48,10 @@ const Attached linalg_lu_factor_ex_op =
                   {{make_invertible(m, {4, 2}), false, false}, "tall, without exchanges"},
                   {{make_invertible(m, {35, 40}).detach(), false, false},
                    "more than a panel, without exchanges"},
+                  {{make_invertible(m, {3, 5, 7}), true, true}, "batch, wide"},
+                  {{make_invertible(m, {3, 7, 5}), true, true}, "batch, tall"},
+                  {{make_invertible(m, {2, 40, 70}).detach(), true, false}, "large batch, wide"},
+                  {{make_invertible(m, {2, 70, 40}).detach(), true, false}, "large batch, tall"},
                   {{m.make({0, 2, 3}), true, false}, "empty batch"},
                   {{m.make({2, 0, 3}), true, false}, "empty matrices"}};
         })

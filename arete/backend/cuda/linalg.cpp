@@ -367,9 +367,9 @@ void CudaBackend::linalg(const LinalgArgs& l) {
   check_cublas(blas->set_workspace(h.blas, workspace.data() + gap, kBlasWorkspace),
                "cublasSetWorkspace");
   if (l.a.dtype == kFloat64)
-    run(LinalgCall<double>{*this, l, h.solver, h.blas, solver->f64, blas->f64});
+    run(LinalgCall<double>{*this, l, stream, h.solver, h.blas, solver->f64, blas->f64});
   else
-    run(LinalgCall<float>{*this, l, h.solver, h.blas, solver->f32, blas->f32});
+    run(LinalgCall<float>{*this, l, stream, h.solver, h.blas, solver->f32, blas->f32});
 }
 
 }  // namespace arete::cuda

@@ -3,6 +3,7 @@
 // QR factorizations.
 #include <algorithm>
 
+#include "arete/backend/cuda/index_common.h"
 #include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/linalg_call.h"
 
@@ -102,9 +103,9 @@ void exchange_rows(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns
   const size_t more = sizeof(int32_t) * size_t(rows + e.count), column = sizeof(T) * size_t(rows);
   const ColumnBlocks grid(c.count, columns, column, more);
   ExchangeArgs args{};
-  args.a = reinterpret_cast<uint64_t>(a.first);
+  args.a = address_of(a.first);
   args.stride = a.stride;
-  args.pivots = reinterpret_cast<uint64_t>(e.pivots);
+  args.pivots = address_of(e.pivots);
   args.pivot_stride = e.stride;
   args.ld = a.ld;
   args.rows = rows;
@@ -116,7 +117,7 @@ void exchange_rows(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns
   static KernelTable<2> kernels;
   c.backend.launch(kernel_of<T>(kernels, c.backend, exchange_rows_source),
                    {unsigned(c.count * grid.blocks)}, {unsigned(grid.warps * 32)},
-                   more + column * size_t(grid.warps), c.backend.enter(), args);
+                   more + column * size_t(grid.warps), c.stream, args);
 }
 
 namespace {
@@ -133,11 +134,11 @@ void factor_columns(LinalgCall<T>& c, const Matrices<T>& all, int first, int wid
   int32_t* const pivots = c.args.b.template as<int32_t>() + first;
   if (width <= kNarrow || bytes <= kPanel) {
     LuPanelArgs args{};
-    args.a = reinterpret_cast<uint64_t>(panel.first);
+    args.a = address_of(panel.first);
     args.stride = panel.stride;
-    args.pivots = reinterpret_cast<uint64_t>(pivots);
+    args.pivots = address_of(pivots);
     args.pivot_stride = c.k;
-    args.info = reinterpret_cast<uint64_t>(c.info);
+    args.info = address_of(c.info);
     args.ld = panel.ld;
     args.rows = rows;
     args.columns = width;
@@ -147,7 +148,7 @@ void factor_columns(LinalgCall<T>& c, const Matrices<T>& all, int first, int wid
     static KernelTable<2> kernels;
     c.backend.launch(kernel_of<T>(kernels, c.backend, lu_panel_source), {unsigned(c.count)},
                      {unsigned(std::clamp<int64_t>(threads, 32, kMostThreads))},
-                     args.in_shared ? bytes : 0, c.backend.enter(), args);
+                     args.in_shared ? bytes : 0, c.stream, args);
     return;
   }
   const int h = (width / 2 + kNarrow - 1) / kNarrow * kNarrow, rest = width - h;
@@ -193,10 +194,10 @@ void reflect(LinalgCall<T>& c, const Reflection<T>& r) {
   const size_t column = sizeof(T) * size_t(r.rows);
   const ColumnBlocks grid(c.count, r.columns, column, 0);
   ReflectArgs args{};
-  args.out = reinterpret_cast<uint64_t>(r.out.first);
-  args.in = reinterpret_cast<uint64_t>(r.in.first);
-  args.reflectors = reinterpret_cast<uint64_t>(r.reflectors.first);
-  args.tau = reinterpret_cast<uint64_t>(r.tau);
+  args.out = address_of(r.out.first);
+  args.in = address_of(r.in.first);
+  args.reflectors = address_of(r.reflectors.first);
+  args.tau = address_of(r.tau);
   args.out_stride = r.out.stride;
   args.in_stride = r.in.stride;
   args.reflector_stride = r.reflectors.stride;
@@ -214,7 +215,7 @@ void reflect(LinalgCall<T>& c, const Reflection<T>& r) {
   static KernelTable<2> kernels;
   c.backend.launch(kernel_of<T>(kernels, c.backend, reflect_source),
                    {unsigned(c.count * grid.blocks)}, {unsigned(grid.warps * 32)},
-                   column * size_t(grid.warps), c.backend.enter(), args);
+                   column * size_t(grid.warps), c.stream, args);
 }
 
 #define ARETE_INSTANTIATE(T)                                                                     \

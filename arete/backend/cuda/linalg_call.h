@@ -53,6 +53,7 @@ struct LinalgCall {
 
   CudaBackend& backend;
   const prim::LinalgArgs& args;
+  CUstream stream;
   cusolverDnHandle_t solver_handle;
   cublasHandle_t blas_handle;
   const CuSolverOf<T>& solver;
