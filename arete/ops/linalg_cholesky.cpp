@@ -36,12 +36,13 @@ const OpRecord& linalg_cholesky_ex_op =
           const Tensor& a = c.tensor(0);
           const bool upper = c.boolean(1);
           const PlainCalls guard;
-          // The factorization leaves the other triangle as it is.
-          p.copy({view_of(out[0]), view_of(upper ? a.triu() : a.tril())});
+          p.copy({view_of(out[0]), view_of(a)});
           p.linalg({.op = Factorization::cholesky,
                     .a = view_of(out[0]),
                     .info = view_of(out[1]),
                     .upper = upper});
+          Tensor factor = out[0];
+          call_in_place(factor, *find_record(upper ? "triu" : "tril"), {factor, 0});
           if (c.boolean(2)) check_info(public_name(c), out[1], not_positive_definite_text);
         })
         .grad(
@@ -74,38 +75,100 @@ const OpRecord& cholesky_op = define("cholesky(Tensor self, bool upper=False) ->
                                   .autocast(Autocast::f32)
                                   .dtypes(kFactorizableTypes);
 
-Tensor solve_with_factor(const Tensor& b, const Tensor& f, bool upper) {
-  const Tensor l = upper ? f.mT() : f;
-  return linalg::solve_triangular(l.mT(), linalg::solve_triangular(l, b, false), true);
+// ---- what is solved with factors. Their gradients are those of torch, which symmetrize but leave
+// no triangle out.
+
+// out, which holds B, becomes X with F F^T X = B, or F^T F X = B (upper).
+void solve_with_factor(const Tensor& f, bool upper, const Tensor& out, prim::Primitives& p) {
+  const TriangularFactor factor(f, batch_sizes(out.sizes()), upper, p);
+  factor.solve(out, p, upper);
+  factor.solve(out, p, !upper);
+}
+
+// The gradient of F where that of A is S + S^T, but for the sign.
+Tensor through_product(const Tensor& f, bool upper, const Tensor& s) {
+  const Tensor both = s + s.mT();
+  return (upper ? matmul(f, both) : matmul(both, f)).neg();
 }
 
 const OpRecord& cholesky_solve_op =
     define("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
         .doc("X with A X = B from the Cholesky factor of A.")
-        .compose([](const Call& c) -> Results {
+        .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &b = c.tensor(0), &f = c.tensor(1);
+          common_device(c);
           ARETE_CHECK(b.dim() >= 2,
                       ValueError(c.name(), "b should have at least 2 dimensions, but has " +
                                                std::to_string(b.dim()) + " dimensions instead"));
           ARETE_CHECK(f.dim() >= 2,
                       ValueError(c.name(), "u should have at least 2 dimensions, but has " +
                                                std::to_string(f.dim()) + " dimensions instead"));
+          check_factorizable(c.name(), f);
           check_square(c.name(), f, "input2");
-          return {solve_with_factor(b, f, c.boolean(2))};
+          const auto n = [&](int64_t dim, const Tensor& t) { return std::to_string(t.size(dim)); };
+          ARETE_CHECK(b.size(-2) == f.size(-1),
+                      ValueError(c.name(), "Incompatible matrix sizes for cholesky_solve: each A "
+                                           "matrix is " +
+                                               n(-1, f) + " by " + n(-1, f) +
+                                               " but each b matrix is " + n(-2, b) + " by " +
+                                               n(-1, b)));
+          ARETE_CHECK(b.dtype() == f.dtype(),
+                      TypeError(c.name(),
+                                "Expected b and A to have the same dtype, but found b of type " +
+                                    std::string(name_of(b.dtype())) + " and A of type " +
+                                    std::string(name_of(f.dtype())) + " instead."));
+          out.push_back(matrix_spec(
+              broadcast_shapes(batch_sizes(b.sizes()), batch_sizes(f.sizes()), c.name()),
+              b.size(-2), b.size(-1), b));
         })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const Tensor& b = c.tensor(0);
+          p.copy({view_of(out[0]), view_of(b, expand(b.layout(), out[0].sizes()))});
+          solve_with_factor(c.tensor(1), c.boolean(2), out[0], p);
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor f = g.input(1);
+              const bool upper = g.boolean(2);
+              const Tensor gb = cholesky_solve(g.grad(), f, upper);
+              TensorList all(2);
+              if (g.needs(0)) all[0] = sum_to_size(gb, g.input_sizes(0));
+              if (g.needs(1))
+                all[1] = sum_to_size(through_product(f, upper, matmul(gb, g.output().mT())),
+                                     g.input_sizes(1));
+              return all;
+            },
+            2, 1)
         .autocast(Autocast::f32)
+        .flops([](const Call& c) {
+          return 2 * double(c.tensor(1).size(-1)) * double(c.tensor(0).numel());
+        })
         .dtypes(kFactorizableTypes);
 
 const OpRecord& cholesky_inverse_op =
     define("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
         .doc("The inverse of A from its Cholesky factor.")
-        .compose([](const Call& c) -> Results {
+        .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& f = c.tensor(0);
+          check_factorizable(c.name(), f);
           check_square(c.name(), f);
-          return {solve_with_factor(identities(batch_sizes(f.sizes()), f.size(-1), f.options()), f,
-                                    c.boolean(1))};
+          out.push_back(matrix_spec(batch_sizes(f.sizes()), f.size(-1), f.size(-1), f));
         })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          const PlainCalls guard;
+          const Tensor& f = c.tensor(0);
+          p.copy({view_of(out[0]),
+                  view_of(identities(batch_sizes(f.sizes()), f.size(-1), f.options()))});
+          solve_with_factor(f, c.boolean(1), out[0], p);
+        })
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const Tensor y = g.output();
+              return {through_product(g.input(0), g.boolean(1), matmul(y, matmul(g.grad(), y)))};
+            },
+            1, 1)
         .autocast(Autocast::f32)
+        .flops([](const Call& c) { return factorization_flops(c) * 2; })
         .dtypes(kFactorizableTypes);
 
 }  // namespace

@@ -18,35 +18,41 @@ namespace {
 
 // Note [Matrix exponential]
 // exp(A) = exp(A / 2^s)^(2^s), where s makes the 1-norm small enough for the Pade approximant of
-// degree 13 to be exact in double precision (Higham, 2005). Each matrix of a batch has its own s:
-// needless squarings cost digits.
+// degree 13 to be exact in double precision, or that of degree 7 in single precision (Higham,
+// 2005). Each matrix of a batch has its own s: needless squarings cost digits.
 Tensor exponential(const Tensor& a) {
-  constexpr double kLargestNorm = 5.371920351148152;
-  constexpr double kCoefficients[] = {64764752532480000.,
-                                      32382376266240000.,
-                                      7771770303897600.,
-                                      1187353796428800.,
-                                      129060195264000.,
-                                      10559470521600.,
-                                      670442572800.,
-                                      33522128640.,
-                                      1323241920.,
-                                      40840800.,
-                                      960960.,
-                                      16380.,
-                                      182.,
-                                      1.};
+  const bool single = a.dtype() == kFloat32;
+  constexpr double kOfDegree7[] = {17297280., 8648640., 1995840., 277200., 25200., 1512., 56., 1.};
+  constexpr double kOfDegree13[] = {64764752532480000.,
+                                    32382376266240000.,
+                                    7771770303897600.,
+                                    1187353796428800.,
+                                    129060195264000.,
+                                    10559470521600.,
+                                    670442572800.,
+                                    33522128640.,
+                                    1323241920.,
+                                    40840800.,
+                                    960960.,
+                                    16380.,
+                                    182.,
+                                    1.};
+  const double largest_norm = single ? 3.925724783138660 : 5.371920351148152;
   // Divided by the first, so that float32 keeps them in range.
-  const auto b = [&](int i) { return Scalar(kCoefficients[i] / kCoefficients[0]); };
+  const auto b = [&](int i) {
+    return single ? Scalar(kOfDegree7[i] / kOfDegree7[0]) : Scalar(kOfDegree13[i] / kOfDegree13[0]);
+  };
   const Tensor norm = a.norm(1, {-2}, true).amax({-1}, true);
-  const Tensor squarings = (norm / Scalar(kLargestNorm)).log2().ceil().clamp(Scalar(0));
+  const Tensor squarings = (norm / Scalar(largest_norm)).log2().ceil().clamp(Scalar(0));
   const Tensor x = a * squarings.neg().exp2();
   const Tensor one = eye(a.size(-1), a.options());
   const Tensor x2 = matmul(x, x), x4 = matmul(x2, x2), x6 = matmul(x4, x2);
-  const Tensor odd = matmul(x6, x6 * b(13) + x4 * b(11) + x2 * b(9)) + x6 * b(7) + x4 * b(5) +
-                     x2 * b(3) + one * b(1);
-  const Tensor even = matmul(x6, x6 * b(12) + x4 * b(10) + x2 * b(8)) + x6 * b(6) + x4 * b(4) +
-                      x2 * b(2) + one * b(0);
+  Tensor odd = x6 * b(7) + x4 * b(5) + x2 * b(3) + one * b(1);
+  Tensor even = x6 * b(6) + x4 * b(4) + x2 * b(2) + one * b(0);
+  if (!single) {
+    odd = matmul(x6, x6 * b(13) + x4 * b(11) + x2 * b(9)) + odd;
+    even = matmul(x6, x6 * b(12) + x4 * b(10) + x2 * b(8)) + even;
+  }
   const Tensor u = matmul(x, odd);
   Tensor y = std::get<0>(linalg::solve_ex(even - u, even + u));
   const double most = squarings.max().item<double>();  // NaN and infinity end in NaN by themselves

@@ -70,6 +70,33 @@ Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p) {
   return out;
 }
 
+TriangularFactor::TriangularFactor(const Tensor& a, IntList batch, bool reads_upper,
+                                   prim::Primitives& p)
+    : transposed(false) {
+  const Shape own = batch_sizes(a.sizes());
+  const bool whole = std::equal(own.begin(), own.end(), batch.begin(), batch.end());
+  if (whole && a.is_contiguous()) {
+    transposed = true;
+    matrices = a.mT();
+  } else {
+    matrices = whole && a.mT().is_contiguous() ? a : column_major(a, batch, p);
+  }
+  upper = reads_upper != transposed;
+}
+
+void TriangularFactor::solve(const Tensor& b, prim::Primitives& p, bool adjoint, bool left,
+                             bool unit) const {
+  const Tensor info = empty_info(b);
+  p.linalg({.op = Factorization::triangular_solve,
+            .a = view_of(matrices),
+            .b = view_of(b),
+            .info = view_of(info),
+            .upper = upper,
+            .left = left,
+            .unit = unit,
+            .transposed = transposed != adjoint});
+}
+
 void check_info(const std::string& name, const Tensor& info, std::string (*text)(int64_t),
                 const char* not_finite) {
   if (info.is_meta()) return;

@@ -37,6 +37,18 @@ OutputSpec matrix_spec(IntList batch, int64_t rows, int64_t columns, const Tenso
 /// A column-major copy of the matrices of `t`, their batch broadcast to `batch`. No history.
 Tensor column_major(const Tensor& t, IntList batch, prim::Primitives& p);
 
+/// Triangular matrices as a factor that p.linalg() reads: no copy if they are dense already, as
+/// they are or transposed.
+struct TriangularFactor {
+  Tensor matrices;  // column-major
+  bool upper;       // the triangle of them that is read
+  bool transposed;  // whether they are the transposed ones
+  TriangularFactor(const Tensor& a, IntList batch, bool reads_upper, prim::Primitives& p);
+  /// b (column-major) becomes X with A X = b (left) or X A = b, or A^T for A.
+  void solve(const Tensor& b, prim::Primitives& p, bool adjoint = false, bool left = true,
+             bool unit = false) const;
+};
+
 /// What a lower() hands to p.linalg(): its input in column-major tensors, on the device of the
 /// call.
 using Factorization = prim::LinalgArgs::Op;

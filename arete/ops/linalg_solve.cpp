@@ -52,14 +52,8 @@ const OpRecord& linalg_solve_triangular_op =
           const Shape batch = batch_sizes(out[0].sizes());
           p.copy({view_of(out[0]),
                   view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
-          const Tensor a = column_major(c.tensor(0), batch, p), info = empty_info(a);
-          p.linalg({.op = Factorization::triangular_solve,
-                    .a = view_of(a),
-                    .b = view_of(out[0]),
-                    .info = view_of(info),
-                    .upper = c.boolean(2),
-                    .left = c.boolean(3),
-                    .unit = c.boolean(4)});
+          const TriangularFactor a(c.tensor(0), batch, c.boolean(2), p);
+          a.solve(out[0], p, false, c.boolean(3), c.boolean(4));
         })
         .grad(
             [](const GradCall& g) -> TensorList {

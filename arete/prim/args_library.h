@@ -169,13 +169,14 @@ struct FftArgs {
 /// at step k, or -1 (svd, eigen; results NaN) for numbers that are not finite. The operands:
 struct LinalgArgs {
   enum class Op : uint8_t {
-    /// a (n, n) becomes its Cholesky factor in the triangle named; the other one stays.
+    /// a (n, n) becomes its Cholesky factor in the triangle named; the other one is lost.
     cholesky,
     /// a (m, n) = P L U, both factors in a; row i was swapped with row b[i] (i32, from 1) in turn.
     lu,
     /// c (n, columns): X with A X = c, or A^T X = c if transposed; a and b as `lu` left them.
     lu_solve,
-    /// b (m, n): X with A X = b (left) or X A = b for triangular A; unit: its diagonal is ones.
+    /// b (m, n): X with A X = b (left) or X A = b for triangular A, whose triangle named is read, or
+    /// for A^T if transposed; unit: the diagonal is ones.
     triangular_solve,
     /// a (m, n) = Q R: R in the upper triangle, below it and in b (min(m, n)) the reflectors.
     qr,

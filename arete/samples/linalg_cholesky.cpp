@@ -103,6 +103,7 @@ Matrix recomposed(const Matrix& f, bool upper) {
 
 const Attached cholesky_solve_op =
     attach("cholesky_solve")
+        .no_gradient_test()  // of triangular factors: tests/grad/linalg_grad_test.cpp
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{m.make({3, 2}), make_invertible(m, {3, 3}), false}},
                   {{m.make_strided({3, 2}), make_invertible(m, {2, 3, 3}), true}, "upper, batch"},
@@ -111,7 +112,10 @@ const Attached cholesky_solve_op =
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({3}), make_invertible(m, {3, 3}), false},
                    ErrorKind::value,
-                   "b should have at least 2 dimensions, but has 1 dimensions instead"}};
+                   "b should have at least 2 dimensions, but has 1 dimensions instead"},
+                  {{m.make({3, 2}), make_invertible(m, {4, 4}), false},
+                   ErrorKind::value,
+                   "each A matrix is 4 by 4 but each b matrix is 3 by 2"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const Tensor &b = c.tensor(0), &f = c.tensor(1);
@@ -121,6 +125,7 @@ const Attached cholesky_solve_op =
         });
 const Attached cholesky_inverse_op =
     attach("cholesky_inverse")
+        .no_gradient_test()  // of triangular factors: tests/grad/linalg_grad_test.cpp
         .samples([](SampleMaker& m) -> std::vector<Sample> {
           return {{{make_invertible(m, {3, 3}), false}},
                   {{make_invertible(m, {2, 2, 2}), true}, "upper, batch"},

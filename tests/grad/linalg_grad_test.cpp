@@ -42,6 +42,23 @@ TEST(LinalgGrad, Cholesky) {
   }
 }
 
+// The formulas leave no triangle of the factor out, but hold for triangular ones.
+TEST(LinalgGrad, CholeskyFactors) {
+  for (bool upper : {false, true}) {
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{3, 3}, {2, 2, 2}, {1, 1}}) {
+      SCOPED_TRACE(to_string(sizes));
+      const auto factor = [=](const Tensor& x) { return upper ? x.triu() : x.tril(); };
+      const Tensor b = leaf({2, 1, sizes.back(), 2}, 0.1);
+      check([&](const Tensor& x) { return std::vector{cholesky_inverse(factor(x), upper)}; },
+            leaf(sizes, 1.5));
+      check([&](const Tensor& x) { return std::vector{cholesky_solve(b, factor(x), upper)}; },
+            leaf(sizes, 1.5));
+      check([&](const Tensor& x) { return std::vector{cholesky_solve(x, factor(x), upper)}; },
+            leaf(sizes, 1.5));
+    }
+  }
+}
+
 TEST(LinalgGrad, Eigh) {
   for (const char* uplo : {"L", "U"}) {
     check_symmetric([=](const Tensor& a) {

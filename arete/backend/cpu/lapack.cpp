@@ -84,11 +84,12 @@ int getrs(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_
 }
 
 template <class T>
-void trsm(bool left, bool upper, bool unit, int64_t m, int64_t n, const T* a, T* b) {
+void trsm(bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n, const T* a,
+          T* b) {
   if (m == 0 || n == 0) return;
   prepare_blas();
   Names<T>::trsm(CblasColMajor, left ? CblasLeft : CblasRight, upper ? CblasUpper : CblasLower,
-                 CblasNoTrans, unit ? CblasUnit : CblasNonUnit, size(m), size(n), T(1), a,
+                 transposed ? CblasTrans : CblasNoTrans, unit ? CblasUnit : CblasNonUnit, size(m), size(n), T(1), a,
                  size(left ? m : n), b, size(m));
 }
 
@@ -181,7 +182,7 @@ int least_squares(Driver driver, int64_t m, int64_t n, int64_t columns, T* a, T*
   template int potrf(bool, int64_t, T*);                                    \
   template int getrf(int64_t, int64_t, T*, int32_t*);                       \
   template int getrs(bool, int64_t, int64_t, const T*, const int32_t*, T*); \
-  template void trsm(bool, bool, bool, int64_t, int64_t, const T*, T*);     \
+  template void trsm(bool, bool, bool, bool, int64_t, int64_t, const T*, T*); \
   template int geqrf(int64_t, int64_t, T*, T*);                             \
   template int orgqr(int64_t, int64_t, int64_t, T*, const T*);              \
   template int gesdd(Vectors, int64_t, int64_t, T*, T*, T*, T*);            \

@@ -20,10 +20,11 @@ int getrf(int64_t m, int64_t n, T* a, int32_t* pivots);
 /// Solves A X = B or, transposed, A^T X = B with the factors of getrf; b (n x columns) becomes X.
 template <class T>
 int getrs(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots, T* b);
-/// Solves A X = B (left) or X A = B for a triangular A; b (m x n) becomes X. `unit`: the diagonal
-/// is not read but taken as ones.
+/// Solves A X = B (left) or X A = B for a triangular A, or its transpose; b (m x n) becomes X.
+/// `unit`: the diagonal is not read but taken as ones.
 template <class T>
-void trsm(bool left, bool upper, bool unit, int64_t m, int64_t n, const T* a, T* b);
+void trsm(bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t n, const T* a,
+          T* b);
 /// a (m x n) = Q R: R in the upper triangle of a, below it and in tau (min(m, n)) the reflectors.
 template <class T>
 int geqrf(int64_t m, int64_t n, T* a, T* tau);

@@ -82,7 +82,8 @@ void run(const LinalgArgs& l) {
     case Op::triangular_solve: {
       const Batch<T> b(l.b, 2);
       return each([&](int64_t i) {
-        lapack::trsm<T>(l.left, l.upper, l.unit, rows_of(l.b), columns_of(l.b), a[i], b[i]);
+        lapack::trsm<T>(l.left, l.upper, l.transposed, l.unit, rows_of(l.b), columns_of(l.b), a[i],
+                        b[i]);
         return 0;
       });
     }

@@ -1,12 +1,9 @@
-// Dense linear algebra: cuSOLVER, one matrix after the other, and cuBLAS for triangular systems
-// and for batches of small matrices, of which a kernel of our own factors those that are not
-// square. What these libraries do not have, or where they are not installed, the CPU computes.
+// Dense linear algebra: functions of cuSOLVER and cuBLAS for whole batches, what linalg_batches.cpp
+// makes of them, and for few or large matrices cuSOLVER, one matrix after the other. What these
+// libraries do not have, or where they are not installed, the CPU computes.
 #include <array>
 #include <limits>
 
-#include "arete/backend/cuda/codegen/lu.h"
-#include "arete/backend/cuda/index_common.h"
-#include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/expr/program_cache.h"
 
@@ -28,8 +25,9 @@ Handles& handles_of(int ordinal) {
   return (*handles)[size_t(ordinal)];
 }
 
-// Up to here batched functions, which give each matrix to a few threads, are the faster ones.
-constexpr int64_t kSmall = 128;
+// Up to here factorizations of batches, which give each matrix to one block of threads, are the
+// faster ones.
+constexpr int64_t kBatched = 512;
 // What cuBLAS may use. A workspace of its own would be shared by all streams.
 constexpr size_t kBlasWorkspace = size_t(8) << 20;
 
@@ -53,56 +51,24 @@ bool runs_here(const LinalgArgs& l) {
 
 // ---- triangular factors
 
-// where(i >= j, x, y)
-const expr::Program& choice(DType t) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(
-      pack_key({int(t)}), {kInt32, kInt32, t, t}, {}, {t},
-      [](std::span<const expr::Value> v) { return std::vector{where(v[0] >= v[1], v[2], v[3])}; });
-}
-
-// One triangle of each matrix of a becomes that of `from`.
-template <class T>
-void copy_triangle(LinalgCall<T>& c, std::byte* from) {
-  const int64_t n = c.rows;
-  const Scratch numbers(c.backend, sizeof(int32_t) * size_t(n));
-  c.backend.iota({.out = OwnedView(numbers.data(), kInt32, Layout(Shape{n}))});
-  // The matrices as they lie in memory: dimension 1 are their columns, 2 their rows.
-  const Shape sizes{c.count, n, n};
-  const OwnedView row(numbers.data(), kInt32, Layout(sizes, Shape{0, 0, 1}));
-  const OwnedView column(numbers.data(), kInt32, Layout(sizes, Shape{0, 1, 0}));
-  const OwnedView a(c.a(), c.kType, Layout(sizes)), source(from, c.kType, Layout(sizes));
-  const bool upper = c.args.upper;
-  const View inputs[] = {upper ? column : row, upper ? row : column, source, a};
-  c.backend.pointwise({&choice(c.kType), inputs, {&a.view(), 1}, {}});
-}
-
 template <class T>
 void cholesky(LinalgCall<T>& c) {
   const int n = library_int(c.rows);
   const cublasFillMode_t triangle = fill_mode(c.args.upper);
-  if (c.count > 1 && n <= kSmall) {
-    // The batched function destroys the other triangle, which must stay.
-    const Scratch copy(c.backend, sizeof(T) * size_t(c.count * c.rows * c.rows));
-    const Layout all(Shape{c.count * c.rows * c.rows});
-    c.backend.copy(
-        {.out = OwnedView(copy.data(), c.kType, all), .in = OwnedView(c.a(), c.kType, all)});
-    const MatrixPointers<T> at(c.backend, reinterpret_cast<T*>(copy.data()), c.rows * c.rows,
-                               c.count);
+  if (c.count > 1) {
+    const MatrixPointers<T> at(c.backend, c.a(), c.rows * c.rows, c.count);
     check_cusolver(c.solver.potrf_batched(c.solver_handle, triangle, n, at.get(), n, c.info,
                                           library_int(c.count)),
                    "potrfBatched");
-    return copy_triangle(c, copy.data());
+    return;
   }
   c.with_work(
       [&](int* size) {
         return c.solver.potrf_bufferSize(c.solver_handle, triangle, n, c.a(), n, size);
       },
       [&](T* work, int size) {
-        for (int64_t i = 0; i < c.count; ++i)
-          check_cusolver(
-              c.solver.potrf(c.solver_handle, triangle, n, c.a(i), n, work, size, c.info + i),
-              "potrf");
+        check_cusolver(c.solver.potrf(c.solver_handle, triangle, n, c.a(), n, work, size, c.info),
+                       "potrf");
       });
 }
 
@@ -112,22 +78,14 @@ template <class T>
 void lu(LinalgCall<T>& c) {
   const int m = library_int(c.rows), n = library_int(c.columns);
   int32_t* const pivots = c.args.b.template as<int32_t>();
-  if (c.count > 1 && m == n && n <= kSmall) {
+  if (c.count > 1 && m == n && n <= kBatched) {
     const MatrixPointers<T> at(c.backend, c.a(), c.rows * c.columns, c.count);
     check_cublas(
         c.blas.getrf_batched(c.blas_handle, n, at.get(), n, pivots, c.info, library_int(c.count)),
         "getrfBatched");
     return;
   }
-  if (c.count > 1 && c.rows * c.columns <= kSmall * kSmall) {
-    static KernelTable<2> kernels;
-    const Kernel& k =
-        kernels.get(c.backend, c.kType == kFloat64, [&] { return lu_source(c.kType); });
-    const LuKernelArgs args{address_of(c.a()), address_of(pivots), address_of(c.info), m, n};
-    const unsigned warps = unsigned(std::clamp(n, 1, kLuThreads / 32));
-    c.backend.launch(k, {unsigned(c.count)}, {32 * warps}, 0, c.stream, args);
-    return;
-  }
+  if (c.count > 1 && c.k <= kBatched && can_exchange_rows(c)) return factor_rectangles(c);
   c.with_work(
       [&](int* size) { return c.solver.getrf_bufferSize(c.solver_handle, m, n, c.a(), m, size); },
       [&](T* work, int) {
@@ -145,13 +103,29 @@ void lu_solve(LinalgCall<T>& c) {
   T* const x = c.args.c.template as<T>();
   const int64_t size = c.rows * columns;
   const cublasOperation_t op = c.args.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  if (c.count > 1 && n <= kSmall) {
+  // For few right sides the batched function is faster than triangular systems by themselves.
+  if (c.count > 1 && (n <= 16 || columns <= (n <= 64 ? 8 : 2)) && n <= kBatched) {
     const MatrixPointers<T> factors(c.backend, c.a(), c.rows * c.rows, c.count);
     const MatrixPointers<T> solutions(c.backend, x, size, c.count);
     int wrong_argument = 0;
     check_cublas(c.blas.getrs_batched(c.blas_handle, op, n, columns, factors.get(), n, pivots,
                                       solutions.get(), n, &wrong_argument, library_int(c.count)),
                  "getrsBatched");
+    return c.all_succeeded();
+  }
+  if (c.count > 1 && n <= kBatched) {
+    const Matrices<T> factors{c.a(), c.rows * c.rows, n}, solutions{x, size, n};
+    const RowExchanges exchanges{pivots, n, n, 0};
+    const TriangularSystem lower{.left = true, .upper = false, .unit = true, .transposed = false},
+        upper{.left = true, .upper = true, .unit = false, .transposed = false};
+    const auto solve = [&](TriangularSystem s) {
+      s.transposed = c.args.transposed;
+      solve_triangles(c, s, factors, solutions, n, columns);
+    };
+    if (!c.args.transposed) exchange_rows(c, solutions, n, columns, exchanges, false);
+    solve(c.args.transposed ? upper : lower);
+    solve(c.args.transposed ? lower : upper);
+    if (c.args.transposed) exchange_rows(c, solutions, n, columns, exchanges, true);
     return c.all_succeeded();
   }
   for (int64_t i = 0; i < c.count; ++i)
@@ -166,23 +140,19 @@ template <class T>
 void triangular_solve(LinalgCall<T>& c) {
   const LinalgArgs& l = c.args;
   const int m = library_int(rows_of(l.b)), n = library_int(columns_of(l.b)), order = l.left ? m : n;
-  const cublasSideMode_t side = l.left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT;
-  const cublasDiagType_t diagonal = l.unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
-  const cublasFillMode_t triangle = fill_mode(l.upper);
   T* const b = l.b.template as<T>();
   const int64_t size = int64_t(m) * n;
-  const T one = 1;
-  if (c.count > 1 && order <= kSmall) {
-    const MatrixPointers<T> factors(c.backend, c.a(), c.rows * c.rows, c.count);
-    const MatrixPointers<T> solutions(c.backend, b, size, c.count);
-    check_cublas(
-        c.blas.trsm_batched(c.blas_handle, side, triangle, CUBLAS_OP_N, diagonal, m, n, &one,
-                            factors.get(), order, solutions.get(), m, library_int(c.count)),
-        "trsmBatched");
+  // Few large systems keep the device busy one by one.
+  if (c.count > (order >= 64 ? 8 : 1)) {
+    solve_triangles(c, {l.left, l.upper, l.unit, l.transposed},
+                    Matrices<T>{c.a(), c.rows * c.rows, order}, Matrices<T>{b, size, m}, m, n);
   } else {
+    const T one = 1;
     for (int64_t i = 0; i < c.count; ++i)
-      check_cublas(c.blas.trsm(c.blas_handle, side, triangle, CUBLAS_OP_N, diagonal, m, n, &one,
-                               c.a(i), order, b + i * size, m),
+      check_cublas(c.blas.trsm(c.blas_handle, l.left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT,
+                               fill_mode(l.upper), l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                               l.unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, m, n, &one, c.a(i),
+                               order, b + i * size, m),
                    "trsm");
   }
   c.all_succeeded();
@@ -191,23 +161,28 @@ void triangular_solve(LinalgCall<T>& c) {
 // ---- QR
 
 template <class T>
-void qr(LinalgCall<T>& c, T* tau) {
-  const int m = library_int(c.rows), n = library_int(c.columns);
-  c.with_work(
-      [&](int* size) { return c.solver.geqrf_bufferSize(c.solver_handle, m, n, c.a(), m, size); },
-      [&](T* work, int size) {
-        for (int64_t i = 0; i < c.count; ++i)
-          check_cusolver(c.solver.geqrf(c.solver_handle, m, n, c.a(i), m, tau + i * c.k, work, size,
-                                        c.info + i),
-                         "geqrf");
-      });
-}
-
-template <class T>
 void qr_vectors(LinalgCall<T>& c) {
   const int m = library_int(c.rows), n = library_int(c.columns);
   const int reflectors = library_int(c.args.b.sizes.back());
   const T* const tau = c.args.b.template as<T>();
+  if (can_reflect(c)) {
+    const Scratch copy(c.backend, sizeof(T) * size_t(c.args.a.numel()));
+    const Layout all(Shape{c.args.a.numel()});
+    c.backend.copy(
+        {.out = OwnedView(copy.data(), c.kType, all), .in = OwnedView(c.a(), c.kType, all)});
+    const Matrices<T> out{c.a(), c.rows * c.columns, m};
+    reflect(c, {.out = out,
+                .in = out,
+                .reflectors = {reinterpret_cast<T*>(copy.data()), out.stride, m},
+                .tau = tau,
+                .rows = m,
+                .columns = n,
+                .in_rows = 0,
+                .in_columns = 0,
+                .count = reflectors,
+                .transpose = false});
+    return c.all_succeeded();
+  }
   c.with_work(
       [&](int* size) {
         return c.solver.orgqr_bufferSize(c.solver_handle, m, n, reflectors, c.a(), m, tau, size);
@@ -278,24 +253,40 @@ void least_squares(LinalgCall<T>& c) {
   const int64_t size = int64_t(m) * right;
   const Scratch taus(c.backend, sizeof(T) * size_t(c.count * c.k));
   T* const tau = reinterpret_cast<T*>(taus.data());
-  qr(c, tau);
-  c.with_work(
-      [&](int* elements) {
-        return c.solver.ormqr_bufferSize(c.solver_handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, right,
-                                         n, c.a(), m, tau, b, m, elements);
-      },
-      [&](T* work, int elements) {
-        for (int64_t i = 0; i < c.count; ++i)
-          check_cusolver(
-              c.solver.ormqr(c.solver_handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, right, n, c.a(i), m,
-                             tau + i * c.k, b + i * size, m, work, elements, c.info + i),
-              "ormqr");
-      });
-  const T one = 1;
-  for (int64_t i = 0; i < c.count; ++i)
-    check_cublas(c.blas.trsm(c.blas_handle, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
-                             CUBLAS_DIAG_NON_UNIT, n, right, &one, c.a(i), m, b + i * size, m),
-                 "trsm");
+  const Matrices<T> a{c.a(), c.rows * c.columns, m}, solutions{b, size, m};
+  factor_qr(c, a, m, n, tau);
+  if (can_reflect(c)) {
+    reflect(c, {.out = solutions,
+                .in = solutions,
+                .reflectors = a,
+                .tau = tau,
+                .rows = m,
+                .columns = right,
+                .in_rows = m,
+                .in_columns = right,
+                .count = n,
+                .transpose = true});
+    solve_triangles(c, {.left = true, .upper = true, .unit = false, .transposed = false}, a,
+                    solutions, n, right);
+  } else {
+    c.with_work(
+        [&](int* elements) {
+          return c.solver.ormqr_bufferSize(c.solver_handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, right,
+                                           n, c.a(), m, tau, b, m, elements);
+        },
+        [&](T* work, int elements) {
+          for (int64_t i = 0; i < c.count; ++i)
+            check_cusolver(
+                c.solver.ormqr(c.solver_handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, right, n, c.a(i),
+                               m, tau + i * c.k, b + i * size, m, work, elements, c.info + i),
+                "ormqr");
+        });
+    const T one = 1;
+    for (int64_t i = 0; i < c.count; ++i)
+      check_cublas(c.blas.trsm(c.blas_handle, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
+                               CUBLAS_DIAG_NON_UNIT, n, right, &one, c.a(i), m, b + i * size, m),
+                   "trsm");
+  }
   c.backend.fill({.out = c.args.c, .value = {.i = c.k}, .value_is_integer = true});
   c.backend.fill({.out = c.args.d, .value = {.f = 0}});
   find_zeros(c);
@@ -313,7 +304,8 @@ void run(LinalgCall<T> c) {
     case Op::triangular_solve:
       return triangular_solve(c);
     case Op::qr:
-      return qr(c, c.args.b.template as<T>());
+      return factor_qr(c, Matrices<T>{c.a(), c.rows * c.columns, int(c.rows)}, library_int(c.rows),
+                       library_int(c.columns), c.args.b.template as<T>());
     case Op::qr_vectors:
       return qr_vectors(c);
     case Op::svd:
@@ -329,6 +321,32 @@ void run(LinalgCall<T> c) {
 }
 
 }  // namespace
+
+template <class T>
+void factor_qr(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns, T* tau) {
+  const int k = std::min(rows, columns);
+  if (c.count > 1 && rows <= 256 && c.count >= rows / 16) {
+    const MatrixPointers<T> matrices(c.backend, a.first, a.stride, c.count);
+    const MatrixPointers<T> factors(c.backend, tau, k, c.count);
+    int wrong_argument = 0;
+    check_cublas(c.blas.geqrf_batched(c.blas_handle, rows, columns, matrices.get(), a.ld,
+                                      factors.get(), &wrong_argument, library_int(c.count)),
+                 "geqrfBatched");
+    return c.all_succeeded();
+  }
+  c.with_work(
+      [&](int* size) {
+        return c.solver.geqrf_bufferSize(c.solver_handle, rows, columns, a.first, a.ld, size);
+      },
+      [&](T* work, int size) {
+        for (int64_t i = 0; i < c.count; ++i)
+          check_cusolver(c.solver.geqrf(c.solver_handle, rows, columns, a.first + i * a.stride,
+                                        a.ld, tau + i * k, work, size, c.info + i),
+                         "geqrf");
+      });
+}
+template void factor_qr(LinalgCall<float>&, const Matrices<float>&, int, int, float*);
+template void factor_qr(LinalgCall<double>&, const Matrices<double>&, int, int, double*);
 
 void CudaBackend::linalg(const LinalgArgs& l) {
   if (l.info.numel() == 0) return;

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "arete/backend/cuda/codegen/linalg.h"
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/cublas.h"
 #include "arete/backend/cuda/lib/cublaslt.h"
@@ -96,6 +97,66 @@ class MatrixPointers {
  private:
   Scratch memory_;
 };
+
+/// One column-major matrix in each of a batch.
+template <class T>
+struct Matrices {
+  T* first;
+  int64_t stride;  // elements from one to the next
+  int ld;
+  /// The part that begins at a row and a column.
+  Matrices block(int64_t row, int64_t column) const { return {first + row + column * ld, stride, ld}; }
+};
+
+// linalg_batches.cpp
+
+/// op(A) X = B (left) or X op(A) = B; op transposes A, whose triangle named is read.
+struct TriangularSystem {
+  bool left, upper, unit, transposed;
+};
+/// b (m, n) becomes X, in all matrices.
+template <class T>
+void solve_triangles(LinalgCall<T>& c, const TriangularSystem& s, const Matrices<T>& a,
+                     const Matrices<T>& b, int m, int n);
+
+/// Row i is exchanged with row pivots[i] - 1 - first, for i = 0, 1 ... count - 1 in turn.
+struct RowExchanges {
+  const int32_t* pivots;
+  int64_t stride;  // of one matrix to the next
+  int count, first;
+};
+/// Whether columns of `a` are short enough for that.
+template <class T>
+bool can_exchange_rows(const LinalgCall<T>& c);
+/// Exchanges rows of a (rows, columns); backward: the last exchange first.
+template <class T>
+void exchange_rows(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns,
+                   const RowExchanges& e, bool backward);
+
+/// LU factors of matrices of any shape, if can_exchange_rows().
+template <class T>
+void factor_rectangles(LinalgCall<T>& c);
+
+/// out (rows, columns) = Q in, or Q^T in, for the Q of the first `count` reflectors. Of `in` there
+/// may be fewer rows and columns: beyond those there are those of the identity.
+template <class T>
+struct Reflection {
+  Matrices<T> out, in, reflectors;
+  const T* tau;  // (batch, count)
+  int rows, columns, in_rows, in_columns, count;
+  bool transpose;
+};
+/// Whether the matrices are many and short enough for that to be better than one by one.
+template <class T>
+bool can_reflect(const LinalgCall<T>& c);
+template <class T>
+void reflect(LinalgCall<T>& c, const Reflection<T>& r);
+
+// linalg.cpp
+
+/// QR of matrices (rows, columns) with tau (batch, min(rows, columns)).
+template <class T>
+void factor_qr(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns, T* tau);
 
 // linalg_spectral.cpp
 template <class T>

@@ -5,6 +5,7 @@
 
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/backend/cuda/scale_program.h"
+#include "arete/expr/program_cache.h"
 
 namespace arete::cuda {
 namespace {
@@ -72,12 +73,38 @@ void run_gesvd(LinalgCall<T>& c, const SvdJob& j, T* a, T* s, T* u, T* vt, T* wo
                  "gesvd");
 }
 
-// out (rows, columns) = the transpose of `in`, both column-major.
+// out (rows, columns) = the transposes of `in`, all column-major and dense.
 template <class T>
-void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t columns) {
-  const Shape sizes{rows, columns};
-  c.backend.copy({.out = OwnedView(out, c.kType, Layout(sizes, Shape{1, rows})),
-                  .in = OwnedView(in, c.kType, Layout(sizes, Shape{columns, 1}))});
+void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t columns,
+                    int64_t count = 1) {
+  const Shape sizes{count, rows, columns};
+  const int64_t size = rows * columns;
+  c.backend.copy({.out = OwnedView(out, c.kType, Layout(sizes, Shape{size, 1, rows})),
+                  .in = OwnedView(in, c.kType, Layout(sizes, Shape{size, columns, 1}))});
+}
+
+// where(i >= j, x, 0)
+const expr::Program& triangle_program(DType t) {
+  static auto& cache = *new expr::ProgramCache;  // used until exit
+  return cache.get(pack_key({int(t)}), {kInt32, kInt32, t}, {}, {t},
+                   [](std::span<const expr::Value> v) {
+                     return std::vector{where(v[0] >= v[1], v[2], constant_like(v[2], 0))};
+                   });
+}
+
+// out (order, order) = the upper triangles of `in`.
+template <class T>
+void copy_triangles(LinalgCall<T>& c, T* out, const Matrices<T>& in, int64_t order) {
+  const Scratch numbers(c.backend, sizeof(int32_t) * size_t(order));
+  c.backend.iota({.out = OwnedView(numbers.data(), kInt32, Layout(Shape{order}))});
+  // Dimension 1 are columns, 2 rows.
+  const Shape sizes{c.count, order, order};
+  const OwnedView column(numbers.data(), kInt32, Layout(sizes, Shape{0, 1, 0}));
+  const OwnedView row(numbers.data(), kInt32, Layout(sizes, Shape{0, 0, 1}));
+  const OwnedView from(in.first, c.kType, Layout(sizes, Shape{in.stride, in.ld, 1}));
+  const OwnedView to(out, c.kType, Layout(sizes));
+  const View inputs[] = {column, row, from};
+  c.backend.pointwise({&triangle_program(c.kType), inputs, {&to.view(), 1}, {}});
 }
 
 // Up to here there are functions for whole batches, by Jacobi's rotations.
@@ -218,12 +245,8 @@ void svd_by_qr(LinalgCall<T>& c, const SvdParts& parts, const std::vector<int64_
       });
 }
 
-}  // namespace
-
 template <class T>
-void svd(LinalgCall<T>& c) {
-  const SvdParts parts(c);
-  FiniteOnly<T> finite(c);
+void svd_of_finite(LinalgCall<T>& c, const SvdParts& parts) {
   std::vector<int64_t> which;
   if (c.k <= kFewColumns) {
     which = svd_by_rotations(c, parts);
@@ -231,6 +254,66 @@ void svd(LinalgCall<T>& c) {
     for (int64_t i = 0; i < c.count; ++i) which.push_back(i);
   }
   if (!which.empty()) svd_by_qr(c, parts, which);
+}
+
+// Of the triangular factors of QR factorizations, which are small enough for functions of whole
+// batches where the matrices are not.
+template <class T>
+void svd_of_triangles(LinalgCall<T>& c, const SvdParts& parts) {
+  const bool vectors = parts.vectors, wide = c.rows < c.columns;
+  const int m = library_int(std::max(c.rows, c.columns)), n = library_int(c.k);
+  const int64_t inner = parts.full ? m : n, square = int64_t(n) * n;
+  const auto memory = [&](bool wanted, int64_t elements) {
+    return wanted ? sizeof(T) * size_t(c.count * elements) : 0;
+  };
+  const Scratch turned(c.backend, memory(wide, int64_t(m) * n)), factors(c.backend, memory(true, n)),
+      triangles(c.backend, memory(true, square)), u_memory(c.backend, memory(vectors, square)),
+      v_memory(c.backend, memory(vectors && wide, square)),
+      long_memory(c.backend, memory(vectors && wide, m * inner));
+  const auto at = [](const Scratch& s) { return reinterpret_cast<T*>(s.data()); };
+  T *const out_u = c.args.c.template as<T>(), *const out_vt = c.args.d.template as<T>();
+  // A, or A^T where it is wide, is (m, n) and Q R; R = u s v^T.
+  const Matrices<T> a{wide ? at(turned) : c.a(), int64_t(m) * n, m};
+  if (wide) transpose_into(c, a.first, c.a(), m, n, c.count);
+  factor_qr(c, a, m, n, at(factors));
+  copy_triangles(c, at(triangles), a, n);
+  const Layout squares(Shape{c.count, n, n}, Shape{square, 1, n});
+  T* const vt = wide ? at(v_memory) : out_vt;
+  const OwnedView r(triangles.data(), c.kType, squares), u(u_memory.data(), c.kType, squares),
+      v(vt, c.kType, squares);
+  prim::LinalgArgs args{.op = c.args.op, .a = r, .b = c.args.b, .info = c.args.info};
+  if (vectors) args.c = u, args.d = v;
+  LinalgCall<T> of_triangles{c.backend,     args,     c.stream, c.solver_handle,
+                             c.blas_handle, c.solver, c.blas};
+  svd_of_finite(of_triangles, SvdParts(of_triangles));
+  if (!vectors) return;
+  T* const of_q = wide ? at(long_memory) : out_u;
+  reflect(c, {.out = {of_q, m * inner, m},
+              .in = {at(u_memory), square, n},
+              .reflectors = a,
+              .tau = at(factors),
+              .rows = m,
+              .columns = int(inner),
+              .in_rows = n,
+              .in_columns = n,
+              .count = n,
+              .transpose = false});
+  if (!wide) return;
+  transpose_into(c, out_u, vt, n, n, c.count);
+  transpose_into(c, out_vt, of_q, inner, m, c.count);
+}
+
+}  // namespace
+
+template <class T>
+void svd(LinalgCall<T>& c) {
+  const SvdParts parts(c);
+  FiniteOnly<T> finite(c);
+  const int64_t longest = std::max(c.rows, c.columns);
+  if (c.count > 1 && c.k <= kTiny && longest > kTiny && longest <= 4096)
+    svd_of_triangles(c, parts);
+  else
+    svd_of_finite(c, parts);
   finite.finish({&c.args.b, &c.args.c, &c.args.d});
 }
 

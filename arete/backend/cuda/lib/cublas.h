@@ -1,4 +1,4 @@
-// cuBLAS, loaded when the first triangular system or batch of small matrices needs it. (Products
+// cuBLAS, loaded when the first triangular system or batch of matrices needs it. (Other products
 // of matrices are cuBLASLt's.)
 #pragma once
 
@@ -16,7 +16,9 @@ namespace arete::cuda {
   X(trsm, cublas##c##trsm_v2)               \
   X(trsm_batched, cublas##c##trsmBatched)   \
   X(getrf_batched, cublas##c##getrfBatched) \
-  X(getrs_batched, cublas##c##getrsBatched)
+  X(getrs_batched, cublas##c##getrsBatched) \
+  X(geqrf_batched, cublas##c##geqrfBatched) \
+  X(gemm_strided, cublas##c##gemmStridedBatched)
 
 #define ARETE_CUBLAS_POINTER(name, symbol) decltype(&::symbol) name = nullptr;
 /// The functions for float or double.
