@@ -634,7 +634,8 @@ const OpRecord& pair_norms_op =
               if (!is_grad_enabled()) {
                 const auto square = [&](const Tensor& t) { return call(pairs_square_op, {t, n}); };
                 return {norm_slopes(square(g.grad()), x.unsqueeze(1), x.unsqueeze(0),
-                                    square(g.output()), p, 0)};
+                                    square(g.output()), p, 0)
+                            .squeeze(1)};
               }
               const Tensor numbers = triu_indices(n, n, 1, TensorOptions(kInt64, x.device()));
               const Tensor i = numbers.select(0, 0), j = numbers.select(0, 1);

@@ -125,7 +125,8 @@ const OpRecord& cdist_op =
           constexpr int64_t kMany = 25;  // rows, from which on the product is worth its rounding
           if (p == 2 && !never && (always || a.size(-2) > kMany || b.size(-2) > kMany))
             return {distances_by_product(a, b)};
-          return {norm_of_difference(a.unsqueeze(-2), b.unsqueeze(-3), p)};
+          // Points without coordinates have no largest difference, and are not apart either.
+          return {norm_of_difference(a.unsqueeze(-2), b.unsqueeze(-3), a.size(-1) > 0 ? p : 1)};
         })
         .dtypes({kFloat32, kFloat64});
 
