@@ -107,16 +107,16 @@ const OpRecord& cholesky_solve_op =
           check_square(c.name(), f, "input2");
           const auto n = [&](int64_t dim, const Tensor& t) { return std::to_string(t.size(dim)); };
           ARETE_CHECK(b.size(-2) == f.size(-1),
-                      ValueError(c.name(), "Incompatible matrix sizes for cholesky_solve: each A "
-                                           "matrix is " +
-                                               n(-1, f) + " by " + n(-1, f) +
-                                               " but each b matrix is " + n(-2, b) + " by " +
-                                               n(-1, b)));
-          ARETE_CHECK(b.dtype() == f.dtype(),
-                      TypeError(c.name(),
-                                "Expected b and A to have the same dtype, but found b of type " +
-                                    std::string(name_of(b.dtype())) + " and A of type " +
-                                    std::string(name_of(f.dtype())) + " instead."));
+                      ValueError(c.name(),
+                                 "Incompatible matrix sizes for cholesky_solve: each A "
+                                 "matrix is " +
+                                     n(-1, f) + " by " + n(-1, f) + " but each b matrix is " +
+                                     n(-2, b) + " by " + n(-1, b)));
+          ARETE_CHECK(
+              b.dtype() == f.dtype(),
+              TypeError(c.name(), "Expected b and A to have the same dtype, but found b of type " +
+                                      std::string(name_of(b.dtype())) + " and A of type " +
+                                      std::string(name_of(f.dtype())) + " instead."));
           out.push_back(matrix_spec(
               broadcast_shapes(batch_sizes(b.sizes()), batch_sizes(f.sizes()), c.name()),
               b.size(-2), b.size(-1), b));

@@ -175,7 +175,8 @@ struct LinalgArgs {
     lu,
     /// c (n, columns): X with A X = c, or A^T X = c if transposed; a and b as `lu` left them.
     lu_solve,
-    /// b (m, n): X with A X = b (left) or X A = b for triangular A, whose triangle named is read, or
+    /// b (m, n): X with A X = b (left) or X A = b for triangular A, whose triangle named is read,
+    /// or
     /// for A^T if transposed; unit: the diagonal is ones.
     triangular_solve,
     /// a (m, n) = Q R: R in the upper triangle, below it and in b (min(m, n)) the reflectors.

@@ -150,8 +150,8 @@ TEST_P(LinalgBatch, QrFactors) {
 }
 
 TEST_P(LinalgBatch, LeastSquares) {
-  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
-           {3, 6, 4}, {4, 5, 20, 15}, {7, 90, 70}, {2, 300, 5}}) {
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{3, 6, 4}, {4, 5, 20, 15}, {7, 90, 70}, {2, 300, 5}}) {
     SCOPED_TRACE(to_string(shape));
     const int64_t m = shape[shape.size() - 2], n = shape.back();
     const Tensor a = random(shape) + eye(m, n, TensorOptions(GetParam(), test_device())) *
@@ -167,9 +167,15 @@ TEST_P(LinalgBatch, LeastSquares) {
 }
 
 TEST_P(LinalgBatch, SingularValues) {
-  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
-           {4, 32, 16}, {4, 16, 32}, {3, 30, 30}, {3, 50, 8}, {3, 8, 50}, {2, 2, 130, 32},
-           {2, 32, 130}, {2, 40, 1}, {2, 1, 40}}) {
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{4, 32, 16},
+                                                                             {4, 16, 32},
+                                                                             {3, 30, 30},
+                                                                             {3, 50, 8},
+                                                                             {3, 8, 50},
+                                                                             {2, 2, 130, 32},
+                                                                             {2, 32, 130},
+                                                                             {2, 40, 1},
+                                                                             {2, 1, 40}}) {
     for (const bool full : {false, true}) {
       SCOPED_TRACE(to_string(shape) + (full ? ", full" : ""));
       Tensor a = random(shape);

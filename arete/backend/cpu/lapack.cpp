@@ -89,8 +89,8 @@ void trsm(bool left, bool upper, bool transposed, bool unit, int64_t m, int64_t 
   if (m == 0 || n == 0) return;
   prepare_blas();
   Names<T>::trsm(CblasColMajor, left ? CblasLeft : CblasRight, upper ? CblasUpper : CblasLower,
-                 transposed ? CblasTrans : CblasNoTrans, unit ? CblasUnit : CblasNonUnit, size(m), size(n), T(1), a,
-                 size(left ? m : n), b, size(m));
+                 transposed ? CblasTrans : CblasNoTrans, unit ? CblasUnit : CblasNonUnit, size(m),
+                 size(n), T(1), a, size(left ? m : n), b, size(m));
 }
 
 template <class T>
@@ -178,16 +178,16 @@ int least_squares(Driver driver, int64_t m, int64_t n, int64_t columns, T* a, T*
   });
 }
 
-#define ARETE_INSTANTIATE(T)                                                \
-  template int potrf(bool, int64_t, T*);                                    \
-  template int getrf(int64_t, int64_t, T*, int32_t*);                       \
-  template int getrs(bool, int64_t, int64_t, const T*, const int32_t*, T*); \
+#define ARETE_INSTANTIATE(T)                                                  \
+  template int potrf(bool, int64_t, T*);                                      \
+  template int getrf(int64_t, int64_t, T*, int32_t*);                         \
+  template int getrs(bool, int64_t, int64_t, const T*, const int32_t*, T*);   \
   template void trsm(bool, bool, bool, bool, int64_t, int64_t, const T*, T*); \
-  template int geqrf(int64_t, int64_t, T*, T*);                             \
-  template int orgqr(int64_t, int64_t, int64_t, T*, const T*);              \
-  template int gesdd(Vectors, int64_t, int64_t, T*, T*, T*, T*);            \
-  template int syevd(bool, bool, int64_t, T*, T*);                          \
-  template int geev(bool, int64_t, T*, T*, T*, T*);                         \
+  template int geqrf(int64_t, int64_t, T*, T*);                               \
+  template int orgqr(int64_t, int64_t, int64_t, T*, const T*);                \
+  template int gesdd(Vectors, int64_t, int64_t, T*, T*, T*, T*);              \
+  template int syevd(bool, bool, int64_t, T*, T*);                            \
+  template int geev(bool, int64_t, T*, T*, T*, T*);                           \
   template int least_squares(Driver, int64_t, int64_t, int64_t, T*, T*, double, int32_t*, T*);
 ARETE_INSTANTIATE(float)
 ARETE_INSTANTIATE(double)

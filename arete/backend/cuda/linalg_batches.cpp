@@ -60,20 +60,17 @@ void solve_triangles(LinalgCall<T>& c, const TriangularSystem& s, const Matrices
     const MatrixPointers<T> factors(c.backend, a.first, a.stride, c.count);
     const MatrixPointers<T> solutions(c.backend, b.first, b.stride, c.count);
     const T one = 1;
-    check_cublas(
-        c.blas.trsm_batched(c.blas_handle, s.left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT,
-                            fill_mode(s.upper), op,
-                            s.unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, m, n, &one,
-                            factors.get(), a.ld, solutions.get(), b.ld, library_int(c.count)),
-        "trsmBatched");
+    check_cublas(c.blas.trsm_batched(
+                     c.blas_handle, s.left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT,
+                     fill_mode(s.upper), op, s.unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, m, n,
+                     &one, factors.get(), a.ld, solutions.get(), b.ld, library_int(c.count)),
+                 "trsmBatched");
     return;
   }
   const int h = (order / 2 + 31) / 32 * 32, rest = order - h;
   const Matrices<T> corner = a.block(h, h), off = s.upper ? a.block(0, h) : a.block(h, 0);
   const Matrices<T> second = s.left ? b.block(h, 0) : b.block(0, h);
-  const auto solve_first = [&] {
-    solve_triangles(c, s, a, b, s.left ? h : m, s.left ? n : h);
-  };
+  const auto solve_first = [&] { solve_triangles(c, s, a, b, s.left ? h : m, s.left ? n : h); };
   const auto solve_second = [&] {
     solve_triangles(c, s, corner, second, s.left ? rest : m, s.left ? n : rest);
   };

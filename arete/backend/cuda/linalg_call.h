@@ -105,7 +105,9 @@ struct Matrices {
   int64_t stride;  // elements from one to the next
   int ld;
   /// The part that begins at a row and a column.
-  Matrices block(int64_t row, int64_t column) const { return {first + row + column * ld, stride, ld}; }
+  Matrices block(int64_t row, int64_t column) const {
+    return {first + row + column * ld, stride, ld};
+  }
 };
 
 // linalg_batches.cpp

@@ -143,13 +143,14 @@ std::vector<int64_t> svd_by_rotations(LinalgCall<T>& c, const SvdParts& parts) {
   const auto bytes = [&](bool there, int64_t elements) {
     return there ? sizeof(T) * size_t(c.count * elements) : 0;
   };
+  // cuSOLVER writes vectors, or what it has in their place, also where none are asked for.
   const Layout all(Shape{c.count * m * n});
   const Scratch before(c.backend, bytes(true, int64_t(m) * n));
   c.backend.copy(
       {.out = OwnedView(before.data(), c.kType, all), .in = OwnedView(c.a(), c.kType, all)});
-  const bool own_u = of_u != left;
-  const Scratch u_memory(c.backend, bytes(parts.vectors && own_u, m * of_u)),
-      v_memory(c.backend, bytes(parts.vectors, n * of_v));
+  const bool own_u = !parts.vectors || of_u != left;
+  const Scratch u_memory(c.backend, bytes(own_u, m * of_u)),
+      v_memory(c.backend, bytes(true, n * of_v));
   T *const s = c.args.b.template as<T>(),
            *const u = own_u ? reinterpret_cast<T*>(u_memory.data()) : c.args.c.template as<T>(),
            *const v = reinterpret_cast<T*>(v_memory.data());
@@ -175,11 +176,10 @@ std::vector<int64_t> svd_by_rotations(LinalgCall<T>& c, const SvdParts& parts) {
         },
         [&](T* work, int size) {
           for (int64_t i = 0; i < c.count; ++i)
-            check_cusolver(
-                c.solver.gesvdj(c.solver_handle, mode, economic, m, n, c.a(i), m, s + i * c.k,
-                                u ? u + i * m * of_u : nullptr, m, v ? v + i * n * of_v : nullptr,
-                                n, work, size, c.info + i, settings),
-                "gesvdj");
+            check_cusolver(c.solver.gesvdj(c.solver_handle, mode, economic, m, n, c.a(i), m,
+                                           s + i * c.k, u + i * m * of_u, m, v + i * n * of_v, n,
+                                           work, size, c.info + i, settings),
+                           "gesvdj");
         });
   }
   if (parts.vectors) {
@@ -266,8 +266,9 @@ void svd_of_triangles(LinalgCall<T>& c, const SvdParts& parts) {
   const auto memory = [&](bool wanted, int64_t elements) {
     return wanted ? sizeof(T) * size_t(c.count * elements) : 0;
   };
-  const Scratch turned(c.backend, memory(wide, int64_t(m) * n)), factors(c.backend, memory(true, n)),
-      triangles(c.backend, memory(true, square)), u_memory(c.backend, memory(vectors, square)),
+  const Scratch turned(c.backend, memory(wide, int64_t(m) * n)),
+      factors(c.backend, memory(true, n)), triangles(c.backend, memory(true, square)),
+      u_memory(c.backend, memory(vectors, square)),
       v_memory(c.backend, memory(vectors && wide, square)),
       long_memory(c.backend, memory(vectors && wide, m * inner));
   const auto at = [](const Scratch& s) { return reinterpret_cast<T*>(s.data()); };

@@ -31,8 +31,8 @@ struct ReflectArgs {
 /// Threads of a block: a multiple of 32, at most this.
 constexpr int kMostThreads = 256;
 
-/// LU factors of a panel of each matrix, with exchanges of its rows. A block for each matrix; shared
-/// memory for the panel with in_shared.
+/// LU factors of a panel of each matrix, with exchanges of its rows. A block for each matrix;
+/// shared memory for the panel with in_shared.
 KernelSource lu_panel_source(bool is_double);
 /// The exchanges of a factorization made with other columns. Shared memory: rows + count integers
 /// and rows elements for each warp.

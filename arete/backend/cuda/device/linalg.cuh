@@ -147,8 +147,8 @@ struct ReflectArgs {
   void* out;
   const void *in, *reflectors, *tau;
   i64 out_stride, in_stride, reflector_stride, tau_stride;
-  i32 rows, columns;          // of out
-  i32 in_rows, in_columns;    // what lies beyond them is a part of the identity
+  i32 rows, columns;        // of out
+  i32 in_rows, in_columns;  // what lies beyond them is a part of the identity
   i32 out_ld, in_ld, reflector_ld;
   i32 count;      // of reflectors
   i32 transpose;  // Q^T, not Q
