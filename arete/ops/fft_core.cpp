@@ -101,7 +101,7 @@ const OpRecord& fourier_op =
           for (size_t i = 0; i < dims.size(); ++i) sizes[size_t(dims[i])] = size[i];
           if (window.defined()) {
             const int64_t n = c.boolean(9) ? size.back() : x.size(dims.back());
-            ARETE_CHECK(window.dim() == 1 && window.numel() == n &&
+            ARETE_CHECK(dims.size() == 1 && window.dim() == 1 && window.numel() == n &&
                             window.dtype() == real_of(x.dtype()),
                         ValueError(c.name(), "expected a window of " + std::to_string(n) +
                                                  " real numbers, as precise as the input")

@@ -433,34 +433,30 @@ class Transform {
       if (a_.kind == prim::FftArgs::Kind::from_half) which = last ? count - 1 : count - 2 - i;
       const size_t d = size_t(a_.dims[which]);
       Array<T> to = out_;
-      if (!last && !fits) to = between(d);
+      if (!last && !fits) to = between();
       to.sizes = now_.sizes;
       to.sizes[d] = out_.sizes[d];
-      step(which, i == 0, last, to);
+      step(which, last, to);
       now_ = to;
     }
   }
 
  private:
   // The array for what comes between, with room for what it is now and what it becomes.
-  Array<T> between(size_t dim) {
-    if (scratch_) {
-      Array<T> same = now_;
-      return same;
-    }
+  Array<T> between() {
+    if (scratch_) return now_;
     Shape sizes = now_.sizes;
     for (size_t i = 0; i < a_.dims.size(); ++i) {
       const size_t d = size_t(a_.dims[i]);
       const bool half = i + 1 == a_.dims.size() && a_.kind == prim::FftArgs::Kind::from_half;
       if (!half) sizes[d] = std::max(sizes[d], out_.sizes[d]);
     }
-    (void)dim;
     sizes.push_back(2);
     scratch_ = std::make_unique<prim::ScratchView>(primitives_, a_.out.dtype, sizes);
     return Array<T>(scratch_->view(), false);
   }
 
-  void step(size_t which, bool first, bool last, const Array<T>& to) {
+  void step(size_t which, bool last, const Array<T>& to) {
     using Kind = prim::FftArgs::Kind;
     const size_t d = size_t(a_.dims[which]);
     const bool half = which + 1 == a_.dims.size() && a_.kind != Kind::complex;
@@ -494,9 +490,8 @@ class Transform {
     if (last) l.scale = T(a_.scale);
     if (a_.window) {
       const T* const w = reinterpret_cast<const T*>(a_.window.data);
-      if (!a_.window_after && first) l.window_in = w;
-      if (a_.window_after && last) l.window_out = w;
-      l.window_of_pairs = a_.kind == Kind::complex && !(a_.window_after ? to.real : now_.real);
+      (a_.window_after ? l.window_out : l.window_in) = w;
+      l.window_of_pairs = !(a_.window_after ? to.real : now_.real);
     }
     transform(l, packed ? points / 2 : points);
   }
@@ -510,7 +505,7 @@ class Transform {
 }  // namespace
 
 void CpuBackend::fft(const prim::FftArgs& a) {
-  ARETE_ASSERT(a.in.dtype == a.out.dtype);
+  ARETE_ASSERT(a.in.dtype == a.out.dtype && (!a.window || a.dims.size() == 1));
   if (a.out.numel() == 0) return;
   if (a.in.dtype == kFloat64)
     Transform<double>(a, *this).run();
