@@ -66,11 +66,16 @@ bool from_reals(FourierKind k) { return k == FourierKind::to_half || k == Fourie
 bool to_reals(FourierKind k) { return k == FourierKind::from_half || k == FourierKind::to_real; }
 FourierKind reversed(FourierKind k) {
   switch (k) {
-    case FourierKind::complex: return FourierKind::complex;
-    case FourierKind::to_half: return FourierKind::from_half;
-    case FourierKind::from_half: return FourierKind::to_half;
-    case FourierKind::from_real: return FourierKind::to_real;
-    case FourierKind::to_real: return FourierKind::from_real;
+    case FourierKind::complex:
+      return FourierKind::complex;
+    case FourierKind::to_half:
+      return FourierKind::from_half;
+    case FourierKind::from_half:
+      return FourierKind::to_half;
+    case FourierKind::from_real:
+      return FourierKind::to_real;
+    case FourierKind::to_real:
+      return FourierKind::from_real;
   }
   __builtin_unreachable();
 }
@@ -86,20 +91,20 @@ const OpRecord& fourier_op =
         .doc("Fourier transforms over several dimensions, of real or complex numbers.")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
-          const Tensor &x = c.tensor(0), &window = c.tensor(1);
+          const Tensor& x = c.tensor(0);
           const FourierKind kind = kind_of(c.integer(2));
           ARETE_CHECK(from_reals(kind) ? x.dtype() == kFloat32 || x.dtype() == kFloat64
                                        : is_complex(x.dtype()),
-                      TypeError(c.name(), from_reals(kind)
-                                              ? "expected float32 or float64"
-                                              : "expected complex64 or complex128")
+                      TypeError(c.name(), from_reals(kind) ? "expected float32 or float64"
+                                                           : "expected complex64 or complex128")
                           .got(describe(x)));
           const IntList dims = c.ints(3), points = c.ints(4), size = c.ints(5);
           ARETE_CHECK(!dims.empty() && points.size() == dims.size() && size.size() == dims.size(),
                       ValueError(c.name(), "expected as many points and sizes as dimensions"));
           Shape sizes(x.sizes());
           for (size_t i = 0; i < dims.size(); ++i) sizes[size_t(dims[i])] = size[i];
-          if (window.defined()) {
+          if (c.has(1)) {
+            const Tensor& window = c.tensor(1);
             const int64_t n = c.boolean(9) ? size.back() : x.size(dims.back());
             ARETE_CHECK(dims.size() == 1 && window.dim() == 1 && window.numel() == n &&
                             window.dtype() == real_of(x.dtype()),
@@ -117,12 +122,9 @@ const OpRecord& fourier_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           using Kind = prim::FftArgs::Kind;
           const FourierKind kind = kind_of(c.integer(2));
-          const auto side = [](const Tensor& t) {
-            return is_complex(t.dtype()) ? parts_in(t) : t;
-          };
+          const auto side = [](const Tensor& t) { return is_complex(t.dtype()) ? parts_in(t) : t; };
           const Tensor in = side(c.tensor(0)), to = side(out[0]);
-          const Tensor window =
-              c.tensor(1).defined() ? plain(c.tensor(1), c.tensor(1).dtype()) : Tensor();
+          const Tensor window = c.has(1) ? plain(c.tensor(1), c.tensor(1).dtype()) : Tensor();
           p.fft({kind == FourierKind::to_half     ? Kind::to_half
                  : kind == FourierKind::from_half ? Kind::from_half
                                                   : Kind::complex,

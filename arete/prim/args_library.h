@@ -144,13 +144,12 @@ struct PoolArgs {
 /// and so is what comes of it to fit out. forward: exponent -2 pi i. The dimensions are different.
 /// complex: numbers may be real on one side: imaginary parts are zeros, or dropped.
 /// to_half: real numbers to the first n / 2 + 1 of the last of `dims`, of which the others are the
-/// conjugates; from_half: the reverse, real numbers from such a half. `weighted` doubles the numbers
-/// that stand for two on their way out, or halves them on their way in: what to_half does and what
-/// from_half does for the other direction, weighted, are each other's adjoint.
-/// window (optional, 1-d, contiguous, as long as that side, and only where `dims` is one): factors
-/// for the elements of in along that dimension,
-/// or with window_after of out.
-/// out may be in where both have the same sizes and strides.
+/// conjugates; from_half: the reverse, real numbers from such a half. `weighted` doubles the
+/// numbers that stand for two on their way out, or halves them on their way in: what to_half does
+/// and what from_half does for the other direction, weighted, are each other's adjoint. window
+/// (optional, 1-d, contiguous, as long as that side, and only where `dims` is one): factors for the
+/// elements of in along that dimension, or with window_after of out. out may be in where both have
+/// the same sizes and strides.
 struct FftArgs {
   enum class Kind : uint8_t { complex, to_half, from_half } kind;
   View in, out;

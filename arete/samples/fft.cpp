@@ -158,17 +158,17 @@ const Attached fourier_op =
           all.push_back({{m.make({2, 3}), none, 3, Ints{0, 1}, Ints{2, 5}, Ints{2, 5}, false, 1.0,
                           false, false},
                          "from real"});
-          all.push_back({{m.make({0, 4}), none, 1, Ints{1}, Ints{4}, Ints{3}, true, 1.0, false,
-                          false},
-                         "empty"});
+          all.push_back(
+              {{m.make({0, 4}), none, 1, Ints{1}, Ints{4}, Ints{3}, true, 1.0, false, false},
+               "empty"});
           return all;
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           using Ints = std::vector<int64_t>;
-          return {{{m.make({2, 3}), m.make({2}), 1, Ints{1}, Ints{3}, Ints{2}, true, 1.0, false,
-                    false},
-                   ErrorKind::value,
-                   "expected a window of 3 real numbers"}};
+          return {
+              {{m.make({2, 3}), m.make({2}), 1, Ints{1}, Ints{3}, Ints{2}, true, 1.0, false, false},
+               ErrorKind::value,
+               "expected a window of 3 real numbers"}};
         })
         .reference([](const Call& c) -> std::vector<Tensor> {
           const int64_t kind = c.integer(2);

@@ -1,4 +1,5 @@
-// Samples, references and errors of the records in ops/fft_core.cpp; those of fourier_transform are in fft.cpp.
+// Samples, references and errors of the records in ops/fft_core.cpp; those of fourier_transform are
+// in fft.cpp.
 #include <complex>
 
 #include "arete/core/modes.h"

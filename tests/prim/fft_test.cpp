@@ -33,8 +33,8 @@ void run_fft(const std::vector<T>& in, std::vector<T>& out, int64_t lines, bool 
                       std::is_same_v<T, float> ? kFloat32 : kFloat64, layout.sizes, layout.strides);
   };
   const int64_t dims[] = {1}, points[] = {layout.sizes[1]};
-  backend_under_test().fft({prim::FftArgs::Kind::complex, view(in), view(out), dims, points, forward,
-                            scale});
+  backend_under_test().fft(
+      {prim::FftArgs::Kind::complex, view(in), view(out), dims, points, forward, scale});
 }
 
 // The largest error of any element, in units of the type's rounding error times log2(n) times the
@@ -130,7 +130,7 @@ struct FftCase {
 
 // What the comment on the arguments says, number by number.
 std::vector<FftNumber> fft_definition(const FftCase& c, FftNumbers& in, const Shape& out,
-                               const std::vector<double>& window, double scale) {
+                                      const std::vector<double>& window, double scale) {
   const auto last = size_t(c.dims.back());
   Shape sizes = in.sizes;
   std::vector<FftNumber> now;
@@ -158,7 +158,8 @@ std::vector<FftNumber> fft_definition(const FftCase& c, FftNumbers& in, const Sh
         for (int64_t i = 0; i < inner; ++i) {
           FftNumber sum = 0;
           for (int64_t j = 0; j < std::min(have, from_half ? half : n); ++j) {
-            const FftNumber term = now[size_t((o * have + j) * inner + i)] * roots[size_t(j * k % n)];
+            const FftNumber term =
+                now[size_t((o * have + j) * inner + i)] * roots[size_t(j * k % n)];
             if (from_half)
               sum += term.real() * (two(j) && !c.weighted ? 2.0 : 1.0);
             else
@@ -186,7 +187,8 @@ std::vector<FftNumber> fft_definition(const FftCase& c, FftNumbers& in, const Sh
 
 template <class T>
 void expect_definition(const FftCase& c, const std::string& what) {
-  FftNumbers in(c.real_in, c.in, c.order_in, c.gap_in), out(c.real_out, c.out, c.order_out, c.gap_out);
+  FftNumbers in(c.real_in, c.in, c.order_in, c.gap_in),
+      out(c.real_out, c.out, c.order_out, c.gap_out);
   int64_t count = 0;
   in.each([&](const Shape&, double* p) {
     for (int part = 0; part < (c.real_in ? 1 : 2); ++part)
@@ -206,16 +208,15 @@ void expect_definition(const FftCase& c, const std::string& what) {
         out_strides = out.strides;
   if (!c.real_in) in_sizes.push_back(2), in_strides.push_back(1);
   if (!c.real_out) out_sizes.push_back(2), out_strides.push_back(1);
-  prim::FftArgs a{c.kind,
-                  prim::View(reinterpret_cast<std::byte*>(in_memory.data()), dtype, in_sizes,
-                             in_strides),
-                  prim::View(reinterpret_cast<std::byte*>(out_memory.data()), dtype, out_sizes,
-                             out_strides),
-                  c.dims,
-                  c.points,
-                  c.forward,
-                  scale,
-                  c.weighted};
+  prim::FftArgs a{
+      c.kind,
+      prim::View(reinterpret_cast<std::byte*>(in_memory.data()), dtype, in_sizes, in_strides),
+      prim::View(reinterpret_cast<std::byte*>(out_memory.data()), dtype, out_sizes, out_strides),
+      c.dims,
+      c.points,
+      c.forward,
+      scale,
+      c.weighted};
   const Shape window_size{int64_t(window.size())}, one{1};
   if (c.window) {
     a.window = prim::View(reinterpret_cast<std::byte*>(factors.data()), dtype, window_size, one);
@@ -276,9 +277,9 @@ TEST(Fft, EveryKindAgreesWithTheDefinition) {
       if (pick(0, 3) == 0) c.in[d] = pick(1, n + 3);
       if (pick(0, 3) == 0) c.out[d] = pick(1, n + 3);
     }
-    std::string what = "round " + std::to_string(round) + " kind " + std::to_string(kind) +
-                       " in " + to_string(c.in) + " out " + to_string(c.out) + " dims " +
-                       to_string(c.dims) + " points " + to_string(c.points);
+    std::string what = "round " + std::to_string(round) + " kind " + std::to_string(kind) + " in " +
+                       to_string(c.in) + " out " + to_string(c.out) + " dims " + to_string(c.dims) +
+                       " points " + to_string(c.points);
     expect_definition<float>(c, what);
     expect_definition<double>(c, what + " f64");
     if (HasFailure()) return;

@@ -143,9 +143,11 @@ Shape2 matrix_of(int64_t n, int64_t width) {
     const int64_t columns = n / rows;
     if (rows * columns != n || columns < 2) continue;
     // What unfilled vectors cost, and unequal sides, whose buffers are larger.
-    const auto full = [&](int64_t k) { return double((k + width - 1) / width * width) / double(k); };
-    const double cost = (full(rows) + full(columns)) *
-                        (8 + std::fabs(std::log2(double(rows) / double(columns))));
+    const auto full = [&](int64_t k) {
+      return double((k + width - 1) / width * width) / double(k);
+    };
+    const double cost =
+        (full(rows) + full(columns)) * (8 + std::fabs(std::log2(double(rows) / double(columns))));
     if (best.rows == 1 || cost < least) best = {rows, columns}, least = cost;
   }
   return best;
@@ -322,12 +324,12 @@ void run_long_lines(const FftLines<T>& l) {
 template <class T>
 bool is_long(const FftLines<T>& l) {
   const int64_t work = l.steps->work, width = width_of<T>();
-  static const int64_t kShort = std::getenv("K1") ? atoi(std::getenv("K1")) : 256, kMiddle = std::getenv("K2") ? atoi(std::getenv("K2")): 1024, kColumns = 16384;
+  constexpr int64_t kShort = 128, kMiddle = 8192, kColumns = 16384;  // as measured
   if (work <= kShort || matrix_of(work, width).rows == 1) return false;
   int64_t lines = 1;
   for (int d = 0; d < l.rank; ++d) lines *= l.sizes[d];
   if (2 * lines < width) return true;
-  // Lines side by side are read together.
+  // The buffers of lines in a vector leave the caches, but those side by side are read together.
   const bool columns = l.in.step > 2 && l.in.strides[l.rank - 1] <= 2;
   return work > (columns ? kColumns : kMiddle);
 }
@@ -393,9 +395,7 @@ LineDims lines_along(size_t dim, const Array<T>& from, const Array<T>& to) {
   std::vector<size_t> order;
   for (size_t d = 0; d < from.sizes.size(); ++d)
     if (d != dim && from.sizes[d] != 1) order.push_back(d);
-  const auto stride = [&](size_t d) {
-    return std::abs(from.strides[d]) + std::abs(to.strides[d]);
-  };
+  const auto stride = [&](size_t d) { return std::abs(from.strides[d]) + std::abs(to.strides[d]); };
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return stride(a) > stride(b); });
   LineDims l;

@@ -149,12 +149,12 @@ FftComplex<E>* run_passes(const FftSteps<T>& steps, FftComplex<E>* a, FftComplex
     const FftPass<T>& pass = steps.passes[i];
     const bool last = pass.m == 1;
     switch (pass.r) {
-#define ARETE_EVEN(r)                                                                   \
-  case r:                                                                               \
+#define ARETE_EVEN(r)                                                                      \
+  case r:                                                                                  \
     last ? run_even_pass<T, r, true>(pass, a, b) : run_even_pass<T, r, false>(pass, a, b); \
     break;
-#define ARETE_ODD(r)             \
-  case r:                        \
+#define ARETE_ODD(r)                \
+  case r:                           \
     run_odd_pass<T, r>(pass, a, b); \
     break;
       ARETE_EVEN(2)
@@ -306,8 +306,7 @@ void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scal
   constexpr int width = kWidth<T, E>;
   const int64_t swap = s.swapped ? 1 : 0, filled = std::min(valid, last);
   if (s.single) {
-    for (int64_t r = first; r < filled; ++r)
-      lanes.put(r * s.step, slots[2 * r + swap] * scale);
+    for (int64_t r = first; r < filled; ++r) lanes.put(r * s.step, slots[2 * r + swap] * scale);
     for (int64_t r = std::max(first, filled); r < last; ++r) lanes.put(r * s.step, E{});
     return;
   }
@@ -527,11 +526,10 @@ void fft_lines(const FftLines<T>& l, int64_t first, int64_t last) {
 }
 
 template <class T>
-void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first,
-               int64_t last) {
+void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first, int64_t last) {
   switch (stage) {
-#define ARETE_STAGE(name)                                                \
-  case FftStage::name:                                                   \
+#define ARETE_STAGE(name) \
+  case FftStage::name:    \
     return run_long_stage<FftStage::name>(l, memory, x, first, last);
     ARETE_STAGE(load)
     ARETE_STAGE(before)

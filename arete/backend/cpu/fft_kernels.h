@@ -77,7 +77,9 @@ struct FftLines {
   const T* lanes = nullptr;
 
   /// How many complex numbers come from memory, and go there.
-  [[gnu::always_inline]] int64_t numbers_in() const { return steps->n + (before == FftEdge::packed); }
+  [[gnu::always_inline]] int64_t numbers_in() const {
+    return steps->n + (before == FftEdge::packed);
+  }
   [[gnu::always_inline]] int64_t numbers_out() const {
     return after == FftEdge::mirrored ? steps->n / 2 + 1 : steps->n + (after == FftEdge::packed);
   }
@@ -89,17 +91,17 @@ struct FftLines {
 enum class FftStage : uint8_t { load, before, chirp_in, filter, chirp_out, after, store };
 
 // Compiled once per instruction set (fft.simd.cpp).
-#define ARETE_FFT_KERNELS(target)                                                             \
-  namespace target {                                                                          \
-  /* How many lines a vector of 4 or 8 byte numbers has. */                                   \
-  int fft_width(int bytes);                                                                   \
-  /* Transforms blocks first to last of lines, as FftBlocks counts them. */                   \
-  template <class T>                                                                          \
-  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                          \
-  /* A range of a stage of one line, at `memory` and in the buffer x. */                      \
-  template <class T>                                                                          \
-  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first,        \
-                 int64_t last);                                                               \
+#define ARETE_FFT_KERNELS(target)                                                      \
+  namespace target {                                                                   \
+  /* How many lines a vector of 4 or 8 byte numbers has. */                            \
+  int fft_width(int bytes);                                                            \
+  /* Transforms blocks first to last of lines, as FftBlocks counts them. */            \
+  template <class T>                                                                   \
+  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                   \
+  /* A range of a stage of one line, at `memory` and in the buffer x. */               \
+  template <class T>                                                                   \
+  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first, \
+                 int64_t last);                                                        \
   }
 ARETE_FFT_KERNELS(base)
 ARETE_FFT_KERNELS(avx2)

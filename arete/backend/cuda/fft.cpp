@@ -27,9 +27,7 @@ using Kind = prim::FftArgs::Kind;
 const expr::Program& product_program(DType dtype) {
   static auto& cache = *new expr::ProgramCache;  // used until exit
   return cache.get(pack_key({int(dtype)}), {dtype, dtype}, {expr::compute_type(dtype)}, {dtype},
-                   [](std::span<const expr::Value> v) {
-                     return std::vector{v[0] * v[1] * v[2]};
-                   });
+                   [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1] * v[2]}; });
 }
 
 // An array on its way. Sizes and strides are those of its numbers, strides in real numbers.
@@ -47,9 +45,7 @@ struct FftArray {
         sizes(v.sizes.first(v.sizes.size() - !is_real)),
         strides(v.strides.first(sizes.size())) {}
   int64_t parts() const { return real ? 1 : 2; }
-  size_t bytes() const {
-    return size_t(numel_of(sizes)) * size_t(parts()) * size_of(dtype);
-  }
+  size_t bytes() const { return size_t(numel_of(sizes)) * size_t(parts()) * size_of(dtype); }
   // From number `first` of a dimension on every step-th, `count` of them.
   FftArray part(size_t dim, int64_t first, int64_t count, int64_t step = 1) const {
     FftArray a = *this;
@@ -83,8 +79,12 @@ struct FftArray {
 class CudaTransform {
  public:
   CudaTransform(CudaBackend& backend, const prim::FftArgs& a, CUstream stream)
-      : backend_(backend), a_(a), stream_(stream), last_(size_t(a.dims.back())),
-        half_in_(a.kind == Kind::from_half), half_out_(a.kind == Kind::to_half) {}
+      : backend_(backend),
+        a_(a),
+        stream_(stream),
+        last_(size_t(a.dims.back())),
+        half_in_(a.kind == Kind::from_half),
+        half_out_(a.kind == Kind::to_half) {}
 
   void run() {
     FftArray in(a_.in, a_.real_in()), out(a_.out, a_.real_out());
@@ -217,7 +217,8 @@ class CudaTransform {
       dims.erase(first, first + take);
       if (alone) {
         const int64_t n = a_.points.back();
-        const FftArray none = now.reals(1).part(last_, 0, n % 2 ? 1 : 2, std::max<int64_t>(n / 2, 1));
+        const FftArray none =
+            now.reals(1).part(last_, 0, n % 2 ? 1 : 2, std::max<int64_t>(n / 2, 1));
         backend_.fill({none.view(), {.f = 0}});
       }
       const FftArray target = half_in_ && !alone ? now : to;
@@ -250,16 +251,15 @@ class CudaTransform {
   void transform_group(std::vector<size_t> dims, bool real, bool forward, const FftArray& in,
                        const FftArray& out) {
     // The order of strides, but that a half spectrum's dimension is the innermost one.
-    std::stable_sort(dims.begin(), dims.end() - (real ? 1 : 0), [&](size_t a, size_t b) {
-      return in.strides[a] > in.strides[b];
-    });
+    std::stable_sort(dims.begin(), dims.end() - (real ? 1 : 0),
+                     [&](size_t a, size_t b) { return in.strides[a] > in.strides[b]; });
     FftGeometry g;
     g.rank = int32_t(dims.size());
     for (size_t i = 0; i < dims.size(); ++i)
       g.n[i] = std::max(in.sizes[dims[i]], out.sizes[dims[i]]);
     if (real) g.n[dims.size() - 1] = a_.points.back();
     const bool doubles = in.dtype == kFloat64;
-    g.type = !real ? (doubles ? CUFFT_Z2Z : CUFFT_C2C)
+    g.type = !real       ? (doubles ? CUFFT_Z2Z : CUFFT_C2C)
              : half_out_ ? (doubles ? CUFFT_D2Z : CUFFT_R2C)
                          : (doubles ? CUFFT_Z2D : CUFFT_C2R);
     // The other dimensions, merged where they are one for both sides, the largest one last.

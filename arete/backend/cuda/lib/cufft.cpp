@@ -90,10 +90,10 @@ void FftPlan::run(void* in, void* out, bool forward, void* work, void* stream) {
   if (work_bytes_ > 0) check(f.cufftSetWorkArea(plan_, work), "cufftSetWorkArea");
   const int direction = forward ? CUFFT_FORWARD : CUFFT_INVERSE;
   switch (type_) {
-#define ARETE_CUFFT_RUN(type, In, Out, ...)                                                 \
-  case CUFFT_##type:                                                                        \
-    check(f.cufftExec##type(plan_, static_cast<In*>(in), static_cast<Out*>(out)__VA_ARGS__), \
-          "cufftExec" #type);                                                               \
+#define ARETE_CUFFT_RUN(type, In, Out, ...)                                                   \
+  case CUFFT_##type:                                                                          \
+    check(f.cufftExec##type(plan_, static_cast<In*>(in), static_cast<Out*>(out) __VA_ARGS__), \
+          "cufftExec" #type);                                                                 \
     break;
     ARETE_CUFFT_RUN(C2C, cufftComplex, cufftComplex, , direction)
     ARETE_CUFFT_RUN(R2C, cufftReal, cufftComplex)
