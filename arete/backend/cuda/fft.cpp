@@ -286,7 +286,7 @@ class CudaTransform {
     int64_t runs = 1;
     for (size_t i = 0; i + 1 < batches.size(); ++i) runs *= batches[i].size;
     bool fits = layout_of(in, dims, in.sizes, g.in) && layout_of(out, dims, out.sizes, g.out);
-    g.in.distance = g.out.distance = std::max(numel_of(in.sizes), numel_of(out.sizes));
+    g.in.distance = g.out.distance = 2 * std::max(numel_of(in.sizes), numel_of(out.sizes));
     if (!batches.empty()) {
       g.batch = batches.back().size;
       g.in.distance = batches.back().in / in.parts();
@@ -296,6 +296,12 @@ class CudaTransform {
         fits = fits && batches[i].in % 2 == 0 && batches[i].out % 2 == 0;
       fits = fits && batches.back().in % in.parts() == 0 && batches.back().in > 0 &&
              batches.back().out > 0;
+    }
+    // An even number of real ones is read in pairs, which want to be aligned.
+    if (real && a_.points.back() % 2 == 0) {
+      const FftLayout& reals = half_out_ ? g.in : g.out;
+      fits = fits && reals.distance % 2 == 0 &&
+             (dims.size() == 1 || reals.embed[dims.size() - 1] % 2 == 0);
     }
     constexpr int64_t kMostRuns = 8;
     if (!fits || runs > kMostRuns) {
