@@ -1,4 +1,4 @@
-// Discrete Fourier transforms: torch.fft's functions in terms of the lines of fft_core.cpp.
+// Discrete Fourier transforms: torch.fft's functions in terms of the transform of fft_core.cpp.
 #include "arete/ops/fft.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
@@ -92,51 +93,29 @@ Axes many_axes(const Call& c, Kind kind) {
   return a;
 }
 
-// The input as real numbers with a last dimension of 2.
-Tensor parts_of(const Call& c, bool must_be_real) {
-  const Tensor& x = c.tensor(0);
+Tensor run(const Call& c, Kind kind, bool forward, const Axes& axes) {
+  const double scale = scale_of(norm_of(c, 3), forward, axes.all_points());
+  Tensor x = c.tensor(0);
   ARETE_CHECK(x.dtype() == kFloat32 || x.dtype() == kFloat64 || is_complex(x.dtype()) ||
                   is_integral_or_bool(x.dtype()),
               TypeError(c.name(), "Unsupported dtype " + std::string(name_of(x.dtype())))
                   .expected("float32, float64, complex or integers"));
-  if (is_complex(x.dtype())) {
-    const std::string name(std::string_view(c.name()).substr(4));  // without "fft_"
-    ARETE_CHECK(!must_be_real, TypeError(c.name(), name + " expects a real input tensor, but got " +
-                                                       std::string(name_of(x.dtype()))));
-    return view_as_real_copy(x);
+  const std::string name(std::string_view(c.name()).substr(4));  // without "fft_"
+  ARETE_CHECK(kind != Kind::to_half || !is_complex(x.dtype()),
+              TypeError(c.name(), name + " expects a real input tensor, but got " +
+                                      std::string(name_of(x.dtype()))));
+  if (is_integral_or_bool(x.dtype())) x = x.to(default_dtype());
+  if (axes.dims.empty()) return is_complex(x.dtype()) ? x.clone() : x.to(complex_of(x.dtype()));
+  FourierKind which = FourierKind::complex;
+  if (kind == Kind::to_half) {
+    which = FourierKind::to_half;
+  } else if (kind == Kind::from_half) {
+    which = FourierKind::from_half;
+    if (!is_complex(x.dtype())) x = x.to(complex_of(x.dtype()));
+  } else if (!is_complex(x.dtype())) {
+    which = FourierKind::from_real;
   }
-  const Tensor real = is_integral_or_bool(x.dtype()) ? x.to(default_dtype()) : x;
-  return pad(real.unsqueeze(-1), {0, 1});
-}
-
-Tensor transformed(const Tensor& parts, int64_t dim, bool forward, double scale) {
-  const int64_t last = parts.dim() - 2;
-  if (dim == last) return transform_lines(parts, forward, scale);
-  return transform_lines(parts.movedim(dim, last), forward, scale).movedim(last, dim);
-}
-Tensor run(const Call& c, Kind kind, bool forward, const Axes& axes) {
-  const double scale = scale_of(norm_of(c, 3), forward, axes.all_points());
-  Tensor parts = parts_of(c, kind == Kind::to_half);
-  const size_t count = axes.dims.size();
-  if (count == 0) return view_as_complex_copy(parts);
-  const auto step = [&](size_t i, double s) {
-    parts = transformed(with_size(parts, axes.dims[i], axes.points[i]), axes.dims[i], forward, s);
-  };
-  const int64_t dim = axes.dims.back(), n = axes.points.back();
-  switch (kind) {
-    case Kind::complex:
-      for (size_t i = 0; i < count; ++i) step(i, i + 1 == count ? scale : 1);
-      return view_as_complex_copy(parts);
-    case Kind::to_half:
-      step(count - 1, count == 1 ? scale : 1);
-      parts = parts.narrow(dim, 0, n / 2 + 1);
-      for (size_t i = 0; i + 1 < count; ++i) step(i, i + 2 == count ? scale : 1);
-      return view_as_complex_copy(parts);
-    case Kind::from_half:
-      for (size_t i = 0; i + 1 < count; ++i) step(i, 1);
-      return transformed(completed(parts, dim, n), dim, forward, scale).select(-1, 0).contiguous();
-  }
-  __builtin_unreachable();
+  return fourier_transform(x, which, axes.dims, axes.points, forward, scale);
 }
 
 // ---- records ----

@@ -1,10 +1,10 @@
-// Complex numbers as pairs of real ones, and the transform of lines of such pairs.
+// Complex numbers as pairs of real ones, and the Fourier transform that all others are made of.
+#include <algorithm>
 #include <cmath>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
-#include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/fft_internal.h"
 #include "arete/ops/pointwise.h"
@@ -59,56 +59,123 @@ const OpRecord& view_as_complex_copy_op =
         .grad([](const GradCall& g) -> TensorList { return {view_as_real_copy(g.grad())}; })
         .dtypes({kFloat32, kFloat64});
 
-// ---- lines ----
+// ---- transforms ----
 
-const OpRecord& transform_lines_op =
-    define("transform_lines(Tensor self, bool forward, float scale) -> Tensor")
-        .doc("Fourier transforms of lines of pairs (real, imaginary): (..., n, 2).")
+FourierKind kind_of(int64_t kind) { return FourierKind(kind); }
+bool from_reals(FourierKind k) { return k == FourierKind::to_half || k == FourierKind::from_real; }
+bool to_reals(FourierKind k) { return k == FourierKind::from_half || k == FourierKind::to_real; }
+FourierKind reversed(FourierKind k) {
+  switch (k) {
+    case FourierKind::complex:
+      return FourierKind::complex;
+    case FourierKind::to_half:
+      return FourierKind::from_half;
+    case FourierKind::from_half:
+      return FourierKind::to_half;
+    case FourierKind::from_real:
+      return FourierKind::to_real;
+    case FourierKind::to_real:
+      return FourierKind::from_real;
+  }
+  __builtin_unreachable();
+}
+
+Tensor call_fourier(const Tensor& x, const Tensor& window, FourierKind kind, IntList dims,
+                    IntList points, IntList sizes, bool forward, double scale, bool weighted,
+                    bool window_after);
+
+const OpRecord& fourier_op =
+    define(
+        "fourier_transform(Tensor self, Tensor? window, int kind, int[] dim, int[] points, int[] "
+        "size, bool forward, float scale, bool weighted, bool window_after) -> Tensor")
+        .doc("Fourier transforms over several dimensions, of real or complex numbers.")
         .surface(Surface::internal)
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor& x = c.tensor(0);
-          ARETE_CHECK(x.dim() >= 2 && x.size(-1) == 2 && x.size(-2) > 0,
-                      ValueError(c.name(), "expected lines of pairs (..., n, 2)").got(describe(x)));
-          ARETE_CHECK(x.dtype() == kFloat32 || x.dtype() == kFloat64,
-                      TypeError(c.name(), "expected float32 or float64").got(describe(x)));
-          out.push_back({Shape(x.sizes()), x.dtype(), x.device(), {}});
+          const FourierKind kind = kind_of(c.integer(2));
+          ARETE_CHECK(from_reals(kind) ? x.dtype() == kFloat32 || x.dtype() == kFloat64
+                                       : is_complex(x.dtype()),
+                      TypeError(c.name(), from_reals(kind) ? "expected float32 or float64"
+                                                           : "expected complex64 or complex128")
+                          .got(describe(x)));
+          const IntList dims = c.ints(3), points = c.ints(4), size = c.ints(5);
+          ARETE_CHECK(!dims.empty() && points.size() == dims.size() && size.size() == dims.size(),
+                      ValueError(c.name(), "expected as many points and sizes as dimensions"));
+          Shape sizes(x.sizes());
+          for (size_t i = 0; i < dims.size(); ++i) sizes[size_t(dims[i])] = size[i];
+          if (c.has(1)) {
+            const Tensor& window = c.tensor(1);
+            const int64_t n = c.boolean(9) ? size.back() : x.size(dims.back());
+            ARETE_CHECK(dims.size() == 1 && window.dim() == 1 && window.numel() == n &&
+                            window.dtype() == real_of(x.dtype()),
+                        ValueError(c.name(), "expected a window of " + std::to_string(n) +
+                                                 " real numbers, as precise as the input")
+                            .got(describe(window)));
+            // Its gradient would need the input: callers multiply by such a window themselves.
+            ARETE_ASSERT(!modes().grad_enabled || !window.requires_grad());
+          }
+          out.push_back({std::move(sizes),
+                         to_reals(kind) ? real_of(x.dtype()) : complex_of(x.dtype()),
+                         x.device(),
+                         {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const Tensor in = plain(c.tensor(0), out[0].dtype());
-          p.fft({view_of(in), view_of(out[0]), c.boolean(1), c.real(2)});
+          using Kind = prim::FftArgs::Kind;
+          const FourierKind kind = kind_of(c.integer(2));
+          const auto side = [](const Tensor& t) { return is_complex(t.dtype()) ? parts_in(t) : t; };
+          const Tensor in = side(c.tensor(0)), to = side(out[0]);
+          const Tensor window = c.has(1) ? plain(c.tensor(1), c.tensor(1).dtype()) : Tensor();
+          p.fft({kind == FourierKind::to_half     ? Kind::to_half
+                 : kind == FourierKind::from_half ? Kind::from_half
+                                                  : Kind::complex,
+                 view_of(in), view_of(to), c.ints(3), c.ints(4), c.boolean(6), c.real(7),
+                 c.boolean(8), window.defined() ? view_of(window) : prim::View(), c.boolean(9)});
         })
-        // As a map of real numbers the transform is symmetric up to the sign of the exponent.
-        .grad([](const GradCall& g) -> TensorList {
-          return {transform_lines(g.grad(), !g.boolean(1), g.real(2))};
-        })
+        // As maps of real numbers transforms are symmetric up to the sign of the exponent.
+        .grad(
+            [](const GradCall& g) -> TensorList {
+              const FourierKind kind = reversed(kind_of(g.integer(2)));
+              const bool half = kind == FourierKind::to_half || kind == FourierKind::from_half;
+              Shape sizes;
+              for (int64_t d : g.ints(3)) sizes.push_back(g.input_sizes(0)[size_t(d)]);
+              return {call_fourier(g.grad(), g.has_input(1) ? g.input(1) : Tensor(), kind,
+                                   g.ints(3), g.ints(4), sizes, !g.boolean(6), g.real(7),
+                                   half && !g.boolean(8), !g.boolean(9)),
+                      Tensor()};
+            },
+            0b10)
         .flops([](const Call& c) {
-          const Tensor& x = c.tensor(0);
-          return 2.5 * double(x.numel()) * std::log2(double(std::max<int64_t>(x.size(-2), 2)));
+          double points = 1, sizes = 1;
+          for (int64_t n : c.ints(4)) points *= double(n);
+          for (int64_t d : c.ints(3)) sizes *= double(std::max<int64_t>(c.tensor(0).size(d), 1));
+          const bool complex = kind_of(c.integer(2)) == FourierKind::complex;
+          return (complex ? 5 : 2.5) * double(c.tensor(0).numel()) / sizes * points *
+                 std::log2(std::max(points, 2.0));
         })
-        .dtypes({kFloat32, kFloat64});
+        .dtypes({kFloat32, kFloat64, kComplex64, kComplex128});
+
+Tensor call_fourier(const Tensor& x, const Tensor& window, FourierKind kind, IntList dims,
+                    IntList points, IntList sizes, bool forward, double scale, bool weighted,
+                    bool window_after) {
+  return call(fourier_op, {x, window, int64_t(kind), dims, points, sizes, forward, scale, weighted,
+                           window_after});
+}
 
 }  // namespace
 
-Tensor transform_lines(const Tensor& parts, bool forward, double scale) {
-  return call(transform_lines_op, {parts, forward, scale});
-}
-
-Tensor with_size(const Tensor& parts, int64_t dim, int64_t n) {
-  const int64_t have = parts.size(dim);
-  if (have == n) return parts;
-  if (have > n) return parts.narrow(dim, 0, n);
-  Shape padding(size_t(2 * (parts.dim() - dim)), 0);
-  padding.back() = n - have;
-  return pad(parts, padding);
-}
-Tensor completed(const Tensor& parts, int64_t dim, int64_t n) {
-  const int64_t half = n / 2 + 1;
-  const Tensor first = with_size(parts, dim, half);
-  if (n == half) return first;
-  const double signs[] = {1, -1};
-  const Tensor conjugate =
-      tensor_from_host(signs, kFloat64, {2}, TensorOptions(parts.dtype(), parts.device()));
-  return cat({first, first.narrow(dim, 1, n - half).flip({dim}).mul(conjugate)}, dim);
+Tensor fourier_transform(const Tensor& x, FourierKind kind, IntList dims, IntList points,
+                         bool forward, double scale, const Tensor& window) {
+  Shape sizes(points);
+  if (kind == FourierKind::to_half) sizes.back() = sizes.back() / 2 + 1;
+  const bool after = to_reals(kind);
+  if (window.defined()) {
+    const bool fits = !window.requires_grad() && window.dtype() == real_of(x.dtype()) &&
+                      window.device() == x.device();
+    if (!fits && !after)
+      return fourier_transform(x.mul(window), kind, dims, points, forward, scale, {});
+    if (!fits) return fourier_transform(x, kind, dims, points, forward, scale, {}).mul(window);
+  }
+  return call_fourier(x, window, kind, dims, points, sizes, forward, scale, false, after);
 }
 
 }  // namespace ops

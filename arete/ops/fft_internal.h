@@ -1,18 +1,18 @@
-// What the transforms of fft.cpp are made of.
+// What the transforms of fft.cpp and stft.cpp are made of.
 #pragma once
-
-#include <cstdint>
 
 #include "arete/core/tensor.h"
 
 namespace arete::ops {
 
-/// Transforms lines of complex numbers, given as real tensors (..., n, 2), f32 or f64, along the
-/// dimension before the last: scale * DFT, with exp(-2 pi i jk/n) if forward, else exp(+...).
-Tensor transform_lines(const Tensor& parts, bool forward, double scale);
-/// Pairs (..., 2) cut along `dim` to n or filled up with zeros.
-Tensor with_size(const Tensor& parts, int64_t dim, int64_t n);
-/// All n values of lines with conjugate symmetry from the first n / 2 + 1.
-Tensor completed(const Tensor& parts, int64_t dim, int64_t n);
+/// Which sides are complex; half: real numbers on the other one, and of the last dimension the
+/// first n / 2 + 1 numbers, of which the others are the conjugates.
+enum class FourierKind : uint8_t { complex, to_half, from_half, from_real, to_real };
+
+/// scale * DFT over `dims` (from 0) of `points` each, to which x is cut or filled up with zeros;
+/// exp(-2 pi i jk/n) if forward, else exp(+...). x is f32, f64 or complex, with any strides.
+/// window, where there is one dimension: factors for its elements on the real side, if one is.
+Tensor fourier_transform(const Tensor& x, FourierKind kind, IntList dims, IntList points,
+                         bool forward, double scale, const Tensor& window = {});
 
 }  // namespace arete::ops

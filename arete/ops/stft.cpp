@@ -6,6 +6,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex.h"
+#include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
 #include "arete/ops/fft_internal.h"
@@ -42,8 +43,9 @@ Frames frames_of(const Call& c) {
                                        to_string(c.has(4) ? c.tensor(4).sizes() : IntList())));
   return f;
 }
-// The window in the middle of n_fft elements.
+// The window in the middle of n_fft elements; undefined if it is ones.
 Tensor window_of(const Call& c, const Frames& f, const TensorOptions& o) {
+  if (!c.has(4) && f.window == f.n) return {};
   const Tensor w = c.has(4) ? c.tensor(4) : ones({f.window}, o);
   const int64_t left = (f.n - f.window) / 2;
   return f.window == f.n ? w : pad(w, {left, f.n - f.window - left});
@@ -87,14 +89,20 @@ const OpRecord& stft_op =
               f.n <= x.size(1),
               ValueError(c.name(), "stft: expected 0 < n_fft <= " + std::to_string(x.size(1)) +
                                        ", but got n_fft=" + std::to_string(f.n)));
-          const Tensor frames = x.unfold(1, f.n, f.hop).mul(window_of(c, f, signal.options()));
+          const Tensor frames = x.unfold(1, f.n, f.hop);
           const double scale = c.boolean(7) ? 1 / std::sqrt(double(f.n)) : 1;
-          Tensor parts = transform_lines(
-              complex ? view_as_real_copy(frames) : pad(frames.unsqueeze(-1), {0, 1}), true, scale);
-          if (onesided) parts = parts.narrow(2, 0, f.n / 2 + 1);
-          parts = parts.transpose(1, 2);
-          if (!batched) parts = parts.squeeze(0);
-          return {flag(c, 9, true) ? view_as_complex_copy(parts) : parts.contiguous()};
+          const Tensor window = window_of(c, f, signal.options());
+          Tensor y;
+          if (complex) {
+            const Tensor z = window.defined() ? frames.mul(window) : frames;
+            y = fourier_transform(z, FourierKind::complex, {2}, {f.n}, true, scale);
+          } else {
+            y = fourier_transform(frames, onesided ? FourierKind::to_half : FourierKind::from_real,
+                                  {2}, {f.n}, true, scale, window);
+          }
+          y = y.transpose(1, 2);
+          if (!batched) y = y.squeeze(0);
+          return {flag(c, 9, true) ? y : view_as_real(y)};
         })
         .dtypes({kFloat32, kFloat64});
 
@@ -136,19 +144,20 @@ const OpRecord& istft_op =
                       ValueError(c.name(), "istft: expected the frequency dimension to be " +
                                                std::to_string(wanted) + ", but got " +
                                                std::to_string(z.size(-2))));
-          Tensor parts = view_as_real_copy(z);
-          if (!batched) parts = parts.unsqueeze(0);
-          parts = parts.transpose(1, 2);
-          if (!complex) {  // of a real signal, of which the first half says everything
-            if (!onesided) parts = parts.narrow(2, 0, f.n / 2 + 1);
-            parts = completed(parts, 2, f.n);
-          }
+          const Tensor lines = (batched ? z : z.unsqueeze(0)).transpose(1, 2);
           const double scale = 1 / (c.boolean(6) ? std::sqrt(double(f.n)) : double(f.n));
-          parts = transform_lines(parts, false, scale);
-          const Tensor frames = complex ? view_as_complex_copy(parts) : parts.select(-1, 0);
-          const Tensor window = window_of(c, f, frames.options());
+          Tensor window = window_of(c, f, TensorOptions(real_of(z.dtype()), z.device()));
+          Tensor frames;
+          if (complex) {
+            frames = fourier_transform(lines, FourierKind::complex, {2}, {f.n}, false, scale);
+            if (window.defined()) frames = frames.mul(window);
+          } else {  // of a real signal, of which the first half says everything
+            frames =
+                fourier_transform(lines, FourierKind::from_half, {2}, {f.n}, false, scale, window);
+          }
+          if (!window.defined()) window = ones({f.n}, frames.options());
           const int64_t steps = frames.size(1), total = f.n + f.hop * (steps - 1);
-          const Tensor sum = overlap_add(frames.mul(window), f.hop);
+          const Tensor sum = overlap_add(frames, f.hop);
           const Tensor weight =
               overlap_add(window.square().unsqueeze(0).unsqueeze(0).expand({1, steps, f.n}), f.hop);
           const int64_t begin = center ? f.n / 2 : 0;

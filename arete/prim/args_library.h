@@ -149,17 +149,37 @@ struct PoolArgs {
   }
 };
 
-/// Fourier transforms of lines of pairs (real, imaginary): in and out (..., n, 2), contiguous, f32
-/// or f64; out may be in. forward: exponent -2 pi i. `scale` multiplies the result.
+/// out = scale * Fourier transform of in over `dims`, f32 or f64, any strides. A side with complex
+/// numbers has them as pairs in a last dimension of 2 and stride 1, which `dims` do not count. Of
+/// dimension dims[i] the transform has points[i] >= 1: in is cut to them or filled up with zeros,
+/// and so is what comes of it to fit out. forward: exponent -2 pi i. The dimensions are different.
+/// complex: numbers may be real on one side: imaginary parts are zeros, or dropped.
+/// to_half: real numbers to the first n / 2 + 1 of the last of `dims`, of which the others are the
+/// conjugates; from_half: the reverse, real numbers from such a half. `weighted` doubles the
+/// numbers that stand for two on their way out, or halves them on their way in: what to_half does
+/// and what from_half does for the other direction, weighted, are each other's adjoint. window
+/// (optional, 1-d, contiguous, as long as that side, and only where `dims` is one): factors for the
+/// elements of in along that dimension, or with window_after of out. out may be in where both have
+/// the same sizes and strides.
 struct FftArgs {
+  enum class Kind : uint8_t { complex, to_half, from_half } kind;
   View in, out;
+  IntList dims, points;
   bool forward;
   double scale = 1;
+  bool weighted = false;
+  View window{};
+  bool window_after = false;
   Context context{};
 
+  bool real_in() const { return in.rank() < out.rank(); }
+  bool real_out() const { return out.rank() < in.rank(); }
   static void describe(auto& a, auto&& v) {
     v(a.in, Access::read);
     v(a.out, Access::write);
+    v(a.window, Access::read);
+    v(a.dims);
+    v(a.points);
   }
 };
 

@@ -125,6 +125,98 @@ Tensor sample_of(SampleMaker& m, IntList sizes) {
   return view_as_complex_copy(reals.make(parts));
 }
 
+// ---- the transform all others are made of ----
+
+const Attached fourier_op =
+    attach("fourier_transform")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          using Ints = std::vector<int64_t>;
+          const std::nullopt_t none = std::nullopt;
+          std::vector<Sample> all;
+          if (is_complex(m.dtype)) {
+            for (int64_t n : {1, 2, 6, 7}) {
+              all.push_back({{sample_of(m, {2, n}), none, 0, Ints{1}, Ints{n}, Ints{n}, n != 6, 0.5,
+                              false, false}});
+              all.push_back({{sample_of(m, {2, n / 2 + 1}), none, 2, Ints{1}, Ints{n}, Ints{n},
+                              n != 6, 0.5, n == 7, true}});
+            }
+            all.push_back({{sample_of(m, {3, 2, 4}), none, 0, Ints{2, 0}, Ints{5, 2}, Ints{4, 3},
+                            true, 1.0, false, false},
+                           "cut and filled"});
+            all.push_back({{sample_of(m, {3, 2, 4}), none, 4, Ints{0, 1}, Ints{3, 2}, Ints{3, 2},
+                            true, 1.0, false, true},
+                           "to real"});
+            return all;
+          }
+          for (int64_t n : {1, 2, 6, 7})
+            all.push_back({{m.make({2, n}), none, 1, Ints{1}, Ints{n}, Ints{n / 2 + 1}, n != 6, 0.5,
+                            n == 7, false}});
+          const Tensor window = m.make({4}).detach();  // whose gradient is not this record's
+          all.push_back({{m.make_strided({4, 3}), window, 1, Ints{0}, Ints{6}, Ints{4}, true, 1.0,
+                          true, false},
+                         "window"});
+          all.push_back({{m.make({2, 3}), none, 3, Ints{0, 1}, Ints{2, 5}, Ints{2, 5}, false, 1.0,
+                          false, false},
+                         "from real"});
+          all.push_back(
+              {{m.make({0, 4}), none, 1, Ints{1}, Ints{4}, Ints{3}, true, 1.0, false, false},
+               "empty"});
+          return all;
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          using Ints = std::vector<int64_t>;
+          return {
+              {{m.make({2, 3}), m.make({2}), 1, Ints{1}, Ints{3}, Ints{2}, true, 1.0, false, false},
+               ErrorKind::value,
+               "expected a window of 3 real numbers"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          const int64_t kind = c.integer(2);
+          const bool to_half = kind == 1, from_half = kind == 2, weighted = c.boolean(8);
+          Grid g = grid_of(c.tensor(0));
+          const IntList dims = c.ints(3), points = c.ints(4), sizes = c.ints(5);
+          const size_t count = dims.size();
+          const auto apply_window = [&] {
+            const std::vector<double> w = values_of(c.tensor(1));
+            size_t at = 0;
+            for_each_index(g.sizes, [&](const Shape& i) {
+              g.values[at++] *= w[size_t(i[size_t(dims.back())])];
+            });
+          };
+          if (c.has(1) && !c.boolean(9)) apply_window();
+          for (size_t k = 0; k < count; ++k) {
+            const size_t i = from_half ? k : count - 1 - k;
+            const int64_t n = points[i];
+            const bool half = i + 1 == count;
+            const auto weight = [&, n](int64_t j) {
+              if (!half || !from_half) return 1.0;
+              return j > n / 2 ? 0.0 : j == 0 || 2 * j == n || weighted ? 1.0 : 2.0;
+            };
+            const int64_t valid = half && to_half ? n / 2 + 1 : n;
+            g = reference_axis(g, size_t(dims[i]), n, sizes[i], c.boolean(6), weight);
+            size_t at = 0;
+            for_each_index(g.sizes, [&](const Shape& index) {
+              const int64_t j = index[size_t(dims[i])];
+              Number& v = g.values[at++];
+              if (j >= valid) v = 0;
+              if (half && to_half && weighted && j != 0 && 2 * j != n) v *= 2.0;
+              if (half && from_half) v = v.real();
+            });
+          }
+          if (c.has(1) && c.boolean(9)) apply_window();
+          for (Number& v : g.values) v *= c.real(7);
+          if (from_half || kind == 4) {
+            std::vector<double> v;
+            for (const Number& z : g.values) v.push_back(z.real());
+            return {from_values(v, g.sizes)};
+          }
+          const Tensor out = empty_tensor(g.sizes, kComplex128, kCPU);
+          std::copy(g.values.begin(), g.values.end(), static_cast<Number*>(out.data_ptr()));
+          return {out};
+        });
+
+// ---- torch's ----
+
 std::vector<ErrorSample> common_errors(SampleMaker& m, OwnedArg dim) {
   return {
       {{m.make({4}), std::nullopt, dim, "unitary"}, ErrorKind::value, "Invalid normalization mode"},

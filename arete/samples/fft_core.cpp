@@ -1,14 +1,12 @@
-// Samples, references and errors of the records in ops/fft_core.cpp.
-#include <cmath>
+// Samples, references and errors of the records in ops/fft_core.cpp; those of fourier_transform are
+// in fft.cpp.
 #include <complex>
-#include <numbers>
 
 #include "arete/core/modes.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft.h"
-#include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 #include "arete/samples/reference_util.h"
 
@@ -67,39 +65,6 @@ const Attached view_as_complex_copy_op =
           auto* p = static_cast<std::complex<double>*>(out.data_ptr());
           for (size_t i = 0; i < v.size() / 2; ++i) p[i] = {v[2 * i], v[2 * i + 1]};
           return {out};
-        });
-const Attached transform_lines_op =
-    attach("transform_lines")
-        .samples([](SampleMaker& m) -> std::vector<Sample> {
-          std::vector<Sample> out;
-          for (int64_t n : {1, 2, 3, 4, 5, 7, 12, 30, 37})
-            out.push_back({{m.make({2, n, 2}), n % 2 == 0, 1.0}});
-          out.push_back({{m.make_strided({3, 6, 2}), false, 0.5}});
-          out.push_back({{m.make({0, 4, 2}), true, 1.0}, "empty"});
-          return out;
-        })
-        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
-          return {{{m.make({2, 3}), true, 1.0}, ErrorKind::value, "expected lines of pairs"}};
-        })
-        .reference([](const Call& c) -> std::vector<Tensor> {
-          const Tensor& x = c.tensor(0);
-          const int64_t n = x.size(-2);
-          return {build_tensor(x.sizes(), [&](const Shape& i) {
-            Shape j = i;
-            double sum = 0;
-            for (int64_t k = 0; k < n; ++k) {
-              j[i.size() - 2] = k;
-              const double a = (c.boolean(1) ? -2 : 2) * std::numbers::pi *
-                               double(i[i.size() - 2] * k % n) / double(n);
-              j.back() = 0;
-              const double re = at(x, j);
-              j.back() = 1;
-              const double im = at(x, j);
-              sum += i.back() ? re * std::sin(a) + im * std::cos(a)
-                              : re * std::cos(a) - im * std::sin(a);
-            }
-            return sum * c.real(2);
-          })};
         });
 
 }  // namespace

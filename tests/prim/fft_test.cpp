@@ -1,9 +1,13 @@
 // Fourier transforms of every small length and some large ones, against the definition.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <numbers>
+#include <numeric>
+#include <random>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -28,7 +32,9 @@ void run_fft(const std::vector<T>& in, std::vector<T>& out, int64_t lines, bool 
     return prim::View(reinterpret_cast<std::byte*>(const_cast<T*>(v.data())),
                       std::is_same_v<T, float> ? kFloat32 : kFloat64, layout.sizes, layout.strides);
   };
-  backend_under_test().fft({view(in), view(out), forward, scale});
+  const int64_t dims[] = {1}, points[] = {layout.sizes[1]};
+  backend_under_test().fft(
+      {prim::FftArgs::Kind::complex, view(in), view(out), dims, points, forward, scale});
 }
 
 // The largest error of any element, in units of the type's rounding error times log2(n) times the
@@ -76,6 +82,233 @@ TEST(Fft, InverseGivesLargeInputsBack) {
     for (size_t i = 0; i < in.size(); ++i) worst = std::max(worst, std::fabs(out[i] - in[i]));
     EXPECT_LT(worst, 1e-13) << "n " << n;
   }
+}
+
+// ---- kinds, dimensions, strides ----
+
+using FftKind = prim::FftArgs::Kind;
+using FftNumber = std::complex<double>;
+
+// Numbers in memory in any order of dimensions and with gaps; strides in real numbers.
+struct FftNumbers {
+  bool real;
+  Shape sizes, strides;
+  std::vector<double> memory;
+
+  FftNumbers(bool is_real, const Shape& of_numbers, const std::vector<size_t>& order, int64_t gap)
+      : real(is_real), sizes(of_numbers), strides(of_numbers.size(), 0) {
+    int64_t stride = (real ? 1 : 2) * gap;
+    for (size_t d : order) {
+      strides[d] = stride;
+      stride *= sizes[d];
+    }
+    memory.assign(size_t(stride + 2), 0.125);
+  }
+  template <class F>
+  void each(F&& f) {  // f(index, address of its real part)
+    Shape i(sizes.size(), 0);
+    for (int64_t k = 0, n = numel_of(sizes); k < n; ++k) {
+      int64_t offset = 0, rest = k;
+      for (size_t d = sizes.size(); d-- > 0; rest /= sizes[d]) {
+        i[d] = rest % sizes[d];
+        offset += i[d] * strides[d];
+      }
+      f(i, memory.data() + offset);
+    }
+  }
+  FftNumber read(const double* p) const { return {p[0], real ? 0.0 : p[1]}; }
+};
+
+struct FftCase {
+  FftKind kind = FftKind::complex;
+  bool real_in = false, real_out = false, forward = true, weighted = false;
+  int window = 0;  // 1 in, 2 out
+  Shape in, out, dims, points;
+  std::vector<size_t> order_in, order_out;
+  int64_t gap_in = 1, gap_out = 1;
+};
+
+// What the comment on the arguments says, number by number.
+std::vector<FftNumber> fft_definition(const FftCase& c, FftNumbers& in, const Shape& out,
+                                      const std::vector<double>& window, double scale) {
+  const auto last = size_t(c.dims.back());
+  Shape sizes = in.sizes;
+  std::vector<FftNumber> now;
+  in.each([&](const Shape& i, double* p) {
+    now.push_back(in.read(p) * (c.window == 1 ? window[size_t(i[last])] : 1.0));
+  });
+  const size_t count = c.dims.size();
+  const auto axis = [&](size_t which) {
+    const auto d = size_t(c.dims[which]);
+    const int64_t n = c.points[which], half = n / 2 + 1;
+    const bool edge = which + 1 == count, from_half = edge && c.kind == FftKind::from_half,
+               to_half = edge && c.kind == FftKind::to_half;
+    const auto two = [&](int64_t k) { return k != 0 && 2 * k != n; };
+    std::vector<FftNumber> roots;
+    for (int64_t k = 0; k < n; ++k)
+      roots.push_back(
+          std::polar(1.0, (c.forward ? -2 : 2) * std::numbers::pi * double(k) / double(n)));
+    int64_t inner = 1;
+    for (size_t e = d + 1; e < sizes.size(); ++e) inner *= sizes[e];
+    const int64_t have = sizes[d], wanted = out[d],
+                  outer = int64_t(now.size()) / std::max<int64_t>(1, inner * have);
+    std::vector<FftNumber> next(size_t(outer * wanted * inner));
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t k = 0; k < std::min(wanted, to_half ? half : n); ++k)
+        for (int64_t i = 0; i < inner; ++i) {
+          FftNumber sum = 0;
+          for (int64_t j = 0; j < std::min(have, from_half ? half : n); ++j) {
+            const FftNumber term =
+                now[size_t((o * have + j) * inner + i)] * roots[size_t(j * k % n)];
+            if (from_half)
+              sum += term.real() * (two(j) && !c.weighted ? 2.0 : 1.0);
+            else
+              sum += term;
+          }
+          next[size_t((o * wanted + k) * inner + i)] =
+              to_half && c.weighted && two(k) ? 2.0 * sum : sum;
+        }
+    now = std::move(next);
+    sizes[d] = wanted;
+  };
+  if (c.kind == FftKind::from_half)
+    for (size_t i = 0; i < count; ++i) axis(i);
+  else
+    for (size_t i = count; i-- > 0;) axis(i);
+  FftNumbers shape(true, out, c.order_out, 1);
+  size_t at = 0;
+  shape.each([&](const Shape& i, double*) {
+    FftNumber& v = now[at++];
+    v = (c.real_out ? FftNumber(v.real()) : v) * scale *
+        (c.window == 2 ? window[size_t(i[last])] : 1.0);
+  });
+  return now;
+}
+
+template <class T>
+void expect_definition(const FftCase& c, const std::string& what) {
+  FftNumbers in(c.real_in, c.in, c.order_in, c.gap_in),
+      out(c.real_out, c.out, c.order_out, c.gap_out);
+  int64_t count = 0;
+  in.each([&](const Shape&, double* p) {
+    for (int part = 0; part < (c.real_in ? 1 : 2); ++part)
+      p[part] = double(T(std::sin(double(count * count % 9973) + 0.3))), ++count;
+  });
+  const auto last = size_t(c.dims.back());
+  std::vector<double> window;
+  for (int64_t i = 0; i < (c.window == 2 ? c.out : c.in)[last]; ++i)
+    window.push_back(double(T(0.5 + 0.01 * double(i % 7))));
+  const double scale = 0.25;
+  const std::vector<FftNumber> expected = fft_definition(c, in, c.out, window, scale);
+
+  std::vector<T> in_memory(in.memory.begin(), in.memory.end()),
+      out_memory(out.memory.begin(), out.memory.end()), factors(window.begin(), window.end());
+  const DType dtype = std::is_same_v<T, float> ? kFloat32 : kFloat64;
+  Shape in_sizes = in.sizes, in_strides = in.strides, out_sizes = out.sizes,
+        out_strides = out.strides;
+  if (!c.real_in) in_sizes.push_back(2), in_strides.push_back(1);
+  if (!c.real_out) out_sizes.push_back(2), out_strides.push_back(1);
+  prim::FftArgs a{
+      c.kind,
+      prim::View(reinterpret_cast<std::byte*>(in_memory.data()), dtype, in_sizes, in_strides),
+      prim::View(reinterpret_cast<std::byte*>(out_memory.data()), dtype, out_sizes, out_strides),
+      c.dims,
+      c.points,
+      c.forward,
+      scale,
+      c.weighted};
+  const Shape window_size{int64_t(window.size())}, one{1};
+  if (c.window) {
+    a.window = prim::View(reinterpret_cast<std::byte*>(factors.data()), dtype, window_size, one);
+    a.window_after = c.window == 2;
+  }
+  backend_under_test().fft(a);
+  out.memory.assign(out_memory.begin(), out_memory.end());
+  double worst = 0, squares = 0;
+  size_t k = 0;
+  out.each([&](const Shape&, double* p) {
+    worst = std::max(worst, std::abs(out.read(p) - expected[k]));
+    squares += std::norm(expected[k++]);
+    for (int part = 0; part < (c.real_out ? 1 : 2); ++part) p[part] = 0.125;
+  });
+  const double points = double(numel_of(c.points));
+  const double eps = std::is_same_v<T, float> ? std::ldexp(1.0, -23) : std::ldexp(1.0, -48);
+  EXPECT_LE(worst, 8 * eps * (std::log2(points) + 2) *
+                       std::max(std::sqrt(squares / double(std::max<size_t>(k, 1))),
+                                0.25 * std::sqrt(points)))
+      << what;
+  for (double gap : out.memory) ASSERT_EQ(gap, 0.125) << "written beside the results: " << what;
+}
+
+TEST(Fft, EveryKindAgreesWithTheDefinition) {
+  std::mt19937 random(1);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + int64_t(random() % uint32_t(high - low + 1));
+  };
+  for (int round = 0; round < 400; ++round) {
+    FftCase c;
+    const int kind = round % 5;
+    c.kind = kind == 1 ? FftKind::to_half : kind == 2 ? FftKind::from_half : FftKind::complex;
+    c.real_in = kind == 1 || kind == 3;
+    c.real_out = kind == 2 || kind == 4;
+    c.forward = pick(0, 1);
+    c.weighted = c.kind != FftKind::complex && pick(0, 1);
+    const auto rank = size_t(pick(1, 4));
+    std::vector<size_t> all(rank);
+    std::iota(all.begin(), all.end(), 0);
+    c.order_in = c.order_out = all;
+    std::shuffle(all.begin(), all.end(), random);
+    std::shuffle(c.order_in.begin(), c.order_in.end(), random);
+    c.order_out = pick(0, 1) ? c.order_in : c.order_out;
+    if (pick(0, 3) == 0) c.gap_in = 3;
+    if (pick(0, 3) == 0) c.gap_out = 2;
+    const auto count = size_t(pick(1, std::min<int64_t>(int64_t(rank), 3)));
+    if (count == 1) c.window = int(pick(0, 2));
+    for (size_t d = 0; d < rank; ++d) c.in.push_back(pick(1, rank < 3 ? 40 : 6));
+    c.out = c.in;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t d = all[i];
+      c.dims.push_back(int64_t(d));
+      const int64_t n = pick(1, count == 1 ? 70 : 9);
+      c.points.push_back(n);
+      const bool half = i + 1 == count && c.kind != FftKind::complex;
+      c.in[d] = half && c.kind == FftKind::from_half ? n / 2 + 1 : n;
+      c.out[d] = half && c.kind == FftKind::to_half ? n / 2 + 1 : n;
+      if (pick(0, 3) == 0) c.in[d] = pick(1, n + 3);
+      if (pick(0, 3) == 0) c.out[d] = pick(1, n + 3);
+    }
+    std::string what = "round " + std::to_string(round) + " kind " + std::to_string(kind) + " in " +
+                       to_string(c.in) + " out " + to_string(c.out) + " dims " + to_string(c.dims) +
+                       " points " + to_string(c.points);
+    expect_definition<float>(c, what);
+    expect_definition<double>(c, what + " f64");
+    if (HasFailure()) return;
+  }
+}
+
+// Lines that are transformed one at a time, and in two ways.
+TEST(Fft, LongLinesAgreeWithTheDefinition) {
+  for (int64_t n : {512, 600, 1000, 1021, 1155, 2018, 2187})
+    for (int kind = 0; kind < 5; ++kind)
+      for (int64_t lines : {1, 2}) {
+        FftCase c;
+        c.kind = kind == 1 ? FftKind::to_half : kind == 2 ? FftKind::from_half : FftKind::complex;
+        c.real_in = kind == 1 || kind == 3;
+        c.real_out = kind == 2 || kind == 4;
+        c.forward = n % 4 == 0;
+        c.weighted = c.kind != FftKind::complex && lines == 2;
+        c.window = lines == 2 ? 1 + int(n % 2) : 0;
+        c.in = c.out = {lines, n};
+        if (kind == 1) c.out[1] = n / 2 + 1;
+        if (kind == 2) c.in[1] = n / 2 + 1;
+        if (lines == 2) c.in[1] -= 3, c.out[1] += 2;
+        c.dims = {1};
+        c.points = {n};
+        c.order_in = c.order_out = {1, 0};
+        const std::string what = std::to_string(n) + " kind " + std::to_string(kind);
+        expect_definition<float>(c, what);
+        expect_definition<double>(c, what + " f64");
+      }
 }
 
 }  // namespace

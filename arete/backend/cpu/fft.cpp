@@ -1,6 +1,7 @@
 // Fourier transforms.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/fft_kernels.h"
 #include "arete/backend/cpu/kernels/select_table.h"
+#include "arete/backend/cpu/memory.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 
@@ -20,10 +22,17 @@
 // factor r splits every sequence of length n into r of length n / r, writing from one buffer to the
 // other so that the results come out in order. Other lengths n go through Bluestein's identity
 // jk = (j^2 + k^2 - (k - j)^2) / 2, which makes the transform a convolution with a chirp, done by
-// transforms of a power of two >= 2n - 1, in f64 whatever the dtype because errors of three
-// transforms add up. The inverse is the forward transform with real and imaginary parts swapped
-// before and after. Where there are several lines of moderate length, each takes one element of the
-// vectors (fft.simd.cpp).
+// transforms of a length >= 2n - 1 of small factors. The inverse is the forward transform with real
+// and imaginary parts swapped before and after. 2 n real numbers are n complex ones, whose
+// transform tells the first half of theirs (pack_half), and back.
+// Each line of the data takes one element of the vectors (fft_lines): neighbours in memory are
+// loaded as they lie, lines without gaps by transposing squares. A long line of n = n1 n2 numbers
+// is a matrix: transforms of its n2 columns, factors exp(-2 pi i j2 k1 / n), transforms of its n1
+// rows whose results k2 go to k1 + n1 k2. Both are lines side by side, in parallel, and in the
+// caches. What else is to be done with a long line is done by the same stages as for a vector of
+// lines, one number at a time.
+// Several dimensions are transformed one after the other, in place in the output where the shapes
+// on the way fit there.
 namespace arete::cpu {
 namespace {
 
@@ -56,190 +65,452 @@ Complex<T> root_as(int64_t k, int64_t n) {
   return {T(r.re), T(r.im)};
 }
 
-// The factors of n, fours first; empty if one is too large.
+// The factors of n, odd ones first, then as many eights as two and four leave; empty if one is too
+// large.
 std::vector<int64_t> small_factors(int64_t n) {
   std::vector<int64_t> f;
-  while (n % 4 == 0) f.push_back(4), n /= 4;
-  for (int64_t p = 2; p <= kLargestFftFactor && n > 1; ++p)
+  int twos = 0;
+  while (n % 2 == 0) ++twos, n /= 2;
+  for (int64_t p = 3; p <= kLargestFftFactor && n > 1; p += 2)
     while (n % p == 0) f.push_back(p), n /= p;
-  if (n > 1) f.clear();
+  if (n > 1) return {};
+  if (twos == 1) f.push_back(2), twos = 0;
+  while (twos % 3) f.push_back(4), twos -= 2;
+  for (; twos > 0; twos -= 3) f.push_back(8);
   return f;
+}
+bool has_small_factors(int64_t n) { return n == 1 || !small_factors(n).empty(); }
+
+template <class T>
+int64_t width_of() {
+  static const auto f = ARETE_SELECT(::arete::cpu, fft_width);
+  return f(sizeof(T));
+}
+
+// ---- tables, kept for the lengths used last ----
+
+template <class P>
+std::shared_ptr<const P> cached(int64_t n) {
+  constexpr size_t kMost = 64;
+  static std::mutex mutex;
+  static std::map<int64_t, std::shared_ptr<const P>> all;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto it = all.find(n); it != all.end()) return it->second;
+  }
+  auto made = std::make_shared<const P>(n);
+  const std::lock_guard lock(mutex);
+  if (all.size() >= kMost) all.clear();
+  return all.emplace(n, std::move(made)).first->second;
 }
 
 template <class T>
-class Stockham {
- public:
-  Stockham(int64_t n, const std::vector<int64_t>& factors) {
+struct Passes {
+  explicit Passes(int64_t n) {
     int64_t length = n, s = 1;
-    for (int64_t r : factors) {
+    for (int64_t r : small_factors(n)) {
       const int64_t m = length / r;
-      std::vector<Complex<T>>& twiddles = numbers_.emplace_back();
+      std::vector<Complex<T>>& twiddles = numbers.emplace_back();
       for (int64_t p = 0; p < m; ++p)
         for (int64_t j = 1; j < r; ++j) twiddles.push_back(root_as<T>(p * j, length));
-      std::vector<Complex<T>>& roots = numbers_.emplace_back();
-      if (r > 5)
-        for (int64_t k = 0; k < r; ++k) roots.push_back(root_as<T>(k, r));
-      passes_.push_back({r, m, s, twiddles.data(), roots.data()});
+      std::vector<Complex<T>>& roots = numbers.emplace_back();
+      for (int64_t k = 0; k < r; ++k) roots.push_back(root_as<T>(k, r));
+      passes.push_back({r, m, s, twiddles.data(), roots.data()});
       length = m;
       s *= r;
     }
   }
-  // The forward transform of `a`; the result is in the buffer returned, `a` or `b`.
-  Complex<T>* run(Complex<T>* a, Complex<T>* b) const {
-    return run_passes(passes_.data(), int64_t(passes_.size()), a, b);
-  }
-  const std::vector<FftPass<T>>& passes() const { return passes_; }
-
- private:
-  std::deque<std::vector<Complex<T>>> numbers_;  // what the passes point to
-  std::vector<FftPass<T>> passes_;
+  std::deque<std::vector<Complex<T>>> numbers;  // what the passes point to
+  std::vector<FftPass<T>> passes;
 };
 
-class Bluestein {
- public:
-  explicit Bluestein(int64_t n) : n_(n) {
-    while (m_ < 2 * n - 1) m_ *= 2;
-    inner_ = std::make_unique<Stockham<double>>(m_, small_factors(m_));
-    // chirp[j] = exp(-pi i j^2 / n); j^2 is kept modulo 2 n.
+template <class T>
+struct Halves {
+  explicit Halves(int64_t n) {
+    for (int64_t k = 0; k <= n / 2; ++k) roots.push_back(root_as<T>(k, 2 * n));
+  }
+  std::vector<Complex<T>> roots;
+};
+
+// A line of n = columns * rows numbers as a matrix.
+struct Shape2 {
+  int64_t rows = 1, columns = 1;
+};
+Shape2 matrix_of(int64_t n, int64_t width) {
+  Shape2 best;
+  double least = 0;
+  for (int64_t rows = 2; rows * rows <= 4 * n; ++rows) {
+    const int64_t columns = n / rows;
+    if (rows * columns != n || columns < 2) continue;
+    // What unfilled vectors cost, and unequal sides, whose buffers are larger.
+    const auto full = [&](int64_t k) {
+      return double((k + width - 1) / width * width) / double(k);
+    };
+    const double cost =
+        (full(rows) + full(columns)) * (8 + std::fabs(std::log2(double(rows) / double(columns))));
+    if (best.rows == 1 || cost < least) best = {rows, columns}, least = cost;
+  }
+  return best;
+}
+template <class T>
+struct Matrix {
+  explicit Matrix(int64_t n) {
+    const int64_t width = width_of<T>();
+    shape = matrix_of(n, width);
+    columns = cached<Passes<T>>(shape.rows);
+    rows = cached<Passes<T>>(shape.columns);
+    for (int64_t j = 0; j < shape.columns; j += width)
+      for (int64_t k = 0; k < shape.rows; ++k) turns.push_back(root_as<T>(j * k, n));
+    for (int64_t k = 0; k < shape.rows; ++k) {
+      for (int64_t j = 0; j < width; ++j) lanes.push_back(root_as<T>(j * k, n).re);
+      for (int64_t j = 0; j < width; ++j) lanes.push_back(root_as<T>(j * k, n).im);
+    }
+  }
+  Shape2 shape;
+  std::shared_ptr<const Passes<T>> columns, rows;  // of their lengths
+  std::vector<Complex<T>> turns;
+  std::vector<T> lanes;
+};
+
+template <class T>
+void transform_line(const T* in, T* out, int64_t n);
+
+// For n with a large factor.
+int64_t chirp_work(int64_t n) {
+  int64_t best = 0;
+  for (int64_t odd : {1, 3, 5, 9, 15, 25, 27, 45, 75, 81}) {
+    int64_t m = odd;
+    while (m < 2 * n - 1 || m % 8) m *= 2;
+    if (!best || m < best) best = m;
+  }
+  return best;
+}
+template <class T>
+struct Chirp {
+  explicit Chirp(int64_t n) : work(chirp_work(n)) {
+    std::vector<Complex<double>> a(static_cast<size_t>(work));
+    // exp(-pi i j^2 / n); j^2 is kept modulo 2 n.
     for (int64_t j = 0, square = 0; j < n; ++j) {
-      chirp_.push_back(root(square, 2 * n));
+      const Complex<double> c = root(square, 2 * n);
+      chirp.push_back({T(c.re), T(c.im)});
+      a[size_t(j)] = {c.re, -c.im};
+      if (j) a[size_t(work - j)] = a[size_t(j)];
       square = (square + 2 * j + 1) % (2 * n);
     }
-    std::vector<Complex<double>> a(static_cast<size_t>(m_)), b(a.size());
-    for (int64_t j = 0; j < n; ++j) {
-      const Complex<double> c{chirp_[size_t(j)].re, -chirp_[size_t(j)].im};
-      a[size_t(j)] = c;
-      if (j) a[size_t(m_ - j)] = c;
-    }
-    const Complex<double>* f = inner_->run(a.data(), b.data());
-    for (int64_t k = 0; k < m_; ++k) filter_.push_back(scaled(f[k], 1 / double(m_)));
+    transform_line(&a[0].re, &a[0].re, work);
+    for (const Complex<double>& c : a)
+      filter.push_back({T(c.re / double(work)), T(c.im / double(work))});
   }
-  int64_t work() const { return m_; }
-  // Transforms the first n numbers of `a` in place; both buffers hold work() numbers.
-  Complex<double>* run(Complex<double>* a, Complex<double>* b) const {
-    for (int64_t j = 0; j < n_; ++j) a[j] = a[j] * chirp_[size_t(j)];
-    for (int64_t j = n_; j < m_; ++j) a[j] = {};
-    Complex<double>* f = inner_->run(a, b);
-    Complex<double>* other = f == a ? b : a;
-    // The inverse by swapped parts.
-    for (int64_t k = 0; k < m_; ++k) {
-      const Complex<double> c = f[k] * filter_[size_t(k)];
-      f[k] = {c.im, c.re};
-    }
-    Complex<double>* y = inner_->run(f, other);
-    for (int64_t k = 0; k < n_; ++k) y[k] = Complex<double>{y[k].im, y[k].re} * chirp_[size_t(k)];
-    return y;
+  int64_t work;
+  std::vector<Complex<T>> chirp, filter;
+};
+
+// ---- lines ----
+
+template <class T>
+void run_lines(const FftLines<T>& l) {
+  static const auto f = ARETE_SELECT(::arete::cpu, fft_lines<T>);
+  const int64_t width = width_of<T>();
+  parallel_for(0, FftBlocks(l.sizes, l.rank, width).count(),
+               std::max<int64_t>(1, 16384 / (l.steps->work * width)),
+               [&](int64_t first, int64_t last) { f(l, first, last); });
+}
+template <class T>
+void run_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t count) {
+  static const auto f = ARETE_SELECT(::arete::cpu, fft_stage<T>);
+  parallel_for(0, count, 16384,
+               [&](int64_t first, int64_t last) { f(l, stage, memory, x, first, last); });
+}
+
+// Numbers without gaps, from `in` through `between` to `out`, which may be `in`.
+template <class T>
+void run_matrix(const Matrix<T>& m, const T* in, bool swap_in, T* between, T* out, bool swap_out,
+                T scale) {
+  const int64_t near = 2, n1 = m.shape.rows, n2 = m.shape.columns;
+  const auto side = [&](const T* data, int64_t stride, int64_t count, bool swap) {
+    return FftSide<T>{const_cast<T*>(data), &near, 2 * stride, 1, 2 * count, false, swap};
+  };
+  const auto steps = [](const Passes<T>& p, int64_t n) {
+    return FftSteps<T>{n, n, p.passes.data(), int64_t(p.passes.size()), nullptr, nullptr};
+  };
+  const FftSteps<T> columns = steps(*m.columns, n1), rows = steps(*m.rows, n2);
+  FftLines<T> l{&columns, side(in, n2, n1, swap_in), side(between, n2, n1, false), &n2, 1};
+  l.turns = m.turns.data();
+  l.lanes = m.lanes.data();
+  run_lines(l);
+  const int64_t row = 2 * n2;
+  l = FftLines<T>{&rows, side(between, 1, n2, false), side(out, n1, n2, swap_out), &n1, 1};
+  l.in.strides = &row;
+  l.scale = scale;
+  run_lines(l);
+}
+
+// Memory for buffers.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(int64_t numbers) : bytes_(size_t(numbers) * 2 * sizeof(T)) {}
+  ~Buffer() { release_cached(data_, bytes_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  // Allocates it at the first call.
+  T* get() {
+    if (!data_) data_ = static_cast<T*>(allocate_cached(bytes_));
+    return data_;
   }
 
  private:
-  int64_t n_, m_ = 1;
-  std::unique_ptr<Stockham<double>> inner_;
-  std::vector<Complex<double>> chirp_, filter_;
-};
-
-// How to transform lines of one length.
-template <class T>
-struct Plan {
-  std::unique_ptr<Stockham<T>> direct;
-  std::unique_ptr<Bluestein> chirp;
+  size_t bytes_;
+  T* data_ = nullptr;
 };
 
 template <class T>
-std::shared_ptr<const Plan<T>> plan_of(int64_t n) {
-  constexpr size_t kMostPlans = 64;
-  static std::mutex mutex;
-  static std::map<int64_t, std::shared_ptr<const Plan<T>>> plans;
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto it = plans.find(n); it != plans.end()) return it->second;
+void run_long_line(const FftLines<T>& l, const Matrix<T>& matrix, T* in, T* out, Buffer<T>& x,
+                   Buffer<T>& y) {
+  const FftSteps<T>& steps = *l.steps;
+  const auto is_plain = [&](const FftSide<T>& s, FftEdge edge, const T* window) {
+    return !steps.chirp && edge == FftEdge::none && !window && !s.single && s.step == 2 &&
+           s.part == 1 && s.rows == 2 * steps.n;
+  };
+  const bool plain_in = is_plain(l.in, l.before, l.window_in),
+             plain_out = is_plain(l.out, l.after, l.window_out);
+  const auto stage = [&](FftStage s, T* memory, int64_t count) {
+    run_stage(l, s, memory, x.get(), count);
+  };
+  if (!plain_in) {
+    stage(FftStage::load, in, l.numbers_in());
+    if (l.before != FftEdge::none) stage(FftStage::before, in, l.pairs());
   }
-  auto plan = std::make_shared<Plan<T>>();
-  const std::vector<int64_t> factors = small_factors(n);
-  if (n == 1 || !factors.empty())
-    plan->direct = std::make_unique<Stockham<T>>(n, factors);
+  if (steps.chirp) {
+    stage(FftStage::chirp_in, in, steps.work);
+    run_matrix(matrix, x.get(), false, y.get(), x.get(), false, T(1));
+    stage(FftStage::filter, in, steps.work);
+    run_matrix(matrix, x.get(), false, y.get(), x.get(), false, T(1));
+    stage(FftStage::chirp_out, in, steps.n);
+  } else {
+    run_matrix(matrix, plain_in ? in : x.get(), plain_in && l.in.swapped, y.get(),
+               plain_out ? out : x.get(), plain_out && l.out.swapped, plain_out ? l.scale : T(1));
+  }
+  if (plain_out) return;
+  if (l.after != FftEdge::none) stage(FftStage::after, out, l.pairs());
+  stage(FftStage::store, out, l.out.single ? l.out.rows : (l.out.rows + 1) / 2);
+}
+
+template <class T>
+void run_long_lines(const FftLines<T>& l) {
+  const std::shared_ptr<const Matrix<T>> matrix = cached<Matrix<T>>(l.steps->work);
+  int64_t lines = 1;
+  for (int d = 0; d < l.rank; ++d) lines *= l.sizes[d];
+  const auto run = [&](int64_t first, int64_t last) {
+    Buffer<T> x(std::max(l.steps->work, l.steps->n + 1)), y(l.steps->work);
+    for (int64_t line = first; line < last; ++line) {
+      int64_t in = 0, out = 0, rest = line;
+      for (int d = l.rank - 1; d >= 0; --d) {
+        in += rest % l.sizes[d] * l.in.strides[d];
+        out += rest % l.sizes[d] * l.out.strides[d];
+        rest /= l.sizes[d];
+      }
+      run_long_line(l, *matrix, l.in.data + in, l.out.data + out, x, y);
+    }
+  };
+  // In parallel over the lines where there are enough of them, else within each.
+  if (lines >= 2 * num_threads())
+    parallel_for(0, lines, 1, run);
   else
-    plan->chirp = std::make_unique<Bluestein>(n);
-  const std::lock_guard lock(mutex);
-  if (plans.size() >= kMostPlans) plans.clear();
-  plans[n] = plan;
-  return plan;
+    run(0, lines);
 }
 
-// Many lines at once.
-void transform_side_by_side(const FftLines<float>& lines) {
-  static const auto f = ARETE_SELECT(::arete::cpu, fft_f32);
-  f(lines);
-}
-void transform_side_by_side(const FftLines<double>& lines) {
-  static const auto f = ARETE_SELECT(::arete::cpu, fft_f64);
-  f(lines);
+// Whether lines of `work` numbers are better done one after the other.
+template <class T>
+bool is_long(const FftLines<T>& l) {
+  const int64_t work = l.steps->work, width = width_of<T>();
+  constexpr int64_t kShort = 128, kMiddle = 8192, kColumns = 16384;  // as measured
+  if (work <= kShort || matrix_of(work, width).rows == 1) return false;
+  int64_t lines = 1;
+  for (int d = 0; d < l.rank; ++d) lines *= l.sizes[d];
+  if (2 * lines < width) return true;
+  // The buffers of lines in a vector leave the caches, but those side by side are read together.
+  const bool columns = l.in.step > 2 && l.in.strides[l.rank - 1] <= 2;
+  return work > (columns ? kColumns : kMiddle);
 }
 
-// Lines first to last through buffers of the computation's type C.
-template <class T, class C, class Run>
-void transform(const T* in, T* out, int64_t first, int64_t last, int64_t n, int64_t work,
-               bool forward, double scale, Run&& run) {
-  std::vector<Complex<C>> a(static_cast<size_t>(work)), b(a.size());
-  for (int64_t line = first; line < last; ++line) {
-    const T* from = in + line * 2 * n;
-    T* to = out + line * 2 * n;
-    const int re = forward ? 0 : 1, im = 1 - re;
-    for (int64_t j = 0; j < n; ++j) a[size_t(j)] = {C(from[2 * j + re]), C(from[2 * j + im])};
-    const Complex<C>* y = run(a.data(), b.data());
-    for (int64_t k = 0; k < n; ++k) {
-      to[2 * k + re] = T(y[k].re * C(scale));
-      to[2 * k + im] = T(y[k].im * C(scale));
+// Fills in the steps and runs the lines, of n complex numbers.
+template <class T>
+void transform(FftLines<T>& l, int64_t n) {
+  FftSteps<T> steps{n, n, nullptr, 0, nullptr, nullptr};
+  l.steps = &steps;
+  std::shared_ptr<const Chirp<T>> chirp;
+  if (!has_small_factors(n)) {
+    chirp = cached<Chirp<T>>(n);
+    steps.work = chirp->work;
+    steps.chirp = chirp->chirp.data();
+    steps.filter = chirp->filter.data();
+  }
+  std::shared_ptr<const Halves<T>> halves;
+  if (l.before == FftEdge::packed || l.after == FftEdge::packed) {
+    halves = cached<Halves<T>>(n);
+    l.halves = halves->roots.data();
+  }
+  if (is_long(l)) return run_long_lines(l);
+  const std::shared_ptr<const Passes<T>> passes = cached<Passes<T>>(steps.work);
+  steps.passes = passes->passes.data();
+  steps.pass_count = int64_t(passes->passes.size());
+  run_lines(l);
+}
+
+template <class T>
+void transform_line(const T* in, T* out, int64_t n) {
+  const int64_t one = 1, zero = 0;
+  FftLines<T> l{nullptr,
+                {const_cast<T*>(in), &zero, 2, 1, 2 * n, false, false},
+                {out, &zero, 2, 1, 2 * n, false, false},
+                &one,
+                1};
+  transform(l, n);
+}
+
+// ---- dimensions ----
+
+// An array on its way: sizes without the dimension of parts, strides in real numbers.
+template <class T>
+struct Array {
+  T* data;
+  Shape sizes, strides;
+  bool real;
+
+  explicit Array(const prim::View& v, bool is_real)
+      : data(reinterpret_cast<T*>(v.data)),
+        sizes(v.sizes.first(v.sizes.size() - !is_real)),
+        strides(v.strides.first(sizes.size())),
+        real(is_real) {}
+};
+
+// Lines of both arrays along `dim`: all but that one of the sizes of `from`, in the order of their
+// strides, neighbours merged where they are one dimension for both.
+struct LineDims {
+  Shape sizes, in, out;
+};
+template <class T>
+LineDims lines_along(size_t dim, const Array<T>& from, const Array<T>& to) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < from.sizes.size(); ++d)
+    if (d != dim && from.sizes[d] != 1) order.push_back(d);
+  const auto stride = [&](size_t d) { return std::abs(from.strides[d]) + std::abs(to.strides[d]); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return stride(a) > stride(b); });
+  LineDims l;
+  for (size_t d : order) {
+    const int64_t n = from.sizes[d], in = from.strides[d], out = to.strides[d];
+    if (!l.sizes.empty() && l.in.back() == n * in && l.out.back() == n * out) {
+      l.sizes.back() *= n, l.in.back() = in, l.out.back() = out;
+      continue;
+    }
+    l.sizes.push_back(n), l.in.push_back(in), l.out.push_back(out);
+  }
+  if (l.sizes.empty()) l.sizes.push_back(1), l.in.push_back(0), l.out.push_back(0);
+  return l;
+}
+
+template <class T>
+class Transform {
+ public:
+  explicit Transform(const prim::FftArgs& a, prim::Primitives& p)
+      : a_(a), now_(a.in, a.real_in()), out_(a.out, a.real_out()), primitives_(p) {}
+
+  void run() {
+    const size_t count = a_.dims.size();
+    bool fits = a_.kind != prim::FftArgs::Kind::from_half && !out_.real;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t d = size_t(a_.dims[i]);
+      const bool half = i + 1 == count && a_.kind == prim::FftArgs::Kind::from_half;
+      now_.sizes[d] = std::min(now_.sizes[d], half ? a_.points[i] / 2 + 1 : a_.points[i]);
+      fits = fits && now_.sizes[d] <= out_.sizes[d];
+    }
+    // Dimensions in order of their last one first, but half spectra where the numbers are real.
+    for (size_t i = 0; i < count; ++i) {
+      const bool last = i + 1 == count;
+      size_t which = count - 1 - i;
+      if (a_.kind == prim::FftArgs::Kind::from_half) which = last ? count - 1 : count - 2 - i;
+      const size_t d = size_t(a_.dims[which]);
+      Array<T> to = out_;
+      if (!last && !fits) to = between();
+      to.sizes = now_.sizes;
+      to.sizes[d] = out_.sizes[d];
+      step(which, last, to);
+      now_ = to;
     }
   }
-}
 
-// out[l][k] = scale * sum_j in[l][j] exp(-+2 pi i j k / n) for `lines` rows of n pairs, minus if
-// `forward`. O(n log n) for any n >= 1, in parallel over the lines; in and out may be the same.
-template <class T>
-void transform_lines(const T* in, T* out, int64_t lines, int64_t n, bool forward, double scale) {
-  const std::shared_ptr<const Plan<T>> plan = plan_of<T>(n);
-  // Buffers of longer lines, times as many as a vector has elements, leave the caches.
-  constexpr int64_t kLongest = 8192;
-  if (plan->direct && lines >= 4 && n <= kLongest) {
-    constexpr int64_t kBlock = 16;
-    const auto& passes = plan->direct->passes();
-    parallel_for(0, (lines + kBlock - 1) / kBlock, std::max<int64_t>(1, 16384 / (n * kBlock)),
-                 [&](int64_t first, int64_t last) {
-                   const int64_t line = first * kBlock, at = line * 2 * n;
-                   transform_side_by_side(
-                       FftLines<T>{passes.data(), int64_t(passes.size()), in + at, out + at,
-                                   std::min(last * kBlock, lines) - line, n, forward, T(scale)});
-                 });
-    return;
+ private:
+  // The array for what comes between, with room for what it is now and what it becomes.
+  Array<T> between() {
+    if (scratch_) return now_;
+    Shape sizes = now_.sizes;
+    for (size_t i = 0; i < a_.dims.size(); ++i) {
+      const size_t d = size_t(a_.dims[i]);
+      const bool half = i + 1 == a_.dims.size() && a_.kind == prim::FftArgs::Kind::from_half;
+      if (!half) sizes[d] = std::max(sizes[d], out_.sizes[d]);
+    }
+    sizes.push_back(2);
+    scratch_ = std::make_unique<prim::ScratchView>(primitives_, a_.out.dtype, sizes);
+    return Array<T>(scratch_->view(), false);
   }
-  const int64_t grain = std::max<int64_t>(1, 16384 / n);
-  parallel_for(0, lines, grain, [&](int64_t first, int64_t last) {
-    if (plan->direct)
-      transform<T, T>(in, out, first, last, n, n, forward, scale,
-                      [&](Complex<T>* a, Complex<T>* b) { return plan->direct->run(a, b); });
-    else
-      transform<T, double>(
-          in, out, first, last, n, plan->chirp->work(), forward, scale,
-          [&](Complex<double>* a, Complex<double>* b) { return plan->chirp->run(a, b); });
-  });
-}
 
-template <class T>
-void run(const prim::FftArgs& a) {
-  const int64_t n = a.in.sizes[size_t(a.in.rank() - 2)];
-  transform_lines(reinterpret_cast<const T*>(a.in.data), reinterpret_cast<T*>(a.out.data),
-                  a.in.numel() / (2 * n), n, a.forward, a.scale);
-}
+  void step(size_t which, bool last, const Array<T>& to) {
+    using Kind = prim::FftArgs::Kind;
+    const size_t d = size_t(a_.dims[which]);
+    const bool half = which + 1 == a_.dims.size() && a_.kind != Kind::complex;
+    const int64_t points = a_.points[which];
+    const bool packed = half && points % 2 == 0;
+    const LineDims dims = lines_along(d, now_, to);
+    const auto side = [&](const Array<T>& x, const Shape& strides) {
+      const int64_t stride = x.strides[d], rows = x.sizes[d];
+      FftSide<T> s{x.data, strides.data(), stride, 1, 2 * rows, false, false};
+      if (x.real) {
+        s.rows = rows;
+        s.single = !packed;
+        if (packed) s.step = 2 * stride, s.part = stride;
+      }
+      return s;
+    };
+    FftLines<T> l{nullptr, side(now_, dims.in), side(to, dims.out), dims.sizes.data(),
+                  int(dims.sizes.size())};
+    l.in.swapped = l.out.swapped = !packed && !a_.forward;
+    l.in.rows = std::min(l.in.rows, l.in.single || packed ? points : 2 * points);
+    if (half) {
+      const bool out = a_.kind == Kind::to_half;
+      (out ? l.after : l.before) = packed ? FftEdge::packed : FftEdge::mirrored;
+      l.conjugate = packed && out != a_.forward;
+      if (packed) {
+        l.out.swapped = !out;
+        if (!out) l.in.rows = std::min(2 * now_.sizes[d], points + 2);
+      }
+      if (a_.weighted) l.inner = out ? T(2) : T(0.5);
+    }
+    if (last) l.scale = T(a_.scale);
+    if (a_.window) {
+      const T* const w = reinterpret_cast<const T*>(a_.window.data);
+      (a_.window_after ? l.window_out : l.window_in) = w;
+      l.window_of_pairs = !(a_.window_after ? to.real : now_.real);
+    }
+    transform(l, packed ? points / 2 : points);
+  }
+
+  const prim::FftArgs& a_;
+  Array<T> now_, out_;
+  prim::Primitives& primitives_;
+  std::unique_ptr<prim::ScratchView> scratch_;
+};
 
 }  // namespace
 
 void CpuBackend::fft(const prim::FftArgs& a) {
-  ARETE_ASSERT(a.in.is_contiguous() && a.out.is_contiguous() && a.in.dtype == a.out.dtype);
-  if (a.in.numel() == 0) return;
+  ARETE_ASSERT(a.in.dtype == a.out.dtype && (!a.window || a.dims.size() == 1));
+  if (a.out.numel() == 0) return;
   if (a.in.dtype == kFloat64)
-    run<double>(a);
+    Transform<double>(a, *this).run();
   else
-    run<float>(a);
+    Transform<float>(a, *this).run();
 }
 
 }  // namespace arete::cpu

@@ -1,7 +1,10 @@
-// Fourier transforms of many lines at once: each element of a vector belongs to a line of its own.
+// The kernels of Fourier transforms (Note [FFT]): many lines at once, each element of a vector
+// belonging to a line of its own, and the stages of a long line, which is a vector of one element.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "arete/backend/cpu/arena.h"
@@ -15,11 +18,205 @@ using kernels::kVectorBytes;
 
 template <class T>
 struct VectorOf {
-  static constexpr int width = kVectorBytes / int(sizeof(T));
   typedef T type __attribute__((vector_size(kVectorBytes)));
 };
 template <class T>
 using Vector = typename VectorOf<T>::type;
+template <class T, class E>
+inline constexpr int kWidth = int(sizeof(E) / sizeof(T));
+
+// ---- complex numbers ----
+
+template <class E>
+[[gnu::always_inline]] inline FftComplex<E> operator+(FftComplex<E> a, FftComplex<E> b) {
+  return {a.re + b.re, a.im + b.im};
+}
+template <class E>
+[[gnu::always_inline]] inline FftComplex<E> operator-(FftComplex<E> a, FftComplex<E> b) {
+  return {a.re - b.re, a.im - b.im};
+}
+/// By a number that is the same for all of a vector, or a vector.
+template <class E, class T>
+[[gnu::always_inline]] inline FftComplex<E> operator*(FftComplex<E> a, FftComplex<T> b) {
+  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+template <class E, class T>
+[[gnu::always_inline]] inline FftComplex<E> scaled(FftComplex<E> a, T s) {
+  return {a.re * s, a.im * s};
+}
+template <class E>
+[[gnu::always_inline]] inline FftComplex<E> times_minus_i(FftComplex<E> a) {
+  return {a.im, -a.re};
+}
+template <class E>
+[[gnu::always_inline]] inline FftComplex<E> conj(FftComplex<E> a) {
+  return {a.re, -a.im};
+}
+template <class E>
+[[gnu::always_inline]] inline FftComplex<E> swapped(FftComplex<E> a) {
+  return {a.im, a.re};
+}
+
+// ---- passes ----
+
+/// The transform of 2, 4 or 8 numbers.
+template <class T, int r, class E>
+[[gnu::always_inline]] inline std::array<FftComplex<E>, r> butterfly(
+    const std::array<FftComplex<E>, r>& a) {
+  using C = FftComplex<E>;
+  if constexpr (r == 2) return {a[0] + a[1], a[0] - a[1]};
+  if constexpr (r == 4) {
+    const C e = a[0] + a[2], f = a[0] - a[2], g = a[1] + a[3], h = times_minus_i(a[1] - a[3]);
+    return {e + g, f + h, e - g, f - h};
+  }
+  if constexpr (r == 8) {
+    constexpr T half = T(0.70710678118654752440084436210485);
+    const std::array<C, 4> u = butterfly<T, 4, E>({a[0], a[2], a[4], a[6]}),
+                           v = butterfly<T, 4, E>({a[1], a[3], a[5], a[7]});
+    const C v1{(v[1].re + v[1].im) * half, (v[1].im - v[1].re) * half};
+    const C v2 = times_minus_i(v[2]);
+    const C v3{(v[3].im - v[3].re) * half, (v[3].re + v[3].im) * -half};
+    return {u[0] + v[0], u[1] + v1, u[2] + v2, u[3] + v3,
+            u[0] - v[0], u[1] - v1, u[2] - v2, u[3] - v3};
+  }
+}
+
+// `last`: the only twiddle is 1.
+template <class T, int r, bool last, class E>
+void run_even_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
+                   FftComplex<E>* __restrict y) {
+  const int64_t m = last ? 1 : pass.m, s = pass.s;
+  for (int64_t p = 0; p < m; ++p) {
+    const FftComplex<T>* w = pass.twiddles + p * (r - 1);
+    const FftComplex<E>* from = x + s * p;
+    FftComplex<E>* to = y + s * r * p;
+    for (int64_t q = 0; q < s; ++q) {
+      std::array<FftComplex<E>, r> a;
+#pragma GCC unroll 8
+      for (int k = 0; k < r; ++k) a[size_t(k)] = from[q + s * m * k];
+      const std::array<FftComplex<E>, r> b = butterfly<T, r, E>(a);
+      to[q] = b[0];
+#pragma GCC unroll 8
+      for (int j = 1; j < r; ++j) to[q + s * j] = last ? b[size_t(j)] : b[size_t(j)] * w[j - 1];
+    }
+  }
+}
+
+// Odd r, as a constant where `fixed` is not 0: by the sums and differences of numbers k and r - k,
+// whose roots are conjugates.
+template <class T, int fixed, class E>
+void run_odd_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
+                  FftComplex<E>* __restrict y) {
+  constexpr int most = fixed ? fixed / 2 : int(kLargestFftFactor) / 2;
+  const int64_t r = fixed ? fixed : pass.r, m = pass.m, s = pass.s, half = r / 2;
+  std::array<FftComplex<E>, size_t(most)> sum, difference;
+  for (int64_t p = 0; p < m; ++p) {
+    const FftComplex<T>* w = pass.twiddles + p * (r - 1) - 1;
+    for (int64_t q = 0; q < s; ++q) {
+      const FftComplex<E>* from = x + q + s * p;
+      FftComplex<E>* to = y + q + s * r * p;
+      const FftComplex<E> first = from[0];
+      FftComplex<E> all = first;
+#pragma GCC unroll 8
+      for (int64_t k = 1; k <= half; ++k) {
+        const FftComplex<E> a = from[s * m * k], b = from[s * m * (r - k)];
+        sum[size_t(k - 1)] = a + b;
+        difference[size_t(k - 1)] = times_minus_i(a - b);
+        all = all + sum[size_t(k - 1)];
+      }
+      to[0] = all;
+#pragma GCC unroll 8
+      for (int64_t j = 1; j <= half; ++j) {
+        FftComplex<E> even = first, odd{};
+        int64_t at = 0;
+#pragma GCC unroll 8
+        for (int64_t k = 1; k <= half; ++k) {
+          at = at + j >= r ? at + j - r : at + j;
+          even = even + scaled(sum[size_t(k - 1)], pass.roots[at].re);
+          odd = odd - scaled(difference[size_t(k - 1)], pass.roots[at].im);
+        }
+        to[s * j] = (even + odd) * w[j];
+        to[s * (r - j)] = (even - odd) * w[r - j];
+      }
+    }
+  }
+}
+
+// All passes in turn over `a`; the result is in the buffer returned, `a` or `b`.
+template <class T, class E>
+FftComplex<E>* run_passes(const FftSteps<T>& steps, FftComplex<E>* a, FftComplex<E>* b) {
+  for (int64_t i = 0; i < steps.pass_count; ++i) {
+    const FftPass<T>& pass = steps.passes[i];
+    const bool last = pass.m == 1;
+    switch (pass.r) {
+#define ARETE_EVEN(r)                                                                      \
+  case r:                                                                                  \
+    last ? run_even_pass<T, r, true>(pass, a, b) : run_even_pass<T, r, false>(pass, a, b); \
+    break;
+#define ARETE_ODD(r)                \
+  case r:                           \
+    run_odd_pass<T, r>(pass, a, b); \
+    break;
+      ARETE_EVEN(2)
+      ARETE_EVEN(4)
+      ARETE_EVEN(8)
+      ARETE_ODD(3)
+      ARETE_ODD(5)
+      ARETE_ODD(7)
+#undef ARETE_EVEN
+#undef ARETE_ODD
+      default:
+        run_odd_pass<T, 0>(pass, a, b);
+    }
+    std::swap(a, b);
+  }
+  return a;
+}
+
+// ---- stages between memory and passes; E is T for one line ----
+
+// Addresses of lines of a block.
+template <class T, class E>
+struct Lanes {
+  std::array<T*, size_t(kWidth<T, E>)> at;
+  int count;
+  int64_t distance;  // between neighbours, 0 if not the same for all
+
+  E get(int64_t offset) const {
+    if constexpr (std::is_same_v<T, E>) {
+      return at[0][offset];
+    } else {
+      E e{};
+      if (distance == 1) {
+        if (count == kWidth<T, E>)
+          std::memcpy(&e, at[0] + offset, sizeof(E));
+        else
+          std::memcpy(&e, at[0] + offset, size_t(count) * sizeof(T));
+        return e;
+      }
+      T v[kWidth<T, E>] = {};
+      for (int i = 0; i < count; ++i) v[i] = at[size_t(i)][offset];
+      std::memcpy(&e, v, sizeof(E));
+      return e;
+    }
+  }
+  void put(int64_t offset, E e) const {
+    if constexpr (std::is_same_v<T, E>) {
+      at[0][offset] = e;
+    } else {
+      if (distance == 1) {
+        if (count == kWidth<T, E>)
+          std::memcpy(at[0] + offset, &e, sizeof(E));
+        else
+          std::memcpy(at[0] + offset, &e, size_t(count) * sizeof(T));
+        return;
+      }
+      T v[kWidth<T, E>];
+      std::memcpy(v, &e, sizeof(E));
+      for (int i = 0; i < count; ++i) at[size_t(i)][offset] = v[i];
+    }
+  }
+};
 
 // Exchanges the off-diagonal blocks of size h of two rows, h apart, of a matrix of blocks 2 h.
 template <int h, class V, int... lane>
@@ -38,57 +235,317 @@ template <int width, int h = width / 2, class V>
   if constexpr (h > 1) transpose<width, h / 2>(rows);
 }
 
-// One vector's worth of lines, `count` of which exist.
-template <class T>
-void run_block(const FftLines<T>& l, const T* in, T* out, int count, FftComplex<Vector<T>>* a,
-               FftComplex<Vector<T>>* b) {
-  using V = Vector<T>;
-  constexpr int width = VectorOf<T>::width;
-  // The inverse is the forward transform with the parts exchanged before and after.
-  const int64_t swap = l.forward ? 0 : 1, length = 2 * l.n;
-  V rows[width];
-  V* const from = reinterpret_cast<V*>(a);
-  for (int64_t j = 0; j < length; j += width) {
-    const int64_t have = std::min<int64_t>(width, length - j);
-    for (int v = 0; v < width; ++v) {
-      rows[v] = V{};
-      const T* const at = in + std::min(v, count - 1) * length + j;
-      if (have == width)
-        std::memcpy(&rows[v], at, sizeof(V));
-      else
-        std::memcpy(&rows[v], at, size_t(have) * sizeof(T));
+// Two vectors of pairs to one of the first and one of the second numbers, and back.
+template <class V, int... lane>
+[[gnu::always_inline]] inline FftComplex<V> split_pairs(V a, V b,
+                                                        std::integer_sequence<int, lane...>) {
+  return {__builtin_shufflevector(a, b, (2 * lane)...),
+          __builtin_shufflevector(a, b, (2 * lane + 1)...)};
+}
+template <int first, class V, int... lane>
+[[gnu::always_inline]] inline V join_pairs(V a, V b, std::integer_sequence<int, lane...>) {
+  constexpr int width = sizeof...(lane);
+  return __builtin_shufflevector(a, b, (first + lane / 2 + (lane & 1 ? width : 0))...);
+}
+
+// Rows [first, last) of memory to slots. Whole pairs where the side is not single.
+template <class T, class E>
+void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first, int64_t last) {
+  constexpr int width = kWidth<T, E>;
+  const int64_t swap = s.swapped ? 1 : 0;
+  if (s.single) {
+    for (int64_t r = first; r < last; ++r) {
+      slots[2 * r + swap] = lanes.get(r * s.step);
+      slots[2 * r + 1 - swap] = E{};
     }
-    transpose<width>(rows);
-    for (int64_t i = 0; i < have; ++i) from[(j + i) ^ swap] = rows[i];
+    return;
   }
-  const V* const result = reinterpret_cast<const V*>(run_passes(l.passes, l.pass_count, a, b));
-  for (int64_t j = 0; j < length; j += width) {
-    const int64_t have = std::min<int64_t>(width, length - j);
-    for (int64_t i = 0; i < width; ++i) rows[i] = i < have ? result[(j + i) ^ swap] * l.scale : V{};
-    transpose<width>(rows);
-    for (int v = 0; v < count; ++v) {
-      if (have == width)
-        std::memcpy(out + v * length + j, &rows[v], sizeof(V));
-      else
-        std::memcpy(out + v * length + j, &rows[v], size_t(have) * sizeof(T));
+  if constexpr (width > 1) {
+    if (s.part == 1 && s.step == 2) {
+      E rows[width];
+      for (int64_t j = first; j < last; j += width) {
+        const int64_t have = std::min<int64_t>(width, last - j);
+        for (int v = 0; v < width; ++v) {
+          rows[v] = E{};
+          if (v >= lanes.count) continue;
+          const T* const at = lanes.at[size_t(v)] + j;
+          if (have == width)
+            std::memcpy(&rows[v], at, sizeof(E));
+          else
+            std::memcpy(&rows[v], at, size_t(have) * sizeof(T));
+        }
+        transpose<width>(rows);
+        for (int64_t i = 0; i < have; ++i) slots[(j + i) ^ swap] = rows[i];
+      }
+      return;
     }
+    if (s.part == 1 && lanes.distance == 2) {
+      constexpr std::make_integer_sequence<int, width> all;
+      E half[2] = {};
+      for (int64_t j = first; j < last; j += 2) {
+        const T* const at = lanes.at[0] + j / 2 * s.step;
+        if (lanes.count == width)
+          std::memcpy(half, at, sizeof half);
+        else
+          std::memcpy(half, at, 2 * size_t(lanes.count) * sizeof(T));
+        const FftComplex<E> c = split_pairs(half[0], half[1], all);
+        slots[j + swap] = c.re;
+        slots[j + 1 - swap] = c.im;
+      }
+      return;
+    }
+  }
+  for (int64_t r = first; r < last; ++r)
+    slots[r ^ swap] = lanes.get((r >> 1) * s.step + (r & 1) * s.part);
+}
+
+// Slots times `scale` to rows [first, last) of memory, zeros from row `valid` on.
+template <class T, class E>
+void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scale, int64_t valid,
+           int64_t first, int64_t last) {
+  constexpr int width = kWidth<T, E>;
+  const int64_t swap = s.swapped ? 1 : 0, filled = std::min(valid, last);
+  if (s.single) {
+    for (int64_t r = first; r < filled; ++r) lanes.put(r * s.step, slots[2 * r + swap] * scale);
+    for (int64_t r = std::max(first, filled); r < last; ++r) lanes.put(r * s.step, E{});
+    return;
+  }
+  int64_t done = first;
+  if constexpr (width > 1) {
+    if (s.part == 1 && s.step == 2) {
+      E rows[width];
+      for (int64_t j = first; j < filled; j += width) {
+        const int64_t have = std::min<int64_t>(width, filled - j);
+        for (int64_t i = 0; i < width; ++i)
+          rows[i] = i < have ? slots[(j + i) ^ swap] * scale : E{};
+        transpose<width>(rows);
+        for (int v = 0; v < lanes.count; ++v) {
+          T* const at = lanes.at[size_t(v)] + j;
+          if (have == width)
+            std::memcpy(at, &rows[v], sizeof(E));
+          else
+            std::memcpy(at, &rows[v], size_t(have) * sizeof(T));
+        }
+      }
+      done = std::max(first, filled);
+    } else if (s.part == 1 && lanes.distance == 2) {
+      constexpr std::make_integer_sequence<int, width> all;
+      for (; done + 1 < filled; done += 2) {
+        const E re = slots[done + swap] * scale, im = slots[done + 1 - swap] * scale;
+        const E half[2] = {join_pairs<0>(re, im, all), join_pairs<width / 2>(re, im, all)};
+        T* const at = lanes.at[0] + done / 2 * s.step;
+        if (lanes.count == width)
+          std::memcpy(at, half, sizeof half);
+        else
+          std::memcpy(at, half, 2 * size_t(lanes.count) * sizeof(T));
+      }
+    }
+  }
+  for (int64_t r = done; r < last; ++r)
+    lanes.put((r >> 1) * s.step + (r & 1) * s.part, r < valid ? slots[r ^ swap] * scale : E{});
+}
+
+// The factors of a window on rows [first, last).
+template <class T, class E>
+void apply_window(const T* window, const FftSide<T>& s, bool pairs, E* slots, int64_t first,
+                  int64_t last) {
+  const int64_t swap = s.swapped ? 1 : 0;
+  for (int64_t r = first; r < last; ++r) {
+    E& slot = slots[s.single ? 2 * r + swap : r ^ swap];
+    slot = slot * window[pairs ? r >> 1 : r];
   }
 }
 
+// Pairs [first, last) of 0 to n / 2 of half a spectrum of 2 n numbers to n numbers, swapped, whose
+// transform, swapped again, is that of all in the other direction: even and odd numbers of it.
+template <class T, class E>
+void unpack_half(const FftLines<T>& l, FftComplex<E>* x, int64_t first, int64_t last) {
+  const int64_t n = l.steps->n;
+  for (int64_t k = first; k < last; ++k) {
+    FftComplex<E> a = x[k], b = conj(x[n - k]);
+    if (l.conjugate) a = conj(a), b = conj(b);
+    if (k == 0)
+      a.im = b.im = E{};
+    else
+      a = scaled(a, l.inner), b = scaled(b, l.inner);
+    const FftComplex<E> even = a + b, odd = (a - b) * conj(l.halves[k]);
+    x[k] = {even.im + odd.re, even.re - odd.im};
+    if (k) x[n - k] = {odd.re - even.im, even.re + odd.im};
+  }
+}
+// The reverse: z (n numbers) to the first n + 1 of x, which may be z.
+template <class T, class E>
+void pack_half(const FftLines<T>& l, const FftComplex<E>* z, FftComplex<E>* x, int64_t first,
+               int64_t last) {
+  const int64_t n = l.steps->n;
+  for (int64_t k = first; k < last; ++k) {
+    const T weight = T(0.5) * (k ? l.scale * l.inner : l.scale);
+    const FftComplex<E> a = scaled(z[k], weight), b = conj(scaled(z[k ? n - k : 0], weight));
+    const FftComplex<E> even = a + b, odd = times_minus_i(a - b) * l.halves[k];
+    const FftComplex<E> low = even + odd, high = even - odd;  // that of n - k is the conjugate
+    x[k] = l.conjugate ? conj(low) : low;
+    x[n - k] = l.conjugate ? high : conj(high);
+  }
+}
+// The same for odd n, whose transform is that of complex numbers.
+template <class T, class E>
+void mirror(const FftLines<T>& l, FftComplex<E>* x, int64_t first, int64_t last) {
+  for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) {
+    x[k] = scaled(x[k], l.inner);
+    // Where parts are swapped, conjugate numbers differ in the sign of the first one.
+    x[l.steps->n - k] = l.in.swapped ? FftComplex<E>{-x[k].re, x[k].im} : conj(x[k]);
+  }
+  if (first == 0) (l.in.swapped ? x[0].re : x[0].im) = E{};
+}
+
+template <FftStage stage, class T, class E>
+void run_stage(const FftLines<T>& l, const Lanes<T, E>& lanes, FftComplex<E>* x, int64_t first,
+               int64_t last) {
+  const FftSteps<T>& steps = *l.steps;
+  E* const slots = reinterpret_cast<E*>(x);
+  const auto rows_of = [&](const FftSide<T>& s, int64_t k) {
+    return std::min(s.single ? k : 2 * k, s.rows);
+  };
+  if constexpr (stage == FftStage::load) {
+    const int64_t from = rows_of(l.in, first), to = rows_of(l.in, last);
+    load(l.in, lanes, slots, from, to);
+    if (l.window_in) apply_window(l.window_in, l.in, l.window_of_pairs, slots, from, to);
+    // Rows may end amid a number.
+    for (int64_t r = std::max(l.in.single ? 2 * to : to, 2 * first); r < 2 * last; ++r)
+      slots[r ^ (l.in.swapped ? 1 : 0)] = E{};
+  }
+  if constexpr (stage == FftStage::before) {
+    if (l.before == FftEdge::packed) unpack_half(l, x, first, last);
+    if (l.before == FftEdge::mirrored) mirror(l, x, first, last);
+  }
+  if constexpr (stage == FftStage::chirp_in) {
+    for (int64_t j = first; j < std::min(last, steps.n); ++j) x[j] = x[j] * steps.chirp[j];
+    for (int64_t j = std::max(first, steps.n); j < last; ++j) x[j] = FftComplex<E>{};
+  }
+  if constexpr (stage == FftStage::filter)
+    for (int64_t k = first; k < last; ++k) x[k] = swapped(x[k] * steps.filter[k]);
+  if constexpr (stage == FftStage::chirp_out)
+    for (int64_t k = first; k < last; ++k) x[k] = swapped(x[k]) * steps.chirp[k];
+  if constexpr (stage == FftStage::after) {
+    if (l.after == FftEdge::packed) pack_half(l, x, x, first, last);
+    if (l.after == FftEdge::mirrored && l.inner != 1)
+      for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) x[k] = scaled(x[k], l.inner);
+  }
+  if constexpr (stage == FftStage::store) {
+    const int64_t from = rows_of(l.out, first), to = rows_of(l.out, last),
+                  valid = l.out.single ? l.numbers_out() : 2 * l.numbers_out();
+    if (l.window_out)
+      apply_window(l.window_out, l.out, l.window_of_pairs, slots, from, std::min(to, valid));
+    store(l.out, lanes, slots, l.after == FftEdge::packed ? T(1) : l.scale, valid, from, to);
+  }
+}
+
+int64_t offset_of(int64_t line, const int64_t* sizes, int rank, const int64_t* strides) {
+  int64_t offset = 0;
+  for (int d = rank - 1; d >= 0; --d) {
+    offset += line % sizes[d] * strides[d];
+    line /= sizes[d];
+  }
+  return offset;
+}
+
+// The lines of a block, from `line` on.
 template <class T>
-void run(const FftLines<T>& l) {
-  constexpr int width = VectorOf<T>::width;
-  ArenaScope scope;
-  auto* const a = scope.take_array<FftComplex<Vector<T>>>(l.n);
-  auto* const b = scope.take_array<FftComplex<Vector<T>>>(l.n);
-  for (int64_t first = 0; first < l.lines; first += width)
-    run_block(l, l.in + first * 2 * l.n, l.out + first * 2 * l.n,
-              int(std::min<int64_t>(width, l.lines - first)), a, b);
+Lanes<T, Vector<T>> lanes_of(const FftLines<T>& l, const FftSide<T>& s, int64_t line, int count,
+                             bool one_row) {
+  Lanes<T, Vector<T>> lanes;
+  lanes.count = count;
+  const int64_t stride = s.strides[l.rank - 1];
+  T* const first = s.data + offset_of(line, l.sizes, l.rank, s.strides);
+  lanes.distance = one_row ? stride : 0;
+  for (int i = 0; i < count; ++i)
+    lanes.at[size_t(i)] =
+        one_row ? first + i * stride : s.data + offset_of(line + i, l.sizes, l.rank, s.strides);
+  if (!one_row && count > 1) {
+    lanes.distance = lanes.at[1] - lanes.at[0];
+    for (int i = 2; i < count; ++i)
+      if (lanes.at[size_t(i)] - lanes.at[size_t(i - 1)] != lanes.distance) lanes.distance = 0;
+  }
+  return lanes;
+}
+
+template <class T, class V>
+void apply_turns(const FftLines<T>& l, FftComplex<V>* x, int64_t vector) {
+  const FftComplex<T>* const turns = l.turns + vector * l.steps->n;
+  for (int64_t k = 0; k < l.steps->n; ++k) {
+    FftComplex<V> lane;
+    std::memcpy(&lane, l.lanes + k * 2 * kWidth<T, V>, sizeof lane);
+    x[k] = x[k] * (lane * turns[k]);
+  }
+}
+
+template <FftStage stage, class T>
+void run_long_stage(const FftLines<T>& l, T* memory, T* x, int64_t first, int64_t last) {
+  run_stage<stage>(l, Lanes<T, T>{{memory}, 1, 0}, reinterpret_cast<FftComplex<T>*>(x), first,
+                   last);
 }
 
 }  // namespace
 
-void fft_f32(const FftLines<float>& l) { run(l); }
-void fft_f64(const FftLines<double>& l) { run(l); }
+int fft_width(int bytes) { return kVectorBytes / bytes; }
+
+template <class T>
+void fft_lines(const FftLines<T>& l, int64_t first, int64_t last) {
+  using V = Vector<T>;
+  const FftSteps<T>& steps = *l.steps;
+  const FftBlocks blocks(l.sizes, l.rank, kWidth<T, V>);
+  const bool one_row = blocks.outer > 1 || l.rank == 1 || blocks.inner == l.sizes[l.rank - 1];
+  ArenaScope scope;
+  const int64_t numbers = std::max(steps.work, steps.n + 1);
+  auto* const a = scope.take_array<FftComplex<V>>(numbers);
+  auto* const b = scope.take_array<FftComplex<V>>(numbers);
+  for (int64_t block = first; block < last; ++block) {
+    const int64_t vector = block % blocks.per_row, line = vector * blocks.width,
+                  row = block / blocks.per_row * blocks.inner;
+    const int count = int(std::min(blocks.width, blocks.inner - line));
+    const auto in = lanes_of(l, l.in, row + line, count, one_row),
+               out = lanes_of(l, l.out, row + line, count, one_row);
+    FftComplex<V>*x = a, *y = b;
+    run_stage<FftStage::load>(l, in, x, 0, l.numbers_in());
+    run_stage<FftStage::before>(l, in, x, 0, l.pairs());
+    if (steps.chirp) run_stage<FftStage::chirp_in>(l, in, x, 0, steps.work);
+    const auto transform = [&] {
+      FftComplex<V>* const done = run_passes(steps, x, y);
+      if (done == y) std::swap(x, y);
+    };
+    transform();
+    if (steps.chirp) {
+      run_stage<FftStage::filter>(l, in, x, 0, steps.work);
+      transform();
+      run_stage<FftStage::chirp_out>(l, in, x, 0, steps.n);
+    }
+    if (l.turns) apply_turns(l, x, vector);
+    run_stage<FftStage::after>(l, out, x, 0, l.pairs());
+    run_stage<FftStage::store>(l, out, x, 0, l.out.single ? l.out.rows : (l.out.rows + 1) / 2);
+  }
+}
+
+template <class T>
+void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first, int64_t last) {
+  switch (stage) {
+#define ARETE_STAGE(name) \
+  case FftStage::name:    \
+    return run_long_stage<FftStage::name>(l, memory, x, first, last);
+    ARETE_STAGE(load)
+    ARETE_STAGE(before)
+    ARETE_STAGE(chirp_in)
+    ARETE_STAGE(filter)
+    ARETE_STAGE(chirp_out)
+    ARETE_STAGE(after)
+    ARETE_STAGE(store)
+#undef ARETE_STAGE
+  }
+}
+
+template void fft_lines<float>(const FftLines<float>&, int64_t, int64_t);
+template void fft_lines<double>(const FftLines<double>&, int64_t, int64_t);
+template void fft_stage<float>(const FftLines<float>&, FftStage, float*, float*, int64_t, int64_t);
+template void fft_stage<double>(const FftLines<double>&, FftStage, double*, double*, int64_t,
+                                int64_t);
 
 }  // namespace arete::cpu::ARETE_SIMD_TARGET

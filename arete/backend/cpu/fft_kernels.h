@@ -1,7 +1,7 @@
-// What the Fourier transforms of one line (fft.cpp) and of many side by side (fft.simd.cpp) share.
+// What the plans and the order of the Fourier transforms (fft.cpp) and their kernels (fft.simd.cpp)
+// share.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 namespace arete::cpu {
@@ -11,157 +11,114 @@ template <class E>
 struct FftComplex {
   E re, im;
 };
-template <class E>
-FftComplex<E> operator+(FftComplex<E> a, FftComplex<E> b) {
-  return {a.re + b.re, a.im + b.im};
-}
-template <class E>
-FftComplex<E> operator-(FftComplex<E> a, FftComplex<E> b) {
-  return {a.re - b.re, a.im - b.im};
-}
-/// By a number that is the same for all of a vector.
-template <class E, class T>
-FftComplex<E> operator*(FftComplex<E> a, FftComplex<T> b) {
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-template <class E, class T>
-FftComplex<E> scaled(FftComplex<E> a, T s) {
-  return {a.re * s, a.im * s};
-}
-template <class E>
-FftComplex<E> times_minus_i(FftComplex<E> a) {
-  return {a.im, -a.re};
-}
-
-/// The largest prime factor that has a pass of its own.
-inline constexpr int64_t kLargestFftFactor = 31;
 
 /// One pass of Stockham's method (Note [FFT]): sequences of length r * m, s of them interleaved.
 template <class T>
 struct FftPass {
   int64_t r, m, s;
   const FftComplex<T>* twiddles;  // (m, r - 1): exp(-2 pi i p j / (r m)), j from 1
-  const FftComplex<T>* roots;     // exp(-2 pi i k / r), for r without code of its own
+  const FftComplex<T>* roots;     // exp(-2 pi i k / r), for odd r
 };
 
-/// The transform of r numbers of scalar type T, for r with code of its own: 2, 3, 4, 5.
-template <class T, int r, class E>
-[[gnu::always_inline]] inline std::array<FftComplex<E>, r> butterfly(
-    const std::array<FftComplex<E>, r>& a) {
-  using C = FftComplex<E>;
-  if constexpr (r == 2) return {a[0] + a[1], a[0] - a[1]};
-  if constexpr (r == 3) {
-    const C sum = a[1] + a[2];
-    const C mid = a[0] - scaled(sum, T(0.5));
-    const C turn = times_minus_i(scaled(a[1] - a[2], T(0.86602540378443864676372317075294)));
-    return {a[0] + sum, mid + turn, mid - turn};
-  }
-  if constexpr (r == 4) {
-    const C e = a[0] + a[2], f = a[0] - a[2], g = a[1] + a[3], h = times_minus_i(a[1] - a[3]);
-    return {e + g, f + h, e - g, f - h};
-  }
-  if constexpr (r == 5) {
-    constexpr T c1 = T(0.30901699437494742410229341718282),
-                c2 = T(-0.80901699437494742410229341718282),
-                s1 = T(0.95105651629515357211643933337938),
-                s2 = T(0.58778525229247312916870595463907);
-    const C p = a[1] + a[4], q = a[2] + a[3], u = a[1] - a[4], v = a[2] - a[3];
-    const C x = a[0] + scaled(p, c1) + scaled(q, c2), y = a[0] + scaled(p, c2) + scaled(q, c1);
-    const C z = times_minus_i(scaled(u, s1) + scaled(v, s2)),
-            w = times_minus_i(scaled(u, s2) - scaled(v, s1));
-    return {a[0] + p + q, x + z, y + w, y - w, x - z};
-  }
-}
+/// The largest prime factor that has a pass of its own.
+inline constexpr int64_t kLargestFftFactor = 61;
 
-// Static: what is compiled for one instruction set must not be linked where another is meant.
-template <class T, int r, class E>
-static void run_fixed_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
-                           FftComplex<E>* __restrict y) {
-  const int64_t m = pass.m, s = pass.s;
-  for (int64_t p = 0; p < m; ++p) {
-    const FftComplex<T>* w = pass.twiddles + p * (r - 1);
-    const FftComplex<E>* from = x + s * p;
-    FftComplex<E>* to = y + s * r * p;
-    for (int64_t q = 0; q < s; ++q) {
-      std::array<FftComplex<E>, r> a;
-      for (int k = 0; k < r; ++k) a[size_t(k)] = from[q + s * m * k];
-      const std::array<FftComplex<E>, r> b = butterfly<T, r>(a);
-      to[q] = b[0];
-      for (int j = 1; j < r; ++j) to[q + s * j] = b[size_t(j)] * w[j - 1];
-    }
-  }
-}
-
-template <class T, class E>
-static void run_any_pass(const FftPass<T>& pass, const FftComplex<E>* __restrict x,
-                         FftComplex<E>* __restrict y) {
-  const int64_t r = pass.r, m = pass.m, s = pass.s;
-  std::array<FftComplex<E>, kLargestFftFactor> a;
-  for (int64_t p = 0; p < m; ++p) {
-    for (int64_t q = 0; q < s; ++q) {
-      for (int64_t k = 0; k < r; ++k) a[size_t(k)] = x[q + s * (p + m * k)];
-      for (int64_t j = 0; j < r; ++j) {
-        FftComplex<E> sum = a[0];
-        for (int64_t k = 1, at = j; k < r; ++k) {
-          sum = sum + a[size_t(k)] * pass.roots[at];
-          at = at + j >= r ? at + j - r : at + j;
-        }
-        y[q + s * (r * p + j)] = j ? sum * pass.twiddles[p * (r - 1) + j - 1] : sum;
-      }
-    }
-  }
-}
-
-/// All passes in turn over `a`; the result is in the buffer returned, `a` or `b`.
-template <class T, class E>
-static FftComplex<E>* run_passes(const FftPass<T>* passes, int64_t count, FftComplex<E>* a,
-                                 FftComplex<E>* b) {
-  for (int64_t i = 0; i < count; ++i) {
-    const FftPass<T>& pass = passes[i];
-    switch (pass.r) {
-      case 2:
-        run_fixed_pass<T, 2>(pass, a, b);
-        break;
-      case 3:
-        run_fixed_pass<T, 3>(pass, a, b);
-        break;
-      case 4:
-        run_fixed_pass<T, 4>(pass, a, b);
-        break;
-      case 5:
-        run_fixed_pass<T, 5>(pass, a, b);
-        break;
-      default:
-        run_any_pass(pass, a, b);
-    }
-    FftComplex<E>* const done = b;
-    b = a;
-    a = done;
-  }
-  return a;
-}
-
-/// `lines` contiguous lines of n pairs, one in each element of the processor's vectors.
+/// How to transform n numbers: by passes over `work` numbers. With a chirp (Bluestein's method) n
+/// of them hold the input, and the passes go there and back.
 template <class T>
-struct FftLines {
+struct FftSteps {
+  int64_t n, work;
   const FftPass<T>* passes;
   int64_t pass_count;
-  const T* in;
-  T* out;
-  int64_t lines, n;
-  bool forward;
-  T scale;
+  const FftComplex<T>*chirp, *filter;  // n and `work` numbers, or null
 };
 
-// Compiled once per instruction set (fft.simd.cpp).
-#define ARETE_FFT_LINES(target)            \
-  namespace target {                       \
-  void fft_f32(const FftLines<float>& l);  \
-  void fft_f64(const FftLines<double>& l); \
+/// One side of the lines. Slots are the parts of the complex numbers of a line in turn; `rows` says
+/// how many of them are in memory, from the first one on: others are zeros, or dropped. Lines of
+/// which only the real parts are in memory (`single`) have those only as rows.
+template <class T>
+struct FftSide {
+  T* data;
+  const int64_t* strides;  // between lines, for each dimension of FftLines::sizes
+  int64_t step, part;      // from one complex number to the next, from real to imaginary part
+  int64_t rows;
+  bool single;
+  bool swapped;  // parts change places on their way: the inverse of a transform between two of them
+};
+
+/// What comes between memory and the transform, on either side:
+enum class FftEdge : uint8_t {
+  none,
+  /// Lines of 2 n real numbers are n complex ones, whose transform tells the first n + 1 of theirs.
+  packed,
+  /// Of real numbers whose length is odd: in, the second half of the spectrum is the mirrored first
+  /// one; out, only the first half counts.
+  mirrored,
+};
+
+/// Lines, or one line that is too long for the vectors' way.
+template <class T>
+struct FftLines {
+  const FftSteps<T>* steps;
+  FftSide<T> in, out;
+  const int64_t* sizes;  // of the lines; at least one dimension, the innermost the last one
+  int rank;
+  FftEdge before = FftEdge::none, after = FftEdge::none;
+  bool conjugate = false;                 // of the half spectrum, where packed
+  T inner = 1;                            // weight of its numbers that stand for two
+  T scale = 1;                            // of the results
+  const FftComplex<T>* halves = nullptr;  // exp(-pi i k / n) for k <= n / 2, where packed
+  const T *window_in = nullptr, *window_out = nullptr;  // a factor for each element,
+  bool window_of_pairs = false;                         // which are complex numbers, else rows
+  /// Factors exp(-2 pi i line k / N) of results k of the innermost lines, as the product of that of
+  /// the first line of its vector (turns: vector, k) and that of a line within it (lanes: k, part,
+  /// line).
+  const FftComplex<T>* turns = nullptr;
+  const T* lanes = nullptr;
+
+  /// How many complex numbers come from memory, and go there.
+  [[gnu::always_inline]] int64_t numbers_in() const {
+    return steps->n + (before == FftEdge::packed);
   }
-ARETE_FFT_LINES(base)
-ARETE_FFT_LINES(avx2)
-ARETE_FFT_LINES(avx512)
-#undef ARETE_FFT_LINES
+  [[gnu::always_inline]] int64_t numbers_out() const {
+    return after == FftEdge::mirrored ? steps->n / 2 + 1 : steps->n + (after == FftEdge::packed);
+  }
+  /// Those that an edge works on, with their partners.
+  [[gnu::always_inline]] int64_t pairs() const { return steps->n / 2 + 1; }
+};
+
+/// The stages of a line other than its passes. Their ranges count complex numbers.
+enum class FftStage : uint8_t { load, before, chirp_in, filter, chirp_out, after, store };
+
+// Compiled once per instruction set (fft.simd.cpp).
+#define ARETE_FFT_KERNELS(target)                                                      \
+  namespace target {                                                                   \
+  /* How many lines a vector of 4 or 8 byte numbers has. */                            \
+  int fft_width(int bytes);                                                            \
+  /* Transforms blocks first to last of lines, as FftBlocks counts them. */            \
+  template <class T>                                                                   \
+  void fft_lines(const FftLines<T>& l, int64_t first, int64_t last);                   \
+  /* A range of a stage of one line, at `memory` and in the buffer x. */               \
+  template <class T>                                                                   \
+  void fft_stage(const FftLines<T>& l, FftStage stage, T* memory, T* x, int64_t first, \
+                 int64_t last);                                                        \
+  }
+ARETE_FFT_KERNELS(base)
+ARETE_FFT_KERNELS(avx2)
+ARETE_FFT_KERNELS(avx512)
+#undef ARETE_FFT_KERNELS
+
+/// Blocks of at most `width` lines: within the innermost dimension where that has so many.
+struct FftBlocks {
+  int64_t width, inner, outer, per_row;
+  [[gnu::always_inline]] FftBlocks(const int64_t* sizes, int rank, int64_t w)
+      : width(w), inner(sizes[rank - 1]) {
+    outer = 1;
+    for (int d = 0; d + 1 < rank; ++d) outer *= sizes[d];
+    if (inner < width) inner *= outer, outer = 1;
+    per_row = (inner + width - 1) / width;
+  }
+  [[gnu::always_inline]] int64_t count() const { return outer * per_row; }
+};
 
 }  // namespace arete::cpu

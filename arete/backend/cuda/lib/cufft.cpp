@@ -17,7 +17,11 @@ namespace {
   X(cufftSetWorkArea)            \
   X(cufftSetStream)              \
   X(cufftExecC2C)                \
-  X(cufftExecZ2Z)
+  X(cufftExecR2C)                \
+  X(cufftExecC2R)                \
+  X(cufftExecZ2Z)                \
+  X(cufftExecD2Z)                \
+  X(cufftExecZ2D)
 
 struct CuFft {
 #define ARETE_CUFFT_POINTER(name) decltype(&::name) name = nullptr;
@@ -50,23 +54,27 @@ void check(cufftResult status, const char* what) {
 }
 
 struct Key {
-  int64_t lines, n;
-  int32_t ordinal, doubles;
+  FftGeometry geometry;
+  int64_t ordinal;
 };
 
 }  // namespace
 
 bool has_cufft() { return find_cufft() != nullptr; }
 
-FftPlan::FftPlan(DType dtype, int64_t lines, int64_t n) : doubles_(dtype == kFloat64) {
+FftPlan::FftPlan(const FftGeometry& g) : type_(g.type) {
   const CuFft& f = cufft();
   check(f.cufftCreate(&plan_), "cufftCreate");
   try {
     // Memory for its work comes from Arete's allocator, call by call.
     check(f.cufftSetAutoAllocation(plan_, 0), "cufftSetAutoAllocation");
-    long long size = n;
-    check(f.cufftMakePlanMany64(plan_, 1, &size, nullptr, 1, n, nullptr, 1, n,
-                                doubles_ ? CUFFT_Z2Z : CUFFT_C2C, lines, &work_bytes_),
+    const auto list = [](const std::array<int64_t, 3>& a) {
+      return std::array<long long, 3>{a[0], a[1], a[2]};
+    };
+    auto n = list(g.n), in = list(g.in.embed), out = list(g.out.embed);
+    check(f.cufftMakePlanMany64(plan_, g.rank, n.data(), in.data(), g.in.stride, g.in.distance,
+                                out.data(), g.out.stride, g.out.distance, cufftType(g.type),
+                                g.batch, &work_bytes_),
           "cufftMakePlanMany64");
   } catch (...) {
     f.cufftDestroy(plan_);
@@ -76,26 +84,32 @@ FftPlan::FftPlan(DType dtype, int64_t lines, int64_t n) : doubles_(dtype == kFlo
 
 FftPlan::~FftPlan() { cufft().cufftDestroy(plan_); }
 
-void FftPlan::run(const void* in, void* out, bool forward, void* work, void* stream) {
+void FftPlan::run(void* in, void* out, bool forward, void* work, void* stream) {
   const CuFft& f = cufft();
   check(f.cufftSetStream(plan_, static_cast<cudaStream_t>(stream)), "cufftSetStream");
   if (work_bytes_ > 0) check(f.cufftSetWorkArea(plan_, work), "cufftSetWorkArea");
   const int direction = forward ? CUFFT_FORWARD : CUFFT_INVERSE;
-  void* const from = const_cast<void*>(in);
-  if (doubles_)
-    check(f.cufftExecZ2Z(plan_, static_cast<cufftDoubleComplex*>(from),
-                         static_cast<cufftDoubleComplex*>(out), direction),
-          "cufftExecZ2Z");
-  else
-    check(f.cufftExecC2C(plan_, static_cast<cufftComplex*>(from), static_cast<cufftComplex*>(out),
-                         direction),
-          "cufftExecC2C");
+  switch (type_) {
+#define ARETE_CUFFT_RUN(type, In, Out, ...)                                                   \
+  case CUFFT_##type:                                                                          \
+    check(f.cufftExec##type(plan_, static_cast<In*>(in), static_cast<Out*>(out) __VA_ARGS__), \
+          "cufftExec" #type);                                                                 \
+    break;
+    ARETE_CUFFT_RUN(C2C, cufftComplex, cufftComplex, , direction)
+    ARETE_CUFFT_RUN(R2C, cufftReal, cufftComplex)
+    ARETE_CUFFT_RUN(C2R, cufftComplex, cufftReal)
+    ARETE_CUFFT_RUN(Z2Z, cufftDoubleComplex, cufftDoubleComplex, , direction)
+    ARETE_CUFFT_RUN(D2Z, cufftDoubleReal, cufftDoubleComplex)
+    ARETE_CUFFT_RUN(Z2D, cufftDoubleComplex, cufftDoubleReal)
+#undef ARETE_CUFFT_RUN
+    default:
+      ARETE_BUG("a transform of an unknown type");
+  }
 }
 
-std::shared_ptr<FftPlan> find_fft_plan(int ordinal, DType dtype, int64_t lines, int64_t n) {
+std::shared_ptr<FftPlan> find_fft_plan(int ordinal, const FftGeometry& g) {
   static auto* const plans = new PlanCache<Key, FftPlan>(256);
-  return plans->get({lines, n, ordinal, dtype == kFloat64},
-                    [&] { return std::make_shared<FftPlan>(dtype, lines, n); });
+  return plans->get({g, ordinal}, [&] { return std::make_shared<FftPlan>(g); });
 }
 
 }  // namespace arete::cuda
