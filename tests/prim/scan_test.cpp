@@ -214,7 +214,7 @@ TEST(Scan, FactorsLogarithmsAndPositions) {
               const double x = values.get(at);
               if (place < 0 || x != x || (largest ? x >= best : x <= best)) {
                 best = x;
-                place = i;
+                place = step;
               }
               ASSERT_EQ(indices.get(at), double(place)) << name_of(dtype);
               ASSERT_TRUE(same_value(extremes.get(at), best));

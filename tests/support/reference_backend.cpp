@@ -314,11 +314,11 @@ void ReferencePrimitives::scan(const prim::ScanArgs& a) {
       }
       if (a.indices) {
         if (place < 0 || v != v || (a.monoid == Monoid::max ? v >= best : v <= best)) {
-          place = position;
+          place = i;
           best = v;
         }
         store(a.indices, to, integer(place));
-        store(a.out, to, lane[size_t(place)]);
+        store(a.out, to, lane[size_t(a.reverse ? n - 1 - place : place)]);
         continue;
       }
       running = combine(a.monoid, running, as(accumulator, lane[size_t(position)]));
