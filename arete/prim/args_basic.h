@@ -198,7 +198,8 @@ struct ArgReduceArgs {
 ///                times its factor is what is added to the next element
 ///   logarithmic  (sum; in and out floating) `in` holds the logarithms of what is summed, and out
 ///                gets those of the sums; infinities and NaN as log(sum(exp(in)))
-///   indices      (min, max; in's shape, i64) the step, counted from where the scan begins, at which
+///   indices      (min, max; in's shape, i64) the step, counted from where the scan begins, at
+///   which
 ///                the last of the elements equal to the result so far was met; NaN is equal to NaN.
 ///                in and out have one dtype
 struct ScanArgs {
