@@ -210,23 +210,27 @@ const OpRecord& wide_logcumsumexp_op =
 
 // With the share w_i = exp(x_i - y_i) of the last element, dx_i = w_i (dy_i + (1 - w_(i+1))
 // (dy_(i+1)
-// + ...)). A sum of 1e3 is known to 1e-4 in float32, and so would be the shares of it: hence y in
-// float64. Where y is -inf nothing has been added yet.
+// + ...)). A sum of 1e3 is known to 1e-4 in float32, and so would be the shares of it, and the
+// factors come together in products: hence float64. Where y is -inf nothing has been added yet.
 TensorList logcumsumexp_grad(const GradCall& g) {
+  const auto share = [](expr::Value x, expr::Value y) {
+    return exp(where(y == -HUGE_VAL, -HUGE_VAL, cast(x, expr::Type::f64) - y));
+  };
   const Tensor x = g.input(0);
   const int64_t dim = normalize_dim(g.integer(1), int(x.dim()), "logcumsumexp");
-  const DType t = x.dtype() == kFloat64 || g.grad().dtype() == kFloat64 ? kFloat64 : kFloat32;
-  const expr::ProgramPtr shares = expr::trace(
-      [](std::span<const expr::Value> v) {
-        const expr::Value x = cast(v[0], expr::Type::f64);
-        const expr::Value w = exp(where(v[1] == -HUGE_VAL, -HUGE_VAL, x - v[1]));
-        return std::vector{w, 1 - w};
+  const Tensor ahead[] = {x, call(wide_logcumsumexp_op, {x, dim}), g.grad()};
+  const expr::ProgramPtr terms = expr::trace(
+      [&](std::span<const expr::Value> v) {
+        return std::vector{cast(v[2], expr::Type::f64), 1 - share(v[0], v[1])};
       },
-      std::vector{x.dtype(), kFloat64}, {}, std::vector{t, t});
-  const Tensor pair[] = {x, call(wide_logcumsumexp_op, {x, dim})};
-  const Results share = apply_program(shares, pair, {}, "logcumsumexp_shares");
-  const Tensor sums = call(linear_scan_op, {g.grad().to(t), share[1], dim, true});
-  return {share[0].mul(sums).to(g.input_dtype(0))};
+      std::vector{x.dtype(), kFloat64, g.grad().dtype()}, {}, std::vector{kFloat64, kFloat64});
+  const Results r = apply_program(terms, ahead, {}, "logcumsumexp_terms");
+  const Tensor sums = call(linear_scan_op, {r[0], r[1], dim, true});
+  const expr::ProgramPtr product = expr::trace(
+      [&](std::span<const expr::Value> v) { return std::vector{share(v[0], v[1]) * v[2]}; },
+      std::vector{x.dtype(), kFloat64, kFloat64}, {}, std::vector{g.input_dtype(0)});
+  const Tensor last[] = {x, ahead[1], sums};
+  return {apply_program(product, last, {}, "logcumsumexp_product")[0]};
 }
 
 const OpRecord& logcumsumexp_op =

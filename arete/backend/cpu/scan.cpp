@@ -214,14 +214,14 @@ struct LinearState {
 template <class T, bool kLargest>
 struct PlacedState {
   using Third = int64_t;
-  CombineType<T> best{};
-  int64_t at = -1, position = 0;
+  using Extreme = std::conditional_t<kLargest, Maximum<T>, Minimum<T>>;
+  CombineType<T> best = Extreme::identity();  // no first element is beaten by it
+  int64_t at = 0, position = 0;
   void next(const T& in, T& out, Third* index) {
     const auto v = CombineType<T>(in);
-    if (at < 0 || v != v || (kLargest ? v >= best : v <= best)) {
-      best = v;
-      at = position;
-    }
+    const bool takes = int(v != v) | int(kLargest ? v >= best : v <= best);
+    best = takes ? v : best;
+    at = takes ? position : at;
     ++position;
     out = T(best);
     *index = at;
@@ -233,35 +233,51 @@ void scan_states(const ScanArgs& a, const prim::View& third) {
   using Third = typename State::Third;
   const bool scalar = a.in.rank() == 0;
   const int64_t n = scalar ? 1 : a.in.sizes[a.dim];
-  const auto along = [&](const prim::View& v) { return scalar ? 0 : v.strides[a.dim]; };
-  const int64_t si = along(a.in), so = along(a.out), st = along(third);
+  const auto along = [&](const prim::View& v) {  // bytes
+    return scalar ? 0 : v.strides[a.dim] * int64_t(size_of(v.dtype));
+  };
+  const int64_t bi = along(a.in), bo = along(a.out), bt = along(third);
   const Walk<3> walk(a.in.sizes, a.dim, {&a.in, &a.out, &third});
   if (n == 0 || walk.count() == 0) return;
   const auto at = [](const auto& view, const Walk<3>& w, int k) {
     return reinterpret_cast<char*>(view.data) + w.offset(k);
   };
-  // Neighbouring lanes go together where their elements do.
+  // Lanes go together where their elements do, and a few elsewhere: steps of one lane wait for each
+  // other.
   constexpr int64_t kTile = 64;
-  parallel_for(
-      0, walk.count(), std::max<int64_t>(grain_for(8 * n), 1), [&](int64_t begin, int64_t end) {
-        for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
-          const int64_t li = w.stride(0), lo = w.stride(1), lt = w.stride(2);
-          const int64_t tile = std::abs(li) < std::abs(si) * int64_t(sizeof(T)) ? kTile : 1;
-          for (int64_t first = 0; first < lanes; first += tile) {
-            State states[kTile];
-            const int64_t width = std::min(tile, lanes - first);
-            for (int64_t step = 0; step < n; ++step) {
-              const int64_t i = a.reverse ? n - 1 - step : step;
-              for (int64_t k = 0; k < width; ++k) {
-                const int64_t lane = first + k;
-                states[k].next(reinterpret_cast<const T*>(at(a.in, w, 0) + lane * li)[i * si],
-                               reinterpret_cast<T*>(at(a.out, w, 1) + lane * lo)[i * so],
-                               reinterpret_cast<Third*>(at(third, w, 2) + lane * lt) + i * st);
-              }
-            }
+  using Few = std::integral_constant<int64_t, 4>;
+  const int64_t grain = grain_for(8 * n);
+  parallel_for(0, walk.count(), grain, [&](int64_t begin, int64_t end) {
+    for_each_run(walk, begin, end, [&](const Walk<3>& w, int64_t lanes) {
+      const int64_t li = w.stride(0), lo = w.stride(1), lt = w.stride(2);
+      const auto group = [&](int64_t first, auto width) {
+        const char* in = at(a.in, w, 0) + first * li;
+        char *out = at(a.out, w, 1) + first * lo, *more = at(third, w, 2) + first * lt;
+        const int64_t begin = a.reverse ? n - 1 : 0, sign = a.reverse ? -1 : 1;
+        in += begin * bi, out += begin * bo, more += begin * bt;
+        const auto next = [&](State& state, int64_t k) {
+          state.next(*reinterpret_cast<const T*>(in + k * li), *reinterpret_cast<T*>(out + k * lo),
+                     reinterpret_cast<Third*>(more + k * lt));
+        };
+        constexpr bool kFew = std::is_same_v<decltype(width), Few>;
+        State s0, s1, s2, s3;  // in registers
+        State states[kFew ? 1 : kTile];
+        for (int64_t step = 0; step < n; ++step) {
+          if constexpr (kFew) {
+            next(s0, 0), next(s1, 1), next(s2, 2), next(s3, 3);
+          } else {
+            for (int64_t k = 0; k < width; ++k) next(states[k], k);
           }
-        });
-      });
+          in += sign * bi, out += sign * bo, more += sign * bt;
+        }
+      };
+      const bool beside = std::abs(li) < std::abs(bi);
+      int64_t first = 0;
+      if (!beside)
+        for (; first + Few::value <= lanes; first += Few::value) group(first, Few());
+      for (; first < lanes; first += kTile) group(first, std::min(kTile, lanes - first));
+    });
+  });
 }
 
 template <template <class> class M, class T>

@@ -10,7 +10,7 @@
 //   kFactors          there are factors (ScanArgs)
 //   kIndices          positions are written, too
 //   kCommutes         the order of elements does not matter to the monoid
-//   load(), store()   In (with its factor and position) to Local::type, Local::type to Out
+//   load(), store()   In (with its factor and step) to Local::type, Local::type to Out
 #pragma once
 #include "monoid.cuh"
 
@@ -203,6 +203,12 @@ DEVICE Vec<typename S::In, N> factors_at(const typename S::Arguments& a, const c
   return {};
 }
 
+/// Steps from where the scan begins to element e of a lane.
+template <class S>
+DEVICE i64 step_of(const typename S::Arguments& a, i64 e) {
+  return S::kReverse ? a.n - 1 - e : e;
+}
+
 // ---- along contiguous lanes
 
 // Note [Tiles of a scan]
@@ -224,7 +230,7 @@ DEVICE void load_vector(const typename S::Arguments& a, const Lane<S>& lane, i64
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       const int at = S::kReverse ? V - 1 - j : j;
-      x[j] = S::load(v.v[at], f.v[at], first + at);
+      x[j] = S::load(v.v[at], f.v[at], step_of<S>(a, first + at));
     }
     return;
   }
@@ -234,7 +240,7 @@ DEVICE void load_vector(const typename S::Arguments& a, const Lane<S>& lane, i64
     x[j] = S::Local::identity();
     if (e >= 0 && e < a.n) {
       const char* const p = lane.in + e * a.in_stride;
-      x[j] = S::load(elements_at<S, 1>(p).v[0], factors_at<S, 1>(a, p).v[0], e);
+      x[j] = S::load(elements_at<S, 1>(p).v[0], factors_at<S, 1>(a, p).v[0], step_of<S>(a, e));
     }
   }
 }
@@ -327,7 +333,7 @@ struct TileAccess {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const int at = S::kReverse ? V - 1 - j : j;
-        x[r][j] = S::load(v[r].v[at], f[r].v[at], element(lane, r) + at);
+        x[r][j] = S::load(v[r].v[at], f[r].v[at], step_of<S>(a, element(lane, r) + at));
       }
   }
   __device__ __forceinline__ void store(const typename S::Arguments& a, const Lane<S>& lane,
@@ -581,7 +587,7 @@ DEVICE void scan_columns(const typename S::Arguments& a) {
           Vec<Out, V> out;
 #pragma unroll
           for (int v = 0; v < V; ++v) {
-            sum[v] = M::combine(sum[v], S::load(in[u].v[v], factors[u].v[v], element(i + u)));
+            sum[v] = M::combine(sum[v], S::load(in[u].v[v], factors[u].v[v], i + u));
             const T y = M::combine(start[v], sum[v]);
             out.v[v] = S::store(y);
             if constexpr (S::kIndices)
