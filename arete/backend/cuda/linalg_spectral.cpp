@@ -83,34 +83,8 @@ void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t colum
                   .in = OwnedView(in, c.kType, Layout(sizes, Shape{size, columns, 1}))});
 }
 
-// where(i >= j, x, 0)
-const expr::Program& triangle_program(DType t) {
-  static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(pack_key({int(t)}), {kInt32, kInt32, t}, {}, {t},
-                   [](std::span<const expr::Value> v) {
-                     return std::vector{where(v[0] >= v[1], v[2], constant_like(v[2], 0))};
-                   });
-}
-
-// out (order, order) = the upper triangles of `in`.
-template <class T>
-void copy_triangles(LinalgCall<T>& c, T* out, const Matrices<T>& in, int64_t order) {
-  const Scratch numbers(c.backend, sizeof(int32_t) * size_t(order));
-  c.backend.iota({.out = OwnedView(numbers.data(), kInt32, Layout(Shape{order}))});
-  // Dimension 1 are columns, 2 rows.
-  const Shape sizes{c.count, order, order};
-  const OwnedView column(numbers.data(), kInt32, Layout(sizes, Shape{0, 1, 0}));
-  const OwnedView row(numbers.data(), kInt32, Layout(sizes, Shape{0, 0, 1}));
-  const OwnedView from(in.first, c.kType, Layout(sizes, Shape{in.stride, in.ld, 1}));
-  const OwnedView to(out, c.kType, Layout(sizes));
-  const View inputs[] = {column, row, from};
-  c.backend.pointwise({&triangle_program(c.kType), inputs, {&to.view(), 1}, {}});
-}
-
 // Up to here there are functions for whole batches, by Jacobi's rotations.
 constexpr int64_t kTiny = 32;
-// The shorter side up to which rotations are used for one matrix, as they need few launches.
-constexpr int64_t kFewColumns = 64;
 
 gesvdjInfo_t rotation_settings() {
   static const gesvdjInfo_t defaults = [] {  // kept for the process
@@ -130,14 +104,12 @@ struct SvdParts {
         full(vectors && (columns_of(c.args.c) > c.k || rows_of(c.args.d) > c.k)) {}
 };
 
-// By rotations, which give V and not its transpose. Gives the matrices for which they did not end;
-// `a` is what it was for those.
+// A batch of tiny matrices by rotations, which give V and not its transpose, and all vectors. Gives
+// the matrices for which they did not end; `a` is what it was for those.
 template <class T>
 std::vector<int64_t> svd_by_rotations(LinalgCall<T>& c, const SvdParts& parts) {
-  const bool batched = c.rows <= kTiny && c.columns <= kTiny;  // then all vectors are found
   const int m = library_int(c.rows), n = library_int(c.columns);
   const int64_t left = parts.full ? m : c.k, right = parts.full ? n : c.k;  // vectors wanted
-  const int64_t of_u = batched ? m : left, of_v = batched ? n : right;      // and found
   const cusolverEigMode_t mode =
       parts.vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
   const auto bytes = [&](bool there, int64_t elements) {
@@ -148,49 +120,33 @@ std::vector<int64_t> svd_by_rotations(LinalgCall<T>& c, const SvdParts& parts) {
   const Scratch before(c.backend, bytes(true, int64_t(m) * n));
   c.backend.copy(
       {.out = OwnedView(before.data(), c.kType, all), .in = OwnedView(c.a(), c.kType, all)});
-  const bool own_u = !parts.vectors || of_u != left;
-  const Scratch u_memory(c.backend, bytes(own_u, m * of_u)),
-      v_memory(c.backend, bytes(true, n * of_v));
+  const bool own_u = !parts.vectors || m != left;
+  const Scratch u_memory(c.backend, bytes(own_u, int64_t(m) * m)),
+      v_memory(c.backend, bytes(true, int64_t(n) * n));
   T *const s = c.args.b.template as<T>(),
            *const u = own_u ? reinterpret_cast<T*>(u_memory.data()) : c.args.c.template as<T>(),
            *const v = reinterpret_cast<T*>(v_memory.data());
   const gesvdjInfo_t settings = rotation_settings();
-  if (batched) {
-    const int count = library_int(c.count);
-    c.with_work(
-        [&](int* size) {
-          return c.solver.gesvdj_batched_bufferSize(c.solver_handle, mode, m, n, c.a(), m, s, u, m,
-                                                    v, n, size, settings, count);
-        },
-        [&](T* work, int size) {
-          check_cusolver(c.solver.gesvdj_batched(c.solver_handle, mode, m, n, c.a(), m, s, u, m, v,
-                                                 n, work, size, c.info, settings, count),
-                         "gesvdjBatched");
-        });
-  } else {
-    const int economic = parts.full ? 0 : 1;
-    c.with_work(
-        [&](int* size) {
-          return c.solver.gesvdj_bufferSize(c.solver_handle, mode, economic, m, n, c.a(), m, s, u,
-                                            m, v, n, size, settings);
-        },
-        [&](T* work, int size) {
-          for (int64_t i = 0; i < c.count; ++i)
-            check_cusolver(c.solver.gesvdj(c.solver_handle, mode, economic, m, n, c.a(i), m,
-                                           s + i * c.k, u + i * m * of_u, m, v + i * n * of_v, n,
-                                           work, size, c.info + i, settings),
-                           "gesvdj");
-        });
-  }
+  const int count = library_int(c.count);
+  c.with_work(
+      [&](int* size) {
+        return c.solver.gesvdj_batched_bufferSize(c.solver_handle, mode, m, n, c.a(), m, s, u, m, v,
+                                                  n, size, settings, count);
+      },
+      [&](T* work, int size) {
+        check_cusolver(c.solver.gesvdj_batched(c.solver_handle, mode, m, n, c.a(), m, s, u, m, v, n,
+                                               work, size, c.info, settings, count),
+                       "gesvdjBatched");
+      });
   if (parts.vectors) {
     const Shape u_sizes{c.count, m, left}, vt_sizes{c.count, right, n};
     if (own_u)
       c.backend.copy(
           {.out = OwnedView(c.args.c.data, c.kType, Layout(u_sizes, Shape{m * left, 1, m})),
-           .in = OwnedView(u, c.kType, Layout(u_sizes, Shape{m * of_u, 1, m}))});
+           .in = OwnedView(u, c.kType, Layout(u_sizes, Shape{m * m, 1, m}))});
     c.backend.copy(
         {.out = OwnedView(c.args.d.data, c.kType, Layout(vt_sizes, Shape{right * n, 1, right})),
-         .in = OwnedView(v, c.kType, Layout(vt_sizes, Shape{n * of_v, n, 1}))});
+         .in = OwnedView(v, c.kType, Layout(vt_sizes, Shape{n * n, n, 1}))});
   }
   // Waits for the device, as whoever looks at the codes will.
   std::vector<int32_t> codes(static_cast<size_t>(c.count), 0);
@@ -248,60 +204,12 @@ void svd_by_qr(LinalgCall<T>& c, const SvdParts& parts, const std::vector<int64_
 template <class T>
 void svd_of_finite(LinalgCall<T>& c, const SvdParts& parts) {
   std::vector<int64_t> which;
-  if (c.k <= kFewColumns) {
+  if (c.count > 1 && c.rows <= kTiny && c.columns <= kTiny) {
     which = svd_by_rotations(c, parts);
   } else {
     for (int64_t i = 0; i < c.count; ++i) which.push_back(i);
   }
   if (!which.empty()) svd_by_qr(c, parts, which);
-}
-
-// Of the triangular factors of QR factorizations, which are small enough for functions of whole
-// batches where the matrices are not.
-template <class T>
-void svd_of_triangles(LinalgCall<T>& c, const SvdParts& parts) {
-  const bool vectors = parts.vectors, wide = c.rows < c.columns;
-  const int m = library_int(std::max(c.rows, c.columns)), n = library_int(c.k);
-  const int64_t inner = parts.full ? m : n, square = int64_t(n) * n;
-  const auto memory = [&](bool wanted, int64_t elements) {
-    return wanted ? sizeof(T) * size_t(c.count * elements) : 0;
-  };
-  const Scratch turned(c.backend, memory(wide, int64_t(m) * n)),
-      factors(c.backend, memory(true, n)), triangles(c.backend, memory(true, square)),
-      u_memory(c.backend, memory(vectors, square)),
-      v_memory(c.backend, memory(vectors && wide, square)),
-      long_memory(c.backend, memory(vectors && wide, m * inner));
-  const auto at = [](const Scratch& s) { return reinterpret_cast<T*>(s.data()); };
-  T *const out_u = c.args.c.template as<T>(), *const out_vt = c.args.d.template as<T>();
-  // A, or A^T where it is wide, is (m, n) and Q R; R = u s v^T.
-  const Matrices<T> a{wide ? at(turned) : c.a(), int64_t(m) * n, m};
-  if (wide) transpose_into(c, a.first, c.a(), m, n, c.count);
-  factor_qr(c, a, m, n, at(factors));
-  copy_triangles(c, at(triangles), a, n);
-  const Layout squares(Shape{c.count, n, n}, Shape{square, 1, n});
-  T* const vt = wide ? at(v_memory) : out_vt;
-  const OwnedView r(triangles.data(), c.kType, squares), u(u_memory.data(), c.kType, squares),
-      v(vt, c.kType, squares);
-  prim::LinalgArgs args{.op = c.args.op, .a = r, .b = c.args.b, .info = c.args.info};
-  if (vectors) args.c = u, args.d = v;
-  LinalgCall<T> of_triangles{c.backend,     args,     c.stream, c.solver_handle,
-                             c.blas_handle, c.solver, c.blas};
-  svd_of_finite(of_triangles, SvdParts(of_triangles));
-  if (!vectors) return;
-  T* const of_q = wide ? at(long_memory) : out_u;
-  reflect(c, {.out = {of_q, m * inner, m},
-              .in = {at(u_memory), square, n},
-              .reflectors = a,
-              .tau = at(factors),
-              .rows = m,
-              .columns = int(inner),
-              .in_rows = n,
-              .in_columns = n,
-              .count = n,
-              .transpose = false});
-  if (!wide) return;
-  transpose_into(c, out_u, vt, n, n, c.count);
-  transpose_into(c, out_vt, of_q, inner, m, c.count);
 }
 
 }  // namespace
@@ -310,11 +218,7 @@ template <class T>
 void svd(LinalgCall<T>& c) {
   const SvdParts parts(c);
   FiniteOnly<T> finite(c);
-  const int64_t longest = std::max(c.rows, c.columns);
-  if (c.count > 1 && c.k <= kTiny && longest > kTiny && longest <= 4096)
-    svd_of_triangles(c, parts);
-  else
-    svd_of_finite(c, parts);
+  svd_of_finite(c, parts);
   finite.finish({&c.args.b, &c.args.c, &c.args.d});
 }
 

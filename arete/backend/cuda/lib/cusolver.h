@@ -27,8 +27,6 @@ namespace arete::cuda {
   X(ormqr, cusolverDn##c##ormqr)                                        \
   X(gesvd_bufferSize, cusolverDn##c##gesvd_bufferSize)                  \
   X(gesvd, cusolverDn##c##gesvd)                                        \
-  X(gesvdj_bufferSize, cusolverDn##c##gesvdj_bufferSize)                \
-  X(gesvdj, cusolverDn##c##gesvdj)                                      \
   X(gesvdj_batched_bufferSize, cusolverDn##c##gesvdjBatched_bufferSize) \
   X(gesvdj_batched, cusolverDn##c##gesvdjBatched)                       \
   X(syevd_bufferSize, cusolverDn##c##syevd_bufferSize)                  \
