@@ -208,7 +208,7 @@ TEST(Scan, FactorsLogarithmsAndPositions) {
               } else {
                 ASSERT_NEAR(logs.get(at), log, tolerance(dtype, n, 30)) << name_of(dtype);
                 ASSERT_NEAR(wide.get(at), log,
-                            tolerance(dtype == kFloat64 ? dtype : kFloat32, n, 2))
+                            tolerance(dtype == kFloat64 ? dtype : kFloat32, n, 30))
                     << name_of(dtype);
               }
               const double x = values.get(at);

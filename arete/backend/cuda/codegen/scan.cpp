@@ -211,7 +211,7 @@ ScanTypes scan_types(const ScanArgs& args) {
   const expr::Type type = expr::compute_type(out);
   const char* const name = compute_name(type);
   if (args.logarithmic)
-    return same(std::string("LogSum<") + compute_name(expr::compute_type(args.in.dtype)) + ">", 16);
+    return same(std::string("LogSum<") + name + ">", 16);
   if (args.indices)
     return same(
         std::string("ArgExtreme<") + name + (monoid == Monoid::max ? ", true>" : ", false>"), 16);
