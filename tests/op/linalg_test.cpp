@@ -68,8 +68,10 @@ TEST_P(Linalg, SvdReconstructs) {
       const Tensor a = random(shape);
       const auto [u, s, vh] = linalg::svd(a, full);
       const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
-      expect_close(matmul(u.narrow(-1, 0, k) * s.unsqueeze(-2), vh.narrow(-2, 0, k)), a, 2 * (m + n));
-      expect_close(matmul(u.mT(), u), identity(u.size(-1)).expand(matmul(u.mT(), u).sizes()), 2 * m);
+      expect_close(matmul(u.narrow(-1, 0, k) * s.unsqueeze(-2), vh.narrow(-2, 0, k)), a,
+                   2 * (m + n));
+      expect_close(matmul(u.mT(), u), identity(u.size(-1)).expand(matmul(u.mT(), u).sizes()),
+                   2 * m);
       expect_close(matmul(vh, vh.mT()), identity(vh.size(-2)).expand(matmul(vh, vh.mT()).sizes()),
                    2 * n);
       if (k > 1 && s.numel()) {

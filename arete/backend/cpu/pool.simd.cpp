@@ -341,9 +341,10 @@ void max_columns(const T* x, T* y, int64_t* index, const Geometry& g) {
   using Row = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
   const int64_t width = g.x.size[2];
   std::vector<C> best(size_t(width), C(0));
-  std::vector<Row> row(size_t(kIndexed ? width : 0), 0);
+  // No vector of whole numbers: its constructor would be a function that other files may get.
+  const std::unique_ptr<Row[]> row(new Row[size_t(kIndexed ? width : 0)]());
   C* const b = best.data();
-  Row* const r = row.data();
+  Row* const r = row.get();
   for_rows_of_windows(g, [&](int64_t od, int64_t oh, bool other) {
     const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
     if (other) {

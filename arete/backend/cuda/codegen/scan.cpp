@@ -210,8 +210,7 @@ ScanTypes scan_types(const ScanArgs& args) {
   if (is_complex(out)) return same(of("c128"), 16);
   const expr::Type type = expr::compute_type(out);
   const char* const name = compute_name(type);
-  if (args.logarithmic)
-    return same(std::string("LogSum<") + name + ">", 16);
+  if (args.logarithmic) return same(std::string("LogSum<") + name + ">", 16);
   if (args.indices)
     return same(
         std::string("ArgExtreme<") + name + (monoid == Monoid::max ? ", true>" : ", false>"), 16);
