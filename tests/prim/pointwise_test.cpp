@@ -381,6 +381,88 @@ TEST(Pointwise, swapping_two_tensors_in_place) {
   }
 }
 
+// Numbers among which comparisons of every kind hold, with what is special in floating types.
+void fill_comparable(GuardedBuffer& t, std::mt19937_64& rng) {
+  const bool floating = is_floating(t.dtype());
+  t.fill([&](IntList) {
+    constexpr double kValues[] = {-2, -1, 0, 1, 2, 3, -0.0, NAN, INFINITY, -INFINITY};
+    const double v = kValues[rng() % (floating ? 10 : 6)];
+    return t.dtype() == kUInt8 ? v + 2 : v;
+  });
+}
+
+TEST(Pointwise, selections_by_comparisons) {
+  std::mt19937_64 rng(9);
+  for (DType dtype : {kFloat32, kFloat64, kFloat16, kInt32, kInt64, kUInt8})
+    for (Op op : {Op::eq, Op::ne, Op::lt, Op::le, Op::gt, Op::ge, Op::is_nan}) {
+      if (op == Op::is_nan && !is_floating(dtype)) continue;
+      SCOPED_TRACE(std::string(expr::name_of(op)) + " " + std::string(name_of(dtype)));
+      expr::Builder b;
+      std::vector<Value> v;
+      for (int k = 0; k < 4; ++k) v.push_back(b.input(dtype));
+      const Value test = op == Op::is_nan ? b.emit(op, v[0]) : b.emit(op, v[0], v[1]);
+      const Value y = where(test, v[2], v[3]);
+      const auto program =
+          b.build(std::span<const Value>(&y, 1), std::span<const DType>(&dtype, 1));
+      for (int64_t n : {1, 37, 2100})
+        for (int scalars = 0; scalars < 16; ++scalars) {  // bit k: one value for all elements
+          std::vector<GuardedBuffer> in, out;
+          for (int k = 0; k < 4; ++k)
+            fill_comparable(in.emplace_back(dtype, Shape{scalars >> k & 1 ? 1 : n}), rng);
+          out.emplace_back(dtype, Shape{n});
+          check(*program, in, out);
+        }
+    }
+}
+
+TEST(Pointwise, limits_by_two_numbers) {
+  std::mt19937_64 rng(10);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kInt32, kInt64})
+    for (bool smaller_first : {false, true}) {
+      const Type type = expr::compute_type(dtype);
+      const auto program = expr::trace(
+          [&](std::span<const Value> v) {
+            return std::vector<Value>{smaller_first ? max(min(v[0], v[1]), v[2])
+                                                    : min(max(v[0], v[1]), v[2])};
+          },
+          std::vector<DType>{dtype}, std::vector<Type>{type, type}, std::vector<DType>{dtype});
+      for (int64_t n : {1, 15, 2100})
+        for (double low : {-1.0, 2.0, double(NAN)}) {
+          if (low != low && !is_floating(dtype)) continue;
+          std::vector<GuardedBuffer> in, out;
+          fill_comparable(in.emplace_back(dtype, Shape{n}), rng);
+          out.emplace_back(dtype, Shape{n});
+          expr::Literal p, q;
+          if (is_floating(dtype))
+            p.f = low, q.f = 1;
+          else
+            p.i = int64_t(low), q.i = 1;
+          check(*program, in, out, {p, q});
+        }
+    }
+}
+
+TEST(Pointwise, powers_of_simple_exponents) {
+  for (DType dtype : {kFloat32, kFloat64}) {
+    const auto program =
+        expr::trace([](std::span<const Value> v) { return std::vector<Value>{pow(v[0], v[1])}; },
+                    std::vector<DType>{dtype}, std::vector<Type>{expr::compute_type(dtype)},
+                    std::vector<DType>{dtype});
+    const std::vector<double> points{0.0, -0.0,     1,         -1,  2.5, -2.5, 1e-3,
+                                     1e4, INFINITY, -INFINITY, NAN, 7,   -0.3};
+    for (double exponent : {2.0, 3.0, 1.0, 0.0, -1.0, -2.0, 0.5, -0.5, 1.5, 4.0}) {
+      SCOPED_TRACE(exponent);
+      std::vector<GuardedBuffer> in, out;
+      in.emplace_back(dtype, Shape{int64_t(points.size())});
+      for (size_t i = 0; i < points.size(); ++i) in[0].set(Shape{int64_t(i)}, points[i]);
+      out.emplace_back(dtype, Shape{int64_t(points.size())});
+      expr::Literal e;
+      e.f = exponent;
+      check(*program, in, out, {e});
+    }
+  }
+}
+
 TEST(Pointwise, constants_and_unused_inputs) {
   const auto program = expr::trace(
       [](std::span<const Value> v) {
