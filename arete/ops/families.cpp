@@ -93,6 +93,7 @@ namespace arete::ops {
   X(unary)                \
   X(unique)               \
   X(unpool)               \
+  X(vector_norm)          \
   X(view_copy)            \
   X(view_scatter)
 

@@ -187,7 +187,7 @@ void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Te
   write_from_host(out, x.data());
 }
 
-std::string zero_pivot_text(int64_t info) {
+std::string zero_in_d_text(int64_t info) {
   const std::string k = std::to_string(info);
   return "D[" + k + "," + k +
          "] is zero and using it on ldl_solve would result in a division by zero.";
@@ -209,7 +209,7 @@ const OpRecord& linalg_ldl_factor_ex_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives&) {
           (out[0].dtype() == kFloat64 ? run_factor<double> : run_factor<float>)(c.tensor(0), out);
-          if (c.boolean(2)) check_info("torch." + public_name(c), out[2], zero_pivot_text);
+          if (c.boolean(2)) check_info("torch." + public_name(c), out[2], zero_in_d_text);
         })
         .no_grad_outputs(7)
         .autocast(Autocast::f32)
@@ -221,7 +221,7 @@ const OpRecord& linalg_ldl_factor_op =
         .doc("L and D of symmetric matrices in one, and the exchanges of rows and columns.")
         .compose([](const Call& c) -> Results {
           const Results r = call_all(linalg_ldl_factor_ex_op, {c.tensor(0), c.boolean(1), false});
-          check_info("torch.linalg.ldl_factor", r[2], zero_pivot_text);
+          check_info("torch.linalg.ldl_factor", r[2], zero_in_d_text);
           return {r[0], r[1]};
         })
         .dtypes(kFactorizableTypes);

@@ -84,7 +84,7 @@ Tensor lu_gradient(const Tensor& grad, const Tensor& lu, const Tensor& pivots) {
   return matmul(permutation_matrix(pivots, m, lu.dtype()), ga);
 }
 
-std::string zero_pivot_text(int64_t info) {
+std::string zero_in_u_text(int64_t info) {
   const std::string k = std::to_string(info);
   return "U[" + k + "," + k +
          "] is zero and using it on lu_solve would result in a division by zero. If you still want "
@@ -124,7 +124,7 @@ const OpRecord& linalg_lu_factor_ex_op =
             p.copy({view_of(out[1]), view_of(order, expand(order.layout(), out[1].sizes()))});
             p.copy({view_of(out[2]), view_of(first_zero_pivot(out[0]))});
           }
-          if (c.boolean(2)) check_info(public_name(c), out[2], zero_pivot_text);
+          if (c.boolean(2)) check_info(public_name(c), out[2], zero_in_u_text);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -142,7 +142,7 @@ const OpRecord& linalg_lu_factor_op =
         .compose([](const Call& c) -> Results {
           check_matrix(public_name(c), c.tensor(0));
           const Results r = call_all(linalg_lu_factor_ex_op, {c.tensor(0), c.boolean(1), false});
-          check_info("torch.linalg.lu_factor", r[2], zero_pivot_text);
+          check_info("torch.linalg.lu_factor", r[2], zero_in_u_text);
           return {r[0], r[1]};
         })
         .no_grad_outputs(2)

@@ -207,9 +207,7 @@ TEST(Scan, FactorsLogarithmsAndPositions) {
                 ASSERT_EQ(wide.get(at), log);
               } else {
                 ASSERT_NEAR(logs.get(at), log, tolerance(dtype, n, 30)) << name_of(dtype);
-                ASSERT_NEAR(wide.get(at), log,
-                            tolerance(dtype == kFloat64 ? dtype : kFloat32, n, 30))
-                    << name_of(dtype);
+                ASSERT_NEAR(wide.get(at), log, tolerance(kFloat64, n, 30)) << name_of(dtype);
               }
               const double x = values.get(at);
               if (place < 0 || x != x || (largest ? x >= best : x <= best)) {

@@ -5,7 +5,6 @@
 
 #include "arete/backend/cuda/linalg_call.h"
 #include "arete/backend/cuda/scale_program.h"
-#include "arete/expr/program_cache.h"
 
 namespace arete::cuda {
 namespace {
@@ -73,104 +72,29 @@ void run_gesvd(LinalgCall<T>& c, const SvdJob& j, T* a, T* s, T* u, T* vt, T* wo
                  "gesvd");
 }
 
-// out (rows, columns) = the transposes of `in`, all column-major and dense.
+// out (rows, columns) = the transpose of `in`, both column-major.
 template <class T>
-void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t columns,
-                    int64_t count = 1) {
-  const Shape sizes{count, rows, columns};
-  const int64_t size = rows * columns;
-  c.backend.copy({.out = OwnedView(out, c.kType, Layout(sizes, Shape{size, 1, rows})),
-                  .in = OwnedView(in, c.kType, Layout(sizes, Shape{size, columns, 1}))});
+void transpose_into(LinalgCall<T>& c, T* out, T* in, int64_t rows, int64_t columns) {
+  const Shape sizes{rows, columns};
+  c.backend.copy({.out = OwnedView(out, c.kType, Layout(sizes, Shape{1, rows})),
+                  .in = OwnedView(in, c.kType, Layout(sizes, Shape{columns, 1}))});
 }
 
-// Up to here there are functions for whole batches, by Jacobi's rotations.
-constexpr int64_t kTiny = 32;
-
-gesvdjInfo_t rotation_settings() {
-  static const gesvdjInfo_t defaults = [] {  // kept for the process
-    gesvdjInfo_t made = nullptr;
-    check_cusolver(find_cusolver()->cusolverDnCreateGesvdjInfo(&made), "CreateGesvdjInfo");
-    return made;
-  }();
-  return defaults;
-}
-
-// What is asked for of a decomposition: vectors, and all of them.
-struct SvdParts {
-  bool vectors, full;
-  template <class T>
-  explicit SvdParts(const LinalgCall<T>& c)
-      : vectors(bool(c.args.c)),
-        full(vectors && (columns_of(c.args.c) > c.k || rows_of(c.args.d) > c.k)) {}
-};
-
-// A batch of tiny matrices by rotations, which give V and not its transpose, and all vectors. Gives
-// the matrices for which they did not end; `a` is what it was for those.
-template <class T>
-std::vector<int64_t> svd_by_rotations(LinalgCall<T>& c, const SvdParts& parts) {
-  const int m = library_int(c.rows), n = library_int(c.columns);
-  const int64_t left = parts.full ? m : c.k, right = parts.full ? n : c.k;  // vectors wanted
-  const cusolverEigMode_t mode =
-      parts.vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
-  const auto bytes = [&](bool there, int64_t elements) {
-    return there ? sizeof(T) * size_t(c.count * elements) : 0;
-  };
-  // cuSOLVER writes vectors, or what it has in their place, also where none are asked for.
-  const Layout all(Shape{c.count * m * n});
-  const Scratch before(c.backend, bytes(true, int64_t(m) * n));
-  c.backend.copy(
-      {.out = OwnedView(before.data(), c.kType, all), .in = OwnedView(c.a(), c.kType, all)});
-  const bool own_u = !parts.vectors || m != left;
-  const Scratch u_memory(c.backend, bytes(own_u, int64_t(m) * m)),
-      v_memory(c.backend, bytes(true, int64_t(n) * n));
-  T *const s = c.args.b.template as<T>(),
-           *const u = own_u ? reinterpret_cast<T*>(u_memory.data()) : c.args.c.template as<T>(),
-           *const v = reinterpret_cast<T*>(v_memory.data());
-  const gesvdjInfo_t settings = rotation_settings();
-  const int count = library_int(c.count);
-  c.with_work(
-      [&](int* size) {
-        return c.solver.gesvdj_batched_bufferSize(c.solver_handle, mode, m, n, c.a(), m, s, u, m, v,
-                                                  n, size, settings, count);
-      },
-      [&](T* work, int size) {
-        check_cusolver(c.solver.gesvdj_batched(c.solver_handle, mode, m, n, c.a(), m, s, u, m, v, n,
-                                               work, size, c.info, settings, count),
-                       "gesvdjBatched");
-      });
-  if (parts.vectors) {
-    const Shape u_sizes{c.count, m, left}, vt_sizes{c.count, right, n};
-    if (own_u)
-      c.backend.copy(
-          {.out = OwnedView(c.args.c.data, c.kType, Layout(u_sizes, Shape{m * left, 1, m})),
-           .in = OwnedView(u, c.kType, Layout(u_sizes, Shape{m * m, 1, m}))});
-    c.backend.copy(
-        {.out = OwnedView(c.args.d.data, c.kType, Layout(vt_sizes, Shape{right * n, 1, right})),
-         .in = OwnedView(v, c.kType, Layout(vt_sizes, Shape{n * n, n, 1}))});
-  }
-  // Waits for the device, as whoever looks at the codes will.
-  std::vector<int32_t> codes(static_cast<size_t>(c.count), 0);
-  c.backend.copy_to_host(codes.data(), c.info, sizeof(int32_t) * codes.size());
-  std::vector<int64_t> others;
-  for (int64_t i = 0; i < c.count; ++i)
-    if (codes[size_t(i)] != 0) others.push_back(i);
-  if (!others.empty())
-    c.backend.copy(
-        {.out = OwnedView(c.a(), c.kType, all), .in = OwnedView(before.data(), c.kType, all)});
-  return others;
-}
+}  // namespace
 
 template <class T>
-void svd_by_qr(LinalgCall<T>& c, const SvdParts& parts, const std::vector<int64_t>& which) {
+void svd(LinalgCall<T>& c) {
   const prim::LinalgArgs& l = c.args;
-  const bool wide = c.rows < c.columns;
+  const bool vectors = bool(l.c), wide = c.rows < c.columns;
+  const bool full = vectors && (columns_of(l.c) > c.k || rows_of(l.d) > c.k);
   const SvdJob job{library_int(std::max(c.rows, c.columns)), library_int(c.k),
-                   static_cast<signed char>(!parts.vectors ? 'N'
-                                            : parts.full   ? 'A'
-                                                           : 'S')};
+                   static_cast<signed char>(!vectors ? 'N'
+                                            : full   ? 'A'
+                                                     : 'S')};
   T *const s = l.b.template as<T>(), *const u = l.c.template as<T>(),
            *const vt = l.d.template as<T>();
-  const int64_t long_side = job.m, short_side = c.k, inner = parts.full ? long_side : short_side;
+  const int64_t long_side = job.m, short_side = c.k, inner = full ? long_side : short_side;
+  FiniteOnly<T> finite(c);
   c.with_work(
       [&](int* size) { return c.solver.gesvd_bufferSize(c.solver_handle, job.m, job.n, size); },
       [&](T* work, int size) {
@@ -178,52 +102,33 @@ void svd_by_qr(LinalgCall<T>& c, const SvdParts& parts, const std::vector<int64_
           return first ? first + i * elements : nullptr;
         };
         if (!wide) {
-          for (int64_t i : which)
+          for (int64_t i = 0; i < c.count; ++i)
             run_gesvd(c, job, c.a(i), s + i * c.k, at(u, long_side * inner, i),
                       at(vt, short_side * short_side, i), work, size, c.info + i);
           return;
         }
         // A^T = V S U^T.
         const Scratch turned(c.backend, sizeof(T) * size_t(long_side * short_side));
-        const Scratch v(c.backend, parts.vectors ? sizeof(T) * size_t(long_side * inner) : 0);
-        const Scratch ut(c.backend,
-                         parts.vectors ? sizeof(T) * size_t(short_side * short_side) : 0);
+        const Scratch v(c.backend, vectors ? sizeof(T) * size_t(long_side * inner) : 0);
+        const Scratch ut(c.backend, vectors ? sizeof(T) * size_t(short_side * short_side) : 0);
         T *const turned_at = reinterpret_cast<T*>(turned.data()),
                  *const v_at = reinterpret_cast<T*>(v.data()),
                  *const ut_at = reinterpret_cast<T*>(ut.data());
-        for (int64_t i : which) {
+        for (int64_t i = 0; i < c.count; ++i) {
           transpose_into(c, turned_at, c.a(i), long_side, short_side);
           run_gesvd(c, job, turned_at, s + i * c.k, v_at, ut_at, work, size, c.info + i);
-          if (!parts.vectors) continue;
+          if (!vectors) continue;
           transpose_into(c, u + i * short_side * short_side, ut_at, short_side, short_side);
           transpose_into(c, vt + i * inner * long_side, v_at, inner, long_side);
         }
       });
-}
-
-template <class T>
-void svd_of_finite(LinalgCall<T>& c, const SvdParts& parts) {
-  std::vector<int64_t> which;
-  if (c.count > 1 && c.rows <= kTiny && c.columns <= kTiny) {
-    which = svd_by_rotations(c, parts);
-  } else {
-    for (int64_t i = 0; i < c.count; ++i) which.push_back(i);
-  }
-  if (!which.empty()) svd_by_qr(c, parts, which);
-}
-
-}  // namespace
-
-template <class T>
-void svd(LinalgCall<T>& c) {
-  const SvdParts parts(c);
-  FiniteOnly<T> finite(c);
-  svd_of_finite(c, parts);
-  finite.finish({&c.args.b, &c.args.c, &c.args.d});
+  finite.finish({&l.b, &l.c, &l.d});
 }
 
 template <class T>
 void symmetric_eigen(LinalgCall<T>& c) {
+  // Up to here there is a function for whole batches, by Jacobi's rotations.
+  constexpr int64_t kTiny = 32;
   const int n = library_int(c.rows);
   const cusolverEigMode_t mode =
       c.args.vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;

@@ -8,30 +8,27 @@ namespace arete::cuda {
 #define ARETE_CUSOLVER_FUNCTIONS(X) \
   X(cusolverDnCreate)               \
   X(cusolverDnSetStream)            \
-  X(cusolverDnCreateSyevjInfo)      \
-  X(cusolverDnCreateGesvdjInfo)
+  X(cusolverDnCreateSyevjInfo)
 
 // Functions of one element type, for which `c` stands: X(name here, name there).
-#define ARETE_CUSOLVER_TYPED(X, c)                                      \
-  X(potrf_bufferSize, cusolverDn##c##potrf_bufferSize)                  \
-  X(potrf, cusolverDn##c##potrf)                                        \
-  X(potrf_batched, cusolverDn##c##potrfBatched)                         \
-  X(getrf_bufferSize, cusolverDn##c##getrf_bufferSize)                  \
-  X(getrf, cusolverDn##c##getrf)                                        \
-  X(getrs, cusolverDn##c##getrs)                                        \
-  X(geqrf_bufferSize, cusolverDn##c##geqrf_bufferSize)                  \
-  X(geqrf, cusolverDn##c##geqrf)                                        \
-  X(orgqr_bufferSize, cusolverDn##c##orgqr_bufferSize)                  \
-  X(orgqr, cusolverDn##c##orgqr)                                        \
-  X(ormqr_bufferSize, cusolverDn##c##ormqr_bufferSize)                  \
-  X(ormqr, cusolverDn##c##ormqr)                                        \
-  X(gesvd_bufferSize, cusolverDn##c##gesvd_bufferSize)                  \
-  X(gesvd, cusolverDn##c##gesvd)                                        \
-  X(gesvdj_batched_bufferSize, cusolverDn##c##gesvdjBatched_bufferSize) \
-  X(gesvdj_batched, cusolverDn##c##gesvdjBatched)                       \
-  X(syevd_bufferSize, cusolverDn##c##syevd_bufferSize)                  \
-  X(syevd, cusolverDn##c##syevd)                                        \
-  X(syevj_batched_bufferSize, cusolverDn##c##syevjBatched_bufferSize)   \
+#define ARETE_CUSOLVER_TYPED(X, c)                                    \
+  X(potrf_bufferSize, cusolverDn##c##potrf_bufferSize)                \
+  X(potrf, cusolverDn##c##potrf)                                      \
+  X(potrf_batched, cusolverDn##c##potrfBatched)                       \
+  X(getrf_bufferSize, cusolverDn##c##getrf_bufferSize)                \
+  X(getrf, cusolverDn##c##getrf)                                      \
+  X(getrs, cusolverDn##c##getrs)                                      \
+  X(geqrf_bufferSize, cusolverDn##c##geqrf_bufferSize)                \
+  X(geqrf, cusolverDn##c##geqrf)                                      \
+  X(orgqr_bufferSize, cusolverDn##c##orgqr_bufferSize)                \
+  X(orgqr, cusolverDn##c##orgqr)                                      \
+  X(ormqr_bufferSize, cusolverDn##c##ormqr_bufferSize)                \
+  X(ormqr, cusolverDn##c##ormqr)                                      \
+  X(gesvd_bufferSize, cusolverDn##c##gesvd_bufferSize)                \
+  X(gesvd, cusolverDn##c##gesvd)                                      \
+  X(syevd_bufferSize, cusolverDn##c##syevd_bufferSize)                \
+  X(syevd, cusolverDn##c##syevd)                                      \
+  X(syevj_batched_bufferSize, cusolverDn##c##syevjBatched_bufferSize) \
   X(syevj_batched, cusolverDn##c##syevjBatched)
 
 /// The functions for float or double, without the type in their names.

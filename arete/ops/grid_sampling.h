@@ -1,0 +1,50 @@
+// Kernels that look at the elements of images around positions; the records are in grid_sample.cpp,
+// Note [Sampling and its gradients].
+#pragma once
+
+#include <algorithm>
+
+#include "arete/ops/fused_builder.h"
+
+namespace arete::ops {
+
+enum class GridMode : uint8_t { bilinear, nearest, bicubic };
+enum class GridOutside : uint8_t { zeros, border, reflection };
+
+struct GridSampling {
+  GridMode mode;
+  GridOutside outside;
+  bool align;
+  Shape orders;
+
+  bool is_zero() const {
+    const int64_t degree = mode == GridMode::bicubic ? 3 : mode == GridMode::bilinear ? 1 : 0;
+    return std::any_of(orders.begin(), orders.end(), [&](int64_t o) { return o > degree; });
+  }
+  /// Once more along what component k of positions says: the last belongs to the first dimension.
+  GridSampling along(size_t k) const {
+    GridSampling more = *this;
+    ++more.orders[orders.size() - 1 - k];
+    return more;
+  }
+  uint64_t key(DType dtype) const {
+    int all = 0;
+    for (int64_t o : orders) all = 8 * all + int(o);
+    return pack_key(
+        {int(dtype), int(orders.size()), int(mode), int(outside), align, all / 32, all % 32});
+  }
+};
+
+/// Sums over taps of elements of an image times weights. Inputs of both specs: the image (a table),
+/// where the plane of each image and channel begins, the positions in each spatial dimension.
+/// Parameters: of each dimension its size and the elements from one to the next.
+const prim::FusedSpec& sampling_spec(DType dtype, const GridSampling& s);
+/// One more input, what slopes are multiplied with; outputs: a sum over channels for each spatial
+/// dimension that has slopes.
+const prim::FusedSpec& slopes_spec(DType dtype, const GridSampling& s);
+/// Inputs: a position in each spatial dimension. Parameters as above, then the number of a tap
+/// along each dimension. Results: where that tap is in its plane, and its weight, 0 where there is
+/// none.
+const expr::Program& tap_program(DType dtype, const GridSampling& s);
+
+}  // namespace arete::ops
