@@ -5,6 +5,7 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
+#include "arete/ops/pointwise_family.h"
 #include "arete/ops/shape.h"
 
 namespace arete {
@@ -24,10 +25,6 @@ PointwiseDef activation(int inputs, int params, Value (*f)(Values),
   d.result = result;
   return d;
 }
-
-// log(1 + exp(z)). Beyond 40 that is z in f64, too; the exponent is kept from overflowing so that
-// the derivative of the branch not taken stays finite.
-Value soft_plus(Value z) { return where(z > 40.0, z, log1p(exp(where(z > 40.0, 40.0, z)))); }
 
 Value negative_part(Value x) { return where(x > 0.0, 0.0, x); }
 

@@ -4,7 +4,6 @@
 #include "arete/ops/call.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/filling.h"
-#include "arete/ops/index.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"

@@ -4,12 +4,10 @@
 
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
-#include "arete/ops/creation.h"
 #include "arete/ops/element_loss.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/reduce.h"
-#include "arete/ops/shape.h"
 
 namespace arete {
 namespace ops {

@@ -30,13 +30,12 @@ void check_floating(const Call& c) {
 // ---- a function of one number in f64 for each element
 
 template <class F>
-void lower_from(Distribution d, const Tensor& out, const Arg& generator, prim::Primitives& p,
-                F&& f) {
+void lower_from(const Tensor& out, const Arg& generator, prim::Primitives& p, F f,
+                std::initializer_list<double> params) {
   const prim::ScratchView u(p, kFloat64, out.sizes());
-  draw(p, d, u, 0, 1, generator);
+  draw(p, Distribution::uniform, u, 0, 1, generator);
   const prim::View in = u;
-  apply(
-      p, [&](std::span<const Value> v) { return std::vector{f(v[0])}; }, {&in, 1}, view_of(out));
+  apply(p, f, {&in, 1}, view_of(out), params);
 }
 
 const OpRecord& geometric_op =
@@ -50,10 +49,11 @@ const OpRecord& geometric_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const double scale = 1 / std::log1p(-c.real(1));
-          lower_from(Distribution::uniform, out[0], c[2], p, [scale](Value u) {
-            return expr::max(expr::ceil(expr::log(1.0 - u) * scale), 1.0);
-          });
+          lower_from(out[0], c[2], p,
+                     [](std::span<const Value> v) {
+                       return expr::max(expr::ceil(expr::log(1.0 - v[0]) * v[1]), 1.0);
+                     },
+                     {1 / std::log1p(-c.real(1))});
         })
         .grad(no_random_gradient)
         .in_place()
@@ -73,10 +73,11 @@ const OpRecord& cauchy_op =
           infer_self(c, out);
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const double median = c.real(1), sigma = c.real(2);
-          lower_from(Distribution::uniform, out[0], c[3], p, [=](Value u) {
-            return expr::tan((u - 0.5) * std::numbers::pi) * sigma + median;
-          });
+          lower_from(out[0], c[3], p,
+                     [](std::span<const Value> v) {
+                       return expr::tan((v[0] - 0.5) * std::numbers::pi) * v[2] + v[1];
+                     },
+                     {c.real(1), c.real(2)});
         })
         .grad(no_random_gradient)
         .in_place();
@@ -99,8 +100,7 @@ const OpRecord& log_normal_op =
           const auto raise = [&](const prim::View& normal) {
             draw(p, Distribution::normal, normal, c.real(1), c.real(2), c[3]);
             apply(
-                p, [](std::span<const Value> v) { return std::vector{expr::exp(v[0])}; },
-                {&normal, 1}, to);
+                p, [](std::span<const Value> v) { return expr::exp(v[0]); }, {&normal, 1}, to);
           };
           if (expr::storage_type(expr::compute_type(to.dtype)) == to.dtype) return raise(to);
           const prim::ScratchView wide(p, kFloat32, out[0].sizes());
@@ -211,25 +211,23 @@ Value count_terms(Value count, Value u, Value rate, Value term, Value sum, int k
   return expr::where(u > sum, count_terms(count, u, rate, term, sum, k), count);
 }
 
-expr::ProgramPtr inversion(DType t) {
-  return expr::trace(
-      [t](std::span<const Value> v) {
-        const Value rate = expr::min(expr::cast(v[0], expr::Type::f64), kInverted);
-        const Value none = expr::exp(-rate);
-        const Value count = count_terms(rate * 0.0, v[1], rate, none, none, 1);
-        return std::vector{expr::cast(count, expr::compute_type(t))};
-      },
-      std::vector{t, kFloat64}, {}, std::vector{t});
+const expr::Program& inversion(DType t) {
+  static auto& cache = *new expr::ProgramCache;
+  return cache.get(pack_key({int(t)}), {t, kFloat64}, {}, {t}, [t](std::span<const Value> v) {
+    const Value rate = expr::min(expr::cast(v[0], expr::Type::f64), kInverted);
+    const Value none = expr::exp(-rate);
+    const Value count = count_terms(rate * 0.0, v[1], rate, none, none, 1);
+    return std::vector{expr::cast(count, expr::compute_type(t))};
+  });
 }
 // 2 for rates below 0, 1 for those that are not inverted.
-expr::ProgramPtr rate_kinds(DType t) {
-  return expr::trace(
-      [](std::span<const Value> v) {
-        const Value zero = v[0].builder()->constant(expr::Type::i32, 0);
-        return std::vector{
-            expr::where(v[0] < 0.0, zero + 2, expr::where(v[0] >= kInverted, zero + 1, zero))};
-      },
-      std::vector{t}, {}, std::vector{kUInt8});
+const expr::Program& rate_kinds(DType t) {
+  static auto& cache = *new expr::ProgramCache;
+  return cache.get(pack_key({int(t)}), {t}, {}, {kUInt8}, [](std::span<const Value> v) {
+    const Value zero = v[0].builder()->constant(expr::Type::i32, 0);
+    return std::vector{
+        expr::where(v[0] < 0.0, zero + 2, expr::where(v[0] >= kInverted, zero + 1, zero))};
+  });
 }
 
 // The proposal, or -1 if it is rejected.
@@ -257,8 +255,7 @@ const OpRecord& poisson_op =
     define("poisson(Tensor self, Generator? generator=None) -> Tensor")
         .doc(
             "Poisson distributed numbers with the rates of self; whether there are large rates is "
-            "read "
-            "on the host.")
+            "read on the host.")
         .random()
         .compose([](const Call& c) -> Results {
           check_floating(c);
@@ -270,15 +267,17 @@ const OpRecord& poisson_op =
             const auto uniform = [&] { return rand(self.sizes(), o, c[1].generator()); };
             const Tensor given[] = {self};
             const auto kind =
-                apply_program(rate_kinds(self.dtype()), given, {}, "poisson")[0].max().item<int>();
+                apply_program(rate_kinds(self.dtype()).shared_from_this(), given, {}, "poisson")[0]
+                    .max()
+                    .item<int>();
             ARETE_CHECK(
                 kind < 2,
                 ValueError(c.name(), "invalid Poisson rate, expected rate to be non-negative"));
             const Tensor numbers[] = {self, uniform()};
-            const Tensor inverted =
-                apply_program(inversion(self.dtype()), numbers, {}, "poisson")[0];
+            const Tensor inverted = apply_program(inversion(self.dtype()).shared_from_this(),
+                                                  numbers, {}, "poisson")[0];
             if (kind == 0) return inverted;
-            static const expr::ProgramPtr large = rejection();
+            static const auto& large = *new expr::ProgramPtr(rejection());
             const Tensor rate = self.to(kFloat64);
             Tensor result = inverted.to(kFloat64), pending = rate.ge(Scalar(kInverted));
             while (pending.any().item<bool>()) {

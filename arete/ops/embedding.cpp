@@ -13,6 +13,7 @@
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
 #include "arete/ops/work.h"
+#include "arete/prim/positions.h"
 
 namespace arete {
 namespace ops {
@@ -228,16 +229,12 @@ const OpRecord& row_dots_op =
             p.fill({.out = view_of(out[0]), .value = {.f = 0}});
             return;
           }
-          const prim::ScratchView columns(p, kInt64, Shape{width});
-          p.iota({.out = columns});
-          const Shape per_entry{n, 1}, along{1, width}, of_entries{1, 0}, of_columns{0, 1};
-          const auto seen = [](prim::View v, const Shape& sizes, const Shape& strides) {
-            v.sizes = sizes, v.strides = strides;
-            return v;
-          };
-          const prim::View inputs[] = {
-              view_of(a), view_of(b), seen(view_of(rows_a), per_entry, of_entries),
-              seen(view_of(rows_b), per_entry, of_entries), seen(columns, along, of_columns)};
+          prim::Positions columns(p, kInt64, width);
+          const Layout of_a = unsqueeze(rows_a.layout(), -1), of_b = unsqueeze(rows_b.layout(), -1),
+                       of_out = unsqueeze(out[0].layout(), -1);
+          const prim::View inputs[] = {view_of(a), view_of(b), view_of(rows_a, of_a),
+                                       view_of(rows_b, of_b),
+                                       columns.along(IntList{n, width}, 1, 1)};
           const expr::Literal params[] = {{.i = a.size(0)},
                                           {.i = b.size(0)},
                                           {.i = c.integer(4)},
@@ -247,7 +244,7 @@ const OpRecord& row_dots_op =
                     .space = Shape{n, width},
                     .reduced = 0b10,
                     .inputs = inputs,
-                    .out = seen(view_of(out[0]), per_entry, of_entries),
+                    .out = view_of(out[0], of_out),
                     .prologue = &dots_program(dtype),
                     .params = params});
         })

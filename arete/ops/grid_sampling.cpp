@@ -127,7 +127,7 @@ class TapRows {
   /// The sum over all taps of the elements of `image` from `begin` on, then its slopes along the
   /// dimensions that have any. `rows`: what make() gave.
   std::vector<expr::Value> sums(const expr::Value& image, const expr::Value& begin,
-                                std::span<const expr::Value> rows, bool slopes) const {
+                                std::span<const expr::Value> rows) const {
     std::vector<Row> of(spatial_);
     for (size_t d = 0; d < spatial_; ++d) {
       of[d].places = rows.first(per_dim_);
@@ -137,7 +137,7 @@ class TapRows {
       of[d].slopes = rows.first(per_dim_);
       rows = rows.subspan(per_dim_);
     }
-    return sums_from(image, begin, of, 0, slopes);
+    return sums_from(image, begin, of, 0);
   }
   size_t count() const {
     size_t n = 0;
@@ -151,7 +151,7 @@ class TapRows {
   };
   // Of dimension d and those after it: the sum and, for each of them with slopes, its slope.
   std::vector<expr::Value> sums_from(const expr::Value& image, const expr::Value& at,
-                                     std::span<const Row> of, size_t d, bool slopes) const {
+                                     std::span<const Row> of, size_t d) const {
     using expr::Value;
     if (d == spatial_) {
       const Value there = at >= 0.0;
@@ -160,12 +160,10 @@ class TapRows {
     }
     std::vector<Value> all;
     for (size_t k = 0; k < per_dim_; ++k) {
-      const auto parts = sums_from(image, at + of[d].places[k], of, d + 1, slopes);
+      const auto parts = sums_from(image, at + of[d].places[k], of, d + 1);
       std::vector<Value> terms{parts[0] * of[d].weights[k]};
-      if (slopes) {
-        if (has_slopes_[d]) terms.push_back(parts[0] * of[d].slopes[k]);
-        for (size_t i = 1; i < parts.size(); ++i) terms.push_back(parts[i] * of[d].weights[k]);
-      }
+      if (has_slopes_[d]) terms.push_back(parts[0] * of[d].slopes[k]);
+      for (size_t i = 1; i < parts.size(); ++i) terms.push_back(parts[i] * of[d].weights[k]);
       if (k == 0)
         all = std::move(terms);
       else
@@ -213,7 +211,7 @@ const prim::FusedSpec& sampling_spec(DType dtype, const GridSampling& s) {
     FusedBuilder b(inputs, {dtype}, SamplingStages::params(dtype, spatial), 0b1);
     const SamplingStages stages(b, dtype, s, false);
     b.store(stages.rows, 0, 1, [&](FusedBuilder::Values v) {
-      return stages.taps.sums(v[0], v[1], v.subspan(2, stages.taps.count()), false);
+      return stages.taps.sums(v[0], v[1], v.subspan(2, stages.taps.count()));
     });
     return b.finish();
   });
@@ -234,7 +232,7 @@ const prim::FusedSpec& slopes_spec(DType dtype, const GridSampling& s) {
     stages.rows.push_back(2 + int(spatial));
     const int sums = b.reduce(prim::Monoid::sum, stages.rows, [&](FusedBuilder::Values v) {
       const size_t n = stages.taps.count();
-      std::vector<expr::Value> all = stages.taps.sums(v[0], v[1], v.subspan(2, n), true);
+      std::vector<expr::Value> all = stages.taps.sums(v[0], v[1], v.subspan(2, n));
       all.erase(all.begin());
       for (expr::Value& x : all) x = x * cast(v[2 + n], x.type());
       return all;

@@ -88,7 +88,7 @@ struct Placed {
         {kInt64, kBool}, [=](Values v) {
           const expr::Type common = expr::compute_type(promote_types(types[1], types[2]));
           const Value z = cast(v[1], common), count = v.back();
-          const Value place = max(min(v[0] + -1.0, count + -1.0), 0.0);
+          const Value place = max(min(v[0] - 1.0, count - 1.0), 0.0);
           const Value fits = (z >= cast(v[2], common)) & (z <= cast(v[3], common));
           return more ? std::vector{v[4] * count + place, v[5] & fits} : std::vector{place, fits};
         });

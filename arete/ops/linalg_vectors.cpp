@@ -86,6 +86,7 @@ Tensor cross_of(const Tensor& x, const Tensor& y, int64_t dim, const std::string
                                    " must have length 3. Got " + std::to_string(x.size(dim)) +
                                    " and " + std::to_string(y.size(dim))));
   const DType t = promote_types(x.dtype(), y.dtype());
+  ARETE_CHECK(t != kBool, NotImplementedError(name, "\"cross\" not implemented for 'Bool'"));
   return call(cross_along_op,
               {x.to(t), y.to(t), int64_t(normalize_dim(dim, int(x.dim()), name.c_str()))});
 }

@@ -6,7 +6,6 @@
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_form.h"
-#include "arete/ops/creation.h"
 #include "arete/ops/element_loss.h"
 #include "arete/ops/nll_util.h"
 #include "arete/ops/pointwise.h"

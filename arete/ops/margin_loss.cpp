@@ -13,7 +13,7 @@
 #include "arete/ops/index.h"
 #include "arete/ops/loss.h"
 #include "arete/ops/nll_util.h"
-#include "arete/ops/pointwise.h"
+#include "arete/ops/pointwise_family.h"
 #include "arete/ops/rows.h"
 #include "arete/ops/search.h"
 #include "arete/ops/shape.h"
@@ -25,11 +25,6 @@ namespace {
 
 using expr::Value;
 using Values = std::span<const Value>;
-
-// log(1 + exp(x)), whose slope is a sigmoid everywhere.
-Value soft_positive(const Value& x) {
-  return where(x > 40.0, x, log1p(exp(where(x > 40.0, 40.0, x))));
-}
 
 const OpRecord& soft_margin_loss_op =
     define("soft_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor")
@@ -45,7 +40,7 @@ const OpRecord& soft_margin_loss_op =
                                        " doesn't match the broadcast shape " + to_string(sizes))
                   .argument("target"));
           static auto* const loss =
-              new ElementLoss(2, 0, [](Values v) { return soft_positive(-v[0] * v[1]); });
+              new ElementLoss(2, 0, [](Values v) { return soft_plus(-v[0] * v[1]); });
           return {(*loss)({x, target}, {}, c[2].string(), c.name())};
         });
 
@@ -244,10 +239,10 @@ const OpRecord& multilabel_soft_margin_loss_op =
           ARETE_CHECK(x.dim() > 0, ValueError(c.name(), "input needs a dimension of classes"));
           // The last number is a factor.
           static auto* const plain = new ElementLoss(2, 1, [](Values v) {
-            return (v[1] * soft_positive(-v[0]) + (1.0 - v[1]) * soft_positive(v[0])) * v[2];
+            return (v[1] * soft_plus(-v[0]) + (1.0 - v[1]) * soft_plus(v[0])) * v[2];
           });
           static auto* const weighted = new ElementLoss(3, 1, [](Values v) {
-            return (v[1] * soft_positive(-v[0]) + (1.0 - v[1]) * soft_positive(v[0])) * v[2] * v[3];
+            return (v[1] * soft_plus(-v[0]) + (1.0 - v[1]) * soft_plus(v[0])) * v[2] * v[3];
           });
           const auto losses = [&](double factor, std::string_view reduction) {
             return c.has(2) ? (*weighted)({x, y, c.tensor(2)}, {factor}, reduction, c.name())

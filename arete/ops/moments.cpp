@@ -128,7 +128,8 @@ void moments_lower(const Call& call, std::span<const Tensor> out, prim::Primitiv
            params});
 }
 
-// (x - mean) * scale, where scale is a gradient of each result divided as needed.
+// (x - mean) * scale, where scale is a gradient of each result divided as needed. As in PyTorch
+// the divisor is not kept from falling below 0 here.
 Tensor var_spread(const GradCall& g, const Tensor& mean, const Tensor& scale, double correction) {
   const IntList sizes = g.input_sizes(0);
   const uint32_t mask = dims_of_grad(g, 1);

@@ -24,7 +24,7 @@ void sample_without(const Call& c, const Tensor& out, prim::Primitives& p) {
       [](std::span<const expr::Value> v) {
         const expr::Value weight = expr::cast(v[0], expr::Type::f64);
         const expr::Value time = expr::max(-expr::log(1.0 - v[1]), 0x1p-54);
-        return std::vector{expr::where(weight > 0.0, weight / time, -1.0)};
+        return expr::where(weight > 0.0, weight / time, -1.0);
       },
       in, key);
   p.topk({key, best, view_of(out), int(w.dim()) - 1});

@@ -245,6 +245,9 @@ std::vector<PadTap> pad_results(Value i, Value before, Value n, Value out, PadMo
   return all;
 }
 
+// Of so many padded dimensions the numbers of taps fit in a key.
+constexpr size_t kMostTapKeys = 5;
+
 // Positions are sums over groups of numbers times strides. `taps`: of the gradient, for each padded
 // group; none: of the result.
 const expr::Program& pad_program(DType dtype, DType number, const PadGroups& groups, PadMode mode,
@@ -254,6 +257,7 @@ const expr::Program& pad_program(DType dtype, DType number, const PadGroups& gro
   for (const PadGroup& g : groups) key = key << 1 | uint64_t(g.padded);
   key = key << 1 | uint64_t(taps.empty());
   for (int64_t t : taps) key = key << 5 | uint64_t(t);
+  ARETE_ASSERT(taps.size() <= kMostTapKeys);
   std::vector<DType> inputs(1 + groups.size(), number);
   inputs[0] = dtype;
   const expr::Type type = expr::compute_type(number);
@@ -377,7 +381,7 @@ const OpRecord& pad_by_backward_op =
               taps.push_back(pad_taps(a, mode));
               product = std::min(product * taps.back(), kMostPadTaps + 1);
             }
-          if (out[0].device().is_cpu() || product > kMostPadTaps)
+          if (out[0].device().is_cpu() || product > kMostPadTaps || taps.size() > kMostTapKeys)
             add_bands(p, axes, mode, grad.view(), x.view());
           else
             run_pad_program(p, axes, mode, grad.view(), x.view(), taps);

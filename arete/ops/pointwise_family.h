@@ -14,6 +14,12 @@ inline expr::Value lerp(expr::Value start, expr::Value end, expr::Value weight) 
   return where(abs(weight) < 0.5, start + weight * gap, end - gap * (1.0 - weight));
 }
 
+/// log(1 + exp(z)) within a program. Beyond 40 that is z in f64, too; the exponent is kept from
+/// overflowing so that the derivative of the branch not taken stays finite.
+inline expr::Value soft_plus(expr::Value z) {
+  return where(z > 40.0, z, log1p(exp(where(z > 40.0, 40.0, z))));
+}
+
 }  // namespace arete::ops
 
 /// Free function, method and in-place method of a unary record called <name>_op.

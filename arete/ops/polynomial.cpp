@@ -45,7 +45,7 @@ expr::ProgramPtr walk_program(const Family& family, DType t) {
   // (x, n, p_k, p_(k-1), result; k) -> (p_(k+kSteps), p_(k+kSteps-1), result)
   return expr::trace(
       [&](Values v) {
-        const Value x = v[0], n = trunc(v[1]);
+        const Value x = v[0], n = v[1];
         Value p = v[2], before = v[3], result = v[4];
         for (int i = 0; i < kSteps; ++i) {
           const Value k = v[5] + i, next = family.next(x, k, p, before);
@@ -61,7 +61,7 @@ expr::ProgramPtr walk_program(const Family& family, DType t) {
 expr::ProgramPtr start_program(const Family& family, DType t) {
   return expr::trace(
       [&](Values v) {
-        const Value one = constant_like(v[0], 1.0), p = family.first(v[0]), n = trunc(v[1]);
+        const Value one = constant_like(v[0], 1.0), p = family.first(v[0]), n = v[1];
         const Value result = where(n == 0, one, where(n == 1, p, 0.0));
         return std::vector{p, one, result};
       },
@@ -152,8 +152,7 @@ Results polynomial(const Call& c) {
     r = apply_program(programs.walk, state, from, c.name());
     if (int64_t(k) % (32 * kSteps) == 1 && k > kSteps && !x.is_meta()) {
       // Where all that is still to come has overflowed, no further step changes anything.
-      const Tensor whole = n.trunc();
-      const Tensor to_come = (whole > Scalar(k + kSteps)) & (whole < Scalar(kLargest));
+      const Tensor to_come = (n > Scalar(k + kSteps)) & reached;
       if (!(to_come & r[0].detach().isfinite()).any().item<bool>()) {
         r[2] = where(to_come, NAN, r[2]);
         break;

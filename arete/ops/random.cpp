@@ -206,7 +206,7 @@ const OpRecord& bernoulli_op =
           draw(p, Distribution::uniform, u, 0, 1, c[2]);
           const prim::View in[] = {u, view_of(self)};
           apply(
-              p, [](std::span<const expr::Value> v) { return std::vector{v[0] < v[1]}; }, in, to);
+              p, [](std::span<const expr::Value> v) { return v[0] < v[1]; }, in, to);
         })
         .grad(no_random_gradient)
         .in_place();
@@ -307,13 +307,11 @@ const OpRecord& exponential_op =
           draw(p, Distribution::uniform, u, 0, 1, c[2]);
           const prim::View in = u;
           // -log(1 - u): 1 - u is exact, and where it is 1 half a step stands for the result.
-          const double least = wide ? 0x1p-54 : 0x1p-25, scale = 1 / c.real(1);
-          apply(
-              p,
-              [=](std::span<const expr::Value> v) {
-                return std::vector{expr::max(-expr::log(1.0 - v[0]), least) * scale};
-              },
-              {&in, 1}, view_of(out[0]));
+          apply(p,
+                [](std::span<const expr::Value> v) {
+                  return expr::max(-expr::log(1.0 - v[0]), v[1]) * v[2];
+                },
+                {&in, 1}, view_of(out[0]), {wide ? 0x1p-54 : 0x1p-25, 1 / c.real(1)});
         })
         .grad(no_random_gradient)
         .in_place();

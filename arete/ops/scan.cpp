@@ -1,6 +1,7 @@
 // Running sums, products and extrema.
 #include <cmath>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex.h"
@@ -208,10 +209,10 @@ const OpRecord& wide_logcumsumexp_op =
         .lower(lower_logarithms)
         .grad(logcumsumexp_grad, 1);
 
-// With the share w_i = exp(x_i - y_i) of the last element, dx_i = w_i (dy_i + (1 - w_(i+1))
-// (dy_(i+1)
-// + ...)). A sum of 1e3 is known to 1e-4 in float32, and so would be the shares of it, and the
-// factors come together in products: hence float64. Where y is -inf nothing has been added yet.
+// With the share w_i = exp(x_i - y_i) of the last element,
+//   dx_i = w_i (dy_i + (1 - w_(i+1)) (dy_(i+1) + ...)).
+// A sum of 1e3 is known to 1e-4 in float32, and so would be the shares of it, and the factors come
+// together in products: hence float64. Where y is -inf nothing has been added yet.
 TensorList logcumsumexp_grad(const GradCall& g) {
   const auto share = [](expr::Value x, expr::Value y) {
     return exp(where(y == -HUGE_VAL, -HUGE_VAL, cast(x, expr::Type::f64) - y));
@@ -219,18 +220,21 @@ TensorList logcumsumexp_grad(const GradCall& g) {
   const Tensor x = g.input(0);
   const int64_t dim = normalize_dim(g.integer(1), int(x.dim()), "logcumsumexp");
   const Tensor ahead[] = {x, call(wide_logcumsumexp_op, {x, dim}), g.grad()};
-  const expr::ProgramPtr terms = expr::trace(
-      [&](std::span<const expr::Value> v) {
+  static auto& terms_of = *new expr::ProgramCache;
+  const expr::Program& terms = terms_of.get(
+      pack_key({int(x.dtype()), int(g.grad().dtype())}), {x.dtype(), kFloat64, g.grad().dtype()},
+      {}, {kFloat64, kFloat64}, [&](std::span<const expr::Value> v) {
         return std::vector{cast(v[2], expr::Type::f64), 1 - share(v[0], v[1])};
-      },
-      std::vector{x.dtype(), kFloat64, g.grad().dtype()}, {}, std::vector{kFloat64, kFloat64});
-  const Results r = apply_program(terms, ahead, {}, "logcumsumexp_terms");
+      });
+  const Results r = apply_program(terms.shared_from_this(), ahead, {}, "logcumsumexp_terms");
   const Tensor sums = call(linear_scan_op, {r[0], r[1], dim, true});
-  const expr::ProgramPtr product = expr::trace(
-      [&](std::span<const expr::Value> v) { return std::vector{share(v[0], v[1]) * v[2]}; },
-      std::vector{x.dtype(), kFloat64, kFloat64}, {}, std::vector{g.input_dtype(0)});
+  static auto& products = *new expr::ProgramCache;
+  const expr::Program& product = products.get(
+      pack_key({int(x.dtype()), int(g.input_dtype(0))}), {x.dtype(), kFloat64, kFloat64}, {},
+      {g.input_dtype(0)},
+      [&](std::span<const expr::Value> v) { return std::vector{share(v[0], v[1]) * v[2]}; });
   const Tensor last[] = {x, ahead[1], sums};
-  return {apply_program(product, last, {}, "logcumsumexp_product")[0]};
+  return {apply_program(product.shared_from_this(), last, {}, "logcumsumexp_product")[0]};
 }
 
 const OpRecord& logcumsumexp_op =

@@ -261,9 +261,10 @@ const OpRecord& bincount_op =
 
 RaggedRows::RaggedRows(const Tensor& counts, int64_t total) {
   const Tensor ends = counts.cumsum(0), starts = ends.sub(counts);
-  if (counts.device().is_cpu()) {
+  if (counts.device().is_cpu() && !(modes().word & Modes::kCapture)) {
     row = empty({total}, counts.options());
-    const int64_t* count = counts.contiguous().data<int64_t>();
+    const Tensor dense = counts.contiguous();
+    const int64_t* count = dense.data<int64_t>();
     int64_t* to = row.data<int64_t>();
     for (int64_t r = 0; r < counts.numel(); to += count[r++]) std::fill_n(to, count[r], r);
     within = arange(Scalar(total), counts.options()).sub(starts.index_select(0, row));

@@ -21,13 +21,6 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool invert = f
 /// Reads the data: not for meta tensors.
 Tensor bincount(const Tensor& self, const Tensor& weights = {}, int64_t minlength = 0);
 
-/// Running maximum (minimum) along `dim` and its position so far (int64), the last of equal ones;
-/// the gradient goes there.
-std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim);
-std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim);
-/// log of the running sum of exp(x) along `dim`, without overflow.
-Tensor logcumsumexp(const Tensor& self, int64_t dim);
-
 namespace ops {
 
 /// Elements of rows of different lengths, one row after the other: which row each belongs to, and

@@ -65,11 +65,13 @@ const OpRecord& flipud_op =
 // The numbers 0, 1, ... as often as the counts (1-d, int64) say. Without `size`, their sum, it is
 // read on the host.
 Tensor numbers_by_count(const Call& c, const Tensor& counts, std::optional<int64_t> size) {
-  const bool looks = !size || counts.device().is_cpu();
+  const bool captures = modes().word & Modes::kCapture;
+  const bool looks = !size || (counts.device().is_cpu() && !captures);
   if (looks && counts.numel() > 0) {
-    ARETE_CHECK(counts.min().item<int64_t>() >= 0,
+    const std::vector<int64_t> seen = stack({counts.min(), counts.sum()}).to_vector<int64_t>();
+    ARETE_CHECK(seen[0] >= 0,
                 ValueError(c.name(), "repeats can not be negative").argument("repeats"));
-    const int64_t sum = counts.sum().item<int64_t>();
+    const int64_t sum = seen[1];
     ARETE_CHECK(!size || *size == sum,
                 ValueError(c.name(), "allocated size does not match required size")
                     .argument("output_size")

@@ -40,7 +40,7 @@ const expr::Program& bell_program(Bell bell, DType position, DType out, size_t n
                    {position}, params, {out}, [&](std::span<const Value> v) {
                      const Value k = cast(v[0], expr::Type::f64), last = v[1];
                      const Value* const a = v.data() + 2;
-                     const double pi = 3.14159265358979323846;
+                     const double pi = std::numbers::pi;
                      Value y;
                      switch (bell) {
                        case Bell::cosines: {

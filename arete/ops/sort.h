@@ -12,6 +12,12 @@ namespace arete {
 /// Running sum (product) along `dim`; integers and bool give int64.
 Tensor cumsum(const Tensor& self, int64_t dim);
 Tensor cumprod(const Tensor& self, int64_t dim);
+/// Running maximum (minimum) along `dim` and its position so far (int64), the last of equal ones;
+/// the gradient goes there.
+std::tuple<Tensor, Tensor> cummax(const Tensor& self, int64_t dim);
+std::tuple<Tensor, Tensor> cummin(const Tensor& self, int64_t dim);
+/// log of the running sum of exp(x) along `dim`, without overflow.
+Tensor logcumsumexp(const Tensor& self, int64_t dim);
 
 /// Sorted values along `dim` and their former positions (int64). NaN counts as the largest. The
 /// order is always stable; `stable` is there for PyTorch's signature.

@@ -47,8 +47,7 @@ Results elements(const Row& row, const Tensor& positions, bool keepdim) {
 }
 // Those at places `at` of the sorted rows.
 Results picked(const Row& row, const Tensor& indices, const Tensor& at, bool keepdim) {
-  const Tensor positions = gather(indices, row.dim, at);
-  return {row.finish(gather(row.x, row.dim, positions), keepdim), row.finish(positions, keepdim)};
+  return elements(row, gather(indices, row.dim, at), keepdim);
 }
 
 Results kth(const Row& row, int64_t k, bool keepdim) {
@@ -83,7 +82,7 @@ Results median_of(const Row& row, bool keepdim, bool skip_nan) {
       cache->get(pack_key({skip_nan}), {kInt64}, {expr::Type::i64}, {kInt64},
                  [=](std::span<const expr::Value> v) {
                    const expr::Value one = v[0].builder()->constant(expr::Type::i64, 1);
-                   const expr::Value lower = max(v[0] + -1.0, 0.0) >> one;
+                   const expr::Value lower = max(v[0] - 1.0, 0.0) >> one;
                    // The first NaN stands right behind the others.
                    return std::vector{skip_nan ? lower : where(v[0] < v[1], v[0], lower)};
                  });

@@ -9,6 +9,7 @@
 #include "arete/ops/index.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/work.h"
+#include "arete/prim/positions.h"
 
 namespace arete::ops {
 
@@ -43,23 +44,27 @@ int norm_kind(double p) {
   return p == 0 || p == 1 || p == 2 ? int(p) : std::isinf(p) ? (p > 0 ? 3 : 4) : p < 1 ? 5 : 6;
 }
 
-NormPrograms norm_programs(DType t, double p, bool difference = false) {
-  const expr::Type compute = expr::compute_type(t);
-  const DType wide = expr::storage_type(compute);
-  expr::Builder in, out;
-  Value x = in.cast(in.input(t), compute);
-  if (difference) x = x - in.cast(in.input(t), compute);
-  const Value exponent = in.param(compute);
-  if (difference) x = x + in.param(compute);
-  const Value power = power_of(x, p, exponent);
-  const Value root = root_of(out.input(wide), p, out.param(compute));
-  return {in.build({&power, 1}, {&wide, 1}), out.build({&root, 1}, {&t, 1})};
+const NormPrograms& norm_programs(DType t, double p, bool difference = false) {
+  static auto& cache = *new KeyedCache<NormPrograms>;
+  return cache.get(pack_key({int(t), norm_kind(p), difference}), [&] {
+    const expr::Type compute = expr::compute_type(t);
+    const DType wide = expr::storage_type(compute);
+    expr::Builder in, out;
+    Value x = in.cast(in.input(t), compute);
+    if (difference) x = x - in.cast(in.input(t), compute);
+    const Value exponent = in.param(compute);
+    if (difference) x = x + in.param(compute);
+    const Value power = power_of(x, p, exponent);
+    const Value root = root_of(out.input(wide), p, out.param(compute));
+    return std::make_unique<NormPrograms>(
+        NormPrograms{in.build({&power, 1}, {&wide, 1}), out.build({&root, 1}, {&t, 1})});
+  });
 }
 
 void reduce_norm(prim::Primitives& prims, IntList space, uint32_t dims,
                  std::span<const prim::View> inputs, const Tensor& out, double p,
                  std::span<const expr::Literal> params) {
-  const NormPrograms programs = norm_programs(out.dtype(), p, inputs.size() > 1);
+  const NormPrograms& programs = norm_programs(out.dtype(), p, inputs.size() > 1);
   const expr::Literal root{.f = 1 / p};
   prims.reduce({norm_monoid(p),
                 space,
@@ -367,13 +372,11 @@ const OpRecord& pairs_square_op =
             return;
           }
           const Tensor pairs = plain(c.tensor(0), out[0].dtype());
-          const prim::ScratchView numbers(p, kInt64, Shape{n});
-          p.iota({.out = numbers, .istart = 0, .istep = 1});
-          const Shape sizes{n, n}, down{1, 0}, across{0, 1};
-          prim::View rows[] = {numbers.view(), numbers.view()};
-          rows[0].sizes = rows[1].sizes = sizes;
-          rows[0].strides = down, rows[1].strides = across;
-          const prim::View in[] = {view_of(pairs), rows[0], rows[1]}, to = view_of(out[0]);
+          prim::Positions numbers(p, kInt64, n);
+          const Shape square{n, n};
+          const prim::View in[] = {view_of(pairs), numbers.along(square, 0, 0),
+                                   numbers.along(square, 1, 1)},
+                           to = view_of(out[0]);
           const expr::Literal params[] = {{.i = n}};
           p.pointwise({&pairs_square_program(out[0].dtype()), in, {&to, 1}, params});
         })
@@ -403,7 +406,7 @@ const OpRecord& pair_norms_op =
           if (out[0].device().is_cpu()) {
             // Row by row, where a call costs little: rows that follow each other are read without
             // looking for them.
-            const NormPrograms programs = norm_programs(out[0].dtype(), p, true);
+            const NormPrograms& programs = norm_programs(out[0].dtype(), p, true);
             const expr::Literal params[] = {{.f = p}, {.f = 0}}, root{.f = 1 / p};
             for (int64_t i = 0, at = 0; i + 1 < n; at += n - ++i) {
               const Layout later = narrow(x.layout(), 0, i + 1, n - 1 - i);
@@ -424,16 +427,10 @@ const OpRecord& pair_norms_op =
           }
           // Pairs in two digits, so that nothing as long as the result is needed to number them.
           const int64_t second = n / 2, first = pairs / second;
-          const prim::ScratchView numbers(prims, kInt64, Shape{std::max(first, width)});
-          prims.iota({.out = numbers, .istart = 0, .istep = 1});
+          prim::Positions numbers(prims, kInt64, std::max({first, second, width}));
           const Shape space{first, second, width};
-          const Shape strides[] = {{0, 0, 1}, {1, 0, 0}, {0, 1, 0}};
-          SmallVector<prim::View, 4> in{view_of(x)};
-          for (const Shape& s : strides) {
-            prim::View v = numbers.view();
-            v.sizes = space, v.strides = s;
-            in.push_back(v);
-          }
+          const prim::View in[] = {view_of(x), numbers.along(space, 2, 2),
+                                   numbers.along(space, 0, 0), numbers.along(space, 1, 1)};
           const Layout of_pairs(IntList{first, second, 1}, IntList{second, 1, 1},
                                 out[0].storage_offset());
           const prim::View to = view_of(out[0], of_pairs);
@@ -442,7 +439,7 @@ const OpRecord& pair_norms_op =
           prims.fused({.spec = &pairs_spec(out[0].dtype(), p),
                        .space = space,
                        .outer_rank = 2,
-                       .inputs = {in.data(), in.size()},
+                       .inputs = in,
                        .outputs = {&to, 1},
                        .params = params});
         })

@@ -4,6 +4,7 @@
 
 #include "arete/expr/program_cache.h"
 #include "arete/ops/call.h"
+#include "arete/ops/complex_internal.h"
 
 namespace arete::ops {
 
@@ -13,23 +14,21 @@ class PartsView {
   explicit PartsView(const Tensor& t) : PartsView(t, t.sizes(), t.strides()) {}
   /// With other dimensions of the tensor's memory; strides in its elements.
   PartsView(const Tensor& t, IntList sizes, IntList strides)
-      : sizes_(sizes), strides_(strides), view_(view_of(t)) {
+      : layout_(sizes, strides), view_(view_of(t)) {
     if (!is_complex(t.dtype())) return;
-    view_.dtype = t.dtype() == kComplex64 ? kFloat32 : kFloat64;
-    for (int64_t& s : strides_) s *= 2;
-    sizes_.push_back(2);
-    strides_.push_back(1);
+    layout_ = layout_of_parts(layout_);
+    view_.dtype = real_of(t.dtype());
   }
   /// Valid while this object stays where it is.
   prim::View view() const {
     prim::View v = view_;
-    v.sizes = sizes_;
-    v.strides = strides_;
+    v.sizes = layout_.sizes;
+    v.strides = layout_.strides;
     return v;
   }
 
  private:
-  Shape sizes_, strides_;
+  Layout layout_;
   prim::View view_;
 };
 

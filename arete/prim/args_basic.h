@@ -193,13 +193,12 @@ struct ArgReduceArgs {
 };
 
 /// Running monoid along `dim`, inclusive. out has in's shape and may be in. reverse: from the end.
-/// Of real numbers also, with
-///   factors      (sum; in's shape and dtype, which is out's and floating) the result at an element
-///                times its factor is what is added to the next element
+/// Also, with
+///   factors      (sum; in's shape and dtype, which is out's and floating or complex) the result at
+///                an element times its factor is what is added to the next element
 ///   logarithmic  (sum; in and out floating) `in` holds the logarithms of what is summed, and out
 ///                gets those of the sums; infinities and NaN as log(sum(exp(in)))
-///   indices      (min, max; in's shape, i64) the step, counted from where the scan begins, at
-///   which
+///   indices      (min, max; in's shape, i64) at which step, counted from where the scan begins,
 ///                the last of the elements equal to the result so far was met; NaN is equal to NaN.
 ///                in and out have one dtype
 struct ScanArgs {
@@ -303,7 +302,8 @@ struct TakeRowsArgs {
 /// Optional, of one element for each entry i, contiguous (for dtypes of floating numbers):
 /// source (i64): row source[i] of src is added instead, negative ones counted from the end; with it
 /// rows `left_out` of src count nothing (-1: none), and with factors (dtype of out) what is added
-/// is multiplied with factors[i] first. sorted: the caller knows that index is ascending.
+/// is multiplied with factors[i] first. sorted: the caller knows that index is ascending and not
+/// negative.
 struct AddRowsArgs {
   View out, index, src;
   const char* op = "index_add";

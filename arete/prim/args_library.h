@@ -129,7 +129,8 @@ struct AttentionArgs {
 ///             the type of `samples`, with a = (n - kernel) / (m - 1), and from n - kernel on for
 ///             the last output. `samples` (N, C, spatial; f32 or f64) has u for each dimension; it
 ///             is read by max forward only, and there is no avg.
-/// Of the latter two the rest of `window` is not read.
+/// For the latter two the window has no stride, padding or dilation of its own (1, 0, 1), and for
+/// adaptive ones a kernel of 1.
 struct PoolArgs {
   enum class Kind : uint8_t { max, avg } kind;
   enum class Placement : uint8_t { strided, adaptive, random };

@@ -134,5 +134,51 @@ TEST(AddRows, EveryDtypeNativeAndDecomposed) {
           }
 }
 
+TEST(AddRows, OfSourcesWithFactors) {
+  std::mt19937_64 rng(5);
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16})
+    for (int64_t width : {1, 5, 64, 300})
+      for (int64_t n : {0, 1, 40})
+        for (int bits = 0; bits < 16; ++bits) {
+          const bool decomposed = bits & 1, with_factors = bits & 2, leaves = bits & 4,
+                     sorted = bits & 8;
+          constexpr int64_t kRows = 6, kSources = 7, kLeftOut = 2;
+          GuardedBuffer out(dtype, Shape{kRows, width}), src(dtype, Shape{kSources, width}),
+              index(kInt64, Shape{n}), source(kInt64, Shape{n}), factors(dtype, Shape{n});
+          out.fill([&](IntList) { return double(rng() % 3); });
+          src.fill([&](IntList) { return double(rng() % 4 == 0); });
+          factors.fill([&](IntList) { return double(1 + rng() % 2); });
+          std::vector<int64_t> to;
+          for (int64_t i = 0; i < n; ++i) to.push_back(int64_t(rng() % kRows));
+          if (sorted) std::sort(to.begin(), to.end());
+          GuardedBuffer expected(dtype, Shape{kRows, width});
+          for (IndexWalk w(Shape{kRows, width}); w; ++w) expected.set(*w, out.get(*w));
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t from = int64_t(rng() % (2 * kSources)) - kSources;
+            const int64_t row = from < 0 ? from + kSources : from;
+            index.set_at<int64_t>(Shape{i}, to[size_t(i)]);
+            source.set_at<int64_t>(Shape{i}, from);
+            if (leaves && row == kLeftOut) continue;
+            for (int64_t j = 0; j < width; ++j) {
+              const Shape at{to[size_t(i)], j};
+              const double factor = with_factors ? factors.get(Shape{i}) : 1;
+              expected.set(at, expected.get(at) + src.get(Shape{row, j}) * factor);
+            }
+          }
+          const prim::AddRowsArgs args{.out = out.view(),
+                                       .index = index.view(),
+                                       .src = src.view(),
+                                       .source = source.view(),
+                                       .factors = with_factors ? factors.view() : prim::View{},
+                                       .left_out = leaves ? kLeftOut : -1,
+                                       .sorted = sorted};
+          decomposed ? backend_under_test().Primitives::add_rows(args)
+                     : backend_under_test().add_rows(args);
+          ASSERT_TRUE(out.guards_intact());
+          ASSERT_EQ(out.values(), expected.values())
+              << name_of(dtype) << " " << width << " " << bits;
+        }
+}
+
 }  // namespace
 }  // namespace arete::test

@@ -22,8 +22,7 @@ class IndexCheck {
   int64_t resolve(int64_t index) {
     if (uint64_t(index) < uint64_t(size_)) [[likely]]
       return index;
-    const int64_t from_end = index + size_;
-    if (index < 0 && from_end >= 0) return from_end;
+    if (index < 0 && index + size_ >= 0) return index + size_;
     record(index);
     return -1;
   }

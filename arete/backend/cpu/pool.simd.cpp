@@ -118,7 +118,7 @@ void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
 template <bool kIndexed, class T>
 void max_columns(const T* x, T* y, int64_t* index, const Geometry& g) {
   using C = Compute<T>;
-  // As wide as a value; there are fewer rows than that.
+  // As wide as a value; there are fewer rows than that (Geometry::by_columns).
   using Row = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
   const int64_t width = g.x.size[2];
   std::vector<C> best(size_t(width), C(0));

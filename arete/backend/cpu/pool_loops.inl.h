@@ -86,9 +86,9 @@ struct Geometry {
     const bool random = p.placement == PoolArgs::Placement::random;
     block = side_by_side && channels > 1 && !random ? kChannels : 1;
     x_linear = x.is_linear();
-    by_columns =
-        block == 1 && (p.placement == PoolArgs::Placement::strided ? stride[2] > 2 && kernel[2] > 2
-                                                                   : x.size[2] >= 4);
+    by_columns = block == 1 && x.size[0] * x.size[1] < INT32_MAX &&
+                 (p.placement == PoolArgs::Placement::strided ? stride[2] > 2 && kernel[2] > 2
+                                                              : x.size[2] >= 4);
     by_rows =
         block == 1 && !by_columns && y.size[2] >= 4 && p.placement == PoolArgs::Placement::strided;
     if (p.placement == PoolArgs::Placement::adaptive)
@@ -139,6 +139,8 @@ Range clip(const Geometry& g, int d, int64_t out) {
   int64_t first = out * g.stride[d] - g.padding[d];
   int64_t last = std::min(first + (g.kernel[d] - 1) * g.dilation[d] + 1, g.x.size[d]);
   if (first < 0) first += (-first + g.dilation[d] - 1) / g.dilation[d] * g.dilation[d];
+  // Dilated windows may miss the input; where they begin stays a position of it.
+  if (first >= last) first = last = std::min(first, g.x.size[d] - 1);
   return {first, last};
 }
 

@@ -124,6 +124,9 @@ void CpuBackend::scatter(const ScatterArgs& args) {
   if (args.factors) {
     ARETE_ASSERT(args.mode == ScatterMode::add && args.factors.dtype == args.out.dtype &&
                  args.out.rank() > 0);
+    ARETE_ASSERT(args.out.dtype == kFloat32 || args.out.dtype == kFloat64);
+    ARETE_ASSERT(std::ranges::equal(args.factors.sizes, args.index.sizes) &&
+                 std::ranges::equal(args.factors.strides, args.index.strides));
     args.out.dtype == kFloat64 ? scatter_products<double>(args, check)
                                : scatter_products<float>(args, check);
   } else if (args.mode == ScatterMode::set) {

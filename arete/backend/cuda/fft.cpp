@@ -26,8 +26,8 @@ using Kind = prim::FftArgs::Kind;
 
 const expr::Program& product_program(DType dtype) {
   static auto& cache = *new expr::ProgramCache;  // used until exit
-  return cache.get(pack_key({int(dtype)}), {dtype, dtype}, {expr::compute_type(dtype)}, {dtype},
-                   [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1] * v[2]}; });
+  return cache.get(pack_key({int(dtype)}), {dtype, dtype}, {}, {dtype},
+                   [](std::span<const expr::Value> v) { return std::vector{v[0] * v[1]}; });
 }
 
 // An array on its way. Sizes and strides are those of its numbers, strides in real numbers.
@@ -116,7 +116,7 @@ class CudaTransform {
       if (fills) backend_.fill({all.view(), {.f = 0}});
       backend_.copy({target_reals.view(), result_reals.view()});
     }
-    if (a_.window && a_.window_after) multiply_by_window(out, out, 1);
+    if (a_.window && a_.window_after) multiply_by_window(out, out);
   }
 
  private:
@@ -150,7 +150,7 @@ class CudaTransform {
     for (int64_t d : a_.dims) to = to.part(size_t(d), 0, in.sizes[size_t(d)]);
     if (becomes_complex) to = to.reals(0);
     if (window)
-      multiply_by_window(in, to, 1);
+      multiply_by_window(in, to);
     else if (half_in_)
       scale(in, to, a_.scale, a_.weighted ? 0.5 : 1, a_.forward);
     else
@@ -159,16 +159,15 @@ class CudaTransform {
     return copy;
   }
 
-  void multiply_by_window(const FftArray& in, const FftArray& out, double factor) {
+  void multiply_by_window(const FftArray& in, const FftArray& out) {
     const FftArray from = in.flat(), to = out.flat();
     Shape strides(from.sizes.size(), 0);
     strides[last_] = 1;
     // As far as the input goes.
     const View window(a_.window.data, a_.window.dtype, from.sizes, strides, a_.window.storage);
-    const expr::Literal number{.f = factor};
     const std::array<View, 2> operands{from.view(), window};
     const View target = to.view();
-    backend_.pointwise({&product_program(in.dtype), operands, {&target, 1}, {&number, 1}});
+    backend_.pointwise({&product_program(in.dtype), operands, {&target, 1}, {}});
   }
 
   // out = factor * in, times `inner` for the numbers of a half spectrum that stand for two; the
@@ -229,8 +228,7 @@ class CudaTransform {
   }
 
   // The strides of the dimensions and distances of the others, as cuFFT wants them.
-  static bool layout_of(const FftArray& a, const std::vector<size_t>& dims, const Shape& sizes,
-                        FftLayout& l) {
+  static bool layout_of(const FftArray& a, const std::vector<size_t>& dims, FftLayout& l) {
     const int64_t parts = a.parts();
     l = {};
     for (size_t i = dims.size(); i-- > 0;) {
@@ -238,7 +236,7 @@ class CudaTransform {
       if (stride <= 0 || stride % parts) return false;
       if (i + 1 == dims.size()) {
         l.stride = stride / parts;
-        l.embed[0] = sizes[dims[0]];
+        l.embed[0] = a.sizes[dims[0]];
         continue;
       }
       const int64_t next = a.strides[dims[i + 1]];
@@ -285,7 +283,7 @@ class CudaTransform {
                      [](const Batch& a, const Batch& b) { return a.size < b.size; });
     int64_t runs = 1;
     for (size_t i = 0; i + 1 < batches.size(); ++i) runs *= batches[i].size;
-    bool fits = layout_of(in, dims, in.sizes, g.in) && layout_of(out, dims, out.sizes, g.out);
+    bool fits = layout_of(in, dims, g.in) && layout_of(out, dims, g.out);
     g.in.distance = g.out.distance = 2 * std::max(numel_of(in.sizes), numel_of(out.sizes));
     if (!batches.empty()) {
       g.batch = batches.back().size;

@@ -116,8 +116,7 @@ void lu_solve(LinalgCall<T>& c) {
   if (c.count > 1 && n <= kBatched) {
     const Matrices<T> factors{c.a(), c.rows * c.rows, n}, solutions{x, size, n};
     const RowExchanges exchanges{pivots, n, n, 0};
-    const TriangularSystem lower{.left = true, .upper = false, .unit = true, .transposed = false},
-        upper{.left = true, .upper = true, .unit = false, .transposed = false};
+    const TriangularSystem lower{.unit = true}, upper{.upper = true};
     const auto solve = [&](TriangularSystem s) {
       s.transposed = c.args.transposed;
       solve_triangles(c, s, factors, solutions, n, columns);
@@ -159,6 +158,29 @@ void triangular_solve(LinalgCall<T>& c) {
 }
 
 // ---- QR
+
+// With tau (batch, min(rows, columns)).
+template <class T>
+void factor_qr(LinalgCall<T>& c, T* tau) {
+  const int m = library_int(c.rows), n = library_int(c.columns);
+  if (c.count > 1 && m <= 256 && c.count >= m / 16) {
+    const MatrixPointers<T> matrices(c.backend, c.a(), c.rows * c.columns, c.count);
+    const MatrixPointers<T> factors(c.backend, tau, c.k, c.count);
+    int wrong_argument = 0;
+    check_cublas(c.blas.geqrf_batched(c.blas_handle, m, n, matrices.get(), m, factors.get(),
+                                      &wrong_argument, library_int(c.count)),
+                 "geqrfBatched");
+    return c.all_succeeded();
+  }
+  c.with_work(
+      [&](int* size) { return c.solver.geqrf_bufferSize(c.solver_handle, m, n, c.a(), m, size); },
+      [&](T* work, int size) {
+        for (int64_t i = 0; i < c.count; ++i)
+          check_cusolver(c.solver.geqrf(c.solver_handle, m, n, c.a(i), m, tau + i * c.k, work, size,
+                                        c.info + i),
+                         "geqrf");
+      });
+}
 
 template <class T>
 void qr_vectors(LinalgCall<T>& c) {
@@ -254,7 +276,7 @@ void least_squares(LinalgCall<T>& c) {
   const Scratch taus(c.backend, sizeof(T) * size_t(c.count * c.k));
   T* const tau = reinterpret_cast<T*>(taus.data());
   const Matrices<T> a{c.a(), c.rows * c.columns, m}, solutions{b, size, m};
-  factor_qr(c, a, m, n, tau);
+  factor_qr(c, tau);
   if (can_reflect(c)) {
     reflect(c, {.out = solutions,
                 .in = solutions,
@@ -266,8 +288,7 @@ void least_squares(LinalgCall<T>& c) {
                 .in_columns = right,
                 .count = n,
                 .transpose = true});
-    solve_triangles(c, {.left = true, .upper = true, .unit = false, .transposed = false}, a,
-                    solutions, n, right);
+    solve_triangles(c, {.upper = true}, a, solutions, n, right);
   } else {
     c.with_work(
         [&](int* elements) {
@@ -304,8 +325,7 @@ void run(LinalgCall<T> c) {
     case Op::triangular_solve:
       return triangular_solve(c);
     case Op::qr:
-      return factor_qr(c, Matrices<T>{c.a(), c.rows * c.columns, int(c.rows)}, library_int(c.rows),
-                       library_int(c.columns), c.args.b.template as<T>());
+      return factor_qr(c, c.args.b.template as<T>());
     case Op::qr_vectors:
       return qr_vectors(c);
     case Op::svd:
@@ -321,32 +341,6 @@ void run(LinalgCall<T> c) {
 }
 
 }  // namespace
-
-template <class T>
-void factor_qr(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns, T* tau) {
-  const int k = std::min(rows, columns);
-  if (c.count > 1 && rows <= 256 && c.count >= rows / 16) {
-    const MatrixPointers<T> matrices(c.backend, a.first, a.stride, c.count);
-    const MatrixPointers<T> factors(c.backend, tau, k, c.count);
-    int wrong_argument = 0;
-    check_cublas(c.blas.geqrf_batched(c.blas_handle, rows, columns, matrices.get(), a.ld,
-                                      factors.get(), &wrong_argument, library_int(c.count)),
-                 "geqrfBatched");
-    return c.all_succeeded();
-  }
-  c.with_work(
-      [&](int* size) {
-        return c.solver.geqrf_bufferSize(c.solver_handle, rows, columns, a.first, a.ld, size);
-      },
-      [&](T* work, int size) {
-        for (int64_t i = 0; i < c.count; ++i)
-          check_cusolver(c.solver.geqrf(c.solver_handle, rows, columns, a.first + i * a.stride,
-                                        a.ld, tau + i * k, work, size, c.info + i),
-                         "geqrf");
-      });
-}
-template void factor_qr(LinalgCall<float>&, const Matrices<float>&, int, int, float*);
-template void factor_qr(LinalgCall<double>&, const Matrices<double>&, int, int, double*);
 
 void CudaBackend::linalg(const LinalgArgs& l) {
   if (l.info.numel() == 0) return;

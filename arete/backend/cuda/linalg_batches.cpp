@@ -3,6 +3,7 @@
 // QR factorizations.
 #include <algorithm>
 
+#include "arete/backend/cuda/codegen/linalg.h"
 #include "arete/backend/cuda/index_common.h"
 #include "arete/backend/cuda/kernel_memo.h"
 #include "arete/backend/cuda/linalg_call.h"
@@ -153,8 +154,7 @@ void factor_columns(LinalgCall<T>& c, const Matrices<T>& all, int first, int wid
   const Matrices<T> top = all.block(first, first + h), below = all.block(first + h, first);
   factor_columns(c, all, first, h);
   exchange_rows(c, top, rows, rest, left, false);
-  solve_triangles(c, {.left = true, .upper = false, .unit = true, .transposed = false}, panel, top,
-                  h, rest);
+  solve_triangles(c, {.unit = true}, panel, top, h, rest);
   subtract_product(c, CUBLAS_OP_N, below, CUBLAS_OP_N, top, all.block(first + h, first + h),
                    rows - h, rest, h);
   factor_columns(c, all, first + h, rest);
@@ -177,8 +177,7 @@ void factor_rectangles(LinalgCall<T>& c) {
   if (n == k) return;
   const RowExchanges exchanges{c.args.b.template as<int32_t>(), c.k, k, 0};
   exchange_rows(c, right, m, n - k, exchanges, false);
-  solve_triangles(c, {.left = true, .upper = false, .unit = true, .transposed = false}, all, right,
-                  m, n - k);
+  solve_triangles(c, {.unit = true}, all, right, m, n - k);
 }
 
 template <class T>

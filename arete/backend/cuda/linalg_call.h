@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "arete/backend/cuda/codegen/linalg.h"
 #include "arete/backend/cuda/cuda_backend.h"
 #include "arete/backend/cuda/lib/cublas.h"
 #include "arete/backend/cuda/lib/cublaslt.h"
@@ -114,7 +113,7 @@ struct Matrices {
 
 /// op(A) X = B (left) or X op(A) = B; op transposes A, whose triangle named is read.
 struct TriangularSystem {
-  bool left, upper, unit, transposed;
+  bool left = true, upper = false, unit = false, transposed = false;
 };
 /// b (m, n) becomes X, in all matrices.
 template <class T>
@@ -153,12 +152,6 @@ template <class T>
 bool can_reflect(const LinalgCall<T>& c);
 template <class T>
 void reflect(LinalgCall<T>& c, const Reflection<T>& r);
-
-// linalg.cpp
-
-/// QR of matrices (rows, columns) with tau (batch, min(rows, columns)).
-template <class T>
-void factor_qr(LinalgCall<T>& c, const Matrices<T>& a, int rows, int columns, T* tau);
 
 // linalg_spectral.cpp
 template <class T>

@@ -89,9 +89,9 @@ void CudaBackend::pool(const PoolArgs& p) {
     reach = std::max({reach, k.y_size[d] * k.stride[d] + span, k.x_size[d] + span});
   }
   // Positions in a plane and windows are counted too, where strides of 0 make them many.
-  PoolKernel kernel{dtype, max, p.backward};
   const double plane = double(x.size[2]) * double(x.size[3]) * double(x.size[4]);
   const double window = double(k.kernel[0]) * double(k.kernel[1]) * double(k.kernel[2]);
+  PoolKernel kernel{dtype, max, p.backward};
   kernel.placement = int(p.placement);
   const bool strided = p.placement == PoolArgs::Placement::strided;
   for (size_t d = 0; !strided && d < 3; ++d)

@@ -56,7 +56,8 @@ void CudaBackend::add_rows(const prim::AddRowsArgs& args) {
   ARETE_ASSERT(out.rank() == 2 && src.rank() == 2 && out.dtype == src.dtype &&
                out.sizes[1] == src.sizes[1] &&
                args.index.numel() == (args.source ? args.source : src).sizes[0]);
-  const bool routed = args.source || args.factors || args.left_out >= 0;
+  const bool routed = bool(args.source);
+  ARETE_ASSERT(routed || (!args.factors && args.left_out < 0));
   ARETE_ASSERT(!routed || is_differentiable(out.dtype));
   const CUstream stream = enter(args);
   const int64_t n = args.index.numel(), width = src.sizes[1], rows = out.sizes[0];

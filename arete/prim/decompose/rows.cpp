@@ -44,12 +44,16 @@ void Primitives::add_rows(const AddRowsArgs& a) {
         inputs.push_back(factors->view());
         dtypes.push_back(t);
       }
-      const expr::Literal params[] = {{.i = a.left_out}};
+      // From the front or from the end; no source is so far below 0.
+      const expr::Literal params[] = {
+          {.i = a.left_out < 0 ? INT64_MIN : a.left_out},
+          {.i = a.left_out < 0 ? INT64_MIN : a.left_out - a.src.sizes[0]}};
       const expr::Program& program =
-          cache.get(pack_key({int(t), bool(a.factors)}), dtypes, {expr::Type::i64}, {t},
-                    [&](std::span<const expr::Value> v) {
+          cache.get(pack_key({int(t), bool(a.factors)}), dtypes, {expr::Type::i64, expr::Type::i64},
+                    {t}, [&](std::span<const expr::Value> v) {
                       const expr::Value product = a.factors ? v[0] * v[2] : v[0];
-                      return std::vector{expr::where(v[1] == v.back(), 0.0, product)};
+                      const expr::Value out = (v[1] == v[v.size() - 2]) | (v[1] == v.back());
+                      return std::vector{expr::where(out, 0.0, product)};
                     });
       pointwise({&program, {inputs.data(), inputs.size()}, {&rows.view(), 1}, params});
     }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "arete/backend/cpu/kernels/simd.inl.h"
+
 namespace arete::cpu::kernels::ARETE_SIMD_TARGET {
 namespace {
 
@@ -84,13 +86,6 @@ A run(const T* in, T* out, int64_t n, A carry) {
 
 // Extrema do not depend on the order: a vector at a time, each round doubling how many elements
 // before it a lane has seen.
-#if defined(__AVX512F__)
-constexpr int kScanBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kScanBytes = 32;
-#else
-constexpr int kScanBytes = 16;
-#endif
 template <int kBy, class V, int... i>
 inline V moved_up(V v, V rest, std::integer_sequence<int, i...>) {
   constexpr int kLanes = int(sizeof...(i));
@@ -102,9 +97,9 @@ inline V last_everywhere(V v, std::integer_sequence<int, i...>) {
 }
 template <class F, class T>
 T run_extrema(const T* in, T* out, int64_t n, T carry) {
-  constexpr int kLanes = kScanBytes / int(sizeof(T));
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
   constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
-  typedef T V __attribute__((vector_size(kScanBytes)));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
   const V rest = V{} + F::template identity<T>();
   V seen = V{} + carry;
   int64_t i = 0;
@@ -128,8 +123,8 @@ T run_extrema(const T* in, T* out, int64_t n, T carry) {
 }
 template <class F, class T>
 T fold_extrema(const T* in, int64_t n) {
-  constexpr int kLanes = kScanBytes / int(sizeof(T));
-  typedef T V __attribute__((vector_size(kScanBytes)));
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
   V acc[4];
   for (V& a : acc) a = V{} + F::template identity<T>();
   int64_t i = 0;

@@ -194,6 +194,7 @@ std::vector<KernelSource> index_samples() {
       if (is_differentiable(dtype)) out.push_back(add_rows_source(dtype, columns, wide, true));
       out.push_back(add_row_pieces_source(dtype, columns, wide));
       if (columns > 1) out.push_back(add_rows_source(dtype, 1, wide));
+      if (dtype == kFloat32) out.push_back(add_rows_source(dtype, 1, wide, true));
       if (dtype == kFloat32) out.push_back(add_row_pieces_source(dtype, 1, wide));
     }
   }

@@ -79,6 +79,17 @@ std::vector<KernelSource> pointwise_samples() {
       },
       std::array{kBool, kBool}, std::array{Type::boolean}, {});
   add(all, element_code(*logic), {.vector = 0});
+  // Arms that cost enough to become branches, one in another, with a value that both need.
+  const auto branches = expr::trace(
+      [](std::span<const Value> v) {
+        const Value shared = exp(v[0]);
+        const Value inner =
+            expr::where(v[0] > 2.0, expr::lgamma(v[0]) + shared, expr::digamma(shared));
+        return std::vector<Value>{
+            expr::where(v[0] > 1.0, expr::lgamma(shared) * inner, expr::lgamma(v[0] + 3.0))};
+      },
+      std::array{kFloat32}, {}, std::array{kFloat32});
+  add(all, element_code(*branches), {.vector = 1});
   // Shapes of kernels and lengths of vectors.
   for (const DType t : {kFloat32, kBFloat16, kFloat64}) {
     const ElementCode code =

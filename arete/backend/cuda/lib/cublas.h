@@ -38,13 +38,6 @@ struct CuBlas {
   ARETE_CUBLAS_FUNCTIONS(ARETE_CUBLAS_POINTER)
   CuBlasOf<float> f32;
   CuBlasOf<double> f64;
-  template <class T>
-  const CuBlasOf<T>& of() const {
-    if constexpr (sizeof(T) == sizeof(double))
-      return f64;
-    else
-      return f32;
-  }
 };
 #undef ARETE_CUBLAS_POINTER
 

@@ -52,13 +52,6 @@ struct CuSolver {
 #undef ARETE_CUSOLVER_POINTER
   CuSolverOf<float> f32;
   CuSolverOf<double> f64;
-  template <class T>
-  const CuSolverOf<T>& of() const {
-    if constexpr (sizeof(T) == sizeof(double))
-      return f64;
-    else
-      return f32;
-  }
 };
 
 /// The library; null where it is not installed or lacks a function. Loads it.
