@@ -199,6 +199,7 @@ Steps run_steps(Recurrence kind, const std::vector<Tensor>& in, bool reverse, bo
       parts.append_to(inputs, now);
       parts.append_to(inputs, share);
       inputs.push_back(ops::view_of(last_h));
+      run_step(cell.forward_name, *program, states.device(), inputs, places);
     } else {
       add_product(now, last_h, transposed, 1);
       parts.append_to(inputs, now);
@@ -207,9 +208,9 @@ Steps run_steps(Recurrence kind, const std::vector<Tensor>& in, bool reverse, bo
         inputs.push_back(ops::view_of(last_c));
         places.push_back(ops::view_of(next_c));
       }
+      run_step(cell.forward_name, *program, states.device(), inputs, places);
+      last_c = next_c;
     }
-    run_step(cell.forward_name, *program, states.device(), inputs, places);
-    last_c = next_c;
     last_h = next_h;
   }
   if (is_gru) return {{states, gates, shares}, {}};

@@ -6,7 +6,7 @@
 #include "arete/ops/call.h"
 #include "arete/ops/filling.h"
 #include "arete/ops/nn.h"
-#include "arete/ops/window_parts.h"
+#include "arete/ops/window_parts_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/prim/positions.h"
 

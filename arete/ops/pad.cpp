@@ -7,7 +7,7 @@
 #include "arete/ops/filling.h"
 #include "arete/ops/pad_modes.h"
 #include "arete/ops/shape.h"
-#include "arete/ops/window_parts.h"
+#include "arete/ops/window_parts_internal.h"
 #include "arete/ops/window_util.h"
 #include "arete/prim/positions.h"
 

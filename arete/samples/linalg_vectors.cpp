@@ -46,6 +46,9 @@ const Attached linalg_cross_op =
           return {{{m.make({2, 3}), m.make({2, 3}), 0},
                    ErrorKind::value,
                    "linalg.cross: inputs dimension 0 must have length 3. Got 2 and 2"},
+                  {{m.make({3}).gt(Scalar(0)), m.make({3}).gt(Scalar(0)), -1},
+                   ErrorKind::not_implemented,
+                   "\"cross\" not implemented for 'Bool'"},
                   {{m.make({2, 3}), m.make({3}), -1},
                    ErrorKind::value,
                    "linalg.cross: inputs must have the same number of dimensions."}};
