@@ -49,6 +49,9 @@
 #include "arete/autograd/gradcheck.h"
 #include "arete/autograd/save_on_cpu.h"
 
+// Calls that are recorded once and run many times.
+#include "arete/compile/plan.h"
+
 // Networks.
 #include "arete/nn/activation.h"
 #include "arete/nn/attention.h"

@@ -323,6 +323,13 @@ bool Builder::is_number(Value v, double number) const {
   return impl_->is_number(own_id(this, v), number);
 }
 
+Value Builder::stored(Value a, DType storage) {
+  const int32_t id = impl_->round_to(own_id(this, a), storage);
+  const Type t = impl_->type(id);
+  if (impl_->op(id) != Op::mul || !is_float(t)) return {this, id};
+  return {this, impl_->push({Op::round_to, t, {id, -1, -1}, int32_t(storage), {}})};
+}
+
 std::vector<Value> Builder::inline_program(const Program& program, std::span<const Value> inputs,
                                            std::span<const Value> params) {
   const std::vector<Value> values = inline_code(program, inputs, params);

@@ -55,6 +55,9 @@ class Builder {
   Value emit(Op op, Value a, Value b, Value c);
   Value cast(Value a, Type to);
   Value round_to(Value a, DType storage);
+  /// The value as it is read again after it was stored: rounded, and a product is not contracted
+  /// with a sum that it is used in.
+  Value stored(Value a, DType storage);
   /// Copies `program` in, reading `inputs` and `params`; returns its outputs, each rounded to its
   /// storage type. This is how programs concatenate.
   std::vector<Value> inline_program(const Program& program, std::span<const Value> inputs,

@@ -7,12 +7,17 @@
 
 namespace arete::prim {
 
+namespace {
+
 template <Primitive P, class Args>
-class Recorder::Call final : public RecordedCall {
+class Call final : public RecordedCall {
  public:
-  Call(Backend& backend, const Args& args)
-      : RecordedCall(backend.device()), kept_(named(args, backend)) {}
+  Call(Device device, const Args& args) : RecordedCall(device), kept_(args) {}
   Primitive primitive() const override { return P; }
+  const void* args() const override { return &kept_.args(); }
+  void for_each_operand(const std::function<void(View&, Access)>& f) override {
+    kept_.for_each_operand(f);
+  }
   void run(Primitives& on) const override {
     kept_.template run<P>(on);
     prim::for_each_operand(kept_.args(), [](const View& v, Access access) {
@@ -36,12 +41,20 @@ class Recorder::Call final : public RecordedCall {
     kept_.put_in_memory(number, value);
   }
   void put_random_state(const View& state) override { kept_.put_random_state(state); }
-  static Args named(Args args, Backend& backend) {
-    args.context.stream = backend.current_stream();
-    return args;
-  }
   Kept<Args> kept_;
 };
+
+}  // namespace
+
+std::unique_ptr<RecordedCall> as_recorded(Device device, const PointwiseArgs& args) {
+  return std::make_unique<Call<Primitive::pointwise, PointwiseArgs>>(device, args);
+}
+std::unique_ptr<RecordedCall> as_recorded(Device device, const ReduceArgs& args) {
+  return std::make_unique<Call<Primitive::reduce, ReduceArgs>>(device, args);
+}
+std::unique_ptr<RecordedCall> as_recorded(Device device, const FusedArgs& args) {
+  return std::make_unique<Call<Primitive::fused, FusedArgs>>(device, args);
+}
 
 // Writes down the calls for one device, and runs them.
 class Recorder::Tee final : public Forwarding<Primitives, Tee> {
@@ -57,7 +70,9 @@ class Recorder::Tee final : public Forwarding<Primitives, Tee> {
       if (!memory.used) memory.filled_by_host = access == Access::read;
       memory.used = true;
     });
-    recorder_.calls_.push_back(std::make_unique<Call<P, Args>>(backend_, args));
+    Args named = args;
+    named.context.stream = backend_.current_stream();
+    recorder_.calls_.push_back(std::make_unique<Call<P, Args>>(device(), named));
     return run_primitive<P>(backend_, args);
   }
   StoragePtr new_storage(size_t bytes) override {
@@ -96,6 +111,13 @@ std::vector<StoragePtr> Recorder::results() const {
   return all;
 }
 
+std::vector<std::unique_ptr<RecordedCall>> Recorder::take_calls() {
+  return std::exchange(calls_, {});
+}
+std::unordered_map<const Storage*, Recorder::Memory> Recorder::take_memory() {
+  return std::exchange(memory_, {});
+}
+
 void Recorder::put_in_memory(size_t call, size_t number, const View& value) {
   ARETE_CHECK(call < calls_.size(),
               IndexError("Recorder", "there is no call of that number").got(std::to_string(call)));
@@ -120,16 +142,18 @@ void Recorder::put_random_state(const View& state) {
     if (call->device() == state.storage->device()) call->put_random_state(state);
 }
 
+void RecordedCall::run_again() const {
+  Backend& backend = backend_for(device_);
+  const StreamHandle its = stream(), current = backend.current_stream();
+  const auto go_back = [current](Backend* b) { b->set_current_stream(current); };
+  const std::unique_ptr<Backend, decltype(go_back)> at_end(its == current ? nullptr : &backend,
+                                                           go_back);
+  if (at_end) backend.set_current_stream(its);
+  run(backend);
+}
+
 void Recorder::replay() const {
-  for (const auto& call : calls_) {
-    Backend& backend = backend_for(call->device());
-    const StreamHandle stream = call->stream(), current = backend.current_stream();
-    const auto go_back = [current](Backend* b) { b->set_current_stream(current); };
-    const std::unique_ptr<Backend, decltype(go_back)> at_end(stream == current ? nullptr : &backend,
-                                                             go_back);
-    if (at_end) backend.set_current_stream(stream);
-    call->run(backend);
-  }
+  for (const auto& call : calls_) call->run_again();
 }
 
 std::string Recorder::to_string() const {

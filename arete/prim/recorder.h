@@ -1,6 +1,7 @@
 // Calls written down while they run, to be run again.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -28,20 +29,30 @@ class RecordedCall {
   virtual StreamHandle stream() const = 0;
   /// Its numbers that a replay can take from memory (Note [Numbers that change] in slots.h).
   virtual std::vector<Number> numbers() const = 0;
-  /// Runs it again.
-  virtual void run(Primitives& on) const = 0;
+  /// What it was called with: a PointwiseArgs where primitive() is pointwise, and so on.
+  virtual const void* args() const = 0;
+  /// Calls f(view, access) for every operand that is there: it may be given another address.
+  virtual void for_each_operand(const std::function<void(View&, Access)>& f) = 0;
+  /// Runs it again, on the backend of its device and the stream that it was recorded on.
+  void run_again() const;
   /// "gemm(float32[2, 3], float32[3, 4] -> float32[2, 4])".
   virtual std::string to_string() const = 0;
 
  protected:
   explicit RecordedCall(Device device) : device_(device) {}
   friend class Recorder;
+  virtual void run(Primitives& on) const = 0;
   virtual void put_in_memory(size_t number, const View& value) = 0;
   virtual void put_random_state(const View& state) = 0;
 
  private:
   Device device_;
 };
+
+/// A call that was not made, as if it had been recorded on `device`; on the stream of its context.
+std::unique_ptr<RecordedCall> as_recorded(Device device, const PointwiseArgs& args);
+std::unique_ptr<RecordedCall> as_recorded(Device device, const ReduceArgs& args);
+std::unique_ptr<RecordedCall> as_recorded(Device device, const FusedArgs& args);
 
 /// A capture that runs what it writes down. The calls can be replayed: all operands' memory is kept
 /// alive at its addresses, that of temporaries, too. Not thread-safe.
@@ -51,7 +62,19 @@ class Recorder final : public Capture {
   ~Recorder() override;
   Primitives& on(Device device) override;
 
+  /// Memory that calls used, or that was allocated meanwhile.
+  struct Memory {
+    StoragePtr storage;
+    bool made = false;  // while recording
+    bool used = false;
+    bool filled_by_host = false;
+  };
+
   const std::vector<std::unique_ptr<RecordedCall>>& calls() const { return calls_; }
+  const std::unordered_map<const Storage*, Memory>& memory() const { return memory_; }
+  /// Hands over the calls and the memory, and has none any more.
+  std::vector<std::unique_ptr<RecordedCall>> take_calls();
+  std::unordered_map<const Storage*, Memory> take_memory();
   /// From now on replays take the number of a call from memory of its device: one element of the
   /// number's dtype, which is kept alive.
   void put_in_memory(size_t call, size_t number, const View& value);
@@ -70,14 +93,6 @@ class Recorder final : public Capture {
 
  private:
   class Tee;
-  template <Primitive P, class Args>
-  class Call;
-  struct Memory {
-    StoragePtr storage;
-    bool made = false;  // while recording
-    bool used = false;
-    bool filled_by_host = false;
-  };
   Memory& keep(const Storage* storage);
 
   std::vector<std::unique_ptr<Tee>> tees_;

@@ -291,7 +291,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
-    title = getattr(func, "__name__", repr(func))
+    title = getattr(func, "__name__", None) or type(func).__name__  # the repr of a module or tensor takes long
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):

@@ -40,8 +40,9 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         t = from_dlpack(obj)
         t = t.to(device or t.device, dtype or t.dtype)
     t = t.clone() if copy else t
-    t = t.detach()
-    return t.requires_grad_() if requires_grad else t
+    if t.requires_grad == requires_grad:
+        return t
+    return t.requires_grad_() if requires_grad else t.detach()
 
 
 def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):

@@ -1,0 +1,67 @@
+#include <algorithm>
+
+#include "arete/compile/graph_internal.h"
+
+namespace arete::compile {
+
+using prim::Access;
+using prim::View;
+
+bool collide(const std::vector<Use>& a, const std::vector<Use>& b) {
+  for (const Use& x : a)
+    for (const Use& y : b)
+      if (collide(x, y)) return true;
+  return false;
+}
+
+Buffers::Buffers(std::unordered_map<const Storage*, prim::Recorder::Memory> memory) {
+  for (auto& [address, m] : memory) {
+    if (!m.used && !m.made) continue;
+    Buffer buffer;
+    // Beside this, only the recorder had it.
+    buffer.temporary = m.made && !m.filled_by_host && m.storage->use_count() == 1;
+    buffer.storage = std::move(m.storage);
+    by_storage_[address] = int(buffers_.size());
+    if (buffer.storage->data())
+      by_address_.push_back({buffer.storage->data(), int(buffers_.size())});
+    buffers_.push_back(std::move(buffer));
+  }
+  std::ranges::sort(by_address_);
+}
+
+int Buffers::of(const View& view) {
+  if (view.numel() == 0) return -1;
+  if (const auto found = by_storage_.find(view.storage); found != by_storage_.end())
+    return found->second;
+  // Scratch memory has no storage that its views name.
+  auto next = std::ranges::upper_bound(by_address_, static_cast<const std::byte*>(view.data), {},
+                                       [](const auto& entry) { return entry.first; });
+  if (next != by_address_.begin()) {
+    const Buffer& before = buffers_[size_t((--next)->second)];
+    if (view.data < before.storage->data() + before.storage->bytes()) return next->second;
+  }
+  if (unknown_ < 0) {
+    unknown_ = int(buffers_.size());
+    buffers_.push_back({});
+  }
+  return unknown_;
+}
+
+void Buffers::add_use(std::vector<Use>& uses, const View& view, Access access) {
+  const int buffer = of(view);
+  if (buffer < 0) return;
+  const StoragePtr& storage = buffers_[size_t(buffer)].storage;
+  if (!storage) {  // any of it
+    uses.push_back({buffer, 0, INT64_MAX, access});
+    return;
+  }
+  const int64_t size = int64_t(size_of(view.dtype));
+  int64_t first = view.data - storage->data(), last = first + size;
+  for (int d = 0; d < view.rank(); ++d) {
+    const int64_t reach = (view.sizes[size_t(d)] - 1) * view.strides[size_t(d)] * size;
+    (reach < 0 ? first : last) += reach;
+  }
+  uses.push_back({buffer, first, last, access});
+}
+
+}  // namespace arete::compile

@@ -1,0 +1,55 @@
+// Recorded calls by what they read and write.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "arete/prim/recorder.h"
+
+namespace arete::compile {
+
+/// Bytes [first, last) of a buffer, as a call uses them.
+struct Use {
+  int buffer;
+  int64_t first, last;
+  prim::Access access;
+};
+inline bool overlap(const Use& a, const Use& b) {
+  return a.buffer == b.buffer && a.first < b.last && b.first < a.last;
+}
+/// Whether one of them has to come before the other.
+inline bool collide(const Use& a, const Use& b) {
+  return overlap(a, b) && (a.access != prim::Access::read || b.access != prim::Access::read);
+}
+bool collide(const std::vector<Use>& a, const std::vector<Use>& b);
+
+/// Memory that calls use.
+struct Buffer {
+  StoragePtr storage;  // null: memory that no recorder knew
+  bool temporary = false;
+  int readers = 0;  // calls that look at what it holds
+};
+
+/// The buffers of recorded calls. Views name them by their storage or, without one, by address.
+class Buffers {
+ public:
+  explicit Buffers(std::unordered_map<const Storage*, prim::Recorder::Memory> memory);
+
+  /// -1 if the view has no elements.
+  int of(const prim::View& view);
+  /// Nothing if the view has no elements.
+  void add_use(std::vector<Use>& uses, const prim::View& view, prim::Access access);
+
+  Buffer& operator[](int buffer) { return buffers_[size_t(buffer)]; }
+  int size() const { return int(buffers_.size()); }
+
+ private:
+  std::vector<Buffer> buffers_;
+  std::unordered_map<const Storage*, int> by_storage_;
+  std::vector<std::pair<const std::byte*, int>> by_address_;  // sorted
+  int unknown_ = -1;
+};
+
+}  // namespace arete::compile

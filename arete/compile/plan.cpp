@@ -1,0 +1,282 @@
+#include "arete/compile/plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <ranges>
+#include <tuple>
+
+#include "arete/base/error.h"
+#include "arete/compile/fuse_internal.h"
+#include "arete/core/modes.h"
+#include "arete/prim/recorder.h"
+
+namespace arete::compile {
+namespace {
+
+using prim::Access;
+using prim::View;
+
+// How many kernels back one is looked for that may take a call in.
+constexpr size_t kWindow = 64;
+
+size_t bytes_of(const prim::RecordedCall& call) {
+  size_t bytes = 0;
+  const_cast<prim::RecordedCall&>(call).for_each_operand(
+      [&](View& v, Access) { bytes += size_t(v.numel()) * size_of(v.dtype); });
+  return bytes;
+}
+
+// Whether calls of one device were recorded on several streams.
+bool has_several_streams(const std::vector<std::unique_ptr<prim::RecordedCall>>& calls) {
+  std::map<std::pair<int, int>, prim::StreamHandle> streams;
+  for (const auto& call : calls) {
+    const Device device = call->device();
+    const auto [its, is_new] = streams.insert({{int(device.type), device.index}, call->stream()});
+    if (!is_new && its->second != call->stream()) return true;
+  }
+  return false;
+}
+
+bool share_a_buffer(const Group& a, const Group& b) {
+  return std::ranges::any_of(a.uses(), [&](const Use& u) {
+    return std::ranges::any_of(b.uses(), [&](const Use& v) { return u.buffer == v.buffer; });
+  });
+}
+
+using Groups = std::vector<std::unique_ptr<Group>>;
+
+/// Puts a group into an earlier one that can take it, or at the end. Calls that have
+/// nothing to do with each other may change places. `readers`: of each buffer.
+void add_group(Groups& groups, std::unique_ptr<Group> next, Buffers& buffers,
+               const std::vector<int>& readers) {
+  bool next_may_move = true;  // to right behind groups[k]
+  for (size_t k = groups.size(); k-- > 0 && groups.size() - k <= kWindow;) {
+    Group& group = *groups[k];
+    const auto behind = groups.begin() + std::ptrdiff_t(k) + 1;
+    const auto group_may_move = [&] {
+      return std::all_of(behind, groups.end(),
+                         [&](const auto& g) { return !collide(g->uses(), group.uses()); });
+    };
+    const auto is_read_elsewhere = [&](const Use& u) {
+      return !buffers[u.buffer].temporary ||
+             readers[size_t(u.buffer)] > group.readers(u.buffer) + next->readers(u.buffer);
+    };
+    if (share_a_buffer(group, *next) && (next_may_move || group_may_move()) &&
+        group.take(*next, is_read_elsewhere)) {
+      if (!next_may_move) std::rotate(behind - 1, behind, groups.end());
+      return;
+    }
+    next_may_move = next_may_move && !collide(group.uses(), next->uses());
+  }
+  groups.push_back(std::move(next));
+}
+
+// Groups that were joined may be joined with others.
+void join_groups(Groups& groups, Buffers& buffers, const std::vector<int>& readers) {
+  for (size_t before = groups.size() + 1; groups.size() < before;) {
+    before = groups.size();
+    for (auto& g : std::exchange(groups, {})) add_group(groups, std::move(g), buffers, readers);
+  }
+}
+
+// Note [Arenas]
+// Temporaries of known lifetimes, the largest first, each at the lowest place of the arena that no
+// other has while it lives.
+class Arena {
+ public:
+  /// Steps first to last use `bytes`; gives the number of the temporary.
+  size_t add(size_t bytes, size_t first, size_t last) {
+    entries_.push_back({(bytes + kAlignment - 1) / kAlignment * kAlignment, first, last, 0});
+    return entries_.size() - 1;
+  }
+  /// Chooses all places.
+  void arrange() {
+    std::vector<Entry*> order, placed;
+    for (Entry& e : entries_) order.push_back(&e);
+    std::ranges::sort(order, [](const Entry* a, const Entry* b) {
+      return std::tie(b->bytes, a->first) < std::tie(a->bytes, b->first);
+    });
+    for (Entry* e : order) {
+      e->offset = 0;
+      for (const Entry* o : placed)  // by offset
+        if (o->first <= e->last && e->first <= o->last && o->offset < e->offset + e->bytes)
+          e->offset = std::max(e->offset, o->offset + o->bytes);
+      bytes_ = std::max(bytes_, e->offset + e->bytes);
+      placed.insert(std::ranges::upper_bound(placed, e->offset, {}, &Entry::offset), e);
+    }
+  }
+  size_t offset(size_t number) const { return entries_[number].offset; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr size_t kAlignment = 256;
+  struct Entry {
+    size_t bytes, first, last, offset;
+  };
+  std::vector<Entry> entries_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+Plan::Plan(prim::Recorder& recorder) {
+  std::vector<std::unique_ptr<prim::RecordedCall>> calls = recorder.take_calls();
+  Buffers buffers(recorder.take_memory());
+  stats_.recorded = int(calls.size());
+  const bool several_streams = has_several_streams(calls);
+
+  Groups groups;
+  for (auto& call : calls) {
+    stats_.bytes_recorded += bytes_of(*call);
+    groups.push_back(std::make_unique<Group>(std::move(call), buffers));
+  }
+  std::vector<int> readers(size_t(buffers.size()));
+  for (const auto& g : groups)
+    for (const int b : g->reads()) ++readers[size_t(b)];
+  if (!several_streams) join_groups(groups, buffers, readers);
+
+  // From the last step to the first, so that what a step reads is known to those before it.
+  std::vector<Use> later;
+  const auto is_needed = [&](const Use& u) {
+    return several_streams || !buffers[u.buffer].temporary ||
+           std::ranges::any_of(later, [&](const Use& v) { return collide(u, v); });
+  };
+  for (auto& g : groups | std::views::reverse) {
+    const int count = g->calls();
+    auto call = g->build(is_needed);
+    if (!call) continue;
+    std::vector<Use> uses;
+    call->for_each_operand([&](View& v, Access access) { buffers.add_use(uses, v, access); });
+    for (const Use& u : uses)
+      if (u.access != Access::write) later.push_back(u);
+    steps_.push_back({std::move(call), count});
+  }
+  std::ranges::reverse(steps_);
+  if (!several_streams) leave_out_copies(buffers);
+  stats_.steps = int(steps_.size());
+  for (const Step& step : steps_) stats_.bytes_moved += bytes_of(*step.call);
+  place_temporaries(buffers, several_streams);
+}
+
+// A temporary whose last use is to be copied as it is lies where the copy would go.
+void Plan::leave_out_copies(Buffers& buffers) {
+  std::vector<std::vector<Use>> uses(steps_.size());
+  for (size_t k = 0; k < steps_.size(); ++k)
+    steps_[k].call->for_each_operand(
+        [&](View& v, Access access) { buffers.add_use(uses[k], v, access); });
+  for (size_t k = 0; k < steps_.size(); ++k) {
+    if (steps_[k].call->primitive() != prim::Primitive::copy || uses[k].size() != 2) continue;
+    const auto& copy = *static_cast<const prim::CopyArgs*>(steps_[k].call->args());
+    const Use to = uses[k][0], from = uses[k][1];
+    const bool same = copy.in.dtype == copy.out.dtype &&
+                      std::ranges::equal(copy.in.sizes, copy.out.sizes) &&
+                      std::ranges::equal(copy.in.strides, copy.out.strides) &&
+                      from.last - from.first == copy.in.numel() * int64_t(size_of(copy.in.dtype));
+    if (!same || to.buffer == from.buffer || !buffers[from.buffer].temporary ||
+        !buffers[to.buffer].storage)
+      continue;
+    // Between the first use of the temporary and the copy nobody else may need the place.
+    bool may = true, began = false;
+    for (size_t j = 0; j < steps_.size(); ++j) {
+      const auto its = [&](const Use& u) { return u.buffer == from.buffer; };
+      began = began || std::ranges::any_of(uses[j], its);
+      for (const Use& u : uses[j]) {
+        if (its(u)) may = may && j <= k && from.first <= u.first && u.last <= from.last;
+        if (began && j < k) may = may && !overlap(u, to);
+      }
+    }
+    if (!may) continue;
+    for (size_t j = 0; j < k; ++j) {
+      if (!steps_[j].call) continue;
+      steps_[j].call->for_each_operand([&](View& v, Access) {
+        if (buffers.of(v) != from.buffer) return;
+        v.data += copy.out.data - copy.in.data;
+        v.storage = copy.out.storage;
+      });
+      for (Use& u : uses[j])
+        if (u.buffer == from.buffer)
+          u = {to.buffer, u.first + to.first - from.first, u.last + to.first - from.first,
+               u.access};
+    }
+    uses[k].clear();
+    steps_[k].call.reset();
+  }
+  std::erase_if(steps_, [](const Step& s) { return !s.call; });
+}
+
+void Plan::place_temporaries(Buffers& buffers, bool keep_places) {
+  struct Life {
+    size_t first = SIZE_MAX, last = 0;
+    size_t number = 0;
+  };
+  std::vector<Life> lives(size_t(buffers.size()));
+  for (size_t k = 0; k < steps_.size(); ++k)
+    steps_[k].call->for_each_operand([&](View& v, Access) {
+      if (const int b = buffers.of(v); b >= 0)
+        lives[size_t(b)] = {std::min(lives[size_t(b)].first, k), k};
+    });
+  std::map<std::pair<int, int>, Arena> arenas;  // of devices
+  const auto arena_of = [&](const Storage& s) -> Arena& {
+    return arenas[{int(s.device().type), s.device().index}];
+  };
+  const auto is_placed = [&](int b) {
+    return !keep_places && buffers[b].temporary && lives[size_t(b)].first != SIZE_MAX;
+  };
+  for (int b = 0; b < buffers.size(); ++b) {
+    const StoragePtr& storage = buffers[b].storage;
+    if (!storage) continue;
+    if (buffers[b].temporary) stats_.temporaries += storage->bytes();
+    if (is_placed(b))
+      lives[size_t(b)].number =
+          arena_of(*storage).add(storage->bytes(), lives[size_t(b)].first, lives[size_t(b)].last);
+    else
+      memory_.push_back(storage);
+  }
+  std::map<const Arena*, StoragePtr> made;
+  for (auto& [device, arena] : arenas) {
+    arena.arrange();
+    stats_.arena += arena.bytes();
+    made[&arena] =
+        prim::backend_for({DeviceType(device.first), device.second}).new_storage(arena.bytes());
+    memory_.push_back(made[&arena]);
+  }
+  for (Step& step : steps_)
+    step.call->for_each_operand([&](View& v, Access) {
+      const int b = buffers.of(v);
+      if (b < 0 || !is_placed(b)) return;
+      const Storage& was = *buffers[b].storage;
+      const Arena& arena = arena_of(was);
+      v.data += made[&arena]->data() + arena.offset(lives[size_t(b)].number) - was.data();
+      v.storage = made[&arena].get();
+    });
+}
+
+Plan::~Plan() = default;
+
+void Plan::run() const {
+  for (const Step& step : steps_) step.call->run_again();
+}
+
+std::string Plan::to_string() const {
+  std::string text;
+  for (const Step& step : steps_) {
+    text += step.call->to_string();
+    if (step.calls > 1) text += "  of " + std::to_string(step.calls) + " calls";
+    text += "\n";
+  }
+  return text;
+}
+
+std::unique_ptr<Plan> plan(const std::function<void()>& f) {
+  prim::Recorder recorder;
+  {
+    const ModesGuard guard;
+    modes().capture = &recorder;
+    modes().word |= Modes::kCapture;
+    f();
+  }
+  return std::make_unique<Plan>(recorder);
+}
+
+}  // namespace arete::compile

@@ -1,0 +1,78 @@
+// Recorded calls as a plan: fewer kernels, less memory, the same bits.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arete/core/storage.h"
+
+namespace arete::prim {
+class RecordedCall;
+class Recorder;
+}  // namespace arete::prim
+
+namespace arete::compile {
+
+/// What became of the calls that a plan was made of.
+struct PlanStats {
+  int recorded = 0;           ///< calls
+  int steps = 0;              ///< kernels and calls of libraries that a run makes
+  size_t bytes_moved = 0;     ///< that steps read and write, each operand counted once a step
+  size_t bytes_recorded = 0;  ///< the same of the calls as they were recorded
+  size_t arena = 0;           ///< memory for temporaries of all steps, in bytes
+  size_t temporaries = 0;     ///< what the temporaries took while recording
+};
+
+// Note [Plans]
+// A plan runs recorded calls again as Recorder::replay() does, and leaves the same bits in all
+// memory that somebody else than the recorder holds when the plan is made. What nobody holds is a
+// temporary: its values are not there after a run, nor need they be during one.
+//  - Calls that work element by element on one space become one program (fuse.cpp). It rounds
+//    where they rounded, so nothing shows but the time.
+//  - Calls whose results nobody reads are left out, unless they may refuse their input.
+//  - A temporary that is copied as it is, and used no more, lies where the copy would go.
+//  - Temporaries that are left share one arena: two that are not needed at the same time may have
+//    the same place in it.
+// Calls of several streams of one device are left as they are, since what orders them (events) is
+// not among the calls.
+
+class Buffers;
+
+/// Calls in an order, ready to run many times. Not thread-safe.
+class Plan {
+ public:
+  /// Takes the calls and the memory of a recorder, which has none after. Numbers that shall be
+  /// read from memory (Recorder::put_in_memory) have been put there.
+  explicit Plan(prim::Recorder& recorder);
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  /// What memory the calls read may hold other values by now. Versions of what is written go up.
+  void run() const;
+  const PlanStats& stats() const { return stats_; }
+  /// The steps, a line each: "pointwise(float32[2, 3] -> float32[2, 3])", and of how many calls.
+  std::string to_string() const;
+
+ private:
+  struct Step {
+    std::unique_ptr<prim::RecordedCall> call;
+    int calls = 1;  // recorded ones
+  };
+  void leave_out_copies(Buffers& buffers);
+  void place_temporaries(Buffers& buffers, bool keep_places);
+
+  std::vector<Step> steps_;
+  std::vector<StoragePtr> memory_;
+  PlanStats stats_;
+};
+
+/// Runs `f` once, and gives what repeats it: its primitive calls, on the memory of its tensors.
+/// Inputs are changed by writing into them (copy_), results are where the tensors are that `f` left
+/// behind. The host's part of `f` is not repeated, so nothing there may depend on values; reading
+/// one is a ValueError. Random numbers are the same in each run.
+std::unique_ptr<Plan> plan(const std::function<void()>& f);
+
+}  // namespace arete::compile

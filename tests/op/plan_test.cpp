@@ -1,0 +1,370 @@
+// Plans of recorded calls: every record's samples, forward and backward, and small programs; the
+// same bits as eager code, in fewer steps.
+#include "arete/compile/plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "arete/core/generator.h"
+#include "arete/ops/linalg.h"
+#include "arete/ops/nn.h"
+#include "arete/ops/random.h"
+#include "arete/ops/reduce.h"
+#include "arete/ops/shape.h"
+#include "tests/op/recording.h"
+
+namespace arete::test {
+namespace {
+
+using ops::OpRecord;
+using ops::SampleMaker;
+
+class Planned : public testing::TestWithParam<const OpRecord*> {};
+
+TEST_P(Planned, RunsBitForBit) {
+  const OpRecord& op = *GetParam();
+  if (!samples_of(op).samples || op.uninitialized || op.random) return;
+  const ModesGuard guard;
+  modes().deterministic = test_device().is_cuda();
+  SampleMaker maker(op.dtypes[0], test_device(),
+                    samples_of(op).test_gradient && is_differentiable(op.dtypes[0]));
+  for (const ops::Sample& s : samples_of(op).samples(maker)) {
+    SCOPED_TRACE(op.name + " (" + s.note + ")");
+    prim::Recorder recorder;
+    std::vector<Tensor> results;
+    try {
+      const Recording recording(recorder);
+      results = forward_and_backward(op, s.args);
+    } catch (const NotImplementedError&) {
+      continue;  // no gradient of this sample
+    } catch (const Error& e) {
+      ASSERT_NE(std::string(e.what()).find("captur"), std::string::npos) << e.what();
+      continue;
+    }
+    // Sizes that depend on values do not change in a plan.
+    const bool by_value = std::ranges::any_of(recorder.calls(), [](const auto& call) {
+      return call->primitive() == prim::Primitive::compact;
+    });
+    const auto want = bits_of(results);
+    poison(recorder);
+    for (Tensor& t : results) t = t.detach();  // what the graph saved is not kept
+    const compile::Plan plan(recorder);
+    EXPECT_LE(plan.stats().steps, plan.stats().recorded);
+    const auto expect = [&](const std::vector<std::vector<std::byte>>& bits_wanted) {
+      plan.run();
+      prim::backend_for(test_device()).synchronize();
+      ASSERT_EQ(results.size(), bits_wanted.size());
+      for (size_t k = 0; k < results.size(); ++k)
+        EXPECT_EQ(bits(results[k]), bits_wanted[k]) << "result " << k << "\n" << plan.to_string();
+    };
+    expect(want);
+    if (by_value) continue;
+    change(s.args);
+    expect(bits_of(forward_and_backward(op, s.args)));
+  }
+}
+
+// ---- programs
+
+TensorOptions floats() { return TensorOptions(kFloat32, test_device()); }
+
+// What `f` leaves in the tensors it gives, as eager code computes it from the inputs as they are,
+// and as a plan does that was made when they held other values.
+void expect_eager_bits(const std::vector<Tensor>& inputs,
+                       const std::function<std::vector<Tensor>()>& f,
+                       const std::function<void(const compile::PlanStats&)>& look = {}) {
+  std::vector<Tensor> kept;
+  for (const Tensor& t : inputs) kept.push_back(t.clone());
+  std::vector<Tensor> results;
+  const auto plan = compile::plan([&] { results = f(); });
+  if (look) look(plan->stats());
+  for (int round = 0; round < 3; ++round) {
+    const NoGradGuard guard;
+    const auto put_back = [&] {
+      for (size_t k = 0; k < inputs.size(); ++k)
+        Tensor(inputs[k]).copy_(kept[k].mul(Scalar(1 + round)));
+    };
+    put_back();
+    std::vector<Tensor> eager = f();
+    eager.insert(eager.end(), inputs.begin(), inputs.end());
+    const auto want = bits_of(eager);
+    put_back();
+    plan->run();
+    std::vector<Tensor> planned = results;
+    planned.insert(planned.end(), inputs.begin(), inputs.end());
+    for (size_t k = 0; k < planned.size(); ++k)
+      ASSERT_EQ(bits(planned[k]), want[k]) << "tensor " << k << "\n" << plan->to_string();
+  }
+}
+
+std::function<void(const compile::PlanStats&)> expect_steps(int steps) {
+  return [steps](const compile::PlanStats& s) {
+    if (test_device().is_cpu()) {
+      EXPECT_EQ(s.steps, steps);
+    }
+  };
+}
+
+TEST(Plan, ChainsAreOneKernel) {
+  const Tensor x = rand({64, 1000}, floats()), y = rand({64, 1000}, floats());
+  expect_eager_bits(
+      {x, y}, [&] { return std::vector{((x * y + x).tanh() * Scalar(3) - y).exp()}; },
+      [](const compile::PlanStats& s) {
+        EXPECT_EQ(s.recorded, 6);
+        if (test_device().is_cpu()) {
+          EXPECT_EQ(s.steps, 1);
+          EXPECT_EQ(s.arena, 0u);
+        }
+      });
+}
+
+TEST(Plan, ReductionsTakeWhatTheyReduce) {
+  const Tensor x = rand({64, 100}, floats()), y = rand({64, 100}, floats());
+  expect_eager_bits(
+      {x, y}, [&] { return std::vector{amax(abs(x - y), {1})}; }, expect_steps(1));
+  expect_eager_bits({x, y}, [&] { return std::vector{x.lt(y).sum(), x.lt(y).all()}; });
+  // What is read elsewhere, too, has to be stored, and sums of floats have an order.
+  const auto stored = [&] {
+    const Tensor d = x - y;
+    return std::vector{amax(d, {0}), d};
+  };
+  expect_eager_bits({x, y}, stored, expect_steps(2));
+  expect_eager_bits(
+      {x, y}, [&] { return std::vector{(x - y).mul(x - y).sum()}; }, expect_steps(2));
+  expect_eager_bits({x, y}, [&] {
+    const Tensor d = x - y;
+    const Tensor s = d.sum({0}, true);
+    return std::vector{s, d * s};
+  });
+}
+
+TEST(Plan, ShapesThatHoldTheSameElements) {
+  const Tensor x = rand({4, 6, 10}, floats()), bias = rand({10}, floats());
+  expect_eager_bits(
+      {x, bias},
+      [&] {
+        const Tensor flat = x.view({24, 10}) + bias;
+        return std::vector{flat.view({4, 6, 10}).tanh() + x};
+      },
+      expect_steps(1));
+  expect_eager_bits({x}, [&] {
+    const Tensor t = x.transpose(0, 2) * Scalar(2);
+    return std::vector{t.transpose(0, 2).contiguous().exp()};
+  });
+}
+
+TEST(Plan, MemoryThatIsUsedTwice) {
+  const Tensor x = rand({8, 8}, floats()), y = rand({8, 8}, floats());
+  // Written in place, read before and after.
+  expect_eager_bits({x, y}, [&] {
+    const Tensor before = x.exp();
+    Tensor(x).mul_(y).add_(Scalar(1));
+    return std::vector{before + x};
+  });
+  // Elements of other positions.
+  expect_eager_bits({x, y}, [&] {
+    Tensor(x).add_(y);
+    Tensor(y).copy_(x.transpose(0, 1));
+    Tensor(x).add_(y.flip({0}));
+    return std::vector{x + y};
+  });
+  expect_eager_bits({x, y}, [&] {
+    Tensor row = x.select(0, 3);
+    const Tensor z = x * Scalar(2);
+    row.fill_(Scalar(1));
+    Tensor(y).add_(row);
+    return std::vector{z + x};
+  });
+}
+
+TEST(Plan, WhatNobodyReads) {
+  const Tensor x = rand({8, 8}, floats());
+  expect_eager_bits(
+      {x},
+      [&] {
+        (void)x.exp().sum();
+        (void)matmul(x, x);
+        return std::vector{x + Scalar(1)};
+      },
+      [](const compile::PlanStats& s) { EXPECT_EQ(s.steps, 1); });
+}
+
+TEST(Plan, TemporariesShareAnArena) {
+  const Tensor x = rand({32, 32}, floats());
+  expect_eager_bits(
+      {x},
+      [&] {
+        Tensor y = x;
+        for (int k = 0; k < 8; ++k) y = matmul(y, x);
+        return std::vector{y.clone()};
+      },
+      [](const compile::PlanStats& s) {
+        EXPECT_EQ(s.temporaries, 8u * 32 * 32 * 4);
+        EXPECT_LE(s.arena, 2u * 32 * 32 * 4);
+      });
+}
+
+TEST(Plan, CopiesOfTemporariesAreLeftOut) {
+  const Tensor x = rand({32, 32}, floats());
+  Tensor kept = zeros({32, 32}, floats());
+  expect_eager_bits(
+      {x},
+      [&] {
+        Tensor(kept).copy_(matmul(x, x));
+        return std::vector{kept};
+      },
+      [](const compile::PlanStats& s) {
+        EXPECT_EQ(s.steps, 1);
+        EXPECT_EQ(s.arena, 0u);
+      });
+  // Not where the place is read until then.
+  expect_eager_bits(
+      {x},
+      [&] {
+        Tensor(x).copy_(matmul(x, x));
+        return std::vector{x};
+      },
+      [](const compile::PlanStats& s) { EXPECT_EQ(s.steps, 2); });
+}
+
+TEST(Plan, BranchesOfOneProgramMeet) {
+  const Tensor p = rand({500}, floats()), q = rand({500}, floats());
+  expect_eager_bits(
+      {p, q},
+      [&] {
+        const Tensor a = p.tanh(), b = q.sigmoid(), c = p * Scalar(1.5);
+        return std::vector{(c + q) * b - a};
+      },
+      expect_steps(1));
+  // More operands than a kernel may have.
+  expect_eager_bits({p, q}, [&] {
+    std::vector<Tensor> all;
+    for (int k = 0; k < 60; ++k) all.push_back(p * Scalar(k) + q);
+    return all;
+  });
+}
+
+TEST(Plan, IsEmptyWithoutCalls) {
+  const auto plan = compile::plan([] {});
+  plan->run();
+  EXPECT_EQ(plan->stats().steps, 0);
+  EXPECT_EQ(plan->to_string(), "");
+}
+
+TEST(Plan, NumbersInMemory) {
+  const Tensor x = rand({100}, floats());
+  const auto f = [&](double v) { return (x * Scalar(v) + Scalar(1)).exp() * Scalar(v); };
+  const double half = 0.5;
+  Tensor value = tensor_from_host(&half, kFloat64, {}, TensorOptions(test_device()));
+  prim::Recorder recorder;
+  Tensor result;
+  {
+    const Recording recording(recorder);
+    result = f(half);
+  }
+  for (size_t c = 0; c < recorder.calls().size(); ++c) {
+    const auto numbers = recorder.calls()[c]->numbers();
+    for (size_t k = 0; k < numbers.size(); ++k)
+      if (numbers[k].dtype == kFloat64 && numbers[k].value.f == half)
+        recorder.put_in_memory(c, k, ops::view_of(value));
+  }
+  const compile::Plan plan(recorder);
+  for (const double v : {0.5, 0.25, 3.0}) {
+    value.fill_(Scalar(v));
+    plan.run();
+    EXPECT_EQ(bits(result), bits(f(v))) << v << "\n" << plan.to_string();
+  }
+}
+
+TEST(Plan, RefusesToReadValues) {
+  const Tensor x = rand({4}, floats());
+  EXPECT_THROW((void)compile::plan([&] { (void)x.sum().item<double>(); }), ValueError);
+  // Nothing of it stays.
+  EXPECT_EQ((x + x).sum().item<float>(), (x * Scalar(2)).sum().item<float>());
+}
+
+// Programs of random calls on a few tensors and views of them.
+TEST(Plan, RandomPrograms) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    manual_seed(seed);
+    const std::vector<Tensor> inputs{rand({4, 6}, floats()), rand({6}, floats()),
+                                     rand({4, 6}, TensorOptions(kFloat64, test_device())),
+                                     rand({6, 4}, floats())};
+    const auto program = [&] {
+      std::mt19937 choose(seed);
+      std::vector<Tensor> pool = inputs;
+      const auto any = [&] { return pool[choose() % pool.size()]; };
+      // One that has another's shape, or broadcasts to it.
+      const auto fitting = [&](const Tensor& t) {
+        for (int tries = 0; tries < 8; ++tries) {
+          const Tensor u = any();
+          if (std::ranges::equal(u.sizes(), t.sizes()) || u.dim() == 0) return u;
+        }
+        return t;
+      };
+      for (int step = 0; step < 24; ++step) {
+        const Tensor a = any(), b = fitting(a);
+        try {
+          switch (choose() % 14) {
+            case 0:
+              pool.push_back(a + b);
+              break;
+            case 1:
+              pool.push_back(a * b);
+              break;
+            case 2:
+              pool.push_back((a - b).tanh());
+              break;
+            case 3:
+              pool.push_back(add(a * b, b, Scalar(0.5)));
+              break;
+            case 4:
+              Tensor(a).add_(b.to(a.dtype()));
+              break;
+            case 5:
+              Tensor(a).mul_(Scalar(0.5));
+              break;
+            case 6:
+              Tensor(a).copy_(b);
+              break;
+            case 7:
+              if (a.dim() == 2) pool.push_back(a.transpose(0, 1));
+              break;
+            case 8:
+              if (a.dim() > 0) pool.push_back(a.select(0, int64_t(choose() % uint64_t(a.size(0)))));
+              break;
+            case 9:
+              if (a.dim() > 0)
+                pool.push_back(a.sum({int64_t(choose()) % a.dim()}, true).expand(a.sizes()) * b);
+              break;
+            case 10:
+              pool.push_back(a.to(a.dtype() == kFloat32 ? kBFloat16 : kFloat32));
+              break;
+            case 11:
+              pool.push_back(a.mean());
+              break;
+            case 12:
+              if (a.dim() == 2) pool.push_back(softmax(a, 1));
+              break;
+            default:
+              Tensor(a).fill_(Scalar(double(step)));
+              break;
+          }
+        } catch (const Error&) {
+          // Written memory that overlaps, or is there once for several elements.
+        }
+        if (pool.size() > 8) pool.erase(pool.begin() + 4 + std::ptrdiff_t(choose() % 4));
+      }
+      return pool;
+    };
+    expect_eager_bits(inputs, program);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Planned, testing::ValuesIn(ops::all_records()), record_name);
+
+}  // namespace
+}  // namespace arete::test
