@@ -180,7 +180,8 @@ bool Place::operator==(const Place& o) const {
   return true;
 }
 
-Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers) {
+Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const PlanOptions& options)
+    : exact_(options.exact) {
   call->for_each_operand([&](View& view, Access access) { buffers.add_use(uses_, view, access); });
   for (const Use& u : uses_)
     if (u.access != Access::write && readers(u.buffer) == 0) read_.push_back(u.buffer);
@@ -214,7 +215,7 @@ bool Group::take(Group& next, const std::function<bool(const Use&)>& is_read_els
   if (second.back().reduce) {
     // A kernel that reduces stores nothing else, and its result lies in no operand. Sums of floats
     // are in an order that depends on what memory and which program they come from.
-    if (depends_on_order(second.back())) return false;
+    if (exact_ && depends_on_order(second.back())) return false;
     for (const Use& u : second.back().results)
       if (std::ranges::any_of(uses_, [&](const Use& v) { return collide(u, v); })) return false;
     for (const Place* q : mine)
@@ -258,7 +259,7 @@ struct Joined {
 
 /// Of the inputs only those with `is_used` are read (empty: all).
 Joined join(const std::vector<ElementCall>& calls, const std::function<bool(const Use&)>& is_needed,
-            const std::vector<bool>& is_used) {
+            const std::vector<bool>& is_used, bool exact) {
   using Known = std::pair<const Place*, Value>;
   const auto find = [](std::vector<Known>& list, const Place& place) {
     return std::ranges::find_if(list, [&](const Known& k) { return *k.first == place; });
@@ -294,7 +295,14 @@ Joined join(const std::vector<ElementCall>& calls, const std::function<bool(cons
     const std::vector<Value> code = b.inline_code(*e.program, inputs, params);
     for (size_t k = 0; k < e.outputs.size(); ++k) {
       const expr::Program::Output& out = e.program->outputs()[k];
-      const Value value = b.stored(code[size_t(out.value)], out.dtype);
+      // A float that nobody stored on the way is not rounded unless that is asked for.
+      Value value = code[size_t(out.value)];
+      if (exact)
+        value = b.stored(value, out.dtype);
+      else if (is_floating(out.dtype))
+        value = b.cast(value, expr::compute_type(out.dtype));
+      else
+        value = b.round_to(value, out.dtype);
       if (const auto known = find(stored, e.outputs[k]); known != stored.end())
         known->second = value;
       else
@@ -340,9 +348,9 @@ std::unique_ptr<prim::RecordedCall> Group::build(const std::function<bool(const 
       uses_, [&](const Use& u) { return u.access == Access::read || is_needed(u); });
   if (elements_.empty() || (elements_.size() == 1 && all)) return std::move(calls_[0]);
 
-  Joined joined = join(elements_, is_needed, {});
+  Joined joined = join(elements_, is_needed, {}, exact_);
   if (const std::vector<bool> used = used_inputs(*joined.program); std::ranges::count(used, false))
-    joined = join(elements_, is_needed, used);
+    joined = join(elements_, is_needed, used, exact_);
   const std::vector<View> inputs = views_of(joined.inputs), outputs = views_of(joined.outputs);
   const ElementCall& last = elements_.back();
   if (last.reduce) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arete/compile/graph_internal.h"
+#include "arete/compile/plan.h"
 
 namespace arete::compile {
 
@@ -42,7 +43,7 @@ struct ElementCall {
 /// Calls that run as one, in the order in which they were added.
 class Group {
  public:
-  Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers);
+  Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const PlanOptions& options);
 
   const prim::RecordedCall& call() const { return *calls_.front(); }
   int calls() const { return int(calls_.size()); }
@@ -63,6 +64,7 @@ class Group {
   std::vector<ElementCall> elements_;  // one for each call; none of calls of other kinds
   std::vector<Use> uses_;
   std::vector<int> read_;
+  bool exact_;
 };
 
 }  // namespace arete::compile

@@ -120,7 +120,7 @@ class Arena {
 
 }  // namespace
 
-Plan::Plan(prim::Recorder& recorder) {
+Plan::Plan(prim::Recorder& recorder, const PlanOptions& options) {
   std::vector<std::unique_ptr<prim::RecordedCall>> calls = recorder.take_calls();
   Buffers buffers(recorder.take_memory());
   stats_.recorded = int(calls.size());
@@ -129,7 +129,7 @@ Plan::Plan(prim::Recorder& recorder) {
   Groups groups;
   for (auto& call : calls) {
     stats_.bytes_recorded += bytes_of(*call);
-    groups.push_back(std::make_unique<Group>(std::move(call), buffers));
+    groups.push_back(std::make_unique<Group>(std::move(call), buffers, options));
   }
   std::vector<int> readers(size_t(buffers.size()));
   for (const auto& g : groups)
@@ -268,7 +268,7 @@ std::string Plan::to_string() const {
   return text;
 }
 
-std::unique_ptr<Plan> plan(const std::function<void()>& f) {
+std::unique_ptr<Plan> plan(const std::function<void()>& f, const PlanOptions& options) {
   prim::Recorder recorder;
   {
     const ModesGuard guard;
@@ -276,7 +276,7 @@ std::unique_ptr<Plan> plan(const std::function<void()>& f) {
     modes().word |= Modes::kCapture;
     f();
   }
-  return std::make_unique<Plan>(recorder);
+  return std::make_unique<Plan>(recorder, options);
 }
 
 }  // namespace arete::compile

@@ -15,6 +15,13 @@ class Recorder;
 
 namespace arete::compile {
 
+struct PlanOptions {
+  /// The bits of eager code. Without it floats are not rounded between calls that are put together,
+  /// and sums of them take in the calls that make what they sum: less memory is read and written,
+  /// and results differ by the rounding of a few operations, mostly to the better.
+  bool exact = true;
+};
+
 /// What became of the calls that a plan was made of.
 struct PlanStats {
   int recorded = 0;           ///< calls
@@ -30,7 +37,7 @@ struct PlanStats {
 // memory that somebody else than the recorder holds when the plan is made. What nobody holds is a
 // temporary: its values are not there after a run, nor need they be during one.
 //  - Calls that work element by element on one space become one program (fuse.cpp). It rounds
-//    where they rounded, so nothing shows but the time.
+//    where they rounded, unless PlanOptions says otherwise, so nothing shows but the time.
 //  - Calls whose results nobody reads are left out, unless they may refuse their input.
 //  - A temporary that is copied as it is, and used no more, lies where the copy would go.
 //  - Temporaries that are left share one arena: two that are not needed at the same time may have
@@ -45,7 +52,7 @@ class Plan {
  public:
   /// Takes the calls and the memory of a recorder, which has none after. Numbers that shall be
   /// read from memory (Recorder::put_in_memory) have been put there.
-  explicit Plan(prim::Recorder& recorder);
+  explicit Plan(prim::Recorder& recorder, const PlanOptions& options = {});
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -73,6 +80,6 @@ class Plan {
 /// Inputs are changed by writing into them (copy_), results are where the tensors are that `f` left
 /// behind. The host's part of `f` is not repeated, so nothing there may depend on values; reading
 /// one is a ValueError. Random numbers are the same in each run.
-std::unique_ptr<Plan> plan(const std::function<void()>& f);
+std::unique_ptr<Plan> plan(const std::function<void()>& f, const PlanOptions& options = {});
 
 }  // namespace arete::compile

@@ -20,10 +20,9 @@ namespace {
 using ops::OpRecord;
 using ops::SampleMaker;
 
-class Planned : public testing::TestWithParam<const OpRecord*> {};
-
-TEST_P(Planned, RunsBitForBit) {
-  const OpRecord& op = *GetParam();
+// Plans of all samples, forward and backward. `expect_same(results, eager ones, sample, text)`.
+template <class F>
+void run_planned(const OpRecord& op, const compile::PlanOptions& options, const F& expect_same) {
   if (!samples_of(op).samples || op.uninitialized || op.random) return;
   const ModesGuard guard;
   modes().deterministic = test_device().is_cuda();
@@ -46,24 +45,47 @@ TEST_P(Planned, RunsBitForBit) {
     const bool by_value = std::ranges::any_of(recorder.calls(), [](const auto& call) {
       return call->primitive() == prim::Primitive::compact;
     });
-    const auto want = bits_of(results);
+    std::vector<Tensor> eager;
+    for (Tensor& t : results) {
+      eager.push_back(t.detach().clone());
+      t = t.detach();  // what the graph saved is not kept
+    }
     poison(recorder);
-    for (Tensor& t : results) t = t.detach();  // what the graph saved is not kept
-    const compile::Plan plan(recorder);
+    const compile::Plan plan(recorder, options);
     EXPECT_LE(plan.stats().steps, plan.stats().recorded);
-    const auto expect = [&](const std::vector<std::vector<std::byte>>& bits_wanted) {
+    const auto run = [&] {
       plan.run();
       prim::backend_for(test_device()).synchronize();
-      ASSERT_EQ(results.size(), bits_wanted.size());
+      ASSERT_EQ(results.size(), eager.size());
       for (size_t k = 0; k < results.size(); ++k)
-        EXPECT_EQ(bits(results[k]), bits_wanted[k]) << "result " << k << "\n" << plan.to_string();
+        expect_same(results[k], eager[k], s,
+                    "result " + std::to_string(k) + "\n" + plan.to_string());
     };
-    expect(want);
+    run();
     if (by_value) continue;
     change(s.args);
-    expect(bits_of(forward_and_backward(op, s.args)));
+    eager = forward_and_backward(op, s.args);
+    run();
   }
 }
+
+class Planned : public testing::TestWithParam<const OpRecord*> {};
+
+TEST_P(Planned, RunsBitForBit) {
+  run_planned(*GetParam(), {},
+              [](const Tensor& got, const Tensor& want, const ops::Sample&,
+                 const std::string& text) { EXPECT_EQ(bits(got), bits(want)) << text; });
+}
+
+TEST_P(Planned, RoundsLessOften) {
+  run_planned(
+      *GetParam(), {.exact = false},
+      [](const Tensor& got, const Tensor& want, const ops::Sample& s, const std::string& text) {
+        EXPECT_EQ(difference(got, to_reference(want), longest_reduction(s.args)), "") << text;
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Planned, testing::ValuesIn(ops::all_records()), record_name);
 
 // ---- programs
 
@@ -137,6 +159,22 @@ TEST(Plan, ReductionsTakeWhatTheyReduce) {
     const Tensor s = d.sum({0}, true);
     return std::vector{s, d * s};
   });
+}
+
+TEST(Plan, OneRoundingOnRequest) {
+  const Tensor x = rand({64, 100}, floats()), y = rand({64, 100}, floats());
+  const auto steps = [&](const std::function<Tensor()>& f, double tolerance) {
+    Tensor result;
+    const auto plan = compile::plan([&] { result = f(); }, {.exact = false});
+    plan->run();
+    EXPECT_TRUE(allclose(result, f(), tolerance, tolerance)) << plan->to_string();
+    return test_device().is_cpu() ? plan->stats().steps : 1;
+  };
+  EXPECT_EQ(steps([&] { return (x - y).mul(x - y).sum(); }, 1e-5), 1);
+  EXPECT_EQ(steps([&] { return (x.to(kBFloat16) * y).exp().to(kBFloat16).mean({1}); }, 1e-2), 1);
+  // Whole numbers wrap and are cut where they were.
+  const Tensor i = randint(0, 255, {100}, TensorOptions(kUInt8, test_device()));
+  EXPECT_EQ(steps([&] { return (i + i).to(kInt32) + (x[0] * Scalar(100)).to(kInt32); }, 0), 1);
 }
 
 TEST(Plan, ShapesThatHoldTheSameElements) {
@@ -363,8 +401,6 @@ TEST(Plan, RandomPrograms) {
     if (testing::Test::HasFailure()) return;
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(All, Planned, testing::ValuesIn(ops::all_records()), record_name);
 
 }  // namespace
 }  // namespace arete::test
