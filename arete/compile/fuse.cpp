@@ -17,6 +17,8 @@ using prim::View;
 
 // More instructions in one program do not fit the registers and caches that it runs in.
 constexpr size_t kMostInstructions = 256;
+// Which parameters are in memory is a word of bits.
+constexpr size_t kMostParams = 64;
 
 /// `from` as an operand of `sizes`, to which it broadcasts.
 Place place_of(const View& from, IntList sizes, Access access, Buffers& buffers) {
@@ -97,7 +99,7 @@ std::optional<ElementCall> element_call(const prim::ReduceArgs& a, Buffers& buff
   return e;
 }
 
-std::optional<ElementCall> element_call(const prim::RecordedCall& call, Buffers& buffers) {
+std::optional<ElementCall> any_element_call(const prim::RecordedCall& call, Buffers& buffers) {
   // The compilers of GPUs contract products with sums, whatever Builder::stored says.
   if (!call.device().is_cpu()) return std::nullopt;
   switch (call.primitive()) {
@@ -112,6 +114,31 @@ std::optional<ElementCall> element_call(const prim::RecordedCall& call, Buffers&
     default:
       return std::nullopt;
   }
+}
+
+/// Whether a backend may contract a product with the sum that it is used in.
+bool may_contract(const expr::Program& program) {
+  const auto code = program.code();
+  return std::ranges::any_of(code, [&](const expr::Instruction& in) {
+    if ((in.op != expr::Op::add && in.op != expr::Op::sub) || !expr::is_float(in.type))
+      return false;
+    return code[size_t(in.operand[0])].op == expr::Op::mul ||
+           code[size_t(in.operand[1])].op == expr::Op::mul;
+  });
+}
+
+/// The call as one of element by element, if it is one and its bits do not depend on what else is
+/// in a program: which products are contracted does.
+std::optional<ElementCall> element_call(const prim::RecordedCall& call, Buffers& buffers,
+                                        bool exact) {
+  std::optional<ElementCall> e = any_element_call(call, buffers);
+  if (!e || (exact && may_contract(*e->program))) return std::nullopt;
+  const auto add_numbers = [&](std::span<const prim::Slot> slots) {
+    for (const prim::Slot& s : slots) buffers.add_use(e->numbers, s.value, Access::read);
+  };
+  add_numbers(e->slots);
+  if (e->reduce) add_numbers(e->reduce->epilogue_slots);
+  return e;
 }
 
 /// Whether the call may be an error because of values: it stays, even if nobody reads its results.
@@ -129,11 +156,8 @@ bool may_refuse(Primitive p) {
   }
 }
 
-bool depends_on_order(const ElementCall& e) {
-  const bool combines =
-      e.reduce->monoid == prim::Monoid::sum || e.reduce->monoid == prim::Monoid::prod;
-  return combines && is_floating(e.program->outputs()[0].dtype);
-}
+/// Sums of floats are rounded in an order, and of zeros and NaN the first or the last wins.
+bool depends_on_order(const ElementCall& e) { return is_floating(e.program->outputs()[0].dtype); }
 
 /// All of them, call by call, what a call reads before what it writes.
 std::vector<const Place*> operands_of(const std::vector<ElementCall>& calls) {
@@ -185,7 +209,7 @@ Group::Group(std::unique_ptr<prim::RecordedCall> call, Buffers& buffers, const P
   call->for_each_operand([&](View& view, Access access) { buffers.add_use(uses_, view, access); });
   for (const Use& u : uses_)
     if (u.access != Access::write && readers(u.buffer) == 0) read_.push_back(u.buffer);
-  if (auto e = element_call(*call, buffers)) elements_.push_back(*std::move(e));
+  if (auto e = element_call(*call, buffers, exact_)) elements_.push_back(*std::move(e));
   calls_.push_back(std::move(call));
 }
 
@@ -213,18 +237,26 @@ bool Group::take(Group& next, const std::function<bool(const Use&)>& is_read_els
     }
   if (!connected) return false;
   if (second.back().reduce) {
-    // A kernel that reduces stores nothing else, and its result lies in no operand. Sums of floats
-    // are in an order that depends on what memory and which program they come from.
+    // A kernel that reduces stores nothing else, and its result lies in no operand. The order in
+    // which it reduces depends on what memory and which program the elements come from.
     if (exact_ && depends_on_order(second.back())) return false;
     for (const Use& u : second.back().results)
       if (std::ranges::any_of(uses_, [&](const Use& v) { return collide(u, v); })) return false;
     for (const Place* q : mine)
       if (q->use.access != Access::read && is_read_elsewhere(q->use)) return false;
   }
-  size_t instructions = 0;
+  size_t instructions = 0, params = 0;
   for (const auto* list : {&first, &second})
-    for (const ElementCall& e : *list) instructions += e.program->code().size();
-  if (instructions > kMostInstructions) return false;
+    for (const ElementCall& e : *list) {
+      instructions += e.program->code().size();
+      params += e.program->params().size();
+      // Parameters are read before anything is written.
+      const std::vector<const Place*>& others = list == &first ? its : mine;
+      for (const Use& u : e.numbers)
+        if (std::ranges::any_of(others, [&](const Place* p) { return collide(u, p->use); }))
+          return false;
+    }
+  if (instructions > kMostInstructions || params > kMostParams) return false;
   // The operands that the kernel would have: what is made and used in it is none.
   std::vector<const Place*> operands, made;
   const auto has = [](const std::vector<const Place*>& list, const Place* p) {
@@ -270,7 +302,7 @@ Joined join(const std::vector<ElementCall>& calls, const std::function<bool(cons
   const auto value_at = [&](const Place& place) {
     if (const auto known = find(stored, place); known != stored.end()) return known->second;
     if (const auto known = find(read, place); known != read.end()) return known->second;
-    const bool used = is_used.empty() || is_used[read.size()];
+    const bool used = is_used.empty() || is_used[read.size()] || place.is_table;
     const Value value = !used            ? b.constant(expr::compute_type(place.dtype), 0)
                         : place.is_table ? b.table(place.dtype)
                                          : b.input(place.dtype);

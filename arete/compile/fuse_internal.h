@@ -38,6 +38,7 @@ struct ElementCall {
   prim::Context context;
   const prim::ReduceArgs* reduce = nullptr;  // what it does with the program's one output
   std::vector<Use> results;                  // of a reduction
+  std::vector<Use> numbers;                  // memory that parameters are read from
 };
 
 /// Calls that run as one, in the order in which they were added.

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 #include "arete/compile/graph_internal.h"
 
@@ -19,7 +21,7 @@ Buffers::Buffers(std::unordered_map<const Storage*, prim::Recorder::Memory> memo
     if (!m.used && !m.made) continue;
     Buffer buffer;
     // Beside this, only the recorder had it.
-    buffer.temporary = m.made && !m.filled_by_host && m.storage->use_count() == 1;
+    buffer.temporary = m.made && m.storage->use_count() == 1;
     buffer.storage = std::move(m.storage);
     by_storage_[address] = int(buffers_.size());
     if (buffer.storage->data())
@@ -56,12 +58,39 @@ void Buffers::add_use(std::vector<Use>& uses, const View& view, Access access) {
     return;
   }
   const int64_t size = int64_t(size_of(view.dtype));
-  int64_t first = view.data - storage->data(), last = first + size;
+  int64_t first = reinterpret_cast<intptr_t>(view.data), last = first + size;
   for (int d = 0; d < view.rank(); ++d) {
     const int64_t reach = (view.sizes[size_t(d)] - 1) * view.strides[size_t(d)] * size;
     (reach < 0 ? first : last) += reach;
   }
-  uses.push_back({buffer, first, last, access});
+  uses.push_back({buffer, first, last, access, last - first == view.numel() * size});
+}
+
+void Buffers::look_for_host_writes(const std::vector<std::vector<Use>>& calls) {
+  std::vector<std::map<int64_t, int64_t>> written(buffers_.size());  // runs of addresses
+  for (const std::vector<Use>& uses : calls) {
+    for (const Use& u : uses) {
+      if (u.access == Access::write) continue;
+      const auto& runs = written[size_t(u.buffer)];
+      const auto next = runs.upper_bound(u.first);
+      if (next == runs.begin() || std::prev(next)->second < u.last)
+        buffers_[size_t(u.buffer)].temporary = false;
+    }
+    for (Use u : uses) {
+      if (u.access == Access::read || !u.is_whole) continue;
+      auto& runs = written[size_t(u.buffer)];
+      auto next = runs.upper_bound(u.first);
+      if (next != runs.begin() && std::prev(next)->second >= u.first) {
+        --next;
+        u.first = next->first;
+      }
+      while (next != runs.end() && next->first <= u.last) {
+        u.last = std::max(u.last, next->second);
+        next = runs.erase(next);
+      }
+      runs[u.first] = u.last;
+    }
+  }
 }
 
 }  // namespace arete::compile

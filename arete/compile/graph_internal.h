@@ -10,15 +10,15 @@
 
 namespace arete::compile {
 
-/// Bytes [first, last) of a buffer, as a call uses them.
+/// Addresses [first, last) of a buffer, as a call uses them.
 struct Use {
   int buffer;
   int64_t first, last;
   prim::Access access;
+  bool is_whole = true;  // all bytes, without gaps
 };
-inline bool overlap(const Use& a, const Use& b) {
-  return a.buffer == b.buffer && a.first < b.last && b.first < a.last;
-}
+/// By address: two storages may share memory (from_blob).
+inline bool overlap(const Use& a, const Use& b) { return a.first < b.last && b.first < a.last; }
 /// Whether one of them has to come before the other.
 inline bool collide(const Use& a, const Use& b) {
   return overlap(a, b) && (a.access != prim::Access::read || b.access != prim::Access::read);
@@ -28,8 +28,8 @@ bool collide(const std::vector<Use>& a, const std::vector<Use>& b);
 /// Memory that calls use.
 struct Buffer {
   StoragePtr storage;  // null: memory that no recorder knew
+  // Nobody else has it, and nothing is read that no call wrote.
   bool temporary = false;
-  int readers = 0;  // calls that look at what it holds
 };
 
 /// The buffers of recorded calls. Views name them by their storage or, without one, by address.
@@ -41,6 +41,10 @@ class Buffers {
   int of(const prim::View& view);
   /// Nothing if the view has no elements.
   void add_use(std::vector<Use>& uses, const prim::View& view, prim::Access access);
+
+  /// Goes through the uses of all calls, in order: memory of which something is read that was not
+  /// written before is no temporary. (The host may have filled it.)
+  void look_for_host_writes(const std::vector<std::vector<Use>>& calls);
 
   Buffer& operator[](int buffer) { return buffers_[size_t(buffer)]; }
   int size() const { return int(buffers_.size()); }

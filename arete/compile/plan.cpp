@@ -20,6 +20,11 @@ using prim::View;
 // How many kernels back one is looked for that may take a call in.
 constexpr size_t kWindow = 64;
 
+// Of temporaries in an arena, and how equally a temporary and its copy have to lie, in bytes:
+// kernels choose by alignment.
+constexpr size_t kAlignment = 256;
+constexpr int64_t kSameAlignment = 64;
+
 size_t bytes_of(const prim::RecordedCall& call) {
   size_t bytes = 0;
   const_cast<prim::RecordedCall&>(call).for_each_operand(
@@ -110,7 +115,6 @@ class Arena {
   size_t bytes() const { return bytes_; }
 
  private:
-  static constexpr size_t kAlignment = 256;
   struct Entry {
     size_t bytes, first, last, offset;
   };
@@ -131,6 +135,9 @@ Plan::Plan(prim::Recorder& recorder, const PlanOptions& options) {
     stats_.bytes_recorded += bytes_of(*call);
     groups.push_back(std::make_unique<Group>(std::move(call), buffers, options));
   }
+  std::vector<std::vector<Use>> uses;
+  for (const auto& g : groups) uses.push_back(g->uses());
+  buffers.look_for_host_writes(uses);
   std::vector<int> readers(size_t(buffers.size()));
   for (const auto& g : groups)
     for (const int b : g->reads()) ++readers[size_t(b)];
@@ -171,8 +178,8 @@ void Plan::leave_out_copies(Buffers& buffers) {
     const Use to = uses[k][0], from = uses[k][1];
     const bool same = copy.in.dtype == copy.out.dtype &&
                       std::ranges::equal(copy.in.sizes, copy.out.sizes) &&
-                      std::ranges::equal(copy.in.strides, copy.out.strides) &&
-                      from.last - from.first == copy.in.numel() * int64_t(size_of(copy.in.dtype));
+                      std::ranges::equal(copy.in.strides, copy.out.strides) && from.is_whole &&
+                      (to.first - from.first) % kSameAlignment == 0;
     if (!same || to.buffer == from.buffer || !buffers[from.buffer].temporary ||
         !buffers[to.buffer].storage)
       continue;
@@ -230,20 +237,26 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places) {
     if (is_placed(b))
       lives[size_t(b)].number =
           arena_of(*storage).add(storage->bytes(), lives[size_t(b)].first, lives[size_t(b)].last);
-    else
+    else if (keep_places || !buffers[b].temporary)
       memory_.push_back(storage);
   }
   std::map<const Arena*, StoragePtr> made;
   for (auto& [device, arena] : arenas) {
     arena.arrange();
     stats_.arena += arena.bytes();
-    made[&arena] =
-        prim::backend_for({DeviceType(device.first), device.second}).new_storage(arena.bytes());
+    const Device its{DeviceType(device.first), device.second};
+    prim::Backend& backend = prim::backend_for(its);
+    // On the stream that uses it: there is one.
+    const auto step =
+        std::ranges::find(steps_, its, [](const Step& s) { return s.call->device(); });
+    const prim::StreamScope scope(backend, step->call->stream());
+    made[&arena] = backend.new_storage(arena.bytes());
     memory_.push_back(made[&arena]);
   }
   for (Step& step : steps_)
     step.call->for_each_operand([&](View& v, Access) {
       const int b = buffers.of(v);
+      if (b < 0) v.storage = nullptr;  // no elements
       if (b < 0 || !is_placed(b)) return;
       const Storage& was = *buffers[b].storage;
       const Arena& arena = arena_of(was);
@@ -254,7 +267,13 @@ void Plan::place_temporaries(Buffers& buffers, bool keep_places) {
 
 Plan::~Plan() = default;
 
+static void refuse_capture(const char* what) {
+  ARETE_CHECK(!(modes().word & Modes::kCapture),
+              ValueError(what, "a plan is neither made nor run while calls are recorded"));
+}
+
 void Plan::run() const {
+  refuse_capture("Plan::run");
   for (const Step& step : steps_) step.call->run_again();
 }
 
@@ -269,6 +288,7 @@ std::string Plan::to_string() const {
 }
 
 std::unique_ptr<Plan> plan(const std::function<void()>& f, const PlanOptions& options) {
+  refuse_capture("plan");
   prim::Recorder recorder;
   {
     const ModesGuard guard;

@@ -326,7 +326,8 @@ bool Builder::is_number(Value v, double number) const {
 Value Builder::stored(Value a, DType storage) {
   const int32_t id = impl_->round_to(own_id(this, a), storage);
   const Type t = impl_->type(id);
-  if (impl_->op(id) != Op::mul || !is_float(t)) return {this, id};
+  const bool may_contract = impl_->op(id) == Op::mul || impl_->op(id) == Op::neg;
+  if (!may_contract || !is_float(t)) return {this, id};
   return {this, impl_->push({Op::round_to, t, {id, -1, -1}, int32_t(storage), {}})};
 }
 

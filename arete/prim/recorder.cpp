@@ -52,9 +52,6 @@ std::unique_ptr<RecordedCall> as_recorded(Device device, const PointwiseArgs& ar
 std::unique_ptr<RecordedCall> as_recorded(Device device, const ReduceArgs& args) {
   return std::make_unique<Call<Primitive::reduce, ReduceArgs>>(device, args);
 }
-std::unique_ptr<RecordedCall> as_recorded(Device device, const FusedArgs& args) {
-  return std::make_unique<Call<Primitive::fused, FusedArgs>>(device, args);
-}
 
 // Writes down the calls for one device, and runs them.
 class Recorder::Tee final : public Forwarding<Primitives, Tee> {
@@ -144,11 +141,7 @@ void Recorder::put_random_state(const View& state) {
 
 void RecordedCall::run_again() const {
   Backend& backend = backend_for(device_);
-  const StreamHandle its = stream(), current = backend.current_stream();
-  const auto go_back = [current](Backend* b) { b->set_current_stream(current); };
-  const std::unique_ptr<Backend, decltype(go_back)> at_end(its == current ? nullptr : &backend,
-                                                           go_back);
-  if (at_end) backend.set_current_stream(its);
+  const StreamScope scope(backend, stream());
   run(backend);
 }
 

@@ -19,6 +19,24 @@ class Capture {
   virtual Primitives& on(Device device) = 0;
 };
 
+/// Makes a stream the device's current one while it lives.
+class StreamScope {
+ public:
+  StreamScope(Backend& backend, StreamHandle stream)
+      : backend_(backend), before_(backend.current_stream()) {
+    if (stream != before_) backend_.set_current_stream(stream);
+  }
+  ~StreamScope() {
+    if (backend_.current_stream() != before_) backend_.set_current_stream(before_);
+  }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  Backend& backend_;
+  StreamHandle before_;
+};
+
 /// One call, with everything it was made of.
 class RecordedCall {
  public:
@@ -52,7 +70,6 @@ class RecordedCall {
 /// A call that was not made, as if it had been recorded on `device`; on the stream of its context.
 std::unique_ptr<RecordedCall> as_recorded(Device device, const PointwiseArgs& args);
 std::unique_ptr<RecordedCall> as_recorded(Device device, const ReduceArgs& args);
-std::unique_ptr<RecordedCall> as_recorded(Device device, const FusedArgs& args);
 
 /// A capture that runs what it writes down. The calls can be replayed: all operands' memory is kept
 /// alive at its addresses, that of temporaries, too. Not thread-safe.

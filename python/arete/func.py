@@ -291,26 +291,27 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
-    title = getattr(func, "__name__", None) or type(func).__name__  # the repr of a module or tensor takes long
+    def title():  # only where it is needed: the repr of a module or tensor takes long
+        return getattr(func, "__name__", None) or repr(func)
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         if not args:
-            raise ValueError(f"vmap({title})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
+            raise ValueError(f"vmap({title()})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
                              "function with no inputs. The latter is unsupported.")
         dims, leaves, form = _spread(in_dims, args, "in_dims")
         every, named, named_form = _spread(0, kwargs, "kwargs")
         dims, leaves = dims + [d if isinstance(t, Tensor) else None for d, t in zip(every, named)], leaves + named
         for d, t in zip(dims, leaves):
             if d is not None and not isinstance(t, Tensor):
-                raise ValueError(f"vmap({title}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but the input is of type "
+                raise ValueError(f"vmap({title()}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but the input is of type "
                                  f"{type(t)}. We cannot vmap over non-Tensor arguments, please use None as the respective in_dim")
             if d is not None and not -t.dim() <= d < t.dim():
-                raise ValueError(f"vmap({title}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a "
+                raise ValueError(f"vmap({title()}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a "
                                  f"Tensor of dimensionality {t.dim()} so expected in_dim to satisfy 0 <= in_dim < {t.dim()}.")
         sizes = [t.shape[d] for d, t in zip(dims, leaves) if d is not None]
         if not sizes:
-            raise ValueError(f"vmap({title}, in_dims={in_dims}, ...)(<inputs>): at least one input must be mapped")
+            raise ValueError(f"vmap({title()}, in_dims={in_dims}, ...)(<inputs>): at least one input must be mapped")
         if len(set(sizes)) != 1:
             raise ValueError("vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
                              f"{sizes} for the mapped dimension")
@@ -333,7 +334,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         stacked = []
         for place, *values in zip(places, *(outputs for _, outputs in results)):
             if place is not None and not isinstance(values[0], Tensor):
-                raise ValueError(f"vmap({title}, ...): `{title}` must only return Tensors, got type {type(values[0])}. Did you mean to "
+                raise ValueError(f"vmap({title()}, ...): `{title()}` must only return Tensors, got type {type(values[0])}. Did you mean to "
                                  "set out_dims= to None for output?")
             stacked.append(values[0] if place is None else stack(values, place))
         return tree_unflatten(stacked, out_form)

@@ -144,9 +144,9 @@ TEST(Plan, ChainsAreOneKernel) {
 TEST(Plan, ReductionsTakeWhatTheyReduce) {
   const Tensor x = rand({64, 100}, floats()), y = rand({64, 100}, floats());
   expect_eager_bits(
-      {x, y}, [&] { return std::vector{amax(abs(x - y), {1})}; }, expect_steps(1));
+      {x, y}, [&] { return std::vector{x.lt(y).sum({1})}; }, expect_steps(1));
   expect_eager_bits({x, y}, [&] { return std::vector{x.lt(y).sum(), x.lt(y).all()}; });
-  // What is read elsewhere, too, has to be stored, and sums of floats have an order.
+  // What is read elsewhere, too, has to be stored, and reductions of floats have an order.
   const auto stored = [&] {
     const Tensor d = x - y;
     return std::vector{amax(d, {0}), d};
@@ -214,6 +214,91 @@ TEST(Plan, MemoryThatIsUsedTwice) {
     Tensor(y).add_(row);
     return std::vector{z + x};
   });
+}
+
+TEST(Plan, WhatTheHostFilled) {
+  const Tensor x = rand({4}, floats());
+  const float values[] = {1, 2, 3, 4};
+  expect_eager_bits({x}, [&] {
+    Tensor t = tensor_from_host(values, kFloat32, {4}, floats());
+    t.select(0, 0).fill_(Scalar(7));
+    return std::vector{x + t};
+  });
+}
+
+TEST(Plan, StoragesOverOneMemory) {
+  if (!test_device().is_cpu()) GTEST_SKIP() << "of the host's memory";
+  std::vector<float> memory(16, 2.0f);
+  const Tensor x = from_blob(memory.data(), {16}, floats()),
+               y = from_blob(memory.data() + 4, {12}, floats());
+  expect_eager_bits({x}, [&] {
+    const Tensor before = x * Scalar(2);
+    Tensor(y).fill_(Scalar(0));
+    return std::vector{before + x};
+  });
+}
+
+TEST(Plan, NumbersThatCallsWrite) {
+  const Tensor x = rand({100}, floats());
+  Tensor s = full({}, Scalar(0.5), floats().dtype(kFloat64)), p = full({}, Scalar(3), s.options());
+  prim::Recorder recorder;
+  Tensor result;
+  {
+    const Recording recording(recorder);
+    s.mul_(p);
+    result = p * Scalar(0.5);
+  }
+  for (size_t c = 0; c < recorder.calls().size(); ++c)
+    if (recorder.calls()[c]->numbers().size() == 1) recorder.put_in_memory(c, 0, ops::view_of(s));
+  const compile::Plan plan(recorder);
+  plan.run();
+  EXPECT_EQ(s.item<double>(), 4.5);
+  EXPECT_EQ(result.item<double>(), 13.5) << plan.to_string();
+}
+
+TEST(Plan, TablesThatNobodyNeeds) {
+  const Tensor z = rand({2, 3, 8}, floats()), x = rand({2, 3, 6}, floats());
+  expect_eager_bits({x, z}, [&] {
+    const Tensor w = z * Scalar(2);
+    (void)(pad(x, {1, 1}, "reflect") + z);
+    return std::vector{w, pad(x, {1, 1}, "reflect") * z};
+  });
+}
+
+// Programs of different derivatives share products, some of which are contracted with sums.
+TEST(Plan, GradientsOfSeveralCalls) {
+  const auto gradient_of = [](const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+    const EnableGradGuard guard;
+    const Tensor leaf = x.detach().requires_grad_();
+    return autograd::grad(f(leaf).sum(), leaf)[0];
+  };
+  const Tensor x = rand({1000}, floats()), y = rand({1000}, floats());
+  expect_eager_bits({x, y}, [&] {
+    const Tensor t = x.tanh();
+    return std::vector{t * t, gradient_of([](const Tensor& v) { return v.tanh(); }, x),
+                       y + gradient_of([](const Tensor& v) { return v.cos().mul(v); }, x),
+                       x * x + gradient_of([](const Tensor& v) { return v.atan(); }, x),
+                       gradient_of([](const Tensor& v) { return v.asinh().mul(v).sigmoid(); }, x)};
+  });
+}
+
+TEST(Plan, ManyNumbers) {
+  const Tensor x = rand({100}, floats());
+  expect_eager_bits({x}, [&] {
+    Tensor y = x;
+    for (int k = 0; k < 200; ++k) y = y * Scalar(1 + 1.0 / (k + 1));
+    return std::vector{y};
+  });
+}
+
+TEST(Plan, IsNotMadeWhileCallsAreRecorded) {
+  const Tensor x = rand({4}, floats());
+  Tensor y;
+  const auto plan = compile::plan([&] { y = x + x; });
+  prim::Recorder recorder;
+  const Recording recording(recorder);
+  EXPECT_THROW(plan->run(), ValueError);
+  EXPECT_THROW((void)compile::plan([] {}), ValueError);
 }
 
 TEST(Plan, WhatNobodyReads) {
