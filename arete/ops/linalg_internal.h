@@ -103,6 +103,10 @@ Tensor scale_diagonal(const Tensor& x, double factor);
 Tensor diagonal_matrices(const Tensor& v);
 /// Identity matrices expanded to a batch.
 Tensor identities(IntList batch, int64_t n, const TensorOptions& options);
+/// X with A X = B (left) or X A = B, or A^T for A, from the factors of A and exchanges that
+/// Factorization::lu made. No history.
+Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,
+                   bool adjoint);
 /// The gradient of the pseudo-inverse P of A.
 Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a);
 

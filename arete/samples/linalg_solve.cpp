@@ -103,8 +103,18 @@ const Attached solve_matrices_op =
           const Tensor x = map_pairs(c.tensor(0), c.tensor(1), [&](const auto& a, const auto& b) {
             return solved_side(a, b, c.boolean(2));
           });
-          return {x, build_tensor(
-                         batch_sizes(x.sizes()), [](const Shape&) { return 0; }, kInt64)};
+          const Shape batch = batch_sizes(x.sizes());
+          const int64_t n = c.tensor(0).size(-1);
+          std::vector<double> pivots;
+          const Tensor lu = map_matrices(c.tensor(0).expand(with_sizes(batch, {n, n})), n, n,
+                                         [&](Matrix m) {
+                                           for (int64_t p : eliminate(m))
+                                             pivots.push_back(double(p + 1));
+                                           return m;
+                                         });
+          return {x, lu, from_values(pivots, with_sizes(batch, {n}), kInt64),
+                  build_tensor(
+                      batch, [](const Shape&) { return 0; }, kInt64)};
         });
 
 // Is b one right-hand side for each matrix?
