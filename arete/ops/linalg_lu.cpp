@@ -297,27 +297,8 @@ const OpRecord& lu_solution_op =
             out.push_back({with_sizes(batch, {b.size(-2), b.size(-1)}), b.dtype(), b.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          Tensor lu = c.tensor(0), pivots = c.tensor(1);
-          const Tensor& b = c.tensor(2);
-          const bool left = c.boolean(3);
-          const Shape batch = batch_sizes(out[0].sizes()), own = batch_sizes(lu.sizes());
-          const bool whole = std::ranges::equal(own, batch);
-          if (!whole || !lu.mT().is_contiguous()) lu = column_major(lu, batch, p);
-          if (!whole || !pivots.is_contiguous()) {
-            const Tensor dense = empty_tensor(with_sizes(batch, {lu.size(-1)}), kInt32, lu.device());
-            p.copy({view_of(dense), view_of(pivots, expand(pivots.layout(), dense.sizes()))});
-            pivots = dense;
-          }
-          const Tensor info = empty_info(out[0]);
-          p.copy({view_of(out[0]), view_of(b, expand(b.layout(), out[0].sizes()))});
-          // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
-          const Layout x = left ? out[0].layout() : transpose(out[0].layout(), -1, -2);
-          p.linalg({.op = Factorization::lu_solve,
-                    .a = view_of(lu),
-                    .b = view_of(pivots),
-                    .c = view_of(out[0], x),
-                    .info = view_of(info),
-                    .transposed = c.boolean(4) == left});
+          solve_by_factors(c.tensor(0), c.tensor(1), c.tensor(2), out[0], c.boolean(3),
+                           c.boolean(4), p);
         })
         .dtypes(kFactorizableTypes);
 
@@ -359,6 +340,28 @@ const OpRecord& lu_solve_op =
         .dtypes(kFactorizableTypes);
 
 }  // namespace
+
+void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
+                      bool adjoint, prim::Primitives& p) {
+  const Shape batch = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
+  const bool whole = std::ranges::equal(own, batch);
+  if (!whole || !lu.mT().is_contiguous()) lu = column_major(lu, batch, p);
+  if (!whole || !pivots.is_contiguous()) {
+    const Tensor dense = empty_tensor(with_sizes(batch, {lu.size(-1)}), kInt32, lu.device());
+    p.copy({view_of(dense), view_of(pivots, expand(pivots.layout(), dense.sizes()))});
+    pivots = dense;
+  }
+  const Tensor info = empty_info(out);
+  p.copy({view_of(out), view_of(b, expand(b.layout(), out.sizes()))});
+  // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
+  const Layout x = left ? out.layout() : transpose(out.layout(), -1, -2);
+  p.linalg({.op = Factorization::lu_solve,
+            .a = view_of(lu),
+            .b = view_of(pivots),
+            .c = view_of(out, x),
+            .info = view_of(info),
+            .transposed = adjoint == left});
+}
 
 Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,
                    bool adjoint) {

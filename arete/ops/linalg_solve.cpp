@@ -112,38 +112,27 @@ const OpRecord& solve_matrices_op =
             out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
           else
             out.push_back({sizes, b.dtype(), b.device(), {}});
-          out.push_back(matrix_spec(batch, a.size(-1), a.size(-1), a));
-          out.push_back({with_sizes(batch, {a.size(-1)}), kInt32, a.device(), {}});
-          out.push_back({batch, kInt32, a.device(), {}});
+          const Shape own = batch_sizes(a.sizes());
+          out.push_back(matrix_spec(own, a.size(-1), a.size(-1), a));
+          out.push_back({with_sizes(own, {a.size(-1)}), kInt32, a.device(), {}});
+          out.push_back({own, kInt32, a.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const bool left = c.boolean(2);
-          const Tensor &a = out[1], &pivots = out[2], info = empty_info(a);
-          p.copy({view_of(a), view_of(c.tensor(0), expand(c.tensor(0).layout(), a.sizes()))});
-          p.copy({view_of(out[0]),
-                  view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
+          p.copy({view_of(out[1]), view_of(c.tensor(0))});
           p.linalg({.op = Factorization::lu,
-                    .a = view_of(a),
-                    .b = view_of(pivots),
+                    .a = view_of(out[1]),
+                    .b = view_of(out[2]),
                     .info = view_of(out[3])});
-          // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
-          const Layout x = left ? out[0].layout() : transpose(out[0].layout(), -1, -2);
-          p.linalg({.op = Factorization::lu_solve,
-                    .a = view_of(a),
-                    .b = view_of(pivots),
-                    .c = view_of(out[0], x),
-                    .info = view_of(info),
-                    .transposed = !left});
+          solve_by_factors(out[1], out[2], c.tensor(1), out[0], c.boolean(2), false, p);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
               const bool left = g.boolean(2);
               const Tensor x = g.output();
               // A gradient that is to be differentiated needs A itself, else its factors will do.
-              const Tensor gb =
-                  modes().grad_enabled
-                      ? std::get<0>(linalg::solve_ex(g.input(0).mT(), g.grad(), left))
-                      : lu_solution(g.output(1), g.output(2), g.grad(), left, true);
+              const Tensor gb = modes().grad_enabled
+                                    ? std::get<0>(linalg::solve_ex(g.input(0).mT(), g.grad(), left))
+                                    : lu_solution(g.output(1), g.output(2), g.grad(), left, true);
               TensorList all(2);
               if (g.needs(0))
                 all[0] = sum_to_size((left ? matmul(gb, x.mT()) : matmul(x.mT(), gb)).neg(),

@@ -225,17 +225,17 @@ const Attached lu_solution_op =
           const TensorOptions o(kInt32, m.device);
           const auto pivots = [&] { return tensor({2, 3, 3}, o); };
           const auto many = [&] { return arange(Scalar(1), Scalar(21), o); };
-          return {
-              {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
-              {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
-              {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
-              {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, true},
-               "right, adjoint"},
-              {{make_invertible(m, {20, 20}), many(), m.make_strided({20, 2}), true, true}, "large"},
-              {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}), true,
-                false},
-               "batch"},
-              {{m.make({0, 2, 2}), zeros({0, 2}, o), m.make({2, 1}), true, false}, "empty"}};
+          return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, true},
+                   "right, adjoint"},
+                  {{make_invertible(m, {20, 20}), many(), m.make_strided({20, 2}), true, true},
+                   "large"},
+                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
+                    true, false},
+                   "batch"},
+                  {{m.make({0, 2, 2}), zeros({0, 2}, o), m.make({2, 1}), true, false}, "empty"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           if (!m.device.is_cpu()) return {};  // others do not wait for what pivots are

@@ -234,8 +234,8 @@ double length_of(double f, double g) {
   return squares > 1e-280 ? std::sqrt(squares) : std::hypot(f, g);
 }
 
-// d becomes the eigenvalues, in no order, and with z (n columns, or none) z times the vectors. `off`
-// has n elements. Returns how many of them are left.
+// d becomes the eigenvalues, in no order, and with z (n columns, or none) z times the vectors.
+// `off` has n elements. Returns how many of them are left.
 template <class T>
 int diagonalize(int64_t n, double* d, double* off, const Columns<T>& z, Rotation<T>* rotations) {
   constexpr double kEps = std::numeric_limits<T>::epsilon() / 2;
@@ -320,7 +320,8 @@ int run(bool vectors, bool upper, int64_t n, T* a, T* values) {
   int exponent = 0;
   std::frexp(largest, &exponent);
   // In two steps: the factor for the smallest numbers is not one of the type.
-  const T half = std::ldexp(T(1), -exponent / 2), other = std::ldexp(T(1), -exponent + exponent / 2);
+  const T half = std::ldexp(T(1), -exponent / 2),
+          other = std::ldexp(T(1), -exponent + exponent / 2);
   for (int64_t j = 0; j < n; ++j) {
     std::fill(full[j] + n, full[j] + stride, T(0));
     for (int64_t i = upper ? 0 : j; i < (upper ? j + 1 : n); ++i)

@@ -11,8 +11,8 @@ inline constexpr int64_t kLargestOwnEigen = 192;
 
 /// As lapack::syevd for finite numbers; matrices of doubles if `wide`, else of floats. Returns how
 /// many values did not converge.
-#define ARETE_EIGEN_KERNELS(target)                                                            \
-  namespace target {                                                                           \
+#define ARETE_EIGEN_KERNELS(target)                                                           \
+  namespace target {                                                                          \
   int symmetric_eigen(bool wide, bool vectors, bool upper, int64_t n, void* a, void* values); \
   }
 ARETE_EIGEN_KERNELS(base)

@@ -122,7 +122,8 @@ void run(const LinalgArgs& l) {
                                  "pivots must be between 1 and LU.size(-2) inclusive. Did you "
                                  "properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
-        if (n > kSmallSolve) return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
+        if (n > kSmallSolve)
+          return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
         solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
         return 0;
       });
