@@ -195,10 +195,14 @@ void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Te
   const int64_t n = ld.size(-1), columns = b.size(-1), count = numel_of(batch);
   std::vector<T> a = on_host<T>(ld, batch), x = on_host<T>(b, batch);
   const std::vector<int32_t> p = on_host<int32_t>(pivots, batch);
-  for (int32_t v : p)
-    ARETE_CHECK(v != 0 && std::abs(v) <= n,
+  for (int64_t i = 0; i < count * n; ++i) {  // blocks of two have the same negative number twice
+    const bool block = p[size_t(i)] < 0;
+    ARETE_CHECK(p[size_t(i)] != 0 && std::abs(int64_t(p[size_t(i)])) <= n &&
+                    (!block || ((i + 1) % n != 0 && p[size_t(i + 1)] == p[size_t(i)])),
                 ValueError("linalg.ldl_solve", "pivots are not those of ldl_factor")
-                    .got(std::to_string(v)));
+                    .got(std::to_string(p[size_t(i)])));
+    i += block;
+  }
   for_matrices(count, n * n * columns, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i)
       solve(Rows<T>{a.data() + i * n * n, n}, n, p.data() + i * n,

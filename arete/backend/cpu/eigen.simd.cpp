@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "arete/backend/cpu/eigen_kernels.h"
-#include "arete/backend/cpu/memory.h"
+#include "arete/backend/cpu/columns.inl.h"
+#include "arete/backend/cpu/small_matrices.h"
 
 // Note [Symmetric eigenvalues]
 // Householder's reflections make the matrix tridiagonal, implicit QL steps with Wilkinson's shifts
@@ -21,54 +21,6 @@
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int kBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kBytes = 32;
-#else
-constexpr int kBytes = 16;
-#endif
-
-template <class T>
-constexpr int kWidth = kBytes / int(sizeof(T));
-
-template <class T>
-struct Pack {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
-template <class T>
-using PackOf = typename Pack<T>::type;
-template <class T>
-PackOf<T>& pack_at(T* p) {
-  return *reinterpret_cast<PackOf<T>*>(p);
-}
-template <class T>
-const PackOf<T>& pack_at(const T* p) {
-  return *reinterpret_cast<const PackOf<T>*>(p);
-}
-
-// Columns of whole vectors; what is below row n is zero.
-template <class T>
-struct Columns {
-  T* data;
-  int64_t n, stride;
-  T* operator[](int64_t j) const { return data + j * stride; }
-};
-
-template <class T>
-T sum_of(const PackOf<T>& v) {
-  T total = 0;
-  for (int i = 0; i < kWidth<T>; ++i) total += v[i];
-  return total;
-}
-
-template <class T>
-T dot(const T* x, const T* y, int64_t first, int64_t n) {
-  PackOf<T> total = {};
-  for (int64_t i = first; i < n; i += kWidth<T>) total += pack_at(x + i) * pack_at(y + i);
-  return sum_of<T>(total);
-}
 
 // Columns [first, n) of a, rows from `row` on: a -= x y^T, and with kRank 2 also y x^T; then
 // product = a v. kRows vectors of rows at a time.
@@ -104,35 +56,6 @@ void update_and_multiply(const Columns<T>& a, int64_t first, const T* x, const T
     update_rows<kRank, 4>(a, row, first, x, y, v, product);
   for (; row < a.stride; row += kWidth<T>) update_rows<kRank, 1>(a, row, first, x, y, v, product);
 }
-
-// x (zeros before `first`) becomes v with (I - tau v v^T) x = beta e_first and v[first] = 1.
-template <class T>
-struct Reflection {
-  T tau, beta;
-  Reflection(T* x, int64_t first, int64_t stride) : tau(0), beta(x[first]) {
-    constexpr T kTiny = std::numeric_limits<T>::min();
-    const int64_t from = first / kWidth<T> * kWidth<T>;
-    const T alpha = beta;
-    x[first] = 0;
-    T rest = std::sqrt(dot(x, x, from, stride));
-    if (rest < std::sqrt(kTiny / std::numeric_limits<T>::epsilon())) {  // squares may be lost
-      T largest = 0, total = 0;
-      for (int64_t i = first; i < stride; ++i) largest = std::max(largest, std::fabs(x[i]));
-      for (int64_t i = first; i < stride && largest >= kTiny; ++i)
-        total += (x[i] / largest) * (x[i] / largest);
-      rest = largest * std::sqrt(total);
-    }
-    if (rest < 16 * kTiny) {
-      std::fill(x + first, x + stride, T(0));
-    } else {
-      beta = -std::copysign(std::hypot(alpha, rest), alpha);
-      tau = (beta - alpha) / beta;
-      const T scale = 1 / (alpha - beta);
-      for (int64_t i = from; i < stride; i += kWidth<T>) pack_at(x + i) *= scale;
-    }
-    x[first] = 1;
-  }
-};
 
 // a becomes the reflections, column k holding that of step k; `diagonal` and `off` what is left.
 template <class T>
@@ -276,28 +199,6 @@ int diagonalize(int64_t n, double* d, double* off, const Columns<T>& z, Rotation
   }
   return 0;
 }
-
-// The memory that one matrix needs besides itself.
-class Scratch {
- public:
-  explicit Scratch(size_t bytes) : bytes_(bytes), next_(bytes), data_(allocate_cached(bytes)) {}
-  ~Scratch() { release_cached(data_, bytes_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  template <class T>
-  static size_t size(int64_t count) {
-    return (size_t(count) * sizeof(T) + 63) / 64 * 64;
-  }
-  template <class T>
-  T* take(int64_t count) {
-    next_ -= size<T>(count);
-    return reinterpret_cast<T*>(static_cast<char*>(data_) + next_);
-  }
-
- private:
-  size_t bytes_, next_;
-  void* data_;
-};
 
 template <class T>
 int run(bool vectors, bool upper, int64_t n, T* a, T* values) {

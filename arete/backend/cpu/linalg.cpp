@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
-#include "arete/backend/cpu/eigen_kernels.h"
 #include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/backend/cpu/lapack.h"
+#include "arete/backend/cpu/small_matrices.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
 
@@ -138,12 +138,21 @@ void run(const LinalgArgs& l) {
     }
     case Op::qr: {
       const Batch<T> tau(l.b, 1);
-      return each([&](int64_t i) { return k > 0 ? lapack::geqrf(m, n, a[i], tau[i]) : 0; });
+      static const auto own = ARETE_SELECT(::arete::cpu, geqrf);
+      return each([&](int64_t i) {
+        if (k > 0 && m * n > kMostOwnReflected) return lapack::geqrf(m, n, a[i], tau[i]);
+        own(sizeof(T) == 8, m, n, a[i], tau[i]);
+        return 0;
+      });
     }
     case Op::qr_vectors: {
       const Batch<T> tau(l.b, 1);
-      return each(
-          [&](int64_t i) { return k > 0 ? lapack::orgqr(m, n, tau.size, a[i], tau[i]) : 0; });
+      static const auto own = ARETE_SELECT(::arete::cpu, orgqr);
+      return each([&](int64_t i) {
+        if (k > 0 && m * n > kMostOwnReflected) return lapack::orgqr(m, n, tau.size, a[i], tau[i]);
+        own(sizeof(T) == 8, m, n, tau.size, a[i], tau[i]);
+        return 0;
+      });
     }
     case Op::svd: {
       const Batch<T> s(l.b, 1), u(l.c, 2), vt(l.d, 2);
