@@ -162,10 +162,14 @@ double length_of(double f, double g) {
 template <class T>
 int diagonalize(int64_t n, double* d, double* off, const Columns<T>& z, Rotation<T>* rotations) {
   constexpr double kEps = std::numeric_limits<T>::epsilon() / 2;
+  constexpr double kNothing = 1e-140;  // beside elements of at most one; its square is a number
   int64_t steps = 30 * n;
   for (int64_t l = 0; l + 1 < n;) {
     int64_t m = l;
-    while (m + 1 < n && std::fabs(off[m]) > kEps * (std::fabs(d[m]) + std::fabs(d[m + 1]))) ++m;
+    const auto is_left = [&](int64_t i) {
+      return std::fabs(off[i]) > kEps * (std::fabs(d[i]) + std::fabs(d[i + 1])) + kNothing;
+    };
+    while (m + 1 < n && is_left(m)) ++m;
     if (m == l) {
       off[l++] = 0;
       continue;
@@ -179,8 +183,7 @@ int diagonalize(int64_t n, double* d, double* off, const Columns<T>& z, Rotation
       const double f = s * off[i], b = c * off[i], r = length_of(f, g);
       off[i + 1] = r;
       if (r == 0) break;  // the part below is on its own
-      const double inverse = 1 / r;
-      s = f * inverse, c = g * inverse;
+      s = f / r, c = g / r;
       g = d[i + 1] - p;
       const double t = (d[i] - g) * s + 2 * c * b;
       p = s * t;
