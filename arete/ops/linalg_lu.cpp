@@ -51,7 +51,7 @@ Tensor first_zero_pivot(const Tensor& lu) {
 // Unit lower and upper triangular factors, the thin ones.
 Tensor lower_factor(const Tensor& lu) {
   const int64_t k = std::min(lu.size(-1), lu.size(-2));
-  return lu.narrow(-1, 0, k).tril(-1) + eye(lu.size(-2), k, lu.options());
+  return lu.narrow(-1, 0, k).tril(-1).add_(eye(lu.size(-2), k, lu.options()));
 }
 Tensor upper_factor(const Tensor& lu) {
   return lu.narrow(-2, 0, std::min(lu.size(-1), lu.size(-2))).triu();

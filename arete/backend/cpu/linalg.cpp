@@ -19,7 +19,7 @@ using prim::LinalgArgs;
 using prim::View;
 using Op = LinalgArgs::Op;
 
-constexpr int64_t kSmallSolve = 8;
+constexpr int64_t kSmallSides = 8;
 
 // A batch of matrices or vectors, of which the i-th begins size * i elements after the first.
 template <class T>
@@ -61,7 +61,30 @@ void unpack_eigen(int64_t n, const T* re, const T* im, const T* packed, std::com
   }
 }
 
-// As getrs, for matrices that its call costs more than: the factors are read once for each column.
+// As getrf, for matrices that its call costs more than.
+template <class T>
+int factor_small(int64_t m, int64_t n, T* a, int32_t* pivots) {
+  int info = 0;
+  for (int64_t k = 0; k < std::min(m, n); ++k) {
+    T* const column = a + k * m;
+    int64_t pivot = k;
+    for (int64_t i = k + 1; i < m; ++i)
+      if (std::fabs(column[i]) > std::fabs(column[pivot])) pivot = i;
+    pivots[k] = int32_t(pivot + 1);
+    if (column[pivot] == 0) {
+      if (info == 0) info = int(k + 1);
+      continue;
+    }
+    if (pivot != k)
+      for (T* x = a; x < a + m * n; x += m) std::swap(x[k], x[pivot]);
+    for (int64_t i = k + 1; i < m; ++i) column[i] /= column[k];
+    for (T* x = column + m; x < a + m * n; x += m)
+      for (int64_t i = k + 1; i < m; ++i) x[i] -= column[i] * x[k];
+  }
+  return info;
+}
+
+// As getrs, likewise.
 template <class T>
 void solve_small(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
                  T* b) {
@@ -109,7 +132,8 @@ void run(const LinalgArgs& l) {
       return each([&](int64_t i) { return lapack::potrf(l.upper, n, a[i]); });
     case Op::lu: {
       const Batch<int32_t> pivots(l.b, 1);
-      return each([&](int64_t i) { return lapack::getrf(m, n, a[i], pivots[i]); });
+      const auto factor = std::max(m, n) > kSmallSides ? &lapack::getrf<T> : &factor_small<T>;
+      return each([&](int64_t i) { return factor(m, n, a[i], pivots[i]); });
     }
     case Op::lu_solve: {
       const Batch<int32_t> pivots(l.b, 1);
@@ -122,7 +146,7 @@ void run(const LinalgArgs& l) {
                                  "pivots must be between 1 and LU.size(-2) inclusive. Did you "
                                  "properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
-        if (n > kSmallSolve)
+        if (n > kSmallSides)
           return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
         solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
         return 0;
