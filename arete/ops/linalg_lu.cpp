@@ -305,6 +305,7 @@ const OpRecord& lu_solution_op =
 Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
                       bool left, bool adjoint) {
   const FullPrecision guard;
+  check_factorizable(public_name(c), lu);
   check_square("torch.linalg.lu_solve", lu, "A");
   check_matrix(public_name(c), b, "B");
   check_same_dtype(public_name(c), lu, b);
