@@ -64,6 +64,7 @@ def mapped(x, leaf, name="", place=None):
 
 
 SEQUENCES = ("query", "key", "value")  # of attention
+PIVOTS = ("pivots", "LU_pivots")  # of factorizations: PyTorch writes where they point, without a look at them
 
 
 def _held(name, axis, rank):
@@ -167,6 +168,11 @@ class Filler:
                 made[..., 0] = 0
         return made.to(sample.dtype)
 
+    def pivots(self, shape, dtype):
+        """Row k, from 1, changes places with itself or a later one."""
+        first = torch.arange(shape[-1], device=self.device)
+        return (1 + first + (self.uniform(shape, 0.0, 1.0) * (shape[-1] - first)).long()).to(dtype)
+
     def floats(self, sample, shape):
         finite = sample[sample.isfinite()].double()
         if not finite.numel():
@@ -224,6 +230,8 @@ class Template:
                 shape = [n * factor if plan and plan.axis(name, a, x.dim(), n) else n for a, n in enumerate(x.shape)]
                 if name in SEQUENCES:
                     shape[-1] = HEAD
+                if name in PIVOTS and shape and math.prod(shape):
+                    return filler.pivots(tuple(shape), x.dtype)
                 return filler.like(x, tuple(shape))
             if isinstance(x, torch.device) or name == "device" and isinstance(x, str):
                 return torch.device(device)

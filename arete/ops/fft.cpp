@@ -111,7 +111,14 @@ Tensor run(const Call& c, Kind kind, bool forward, const Axes& axes) {
     which = FourierKind::to_half;
   } else if (kind == Kind::from_half) {
     which = FourierKind::from_half;
-    if (!is_complex(x.dtype())) x = x.to(complex_of(x.dtype()));
+    if (!is_complex(x.dtype())) {
+      // No more of it becomes complex than is read.
+      for (size_t i = 0; i < axes.dims.size(); ++i) {
+        const int64_t n = axes.points[i], read = i + 1 < axes.dims.size() ? n : n / 2 + 1;
+        if (read < x.size(axes.dims[i])) x = x.narrow(axes.dims[i], 0, read);
+      }
+      x = x.to(complex_of(x.dtype()));
+    }
   } else if (!is_complex(x.dtype())) {
     which = FourierKind::from_real;
   }

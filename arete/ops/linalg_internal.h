@@ -103,6 +103,14 @@ Tensor scale_diagonal(const Tensor& x, double factor);
 Tensor diagonal_matrices(const Tensor& v);
 /// Identity matrices expanded to a batch.
 Tensor identities(IntList batch, int64_t n, const TensorOptions& options);
+/// X with A X = B (left) or X A = B, or A^T for A, from the factors of A and exchanges that
+/// Factorization::lu made, whose batch is broadcast to that of `out`: column-major, or row-major
+/// for X A = B.
+void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
+                      bool adjoint, prim::Primitives& p);
+/// The same as an operator, without history.
+Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,
+                   bool adjoint);
 /// The gradient of the pseudo-inverse P of A.
 Tensor pinv_gradient(const Tensor& grad, const Tensor& p, const Tensor& a);
 

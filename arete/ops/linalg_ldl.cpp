@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arete/base/thread_pool.h"
 #include "arete/core/host_access.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/linalg.h"
@@ -63,9 +64,10 @@ void exchange(const Rows<T>& a, int64_t n, int64_t p, int64_t q) {
   std::swap(a(p, p), a(q, q));
 }
 
-// Overwrites the lower triangle of a with L and D. `info` is the first zero pivot, or 0.
+// Overwrites the lower triangle of a with L and D. `info` is the first zero pivot, or 0. `columns`
+// has room for 2 n numbers.
 template <class T>
-void factor(const Rows<T>& a, int64_t n, int32_t* pivots, int32_t& info) {
+void factor(const Rows<T>& a, int64_t n, int32_t* pivots, int32_t& info, T* columns) {
   info = 0;
   for (int64_t k = 0; k < n;) {
     Pivot p = choose_pivot(a, n, k);
@@ -81,21 +83,28 @@ void factor(const Rows<T>& a, int64_t n, int32_t* pivots, int32_t& info) {
       exchange(a, n, last, p.with);
       if (p.size == 2) std::swap(a(k + 1, k), a(p.with, k));
     }
+    // The new columns are kept side by side, so that what is left changes row by row.
+    T* const w0 = columns;
+    T* const w1 = columns + n;
     if (p.size == 1) {
       const T scale = 1 / a(k, k);
-      for (int64_t i = k + 1; i < n; ++i)
-        for (int64_t j = k + 1; j <= i; ++j) a(i, j) -= scale * a(i, k) * a(j, k);
-      for (int64_t i = k + 1; i < n; ++i) a(i, k) *= scale;
+      for (int64_t i = k + 1; i < n; ++i) {
+        const T x = a(i, k);
+        w0[i] = scale * x;
+        a(i, k) = w0[i];
+        for (int64_t j = k + 1; j <= i; ++j) a(i, j) -= x * w0[j];
+      }
       pivots[k] = int32_t(p.with + 1);
     } else {
       const T off = a(k + 1, k), d11 = a(k + 1, k + 1) / off, d22 = a(k, k) / off;
       const T scale = 1 / ((d11 * d22 - 1) * off);
-      for (int64_t j = k + 2; j < n; ++j) {
-        const T w0 = scale * (d11 * a(j, k) - a(j, k + 1));
-        const T w1 = scale * (d22 * a(j, k + 1) - a(j, k));
-        for (int64_t i = j; i < n; ++i) a(i, j) -= a(i, k) * w0 + a(i, k + 1) * w1;
-        a(j, k) = w0;
-        a(j, k + 1) = w1;
+      for (int64_t i = k + 2; i < n; ++i) {
+        const T x = a(i, k), y = a(i, k + 1);
+        w0[i] = scale * (d11 * x - y);
+        w1[i] = scale * (d22 * y - x);
+        a(i, k) = w0[i];
+        a(i, k + 1) = w1[i];
+        for (int64_t j = k + 2; j <= i; ++j) a(i, j) -= x * w0[j] + y * w1[j];
       }
       pivots[k] = pivots[k + 1] = -int32_t(p.with + 1);
     }
@@ -145,6 +154,12 @@ void solve(const Rows<T>& a, int64_t n, const int32_t* pivots, const Rows<T>& b)
   }
 }
 
+// f(first, last) in parallel over matrices that take some `work` each.
+template <class F>
+void for_matrices(int64_t count, int64_t work, const F& f) {
+  parallel_for(0, count, std::max<int64_t>(1, 30000 / (work + 100)), f);
+}
+
 template <class T>
 std::vector<T> on_host(const Tensor& t, IntList batch) {
   Shape sizes(batch);
@@ -161,11 +176,14 @@ void run_factor(const Tensor& a, std::span<const Tensor> out) {
   const int64_t n = a.size(-1), count = numel_of(batch);
   std::vector<T> values = on_host<T>(a, batch);
   std::vector<int32_t> pivots(size_t(count * n)), info(size_t(count), 0);
-  for (int64_t i = 0; i < count; ++i) {
-    const Rows<T> m{values.data() + i * n * n, n};
-    for (int64_t r = 0; r < n; ++r) std::fill(&m(r, 0) + r + 1, &m(r, 0) + n, T(0));
-    factor(m, n, pivots.data() + i * n, info[size_t(i)]);
-  }
+  for_matrices(count, n * n * n, [&](int64_t first, int64_t last) {
+    std::vector<T> columns(size_t(2 * n));
+    for (int64_t i = first; i < last; ++i) {
+      const Rows<T> m{values.data() + i * n * n, n};
+      for (int64_t r = 0; r < n; ++r) std::fill(&m(r, 0) + r + 1, &m(r, 0) + n, T(0));
+      factor(m, n, pivots.data() + i * n, info[size_t(i)], columns.data());
+    }
+  });
   write_from_host(out[0], values.data());
   write_from_host(out[1], pivots.data());
   write_from_host(out[2], info.data());
@@ -177,13 +195,19 @@ void run_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const Te
   const int64_t n = ld.size(-1), columns = b.size(-1), count = numel_of(batch);
   std::vector<T> a = on_host<T>(ld, batch), x = on_host<T>(b, batch);
   const std::vector<int32_t> p = on_host<int32_t>(pivots, batch);
-  for (int32_t v : p)
-    ARETE_CHECK(v != 0 && std::abs(v) <= n,
+  for (int64_t i = 0; i < count * n; ++i) {  // blocks of two have the same negative number twice
+    const bool block = p[size_t(i)] < 0;
+    ARETE_CHECK(p[size_t(i)] != 0 && std::abs(int64_t(p[size_t(i)])) <= n &&
+                    (!block || ((i + 1) % n != 0 && p[size_t(i + 1)] == p[size_t(i)])),
                 ValueError("linalg.ldl_solve", "pivots are not those of ldl_factor")
-                    .got(std::to_string(v)));
-  for (int64_t i = 0; i < count; ++i)
-    solve(Rows<T>{a.data() + i * n * n, n}, n, p.data() + i * n,
-          Rows<T>{x.data() + i * n * columns, columns});
+                    .got(std::to_string(p[size_t(i)])));
+    i += block;
+  }
+  for_matrices(count, n * n * columns, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      solve(Rows<T>{a.data() + i * n * n, n}, n, p.data() + i * n,
+            Rows<T>{x.data() + i * n * columns, columns});
+  });
   write_from_host(out, x.data());
 }
 

@@ -1,4 +1,5 @@
 // LU factors with partial pivoting.
+#include <algorithm>
 #include <array>
 
 #include "arete/core/host_access.h"
@@ -50,7 +51,7 @@ Tensor first_zero_pivot(const Tensor& lu) {
 // Unit lower and upper triangular factors, the thin ones.
 Tensor lower_factor(const Tensor& lu) {
   const int64_t k = std::min(lu.size(-1), lu.size(-2));
-  return lu.narrow(-1, 0, k).tril(-1) + eye(lu.size(-2), k, lu.options());
+  return lu.narrow(-1, 0, k).tril(-1).add_(eye(lu.size(-2), k, lu.options()));
 }
 Tensor upper_factor(const Tensor& lu) {
   return lu.narrow(-2, 0, std::min(lu.size(-1), lu.size(-2))).triu();
@@ -278,12 +279,42 @@ Tensor solve_with_factors(const Tensor& lu, const Tensor& pivots, const Tensor& 
   return matmul(p, linalg::solve_triangular(lu.mT(), y, true, true, true));
 }
 
+// As LAPACK computes it, without a gradient.
+const OpRecord& lu_solution_op =
+    define(
+        "lu_solution(Tensor LU, Tensor pivots, Tensor B, bool left=True, bool adjoint=False) -> "
+        "Tensor")
+        .surface(Surface::internal)
+        .doc("linalg_lu_solve of factors without history.")
+        .infer([](const Call& c, OutputSpecs& out) {
+          const Tensor &lu = c.tensor(0), &b = c.tensor(2);
+          common_device(c);
+          const Shape batch =
+              broadcast_shapes(batch_sizes(lu.sizes()), batch_sizes(b.sizes()), c.name());
+          if (c.boolean(3))
+            out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
+          else
+            out.push_back({with_sizes(batch, {b.size(-2), b.size(-1)}), b.dtype(), b.device(), {}});
+        })
+        .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+          solve_by_factors(c.tensor(0), c.tensor(1), c.tensor(2), out[0], c.boolean(3),
+                           c.boolean(4), p);
+        })
+        .dtypes(kFactorizableTypes);
+
 Results lu_solve_with(const Call& c, const Tensor& lu, const Tensor& pivots, const Tensor& b,
                       bool left, bool adjoint) {
   const FullPrecision guard;
+  check_factorizable(public_name(c), lu);
   check_square("torch.linalg.lu_solve", lu, "A");
   check_matrix(public_name(c), b, "B");
   check_same_dtype(public_name(c), lu, b);
+  const bool recorded = modes().grad_enabled && (lu.requires_grad() || b.requires_grad());
+  // Only the host looks at the pivots before it exchanges rows by them.
+  if (!recorded && lu.device().is_cpu() && pivots.device().is_cpu() && pivots.dtype() == kInt32 &&
+      std::ranges::equal(pivots.sizes(), lu.sizes().first(size_t(lu.dim() - 1))) &&
+      lu.size(-1) == b.size(left ? -2 : -1))
+    return {lu_solution(lu, pivots, b, left, adjoint)};
   if (left) return {solve_with_factors(lu, pivots, b, adjoint)};
   return {solve_with_factors(lu, pivots, b.mT(), !adjoint).mT()};
 }
@@ -310,6 +341,34 @@ const OpRecord& lu_solve_op =
         .dtypes(kFactorizableTypes);
 
 }  // namespace
+
+void solve_by_factors(Tensor lu, Tensor pivots, const Tensor& b, const Tensor& out, bool left,
+                      bool adjoint, prim::Primitives& p) {
+  const Shape batch = batch_sizes(out.sizes()), own = batch_sizes(lu.sizes());
+  const bool whole = std::ranges::equal(own, batch);
+  if (!whole || !lu.mT().is_contiguous()) lu = column_major(lu, batch, p);
+  if (!whole || !pivots.is_contiguous()) {
+    const Tensor dense = empty_tensor(with_sizes(batch, {lu.size(-1)}), kInt32, lu.device());
+    p.copy({view_of(dense), view_of(pivots, expand(pivots.layout(), dense.sizes()))});
+    pivots = dense;
+  }
+  const Tensor info = empty_info(out);
+  p.copy({view_of(out), view_of(b, expand(b.layout(), out.sizes()))});
+  // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
+  const Layout x = left ? out.layout() : transpose(out.layout(), -1, -2);
+  p.linalg({.op = Factorization::lu_solve,
+            .a = view_of(lu),
+            .b = view_of(pivots),
+            .c = view_of(out, x),
+            .info = view_of(info),
+            .transposed = adjoint == left});
+}
+
+Tensor lu_solution(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left,
+                   bool adjoint) {
+  return call(lu_solution_op, {lu, pivots, b, left, adjoint});
+}
+
 }  // namespace ops
 
 namespace linalg {

@@ -80,6 +80,10 @@ void check_reflectors(const std::string& name, const Tensor& a, const Tensor& ta
   check_same_dtype(name, a, tau);
 }
 
+bool same_batch(const Tensor& a, const Tensor& tau) {
+  return std::ranges::equal(batch_sizes(a.sizes()), batch_sizes(tau.sizes(), 1));
+}
+
 // As LAPACK computes it, without a gradient.
 const OpRecord& reflector_columns_op =
     define("reflector_columns(Tensor input, Tensor tau) -> Tensor")
@@ -109,8 +113,7 @@ Results first_columns(const Call& c) {
                   .got(describe(a)));
   check_reflectors(name, a, tau);
   const bool recorded = modes().grad_enabled && (a.requires_grad() || tau.requires_grad());
-  if (!recorded && a.numel() > 0 && tau.numel() > 0 &&
-      std::ranges::equal(batch_sizes(a.sizes()), batch_sizes(tau.sizes(), 1)))
+  if (!recorded && a.numel() > 0 && tau.numel() > 0 && same_batch(a, tau))
     return {call(reflector_columns_op, {a, tau})};
   const Tensor columns = eye(a.size(-2), a.size(-1), a.options()).expand(a.sizes());
   return {Reflections(a, tau).apply(columns, false)};
@@ -149,6 +152,14 @@ const OpRecord& ormqr_op =
               ValueError(c.name(), std::string("torch.ormqr: other.shape[") + (left ? "-2" : "-1") +
                                        "] must be equal to input.shape[-2]")
                   .got(describe(a) + ", " + describe(other)));
+          const bool recorded = modes().grad_enabled && (a.requires_grad() || tau.requires_grad());
+          const int64_t m = a.size(-2);
+          if (!recorded && a.device().is_cpu() && a.size(-1) >= m && a.numel() > 0 &&
+              same_batch(a, tau)) {
+            const Tensor q = call(reflector_columns_op, {a.narrow(-1, 0, m), tau});
+            const Tensor turned = transposed ? q.mT() : q;
+            return {left ? matmul(turned, other) : matmul(other, turned)};
+          }
           const Reflections q(a, tau);
           if (left) return {q.apply(other, transposed)};
           return {q.apply(other.mT(), !transposed).mT()};

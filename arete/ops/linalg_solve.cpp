@@ -98,8 +98,10 @@ const OpRecord& triangular_solve_op =
 
 // Like solve, for matrices only.
 const OpRecord& solve_matrices_op =
-    define("_linalg_solve_ex(Tensor A, Tensor B, bool left=True) -> (Tensor result, Tensor info)")
-        .doc("X with A X = B or X A = B, and an error number for each matrix.")
+    define(
+        "_linalg_solve_ex(Tensor A, Tensor B, bool left=True) -> (Tensor result, Tensor LU, Tensor "
+        "pivots, Tensor info)")
+        .doc("X with A X = B or X A = B, the factors of A, and an error number for each matrix.")
         .infer([](const Call& c, OutputSpecs& out) {
           const Tensor &a = c.tensor(0), &b = c.tensor(1);
           const bool left = c.boolean(2);
@@ -110,33 +112,27 @@ const OpRecord& solve_matrices_op =
             out.push_back(matrix_spec(batch, b.size(-2), b.size(-1), b));
           else
             out.push_back({sizes, b.dtype(), b.device(), {}});
-          out.push_back({batch, kInt32, a.device(), {}});
+          const Shape own = batch_sizes(a.sizes());
+          out.push_back(matrix_spec(own, a.size(-1), a.size(-1), a));
+          out.push_back({with_sizes(own, {a.size(-1)}), kInt32, a.device(), {}});
+          out.push_back({own, kInt32, a.device(), {}});
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
-          const bool left = c.boolean(2);
-          const Shape batch = batch_sizes(out[0].sizes());
-          const Tensor a = column_major(c.tensor(0), batch, p), info = empty_info(a);
-          const Tensor pivots = empty_tensor(with_sizes(batch, {a.size(-1)}), kInt32, a.device());
-          p.copy({view_of(out[0]),
-                  view_of(c.tensor(1), expand(c.tensor(1).layout(), out[0].sizes()))});
+          p.copy({view_of(out[1]), view_of(c.tensor(0))});
           p.linalg({.op = Factorization::lu,
-                    .a = view_of(a),
-                    .b = view_of(pivots),
-                    .info = view_of(out[1])});
-          // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T.
-          const Layout x = left ? out[0].layout() : transpose(out[0].layout(), -1, -2);
-          p.linalg({.op = Factorization::lu_solve,
-                    .a = view_of(a),
-                    .b = view_of(pivots),
-                    .c = view_of(out[0], x),
-                    .info = view_of(info),
-                    .transposed = !left});
+                    .a = view_of(out[1]),
+                    .b = view_of(out[2]),
+                    .info = view_of(out[3])});
+          solve_by_factors(out[1], out[2], c.tensor(1), out[0], c.boolean(2), false, p);
         })
         .grad(
             [](const GradCall& g) -> TensorList {
               const bool left = g.boolean(2);
               const Tensor x = g.output();
-              const Tensor gb = std::get<0>(linalg::solve_ex(g.input(0).mT(), g.grad(), left));
+              // A gradient that is to be differentiated needs A itself, else its factors will do.
+              const Tensor gb = modes().grad_enabled
+                                    ? std::get<0>(linalg::solve_ex(g.input(0).mT(), g.grad(), left))
+                                    : lu_solution(g.output(1), g.output(2), g.grad(), left, true);
               TensorList all(2);
               if (g.needs(0))
                 all[0] = sum_to_size((left ? matmul(gb, x.mT()) : matmul(x.mT(), gb)).neg(),
@@ -144,8 +140,8 @@ const OpRecord& solve_matrices_op =
               if (g.needs(1)) all[1] = sum_to_size(gb, g.input_sizes(1));
               return all;
             },
-            1, 1)
-        .no_grad_outputs(2)
+            1, 1 | 2 | 4)
+        .no_grad_outputs(2 | 4 | 8)
         .autocast(Autocast::f32)
         .flops([](const Call& c) {
           const double n = double(c.tensor(0).size(-1));
@@ -159,7 +155,7 @@ Results solve_any(const Call& c, bool left) {
   check_square(name, a);
   const bool vector = b.dim() == 1 || has_vectors(a, b);
   const auto r = call_all(solve_matrices_op, {a, vector ? b.unsqueeze(-1) : b, left});
-  return {vector ? r[0].squeeze(-1) : r[0], r[1]};
+  return {vector ? r[0].squeeze(-1) : r[0], r[3]};
 }
 
 const OpRecord& linalg_solve_ex_op =

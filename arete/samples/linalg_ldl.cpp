@@ -85,6 +85,12 @@ const Attached linalg_ldl_solve_op =
           return {{{a, m.make({2}), m.make({2, 1}), false},
                    ErrorKind::type,
                    "torch.linalg.ldl_solve: Expected pivots to be integers."},
+                  {{a, full({2}, 3, pivots.options()), m.make({2, 1}), false},
+                   ErrorKind::value,
+                   "pivots are not those of ldl_factor"},
+                  {{a, tensor({1, -2}, pivots.options()), m.make({2, 1}), false},
+                   ErrorKind::value,
+                   "pivots are not those of ldl_factor"},
                   {{a, pivots, m.make({3, 1}), false},
                    ErrorKind::value,
                    "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is 2 by 2 "

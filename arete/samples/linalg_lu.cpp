@@ -218,6 +218,36 @@ std::vector<Tensor> lu_solve_reference(const Tensor& lu, const Tensor& pivots, c
   })};
 }
 
+const Attached lu_solution_op =
+    attach("lu_solution")
+        .no_gradient_test()
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          const TensorOptions o(kInt32, m.device);
+          const auto pivots = [&] { return tensor({2, 3, 3}, o); };
+          const auto many = [&] { return arange(Scalar(1), Scalar(21), o); };
+          return {{{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, false}},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({3, 2}), true, true}, "adjoint"},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, false}, "right"},
+                  {{make_invertible(m, {3, 3}), pivots(), m.make({2, 3}), false, true},
+                   "right, adjoint"},
+                  {{make_invertible(m, {20, 20}), many(), m.make_strided({20, 2}), true, true},
+                   "large"},
+                  {{make_invertible(m, {2, 2, 2}), tensor({{2, 2}, {1, 2}}, o), m.make({2, 1}),
+                    true, false},
+                   "batch"},
+                  {{m.make({0, 2, 2}), zeros({0, 2}, o), m.make({2, 1}), true, false}, "empty"}};
+        })
+        .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
+          if (!m.device.is_cpu()) return {};  // others do not wait for what pivots are
+          return {{{m.make({2, 2}), tensor({0, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
+                    true, false},
+                   ErrorKind::value,
+                   "pivots must be between 1 and LU.size(-2) inclusive."}};
+        })
+        .reference([](const Call& c) {
+          return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),
+                                    c.boolean(4));
+        });
 const Attached linalg_lu_solve_op =
     attach("linalg_lu_solve")
         .samples([](SampleMaker& m) -> std::vector<Sample> {
@@ -234,7 +264,11 @@ const Attached linalg_lu_solve_op =
           return {{{m.make({2, 3}), tensor({1, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
                     true, false},
                    ErrorKind::value,
-                   "torch.linalg.lu_solve: A must be batches of square matrices"}};
+                   "torch.linalg.lu_solve: A must be batches of square matrices"},
+                  {{m.make({2, 2}).to(kComplex64), tensor({1, 2}, TensorOptions(kInt32, m.device)),
+                    m.make({2, 1}).to(kComplex64), true, false},
+                   ErrorKind::not_implemented,
+                   "linalg.lu_solve: complex numbers are not supported"}};
         })
         .reference([](const Call& c) {
           return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),

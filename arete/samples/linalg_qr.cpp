@@ -133,7 +133,8 @@ const Attached ormqr_op =
                   {{a(), tau(), m.make({4, 3}), true, true}, "transposed"},
                   {{a(), tau(), m.make({3, 4}), false, false}, "right"},
                   {{a(), tau(), m.make({3, 4}), false, true}, "right, transposed"},
-                  {{m.make({2, 4}, -1, 1), tau(), m.make({2, 3}), true, false}, "wide"}};
+                  {{m.make({2, 4}, -1, 1), tau(), m.make({2, 3}), true, false}, "wide"},
+                  {{m.make({3, 3}, -1, 1), tau(), m.make({2, 3}), false, true}, "square, right"}};
         })
         .errors([](SampleMaker& m) -> std::vector<ErrorSample> {
           return {{{m.make({4, 2}), m.make({2}), m.make({3, 3}), true, false},

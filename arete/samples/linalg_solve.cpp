@@ -103,8 +103,16 @@ const Attached solve_matrices_op =
           const Tensor x = map_pairs(c.tensor(0), c.tensor(1), [&](const auto& a, const auto& b) {
             return solved_side(a, b, c.boolean(2));
           });
-          return {x, build_tensor(
-                         batch_sizes(x.sizes()), [](const Shape&) { return 0; }, kInt64)};
+          const Tensor& a = c.tensor(0);
+          const Shape batch = batch_sizes(a.sizes());
+          std::vector<double> pivots;
+          const Tensor lu = map_matrices(a, a.size(-2), a.size(-1), [&](Matrix m) {
+            for (int64_t p : eliminate(m)) pivots.push_back(double(p + 1));
+            return m;
+          });
+          return {x, lu, from_values(pivots, with_sizes(batch, {a.size(-1)}), kInt64),
+                  build_tensor(
+                      batch, [](const Shape&) { return 0; }, kInt64)};
         });
 
 // Is b one right-hand side for each matrix?
@@ -160,10 +168,8 @@ const Attached linalg_solve_ex_op =
         .errors([](SampleMaker& m) { return solve_errors(m, {true}); })
         .reference([](const Call& c) -> std::vector<Tensor> {
           auto r = solve_reference(c);
-          Shape batch = batch_sizes(c.tensor(0).sizes());
-          if (!is_vector(c.tensor(0), c.tensor(1))) batch = batch_sizes(r[0].sizes());
           r.push_back(build_tensor(
-              batch, [](const Shape&) { return 0; }, kInt64));
+              batch_sizes(c.tensor(0).sizes()), [](const Shape&) { return 0; }, kInt64));
           return r;
         });
 const Attached linalg_solve_op = attach("linalg_solve")

@@ -488,12 +488,26 @@ class Transform {
       if (a_.weighted) l.inner = out ? T(2) : T(0.5);
     }
     if (last) l.scale = T(a_.scale);
+    const int64_t made = half && a_.kind == Kind::to_half ? points / 2 + 1 : points;
+    if (made < to.sizes[d]) {
+      fill_zeros(to, d, made);
+      l.out.rows = to.real ? made : 2 * made;
+    }
     if (a_.window) {
       const T* const w = reinterpret_cast<const T*>(a_.window.data);
       (a_.window_after ? l.window_out : l.window_in) = w;
       l.window_of_pairs = !(a_.window_after ? to.real : now_.real);
     }
     transform(l, packed ? points / 2 : points);
+  }
+
+  // Rows of `to` from `first` on, along d.
+  void fill_zeros(const Array<T>& to, size_t d, int64_t first) {
+    Shape sizes = to.sizes, strides = to.strides;
+    sizes[d] -= first;
+    if (!to.real) sizes.push_back(2), strides.push_back(1);
+    std::byte* const data = reinterpret_cast<std::byte*>(to.data + first * to.strides[d]);
+    primitives_.fill({{data, a_.out.dtype, sizes, strides}, expr::Literal{.f = 0}});
   }
 
   const prim::FftArgs& a_;

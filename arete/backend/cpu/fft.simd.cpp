@@ -175,6 +175,19 @@ FftComplex<E>* run_passes(const FftSteps<T>& steps, FftComplex<E>* a, FftComplex
 
 // ---- stages between memory and passes; E is T for one line ----
 
+// n < width numbers, without a call.
+template <int width, class T>
+[[gnu::always_inline]] inline void copy_some(T* to, const T* from, int64_t n) {
+  if constexpr (width > 1) {
+    constexpr int half = width / 2;
+    if (n & half) {
+      std::memcpy(to, from, half * sizeof(T));
+      to += half, from += half;
+    }
+    copy_some<half>(to, from, n);
+  }
+}
+
 // Addresses of lines of a block.
 template <class T, class E>
 struct Lanes {
@@ -191,7 +204,7 @@ struct Lanes {
         if (count == kWidth<T, E>)
           std::memcpy(&e, at[0] + offset, sizeof(E));
         else
-          std::memcpy(&e, at[0] + offset, size_t(count) * sizeof(T));
+          copy_some<kWidth<T, E>>(reinterpret_cast<T*>(&e), at[0] + offset, count);
         return e;
       }
       T v[kWidth<T, E>] = {};
@@ -208,7 +221,7 @@ struct Lanes {
         if (count == kWidth<T, E>)
           std::memcpy(at[0] + offset, &e, sizeof(E));
         else
-          std::memcpy(at[0] + offset, &e, size_t(count) * sizeof(T));
+          copy_some<kWidth<T, E>>(at[0] + offset, reinterpret_cast<const T*>(&e), count);
         return;
       }
       T v[kWidth<T, E>];
@@ -261,7 +274,8 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
     return;
   }
   if constexpr (width > 1) {
-    if (s.part == 1 && s.step == 2) {
+    // A square with few rows in it would be mostly exchanged for nothing.
+    if (s.part == 1 && s.step == 2 && 4 * (last - first) > width) {
       E rows[width];
       for (int64_t j = first; j < last; j += width) {
         const int64_t have = std::min<int64_t>(width, last - j);
@@ -272,7 +286,7 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
           if (have == width)
             std::memcpy(&rows[v], at, sizeof(E));
           else
-            std::memcpy(&rows[v], at, size_t(have) * sizeof(T));
+            copy_some<width>(reinterpret_cast<T*>(&rows[v]), at, have);
         }
         transpose<width>(rows);
         for (int64_t i = 0; i < have; ++i) slots[(j + i) ^ swap] = rows[i];
@@ -287,7 +301,7 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
         if (lanes.count == width)
           std::memcpy(half, at, sizeof half);
         else
-          std::memcpy(half, at, 2 * size_t(lanes.count) * sizeof(T));
+          copy_some<2 * width>(reinterpret_cast<T*>(half), at, 2 * lanes.count);
         const FftComplex<E> c = split_pairs(half[0], half[1], all);
         slots[j + swap] = c.re;
         slots[j + 1 - swap] = c.im;
@@ -299,23 +313,22 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
     slots[r ^ swap] = lanes.get((r >> 1) * s.step + (r & 1) * s.part);
 }
 
-// Slots times `scale` to rows [first, last) of memory, zeros from row `valid` on.
+// Slots times `scale` to rows [first, last) of memory.
 template <class T, class E>
-void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scale, int64_t valid,
-           int64_t first, int64_t last) {
+void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scale, int64_t first,
+           int64_t last) {
   constexpr int width = kWidth<T, E>;
-  const int64_t swap = s.swapped ? 1 : 0, filled = std::min(valid, last);
+  const int64_t swap = s.swapped ? 1 : 0;
   if (s.single) {
-    for (int64_t r = first; r < filled; ++r) lanes.put(r * s.step, slots[2 * r + swap] * scale);
-    for (int64_t r = std::max(first, filled); r < last; ++r) lanes.put(r * s.step, E{});
+    for (int64_t r = first; r < last; ++r) lanes.put(r * s.step, slots[2 * r + swap] * scale);
     return;
   }
   int64_t done = first;
   if constexpr (width > 1) {
-    if (s.part == 1 && s.step == 2) {
+    if (s.part == 1 && s.step == 2 && 4 * (last - first) > width) {
       E rows[width];
-      for (int64_t j = first; j < filled; j += width) {
-        const int64_t have = std::min<int64_t>(width, filled - j);
+      for (int64_t j = first; j < last; j += width) {
+        const int64_t have = std::min<int64_t>(width, last - j);
         for (int64_t i = 0; i < width; ++i)
           rows[i] = i < have ? slots[(j + i) ^ swap] * scale : E{};
         transpose<width>(rows);
@@ -324,25 +337,25 @@ void store(const FftSide<T>& s, const Lanes<T, E>& lanes, const E* slots, T scal
           if (have == width)
             std::memcpy(at, &rows[v], sizeof(E));
           else
-            std::memcpy(at, &rows[v], size_t(have) * sizeof(T));
+            copy_some<width>(at, reinterpret_cast<const T*>(&rows[v]), have);
         }
       }
-      done = std::max(first, filled);
+      return;
     } else if (s.part == 1 && lanes.distance == 2) {
       constexpr std::make_integer_sequence<int, width> all;
-      for (; done + 1 < filled; done += 2) {
+      for (; done + 1 < last; done += 2) {
         const E re = slots[done + swap] * scale, im = slots[done + 1 - swap] * scale;
         const E half[2] = {join_pairs<0>(re, im, all), join_pairs<width / 2>(re, im, all)};
         T* const at = lanes.at[0] + done / 2 * s.step;
         if (lanes.count == width)
           std::memcpy(at, half, sizeof half);
         else
-          std::memcpy(at, half, 2 * size_t(lanes.count) * sizeof(T));
+          copy_some<2 * width>(at, reinterpret_cast<const T*>(half), 2 * lanes.count);
       }
     }
   }
   for (int64_t r = done; r < last; ++r)
-    lanes.put((r >> 1) * s.step + (r & 1) * s.part, r < valid ? slots[r ^ swap] * scale : E{});
+    lanes.put((r >> 1) * s.step + (r & 1) * s.part, slots[r ^ swap] * scale);
 }
 
 // The factors of a window on rows [first, last).
@@ -432,11 +445,9 @@ void run_stage(const FftLines<T>& l, const Lanes<T, E>& lanes, FftComplex<E>* x,
       for (int64_t k = std::max<int64_t>(first, 1); k < last; ++k) x[k] = scaled(x[k], l.inner);
   }
   if constexpr (stage == FftStage::store) {
-    const int64_t from = rows_of(l.out, first), to = rows_of(l.out, last),
-                  valid = l.out.single ? l.numbers_out() : 2 * l.numbers_out();
-    if (l.window_out)
-      apply_window(l.window_out, l.out, l.window_of_pairs, slots, from, std::min(to, valid));
-    store(l.out, lanes, slots, l.after == FftEdge::packed ? T(1) : l.scale, valid, from, to);
+    const int64_t from = rows_of(l.out, first), to = rows_of(l.out, last);
+    if (l.window_out) apply_window(l.window_out, l.out, l.window_of_pairs, slots, from, to);
+    store(l.out, lanes, slots, l.after == FftEdge::packed ? T(1) : l.scale, from, to);
   }
 }
 
@@ -458,9 +469,17 @@ Lanes<T, Vector<T>> lanes_of(const FftLines<T>& l, const FftSide<T>& s, int64_t 
   const int64_t stride = s.strides[l.rank - 1];
   T* const first = s.data + offset_of(line, l.sizes, l.rank, s.strides);
   lanes.distance = one_row ? stride : 0;
-  for (int i = 0; i < count; ++i)
-    lanes.at[size_t(i)] =
-        one_row ? first + i * stride : s.data + offset_of(line + i, l.sizes, l.rank, s.strides);
+  const int64_t size = l.sizes[l.rank - 1];
+  int64_t index = one_row ? 0 : line % size;
+  T* at = first;
+  for (int i = 0; i < count; ++i) {
+    lanes.at[size_t(i)] = at;
+    at += stride;
+    if (!one_row && ++index == size) {
+      index = 0;
+      at = s.data + offset_of(line + i + 1, l.sizes, l.rank, s.strides);
+    }
+  }
   if (!one_row && count > 1) {
     lanes.distance = lanes.at[1] - lanes.at[0];
     for (int i = 2; i < count; ++i)

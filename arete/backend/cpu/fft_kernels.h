@@ -34,8 +34,8 @@ struct FftSteps {
 };
 
 /// One side of the lines. Slots are the parts of the complex numbers of a line in turn; `rows` says
-/// how many of them are in memory, from the first one on: others are zeros, or dropped. Lines of
-/// which only the real parts are in memory (`single`) have those only as rows.
+/// how many of them are in memory, from the first one on: others come as zeros, or are dropped.
+/// Lines of which only the real parts are in memory (`single`) have those only as rows.
 template <class T>
 struct FftSide {
   T* data;
@@ -76,12 +76,9 @@ struct FftLines {
   const FftComplex<T>* turns = nullptr;
   const T* lanes = nullptr;
 
-  /// How many complex numbers come from memory, and go there.
+  /// How many complex numbers come from memory.
   [[gnu::always_inline]] int64_t numbers_in() const {
     return steps->n + (before == FftEdge::packed);
-  }
-  [[gnu::always_inline]] int64_t numbers_out() const {
-    return after == FftEdge::mirrored ? steps->n / 2 + 1 : steps->n + (after == FftEdge::packed);
   }
   /// Those that an edge works on, with their partners.
   [[gnu::always_inline]] int64_t pairs() const { return steps->n / 2 + 1; }

@@ -1,4 +1,4 @@
-// Dense linear algebra: LAPACK, one matrix after the other.
+// Dense linear algebra: LAPACK, a matrix on each thread, and own code for what it is slow at.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/select_table.h"
 #include "arete/backend/cpu/lapack.h"
+#include "arete/backend/cpu/small_matrices.h"
 #include "arete/base/error.h"
+#include "arete/base/thread_pool.h"
 
 namespace arete::cpu {
 namespace {
@@ -15,6 +18,8 @@ namespace {
 using prim::LinalgArgs;
 using prim::View;
 using Op = LinalgArgs::Op;
+
+constexpr int64_t kSmallSides = 8;
 
 // A batch of matrices or vectors, of which the i-th begins size * i elements after the first.
 template <class T>
@@ -56,27 +61,95 @@ void unpack_eigen(int64_t n, const T* re, const T* im, const T* packed, std::com
   }
 }
 
+// As getrf, for matrices that its call costs more than.
+template <class T>
+int factor_small(int64_t m, int64_t n, T* a, int32_t* pivots) {
+  int info = 0;
+  for (int64_t k = 0; k < std::min(m, n); ++k) {
+    T* const column = a + k * m;
+    int64_t pivot = k;
+    for (int64_t i = k + 1; i < m; ++i)
+      if (std::fabs(column[i]) > std::fabs(column[pivot])) pivot = i;
+    pivots[k] = int32_t(pivot + 1);
+    if (column[pivot] == 0) {
+      if (info == 0) info = int(k + 1);
+      continue;
+    }
+    if (pivot != k)
+      for (T* x = a; x < a + m * n; x += m) std::swap(x[k], x[pivot]);
+    for (int64_t i = k + 1; i < m; ++i) column[i] /= column[k];
+    for (T* x = column + m; x < a + m * n; x += m)
+      for (int64_t i = k + 1; i < m; ++i) x[i] -= column[i] * x[k];
+  }
+  return info;
+}
+
+// As getrs, likewise.
+template <class T>
+void solve_small(bool transposed, int64_t n, int64_t columns, const T* lu, const int32_t* pivots,
+                 T* b) {
+  for (T* x = b; x < b + n * columns; x += n) {
+    if (!transposed) {
+      for (int64_t k = 0; k < n; ++k) std::swap(x[k], x[pivots[k] - 1]);
+      for (int64_t k = 0; k < n; ++k)
+        for (int64_t i = k + 1; i < n; ++i) x[i] -= lu[k * n + i] * x[k];
+      for (int64_t k = n - 1; k >= 0; --k) {
+        x[k] /= lu[k * n + k];
+        for (int64_t i = 0; i < k; ++i) x[i] -= lu[k * n + i] * x[k];
+      }
+    } else {
+      for (int64_t k = 0; k < n; ++k) {
+        for (int64_t i = 0; i < k; ++i) x[k] -= lu[k * n + i] * x[i];
+        x[k] /= lu[k * n + k];
+      }
+      for (int64_t k = n - 1; k >= 0; --k)
+        for (int64_t i = k + 1; i < n; ++i) x[k] -= lu[k * n + i] * x[i];
+      for (int64_t k = n - 1; k >= 0; --k) std::swap(x[k], x[pivots[k] - 1]);
+    }
+  }
+}
+
 template <class T>
 void run(const LinalgArgs& l) {
   const int64_t count = l.info.numel(), m = rows_of(l.a), n = columns_of(l.a);
   const int64_t k = std::min(m, n);
   const Batch<T> a(l.a, 2);
   int32_t* const info = reinterpret_cast<int32_t*>(l.info.data);
+  // Few large matrices are parallel inside, others side by side. The constant is what a call costs.
+  const bool iterates = l.op == Op::svd || l.op == Op::symmetric_eigen || l.op == Op::eigen;
+  const double work = double(m) * double(n) * double(k) * (iterates ? 10 : 1) + 1000;
   const auto each = [&](auto&& f) {
-    for (int64_t i = 0; i < count; ++i) info[i] = f(i);
+    const auto body = [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) info[i] = f(i);
+    };
+    if (count < num_threads() && work > 1e6)
+      body(0, count);
+    else
+      parallel_for(0, count, std::max<int64_t>(1, int64_t(30000.0 / work)), body);
   };
   switch (l.op) {
     case Op::cholesky:
       return each([&](int64_t i) { return lapack::potrf(l.upper, n, a[i]); });
     case Op::lu: {
       const Batch<int32_t> pivots(l.b, 1);
-      return each([&](int64_t i) { return lapack::getrf(m, n, a[i], pivots[i]); });
+      const auto factor = std::max(m, n) > kSmallSides ? &lapack::getrf<T> : &factor_small<T>;
+      return each([&](int64_t i) { return factor(m, n, a[i], pivots[i]); });
     }
     case Op::lu_solve: {
       const Batch<int32_t> pivots(l.b, 1);
       const Batch<T> c(l.c, 2);
+      const int64_t columns = columns_of(l.c);
       return each([&](int64_t i) {
-        return lapack::getrs<T>(l.transposed, n, columns_of(l.c), a[i], pivots[i], c[i]);
+        for (int64_t j = 0; j < n; ++j)
+          ARETE_CHECK(pivots[i][j] >= 1 && pivots[i][j] <= n,
+                      ValueError("linalg.lu_solve",
+                                 "pivots must be between 1 and LU.size(-2) inclusive. Did you "
+                                 "properly pass the result of lu_factor?")
+                          .got(std::to_string(pivots[i][j])));
+        if (n > kSmallSides)
+          return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
+        solve_small<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
+        return 0;
       });
     }
     case Op::triangular_solve: {
@@ -89,12 +162,21 @@ void run(const LinalgArgs& l) {
     }
     case Op::qr: {
       const Batch<T> tau(l.b, 1);
-      return each([&](int64_t i) { return k > 0 ? lapack::geqrf(m, n, a[i], tau[i]) : 0; });
+      static const auto own = ARETE_SELECT(::arete::cpu, geqrf);
+      return each([&](int64_t i) {
+        if (k > 0 && m * n > kMostOwnReflected) return lapack::geqrf(m, n, a[i], tau[i]);
+        own(sizeof(T) == 8, m, n, a[i], tau[i]);
+        return 0;
+      });
     }
     case Op::qr_vectors: {
       const Batch<T> tau(l.b, 1);
-      return each(
-          [&](int64_t i) { return k > 0 ? lapack::orgqr(m, n, tau.size, a[i], tau[i]) : 0; });
+      static const auto own = ARETE_SELECT(::arete::cpu, orgqr);
+      return each([&](int64_t i) {
+        if (k > 0 && m * n > kMostOwnReflected) return lapack::orgqr(m, n, tau.size, a[i], tau[i]);
+        own(sizeof(T) == 8, m, n, tau.size, a[i], tau[i]);
+        return 0;
+      });
     }
     case Op::svd: {
       const Batch<T> s(l.b, 1), u(l.c, 2), vt(l.d, 2);
@@ -110,21 +192,25 @@ void run(const LinalgArgs& l) {
     }
     case Op::symmetric_eigen: {
       const Batch<T> w(l.b, 1);
+      static const auto own = ARETE_SELECT(::arete::cpu, symmetric_eigen);
       return each([&](int64_t i) {
-        if (all_finite(a[i], n * n)) return lapack::syevd(l.vectors, l.upper, n, a[i], w[i]);
-        fill_nan(a[i], n * n), fill_nan(w[i], n);
-        return -1;
+        if (!all_finite(a[i], n * n)) {
+          fill_nan(a[i], n * n), fill_nan(w[i], n);
+          return -1;
+        }
+        if (n > kLargestOwnEigen) return lapack::syevd(l.vectors, l.upper, n, a[i], w[i]);
+        return own(sizeof(T) == 8, l.vectors, l.upper, n, a[i], w[i]);
       });
     }
     case Op::eigen: {
       const Batch<std::complex<T>> w(l.b, 1), v(l.c, 2);
-      std::vector<T> re(size_t(n), T(0)), im(size_t(n), T(0));
-      std::vector<T> packed(l.c ? size_t(n * n) : 1);
       return each([&](int64_t i) {
         if (!all_finite(a[i], n * n)) {
           fill_nan(w[i], n), fill_nan(v[i], n * n);
           return -1;
         }
+        std::vector<T> re(size_t(n), T(0)), im(size_t(n), T(0));
+        std::vector<T> packed(l.c ? size_t(n * n) : 1);
         const int code = lapack::geev(bool(l.c), n, a[i], re.data(), im.data(), packed.data());
         if (code == 0) unpack_eigen(n, re.data(), im.data(), packed.data(), w[i], v[i]);
         return code;

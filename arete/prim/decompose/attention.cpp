@@ -1,4 +1,5 @@
 // attention: products around a softmax, with the scores in scratch memory.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <tuple>
@@ -124,14 +125,12 @@ LayoutView as_rows(const View& v, int64_t heads) {
 // Positions of queries and keys, to broadcast against scores.
 struct Positions {
   Positions(Primitives& p, int64_t queries, int64_t keys)
-      : q(p, kInt64, {queries}),
-        k(p, kInt64, {keys}),
-        rows(q, Layout(Shape{queries, 1})),
-        columns(k, Layout(Shape{1, keys})) {
-    p.iota({.out = q});
-    p.iota({.out = k});
+      : all(p, kInt64, {std::max(queries, keys)}),
+        rows(all, Layout(Shape{queries, 1})),
+        columns(all, Layout(Shape{1, keys})) {
+    p.iota({.out = all});
   }
-  ScratchView q, k;
+  ScratchView all;
   LayoutView rows, columns;
 };
 
