@@ -90,7 +90,8 @@ struct Reflection {
     const T alpha = beta;
     x[first] = 0;
     const T rest = dot(x, x, from, stride);
-    if (rest == 0) {
+    // What is so small that its square is 0 still turns the sign, as in LAPACK.
+    if (rest == 0 && std::all_of(x + from, x + stride, [](T v) { return v == 0; })) {
       std::fill(x + from, x + stride, T(0));
     } else {
       beta = -std::copysign(std::sqrt(alpha * alpha + rest), alpha);

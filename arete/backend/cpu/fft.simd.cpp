@@ -296,7 +296,8 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
     if (s.part == 1 && lanes.distance == 2) {
       constexpr std::make_integer_sequence<int, width> all;
       E half[2] = {};
-      for (int64_t j = first; j < last; j += 2) {
+      int64_t j = first;
+      for (; j + 1 < last; j += 2) {
         const T* const at = lanes.at[0] + j / 2 * s.step;
         if (lanes.count == width)
           std::memcpy(half, at, sizeof half);
@@ -306,7 +307,7 @@ void load(const FftSide<T>& s, const Lanes<T, E>& lanes, E* slots, int64_t first
         slots[j + swap] = c.re;
         slots[j + 1 - swap] = c.im;
       }
-      return;
+      first = j;  // a row of real parts alone
     }
   }
   for (int64_t r = first; r < last; ++r)

@@ -73,11 +73,12 @@ int factor_small(int64_t m, int64_t n, T* a, int32_t* pivots) {
     pivots[k] = int32_t(pivot + 1);
     if (column[pivot] == 0) {
       if (info == 0) info = int(k + 1);
-      continue;
+    } else {
+      if (pivot != k)
+        for (T* x = a; x < a + m * n; x += m) std::swap(x[k], x[pivot]);
+      for (int64_t i = k + 1; i < m; ++i) column[i] /= column[k];
     }
-    if (pivot != k)
-      for (T* x = a; x < a + m * n; x += m) std::swap(x[k], x[pivot]);
-    for (int64_t i = k + 1; i < m; ++i) column[i] /= column[k];
+    // Also below a pivot of 0: what stands there may be NaN.
     for (T* x = column + m; x < a + m * n; x += m)
       for (int64_t i = k + 1; i < m; ++i) x[i] -= column[i] * x[k];
   }
@@ -117,7 +118,11 @@ void run(const LinalgArgs& l) {
   int32_t* const info = reinterpret_cast<int32_t*>(l.info.data);
   // Few large matrices are parallel inside, others side by side. The constant is what a call costs.
   const bool iterates = l.op == Op::svd || l.op == Op::symmetric_eigen || l.op == Op::eigen;
-  const double work = double(m) * double(n) * double(k) * (iterates ? 10 : 1) + 1000;
+  const bool solves = l.op == Op::lu_solve || l.op == Op::triangular_solve;
+  const double work = double(m) * double(n) *
+                          double(solves ? columns_of(l.op == Op::lu_solve ? l.c : l.b) : k) *
+                          (iterates ? 10 : 1) +
+                      1000;
   const auto each = [&](auto&& f) {
     const auto body = [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) info[i] = f(i);
@@ -143,8 +148,10 @@ void run(const LinalgArgs& l) {
         for (int64_t j = 0; j < n; ++j)
           ARETE_CHECK(pivots[i][j] >= 1 && pivots[i][j] <= n,
                       ValueError("linalg.lu_solve",
-                                 "pivots must be between 1 and LU.size(-2) inclusive. Did you "
-                                 "properly pass the result of lu_factor?")
+                                 std::string("Pivots given to lu_solve must all be ") +
+                                     (pivots[i][j] < 1 ? "greater or equal to 1"
+                                                       : "smaller or equal to LU.size(-2)") +
+                                     ". Did you properly pass the result of lu_factor?")
                           .got(std::to_string(pivots[i][j])));
         if (n > kSmallSides)
           return lapack::getrs<T>(l.transposed, n, columns, a[i], pivots[i], c[i]);
