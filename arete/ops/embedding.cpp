@@ -419,8 +419,14 @@ Tensor bag_embeddings(const Call& c) {
     return padding < 0 ? ones({1}, TensorOptions(kBool, index.device())).expand({n})
                        : ne(index, Scalar(padding));
   };
-  const auto counts = [&] {
-    return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
+  // Of each bag, or one for all: where nothing is left out, how long they are.
+  const auto counts = [&]() -> Tensor {
+    if (padding >= 0)
+      return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
+    if (rows_are_bags) return full({1, 1}, Scalar(c.tensor(0).size(1)), ints);
+    const Tensor begins = c.tensor(2).narrow(0, 0, bags).to(kInt64);
+    const Tensor end = full({1}, Scalar(n), ints);
+    return cat({begins.narrow(0, 1, bags - 1), end}, 0).sub(begins).unsqueeze(1);
   };
   // Weights of another dtype, and what complex numbers are multiplied with, take operators.
   const bool multiplies = c.has(8) || padding >= 0;

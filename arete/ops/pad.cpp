@@ -31,21 +31,22 @@ void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool 
   const PartsView x(c.tensor(0)), y(out);
   const prim::View result = y.view();
   const size_t rank = size_t(out.dim());
-  prim::Positions positions(p, kInt64, std::max(out.size(-2), out.size(-1)));
+  const int64_t longest = std::max(out.size(-2), out.size(-1));
+  const DType number = prim::position_dtype(longest);
+  prim::Positions positions(p, number, longest);
   const prim::View in[] = {x.view(), positions.along(result.sizes, rank - 2, rank - 2),
                            positions.along(result.sizes, rank - 1, rank - 1)};
 
   const DType dtype = result.dtype;
   static auto* const cache = new expr::ProgramCache;
   const expr::Program& program =
-      cache->get(pack_key({int(dtype), lower}), {dtype, kInt64, kInt64}, {expr::Type::i64}, {dtype},
-                 [lower](std::span<const expr::Value> v) {
+      cache->get(pack_key({int(dtype), int(number), lower}), {dtype, number, number},
+                 {expr::compute_type(number)}, {dtype}, [lower](std::span<const expr::Value> v) {
                    const expr::Value distance = v[2] - v[1];
                    const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
                    return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
                  });
-  expr::Literal k;
-  k.i = c.integer(1);
+  const expr::Literal k{.i = std::clamp(c.integer(1), -longest, longest)};
   p.pointwise({&program, in, {&result, 1}, {&k, 1}});
 }
 
