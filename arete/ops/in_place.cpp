@@ -92,17 +92,15 @@ class ViewWrite final : public Node {
     const int64_t offset = w_.offset();
     const Shape memory{extent(w_.base)};
     const Tensor flat = ops::embed_window(g, memory, w_.base.strides, 0);
-    const Tensor part = flat.as_strided(view.sizes, view.strides, offset).clone();
-    TensorList inner = write_->backward({join(part, w_.view_in_parts)}, needed);
+    Tensor window = flat.as_strided(view.sizes, view.strides, offset);
+    TensorList inner = write_->backward({join(window.clone(), w_.view_in_parts)}, needed);
     if (needed & 1) {
       // What was overwritten keeps only what the write passes on to the old values.
-      const Tensor written = ops::embed_window(ones(view.sizes, TensorOptions(kBool, g.device())),
-                                               memory, view.strides, offset);
-      const Tensor passed_on =
-          inner[0].defined()
-              ? ops::embed_window(split(inner[0], w_.view_in_parts), memory, view.strides, offset)
-              : zeros(memory, g.options());
-      result[0] = join(unpack(where(written, passed_on, flat), w_.base), w_.base_in_parts);
+      if (inner[0].defined())
+        window.copy_(split(inner[0], w_.view_in_parts));
+      else
+        window.zero_();
+      result[0] = join(unpack(flat, w_.base), w_.base_in_parts);
     }
     for (size_t i = 1; i < edges.size(); ++i) result[i] = inner[i];
     return result;
