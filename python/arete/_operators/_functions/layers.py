@@ -114,15 +114,17 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
     out = _ops.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, words, sparse, per_sample_weights,
                              include_last_offset, padding_idx)
     with no_grad():
+        starts = offsets[:-1] if include_last_offset else offsets
+        unused = starts if out.requires_grad else offsets  # as torch, whose two ways give different lengths
         plain = per_sample_weights is None or per_sample_weights.stride(0) == 1
         if words == "sum" and padding_idx is None and plain and weight.device.type == "cpu" and weight.dtype in _SUMMED and \
                 weight.stride(1) == 1:
-            return out, offsets.new_empty(0), _ops.zeros_like(offsets), _ops.zeros_like(offsets)
-        starts = offsets[:-1] if include_last_offset else offsets
-        places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
-        bag = (_ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(starts.dtype)
+            bag = offsets.new_empty(0)
+        else:
+            places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
+            bag = (_ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(starts.dtype)
         if words == "sum":
-            return out, bag, _ops.zeros_like(offsets), _ops.zeros_like(offsets)
+            return out, bag, _ops.zeros_like(unused), _ops.zeros_like(unused)
         counted = _ops.ones_like(bag) if padding_idx is None else (indices != padding_idx % weight.shape[0]).to(bag.dtype)
         size = _ops.zeros_like(starts).index_add(0, bag, counted)
         return out, bag, size, _places_of_maxima(out, weight, indices, bag, counted) if words == "max" else size.clone()
