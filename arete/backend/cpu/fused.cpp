@@ -33,8 +33,10 @@ enum class Mode : uint8_t { single, batch, columns };
 
 constexpr int64_t kShortRow = 256;  // rows up to this length are batched
 constexpr int64_t kStrip = 256;     // rows of a strip
-constexpr int64_t kFewRows = 128;   // rows that the next dimension's join
-constexpr size_t kFewValues = 4;    // row values that are cheap to spread
+// Rows of so few elements together, or of some more where they have many values, are joined by
+// those of the next dimension: more would be packed for it at a loss.
+constexpr int64_t kFewElements = 128, kSomeElements = 1024;
+constexpr size_t kFewValues = 4;  // row values that are cheap to spread
 
 /// A value per row of a group.
 struct RowValue {
@@ -130,9 +132,10 @@ class Fusion {
     row_dim_ = inner_ < nest_.rank ? inner_ : -1;
     mode_ = Mode::single;
     if (row_dim_ < 0) return;
-    // The dimension of rows after the one at `d`, if both are to be in a group.
+    // Whether the rows of dimension d share groups with those of another one.
     const auto joins = [&](int d) {
-      return nest_.rank > inner_ + 1 && nest_.sizes[size_t(d)] < kFewRows;
+      const int64_t most = row_dtypes_.size() > kFewValues ? kSomeElements : kFewElements;
+      return nest_.rank > inner_ + 1 && nest_.sizes[size_t(d)] * elements_ <= most;
     };
     // Along which dimension does the largest operand run fastest? Of equal ones an input counts.
     const LoopNest::Operand* main = nullptr;
@@ -150,7 +153,7 @@ class Fusion {
       for (int d = 0; d < inner_; ++d)
         inside |= main->strides[size_t(d)] == unit && nest_.sizes[size_t(d)] > 1;
       for (int d = inner_; d < nest_.rank && !inside; ++d) {
-        if (main->strides[size_t(d)] != unit || (nest_.sizes[size_t(d)] < 8 && rows_ < 8)) continue;
+        if (main->strides[size_t(d)] != unit || (nest_.sizes[size_t(d)] < 8 && !joins(d))) continue;
         mode_ = Mode::columns;
         if (joins(d)) row_dims_ = 2;
         move_dim(d, 0);
