@@ -15,6 +15,63 @@ namespace {
 
 using Way = Geometry::Way;
 
+// Two by two windows over rows, the most frequent ones, have their taps written out, too.
+
+// Outputs [0, L) of windows 2 x 2 with stride 2 over two rows of input.
+template <class T, int L>
+void max_2x2(const T* r0, const T* r1, int64_t base, int64_t width, T* y, int64_t* index) {
+  using Mask = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef T V __attribute__((vector_size(L * sizeof(T))));
+  typedef Mask M __attribute__((vector_size(L * sizeof(T))));
+  typedef int64_t I __attribute__((vector_size(L * 8)));
+  M even, number;
+  for (int i = 0; i < L; ++i) even[i] = 2 * i, number[i] = 2 * i;
+  V u0, u1, l0, l1;
+  __builtin_memcpy(&u0, r0, sizeof(V)), __builtin_memcpy(&u1, r0 + L, sizeof(V));
+  __builtin_memcpy(&l0, r1, sizeof(V)), __builtin_memcpy(&l1, r1 + L, sizeof(V));
+  V best = __builtin_shuffle(u0, u1, even);
+  M tap = M{};
+  const V others[3] = {__builtin_shuffle(u0, u1, even + 1), __builtin_shuffle(l0, l1, even),
+                       __builtin_shuffle(l0, l1, even + 1)};
+  const Mask taps[3] = {1, Mask(width), Mask(width + 1)};
+#pragma GCC unroll 3
+  for (int i = 0; i < 3; ++i) {
+    const M better = ~(M)(others[i] <= best) & (M)(best == best);  // as beats()
+    best = better ? others[i] : best;
+    tap = better ? taps[i] - M{} : tap;
+  }
+  __builtin_memcpy(y, &best, sizeof(V));
+  if (index == nullptr) return;
+  const I where = __builtin_convertvector(tap + number, I) + base;
+  __builtin_memcpy(index, &where, sizeof(I));
+}
+
+// A row of at least 4 outputs. The last vector may compute some outputs a second time.
+template <class T>
+void max_row_2x2(const T* r0, const T* r1, int64_t count, int64_t base, int64_t width, T* y,
+                 int64_t* index) {
+  const auto row = [&]<int L>(std::integral_constant<int, L>) {
+    for (int64_t i = 0; i < count; i += L) {
+      const int64_t j = std::min(i, count - L);
+      max_2x2<T, L>(r0 + 2 * j, r1 + 2 * j, base + 2 * j, width, y + j,
+                    index == nullptr ? nullptr : index + j);
+    }
+  };
+  if (count >= 8) return row(std::integral_constant<int, 8>());
+  row(std::integral_constant<int, 4>());
+}
+
+bool is_2x2(const Geometry& g, bool has_index) {
+  if (!g.ranges[0].empty()) return false;
+  if (g.block != 1 || g.x.size[0] != 1 || g.y.size[0] != 1 || g.kernel[0] != 1) return false;
+  if (g.x.size[2] >= INT32_MAX / 4 || g.y.size[2] < 4) return false;
+  for (int d = 1; d < 3; ++d)
+    if (g.kernel[d] != 2 || g.stride[d] != 2 || g.padding[d] != 0 || g.dilation[d] != 1 ||
+        g.y.size[d] * 2 > g.x.size[d])
+      return false;
+  return g.x.stride[2] == 1 && g.y.stride[2] == 1 && (!has_index || g.index.stride[2] == 1);
+}
+
 // Vectors of L numbers.
 template <class C, int L>
 struct Vectors {
@@ -174,18 +231,16 @@ void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
           using Of = Vectors<C, L>;
           using Number = typename Of::Number;
           Largest<kIndexed, C, L> best;
-          typename Of::M place;
+          typename Of::M lanes, place;
           typename Of::V v, second;
           const int64_t left = ow * g.stride[2] - g.padding[2];
-          Of::count_from(place, Number((rd.first * g.x.size[1] + rh.first) * g.x.size[2] + left),
-                         Number(g.stride[2]));
+          Of::count_from(lanes, 0, Number(g.stride[2]));
+          place = lanes + Number((rd.first * g.x.size[1] + rh.first) * g.x.size[2] + left);
           best.start(place);
           for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
             for (int64_t h = rh.first; h < rh.last; h += g.dilation[1]) {
               const T* from = x + at(g.x, d, h, left);
-              if (kIndexed)
-                Of::count_from(place, Number((d * g.x.size[1] + h) * g.x.size[2] + left),
-                               Number(g.stride[2]));
+              if (kIndexed) place = lanes + Number((d * g.x.size[1] + h) * g.x.size[2] + left);
               int64_t k = 0;
               if constexpr (std::is_same_v<T, C>) {
                 if (side_by_side && (width == 4 || width == 8)) {
@@ -317,6 +372,7 @@ template <bool kIndexed, class T>
 void max_forward(const PoolArgs& p, const Geometry& all) {
   using C = Compute<T>;
   const bool random = p.placement == PoolArgs::Placement::random;
+  [[maybe_unused]] const bool two_by_two = !random && is_2x2(all, kIndexed);
   for_pieces(all, [&, placed = random ? std::optional(all) : std::nullopt](
                       int64_t c0, int64_t count, int64_t n) mutable {
     if (placed)
@@ -327,6 +383,15 @@ void max_forward(const PoolArgs& p, const Geometry& all) {
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
     int64_t* index =
         kIndexed ? p.indices.as<int64_t>() + n * g.index.sample + c0 * g.index.channel : nullptr;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (two_by_two) {
+        for (int64_t h = 0; h < g.y.size[1]; ++h)
+          max_row_2x2(x + 2 * h * g.x.stride[1], x + (2 * h + 1) * g.x.stride[1], g.y.size[2],
+                      2 * h * g.x.size[2], g.x.size[2], y + h * g.y.stride[1],
+                      kIndexed ? index + h * g.index.stride[1] : nullptr);
+        return;
+      }
+    }
     if (g.way == Way::columns) return max_columns<kIndexed>(x, y, index, g);
     if (g.way == Way::rows) return max_rows<kIndexed>(x, y, index, g);
     if constexpr (sizeof(T) >= 4)
