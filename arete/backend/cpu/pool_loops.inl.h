@@ -112,7 +112,7 @@ struct Geometry {
     const int64_t width = adaptive ? x.size[2] / std::max<int64_t>(y.size[2], 1) : kernel[2];
     const bool far = !strided || (stride[2] > 2 && kernel[2] > 2);
     if (far && !p.backward && width >= kLong && dilation[2] == 1 && x.stride[2] == 1 &&
-        size_of(p.x.dtype) >= 4)
+        p.x.dtype != DType::f16 && p.x.dtype != DType::bf16)
       return Way::long_windows;
     const int64_t height = adaptive ? x.size[0] * x.size[1] : kernel[0] * kernel[1];
     // Random windows may leave most of the columns out.
