@@ -14,6 +14,11 @@ const OpRecord& embed_window_op =
         })
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           const Tensor& values = c.tensor(0);
+          const Layout window(values.sizes(), c.ints(2), c.integer(3));
+          const bool places = !window.may_overlap();
+          // Where the window is everything there is nothing to fill.
+          if (places && values.numel() == out[0].numel())
+            return p.copy({view_of(out[0], window), view_of(values)});
           const prim::View whole = view_of(out[0]);
           prim::FillArgs zero{whole, {}, is_integral_or_bool(whole.dtype), 0};
           if (zero.value_is_integer)
@@ -22,8 +27,7 @@ const OpRecord& embed_window_op =
             zero.value.f = 0;
           p.fill(zero);
           if (values.numel() == 0) return;
-          const Layout window(values.sizes(), c.ints(2), c.integer(3));
-          if (!window.may_overlap()) return p.copy({view_of(out[0], window), view_of(values)});
+          if (places) return p.copy({view_of(out[0], window), view_of(values)});
           // Which element each value belongs to: the window on the numbers 0, 1, 2, ...
           const int64_t total[] = {out[0].numel()}, count[] = {values.numel()}, one[] = {1};
           const prim::ScratchView numbers(p, kInt64, total), index(p, kInt64, values.sizes()),

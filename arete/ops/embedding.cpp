@@ -328,17 +328,36 @@ const OpRecord& embedding_op =
           return {scaled_by_frequency(rows, index, weight.size(0))};
         });
 
+// Offsets are looked at where that waits for nothing.
+bool can_read(const Tensor& offsets) {
+  return offsets.device().is_cpu() && !(modes().word & Modes::kCapture) &&
+         (offsets.dtype() == kInt32 || offsets.dtype() == kInt64);
+}
+// Number i of 1-d int32 or int64 offsets in memory.
+int64_t offset_at(const Tensor& offsets, int64_t i) {
+  const int64_t at = i * offsets.stride(0);
+  return offsets.dtype() == kInt32 ? offsets.data<int32_t>()[at] : offsets.data<int64_t>()[at];
+}
+
 // The bag of each of n indices: how many bags but for the first begin at or before it.
 Tensor bags_of(const Tensor& offsets, int64_t n) {
+  if (can_read(offsets)) {
+    const Tensor all = empty({n}, TensorOptions(kInt64));
+    int64_t* const to = all.data<int64_t>();
+    for (int64_t i = 0, bag = 0, bags = offsets.numel(); bag < bags; ++bag) {
+      const int64_t end = bag + 1 < bags ? std::min(offset_at(offsets, bag + 1), n) : n;
+      for (; i < end; ++i) to[i] = bag;
+    }
+    return all;
+  }
   const Tensor positions = arange(Scalar(n), TensorOptions(kInt64, offsets.device()));
   if (offsets.numel() < 2) return zeros_like(positions);
   return searchsorted(offsets.narrow(0, 1, offsets.numel() - 1).to(kInt64), positions, true);
 }
 
-// Where bags begin is looked at where that waits for nothing.
 void check_offsets(const char* op, const Tensor& offsets, int64_t n) {
-  if (!offsets.device().is_cpu() || offsets.numel() == 0 || modes().word & Modes::kCapture) return;
-  const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
+  if (!can_read(offsets) || offsets.numel() == 0) return;
+  const int64_t first = offset_at(offsets, 0), last = offset_at(offsets, offsets.numel() - 1);
   ARETE_CHECK(first == 0, ValueError(op,
                                      "offsets[0] has to be 0, i.e., the first sequence in the "
                                      "mini-batch has to start from position 0. However, got " +
@@ -419,8 +438,14 @@ Tensor bag_embeddings(const Call& c) {
     return padding < 0 ? ones({1}, TensorOptions(kBool, index.device())).expand({n})
                        : ne(index, Scalar(padding));
   };
-  const auto counts = [&] {
-    return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
+  // Of each bag, or one for all: where nothing is left out, how long they are.
+  const auto counts = [&]() -> Tensor {
+    if (padding >= 0)
+      return zeros({bags}, ints).scatter_add(0, bag, counted().to(kInt64)).unsqueeze(1);
+    if (rows_are_bags) return full({1, 1}, Scalar(c.tensor(0).size(1)), ints);
+    const Tensor begins = c.tensor(2).narrow(0, 0, bags).to(kInt64);
+    const Tensor end = full({1}, Scalar(n), ints);
+    return cat({begins.narrow(0, 1, bags - 1), end}, 0).sub(begins).unsqueeze(1);
   };
   // Weights of another dtype, and what complex numbers are multiplied with, take operators.
   const bool multiplies = c.has(8) || padding >= 0;

@@ -131,7 +131,7 @@ class SamplingCall {
  public:
   SamplingCall(prim::Primitives& p, const Tensor& x, const Tensor& grid)
       : image_(p, x, x.dtype()),
-        first_(p, kInt64, Shape{x.size(0) * x.size(1)}),
+        first_(p, positions_of_image(x.numel()), Shape{x.size(0) * x.size(1)}),
         space_(grid.sizes().first(size_t(grid.dim()) - 1)),
         params_(size_params(x.sizes().subspan(2))) {
     space_.push_back(x.size(1));
@@ -150,6 +150,7 @@ class SamplingCall {
   prim::View by_points(const Tensor& t) {
     return view_of(t, layouts_.emplace_back(dim_last(t.layout(), 1)));
   }
+  DType positions() const { return first_.view().dtype; }
   void add_input(const prim::View& v) { inputs_.push_back(v); }
   void run(prim::Primitives& p, const prim::FusedSpec& spec,
            std::span<const prim::View> outputs) const {
@@ -194,7 +195,7 @@ const OpRecord& sample_grid_op =
           const Tensor& x = c.tensor(0);
           SamplingCall call(p, x, c.tensor(1));
           const prim::View result = call.by_points(out[0]);
-          call.run(p, sampling_spec(x.dtype(), sampling_of(c, 2)), {&result, 1});
+          call.run(p, sampling_spec(x.dtype(), call.positions(), sampling_of(c, 2)), {&result, 1});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -326,7 +327,7 @@ const OpRecord& grid_slopes_op =
           if (sums.empty()) return;
           SamplingCall call(p, x, c.tensor(2));
           call.add_input(call.by_points(values));
-          call.run(p, slopes_spec(x.dtype(), s), {sums.data(), sums.size()});
+          call.run(p, slopes_spec(x.dtype(), call.positions(), s), {sums.data(), sums.size()});
         })
         .grad(
             [](const GradCall& g) -> TensorList {

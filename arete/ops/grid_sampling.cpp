@@ -31,8 +31,8 @@ Moved moved_inside(const expr::Value& x, const expr::Value& n, GridOutside outsi
   return {min(max(y, zero), last), where((y > 0.0) & (y < last), slope, zero)};
 }
 
-// One element beside each position along one dimension: its index, made safe, its weight, and
-// whether there is one.
+// One element beside each position along one dimension: its index, made safe but not cast, its
+// weight, and whether there is one.
 struct Tap {
   expr::Value index, weight, exists;
 };
@@ -47,7 +47,6 @@ expr::Value polynomial(const expr::Value& x, std::array<double, 4> c, int64_t or
 
 std::vector<Tap> taps_of(const expr::Value& position, const expr::Value& n, const GridSampling& s,
                          int64_t order) {
-  using expr::Type;
   using expr::Value;
   const Value scale = (s.align ? n - 1.0 : n) * 0.5;
   const Value at = s.align ? (position + 1.0) * scale : ((position + 1.0) * n - 1.0) * 0.5;
@@ -55,8 +54,8 @@ std::vector<Tap> taps_of(const expr::Value& position, const expr::Value& n, cons
   const auto add = [&](const Value& place, Value weight, const Value& slope) {
     const Value last = n - 1.0, zero = expr::constant_like(place, 0);
     for (int64_t k = 0; k < order; ++k) weight = weight * slope;
-    // Bounded before it is a whole number: NaN becomes 0.
-    const Value index = cast(min(max(where(place == place, place, zero), zero), last), Type::i64);
+    // Bounded before it becomes a whole number, and NaN 0.
+    const Value index = min(max(where(place == place, place, zero), zero), last);
     taps.push_back({index, weight, (place >= zero) & (place <= last)});
   };
   if (s.mode == GridMode::bicubic) {
@@ -93,8 +92,11 @@ std::vector<std::vector<Tap>> taps_of(std::span<const expr::Value> positions,
 // All channels of a point share its taps. Sampling is thus a fused kernel whose rows are points and
 // whose elements are channels: a first stage makes row values of the taps along each dimension,
 // their places and their weights, and what is done for each channel is only to read and to add up.
-// Places of taps that are not there are so far below 0 that no other part makes up for it.
-constexpr double kNowhere = -double(int64_t{1} << 60);
+// Places of taps that are not there are so far below 0 that no other part makes up for it, and
+// three of them are still numbers of their type (positions_of_image).
+double nowhere(const expr::Value& place) {
+  return -double(int64_t{1} << (place.type() == expr::Type::i32 ? 29 : 60));
+}
 
 class TapRows {
  public:
@@ -117,7 +119,10 @@ class TapRows {
         for (size_t k = 0; k < per_dim_; ++k)
           all.push_back(where(taps[k].exists, of[k].weight, 0.0));
       };
-      for (const Tap& t : taps) all.push_back(where(t.exists, t.index * steps[d], kNowhere));
+      for (const Tap& t : taps) {
+        const expr::Value place = cast(t.index, steps[d].type()) * steps[d];
+        all.push_back(where(t.exists, place, nowhere(place)));
+      }
       weights(taps);
       if (has_slopes_[d]) weights(taps_of(positions[d], sizes[d], s, s.orders[d] + 1));
     }
@@ -154,9 +159,8 @@ class TapRows {
                                      std::span<const Row> of, size_t d) const {
     using expr::Value;
     if (d == spatial_) {
-      const Value there = at >= 0.0;
-      const Value x = expr::load(image, where(there, at, 0.0));
-      return {where(there, cast(x, of[0].weights[0].type()), 0.0)};
+      const Value x = expr::load(image, max(at, expr::constant_like(at, 0)));
+      return {where(at >= 0.0, cast(x, of[0].weights[0].type()), 0.0)};
     }
     std::vector<Value> all;
     for (size_t k = 0; k < per_dim_; ++k) {
@@ -193,22 +197,24 @@ struct SamplingStages {
     rows = {0, 1};
     for (int k = 0; k < int(taps.count()); ++k) rows.push_back(first - k);
   }
-  static std::vector<expr::Type> params(DType dtype, size_t spatial) {
+  static std::vector<expr::Type> params(DType dtype, DType positions, size_t spatial) {
     std::vector<expr::Type> all(spatial, expr::work_type(dtype));
-    all.insert(all.end(), spatial, expr::Type::i64);
+    all.insert(all.end(), spatial, expr::compute_type(positions));
     return all;
   }
 };
 
 }  // namespace
 
-const prim::FusedSpec& sampling_spec(DType dtype, const GridSampling& s) {
+DType positions_of_image(int64_t elements) { return elements < 1 << 29 ? kInt32 : kInt64; }
+
+const prim::FusedSpec& sampling_spec(DType dtype, DType positions, const GridSampling& s) {
   static auto& cache = *new SpecCache;  // used until exit
-  return cache.get(s.key(dtype), [&] {
+  return cache.get(s.key(dtype) << 1 | uint64_t(positions == kInt32), [&] {
     const size_t spatial = s.orders.size();
-    std::vector<DType> inputs{dtype, kInt64};
+    std::vector<DType> inputs{dtype, positions};
     inputs.insert(inputs.end(), spatial, dtype);
-    FusedBuilder b(inputs, {dtype}, SamplingStages::params(dtype, spatial), 0b1);
+    FusedBuilder b(inputs, {dtype}, SamplingStages::params(dtype, positions, spatial), 0b1);
     const SamplingStages stages(b, dtype, s, false);
     b.store(stages.rows, 0, 1, [&](FusedBuilder::Values v) {
       return stages.taps.sums(v[0], v[1], v.subspan(2, stages.taps.count()));
@@ -217,17 +223,17 @@ const prim::FusedSpec& sampling_spec(DType dtype, const GridSampling& s) {
   });
 }
 
-const prim::FusedSpec& slopes_spec(DType dtype, const GridSampling& s) {
+const prim::FusedSpec& slopes_spec(DType dtype, DType positions, const GridSampling& s) {
   static auto& cache = *new SpecCache;  // used until exit
-  return cache.get(s.key(dtype), [&] {
+  return cache.get(s.key(dtype) << 1 | uint64_t(positions == kInt32), [&] {
     const size_t spatial = s.orders.size();
-    std::vector<DType> inputs{dtype, kInt64};
+    std::vector<DType> inputs{dtype, positions};
     inputs.insert(inputs.end(), spatial + 1, dtype);
     const TapRows taps(s, true);
     std::vector<DType> outputs;
     for (size_t d = 0; d < spatial; ++d)
       if (taps.has_slopes(d)) outputs.push_back(dtype);
-    FusedBuilder b(inputs, outputs, SamplingStages::params(dtype, spatial), 0b1);
+    FusedBuilder b(inputs, outputs, SamplingStages::params(dtype, positions, spatial), 0b1);
     SamplingStages stages(b, dtype, s, true);
     stages.rows.push_back(2 + int(spatial));
     const int sums = b.reduce(prim::Monoid::sum, stages.rows, [&](FusedBuilder::Values v) {
@@ -265,7 +271,8 @@ const expr::Program& tap_program(DType dtype, const GridSampling& s) {
                          index = k ? where(here, t.index, index) : t.index;
                          w = k ? where(here, its, w) : its;
                        }
-                       at = d ? at + index * steps[d] : index * steps[d];
+                       const Value place = cast(index, Type::i64) * steps[d];
+                       at = d ? at + place : place;
                        weight = d ? weight * w : w;
                      }
                      return std::vector{at, weight};

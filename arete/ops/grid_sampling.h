@@ -37,11 +37,14 @@ struct GridSampling {
 
 /// Sums over taps of elements of an image times weights. Inputs of both specs: the image (a table),
 /// where the plane of each image and channel begins, the positions in each spatial dimension.
-/// Parameters: of each dimension its size and the elements from one to the next.
-const prim::FusedSpec& sampling_spec(DType dtype, const GridSampling& s);
+/// Parameters: of each dimension its size and the elements from one to the next. Places are counted
+/// in `positions`.
+const prim::FusedSpec& sampling_spec(DType dtype, DType positions, const GridSampling& s);
 /// One more input, what slopes are multiplied with; outputs: a sum over channels for each spatial
 /// dimension that has slopes.
-const prim::FusedSpec& slopes_spec(DType dtype, const GridSampling& s);
+const prim::FusedSpec& slopes_spec(DType dtype, DType positions, const GridSampling& s);
+/// What places in images of so many elements are counted in: 32 bits are faster where they do.
+DType positions_of_image(int64_t elements);
 /// Inputs: a position in each spatial dimension. Parameters as above, then the number of a tap
 /// along each dimension. Results: where that tap is in its plane, and its weight, 0 where there is
 /// none.

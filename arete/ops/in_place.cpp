@@ -40,7 +40,15 @@ int64_t extent(const Layout& base) { return base.end() - base.offset; }
 
 // A piece of memory of that length as the base shows it.
 Tensor unpack(const Tensor& flat, const Layout& base) {
-  return flat.as_strided(base.sizes, base.strides, 0);
+  return flat.as_strided(base.sizes, base.strides, flat.storage_offset());
+}
+
+// Values of that layout as a piece of memory of `n` elements: as they are, where they are all of it
+// in order.
+Tensor in_memory(const Tensor& values, IntList strides, int64_t offset, int64_t n) {
+  if (values.numel() == n && offset == 0 && Layout(values.sizes(), strides).is_contiguous())
+    return values.reshape({n}).contiguous();
+  return ops::embed_window(values, {n}, strides, offset);
 }
 
 // A base and a view of it in common units: where one is complex and the other shows its parts, in
@@ -89,20 +97,24 @@ class ViewWrite final : public Node {
     if (!grads[0].defined()) return result;
     const Tensor g = split(grads[0], w_.base_in_parts);
     const Layout& view = w_.view;
-    const int64_t offset = w_.offset();
-    const Shape memory{extent(w_.base)};
-    const Tensor flat = ops::embed_window(g, memory, w_.base.strides, 0);
-    const Tensor part = flat.as_strided(view.sizes, view.strides, offset).clone();
-    TensorList inner = write_->backward({join(part, w_.view_in_parts)}, needed);
+    const int64_t offset = w_.offset(), n = extent(w_.base);
+    // A view of everything leaves nothing of g to be kept beside it.
+    const bool whole = view.numel() == n;
+    Tensor flat =
+        whole ? in_memory(g, w_.base.strides, 0, n) : ops::embed_window(g, {n}, w_.base.strides, 0);
+    Tensor window = flat.as_strided(view.sizes, view.strides, flat.storage_offset() + offset);
+    TensorList inner =
+        write_->backward({join(whole ? window : window.clone(), w_.view_in_parts)}, needed);
     if (needed & 1) {
       // What was overwritten keeps only what the write passes on to the old values.
-      const Tensor written = ops::embed_window(ones(view.sizes, TensorOptions(kBool, g.device())),
-                                               memory, view.strides, offset);
-      const Tensor passed_on =
-          inner[0].defined()
-              ? ops::embed_window(split(inner[0], w_.view_in_parts), memory, view.strides, offset)
-              : zeros(memory, g.options());
-      result[0] = join(unpack(where(written, passed_on, flat), w_.base), w_.base_in_parts);
+      const Tensor kept = inner[0].defined() ? split(inner[0], w_.view_in_parts) : Tensor();
+      if (whole)
+        flat = kept.defined() ? in_memory(kept, view.strides, offset, n) : zeros({n}, g.options());
+      else if (kept.defined())
+        window.copy_(kept);
+      else
+        window.zero_();
+      result[0] = join(unpack(flat, w_.base), w_.base_in_parts);
     }
     for (size_t i = 1; i < edges.size(); ++i) result[i] = inner[i];
     return result;

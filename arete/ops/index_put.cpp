@@ -198,6 +198,14 @@ struct Combined {
   }
   // In the merged dimension, 1-d.
   Tensor rows() const { return positions(contiguous_strides(sizes)).reshape({-1}); }
+  // Of all elements in memory, sizes (index, rest); `l`: of the view with its dimensions in order.
+  Tensor places(const Layout& l) const {
+    Tensor all = positions(IntList(l.strides).first(dims.size()));
+    for (size_t k = 0; k < rest.size(); ++k)
+      all = all.unsqueeze(-1).add(arange(Scalar(rest[k]), TensorOptions(kInt64, all.device())),
+                                  Scalar(l.strides[dims.size() + k]));
+    return all;
+  }
 };
 
 Combined combine(const Expression& e) {
@@ -274,7 +282,15 @@ Tensor read(const Expression& e) {
     return r.reshape(result_sizes(without(e.base.sizes(), dim), index.sizes(), dim));
   }
   const Combined c = combine(e);
-  const Tensor rows = e.base.permute(c.order).reshape(c.merged);
+  const Tensor front = e.base.permute(c.order);
+  // Few elements of many: looked up where they are, so that not all are moved for them.
+  if (e.base.device().is_cpu() && e.base.is_contiguous() && !view(front.layout(), c.merged) &&
+      8 * c.count() * numel_of(c.rest) <= e.base.numel()) {
+    const Tensor places = c.places(front.layout());
+    return reorder(index_select(e.base.view({-1}), 0, places.view({-1})).view(places.sizes()),
+                   int64_t(c.index.size()), c.before, true);
+  }
+  const Tensor rows = front.reshape(c.merged);
   const Tensor picked = index_select(rows, 0, c.rows()).reshape(result_sizes(c.rest, c.index, 0));
   return reorder(picked, int64_t(c.index.size()), c.before, true);
 }
@@ -334,14 +350,8 @@ void write(Expression e, const Tensor& values, bool accumulate) {
     write_slices(rows, 0, c.rows(), v.reshape(sizes), accumulate);
     return;
   }
-  const IntList strides(l.strides);
-  const size_t indexed = c.dims.size();
-  Tensor places = c.positions(strides.first(indexed));
-  for (size_t k = 0; k < c.rest.size(); ++k)
-    places = places.unsqueeze(-1).add(arange(Scalar(c.rest[k]), TensorOptions(kInt64, x.device())),
-                                      Scalar(strides[indexed + k]));
   Tensor memory = as_strided(x, {l.end() - l.offset}, {1}, l.offset);
-  write_slices(memory, 0, places.reshape({-1}), v.reshape({-1}), accumulate);
+  write_slices(memory, 0, c.places(l).reshape({-1}), v.reshape({-1}), accumulate);
 }
 
 // A mask that stands alone and a number: one elementwise pass, without looking for positions.

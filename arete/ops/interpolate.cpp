@@ -409,6 +409,26 @@ int64_t longest_dimension(IntList in, IntList spatial) {
                   *std::max_element(spatial.begin(), spatial.end()));
 }
 
+// Nearest elements of k times as many along each dimension are every k-th of them, and the gradient
+// puts them back there. False if it is something else.
+bool copy_every_kth(prim::Primitives& p, const Tensor& x, const Tensor& out, const Resampling& r) {
+  if ((r.mode != Mode::nearest && r.mode != Mode::nearest_exact) || x.numel() == 0) return false;
+  const Tensor &few = r.transposed ? x : out, &many = r.transposed ? out : x;
+  Layout kth = many.layout();
+  for (size_t d = 2; d < few.sizes().size(); ++d) {
+    const int64_t n = few.sizes()[d], k = many.sizes()[d] / n;
+    if (many.sizes()[d] % n != 0 || std::fabs(r.scales[d - 2] / double(k) - 1) > 1e-12)
+      return false;
+    if (r.mode == Mode::nearest_exact) kth.offset += k / 2 * kth.strides[d];
+    kth.sizes[d] = n;
+    kth.strides[d] *= k;
+  }
+  if (r.transposed && kth.numel() < out.numel()) p.fill(filling(view_of(out), 0, "resample"));
+  p.copy(r.transposed ? prim::CopyArgs{view_of(out, kth), view_of(x)}
+                      : prim::CopyArgs{view_of(out), view_of(x, kth)});
+  return true;
+}
+
 Tensor resample(const Tensor& x, const Resampling& r);
 
 const OpRecord& resample_op =
@@ -428,6 +448,7 @@ const OpRecord& resample_op =
         .lower([](const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
           if (out[0].numel() == 0) return;
           const Tensor& x = c.tensor(0);
+          if (x.device().is_cpu() && copy_every_kth(p, x, out[0], resampling_of(c))) return;
           std::optional<prim::ScratchView> dense;
           prim::View from = view_of(x);
           if (!x.layout().is_dense()) {

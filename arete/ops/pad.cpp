@@ -31,21 +31,48 @@ void lower_triangle(const Call& c, const Tensor& out, prim::Primitives& p, bool 
   const PartsView x(c.tensor(0)), y(out);
   const prim::View result = y.view();
   const size_t rank = size_t(out.dim());
-  prim::Positions positions(p, kInt64, std::max(out.size(-2), out.size(-1)));
+  const DType dtype = result.dtype;
+  const int64_t longest = std::max(out.size(-2), out.size(-1));
+  const DType number = prim::position_dtype(longest);
+  prim::Positions positions(p, number, longest);
+  using expr::Value;
+  const auto keeps = [lower](const Value& row, const Value& column, const Value& k) {
+    return lower ? column - row <= k : column - row >= k;
+  };
+  const expr::Literal k{.i = std::clamp(c.integer(1), -longest, longest)};
+  const expr::Type type = expr::compute_type(number);
+  if (out.device().is_cpu() && out.numel() > out.size(-2) * out.size(-1)) {
+    // Many matrices share a mask: positions would be spread anew for each of them.
+    static auto &masks = *new expr::ProgramCache, &choices = *new expr::ProgramCache;
+    const Layout matrix(result.sizes.subspan(rank - 2));
+    const prim::ScratchView mask(p, kBool, matrix.sizes);
+    const prim::View at[] = {positions.along(matrix.sizes, 0, 0),
+                             positions.along(matrix.sizes, 1, 1)},
+                     made = mask.view();
+    p.pointwise(
+        {&masks.get(pack_key({int(number), lower}), {number, number}, {type}, {kBool},
+                    [&](std::span<const Value> v) { return std::vector{keeps(v[0], v[1], v[2])}; }),
+         at,
+         {&made, 1},
+         {&k, 1}});
+    const Layout all = expand(matrix, result.sizes);
+    const prim::View in[] = {prim::View(made.data, kBool, all.sizes, all.strides, made.storage),
+                             x.view()};
+    return p.pointwise(
+        {&choices.get(uint64_t(dtype), {kBool, dtype}, {}, {dtype},
+                      [](std::span<const Value> v) { return std::vector{where(v[0], v[1], 0.0)}; }),
+         in,
+         {&result, 1},
+         {}});
+  }
   const prim::View in[] = {x.view(), positions.along(result.sizes, rank - 2, rank - 2),
                            positions.along(result.sizes, rank - 1, rank - 1)};
-
-  const DType dtype = result.dtype;
-  static auto* const cache = new expr::ProgramCache;
+  static auto& cache = *new expr::ProgramCache;
   const expr::Program& program =
-      cache->get(pack_key({int(dtype), lower}), {dtype, kInt64, kInt64}, {expr::Type::i64}, {dtype},
-                 [lower](std::span<const expr::Value> v) {
-                   const expr::Value distance = v[2] - v[1];
-                   const expr::Value keep = lower ? distance <= v[3] : distance >= v[3];
-                   return std::vector{expr::where(keep, v[0], expr::constant_like(v[0], 0))};
-                 });
-  expr::Literal k;
-  k.i = c.integer(1);
+      cache.get(pack_key({int(dtype), int(number), lower}), {dtype, number, number}, {type},
+                {dtype}, [&](std::span<const Value> v) {
+                  return std::vector{where(keeps(v[1], v[2], v[3]), v[0], 0.0)};
+                });
   p.pointwise({&program, in, {&result, 1}, {&k, 1}});
 }
 

@@ -7,6 +7,7 @@
 #include "arete/ops/creation.h"
 #include "arete/ops/fused_builder.h"
 #include "arete/ops/index.h"
+#include "arete/ops/matmul.h"
 #include "arete/ops/reduce_family.h"
 #include "arete/ops/work.h"
 #include "arete/prim/positions.h"
@@ -19,7 +20,8 @@ using expr::Value;
 using prim::Monoid;
 
 // Programs of the general norm, by dtype: |x|^p in the type sums are kept in, and the root. Of a
-// difference x is one input minus another plus a second parameter.
+// difference x is one input minus another, plus a second parameter if it is shifted.
+enum class NormOf : uint8_t { number, difference, shifted };
 struct NormPrograms {
   expr::ProgramPtr power, root;
 };
@@ -27,10 +29,10 @@ struct NormPrograms {
 // What is summed up (of infinite p: compared), and what is made of the sum; `exponent` is p and
 // `inverse` its inverse, where they are not known.
 Value power_of(const Value& x, double p, const Value& exponent) {
+  if (p == 2) return x * x;
+  if (p == 0) return where(x == 0.0, 0.0, expr::constant_like(x, 1));
   const Value a = abs(x);
   if (p == 1 || std::isinf(p)) return a;
-  if (p == 2) return a * a;
-  if (p == 0) return where(a == 0.0, 0.0, expr::constant_like(a, 1));
   return pow(a, exponent);
 }
 Value root_of(const Value& sum, double p, const Value& inverse) {
@@ -44,16 +46,16 @@ int norm_kind(double p) {
   return p == 0 || p == 1 || p == 2 ? int(p) : std::isinf(p) ? (p > 0 ? 3 : 4) : p < 1 ? 5 : 6;
 }
 
-const NormPrograms& norm_programs(DType t, double p, bool difference = false) {
+const NormPrograms& norm_programs(DType t, double p, NormOf of) {
   static auto& cache = *new KeyedCache<NormPrograms>;
-  return cache.get(pack_key({int(t), norm_kind(p), difference}), [&] {
+  return cache.get(pack_key({int(t), norm_kind(p), int(of)}), [&] {
     const expr::Type compute = expr::compute_type(t);
     const DType wide = expr::storage_type(compute);
     expr::Builder in, out;
     Value x = in.cast(in.input(t), compute);
-    if (difference) x = x - in.cast(in.input(t), compute);
+    if (of != NormOf::number) x = x - in.cast(in.input(t), compute);
     const Value exponent = in.param(compute);
-    if (difference) x = x + in.param(compute);
+    if (of == NormOf::shifted) x = x + in.param(compute);
     const Value power = power_of(x, p, exponent);
     const Value root = root_of(out.input(wide), p, out.param(compute));
     return std::make_unique<NormPrograms>(
@@ -64,7 +66,10 @@ const NormPrograms& norm_programs(DType t, double p, bool difference = false) {
 void reduce_norm(prim::Primitives& prims, IntList space, uint32_t dims,
                  std::span<const prim::View> inputs, const Tensor& out, double p,
                  std::span<const expr::Literal> params) {
-  const NormPrograms& programs = norm_programs(out.dtype(), p, inputs.size() > 1);
+  const NormOf of = inputs.size() == 1   ? NormOf::number
+                    : params.size() == 1 ? NormOf::difference
+                                         : NormOf::shifted;
+  const NormPrograms& programs = norm_programs(out.dtype(), p, of);
   const expr::Literal root{.f = 1 / p};
   prims.reduce({norm_monoid(p),
                 space,
@@ -284,7 +289,8 @@ const OpRecord& norm_of_difference_op =
           const Layout of_a = expand(a.layout(), full), of_b = expand(b.layout(), full);
           const prim::View in[] = {view_of(a, of_a), view_of(b, of_b)};
           const expr::Literal params[] = {{.f = c.real(2)}, {.f = c.real(3)}};
-          reduce_norm(prims, full, 1u << (full.size() - 1), in, out[0], c.real(2), params);
+          reduce_norm(prims, full, 1u << (full.size() - 1), in, out[0], c.real(2),
+                      {params, size_t(c.real(3) == 0 ? 1 : 2)});
         })
         .grad(
             [](const GradCall& g) -> TensorList {
@@ -404,24 +410,42 @@ const OpRecord& pair_norms_op =
             return;
           }
           if (out[0].device().is_cpu()) {
-            // Row by row, where a call costs little: rows that follow each other are read without
-            // looking for them.
-            const NormPrograms& programs = norm_programs(out[0].dtype(), p, true);
-            const expr::Literal params[] = {{.f = p}, {.f = 0}}, root{.f = 1 / p};
-            for (int64_t i = 0, at = 0; i + 1 < n; at += n - ++i) {
-              const Layout later = narrow(x.layout(), 0, i + 1, n - 1 - i);
-              const Layout one = expand(narrow(x.layout(), 0, i, 1), later.sizes);
-              const Layout to(IntList{n - 1 - i, 1}, IntList{1, 1}, out[0].storage_offset() + at);
-              const prim::View in[] = {view_of(x, one), view_of(x, later)};
+            // A few rows with all later ones, where a call costs little: rows that follow each
+            // other are read without looking for them.
+            const NormPrograms& programs = norm_programs(out[0].dtype(), p, NormOf::difference);
+            const expr::Literal power{.f = p}, root{.f = 1 / p};
+            constexpr int64_t kMostRows = 16, kElements = 1 << 17;
+            const prim::ScratchView several(prims, x.dtype(), {kMostRows, n - 1});
+            for (int64_t i = 0, at = 0; i + 1 < n;) {
+              const int64_t later = n - 1 - i;
+              const int64_t rows =
+                  std::clamp<int64_t>(kElements / (later * width), 1, std::min(kMostRows, later));
+              const Shape space{rows, later, width};
+              const Layout left = expand(unsqueeze(narrow(x.layout(), 0, i, rows), 1), space),
+                           right = expand(unsqueeze(narrow(x.layout(), 0, i + 1, later), 0), space);
+              const Layout of_several(IntList{rows, later, 1}),
+                  of_out(IntList{1, later, 1}, IntList{later, 1, 1}, out[0].storage_offset() + at);
+              prim::View made = several.view();
+              made.sizes = of_several.sizes, made.strides = of_several.strides;
+              const prim::View in[] = {view_of(x, left), view_of(x, right)};
               prims.reduce({norm_monoid(p),
-                            later.sizes,
-                            0b10,
+                            space,
+                            0b100,
                             in,
-                            view_of(out[0], to),
+                            rows == 1 ? view_of(out[0], of_out) : made,
                             programs.power.get(),
-                            params,
+                            {&power, 1},
                             programs.root.get(),
                             {&root, 1}});
+              for (int64_t k = 0; k < rows; ++k) {
+                const Layout own(IntList{later - k}, IntList{1}, out[0].storage_offset() + at);
+                prim::View row = made;
+                row.data += (k * later + k) * int64_t(size_of(row.dtype));
+                row.sizes = own.sizes, row.strides = own.strides;
+                if (rows > 1) prims.copy({view_of(out[0], own), row});
+                at += later - k;
+              }
+              i += rows;
             }
             return;
           }
@@ -450,6 +474,16 @@ const OpRecord& pair_norms_op =
               const int64_t n = x.size(0);
               if (!is_grad_enabled()) {
                 const auto square = [&](const Tensor& t) { return call(pairs_square_op, {t, n}); };
+                if (p == 2 && x.device().is_cpu() && x.dtype() == kFloat32) {
+                  // Sums of x_i f_ij - x_j f_ij as products: in float64 they lose nothing by being
+                  // taken apart that float32 had.
+                  const Tensor zero = g.output() == 0;
+                  const Tensor factors =
+                      square(arete::where(zero, 0, g.grad() / arete::where(zero, 1, g.output())))
+                          .to(kFloat64);
+                  const Tensor wide = x.to(kFloat64);
+                  return {(wide * factors.sum(1, true) - mm(factors, wide)).to(kFloat32)};
+                }
                 return {norm_slopes(square(g.grad()), x.unsqueeze(1), x.unsqueeze(0),
                                     square(g.output()), p, 0)
                             .squeeze(1)};

@@ -71,6 +71,11 @@ const OpRecord& as_strided_scatter_op =
           const Tensor& self = c.tensor(0);
           const int64_t offset = c.has(4) ? c.integer(4) : self.storage_offset();
           const int64_t total = int64_t(self.storage()->bytes() / self.element_size());
+          if (self.is_contiguous() && total == self.numel()) {
+            const Tensor out = self.clone();
+            write(c, as_strided(out, c.ints(2), c.ints(3), offset), c.tensor(1), "slice");
+            return {out};
+          }
           const Tensor memory = as_strided(self, {total}, {1}, 0).clone();
           write(c, as_strided(memory, c.ints(2), c.ints(3), offset), c.tensor(1), "slice");
           return {as_strided(memory, self.sizes(), self.strides(), self.storage_offset())};

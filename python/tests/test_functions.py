@@ -198,3 +198,19 @@ def test_numbers_in_addcdiv():
     i = arete.tensor([1, 2])
     with pytest.raises(RuntimeError, match="no longer supported"):
         arete.ones(2).addcdiv(i, i)
+
+
+def test_results_besides_the_first():
+    """As torch's functions below nn.functional give them."""
+    values, places = arete.adaptive_max_pool1d(arete.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+    assert values.tolist() == [[3, 2]] and places.tolist() == [[1, 2]]
+    weight, index, ends = arete.ones(4, 3), arete.tensor([0, 1, 2, 1]), arete.tensor([0, 2, 4])
+
+    def shapes(weight, mode, padding=None):
+        return [tuple(t.shape) for t in arete.embedding_bag(weight, index, ends, False, mode, False, None, True, padding)]
+
+    assert shapes(weight, 0) == [(2, 3), (0,), (3,), (3,)]
+    assert shapes(weight.clone().requires_grad_(), 0) == [(2, 3), (0,), (2,), (2,)]
+    assert shapes(weight, 0, 1) == shapes(weight.double(), 0) == [(2, 3), (4,), (3,), (3,)]
+    assert shapes(weight, 1) == [(2, 3), (4,), (2,), (2,)]
+    assert shapes(weight, 2) == [(2, 3), (4,), (2,), (2, 3)]

@@ -28,12 +28,15 @@ using Kind = FusedStage::Kind;
 //   batch    several short rows, one tile [rows][elements]
 //   columns  the data run fastest from row to row: a strip of rows, tiles [elements][rows]
 // In the last two, row values are arrays; element-wise programs read them spread to the tile's
-// shape.
+// shape. Where the rows of a dimension are few, a group has those of the next one, too.
 enum class Mode : uint8_t { single, batch, columns };
 
 constexpr int64_t kShortRow = 256;  // rows up to this length are batched
 constexpr int64_t kStrip = 256;     // rows of a strip
-constexpr size_t kFewValues = 4;    // row values that are cheap to spread
+// Rows of so few elements together, or of some more where they have many values, are joined by
+// those of the next dimension: more would be packed for it at a loss.
+constexpr int64_t kFewElements = 128, kSomeElements = 1024;
+constexpr size_t kFewValues = 4;  // row values that are cheap to spread
 
 /// A value per row of a group.
 struct RowValue {
@@ -116,10 +119,24 @@ class Fusion {
     s.key.values = spec.kind == Kind::reduce;
   }
 
+  // Moves a dimension of the nest forward.
+  void move_dim(int from, int to) {
+    const auto rotate = [&](auto& list) {
+      std::rotate(list.begin() + to, list.begin() + from, list.begin() + from + 1);
+    };
+    rotate(nest_.sizes);
+    for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
+  }
+
   void choose_mode() {
     row_dim_ = inner_ < nest_.rank ? inner_ : -1;
     mode_ = Mode::single;
     if (row_dim_ < 0) return;
+    // Whether the rows of dimension d share groups with those of another one.
+    const auto joins = [&](int d) {
+      const int64_t most = row_dtypes_.size() > kFewValues ? kSomeElements : kFewElements;
+      return nest_.rank > inner_ + 1 && nest_.sizes[size_t(d)] * elements_ <= most;
+    };
     // Along which dimension does the largest operand run fastest? Of equal ones an input counts.
     const LoopNest::Operand* main = nullptr;
     int64_t most = -1;
@@ -136,21 +153,35 @@ class Fusion {
       for (int d = 0; d < inner_; ++d)
         inside |= main->strides[size_t(d)] == unit && nest_.sizes[size_t(d)] > 1;
       for (int d = inner_; d < nest_.rank && !inside; ++d) {
-        if (main->strides[size_t(d)] != unit || nest_.sizes[size_t(d)] < 8) continue;
+        if (main->strides[size_t(d)] != unit || (nest_.sizes[size_t(d)] < 8 && !joins(d))) continue;
         mode_ = Mode::columns;
-        auto rotate = [&](auto& list) {
-          std::rotate(list.begin(), list.begin() + d, list.begin() + d + 1);
-        };
-        rotate(nest_.sizes);
-        for (LoopNest::Operand& o : nest_.operands) rotate(o.strides);
+        if (joins(d)) row_dims_ = 2;
+        move_dim(d, 0);
+        if (row_dims_ == 2) move_dim(inner_ + 1, 1);
         row_dim_ = 0;
         return;
       }
     }
-    if (elements_ <= kShortRow && nest_.sizes[size_t(row_dim_)] > 1) mode_ = Mode::batch;
+    if (elements_ > kShortRow || rows_ == 1) return;
+    mode_ = Mode::batch;
+    if (joins(row_dim_)) row_dims_ = 2;
   }
 
-  bool is_inner(int d) const { return mode_ == Mode::columns ? d >= 1 && d <= inner_ : d < inner_; }
+  bool is_row(int d) const { return d >= row_dim_ && d < row_dim_ + row_dims_; }
+  bool is_inner(int d) const {
+    return mode_ == Mode::columns ? d >= row_dims_ && d < row_dims_ + inner_ : d < inner_;
+  }
+
+  // A group of about `most` rows.
+  void choose_group(int64_t most, Extents& extents) {
+    group_ = 1;
+    for (int d = row_dim_; d < row_dim_ + row_dims_; ++d) {
+      const int64_t take = std::clamp<int64_t>(most / group_, 1, nest_.sizes[size_t(d)]);
+      extents[size_t(d)] = take;
+      group_ *= take;
+      if (take < nest_.sizes[size_t(d)]) break;
+    }
+  }
 
   Tiling choose_tiles() {
     int64_t block = kMaxBlock;
@@ -164,17 +195,14 @@ class Fusion {
           choose_extents(nest_, 0, inner_, block, extents);
           break;
         case Mode::batch:
-          group_ = std::min(nest_.sizes[size_t(row_dim_)], std::max<int64_t>(1, block / elements_));
           for (int d = 0; d < inner_; ++d) extents[size_t(d)] = nest_.sizes[size_t(d)];
-          extents[size_t(row_dim_)] = group_;
+          choose_group(block / elements_, extents);
           break;
         case Mode::columns: {
           // Many row values are better read as they are than spread over several elements.
-          group_ =
-              std::min({nest_.sizes[0], row_dtypes_.size() > kFewValues ? block : kStrip, block});
-          extents[0] = group_;
+          choose_group(row_dtypes_.size() > kFewValues ? block : std::min(kStrip, block), extents);
           int64_t room = block / group_;
-          for (int d = 1; d <= inner_ && room > 1; ++d) {
+          for (int d = row_dims_; d < row_dims_ + inner_ && room > 1; ++d) {
             const int64_t take = std::min(nest_.sizes[size_t(d)], room);
             extents[size_t(d)] = take;
             if (take < nest_.sizes[size_t(d)]) break;
@@ -202,11 +230,8 @@ class Fusion {
       }
       if (!fits) continue;
       groups_ = 1;
-      for (int d = 0; d < nest_.rank; ++d) {
-        if (is_inner(d)) continue;
-        groups_ *=
-            d == row_dim_ ? (nest_.sizes[size_t(d)] + group_ - 1) / group_ : nest_.sizes[size_t(d)];
-      }
+      for (int d = 0; d < nest_.rank; ++d)
+        if (!is_inner(d)) groups_ *= tiling.counts[size_t(d)];
       return tiling;
     }
   }
@@ -239,9 +264,9 @@ class Fusion {
       } else {
         r.frame.emplace(*s.code, s.params, arena.take(s.code->register_bytes));
         for (size_t i = 0; i < s.inputs.size(); ++i)
-          r.gathered.push_back(s.spec->program->is_table(i) ? nullptr
-                                                            : gather_buffer(s.inputs[i], arena));
-        for (int o : s.outputs) r.gathered.push_back(gather_buffer(o, arena));
+          r.gathered.push_back(
+              s.spec->program->is_table(i) ? nullptr : gather_buffer(s.inputs[i], tiling, arena));
+        for (int o : s.outputs) r.gathered.push_back(gather_buffer(o, tiling, arena));
       }
       for (size_t j = 0; j < s.accumulations.size(); ++j) {
         const Accumulation& a = s.accumulations[j];
@@ -257,16 +282,15 @@ class Fusion {
 
     for (int64_t g = first; g < last; ++g) {
       Extents low{}, high = nest_.sizes;
-      int64_t rest = g;
+      int64_t rest = g, n = 1;
       for (int d = 0; d < nest_.rank; ++d) {
         if (is_inner(d)) continue;
-        const int64_t step = d == row_dim_ ? group_ : 1;
-        const int64_t count = (nest_.sizes[size_t(d)] + step - 1) / step;
+        const int64_t step = tiling.extents[size_t(d)], count = tiling.counts[size_t(d)];
         low[size_t(d)] = rest % count * step;
         high[size_t(d)] = std::min(nest_.sizes[size_t(d)], low[size_t(d)] + step);
         rest /= count;
+        if (is_row(d)) n *= high[size_t(d)] - low[size_t(d)];
       }
-      const int64_t n = row_dim_ < 0 ? 1 : high[size_t(row_dim_)] - low[size_t(row_dim_)];
       int64_t tiles = 1;
       for (int d = 0; d < nest_.rank; ++d)
         if (is_inner(d)) tiles *= tiling.counts[size_t(d)];
@@ -282,11 +306,32 @@ class Fusion {
     }
   }
 
-  std::byte* gather_buffer(int operand, ArenaScope& arena) const {
+  std::byte* gather_buffer(int operand, const Tiling& tiling, ArenaScope& arena) const {
     if (operand < 0) return nullptr;
     const LoopNest::Operand& o = nest_.operands[size_t(operand)];
-    if (group_ == 1 || o.strides[size_t(row_dim_)] == int64_t(size_of(o.dtype))) return nullptr;
-    return arena.take(size_t(group_) * size_of(o.dtype));
+    bool direct = true;
+    int64_t run = int64_t(size_of(o.dtype));
+    for (int d = row_dim_; group_ > 1 && d < row_dim_ + row_dims_; ++d) {
+      const int64_t rows = tiling.extents[size_t(d)];
+      direct &= rows == 1 || o.strides[size_t(d)] == run;
+      run *= rows;
+    }
+    return direct ? nullptr : arena.take(size_t(group_) * size_of(o.dtype));
+  }
+  // One element for each row of a group, side by side in `buffer`.
+  void gather_rows(const TileCursor& at, int operand, std::byte* buffer, bool back) const {
+    const LoopNest::Operand& o = nest_.operands[size_t(operand)];
+    const int64_t size = int64_t(size_of(o.dtype)), n = at.extent(row_dim_),
+                  step = o.strides[size_t(row_dim_)],
+                  outer = row_dims_ == 2 ? at.extent(row_dim_ + 1) : 1;
+    std::byte* memory = at.base(operand);
+    for (int64_t i = 0; i < outer; ++i, buffer += n * size) {
+      if (back)
+        copy_run(memory, step, buffer, size, n, size_t(size));
+      else
+        copy_run(buffer, size, memory, step, n, size_t(size));
+      if (row_dims_ == 2) memory += o.strides[size_t(row_dim_) + 1];
+    }
   }
 
   /// Row values to the shape of the tiles.
@@ -362,16 +407,12 @@ class Fusion {
   void by_row(const Stage& s, Running& r, const TileCursor& start, int64_t n,
               SmallVector<RowValue, 8>& values) const {
     Frame& frame = *r.frame;
-    auto stride = [&](int operand) {
-      return row_dim_ < 0 ? 0 : nest_.operands[size_t(operand)].strides[size_t(row_dim_)];
-    };
     for (size_t i = 0; i < s.inputs.size(); ++i) {
       const int operand = s.inputs[i];
       if (operand < 0) {
         frame.set_input(int(i), values[size_t(~s.spec->inputs[i])].data);
       } else if (std::byte* buffer = r.gathered[i]) {
-        const size_t size = size_of(nest_.operands[size_t(operand)].dtype);
-        copy_run(buffer, int64_t(size), start.base(operand), stride(operand), n, size);
+        gather_rows(start, operand, buffer, false);
         frame.set_input(int(i), buffer);
       } else {
         frame.set_input(int(i), start.base(operand));
@@ -391,16 +432,14 @@ class Fusion {
     if (s.spec->kind == Kind::row) return;
     for (int k = 0; k < n_results; ++k) {
       const int operand = s.outputs[size_t(k)];
-      if (std::byte* buffer = r.gathered[s.inputs.size() + size_t(k)]) {
-        const size_t size = size_of(nest_.operands[size_t(operand)].dtype);
-        copy_run(start.base(operand), stride(operand), buffer, int64_t(size), n, size);
-      }
+      if (std::byte* buffer = r.gathered[s.inputs.size() + size_t(k)])
+        gather_rows(start, operand, buffer, true);
     }
   }
 
   const prim::FusedArgs& args_;
   LoopNest nest_;
-  int inner_ = 1, row_dim_ = -1;
+  int inner_ = 1, row_dim_ = -1, row_dims_ = 1;  // rows of a group are of one or two dimensions
   int64_t rows_ = 1, elements_ = 1, group_ = 1, groups_ = 1;
   Mode mode_ = Mode::single;
   std::vector<Stage> stages_;

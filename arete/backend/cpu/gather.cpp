@@ -1,5 +1,5 @@
 // Reading elements at computed positions.
-#include <algorithm>
+#include <cstring>
 
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/indexing.h"
@@ -9,6 +9,16 @@
 
 namespace arete::cpu {
 namespace {
+
+// memcpy, short ones without the call.
+void copy_bytes(void* out, const void* in, size_t bytes) {
+  constexpr size_t kStep = 16;
+  if (bytes < kStep || bytes > 16 * kStep) return void(std::memcpy(out, in, bytes));
+  auto* to = static_cast<std::byte*>(out);
+  auto* from = static_cast<const std::byte*>(in);
+  for (size_t i = 0; i + kStep <= bytes; i += kStep) std::memcpy(to + i, from + i, kStep);
+  std::memcpy(to + bytes - kStep, from + bytes - kStep, kStep);
+}
 
 // Element by element in row-major order of the output; `in` walks with stride 0 along the dimension
 // and the index supplies that part.
@@ -35,7 +45,7 @@ void gather_as(const prim::GatherArgs& a, IndexCheck& check) {
         if (k < 0) return;
         in += k * step;
         if (so == 1 && sb == 1)
-          std::copy_n(in, n, out);
+          copy_bytes(out, in, size_t(n) * sizeof(T));
         else
           for (int64_t i = 0; i < n; ++i) out[i * so] = in[i * sb];
         return;

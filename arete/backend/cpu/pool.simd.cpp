@@ -5,13 +5,17 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
-#include <vector>
 
+#include "arete/backend/cpu/arena.h"
 #include "arete/backend/cpu/pool_kernels.h"
 #include "arete/backend/cpu/pool_loops.inl.h"
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
+
+using Way = Geometry::Way;
+
+// Two by two windows over rows, the most frequent ones, have their taps written out, too.
 
 // Outputs [0, L) of windows 2 x 2 with stride 2 over two rows of input.
 template <class T, int L>
@@ -68,64 +72,264 @@ bool is_2x2(const Geometry& g, bool has_index) {
   return g.x.stride[2] == 1 && g.y.stride[2] == 1 && (!has_index || g.index.stride[2] == 1);
 }
 
+// Vectors of L numbers.
+template <class C, int L>
+struct Vectors {
+  // As wide as a value; planes have fewer elements than that (Geometry::way).
+  using Number = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  typedef C V __attribute__((vector_size(L * sizeof(C))));
+  typedef Number M __attribute__((vector_size(L * sizeof(C))));
+
+  // Elements 0, step, 2 step, ...
+  template <class T>
+  static void load(V& v, const T* from, int64_t step) {
+    if constexpr (std::is_same_v<T, C>) {
+      if (step == 1) return void(__builtin_memcpy(&v, from, sizeof(V)));
+      if (step == 2) {  // without what lies behind the last of them
+        V low, high;
+        M even;
+        for (int i = 0; i < L; ++i) even[i] = 2 * i + (i < L / 2 ? 0 : 1);
+        __builtin_memcpy(&low, from, sizeof(V)), __builtin_memcpy(&high, from + L - 1, sizeof(V));
+        v = __builtin_shuffle(low, high, even);
+        return;
+      }
+    }
+    for (int i = 0; i < L; ++i) v[i] = C(from[i * step]);
+  }
+  // Elements 0, 2, 4, ... and 1, 3, 5, ... of 2 L.
+  static void load_pairs(V& first, V& second, const C* from) {
+    V low, high;
+    __builtin_memcpy(&low, from, sizeof(V)), __builtin_memcpy(&high, from + L, sizeof(V));
+    pairs(first, second, low, high);
+  }
+  static void pairs(V& first, V& second, const V& low, const V& high) {
+    M even;
+    for (int i = 0; i < L; ++i) even[i] = 2 * i;
+    first = __builtin_shuffle(low, high, even), second = __builtin_shuffle(low, high, even + 1);
+  }
+  template <class T>
+  static void store(T* to, int64_t step, const V& v) {
+    if constexpr (std::is_same_v<T, C>)
+      if (step == 1) return void(__builtin_memcpy(to, &v, sizeof(V)));
+    for (int i = 0; i < L; ++i) to[i * step] = T(v[i]);
+  }
+  static void count_from(M& m, Number first, Number step) {
+    for (int i = 0; i < L; ++i) m[i] = first + Number(i) * step;
+  }
+};
+
+// The largest of what each of L outputs has met, and where it lies.
+template <bool kIndexed, class C, int L>
+struct Largest {
+  using Of = Vectors<C, L>;
+  using M = typename Of::M;
+  typename Of::V value;
+  M where;
+
+  void start(const M& first) {
+    value = lowest<C>() - typename Of::V{};
+    if (kIndexed) where = first;
+  }
+  void take(const typename Of::V& v, const M& at) {
+    M better;
+    beat(better, v);
+    value = better ? v : value;
+    if (kIndexed) where = better ? at : where;
+  }
+  // What came before or after: of equal ones the first in the plane.
+  void merge(const Largest& other) {
+    M better;
+    beat(better, other.value);
+    if (kIndexed)
+      better |=
+          (M)(other.where < where) &
+          ((M)(other.value == value) | ((M)(other.value != other.value) & (M)(value != value)));
+    value = better ? other.value : value;
+    if (kIndexed) where = better ? other.where : where;
+  }
+
+ private:
+  void beat(M& better, const typename Of::V& v) const {  // as beats()
+    if constexpr (std::is_floating_point_v<C>)
+      better = ~(M)(v <= value) & (M)(value == value);
+    else
+      better = (M)(v > value);
+  }
+};
+
 template <class T>
+struct Top {
+  Compute<T> value;
+  int64_t where;  // in the plane
+};
+// Of one window.
+template <class T>
+Top<T> max_of_window(const T* x, const Geometry& g, int64_t od, int64_t oh, int64_t ow) {
+  using C = Compute<T>;
+  const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
+  Top<T> top{lowest<C>(), (rd.first * g.x.size[1] + rh.first) * g.x.size[2] + rw.first};
+  for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
+    for (int64_t h = rh.first; h < rh.last; h += g.dilation[1])
+      for (int64_t w = rw.first; w < rw.last; w += g.dilation[2]) {
+        const C v = C(x[at(g.x, d, h, w)]);
+        if (beats(v, top.value)) top = {v, (d * g.x.size[1] + h) * g.x.size[2] + w};
+      }
+  return top;
+}
+
+// Calls vectors(std::integral_constant of L, first) for L outputs each of [begin, end), of which
+// the last may be some that were met before, or one(output) for fewer than 4.
+template <class F, class One>
+void in_vectors(int64_t begin, int64_t end, F&& vectors, One&& one) {
+  const auto go = [&](auto lanes) {
+    for (int64_t i = begin; i < end; i += lanes) vectors(lanes, std::min<int64_t>(i, end - lanes));
+  };
+  if (end - begin >= 8) return go(std::integral_constant<int, 8>());
+  if (end - begin >= 4) return go(std::integral_constant<int, 4>());
+  for (int64_t i = begin; i < end; ++i) one(i);
+}
+
+// The maxima of L windows which lie side by side and have kWidth elements of a row each.
+template <int kWidth, class C, int L>
+void max_side_by_side(typename Vectors<C, L>::V& v, const C* from) {
+  using Of = Vectors<C, L>;
+  if constexpr (kWidth == 1) {
+    Of::load(v, from, 1);
+  } else {
+    typename Of::V low, high;
+    max_side_by_side<kWidth / 2, C, L>(low, from);
+    max_side_by_side<kWidth / 2, C, L>(high, from + L * (kWidth / 2));
+    Largest<false, C, L> best;
+    typename Of::V second;
+    Of::pairs(best.value, second, low, high);
+    best.take(second, typename Of::M{});
+    v = best.value;
+  }
+}
+
+template <bool kIndexed, class T>
 void max_rows(const T* x, T* y, int64_t* index, const Geometry& g) {
   using C = Compute<T>;
-  using Narrow = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;  // as wide as a value
-  const bool narrow = sizeof(C) == 8 || g.x.plane() < INT32_MAX;
-  for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t n) {
-    C best[kChannels];
-    Narrow where[kChannels];
-    int64_t wide[kChannels];
-    std::fill(best, best + n, lowest<C>());
-    // What stays if every element of a window is the lowest number: its first position.
-    const int64_t row = (clip(g, 0, od).first * g.x.size[1] + clip(g, 1, oh).first) * g.x.size[2];
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t start = row + clip(g, 2, w0 + i).first;
-      where[i] = Narrow(start);
-      if (!narrow) wide[i] = start;
+  const Range inside = g.inside();
+  const int64_t step = g.stride[2] * g.x.stride[2], width = g.kernel[2];
+  const int64_t next = g.dilation[2] * g.x.stride[2];
+  const bool dense = std::is_same_v<T, C> && next == 1;
+  const bool side_by_side = !kIndexed && dense && step == width;
+  for_each_row(g, [&](int64_t od, int64_t oh) {
+    const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
+    T* const to = y + at(g.y, od, oh, 0);
+    int64_t* const places = kIndexed ? index + at(g.index, od, oh, 0) : nullptr;
+    const auto one = [&](int64_t ow) {
+      const Top<T> top = max_of_window(x, g, od, oh, ow);
+      to[ow * g.y.stride[2]] = T(top.value);
+      if (kIndexed) places[ow * g.index.stride[2]] = top.where;
+    };
+    for (int64_t ow = 0; ow < inside.first; ++ow) one(ow);
+    in_vectors(
+        inside.first, inside.last,
+        [&]<int L>(std::integral_constant<int, L>, int64_t ow) {
+          using Of = Vectors<C, L>;
+          using Number = typename Of::Number;
+          Largest<kIndexed, C, L> best;
+          typename Of::M lanes, place;
+          typename Of::V v, second;
+          const int64_t left = ow * g.stride[2] - g.padding[2];
+          Of::count_from(lanes, 0, Number(g.stride[2]));
+          place = lanes + Number((rd.first * g.x.size[1] + rh.first) * g.x.size[2] + left);
+          best.start(place);
+          for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
+            for (int64_t h = rh.first; h < rh.last; h += g.dilation[1]) {
+              const T* from = x + at(g.x, d, h, left);
+              if (kIndexed) place = lanes + Number((d * g.x.size[1] + h) * g.x.size[2] + left);
+              int64_t k = 0;
+              if constexpr (std::is_same_v<T, C>) {
+                if (side_by_side && (width == 4 || width == 8)) {
+                  width == 4 ? max_side_by_side<4, C, L>(v, from)
+                             : max_side_by_side<8, C, L>(v, from);
+                  best.take(v, place);
+                  continue;
+                }
+                if (step == 2 && dense)
+                  for (; k + 1 < width; k += 2) {
+                    Of::load_pairs(v, second, from + k);
+                    best.take(v, place + Number(k));
+                    best.take(second, place + Number(k + 1));
+                  }
+              }
+              for (; k < width; ++k) {
+                Of::load(v, from + k * next, step);
+                best.take(v, place + Number(k * g.dilation[2]));
+              }
+            }
+          Of::store(to + ow * g.y.stride[2], g.y.stride[2], best.value);
+          if (kIndexed)
+            for (int i = 0; i < L; ++i)
+              places[(ow + i) * g.index.stride[2]] = int64_t(best.where[i]);
+        },
+        one);
+    for (int64_t ow = inside.last; ow < g.y.size[2]; ++ow) one(ow);
+  });
+}
+
+// Windows of rows of at least kLong elements side by side.
+template <bool kIndexed, class T>
+void max_long(const T* x, T* y, int64_t* index, const Geometry& g) {
+  constexpr int L = 32 / sizeof(T), kWays = 4;
+  using Of = Vectors<T, L>;
+  using Number = typename Of::Number;
+  for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+    const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
+    const int64_t n = rw.last - rw.first;
+    if (n < L) {  // padding is in the window
+      const Top<T> top = max_of_window(x, g, od, oh, ow);
+      y[at(g.y, od, oh, ow)] = top.value;
+      if (kIndexed) index[at(g.index, od, oh, ow)] = top.where;
+      return;
     }
-    for_row_taps(g, od, oh, w0, n,
-                 [&](int64_t first, int64_t last, int64_t offset, int64_t position) {
-                   const T* from = x + offset;
-                   if (!narrow) {
-                     for (int64_t i = first; i < last; ++i) {
-                       const C v = C(from[(i - first) * g.stride[2] * g.x.stride[2]]);
-                       if (beats(v, best[i]))
-                         best[i] = v, wide[i] = position + (i - first) * g.stride[2];
-                     }
-                     return;
-                   }
-                   with_stride(g.stride[2] * g.x.stride[2], [&](auto step) {
-                     const Narrow base = Narrow(position), between = Narrow(g.stride[2]);
-                     for (int64_t i = 0; i < last - first; ++i) {
-                       const C v = C(from[i * step]);
-                       const bool b = beats(v, best[first + i]);
-                       best[first + i] = b ? v : best[first + i];
-                       where[first + i] = b ? Narrow(base + Narrow(i) * between) : where[first + i];
-                     }
-                   });
-                 });
-    T* to = y + at(g.y, od, oh, w0);
-    for (int64_t i = 0; i < n; ++i) to[i * g.y.stride[2]] = T(best[i]);
-    if (index == nullptr) return;
-    int64_t* out = index + at(g.index, od, oh, w0);
-    for (int64_t i = 0; i < n; ++i)
-      out[i * g.index.stride[2]] = narrow ? int64_t(where[i]) : wide[i];
+    Largest<kIndexed, T, L> best[kWays];
+    typename Of::V v;
+    const typename Of::M none{};
+    const Number start = Number((rd.first * g.x.size[1] + rh.first) * g.x.size[2] + rw.first);
+    for (auto& b : best) b.start(none + start);
+    for (int64_t d = rd.first; d < rd.last; d += g.dilation[0])
+      for (int64_t h = rh.first; h < rh.last; h += g.dilation[1]) {
+        const T* from = x + at(g.x, d, h, rw.first);
+        typename Of::M place;
+        Of::count_from(place, Number((d * g.x.size[1] + h) * g.x.size[2] + rw.first), 1);
+        int64_t i = 0;
+        for (; i + kWays * L <= n; i += kWays * L)
+          for (int k = 0; k < kWays; ++k) {
+            Of::load(v, from + i + k * L, 1);
+            best[k].take(v, place + Number(i + k * L));
+          }
+        for (int k = 0; i < n; i += L, ++k) {
+          const int64_t j = std::min(i, n - L);
+          Of::load(v, from + j, 1);
+          best[k].take(v, place + Number(j));
+        }
+      }
+    for (int k = 1; k < kWays; ++k) best[0].merge(best[k]);
+    for (int half = L / 2; half > 0; half /= 2) {
+      typename Of::M beyond;
+      Of::count_from(beyond, Number(half), 1);
+      best[1].value = __builtin_shuffle(best[0].value, beyond & (L - 1));
+      best[1].where = __builtin_shuffle(best[0].where, beyond & (L - 1));
+      best[0].merge(best[1]);
+    }
+    y[at(g.y, od, oh, ow)] = best[0].value[0];
+    if (kIndexed) index[at(g.index, od, oh, ow)] = int64_t(best[0].where[0]);
   });
 }
 
 template <bool kIndexed, class T>
 void max_columns(const T* x, T* y, int64_t* index, const Geometry& g) {
   using C = Compute<T>;
-  // As wide as a value; there are fewer rows than that (Geometry::by_columns).
+  // As wide as a value; there are fewer rows than that (Geometry::way).
   using Row = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
   const int64_t width = g.x.size[2];
-  std::vector<C> best(size_t(width), C(0));
-  // No vector of whole numbers: its constructor would be a function that other files may get.
-  const std::unique_ptr<Row[]> row(new Row[size_t(kIndexed ? width : 0)]());
-  C* const b = best.data();
-  Row* const r = row.get();
+  ArenaScope arena;
+  C* const b = arena.take_array<C>(width);
+  Row* const r = arena.take_array<Row>(kIndexed ? width : 0);
   for_rows_of_windows(g, [&](int64_t od, int64_t oh, bool other) {
     const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
     if (other) {
@@ -164,37 +368,42 @@ void max_columns(const T* x, T* y, int64_t* index, const Geometry& g) {
   });
 }
 
-template <class T>
+template <bool kIndexed, class T>
 void max_forward(const PoolArgs& p, const Geometry& all) {
   using C = Compute<T>;
-  const bool indexed = bool(p.indices);
   const bool random = p.placement == PoolArgs::Placement::random;
-  [[maybe_unused]] const bool two_by_two = !random && is_2x2(all, indexed);
-  for_pieces(all, [&](int64_t c0, int64_t count, int64_t n) {
-    std::optional<Geometry> placed;
-    if (random) {
-      placed.emplace(all);
-      p.samples.dtype == DType::f32 ? placed->place<float>(p.samples, n, c0)
-                                    : placed->place<double>(p.samples, n, c0);
-    }
+  [[maybe_unused]] const bool two_by_two = !random && is_2x2(all, kIndexed);
+  for_pieces(all, [&, placed = random ? std::optional(all) : std::nullopt](
+                      int64_t c0, int64_t count, int64_t n) mutable {
+    if (placed)
+      p.samples.dtype == DType::f32 ? placed->template place<float>(p.samples, n, c0)
+                                    : placed->template place<double>(p.samples, n, c0);
     const Geometry& g = placed ? *placed : all;
     const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
     int64_t* index =
-        indexed ? p.indices.as<int64_t>() + n * g.index.sample + c0 * g.index.channel : nullptr;
+        kIndexed ? p.indices.as<int64_t>() + n * g.index.sample + c0 * g.index.channel : nullptr;
     if constexpr (std::is_floating_point_v<T>) {
       if (two_by_two) {
         for (int64_t h = 0; h < g.y.size[1]; ++h)
           max_row_2x2(x + 2 * h * g.x.stride[1], x + (2 * h + 1) * g.x.stride[1], g.y.size[2],
                       2 * h * g.x.size[2], g.x.size[2], y + h * g.y.stride[1],
-                      indexed ? index + h * g.index.stride[1] : nullptr);
+                      kIndexed ? index + h * g.index.stride[1] : nullptr);
         return;
       }
     }
-    if (g.by_columns)
-      return indexed ? max_columns<true>(x, y, index, g) : max_columns<false>(x, y, index, g);
-    if (g.by_rows) return max_rows(x, y, index, g);
+    if (g.way == Way::columns) return max_columns<kIndexed>(x, y, index, g);
+    if (g.way == Way::rows) return max_rows<kIndexed>(x, y, index, g);
+    if constexpr (sizeof(T) >= 4)
+      if (g.way == Way::long_windows) return max_long<kIndexed>(x, y, index, g);
     for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+      T* to = y + at(g.y, od, oh, ow);
+      if (count == 1) {
+        const Top<T> top = max_of_window(x, g, od, oh, ow);
+        *to = T(top.value);
+        if (kIndexed) index[at(g.index, od, oh, ow)] = top.where;
+        return;
+      }
       const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
       C best[kChannels];
       int64_t where[kChannels];
@@ -206,11 +415,6 @@ void max_forward(const PoolArgs& p, const Geometry& all) {
           for (int64_t w = rw.first; w < rw.last; w += g.dilation[2]) {
             const T* from = x + at(g.x, d, h, w);
             const int64_t position = (d * g.x.size[1] + h) * g.x.size[2] + w;
-            if (count == 1) {
-              const C v = C(*from);
-              if (beats(v, best[0])) best[0] = v, where[0] = position;
-              continue;
-            }
             for (int64_t c = 0; c < count; ++c) {
               const C v = C(from[c]);
               const bool b = beats(v, best[c]);
@@ -218,9 +422,8 @@ void max_forward(const PoolArgs& p, const Geometry& all) {
               where[c] = b ? position : where[c];
             }
           }
-      T* to = y + at(g.y, od, oh, ow);
       for (int64_t c = 0; c < count; ++c) to[c] = T(best[c]);
-      if (indexed) std::copy(where, where + count, index + at(g.index, od, oh, ow));
+      if (kIndexed) std::copy(where, where + count, index + at(g.index, od, oh, ow));
     });
   });
 }
@@ -325,21 +528,89 @@ void row_divisors(const PoolArgs& p, const Geometry& g, int64_t od, int64_t oh, 
   for (int64_t i = 0; i < n; ++i) out[i] = C(outer * width[i]);
 }
 
+// The sum over one window.
+template <class T>
+Compute<T> sum_of_window(const T* x, const Geometry& g, int64_t od, int64_t oh, int64_t ow) {
+  const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
+  Compute<T> sum{};
+  for (int64_t d = rd.first; d < rd.last; ++d)
+    for (int64_t h = rh.first; h < rh.last; ++h)
+      for (int64_t w = rw.first; w < rw.last; ++w) sum += Compute<T>(x[at(g.x, d, h, w)]);
+  return sum;
+}
+
 template <class T>
 void avg_rows(const PoolArgs& p, const T* x, T* y, const Geometry& g) {
   using C = Compute<T>;
-  for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t n) {
-    C sum[kChannels], divisor[kChannels];
-    std::fill(sum, sum + n, C(0));
-    for_row_taps(g, od, oh, w0, n, [&](int64_t first, int64_t last, int64_t offset, int64_t) {
-      const T* from = x + offset;
-      with_stride(g.stride[2] * g.x.stride[2], [&](auto step) {
-        for (int64_t i = 0; i < last - first; ++i) sum[first + i] += C(from[i * step]);
-      });
-    });
-    row_divisors(p, g, od, oh, w0, n, divisor);
-    T* to = y + at(g.y, od, oh, w0);
-    for (int64_t i = 0; i < n; ++i) to[i * g.y.stride[2]] = T(sum[i] / divisor[i]);
+  const Range inside = g.inside();
+  const int64_t step = g.stride[2] * g.x.stride[2], width = g.kernel[2];
+  const bool pairs = std::is_same_v<T, C> && step == 2 && g.x.stride[2] == 1;
+  for_each_row(g, [&](int64_t od, int64_t oh) {
+    const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
+    T* const to = y + at(g.y, od, oh, 0);
+    const auto one = [&](int64_t ow) {
+      to[ow * g.y.stride[2]] = T(sum_of_window(x, g, od, oh, ow) / C(divisor_of(p, g, od, oh, ow)));
+    };
+    for (int64_t ow = 0; ow < inside.first; ++ow) one(ow);
+    in_vectors(
+        inside.first, inside.last,
+        [&]<int L>(std::integral_constant<int, L>, int64_t ow) {
+          using Of = Vectors<C, L>;
+          typename Of::V sum{}, v, second;
+          const int64_t left = ow * g.stride[2] - g.padding[2];
+          for (int64_t d = rd.first; d < rd.last; ++d)
+            for (int64_t h = rh.first; h < rh.last; ++h) {
+              const T* from = x + at(g.x, d, h, left);
+              int64_t k = 0;
+              if constexpr (std::is_same_v<T, C>)
+                if (pairs)
+                  for (; k + 1 < width; k += 2) {
+                    Of::load_pairs(v, second, from + k);
+                    sum += v, sum += second;
+                  }
+              for (; k < width; ++k) {
+                Of::load(v, from + k * g.x.stride[2], step);
+                sum += v;
+              }
+            }
+          C divisor[L];
+          row_divisors(p, g, od, oh, ow, L, divisor);
+          Of::load(v, divisor, 1);
+          Of::store(to + ow * g.y.stride[2], g.y.stride[2], sum / v);
+        },
+        one);
+    for (int64_t ow = inside.last; ow < g.y.size[2]; ++ow) one(ow);
+  });
+}
+
+// Windows of rows of at least kLong elements side by side.
+template <class T>
+void avg_long(const PoolArgs& p, const T* x, T* y, const Geometry& g) {
+  constexpr int L = 32 / sizeof(T), kWays = 4;
+  using Of = Vectors<T, L>;
+  for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+    const Range rd = clip(g, 0, od), rh = clip(g, 1, oh), rw = clip(g, 2, ow);
+    const int64_t n = rw.last - rw.first;
+    typename Of::V sums[kWays] = {}, v;
+    T total = T(0);
+    for (int64_t d = rd.first; d < rd.last; ++d)
+      for (int64_t h = rh.first; h < rh.last; ++h) {
+        const T* from = x + at(g.x, d, h, rw.first);
+        int64_t i = 0;
+        for (; i + kWays * L <= n; i += kWays * L)
+          for (int k = 0; k < kWays; ++k) {
+            Of::load(v, from + i + k * L, 1);
+            sums[k] += v;
+          }
+        for (; i + L <= n; i += L) {
+          Of::load(v, from + i, 1);
+          sums[0] += v;
+        }
+        for (; i < n; ++i) total += from[i];
+      }
+    v = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int i = 0; i < L; ++i) total += v[i];
+    y[at(g.y, od, oh, ow)] = total / T(divisor_of(p, g, od, oh, ow));
   });
 }
 
@@ -347,8 +618,8 @@ template <class T>
 void avg_columns(const PoolArgs& p, const T* x, T* y, const Geometry& g) {
   using C = Compute<T>;
   const int64_t width = g.x.size[2];
-  std::vector<C> sums(size_t(width), C(0));
-  C* const sum = sums.data();
+  ArenaScope arena;
+  C* const sum = arena.take_array<C>(width);
   for_rows_of_windows(g, [&](int64_t od, int64_t oh, bool other) {
     if (other) {
       const Range rd = clip(g, 0, od), rh = clip(g, 1, oh);
@@ -382,9 +653,14 @@ void avg_forward(const PoolArgs& p, const Geometry& g) {
   for_pieces(g, [&](int64_t c0, int64_t count, int64_t n) {
     const T* x = p.x.as<const T>() + n * g.x.sample + c0 * g.x.channel;
     T* y = p.y.as<T>() + n * g.y.sample + c0 * g.y.channel;
-    if (g.by_columns) return avg_columns(p, x, y, g);
-    if (g.by_rows) return avg_rows(p, x, y, g);
+    if (g.way == Way::columns) return avg_columns(p, x, y, g);
+    if (g.way == Way::rows) return avg_rows(p, x, y, g);
+    if constexpr (sizeof(T) >= 4)
+      if (g.way == Way::long_windows) return avg_long(p, x, y, g);
     for_outputs(g, [&](int64_t od, int64_t oh, int64_t ow) {
+      const C scale = C(divisor_of(p, g, od, oh, ow));
+      T* to = y + at(g.y, od, oh, ow);
+      if (count == 1) return void(*to = T(sum_of_window(x, g, od, oh, ow) / scale));
       const std::array<Range, 3> r{clip(g, 0, od), clip(g, 1, oh), clip(g, 2, ow)};
       C sum[kChannels];
       std::fill(sum, sum + count, C(0));
@@ -392,14 +668,8 @@ void avg_forward(const PoolArgs& p, const Geometry& g) {
         for (int64_t h = r[1].first; h < r[1].last; ++h)
           for (int64_t w = r[2].first; w < r[2].last; ++w) {
             const T* from = x + at(g.x, d, h, w);
-            if (count == 1) {
-              sum[0] += C(*from);
-              continue;
-            }
             for (int64_t c = 0; c < count; ++c) sum[c] += C(from[c]);
           }
-      const C scale = C(divisor_of(p, g, od, oh, ow));
-      T* to = y + at(g.y, od, oh, ow);
       for (int64_t c = 0; c < count; ++c) to[c] = T(sum[c] / scale);
     });
   });
@@ -411,8 +681,9 @@ template <class T>
 void share_columns(const PoolArgs& p, const T* y, Gradient<T>& gradient, const Geometry& g) {
   using C = Compute<T>;
   const int64_t width = g.x.size[2];
-  std::vector<C> shares(size_t(width), C(0));
-  C* const share = shares.data();
+  ArenaScope arena;
+  C* const share = arena.take_array<C>(width);
+  std::fill(share, share + width, C(0));
   int64_t last_d = -1, last_h = -1;
   const auto add = [&] {
     if (last_d < 0) return;
@@ -451,12 +722,12 @@ void avg_backward(const PoolArgs& p, const Geometry& g) {
     Gradient<T> gradient(g);
     gradient.start(p.x.as<T>() + n * g.x.sample + c0 * g.x.channel, count);
     const T* y = p.y.as<const T>() + n * g.y.sample + c0 * g.y.channel;
-    if (g.by_columns) {
+    if (g.way == Way::columns) {
       share_columns(p, y, gradient, g);
       gradient.finish();
       return;
     }
-    if (g.by_rows) {
+    if (g.way == Way::rows) {
       for_rows(g, [&](int64_t od, int64_t oh, int64_t w0, int64_t m) {
         C share[kChannels];
         row_divisors(p, g, od, oh, w0, m, share);
@@ -492,8 +763,10 @@ void avg_backward(const PoolArgs& p, const Geometry& g) {
 template <class T>
 void run(const PoolArgs& p) {
   const Geometry g(p);
-  if (p.kind == PoolArgs::Kind::max)
-    return p.backward ? max_backward<T>(p, g) : max_forward<T>(p, g);
+  if (p.kind == PoolArgs::Kind::max) {
+    if (p.backward) return max_backward<T>(p, g);
+    return p.indices ? max_forward<true, T>(p, g) : max_forward<false, T>(p, g);
+  }
   return p.backward ? avg_backward<T>(p, g) : avg_forward<T>(p, g);
 }
 

@@ -16,11 +16,17 @@
 // side (channels last), so that the innermost loop runs along them, else a single plane. Every
 // element of the input belongs to one piece, so the backward passes need no atomics. Windows reach
 // into padding and, with ceil mode, beyond it; their ranges are clipped before the loops. In a
-// single plane the innermost loop runs along a row of the output instead, one element of the window
-// at a time; or, where windows lie far apart along rows or are not strided, along a row of the
-// input: first what the windows of a row of outputs have in each column, then that of each window's
-// columns. Two by two windows over rows have vectors of 8 outputs written out, because compilers
-// leave rows of 14 to scalar code: 64 x 32 x 28 x 28 takes 0.38 ms of one core instead of 1.2 ms.
+// single plane there are four ways, of which Geometry::way says the first that fits:
+//   rows     vectors of outputs of a row, one element of the window at a time; those whose windows
+//            reach beyond the row are worked out one by one
+//   long     windows wide enough for vectors of their own elements
+//   columns  windows of several rows, far apart along rows or not strided: first what the windows
+//            of a row of outputs have in each column of the input, then that of each window's
+//            columns
+//   single   output by output
+// Vectors are written out, because compilers leave short rows to scalar code: maxima of two by two
+// in 64 x 32 x 28 x 28 take 0.38 ms of one core instead of 1.2 ms. They are of one length on every
+// instruction set, so that sums have the same bits.
 
 namespace arete::cpu::ARETE_SIMD_TARGET {
 namespace {
@@ -30,6 +36,7 @@ using prim::View;
 using Index3 = std::array<int64_t, 3>;
 
 constexpr int64_t kChannels = 64;
+constexpr int64_t kLong = 16;  // elements of a window's row from which on it is worth vectors
 
 template <class T>
 using Compute = std::conditional_t<sizeof(T) == 2, float, T>;
@@ -68,8 +75,9 @@ struct Geometry {
   Space x, y, index;
   Index3 kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
   int64_t samples, channels, block;
-  // Of a single plane, with rows that are worth a loop along them: of outputs, or of the input.
-  bool x_linear, by_rows, by_columns;
+  enum class Way { single, rows, long_windows, columns };
+  Way way = Way::single;
+  bool x_linear;
   std::vector<double> width_count;           // average: taps across per output of a row
   std::array<std::vector<Range>, 3> ranges;  // windows that are not strided
 
@@ -86,11 +94,7 @@ struct Geometry {
     const bool random = p.placement == PoolArgs::Placement::random;
     block = side_by_side && channels > 1 && !random ? kChannels : 1;
     x_linear = x.is_linear();
-    by_columns = block == 1 && x.size[0] * x.size[1] < INT32_MAX &&
-                 (p.placement == PoolArgs::Placement::strided ? stride[2] > 2 && kernel[2] > 2
-                                                              : x.size[2] >= 4);
-    by_rows =
-        block == 1 && !by_columns && y.size[2] >= 4 && p.placement == PoolArgs::Placement::strided;
+    if (block == 1 && x.plane() < INT32_MAX) way = way_of(p);
     if (p.placement == PoolArgs::Placement::adaptive)
       for (size_t d = 0; d < 3; ++d)
         for (int64_t o = 0, n = x.size[d], m = y.size[d]; o < m; ++o)
@@ -100,6 +104,29 @@ struct Geometry {
       for (int64_t w = 0; w < y.size[2]; ++w)
         width_count[size_t(w)] = double(taps(2, w, p.count_include_pad));
     }
+  }
+  Way way_of(const PoolArgs& p) const {
+    const bool strided = p.placement == PoolArgs::Placement::strided;
+    const bool adaptive = p.placement == PoolArgs::Placement::adaptive;
+    // Of adaptive windows what all of them have at least.
+    const int64_t width = adaptive ? x.size[2] / std::max<int64_t>(y.size[2], 1) : kernel[2];
+    const bool far = !strided || (stride[2] > 2 && kernel[2] > 2);
+    if (far && !p.backward && width >= kLong && dilation[2] == 1 && x.stride[2] == 1 &&
+        p.x.dtype != DType::f16 && p.x.dtype != DType::bf16)
+      return Way::long_windows;
+    const int64_t height = adaptive ? x.size[0] * x.size[1] : kernel[0] * kernel[1];
+    // Random windows may leave most of the columns out.
+    if (far && (height > 1 || p.backward) && x.size[2] >= 4 &&
+        (strided || adaptive || width * y.size[2] >= x.size[2]))
+      return Way::columns;
+    return strided && y.size[2] >= 4 ? Way::rows : Way::single;
+  }
+  // The outputs of a row whose windows have all elements of theirs on the input.
+  Range inside() const {
+    const int64_t room = x.size[2] + padding[2] - (kernel[2] - 1) * dilation[2];
+    const int64_t last = room > 0 ? (room + stride[2] - 1) / stride[2] : 0;
+    const int64_t first = std::min((padding[2] + stride[2] - 1) / stride[2], y.size[2]);
+    return {first, std::clamp(last, first, y.size[2])};
   }
   // The length of a window along one dimension, for averages: with padding or only on the input.
   int64_t taps(int d, int64_t out, bool with_padding) const {
@@ -144,16 +171,18 @@ Range clip(const Geometry& g, int d, int64_t out) {
   return {first, last};
 }
 
-// Calls f(first channel, count, sample) for each piece of work, in parallel.
+// Calls f(first channel, count, sample) for each piece of work, in parallel; each part of them has
+// a copy of f.
 template <class F>
-void for_pieces(const Geometry& g, F&& f) {
+void for_pieces(const Geometry& g, const F& f) {
   const int64_t blocks = g.blocks();
   const int64_t cost = std::max(g.x.plane(), g.y.plane()) * std::min(g.block, g.channels);
   parallel_for(0, g.samples * blocks, std::max<int64_t>(1, 8192 / std::max<int64_t>(cost, 1)),
                [&](int64_t first, int64_t last) {
+                 F piece = f;
                  for (int64_t i = first; i < last; ++i) {
                    const int64_t c = i % blocks * g.block;
-                   f(c, std::min(g.block, g.channels - c), i / blocks);
+                   piece(c, std::min(g.block, g.channels - c), i / blocks);
                  }
                });
 }
@@ -209,6 +238,13 @@ void with_stride(int64_t stride, F&& f) {
   if (stride == 1) return f(std::integral_constant<int64_t, 1>());
   if (stride == 2) return f(std::integral_constant<int64_t, 2>());
   f(stride);
+}
+
+// Calls f(od, oh) for all rows of outputs.
+template <class F>
+void for_each_row(const Geometry& g, F&& f) {
+  for (int64_t d = 0; d < g.y.size[0]; ++d)
+    for (int64_t h = 0; h < g.y.size[1]; ++h) f(d, h);
 }
 
 // Calls f(od, oh, w0, n) for pieces of rows of the output.

@@ -77,6 +77,25 @@ class RowEntries {
     const C factor = factors_ ? C(factors_[i]) : C();
     add_row(to, so, from, step_, width, factors_ ? &factor : nullptr);
   }
+  /// to[j] += what entries i to i + 2 add, one after the other, by one kernel for all columns, if
+  /// there is one.
+  template <class A>
+  bool add_three(A* to, int64_t so, int64_t i, int64_t width) const {
+    if constexpr (std::is_same_v<A, T> && (std::is_same_v<T, float> || std::is_same_v<T, double>)) {
+      if (so != 1 || step_ != 1 || factors_) return false;
+      const T* from[3];
+      for (int64_t k = 0; k < 3; ++k) {
+        const int64_t row = source_ ? source_[i + k] : i + k;
+        if (uint64_t(row) >= uint64_t(count_) || row == left_out_) return false;
+        from[k] = rows_ + row * stride_;
+      }
+      constexpr auto type = std::is_same_v<T, float> ? kernels::t_f32 : kernels::t_f64;
+      kernels::table().add_three[type](to, from[0], from[1], from[2], width);
+      return true;
+    } else {
+      return false;
+    }
+  }
   /// Entry i will be wanted soon.
   void expect(int64_t i, int64_t width) const {
     if (!source_ || step_ != 1) return;
@@ -113,6 +132,10 @@ void add_sorted_rows(const prim::AddRowsArgs& a, const RowEntries<T>& entries, I
       T* const out = a.out.as<T>() + k * so;
       const auto add_run = [&](auto* to, int64_t step) {
         for (; i < n && index[i] == here; ++i) {
+          if (i + 2 < n && index[i + 2] == here && entries.add_three(to, step, i, width)) {
+            i += 2;
+            continue;
+          }
           if (i + kAhead < n) entries.expect(i + kAhead, width);
           entries.add(to, step, i, 0, width);
         }

@@ -1,10 +1,12 @@
 // Writing and combining elements at computed positions.
 #include <algorithm>
 #include <cstdlib>
+#include <type_traits>
 
 #include "arete/backend/cpu/combine.h"
 #include "arete/backend/cpu/cpu_backend.h"
 #include "arete/backend/cpu/indexing.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/backend/cpu/walk.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
@@ -17,8 +19,10 @@ using prim::ScatterMode;
 
 // Lanes along the dimension are independent and go to different threads; within a lane elements
 // are taken in order. That makes every mode deterministic (set: the last one stays).
+// `whole`: what does it for n neighbours, if there is anything faster than one by one.
 template <class T, class Op>
-void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
+void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op,
+                   kernels::Kernel whole = nullptr) {
   const bool scalar = a.out.rank() == 0;
   const int64_t n = scalar ? 1 : a.index.sizes[a.dim];
   const int64_t so = scalar ? 0 : a.out.strides[a.dim], si = scalar ? 0 : a.index.strides[a.dim],
@@ -32,15 +36,18 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
       const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2));
       const int64_t lo = w.stride(0) / int64_t(sizeof(T)), li = w.stride(1) / 8,
                     ls = w.stride(2) / int64_t(sizeof(T));
-      // The inner loop goes where the source is closest together.
-      if (run > 1 && std::abs(ls) < std::abs(ss)) {
+      // The inner loop goes where the source is closest together, or as close and for longer.
+      if (run > 1 && (std::abs(ls) < std::abs(ss) || (ls == ss && run > n))) {
         for (int64_t i = 0; i < n; ++i) {
           const T* const from = src + i * ss;
           if (li == 0) {  // the same index for the whole run
             const int64_t k = check.resolve(index[i * si]);
             if (k < 0) continue;
             T* const to = out + k * so;
-            for (int64_t l = 0; l < run; ++l) op(to[l * lo], from[l * ls]);
+            if (whole && lo == 1 && ls == 1)
+              whole(to, to, from, nullptr, run);
+            else
+              for (int64_t l = 0; l < run; ++l) op(to[l * lo], from[l * ls]);
             continue;
           }
           positions.visit(index + i * si, li, [&](auto position) {
@@ -96,8 +103,15 @@ template <class T>
 void scatter_combine(const ScatterArgs& a, IndexCheck& check) {
   using C = CombineType<T>;
   switch (a.mode) {
-    case ScatterMode::add:
-      return scatter_lanes<T>(a, check, [](T& o, T s) { o = T(wrapping_add(C(o), C(s))); });
+    case ScatterMode::add: {
+      kernels::Kernel sum = nullptr;
+      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+        sum =
+            kernels::table().binary[kernels::op_add]
+                                   [sizeof(T) == 4 ? kernels::t_f32 : kernels::t_f64][kernels::vv];
+      return scatter_lanes<T>(
+          a, check, [](T& o, T s) { o = T(wrapping_add(C(o), C(s))); }, sum);
+    }
     case ScatterMode::mul:
       return scatter_lanes<T>(a, check, [](T& o, T s) { o = T(wrapping_mul(C(o), C(s))); });
     case ScatterMode::min:

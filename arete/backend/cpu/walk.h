@@ -62,8 +62,13 @@ class Walk {
   /// Goes on by n <= run() positions.
   void advance(int64_t n) {
     int d = rank_ - 1;
-    index_[d] += n;
-    for (int k = 0; k < N; ++k) offset_[k] += n * stride_[d][k];
+    if (d > 0 && n == size_[d]) {  // a whole run, often a short one
+      for (int k = 0; k < N; ++k) offset_[k] += stride_[d - 1][k];
+      ++index_[--d];
+    } else {
+      index_[d] += n;
+      for (int k = 0; k < N; ++k) offset_[k] += n * stride_[d][k];
+    }
     while (d > 0 && index_[d] == size_[d]) {
       for (int k = 0; k < N; ++k) offset_[k] += stride_[d - 1][k] - size_[d] * stride_[d][k];
       index_[d] = 0;

@@ -328,6 +328,13 @@ void put_pairs(KernelTable& t) {
 }
 
 template <class T>
+void add_three(void* out, const void* a, const void* b, const void* c, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b), *z = static_cast<const T*>(c);
+  ARETE_LOOP o[i] = o[i] + x[i] + y[i] + z[i];
+}
+
+template <class T>
 void splat(void* out, const void* a, const void*, const void*, int64_t n) {
   auto* o = static_cast<T*>(out);
   const T s = *static_cast<const T*>(a);
@@ -353,6 +360,8 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put3<Select, uint8_t, uint8_t>(t.select[1]);
   put3<Select, uint8_t, uint32_t>(t.select[4]);
   put3<Select, uint8_t, uint64_t>(t.select[8]);
+  t.add_three[t_f32] = add_three<float>;
+  t.add_three[t_f64] = add_three<double>;
   t.splat[1] = splat<uint8_t>;
   t.splat[2] = splat<uint16_t>;
   t.splat[4] = splat<uint32_t>;

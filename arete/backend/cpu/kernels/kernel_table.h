@@ -145,8 +145,9 @@ struct KernelTable {
   Kernel load[kNumKDTypes];                           // storage to computation type
   Kernel store[kNumKDTypes];                          // computation to storage type
   Kernel round_to[kNumKDTypes];
-  Kernel look_up[kNumKDTypes];  // out[i] = the element b[i] of a, as computation type
-  Kernel splat[17];             // by element size: out[i] = a[0]
+  Kernel look_up[kNumKDTypes];   // out[i] = the element b[i] of a, as computation type
+  Kernel splat[17];              // by element size: out[i] = a[0]
+  Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   TransposeKernel transpose[17];  // by element size

@@ -9,8 +9,8 @@ from ._methods import METHODS
 from .creation import as_tensor, asarray, clone, detach, range, zero_
 from .elements import gradient, index_put, index_put_, nonzero
 from .layers import (
-    batch_norm, binary_cross_entropy_with_logits, cosine_embedding_loss, ctc_loss, embedding, embedding_bag, grid_sampler,
-    grid_sampler_2d, grid_sampler_3d, hinge_embedding_loss, instance_norm, kl_div, margin_ranking_loss,
+    adaptive_max_pool1d, batch_norm, binary_cross_entropy_with_logits, cosine_embedding_loss, ctc_loss, embedding, embedding_bag,
+    grid_sampler, grid_sampler_2d, grid_sampler_3d, hinge_embedding_loss, instance_norm, kl_div, margin_ranking_loss,
     triplet_margin_loss,
 )
 from .matrices import adjoint, chain_matmul, lu, pca_lowrank, svd_lowrank, tensordot

@@ -36,6 +36,16 @@ def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: int, paddin
     return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
+def adaptive_max_pool1d(input: Tensor, output_size):
+    """nn.functional.adaptive_max_pool1d with the places of the maxima, which torch's function of this name always gives.
+
+    >>> values, places = arete.adaptive_max_pool1d(arete.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+    >>> values.tolist(), places.tolist()
+    ([[3.0, 2.0]], [[1, 2]])
+    """
+    return _ops.adaptive_max_pool1d_with_indices(input, output_size)
+
+
 # Below nn.functional, which has these functions with their arguments in another order.
 
 
@@ -86,13 +96,14 @@ def kl_div(input: Tensor, target: Tensor, reduction=0, *, log_target: bool = Fal
 
 
 _BAG_MODES = ("sum", "mean", "max")
+_SUMMED = (_C.float32, _C.float16, _C.bfloat16)
 
 
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
                   sparse: bool = False, per_sample_weights=None, include_last_offset: bool = False, padding_idx=None):
     """nn.functional.embedding_bag of bags that begin at `offsets`, the mode as a number (0 sum, 1 mean, 2 max), and what torch gives
-    besides: of each index the bag it is in, of each bag how many of its indices count (zeros for sums) and which indices have the
-    maximum (for means the counts again).
+    besides: of each index the bag it is in (nothing for plain sums on a CPU, as torch's do not need it), of each bag how many of its
+    indices count (zeros for sums) and which indices have the maximum (for means the counts again).
 
     >>> rows, indices, offsets = arete.tensor([[1.0], [2.0]]), arete.tensor([0, 1, 1]), arete.tensor([0, 1])
     >>> out, bag, size, index = arete.embedding_bag(rows, indices, offsets, mode=2)
@@ -104,13 +115,18 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
                              include_last_offset, padding_idx)
     with no_grad():
         starts = offsets[:-1] if include_last_offset else offsets
-        places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
-        bag = (_ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(starts.dtype)
-        size = _ops.zeros_like(starts)
+        unused = starts if out.requires_grad else offsets  # as torch, whose two ways give different lengths
+        plain = per_sample_weights is None or per_sample_weights.stride(0) == 1
+        if words == "sum" and padding_idx is None and plain and weight.device.type == "cpu" and weight.dtype in _SUMMED and \
+                weight.stride(1) == 1:
+            bag = offsets.new_empty(0)
+        else:
+            places = _ops.arange(indices.numel(), dtype=starts.dtype, device=starts.device)
+            bag = (_ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(starts.dtype)
         if words == "sum":
-            return out, bag, size, size.clone()
+            return out, bag, _ops.zeros_like(unused), _ops.zeros_like(unused)
         counted = _ops.ones_like(bag) if padding_idx is None else (indices != padding_idx % weight.shape[0]).to(bag.dtype)
-        size = size.index_add(0, bag, counted)
+        size = _ops.zeros_like(starts).index_add(0, bag, counted)
         return out, bag, size, _places_of_maxima(out, weight, indices, bag, counted) if words == "max" else size.clone()
 
 
