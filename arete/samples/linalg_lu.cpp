@@ -242,7 +242,7 @@ const Attached lu_solution_op =
           return {{{m.make({2, 2}), tensor({0, 2}, TensorOptions(kInt32, m.device)), m.make({2, 1}),
                     true, false},
                    ErrorKind::value,
-                   "pivots must be between 1 and LU.size(-2) inclusive."}};
+                   "Pivots given to lu_solve must all be greater or equal to 1."}};
         })
         .reference([](const Call& c) {
           return lu_solve_reference(c.tensor(0), c.tensor(1), c.tensor(2), c.boolean(3),
