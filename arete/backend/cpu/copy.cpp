@@ -57,6 +57,8 @@ void widen_to_complex(const View& out, const View& in, DType part) {
     ArenaScope arena;
     Frame frame(code, {}, arena.take(code.register_bytes));
     std::byte* const buffer = arena.take(size_t(block) * sizeof(R));
+    std::byte* const zeros = arena.take(size_t(block) * sizeof(R));
+    std::memset(zeros, 0, size_t(block) * sizeof(R));
     for (int64_t b = first; b < last; ++b) {
       const int64_t at = b * block, here = std::min(block, n - at);
       std::byte* const from = in.data + at * int64_t(size_of(in.dtype));
@@ -66,11 +68,7 @@ void widen_to_complex(const View& out, const View& in, DType part) {
         frame.run(here);
       }
       const R* x = reinterpret_cast<const R*>(in.dtype == part ? from : buffer);
-      R* y = out.as<R>() + 2 * at;
-      for (int64_t i = 0; i < here; ++i) {
-        y[2 * i] = x[i];
-        y[2 * i + 1] = 0;
-      }
+      kernels::table().interleave[sizeof(R)](out.as<R>() + 2 * at, x, zeros, nullptr, here);
     }
   });
 }

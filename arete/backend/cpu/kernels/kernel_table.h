@@ -132,6 +132,8 @@ enum Pair : int {
 /// `scalars`: operand k is one.
 using ChooseKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
                               int scalars, int64_t n);
+/// The number of elements that are not 0, which are 0 or 1.
+using CountKernel = int64_t (*)(const void* a, int64_t n);
 enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
 
 struct KernelTable {
@@ -141,6 +143,11 @@ struct KernelTable {
   Kernel pair[kNumPairs][kNumKTypes][8];              // bit k: operand k is a scalar
   ChooseKernel choose[kNumComparisons][kNumKTypes];   // by type compared
   Kernel select[9][8];                                // by element size; bit k: scalar
+  CountKernel count;
+  // By element size and what b[i] is for the elements meant: those of a one after the other, and
+  // back to their places, with anything in the others.
+  Kernel compress[9][2];
+  Kernel expand[9][2];
   Kernel cast[kNumKTypes][kNumKTypes];                // from, to
   Kernel load[kNumKDTypes];                           // storage to computation type
   Kernel store[kNumKDTypes];                          // computation to storage type
@@ -151,6 +158,8 @@ struct KernelTable {
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
   TransposeKernel transpose[17];  // by element size
   Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
+  Kernel every_other[9];          // by element size: out[i] = a[2 * i]
+  Kernel interleave[9];           // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

@@ -321,6 +321,26 @@ inline VD erf_d(VD x) {
   return with_sign(a < 0.5 ? near : far, x);
 }
 
+// With u = 1 + x = 2^n m for m in [3/4, 3/2): n ln 2 + log(m), where m - 1 gets back what rounding
+// took from u; r - r^2 / 2 + r^3 P(r) is log(1 + r).
+constexpr float kLog1pF[] = {-0.0450744852f, 0.104630239f, -0.131612241f, 0.144784063f, -0.166473091f,
+                             0.199908599f,   -0.250000954f, 0.333334506f, -0.5f};
+inline VF log1p_f(VF x) {
+  const VF u = x + 1.0f;
+  const VI bits = __builtin_bit_cast(VI, u);
+  const VI whole = (bits - 0x3f400000) >> 23;
+  const VF m = __builtin_bit_cast(VF, bits - (whole << 23));
+  // Beyond 1e9 nothing that counts is lost, and the power may be none of this type.
+  const VF power = __builtin_bit_cast(VF, 0x3f800000 - (whole << 23));
+  const VF lost = x > 1e9f ? splat_f(0.0f) : (x - (u - 1.0f)) * power;
+  const VF r = (m - 1.0f) + lost;
+  const VF n = __builtin_bit_cast(VF, whole + 0x4b400000) - kMagic;
+  VF y = n * kLn2High + ((polynomial(r, kLog1pF) * (r * r) + n * kLn2Low) + r);
+  const float inf = __builtin_inff();
+  y = (x == 0) | (x == inf) ? x : y;
+  return x > -1.0f ? y : x == -1.0f ? splat_f(-inf) : (x - x) / (x - x);
+}
+
 // e^-|x| never overflows, and for negative x it keeps results below the smallest normal number.
 template <class V>
 inline V sigmoid_of(V x, V exp_minus_abs, V one) {
