@@ -277,7 +277,9 @@ const OpRecord& nan_to_num_op =
           return {nan_to_num(c.tensor(0), maybe_real(c, 1).value_or(0), maybe_real(c, 2),
                              maybe_real(c, 3))};
         })
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          nan_to_num_(self, maybe_real(c, 1).value_or(0), maybe_real(c, 2), maybe_real(c, 3));
+        });
 
 // ---- comparisons of whole tensors
 

@@ -500,6 +500,15 @@ Tensor nan_to_num(const Tensor& self, double nan, std::optional<double> posinf,
   return ops::call(ops::nan_to_num_op,
                    {self, nan, posinf.value_or(max_of(part)), neginf.value_or(lowest_of(part))});
 }
+Tensor& nan_to_num_(Tensor& self, double nan, std::optional<double> posinf,
+                    std::optional<double> neginf) {
+  const DType t = self.dtype();
+  if (is_integral_or_bool(t)) return self;
+  const DType part = is_complex(t) ? ops::real_of(t) : t;
+  return ops::call_in_place(
+      self, ops::nan_to_num_op,
+      {self, nan, posinf.value_or(max_of(part)), neginf.value_or(lowest_of(part))});
+}
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf,
                           std::optional<double> neginf) const {
   return arete::nan_to_num(*this, nan, posinf, neginf);

@@ -52,8 +52,8 @@ void move_elements(const View& out, const View& in) {
 template <class R>
 void widen_to_complex(const View& out, const View& in, DType part) {
   const Code& code = code_for(*conversion(in.dtype, part), CodeKey{});
-  const int64_t block = std::min<int64_t>(code.block, 2048), n = out.numel();
-  parallel_for(0, (n + block - 1) / block, 16, [&](int64_t first, int64_t last) {
+  const int64_t block = std::min<int64_t>(code.block, 512), n = out.numel();
+  parallel_for(0, (n + block - 1) / block, 64, [&](int64_t first, int64_t last) {
     ArenaScope arena;
     Frame frame(code, {}, arena.take(code.register_bytes));
     std::byte* const buffer = arena.take(size_t(block) * sizeof(R));

@@ -103,12 +103,14 @@ class Compiler {
     int number = 0;
     Code::Step::Kind kind = Code::Step::kernel;
     bool wanted = true;
+    int most_moved = 0;
   };
   /// What one arm of a selection needs alone: Note [Work for one arm].
   struct Arm {
     int selection;         // the instruction
     bool wanted;           // the first arm
     std::vector<int> all;  // instructions, with those of arms in it
+    int most_moved = 0;    // as of a step of `enter`
     int depth = 0;         // of arms around it
   };
 
@@ -198,8 +200,10 @@ class Compiler {
           for (int o : code[size_t(v)].operand)
             if (o >= 0) ++uses_here[size_t(o)];
         }
-        // Moves cost about as much as two additions each, like the result's and the condition.
-        if (cost < 4 + 2 * border) continue;
+        if (cost < 8) continue;
+        // Each value from outside, and the result, are moved for about three additions.
+        const double share = 1 - 3 * (border + 1) / cost;
+        arm.most_moved = share > 0 ? int(256 * share) : 0;
         for (const Arm& inner : arms_)
           if (std::find(arm.all.begin(), arm.all.end(), inner.selection) != arm.all.end())
             arm.depth = std::max(arm.depth, inner.depth + 1);
@@ -268,11 +272,16 @@ class Compiler {
     known = condition;
     known_.pop_back();
     for (const auto& [o, value] : outside) value_of_[size_t(o)] = value;
+    if (uniform(result)) {  // known conditions can leave a number of the arm
+      body_.resize(enter);
+      return result;
+    }
     const int size = values_[size_t(result)].size, out = add_value(false, size);
     emit_arm(Code::Step::leave, table_.expand[size][arm.wanted], out, result, condition, arm.wanted);
     values_[size_t(out)].moved = true;
     values_[size_t(result)].result = true;  // what `out` may point to
     body_[enter].number = int(body_.size() - 1 - enter);
+    body_[enter].most_moved = arm.most_moved;
     return out;
   }
 
@@ -583,7 +592,7 @@ class Compiler {
     for (const Free& r : registers) bytes += size_t(r.size);
     if (bytes > 0) {
       constexpr size_t kBudget = 24 << 10;  // leaves room for inputs and outputs in L1
-      code_.block = 1024;
+      code_.block = 2048;
       while (code_.block > 256 && bytes * size_t(code_.block) > kBudget) code_.block /= 2;
     }
     for (const Free& r : registers) {
@@ -595,7 +604,7 @@ class Compiler {
     auto copy = [&](const std::vector<Step>& from, std::vector<Code::Step>& to) {
       for (const Step& s : from)
         to.push_back({s.kernel, s.choose, slot(s.out), slot(s.in[0]), slot(s.in[1]), slot(s.in[2]),
-                      slot(s.in[3]), uint16_t(s.number), s.kind, s.wanted});
+                      slot(s.in[3]), uint16_t(s.number), s.kind, s.wanted, uint16_t(s.most_moved)});
     };
     copy(once_, code_.once);
     copy(body_, code_.body);
@@ -683,7 +692,7 @@ const Code::Step* Frame::run_arm(const Code::Step* s, int64_t& n) {
     const int64_t ones = kernels::table().count(slots_[s->a], n), count = s->wanted ? ones : n - ones;
     if (count == 0) return s + s->number;
     outer_[size_t(depth_++)] = n;
-    n = count;
+    if (count * 256 <= n * s->most_moved) n = count;
     return s;
   }
   const int64_t outer = outer_[size_t(depth_ - 1)];

@@ -13,8 +13,8 @@
 // What only one arm of a selection needs is done for the elements that choose this arm, if it costs
 // more than to bring these together: a step counts them, others compress the values that come from
 // outside into registers, the steps of the arm run on as many elements, and the last one brings the
-// result back to its places. Where no element chooses the arm its steps are jumped over; where all
-// do nothing is moved, and slots point to what would be. Functions made of pieces (elu, those of
+// result back to its places. Where no element chooses the arm its steps are jumped over; where most
+// do they run on all, nothing is moved, and slots point to what would be. Functions made of pieces (elu, those of
 // Bessel) so cost one piece for an element, as they do where elements are computed one by one.
 #pragma once
 
@@ -61,7 +61,10 @@ struct Code {
     uint16_t out, a, b, c, d;
     uint16_t number;  // scalars of `choose`
     Kind kind;
-    bool wanted;  // of `enter`: what the condition is for the elements meant
+    // Of `enter`: what the condition is for the elements meant, and up to how many of 256 elements
+    // it pays to bring these together; beyond, the steps run on all.
+    bool wanted;
+    uint16_t most_moved;
   };
   struct Register {
     uint16_t slot;

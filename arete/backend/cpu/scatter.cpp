@@ -32,8 +32,8 @@ void scatter_lanes(const ScatterArgs& a, IndexCheck& check, Op op) {
       const T* src = reinterpret_cast<const T*>(a.src.data + w.offset(2));
       const int64_t lo = w.stride(0) / int64_t(sizeof(T)), li = w.stride(1) / 8,
                     ls = w.stride(2) / int64_t(sizeof(T));
-      // The inner loop goes where the source is closest together.
-      if (run > 1 && std::abs(ls) < std::abs(ss)) {
+      // The inner loop goes where the source is closest together, or longer.
+      if (run > 1 && (std::abs(ls) < std::abs(ss) || (ls == ss && n < run))) {
         for (int64_t i = 0; i < n; ++i) {
           const T* const from = src + i * ss;
           if (li == 0) {  // the same index for the whole run

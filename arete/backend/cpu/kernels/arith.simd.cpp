@@ -314,33 +314,34 @@ void limits(void* out, const void* a, const void* b, const void* c, int64_t n) {
   if (i < n) step(i, uint64_t(n - i) * sizeof(T));
 }
 
-template <class F, class T>
-void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
-            int64_t n) {
+template <class F, class T, int kScalars>
+void choose_of(T* o, const T* const* p, int64_t n) {
   constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
   typedef T V __attribute__((vector_size(kVectorBytes)));
-  const void* operands[] = {a, b, c, d};
-  T repeated[4][kLanes];
-  const T* p[4];
-  int64_t step[4];
-  for (int k = 0; k < 4; ++k) {
-    p[k] = static_cast<const T*>(operands[k]);
-    step[k] = 1;
-    if (!(scalars >> k & 1)) continue;
-    for (T& r : repeated[k]) r = *p[k];
-    p[k] = repeated[k];
-    step[k] = 0;
-  }
-  auto* o = static_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    V v[4];
-    for (int k = 0; k < 4; ++k) __builtin_memcpy(&v[k], p[k] + i * step[k], sizeof(V));
+  V v[4];
+  for (int k = 0; k < 4; ++k)
+    if (kScalars >> k & 1)
+      for (int l = 0; l < kLanes; ++l) v[k][l] = *p[k];
+  const auto step = [&](int64_t i, uint64_t bytes) {
+    for (int k = 0; k < 4; ++k)
+      if (!(kScalars >> k & 1)) __builtin_memcpy(&v[k], p[k] + i, bytes);
     const V y = F::run(v[0], v[1]) ? v[2] : v[3];
-    __builtin_memcpy(o + i, &y, sizeof(V));
+    __builtin_memcpy(o + i, &y, bytes);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) step(i, kVectorBytes);
+  if (i < n) step(i, uint64_t(n - i) * sizeof(T));
+}
+template <class F, class T, int kScalars = 15>
+void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
+            int64_t n) {
+  if constexpr (kScalars >= 0) {
+    if (scalars != kScalars)
+      return choose<F, T, kScalars - 1>(out, a, b, c, d, scalars, n);
+    const T* const p[] = {static_cast<const T*>(a), static_cast<const T*>(b),
+                          static_cast<const T*>(c), static_cast<const T*>(d)};
+    choose_of<F, T, kScalars>(static_cast<T*>(out), p, n);
   }
-  for (; i < n; ++i)
-    o[i] = F::run(p[0][i * step[0]], p[1][i * step[1]]) ? p[2][i * step[2]] : p[3][i * step[3]];
 }
 ARETE_BINARY(IsEqual, a == b)
 ARETE_BINARY(IsUnequal, a != b)

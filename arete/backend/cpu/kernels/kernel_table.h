@@ -136,6 +136,11 @@ using ChooseKernel = void (*)(void* out, const void* a, const void* b, const voi
 using CountKernel = int64_t (*)(const void* a, int64_t n);
 enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
 
+/// out[i] = *start + (first + i) * *step for i < n, where those are of f64 for floating types, with
+/// each operation rounded, and else i64 that wrap.
+using ProgressionKernel = void (*)(void* out, const void* start, const void* step, int64_t first,
+                                   int64_t n);
+
 struct KernelTable {
   const char* name;
   Kernel unary[kNumKOps][kNumKTypes];                 // by operand type
@@ -159,6 +164,7 @@ struct KernelTable {
   TransposeKernel transpose[17];  // by element size
   Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
   Kernel every_other[9];          // by element size: out[i] = a[2 * i]
+  ProgressionKernel progression[kNumKTypes];  // by type, but for t_bool
   Kernel interleave[9];           // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
 };
 

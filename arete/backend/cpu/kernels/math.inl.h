@@ -247,22 +247,20 @@ inline VF erf_f(VF x) {
   p = p * u + 1.283791512e-01f;
   const VF small = a * p + a;
   const VF t = a > 4.0f ? splat_f(4.0f) : a;  // erf is 1 from there on
-  VF q = t * -1.982191752e-04f + 3.065485973e-03f;
-  q = q * t + -2.231519669e-02f;
-  q = q * t + 1.041136459e-01f;
-  q = q * t + 6.369761229e-01f;
-  q = q * t + 1.127797246e+00f;
-  q = q * t + 1.664518204e-04f;
+  // In pairs of terms: what the processor waits for is the chain of operations.
+  const VF t2 = t * t;
+  VF q = (t * 3.065485973e-03f + -2.231519669e-02f) + t2 * -1.982191752e-04f;
+  q = q * t2 + (t * 1.041136459e-01f + 6.369761229e-01f);
+  q = q * t2 + (t * 1.127797246e+00f + 1.664518204e-04f);
   const VF y = -q;
   const VF biased = y * kLog2E + kMagic;
   const VF n = biased - kMagic;
   VF r = y - n * kLn2High;
   r = r - n * kLn2Low;
-  VF e = r * 1.381446840e-03f + 8.368780836e-03f;
-  e = e * r + 4.166839272e-02f;
-  e = e * r + 1.666651964e-01f;
-  e = e * r + 4.999999404e-01f;
-  e = (e * r) * r + r + 1.0f;
+  const VF r2 = r * r;
+  VF e = (r * 8.368780836e-03f + 4.166839272e-02f) + r2 * 1.381446840e-03f;
+  e = e * r2 + (r * 1.666651964e-01f + 4.999999404e-01f);
+  e = e * r2 + r + 1.0f;
   const VF large = 1.0f - scale_f(e, n, biased);
   return with_sign(a < 0.9f ? small : large, x);
 }
