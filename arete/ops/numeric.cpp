@@ -2,6 +2,7 @@
 #include "arete/ops/numeric.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "arete/expr/program_cache.h"
@@ -108,8 +109,9 @@ const OpRecord& ldexp_op =
         .binary([](Value a, Value b) { return a * exp2(b); }, Result::floating)
         .complex(of_complex([](Complex a, Complex b) { return a * exp(b * std::numbers::ln2); }));
 
-// Exact: multiplications by powers of two bring |x| to 1 or more, and then bit by bit of the exponent
-// below 2. The factors are constants that are chosen, so that the gradient is their product.
+// Exact: multiplications by powers of two bring |x| to 1 or more, and then bit by bit of the
+// exponent below 2. The factors are constants that are chosen, so that the gradient is their
+// product.
 const expr::Program& frexp_program(DType t) {
   static expr::ProgramCache cache;
   return cache.get(pack_key({int(t)}), {t}, {}, {t, kInt32}, [](Values v) {
@@ -213,7 +215,7 @@ const OpRecord& angle_op =
         .unary(
             [](Value x) {
               const Value y = where(x < 0, std::numbers::pi, constant_like(x, 0.0));
-              return where(is_nan(x), x * 0.0, y);
+              return where(is_nan(x), std::numeric_limits<double>::quiet_NaN(), y);
             },
             Result::floating)
         // The derivative is i z / |z|^2, 0 at 0.

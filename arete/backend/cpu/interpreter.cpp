@@ -277,7 +277,8 @@ class Compiler {
       return result;
     }
     const int size = values_[size_t(result)].size, out = add_value(false, size);
-    emit_arm(Code::Step::leave, table_.expand[size][arm.wanted], out, result, condition, arm.wanted);
+    emit_arm(Code::Step::leave, table_.expand[size][arm.wanted], out, result, condition,
+             arm.wanted);
     values_[size_t(out)].moved = true;
     values_[size_t(result)].result = true;  // what `out` may point to
     body_[enter].number = int(body_.size() - 1 - enter);
@@ -557,7 +558,9 @@ class Compiler {
     std::vector<Free> registers;  // all
     auto release = [&](int v, int s) {
       const Value& value = values_[size_t(v)];
-      if (value.uniform || value.result || value.moved || value.last_use > s || !in_register_[size_t(v)]) return;
+      if (value.uniform || value.result || value.moved || value.last_use > s ||
+          !in_register_[size_t(v)])
+        return;
       in_register_[size_t(v)] = false;
       free.push_back({value.size, value.slot});
     };
@@ -624,9 +627,9 @@ class Compiler {
   std::vector<int> raw_, value_of_, uses_, results_;
   std::vector<bool> delayed_, in_register_;
   std::vector<Arm> arms_;
-  std::vector<int> arm_of_;                 // per instruction; -1: of none
+  std::vector<int> arm_of_;                  // per instruction; -1: of none
   std::vector<std::pair<int, bool>> known_;  // conditions of the arms around, and what they are
-  std::vector<std::pair<int, int>> kept_;  // values and the steps that they are needed until
+  std::vector<std::pair<int, int>> kept_;    // values and the steps that they are needed until
   std::vector<Step> once_, body_;
 };
 
@@ -689,7 +692,8 @@ Frame::Frame(const Code& code, std::span<const expr::Literal> params, std::byte*
 
 const Code::Step* Frame::run_arm(const Code::Step* s, int64_t& n) {
   if (s->kind == Code::Step::enter) {
-    const int64_t ones = kernels::table().count(slots_[s->a], n), count = s->wanted ? ones : n - ones;
+    const int64_t ones = kernels::table().count(slots_[s->a], n),
+                  count = s->wanted ? ones : n - ones;
     if (count == 0) return s + s->number;
     outer_[size_t(depth_++)] = n;
     if (count * 256 <= n * s->most_moved) n = count;

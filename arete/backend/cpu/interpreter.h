@@ -14,8 +14,9 @@
 // more than to bring these together: a step counts them, others compress the values that come from
 // outside into registers, the steps of the arm run on as many elements, and the last one brings the
 // result back to its places. Where no element chooses the arm its steps are jumped over; where most
-// do they run on all, nothing is moved, and slots point to what would be. Functions made of pieces (elu, those of
-// Bessel) so cost one piece for an element, as they do where elements are computed one by one.
+// do they run on all, nothing is moved, and slots point to what would be. Functions made of pieces
+// (elu, those of Bessel) so cost one piece for an element, as they do where elements are computed
+// one by one.
 #pragma once
 
 #include <array>

@@ -336,8 +336,7 @@ template <class F, class T, int kScalars = 15>
 void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
             int64_t n) {
   if constexpr (kScalars >= 0) {
-    if (scalars != kScalars)
-      return choose<F, T, kScalars - 1>(out, a, b, c, d, scalars, n);
+    if (scalars != kScalars) return choose<F, T, kScalars - 1>(out, a, b, c, d, scalars, n);
     const T* const p[] = {static_cast<const T*>(a), static_cast<const T*>(b),
                           static_cast<const T*>(c), static_cast<const T*>(d)};
     choose_of<F, T, kScalars>(static_cast<T*>(out), p, n);
@@ -407,9 +406,7 @@ struct Lanes<uint64_t> {
   static __m512i compress(unsigned m, __m512i v) {
     return _mm512_maskz_compress_epi64(__mmask8(m), v);
   }
-  static __m512i expand(unsigned m, __m512i v) {
-    return _mm512_maskz_expand_epi64(__mmask8(m), v);
-  }
+  static __m512i expand(unsigned m, __m512i v) { return _mm512_maskz_expand_epi64(__mmask8(m), v); }
 };
 #endif
 

@@ -153,19 +153,19 @@ struct KernelTable {
   // back to their places, with anything in the others.
   Kernel compress[9][2];
   Kernel expand[9][2];
-  Kernel cast[kNumKTypes][kNumKTypes];                // from, to
-  Kernel load[kNumKDTypes];                           // storage to computation type
-  Kernel store[kNumKDTypes];                          // computation to storage type
+  Kernel cast[kNumKTypes][kNumKTypes];  // from, to
+  Kernel load[kNumKDTypes];             // storage to computation type
+  Kernel store[kNumKDTypes];            // computation to storage type
   Kernel round_to[kNumKDTypes];
   Kernel look_up[kNumKDTypes];  // out[i] = the element b[i] of a, as computation type
   Kernel splat[17];             // by element size: out[i] = a[0]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
-  TransposeKernel transpose[17];  // by element size
-  Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
-  Kernel every_other[9];          // by element size: out[i] = a[2 * i]
+  TransposeKernel transpose[17];              // by element size
+  Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
+  Kernel every_other[9];                      // by element size: out[i] = a[2 * i]
   ProgressionKernel progression[kNumKTypes];  // by type, but for t_bool
-  Kernel interleave[9];           // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
+  Kernel interleave[9];  // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

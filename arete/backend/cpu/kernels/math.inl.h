@@ -321,8 +321,9 @@ inline VD erf_d(VD x) {
 
 // With u = 1 + x = 2^n m for m in [3/4, 3/2): n ln 2 + log(m), where m - 1 gets back what rounding
 // took from u; r - r^2 / 2 + r^3 P(r) is log(1 + r).
-constexpr float kLog1pF[] = {-0.0450744852f, 0.104630239f, -0.131612241f, 0.144784063f, -0.166473091f,
-                             0.199908599f,   -0.250000954f, 0.333334506f, -0.5f};
+constexpr float kLog1pF[] = {-0.0450744852f, 0.104630239f,  -0.131612241f,
+                             0.144784063f,   -0.166473091f, 0.199908599f,
+                             -0.250000954f,  0.333334506f,  -0.5f};
 inline VF log1p_f(VF x) {
   const VF u = x + 1.0f;
   const VI bits = __builtin_bit_cast(VI, u);
