@@ -595,7 +595,13 @@ class Compiler {
     for (const Free& r : registers) bytes += size_t(r.size);
     if (bytes > 0) {
       constexpr size_t kBudget = 24 << 10;  // leaves room for inputs and outputs in L1
-      code_.block = 2048;
+      // Twice the block where all of them fit in easily: half as many steps to start.
+      constexpr size_t kEasily = 32 << 10;
+      size_t all = bytes;
+      for (int v : raw_)
+        if (!uniform(v)) all += size_t(values_[size_t(v)].size);
+      for (const Program::Output& o : program_.outputs()) all += size_of(o.dtype);
+      code_.block = all * 2048 <= kEasily ? 2048 : 1024;
       while (code_.block > 256 && bytes * size_t(code_.block) > kBudget) code_.block /= 2;
     }
     for (const Free& r : registers) {
