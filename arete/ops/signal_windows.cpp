@@ -53,8 +53,7 @@ const expr::Program& bell_program(Bell bell, DType position, DType out, size_t n
                          break;
                        }
                        case Bell::kaiser: {
-                         const Value x =
-                             a[0] * sqrt(max(1.0 - square(k * (2.0 / last) - 1.0), 0.0));
+                         const Value x = a[0] * sqrt(max(1.0 - square(2.0 * k / last - 1.0), 0.0));
                          // Scaled by exp(-x), so that a large beta does not overflow.
                          y = expr::bessel_i0e(x) / expr::bessel_i0e(a[0]) * exp(x - a[0]);
                          break;
@@ -69,7 +68,7 @@ const expr::Program& bell_program(Bell bell, DType position, DType out, size_t n
                          y = sin((k + 0.5) * (pi / (last + 1.0)));
                          break;
                        case Bell::triangle:
-                         y = 1.0 - abs(k * (2.0 / last) - 1.0);
+                         y = 1.0 - abs(2.0 * k / last - 1.0);
                          break;
                      }
                      return std::vector{y};
