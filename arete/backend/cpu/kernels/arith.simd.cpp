@@ -421,14 +421,14 @@ int64_t count(const void* a, int64_t n) {
     for (int64_t k = 0; k < kMostSteps && i + kVectorBytes <= n; ++k, i += kVectorBytes) {
       V v;
       __builtin_memcpy(&v, x + i, sizeof(V));
-      sums += v;
+      sums -= V(v != 0);
     }
     const W bytes = __builtin_bit_cast(W, sums);
     const W pairs = (bytes & 0x00ff00ff00ff00ff) + (bytes >> 8 & 0x00ff00ff00ff00ff);
     const W words = pairs * 0x0001000100010001 >> 48;
     for (int k = 0; k < kVectorBytes / 8; ++k) total += int64_t(words[k]);
   }
-  for (; i < n; ++i) total += x[i];
+  for (; i < n; ++i) total += x[i] != 0;
   return total;
 }
 
@@ -451,7 +451,7 @@ void compress(void* out, const void* a, const void* b, const void*, int64_t n) {
 #endif
   for (int64_t i = 0; i < n; ++i) {
     o[k] = x[i];
-    k += m[i] == kWanted;
+    k += (m[i] != 0) == kWanted;
   }
 }
 template <class T, int kWanted>
@@ -472,7 +472,7 @@ void expand(void* out, const void* a, const void* b, const void*, int64_t n) {
 #endif
   for (int64_t i = 0; i < n; ++i) {
     o[i] = x[k];
-    k += m[i] == kWanted;
+    k += (m[i] != 0) == kWanted;
   }
 }
 template <class T>

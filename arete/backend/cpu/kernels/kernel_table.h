@@ -132,7 +132,7 @@ enum Pair : int {
 /// `scalars`: operand k is one.
 using ChooseKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
                               int scalars, int64_t n);
-/// The number of elements that are not 0, which are 0 or 1.
+/// The number of elements that are not 0.
 using CountKernel = int64_t (*)(const void* a, int64_t n);
 enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
 
@@ -149,8 +149,8 @@ struct KernelTable {
   ChooseKernel choose[kNumComparisons][kNumKTypes];   // by type compared
   Kernel select[9][8];                                // by element size; bit k: scalar
   CountKernel count;
-  // By element size and what b[i] is for the elements meant: those of a one after the other, and
-  // back to their places, with anything in the others.
+  // By element size and whether b[i] is true for the elements meant: those of a one after the
+  // other, and back to their places, with anything in the others.
   Kernel compress[9][2];
   Kernel expand[9][2];
   Kernel cast[kNumKTypes][kNumKTypes];  // from, to
