@@ -170,31 +170,45 @@ const OpRecord& gradient_coordinates_op =
 
 // ---- trapezoidal rule: (y, x or none, dx, dim)
 
+const OpRecord& trapezoid_area_op = []() -> const OpRecord& {
+  PointwiseDef d;
+  d.n_inputs = 4;
+  d.definition = [](std::span<const expr::Value> v) {
+    return std::vector{(v[0] + v[1]) * ((v[3] - v[2]) * 0.5)};
+  };
+  d.result = PointwiseDef::Result::floating;
+  return define("trapezoid_area(Tensor y0, Tensor y1, Tensor x0, Tensor x1) -> Tensor")
+      .surface(Surface::internal)
+      .doc("(y0 + y1) * (x1 - x0) / 2.")
+      .pointwise(std::move(d));
+}();
+
 // The areas between neighbours along dim d.
 Tensor trapezoids(const Call& c, int d) {
   const Tensor& y = c.tensor(0);
   const int64_t n = std::max<int64_t>(y.size(d) - 1, 0), from = std::min<int64_t>(1, y.size(d));
-  const Tensor sum = y.narrow(d, 0, n).add(y.narrow(d, from, n));
-  if (!c.has(1)) return sum.mul(Scalar(0.5 * c.scalar(2).to_double()));
-  const Tensor& x = c.tensor(1);
-  Tensor h;
+  const Tensor y0 = y.narrow(d, 0, n), y1 = y.narrow(d, from, n);
+  if (!c.has(1)) return y0.add(y1).mul(Scalar(0.5 * c.scalar(2).to_double()));
+  Tensor x = c.tensor(1);
   if (x.dim() == 1) {
     ARETE_CHECK(x.numel() == y.size(d),
                 ValueError(c.name(), std::string(c.name()) +
                                          ": There must be one `x` value for each sample point"));
     Shape along(size_t(y.dim()), 1);
-    along[size_t(d)] = n;
-    h = diff(x).reshape(along);
+    along[size_t(d)] = y.size(d);
+    x = x.reshape(along);
   } else {
     Shape sizes(x.sizes());
     while (int64_t(sizes.size()) < y.dim()) sizes.insert(sizes.begin(), 1);
-    const Tensor whole = x.reshape(sizes);
-    ARETE_CHECK(whole.size(d) == y.size(d),
+    x = x.reshape(sizes);
+    ARETE_CHECK(x.size(d) == y.size(d),
                 ValueError(c.name(), std::string(c.name()) +
                                          ": There must be one `x` value for each sample point"));
-    h = diff(whole, 1, d);
   }
-  return sum.mul(h).mul(Scalar(0.5));
+  // Differences of integers are exact in integers only.
+  if (is_floating(x.dtype()) && is_floating(y.dtype()))
+    return call(trapezoid_area_op, {y0, y1, x.narrow(d, 0, n), x.narrow(d, from, n)});
+  return y0.add(y1).mul(diff(x, 1, d)).mul(Scalar(0.5));
 }
 
 const OpRecord& trapezoid_op =

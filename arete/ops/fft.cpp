@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "arete/expr/program_cache.h"
 #include "arete/ops/autocast.h"
 #include "arete/ops/call.h"
 #include "arete/ops/complex_internal.h"
 #include "arete/ops/creation.h"
 #include "arete/ops/fft_internal.h"
+#include "arete/ops/filling.h"
 #include "arete/ops/pointwise.h"
 #include "arete/ops/shape.h"
 
@@ -180,7 +183,8 @@ ARETE_FFT(ihfft, Kind::to_half, false, "Inverse of hfft")
 // ---- frequencies and shifts ----
 
 // Arguments from 0: n, d, dtype, device.
-Tensor frequencies(const Call& c, bool half) {
+template <bool half>
+void infer_frequencies(const Call& c, OutputSpecs& out) {
   const int64_t n = c.integer(0);
   ARETE_CHECK(n > 0 || (n == 0 && !half),
               ValueError(c.name(), "expected a positive number of samples")
@@ -190,23 +194,46 @@ Tensor frequencies(const Call& c, bool half) {
   ARETE_CHECK(is_floating(dtype),
               TypeError(c.name(), std::string(c.name()) + " requires a floating point dtype")
                   .got(std::string(name_of(dtype))));
-  const TensorOptions o(kFloat64, c.has(3) ? c[3].device() : kCPU);
-  const double step = 1 / (double(n) * c.real(1));
-  if (half) return arange(Scalar(n / 2 + 1), o).mul(Scalar(step)).to(dtype);
-  const int64_t positive = (n + 1) / 2;
-  return cat({arange(Scalar(positive), o), arange(Scalar(-(n / 2)), Scalar(0), o)})
-      .mul(Scalar(step))
-      .to(dtype);
+  out.push_back({Shape{half ? n / 2 + 1 : n}, dtype, c.has(3) ? c[3].device() : kCPU, {}});
+}
+template <bool half>
+void lower_frequencies(const Call& c, std::span<const Tensor> out, prim::Primitives& p) {
+  const prim::View y = view_of(out[0]);
+  const int64_t n = c.integer(0), all = out[0].numel(), positive = half ? all : (n + 1) / 2,
+                negative = all - positive;
+  if (all == 0) return;
+  // Positions are counted in the result's own memory where its dtype has them all.
+  std::optional<prim::ScratchView> wide;
+  if (!counts_to(y.dtype, n)) wide.emplace(p, kInt64, out[0].sizes());
+  const prim::View position = wide ? wide->view() : y;
+  prim::View low = position, high = position;
+  low.sizes = IntList(&positive, 1);
+  high.sizes = IntList(&negative, 1);
+  high.data += positive * int64_t(size_of(high.dtype));
+  p.iota({.out = low});
+  if (negative) p.iota({high, double(-negative), 1, -negative, 1});
+  static auto& cache = *new expr::ProgramCache;
+  const expr::Literal step{.f = 1 / (double(n) * c.real(1))};
+  p.pointwise({.program = &cache.get(pack_key({int(position.dtype), int(y.dtype)}),
+                                     {position.dtype}, std::vector{expr::Type::f64}, {y.dtype},
+                                     [](std::span<const expr::Value> v) {
+                                       return std::vector{cast(v[0], expr::Type::f64) * v[1]};
+                                     }),
+               .inputs = {&position, 1},
+               .outputs = {&y, 1},
+               .params = {&step, 1}});
 }
 
 const OpRecord& fftfreq_op =
     define("fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("The frequencies of the results of fft for samples at distance d.")
-        .compose([](const Call& c) -> Results { return {frequencies(c, false)}; });
+        .infer(infer_frequencies<false>)
+        .lower(lower_frequencies<false>);
 const OpRecord& rfftfreq_op =
     define("fft_rfftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> Tensor")
         .doc("The frequencies of the results of rfft for samples at distance d.")
-        .compose([](const Call& c) -> Results { return {frequencies(c, true)}; });
+        .infer(infer_frequencies<true>)
+        .lower(lower_frequencies<true>);
 
 // By half of each dimension, rounded down (back: up).
 int64_t shift_of(int64_t n, bool back) { return back ? (n + 1) / 2 : n / 2; }

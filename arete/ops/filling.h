@@ -14,4 +14,7 @@ void check_holds(DType dtype, const Scalar& value, const char* op);
 /// How to fill `out` with a number that it holds (check_holds); of booleans: whether it is zero.
 prim::FillArgs filling(const prim::View& out, const Scalar& value, const char* op);
 
+/// Whether a dtype has all of 0, 1, ..., n - 1.
+bool counts_to(DType dtype, int64_t n);
+
 }  // namespace arete::ops

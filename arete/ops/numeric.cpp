@@ -2,6 +2,7 @@
 #include "arete/ops/numeric.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "arete/expr/program_cache.h"
@@ -108,30 +109,25 @@ const OpRecord& ldexp_op =
         .binary([](Value a, Value b) { return a * exp2(b); }, Result::floating)
         .complex(of_complex([](Complex a, Complex b) { return a * exp(b * std::numbers::ln2); }));
 
-// Exact: the exponent is found bit by bit with multiplications by powers of two, which brings |m|
-// to [1/2, 2). Subnormal numbers lack up to `rest` bits after that.
+// Exact: multiplications by powers of two bring |x| to 1 or more, and then bit by bit of the
+// exponent below 2. The factors are constants that are chosen, so that the gradient is their
+// product.
 const expr::Program& frexp_program(DType t) {
   static expr::ProgramCache cache;
   return cache.get(pack_key({int(t)}), {t}, {}, {t, kInt32}, [](Values v) {
     const Value x = v[0], none = x.builder()->constant(expr::Type::i32, int64_t(0));
     const bool wide = x.type() == expr::Type::f64;
-    Value m = x, e = none;
-    for (int bit = wide ? 9 : 6; bit >= 0; --bit) {
-      const double step = std::ldexp(1.0, 1 << bit);
-      const Value large = abs(m) >= step, small = abs(m) * step < 1;
-      m = where(large, m * (1 / step), where(small, m * step, m));
-      e = e + where(large, double(1 << bit), where(small, double(-(1 << bit)), none));
-    }
-    for (int bit = wide ? 5 : 4; bit >= 0; --bit) {
-      const double step = std::ldexp(1.0, 1 << bit);
-      const Value small = abs(m) * step < 1;
-      m = where(small, m * step, m);
-      e = e - where(small, double(1 << bit), none);
-    }
-    const Value large = abs(m) >= 1, special = (x == 0) | is_nan(x) | is_inf(x);
-    m = where(large, m * 0.5, m);
-    e = e + where(large, 1.0, none);
-    return std::vector{where(special, x, m), where(special, 0.0, e)};
+    const Value one = constant_like(x, 1.0);
+    Value m = abs(x), e = none + 1.0;
+    const auto scale = [&](Value condition, int power) {
+      m = m * where(condition, std::ldexp(1.0, -power), one);
+      e = e + where(condition, double(power), none);
+    };
+    // The last of them is for what the smallest subnormal number lacks.
+    for (int power : {wide ? 512 : 64, wide ? 512 : 64, wide ? 51 : 22}) scale(m < 1, -power);
+    for (int bit = wide ? 9 : 6; bit >= 0; --bit) scale(m >= std::ldexp(1.0, 1 << bit), 1 << bit);
+    const Value special = (x == 0) | is_nan(x) | is_inf(x);
+    return std::vector{where(special, x, copysign(m * 0.5, x)), where(special, 0.0, e)};
   });
 }
 
@@ -219,7 +215,7 @@ const OpRecord& angle_op =
         .unary(
             [](Value x) {
               const Value y = where(x < 0, std::numbers::pi, constant_like(x, 0.0));
-              return where(is_nan(x), x * 0.0, y);
+              return where(is_nan(x), std::numeric_limits<double>::quiet_NaN(), y);
             },
             Result::floating)
         // The derivative is i z / |z|^2, 0 at 0.
@@ -283,7 +279,9 @@ const OpRecord& nan_to_num_op =
           return {nan_to_num(c.tensor(0), maybe_real(c, 1).value_or(0), maybe_real(c, 2),
                              maybe_real(c, 3))};
         })
-        .in_place();
+        .in_place([](Tensor& self, const Call& c) {
+          nan_to_num_(self, maybe_real(c, 1).value_or(0), maybe_real(c, 2), maybe_real(c, 3));
+        });
 
 // ---- comparisons of whole tensors
 

@@ -22,6 +22,12 @@ inline expr::Value soft_plus(expr::Value z) {
 
 }  // namespace arete::ops
 
+namespace arete {
+/// nan_to_num in place.
+Tensor& nan_to_num_(Tensor& self, double nan, std::optional<double> posinf,
+                    std::optional<double> neginf);
+}  // namespace arete
+
 /// Free function, method and in-place method of a unary record called <name>_op.
 #define ARETE_DEFINE_UNARY(name)                                                           \
   namespace arete {                                                                        \

@@ -209,8 +209,14 @@ const OpRecord& isin_op =
             test = test.to(t);
           }
           const int64_t n = test.numel();
-          Tensor found = zeros(elements.sizes(), TensorOptions(kBool, elements.device()));
-          if (n > 0) {
+          constexpr int64_t kFew = 3;  // comparisons that cost less than a search
+          Tensor found;
+          if (n == 0) found = zeros(elements.sizes(), TensorOptions(kBool, elements.device()));
+          for (int64_t k = 0; k < n && n <= kFew; ++k) {
+            const Tensor equal = elements.eq(test.select(0, k));
+            found = k == 0 ? equal : found.logical_or(equal);
+          }
+          if (n > kFew) {
             const Tensor sorted = std::get<0>(sort(test, 0));
             const Tensor at = insertion_points(sorted, elements, false);
             found = take(sorted, at.clamp(std::nullopt, Scalar(n - 1))).eq(elements);

@@ -75,22 +75,6 @@ const expr::Program& bell_program(Bell bell, DType position, DType out, size_t n
                    });
 }
 
-// Whether a dtype has all of 0, 1, ..., n - 1.
-bool counts_to(DType t, int64_t n) {
-  switch (t) {
-    case kFloat64:
-      return n <= int64_t{1} << 53;
-    case kFloat32:
-      return n <= int64_t{1} << 24;
-    case kFloat16:
-      return n <= int64_t{1} << 11;
-    case kBFloat16:
-      return n <= int64_t{1} << 8;
-    default:
-      return false;
-  }
-}
-
 const OpRecord& signal_window_op =
     define(
         "signal_window(str shape, int length, float last, float[] numbers, *, dtype? dtype=None, "

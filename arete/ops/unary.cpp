@@ -429,6 +429,35 @@ const OpRecord& nan_to_num_op = []() -> const OpRecord& {
       .in_place();
 }();
 
+// Where no finite number is beyond `posinf` and `neginf`: two steps instead of three.
+const OpRecord& nan_to_bounds_op = []() -> const OpRecord& {
+  PointwiseDef d;
+  d.n_inputs = 1;
+  d.n_params = 3;
+  d.definition = [](Values v) {
+    return std::vector{where(is_nan(v[0]), v[1], min(max(v[0], v[3]), v[2]))};
+  };
+  d.gradient = [](Values v) { return std::vector{where(is_nan(v[0]) | is_inf(v[0]), 0.0, v[2])}; };
+  return define("nan_to_bounds(Tensor self, float nan, float posinf, float neginf) -> Tensor")
+      .surface(Surface::internal)
+      .doc("NaN replaced by a number, and +inf and -inf by the largest and lowest.")
+      .pointwise(std::move(d))
+      .in_place();
+}();
+
+/// How infinities of a floating or complex dtype are replaced; by default by its extreme numbers.
+struct Replacement {
+  Replacement(DType dtype, std::optional<double> posinf, std::optional<double> neginf)
+      : part(is_complex(dtype) ? real_of(dtype) : dtype),
+        high(posinf.value_or(max_of(part))),
+        low(neginf.value_or(lowest_of(part))),
+        op(!is_complex(dtype) && high >= max_of(part) && low <= lowest_of(part) ? nan_to_bounds_op
+                                                                                : nan_to_num_op) {}
+  DType part;
+  double high, low;
+  const OpRecord& op;
+};
+
 }  // namespace
 }  // namespace arete::ops
 
@@ -494,11 +523,15 @@ ARETE_DEFINE_TEST(signbit)
 
 Tensor nan_to_num(const Tensor& self, double nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
-  const DType t = self.dtype();
-  if (is_integral_or_bool(t)) return self.clone();
-  const DType part = is_complex(t) ? ops::real_of(t) : t;
-  return ops::call(ops::nan_to_num_op,
-                   {self, nan, posinf.value_or(max_of(part)), neginf.value_or(lowest_of(part))});
+  if (is_integral_or_bool(self.dtype())) return self.clone();
+  const ops::Replacement r(self.dtype(), posinf, neginf);
+  return ops::call(r.op, {self, nan, r.high, r.low});
+}
+Tensor& nan_to_num_(Tensor& self, double nan, std::optional<double> posinf,
+                    std::optional<double> neginf) {
+  if (is_integral_or_bool(self.dtype())) return self;
+  const ops::Replacement r(self.dtype(), posinf, neginf);
+  return ops::call_in_place(self, r.op, {self, nan, r.high, r.low});
 }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf,
                           std::optional<double> neginf) const {

@@ -134,6 +134,23 @@ const Attached gradient_coordinates_op =
           });
         });
 
+const Attached trapezoid_area_op =
+    attach("trapezoid_area")
+        .samples([](SampleMaker& m) -> std::vector<Sample> {
+          return {{{m.make({2, 3}), m.make({2, 3}), m.make({2, 3}), m.make({2, 3})}, "rows"},
+                  {{m.make_strided({2, 3}), m.make({2, 3}), m.make({3}), m.make({3})},
+                   "one row of coordinates"}};
+        })
+        .reference([](const Call& c) -> std::vector<Tensor> {
+          return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+            const auto value = [&](size_t k) {
+              const Tensor& t = c.tensor(k);
+              return at(t, t.dim() == 1 ? IntList(&i[1], 1) : IntList(i));
+            };
+            return (value(0) + value(1)) * (value(3) - value(2)) / 2;
+          })};
+        });
+
 std::vector<Sample> trapezoid_samples(SampleMaker& m) {
   return {{{m.make({3, 4}), std::nullopt, Scalar(1), -1}, "unit steps"},
           {{m.make_strided({4, 3}), std::nullopt, Scalar(0.5), 0}, "steps"},

@@ -260,19 +260,25 @@ const Attached signbit_op =
           return std::vector<Sample>{{{m.make({7})}, "values"}};
         })
         .reference(mask_reference([](double v) { return std::signbit(v); }));
-const Attached nan_to_num_op =
-    attach("nan_to_num_point")
-        .samples([](SampleMaker& m) {
-          std::vector<Sample> all = special_values(m);
-          for (Sample& s : all) s.args.insert(s.args.end(), {0.5, 7.0, -7.0});
-          return all;
-        })
-        .reference([](const Call& c) {
-          return std::vector<Tensor>{build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
-            const double v = at(c.tensor(0), i);
-            return std::isnan(v) ? c.real(1) : std::isinf(v) ? (v > 0 ? c.real(2) : c.real(3)) : v;
-          })};
-        })
+std::vector<Tensor> finite_reference(const Call& c) {
+  return {build_tensor(c.tensor(0).sizes(), [&](const Shape& i) {
+    const double v = at(c.tensor(0), i);
+    return std::isnan(v) ? c.real(1) : std::isinf(v) ? (v > 0 ? c.real(2) : c.real(3)) : v;
+  })};
+}
+std::vector<Sample> finite_samples(SampleMaker& m, double largest) {
+  std::vector<Sample> all = special_values(m);
+  for (Sample& s : all) s.args.insert(s.args.end(), {0.5, largest, -largest});
+  return all;
+}
+const Attached nan_to_num_op = attach("nan_to_num_point")
+                                   .samples([](SampleMaker& m) { return finite_samples(m, 7.0); })
+                                   .reference(finite_reference)
+                                   .no_gradient_test();
+const Attached nan_to_bounds_op =
+    attach("nan_to_bounds")
+        .samples([](SampleMaker& m) { return finite_samples(m, 1e4); })
+        .reference(finite_reference)
         .no_gradient_test();
 
 }  // namespace

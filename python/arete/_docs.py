@@ -5,6 +5,7 @@ Examples are run in the whole package, as users see it: this file is above all t
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import keyword
 import math
@@ -150,6 +151,7 @@ def _shapes(record: str, samples) -> str:
     return "; ".join(found)
 
 
+@functools.cache  # functools.wraps asks for it
 def describe(operator) -> str:
     """The documentation of an operator object."""
     with warnings.catch_warnings():  # samples that are told of

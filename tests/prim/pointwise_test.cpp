@@ -415,6 +415,76 @@ TEST(Pointwise, selections_by_comparisons) {
     }
 }
 
+/// Random selections among functions that cost enough to be done for an arm's elements only.
+/// Conditions are of inputs, so that roundings turn none.
+class RandomSelections {
+ public:
+  RandomSelections(std::mt19937_64& rng, DType dtype) : rng_(rng) {
+    for (int k = 0; k < 2; ++k) shared_.push_back(builder_.input(dtype));
+    const Value x = shared_[0], y = shared_[1];
+    conditions_ = {x<y, x> 0.0, y <= 0.25, is_nan(x), (x < 0.0) & (y < 0.0), x > 1e30};
+    for (int k = 0; k < 3; ++k) shared_.push_back(value(1));
+    std::vector<Value> outputs{value(4), where(conditions_[pick(6)], value(3), value(2))};
+    if (pick(2)) std::swap(outputs[0], outputs[1]);
+    if (pick(4) == 0) outputs.push_back(shared_[pick(shared_.size())]);
+    program = builder_.build(outputs, std::vector<DType>(outputs.size(), dtype));
+  }
+  expr::ProgramPtr program;
+
+ private:
+  size_t pick(size_t n) { return size_t(rng_() % n); }
+  Value value(int depth) {
+    if (depth == 0)
+      return pick(6) ? shared_[pick(shared_.size())] : constant_like(shared_[0], 0.75);
+    switch (pick(7)) {
+      case 0:
+        return tanh(value(depth - 1));
+      case 1:
+        return sin(tanh(value(depth - 1)));
+      case 2:
+        return sigmoid(value(depth - 1)) - 0.25;
+      case 3:
+        return value(depth - 1) * 0.5 + value(depth - 1) * 0.25;
+      default:
+        return where(conditions_[pick(6)], value(depth - 1), value(depth - 1));
+    }
+  }
+  std::mt19937_64& rng_;
+  expr::Builder builder_;
+  std::vector<Value> shared_, conditions_;
+};
+
+TEST(Pointwise, arms_of_selections) {
+  std::mt19937_64 rng(11);
+  for (int round = 0; round < 150; ++round) {
+    const DType dtype = round % 3 == 0 ? kFloat64 : round % 3 == 1 ? kFloat32 : kBFloat16;
+    const RandomSelections selections(rng, dtype);
+    const int64_t n = round % 4 == 3 ? 2500 : 1 + int64_t(rng() % 130);
+    const uint64_t one_in = uint64_t(1) << rng() % 8;  // how rare negative numbers are
+    std::vector<GuardedBuffer> in, out;
+    for (int k = 0; k < 2; ++k)
+      in.emplace_back(dtype, Shape{k == 1 && round % 5 == 4 ? 1 : n}).fill([&](IntList) {
+        const double v = double(rng() % 1000) / 400;
+        return rng() % 50 == 0 ? double(NAN) : rng() % one_in == 0 ? -v : v;
+      });
+    for (size_t k = 0; k < selections.program->outputs().size(); ++k)
+      out.emplace_back(dtype, Shape{n});
+    check(*selections.program, in, out, {}, 4);
+    // The same with the first output in the place of the first input.
+    std::vector<GuardedBuffer> again;
+    for (size_t k = 1; k < out.size(); ++k) again.emplace_back(dtype, Shape{n});
+    std::vector<View> inputs, outputs{in[0].view()};
+    for (GuardedBuffer& t : in) inputs.push_back(t.view());
+    for (GuardedBuffer& t : again) outputs.push_back(t.view());
+    backend_under_test().pointwise({selections.program.get(), inputs, outputs, {}});
+    for (int64_t i = 0; i < n; ++i)
+      for (size_t k = 0; k < out.size(); ++k) {
+        const double got = (k ? again[k - 1] : in[0]).get(Shape{i}), want = out[k].get(Shape{i});
+        ASSERT_TRUE(got == want || (got != got && want != want)) << selections.program->text();
+      }
+  }
+}
+
 TEST(Pointwise, limits_by_two_numbers) {
   std::mt19937_64 rng(10);
   for (DType dtype : {kFloat32, kFloat64, kBFloat16, kInt32, kInt64})

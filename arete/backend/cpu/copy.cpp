@@ -52,11 +52,13 @@ void move_elements(const View& out, const View& in) {
 template <class R>
 void widen_to_complex(const View& out, const View& in, DType part) {
   const Code& code = code_for(*conversion(in.dtype, part), CodeKey{});
-  const int64_t block = std::min<int64_t>(code.block, 2048), n = out.numel();
-  parallel_for(0, (n + block - 1) / block, 16, [&](int64_t first, int64_t last) {
+  const int64_t block = std::min<int64_t>(code.block, 512), n = out.numel();
+  parallel_for(0, (n + block - 1) / block, 64, [&](int64_t first, int64_t last) {
     ArenaScope arena;
     Frame frame(code, {}, arena.take(code.register_bytes));
     std::byte* const buffer = arena.take(size_t(block) * sizeof(R));
+    std::byte* const zeros = arena.take(size_t(block) * sizeof(R));
+    std::memset(zeros, 0, size_t(block) * sizeof(R));
     for (int64_t b = first; b < last; ++b) {
       const int64_t at = b * block, here = std::min(block, n - at);
       std::byte* const from = in.data + at * int64_t(size_of(in.dtype));
@@ -66,11 +68,7 @@ void widen_to_complex(const View& out, const View& in, DType part) {
         frame.run(here);
       }
       const R* x = reinterpret_cast<const R*>(in.dtype == part ? from : buffer);
-      R* y = out.as<R>() + 2 * at;
-      for (int64_t i = 0; i < here; ++i) {
-        y[2 * i] = x[i];
-        y[2 * i + 1] = 0;
-      }
+      kernels::table().interleave[sizeof(R)](out.as<R>() + 2 * at, x, zeros, nullptr, here);
     }
   });
 }

@@ -78,6 +78,7 @@ class Compiler {
       raw_.push_back(add_value(uniform, int(size_of(program_.inputs()[k])), k));
     }
     count_uses();
+    find_arms();
     translate();
     write_outputs();
     allocate_registers();
@@ -91,6 +92,7 @@ class Compiler {
     int slot;                         // -1: not placed yet
     int defined = -1, last_use = -1;  // in steps of the body
     bool result = false;              // needed after the body
+    bool moved = false;               // its slot may point elsewhere: never another's
   };
   using Operands = std::array<int, 4>;
   struct Step {
@@ -98,7 +100,18 @@ class Compiler {
     kernels::ChooseKernel choose;
     int out;
     Operands in{-1, -1, -1, -1};
-    int scalars = 0;
+    int number = 0;
+    Code::Step::Kind kind = Code::Step::kernel;
+    bool wanted = true;
+    int most_moved = 0;
+  };
+  /// What one arm of a selection needs alone: Note [Work for one arm].
+  struct Arm {
+    int selection;         // the instruction
+    bool wanted;           // the first arm
+    std::vector<int> all;  // instructions, with those of arms in it
+    int most_moved = 0;    // as of a step of `enter`
+    int depth = 0;         // of arms around it
   };
 
   int add_value(bool uniform, int size, int slot = -1) {
@@ -116,6 +129,13 @@ class Compiler {
     std::vector<Step>& steps = values_[size_t(out)].uniform ? once_ : body_;
     if (!values_[size_t(out)].uniform) values_[size_t(out)].defined = int(body_.size());
     steps.push_back({kernel, nullptr, out, {in[0], in[1], in[2], -1}});
+  }
+  void emit_arm(Code::Step::Kind kind, Kernel kernel, int out, int a, int b, bool wanted) {
+    Step s{kernel, nullptr, out, {a, b, -1, -1}};
+    s.kind = kind;
+    s.wanted = wanted;
+    if (out >= 0) values_[size_t(out)].defined = int(body_.size());
+    body_.push_back(s);
   }
   /// A new value computed by `kernel`; uniform if all operands are.
   int compute(Kernel kernel, int size, std::array<int, 3> in) {
@@ -140,7 +160,130 @@ class Compiler {
     const auto code = program_.code();
     value_of_.assign(code.size(), -1);
     delayed_.assign(code.size(), false);
-    for (size_t i = 0; i < code.size(); ++i) value_of_[i] = translate(code[i], i);
+    translate_those_of(-1);
+  }
+  /// Instructions of an arm but not of one in it; -1: of none.
+  void translate_those_of(int arm) {
+    const auto code = program_.code();
+    for (size_t i = 0; i < code.size(); ++i)
+      if (arm_of_[i] == arm) value_of_[i] = translate(code[i], i);
+  }
+
+  void find_arms() {
+    const auto code = program_.code();
+    arm_of_.assign(code.size(), -1);
+    std::vector<bool> uniform(code.size(), true);
+    for (size_t i = 0; i < code.size(); ++i) {
+      if (code[i].op == Op::input) uniform[i] = this->uniform(raw_[size_t(code[i].index)]);
+      for (int o : code[i].operand)
+        if (o >= 0 && !uniform[size_t(o)]) uniform[i] = false;
+    }
+    for (size_t i = 0; i < code.size(); ++i) {
+      if (code[i].op != Op::select || uniform[size_t(code[i].operand[0])]) continue;
+      for (int side = 1; side <= 2; ++side) {
+        const int value = code[i].operand[size_t(side)];
+        if (uses_[size_t(value)] != 1 || uniform[size_t(value)]) continue;
+        Arm arm{int(i), side == 1, {}};
+        double cost = 0;
+        int border = 0;
+        std::vector<int> uses_here(size_t(value) + 1, 0);
+        uses_here[size_t(value)] = 1;
+        for (int v = value; v >= 0; --v) {
+          if (uses_here[size_t(v)] == 0) continue;
+          if (v == code[i].operand[0]) continue;  // known in the arm
+          if (uses_here[size_t(v)] < uses_[size_t(v)] || expr::arity_of(code[size_t(v)].op) == 0) {
+            border += !uniform[size_t(v)];
+            continue;
+          }
+          arm.all.push_back(v);
+          if (!uniform[size_t(v)]) cost += cost_of(code[size_t(v)].op);
+          for (int o : code[size_t(v)].operand)
+            if (o >= 0) ++uses_here[size_t(o)];
+        }
+        if (cost < 8) continue;
+        // Each value from outside, and the result, are moved for about three additions.
+        const double share = 1 - 3 * (border + 1) / cost;
+        arm.most_moved = share > 0 ? int(256 * share) : 0;
+        for (const Arm& inner : arms_)
+          if (std::find(arm.all.begin(), arm.all.end(), inner.selection) != arm.all.end())
+            arm.depth = std::max(arm.depth, inner.depth + 1);
+        if (arm.depth >= Code::kMaxDepth) continue;
+        for (int v : arm.all)
+          if (arm_of_[size_t(v)] < 0) arm_of_[size_t(v)] = int(arms_.size());
+        arms_.push_back(std::move(arm));
+      }
+    }
+  }
+
+  /// A selection with an arm of its own steps; -1 if it has none.
+  int by_arms(const Instruction& in, size_t position) {
+    std::array<int, 4> v{-1, -1, -1, -1};
+    const size_t first_kept = kept_.size();
+    bool any = false;
+    for (size_t k = 0; k < arms_.size(); ++k) {
+      if (arms_[k].selection != int(position)) continue;
+      v[0] = operand(in, 0);
+      v[arms_[k].wanted ? 1 : 2] = run_arm(in, int(k), v[0]);
+      any = true;
+    }
+    if (!any) return -1;
+    int mask = 0;
+    for (int k = 0; k < 3; ++k) {
+      if (v[size_t(k)] < 0) v[size_t(k)] = operand(in, k);
+      mask |= int(uniform(v[size_t(k)])) << k;
+    }
+    const int size = size_of_type(in.type);
+    for (size_t k = first_kept; k < kept_.size(); ++k) kept_[k].second = int(body_.size());
+    code_.cost += 1;
+    return compute(table_.select[size][mask], size, {v[0], v[1], v[2]});
+  }
+
+  /// The value of an arm with anything in the places of elements that do not choose it.
+  int run_arm(const Instruction& in, int k, int condition) {
+    const auto code = program_.code();
+    const Arm& arm = arms_[size_t(k)];
+    const size_t enter = body_.size();
+    emit_arm(Code::Step::enter, nullptr, -1, condition, -1, arm.wanted);
+    std::vector<std::pair<int, int>> outside;  // instructions and their values
+    for (int i : arm.all)
+      for (int o : code[size_t(i)].operand) {
+        if (o < 0 || std::find(arm.all.begin(), arm.all.end(), o) != arm.all.end()) continue;
+        if (o == in.operand[0]) continue;
+        int& value = value_of_[size_t(o)];
+        if (uniform(value) || std::any_of(outside.begin(), outside.end(),
+                                          [&](const auto& other) { return other.first == o; }))
+          continue;
+        const int size = values_[size_t(value)].size, moved = add_value(false, size);
+        emit_arm(Code::Step::compress, table_.compress[size][arm.wanted], moved, value, condition,
+                 arm.wanted);
+        values_[size_t(moved)].moved = true;
+        kept_.push_back({value, 0});
+        outside.push_back({o, value});
+        value = moved;
+      }
+    // In its arm a condition is known.
+    known_.push_back({in.operand[0], arm.wanted});
+    int& known = value_of_[size_t(in.operand[0])];
+    known = add_cell(1);
+    code_.cells.back().type = Type::boolean;
+    code_.cells.back().bits = arm.wanted;
+    translate_those_of(k);
+    const int result = operand(in, arm.wanted ? 1 : 2);
+    known = condition;
+    known_.pop_back();
+    for (const auto& [o, value] : outside) value_of_[size_t(o)] = value;
+    if (uniform(result)) {  // known conditions can leave a number of the arm
+      body_.resize(enter);
+      return result;
+    }
+    const int size = values_[size_t(result)].size, out = add_value(false, size);
+    emit_arm(Code::Step::leave, table_.expand[size][arm.wanted], out, result, condition,
+             arm.wanted);
+    values_[size_t(out)].moved = true;
+    values_[size_t(result)].result = true;  // what `out` may point to
+    body_[enter].number = int(body_.size() - 1 - enter);
+    body_[enter].most_moved = arm.most_moved;
+    return out;
   }
 
   int operand(const Instruction& in, int k) {
@@ -191,6 +334,9 @@ class Compiler {
         if (uses_[position] == 1) return delay(position);
         break;
       case Op::select:
+        for (const auto& [condition, is_true] : known_)
+          if (condition == in.operand[0]) return operand(in, is_true ? 1 : 2);
+        if (const int v = by_arms(in, position); v >= 0) return v;
         if (const int v = choice(in); v >= 0) return v;
         break;
       case Op::add:
@@ -248,7 +394,7 @@ class Compiler {
     values_[size_t(out)].defined = int(body_.size());
     const int scalars =
         int(uniform(a)) | int(uniform(b)) << 1 | int(uniform(c)) << 2 | int(uniform(d)) << 3;
-    body_.push_back({nullptr, kernel, out, {a, b, c, d}, scalars});
+    body_.push_back({nullptr, kernel, out, {a, b, c, d}, scalars, Code::Step::choose});
     code_.cost += 2;
     return out;
   }
@@ -402,6 +548,8 @@ class Compiler {
     for (size_t s = 0; s < body_.size(); ++s)
       for (int v : body_[s].in)
         if (v >= 0) values_[size_t(v)].last_use = int(s);
+    for (const auto& [v, until] : kept_)
+      values_[size_t(v)].last_use = std::max(values_[size_t(v)].last_use, until);
     struct Free {
       int size;
       int slot;
@@ -410,7 +558,9 @@ class Compiler {
     std::vector<Free> registers;  // all
     auto release = [&](int v, int s) {
       const Value& value = values_[size_t(v)];
-      if (value.uniform || value.result || value.last_use > s || !in_register_[size_t(v)]) return;
+      if (value.uniform || value.result || value.moved || value.last_use > s ||
+          !in_register_[size_t(v)])
+        return;
       in_register_[size_t(v)] = false;
       free.push_back({value.size, value.slot});
     };
@@ -419,7 +569,7 @@ class Compiler {
       if (value.slot >= 0) return;
       in_register_[size_t(v)] = true;
       for (size_t f = 0; f < free.size(); ++f) {
-        if (free[f].size != value.size) continue;
+        if (value.moved || free[f].size != value.size) continue;
         value.slot = free[f].slot;
         free.erase(free.begin() + int64_t(f));
         return;
@@ -430,6 +580,7 @@ class Compiler {
     in_register_.assign(values_.size(), false);
     for (size_t s = 0; s < body_.size(); ++s) {
       const Step& step = body_[s];
+      if (step.out < 0) continue;
       const int size = values_[size_t(step.out)].size;
       // A kernel may work in place if the sizes are equal.
       for (int v : step.in)
@@ -437,12 +588,20 @@ class Compiler {
       place(step.out);
       for (int v : step.in)
         if (v >= 0) release(v, int(s));
+      for (const auto& [v, until] : kept_)
+        if (until == int(s)) release(v, int(s));
     }
     size_t bytes = 0;
     for (const Free& r : registers) bytes += size_t(r.size);
     if (bytes > 0) {
       constexpr size_t kBudget = 24 << 10;  // leaves room for inputs and outputs in L1
-      code_.block = 1024;
+      // Twice the block where all of them fit in easily: half as many steps to start.
+      constexpr size_t kEasily = 32 << 10;
+      size_t all = bytes;
+      for (int v : raw_)
+        if (!uniform(v)) all += size_t(values_[size_t(v)].size);
+      for (const Program::Output& o : program_.outputs()) all += size_of(o.dtype);
+      code_.block = all * 2048 <= kEasily ? 2048 : 1024;
       while (code_.block > 256 && bytes * size_t(code_.block) > kBudget) code_.block /= 2;
     }
     for (const Free& r : registers) {
@@ -454,10 +613,14 @@ class Compiler {
     auto copy = [&](const std::vector<Step>& from, std::vector<Code::Step>& to) {
       for (const Step& s : from)
         to.push_back({s.kernel, s.choose, slot(s.out), slot(s.in[0]), slot(s.in[1]), slot(s.in[2]),
-                      slot(s.in[3]), uint16_t(s.scalars)});
+                      slot(s.in[3]), uint16_t(s.number), s.kind, s.wanted, uint16_t(s.most_moved)});
     };
     copy(once_, code_.once);
     copy(body_, code_.body);
+    for (Code::Step& s : code_.body)
+      if (s.kind == Code::Step::compress || s.kind == Code::Step::leave)
+        for (size_t r = 0; r < code_.registers.size(); ++r)
+          if (code_.registers[r].slot == s.out) s.number = uint16_t(r);
     for (size_t k = 0; k < results_.size(); ++k)
       code_.results.push_back({slot(results_[k]), expr::compute_type(program_.outputs()[k].dtype)});
   }
@@ -469,6 +632,10 @@ class Compiler {
   std::vector<Value> values_;
   std::vector<int> raw_, value_of_, uses_, results_;
   std::vector<bool> delayed_, in_register_;
+  std::vector<Arm> arms_;
+  std::vector<int> arm_of_;                  // per instruction; -1: of none
+  std::vector<std::pair<int, bool>> known_;  // conditions of the arms around, and what they are
+  std::vector<std::pair<int, int>> kept_;    // values and the steps that they are needed until
   std::vector<Step> once_, body_;
 };
 
@@ -512,7 +679,7 @@ const Code& code_for(const Program& program, const CodeKey& key) {
 }
 
 Frame::Frame(const Code& code, std::span<const expr::Literal> params, std::byte* registers)
-    : code_(code) {
+    : code_(code), registers_(registers) {
   slots_.resize(size_t(code.n_slots), nullptr);
   cells_.resize(code.cells.size(), 0);
   for (size_t k = 0; k < code.cells.size(); ++k) {
@@ -527,6 +694,27 @@ Frame::Frame(const Code& code, std::span<const expr::Literal> params, std::byte*
     slots_[cell.slot] = &cells_[k];
   }
   for (const Code::Register& r : code.registers) slots_[r.slot] = registers + r.offset;
+}
+
+const Code::Step* Frame::run_arm(const Code::Step* s, int64_t& n) {
+  if (s->kind == Code::Step::enter) {
+    const int64_t ones = kernels::table().count(slots_[s->a], n),
+                  count = s->wanted ? ones : n - ones;
+    if (count == 0) return s + s->number;
+    outer_[size_t(depth_++)] = n;
+    if (count * 256 <= n * s->most_moved) n = count;
+    return s;
+  }
+  const int64_t outer = outer_[size_t(depth_ - 1)];
+  const bool all = n == outer;
+  void* const own = registers_ + code_.registers[s->number].offset;
+  slots_[s->out] = all ? slots_[s->a] : own;
+  if (!all) s->run(own, slots_[s->a], slots_[s->b], nullptr, outer);
+  if (s->kind == Code::Step::leave) {
+    n = outer;
+    --depth_;
+  }
+  return s;
 }
 
 const expr::ProgramPtr& conversion(DType from, DType to) {

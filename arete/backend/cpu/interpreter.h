@@ -8,8 +8,18 @@
 // cells: they are computed once by `once`, and the kernels of `body` take them as scalars. Which
 // inputs are uniform and which outputs are in place depends on the call, so that a program has
 // code for each combination met.
+//
+// Note [Work for one arm]
+// What only one arm of a selection needs is done for the elements that choose this arm, if it costs
+// more than to bring these together: a step counts them, others compress the values that come from
+// outside into registers, the steps of the arm run on as many elements, and the last one brings the
+// result back to its places. Where no element chooses the arm its steps are jumped over; where most
+// do they run on all, nothing is moved, and slots point to what would be. Functions made of pieces
+// (elu, those of Bessel) so cost one piece for an element, as they do where elements are computed
+// one by one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -40,10 +50,22 @@ struct CodeKey {
 
 struct Code {
   struct Step {
+    enum Kind : uint8_t {
+      kernel,
+      choose,
+      enter,     ///< counts the elements of an arm; without any goes on `number` steps further
+      compress,  ///< `number`: register of `out`
+      leave,     ///< the same
+    };
     kernels::Kernel run;
-    kernels::ChooseKernel choose;  // where `run` is null
+    kernels::ChooseKernel run_choose;
     uint16_t out, a, b, c, d;
-    uint16_t scalars;  // of `choose`
+    uint16_t number;  // scalars of `choose`
+    Kind kind;
+    // Of `enter`: what the condition is for the elements meant, and up to how many of 256 elements
+    // it pays to bring these together; beyond, the steps run on all.
+    bool wanted;
+    uint16_t most_moved;
   };
   struct Register {
     uint16_t slot;
@@ -61,7 +83,9 @@ struct Code {
     expr::Type type;
   };
 
-  std::vector<Step> once, body;
+  static constexpr int kMaxDepth = 8;  // of arms in arms
+
+  std::vector<Step> once, body;  // `once` has kernels only
   std::vector<Register> registers;
   std::vector<Cell> cells;
   std::vector<Result> results;  // one per output if the key says `values`
@@ -90,21 +114,31 @@ class Frame {
 
   /// Computes the cells; after setting uniform inputs.
   void run_once() {
-    for (const Code::Step& s : code_.once)  // none of them chooses
+    for (const Code::Step& s : code_.once)
       s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], 1);
   }
   /// Runs the body on n <= code.block elements.
   void run(int64_t n) {
-    for (const Code::Step& s : code_.body)
-      if (s.run)
-        s.run(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], n);
+    const Code::Step* const end = code_.body.data() + code_.body.size();
+    for (const Code::Step* s = code_.body.data(); s != end; ++s)
+      if (s->kind == Code::Step::kernel)
+        s->run(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], n);
+      else if (s->kind == Code::Step::choose)
+        s->run_choose(slots_[s->out], slots_[s->a], slots_[s->b], slots_[s->c], slots_[s->d],
+                      s->number, n);
       else
-        s.choose(slots_[s.out], slots_[s.a], slots_[s.b], slots_[s.c], slots_[s.d], s.scalars, n);
+        s = run_arm(s, n);
   }
   const Code& code() const { return code_; }
 
  private:
+  /// Runs a step of an arm's border; returns it, or the one to go on behind.
+  const Code::Step* run_arm(const Code::Step* s, int64_t& n);
+
   const Code& code_;
+  std::byte* const registers_;
+  int depth_ = 0;
+  std::array<int64_t, Code::kMaxDepth> outer_;  // elements outside of the arms entered
   SmallVector<void*, 48> slots_;
   SmallVector<uint64_t, 16> cells_;
 };

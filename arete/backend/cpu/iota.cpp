@@ -2,8 +2,10 @@
 #include <complex>
 
 #include "arete/backend/cpu/cpu_backend.h"
+#include "arete/backend/cpu/kernels/kernel_table.h"
 #include "arete/base/error.h"
 #include "arete/base/thread_pool.h"
+#include "arete/expr/program.h"
 
 namespace arete::cpu {
 
@@ -15,6 +17,15 @@ void CpuBackend::iota(const prim::IotaArgs& args) {
     T* const base = out.as<T>();
     const int64_t stride = out.strides[0];
     parallel_for(0, out.sizes[0], 65536, [&](int64_t begin, int64_t end) {
+      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                    std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
+        const bool whole = std::is_integral_v<T>;
+        const void* const start = whole ? static_cast<const void*>(&args.istart) : &args.start;
+        const void* const step = whole ? static_cast<const void*>(&args.istep) : &args.step;
+        if (stride == 1)
+          return kernels::table().progression[int(expr::compute_type(out.dtype))](
+              base + begin, start, step, begin, end - begin);
+      }
       for (int64_t i = begin; i < end; ++i) {
         if constexpr (is_integral_or_bool(dtype_of<T>)) {
           // Unsigned: overflow wraps.

@@ -189,20 +189,10 @@ void CpuBackend::fill(const prim::FillArgs& args) {
   for (size_t k = 1; k < size; ++k) one_byte &= pattern[k] == pattern[0];
 
   auto fill_run = [&](std::byte* p, int64_t stride, int64_t n) {
-    if (stride == int64_t(size) && one_byte) {
+    if (stride == int64_t(size) && one_byte)
       std::memset(p, int(pattern[0]), size_t(n) * size);
-    } else if (stride == int64_t(size)) {
-      // What is there already is copied on, up to a piece that stays in the cache.
-      const size_t bytes = size_t(n) * size;
-      std::memcpy(p, pattern, size);
-      for (size_t done = size; done < bytes;) {
-        const size_t step = std::min({done, bytes - done, size_t(4096)});
-        std::memcpy(p + done, p, step);
-        done += step;
-      }
-    } else {
+    else
       copy_run(p, stride, pattern, 0, n, size);
-    }
   };
   const LoopNest nest = LoopNest::plan(out.sizes, std::span<const View>(&out, 1));
   const LoopNest::Operand& o = nest.operands[0];

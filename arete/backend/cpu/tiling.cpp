@@ -14,11 +14,6 @@ void copy_run_as(std::byte* dst, int64_t dst_stride, const std::byte* src, int64
                  int64_t n) {
   if (dst_stride == int64_t(sizeof(T))) {
     T* d = reinterpret_cast<T*>(dst);
-    if (src_stride == 0) {
-      const T value = *reinterpret_cast<const T*>(src);
-      for (int64_t i = 0; i < n; ++i) d[i] = value;
-      return;
-    }
     for (int64_t i = 0; i < n; ++i, src += src_stride) d[i] = *reinterpret_cast<const T*>(src);
     return;
   }
@@ -146,6 +141,14 @@ void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t 
   }
   if (dst_stride == int64_t(size) && src_stride == -int64_t(size)) {
     kernels::table().reverse[size](dst, src + (n - 1) * src_stride, nullptr, nullptr, n);
+    return;
+  }
+  if (dst_stride == int64_t(size) && src_stride == 0) {
+    kernels::table().splat[size](dst, src, nullptr, nullptr, n);
+    return;
+  }
+  if (dst_stride == int64_t(size) && src_stride == 2 * int64_t(size) && size <= 8) {
+    kernels::table().every_other[size](dst, src, nullptr, nullptr, n);
     return;
   }
   switch (size) {
@@ -293,6 +296,25 @@ void TileCursor::unpack(int operand, const void* src) const {
   copy.run(base(operand), static_cast<const std::byte*>(src));
 }
 
+bool TileCursor::are_interleaved(const Tiling& tiling, int first, int second) {
+  const LoopNest::Operand &a = tiling.nest->operands[size_t(first)],
+                          &b = tiling.nest->operands[size_t(second)];
+  const int64_t size = int64_t(size_of(a.dtype));
+  return size <= 8 && a.dtype == b.dtype && b.data - a.data == size && a.strides[0] == 2 * size &&
+         std::equal(a.strides.begin(), a.strides.begin() + tiling.nest->rank, b.strides.begin());
+}
+
+void TileCursor::interleave(int operand, const void* first, const void* second) const {
+  const LoopNest::Operand& o = tiling_.nest->operands[size_t(operand)];
+  const Extents packed = packed_strides(size_of(o.dtype));
+  const BoxCopy copy{tiling_.nest->rank, extent_, o.strides, packed, size_of(o.dtype)};
+  const auto* const from = static_cast<const std::byte*>(first);
+  copy.outer(base(operand), from, -1, [&](std::byte* d, const std::byte* s) {
+    kernels::table().interleave[copy.size](d, s, static_cast<const std::byte*>(second) + (s - from),
+                                           nullptr, extent_[0]);
+  });
+}
+
 void TileCursor::copy(int to, int from) const {
   const LoopNest::Operand& d = tiling_.nest->operands[size_t(to)];
   const LoopNest::Operand& s = tiling_.nest->operands[size_t(from)];
@@ -305,7 +327,7 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
                        std::span<const int> outputs, ArenaScope& arena)
     : frame_(code, params, arena.take(code.register_bytes)) {
   auto port = [&](int operand, bool used) {
-    Port p{operand, Tiling::Access::direct, nullptr, nullptr, 0, 0};
+    Port p{operand, Tiling::Access::direct, nullptr, nullptr, 0, 0, false};
     if (operand >= 0) {
       p.access = tiling.access[size_t(operand)];
       if (p.access == Tiling::Access::packed && used)
@@ -317,6 +339,13 @@ TileRunner::TileRunner(const Tiling& tiling, const Code& code,
   for (size_t k = 0; k < inputs.size(); ++k)
     inputs_.push_back(port(inputs[k], (code.reads >> k) & 1));
   for (int operand : outputs) outputs_.push_back(port(operand, true));
+  for (size_t k = 0; k + 1 < outputs_.size(); ++k) {
+    Port &a = outputs_[k], &b = outputs_[k + 1];
+    if (!a.buffer || !b.buffer || !TileCursor::are_interleaved(tiling, a.operand, b.operand))
+      continue;
+    a.interleaved = true;
+    ++k;
+  }
 }
 
 void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
@@ -349,8 +378,13 @@ void TileRunner::run(const TileCursor& cursor, bool inputs_changed) {
   if (once) frame_.run_once();
   first_ = false;
   frame_.run(cursor.n());
-  for (Port& p : outputs_)
-    if (p.buffer) cursor.unpack(p.operand, p.buffer);
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    const Port& p = outputs_[k];
+    if (p.interleaved)
+      cursor.interleave(p.operand, p.buffer, outputs_[++k].buffer);
+    else if (p.buffer)
+      cursor.unpack(p.operand, p.buffer);
+  }
 }
 
 }  // namespace arete::cpu

@@ -62,6 +62,10 @@ class TileCursor {
   /// Copies the operand's elements of this tile to `dst` or from `src`, which are contiguous.
   void pack(int operand, void* dst) const;
   void unpack(int operand, const void* src) const;
+  /// Whether two operands lie in each other like the parts of complex numbers.
+  static bool are_interleaved(const Tiling& tiling, int first, int second);
+  /// Unpacks such a pair at once, for its first operand.
+  void interleave(int operand, const void* first, const void* second) const;
   /// Copies the elements of operand `from` to operand `to`, of equal element sizes.
   void copy(int to, int from) const;
 
@@ -93,6 +97,7 @@ class TileRunner {
     std::byte* buffer;
     const std::byte* last;  // what the buffer or cell was made from
     int64_t last_n, last_extent;
+    bool interleaved;  // an output whose elements alternate with those of the next one
   };
   Frame frame_;
   SmallVector<Port, 8> inputs_, outputs_;

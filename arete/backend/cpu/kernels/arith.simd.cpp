@@ -1,4 +1,8 @@
 // Arithmetic, comparison, selection: loops that the compiler turns into vector code.
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include "arete/backend/cpu/kernels/simd.inl.h"
 
 namespace arete::cpu::kernels {
@@ -247,14 +251,45 @@ struct SubMul {
     return c - a * b;
   }
 };
-// max(min(a, b), c), or min(max(a, b), c), for scalars b and c.
+// max(min(a, b), c), or min(max(a, b), c), for scalars b and c that are numbers: one instruction of
+// x86, which gives its second operand where one of them is NaN.
 template <class V>
-inline V smaller_of(V a, V b) {
-  return (a < b) | (a != a) ? a : b;
+inline V smaller_of(V bound, V a) {
+#if defined(__AVX512F__)
+  if constexpr (kIsFloat<Element<V>>) {
+    if constexpr (sizeof(Element<V>) == 4)
+      return V(_mm512_min_ps(__m512(bound), __m512(a)));
+    else
+      return V(_mm512_min_pd(__m512d(bound), __m512d(a)));
+  }
+#elif defined(__AVX2__)
+  if constexpr (kIsFloat<Element<V>>) {
+    if constexpr (sizeof(Element<V>) == 4)
+      return V(_mm256_min_ps(__m256(bound), __m256(a)));
+    else
+      return V(_mm256_min_pd(__m256d(bound), __m256d(a)));
+  }
+#endif
+  return bound < a ? bound : a;
 }
 template <class V>
-inline V larger_of(V a, V b) {
-  return (a > b) | (a != a) ? a : b;
+inline V larger_of(V bound, V a) {
+#if defined(__AVX512F__)
+  if constexpr (kIsFloat<Element<V>>) {
+    if constexpr (sizeof(Element<V>) == 4)
+      return V(_mm512_max_ps(__m512(bound), __m512(a)));
+    else
+      return V(_mm512_max_pd(__m512d(bound), __m512d(a)));
+  }
+#elif defined(__AVX2__)
+  if constexpr (kIsFloat<Element<V>>) {
+    if constexpr (sizeof(Element<V>) == 4)
+      return V(_mm256_max_ps(__m256(bound), __m256(a)));
+    else
+      return V(_mm256_max_pd(__m256d(bound), __m256d(a)));
+  }
+#endif
+  return bound > a ? bound : a;
 }
 template <class T, bool kMinFirst>
 void limits(void* out, const void* a, const void* b, const void* c, int64_t n) {
@@ -262,49 +297,50 @@ void limits(void* out, const void* a, const void* b, const void* c, int64_t n) {
   typedef T V __attribute__((vector_size(kVectorBytes)));
   auto* o = static_cast<T*>(out);
   auto* x = static_cast<const T*>(a);
-  const V y = V{} + *static_cast<const T*>(b), z = V{} + *static_cast<const T*>(c);
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const auto bytes = sizeof(T) * uint64_t(n - i < kLanes ? n - i : kLanes);
-    V v{};
-    if (bytes == kVectorBytes)
-      __builtin_memcpy(&v, x + i, sizeof(V));
-    else
-      __builtin_memcpy(&v, x + i, bytes);
-    v = kMinFirst ? larger_of(smaller_of(v, y), z) : smaller_of(larger_of(v, y), z);
-    if (bytes == kVectorBytes)
-      __builtin_memcpy(o + i, &v, sizeof(V));
-    else
-      __builtin_memcpy(o + i, &v, bytes);
+  const T first = *static_cast<const T*>(b), second = *static_cast<const T*>(c);
+  if (first != first || second != second) {
+    for (int64_t i = 0; i < n; ++i) o[i] = first + second;
+    return;
   }
+  const V y = V{} + first, z = V{} + second;
+  const auto step = [&](int64_t i, uint64_t bytes) {
+    V v{};
+    __builtin_memcpy(&v, x + i, bytes);
+    v = kMinFirst ? larger_of(z, smaller_of(y, v)) : smaller_of(z, larger_of(y, v));
+    __builtin_memcpy(o + i, &v, bytes);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) step(i, kVectorBytes);
+  if (i < n) step(i, uint64_t(n - i) * sizeof(T));
 }
 
-template <class F, class T>
-void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
-            int64_t n) {
+template <class F, class T, int kScalars>
+void choose_of(T* o, const T* const* p, int64_t n) {
   constexpr int64_t kLanes = kVectorBytes / int64_t(sizeof(T));
   typedef T V __attribute__((vector_size(kVectorBytes)));
-  const void* operands[] = {a, b, c, d};
-  T repeated[4][kLanes];
-  const T* p[4];
-  int64_t step[4];
-  for (int k = 0; k < 4; ++k) {
-    p[k] = static_cast<const T*>(operands[k]);
-    step[k] = 1;
-    if (!(scalars >> k & 1)) continue;
-    for (T& r : repeated[k]) r = *p[k];
-    p[k] = repeated[k];
-    step[k] = 0;
-  }
-  auto* o = static_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    V v[4];
-    for (int k = 0; k < 4; ++k) __builtin_memcpy(&v[k], p[k] + i * step[k], sizeof(V));
+  V v[4];
+  for (int k = 0; k < 4; ++k)
+    if (kScalars >> k & 1)
+      for (int l = 0; l < kLanes; ++l) v[k][l] = *p[k];
+  const auto step = [&](int64_t i, uint64_t bytes) {
+    for (int k = 0; k < 4; ++k)
+      if (!(kScalars >> k & 1)) __builtin_memcpy(&v[k], p[k] + i, bytes);
     const V y = F::run(v[0], v[1]) ? v[2] : v[3];
-    __builtin_memcpy(o + i, &y, sizeof(V));
+    __builtin_memcpy(o + i, &y, bytes);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) step(i, kVectorBytes);
+  if (i < n) step(i, uint64_t(n - i) * sizeof(T));
+}
+template <class F, class T, int kScalars = 15>
+void choose(void* out, const void* a, const void* b, const void* c, const void* d, int scalars,
+            int64_t n) {
+  if constexpr (kScalars >= 0) {
+    if (scalars != kScalars) return choose<F, T, kScalars - 1>(out, a, b, c, d, scalars, n);
+    const T* const p[] = {static_cast<const T*>(a), static_cast<const T*>(b),
+                          static_cast<const T*>(c), static_cast<const T*>(d)};
+    choose_of<F, T, kScalars>(static_cast<T*>(out), p, n);
   }
-  for (; i < n; ++i)
-    o[i] = F::run(p[0][i * step[0]], p[1][i * step[1]]) ? p[2][i * step[2]] : p[3][i * step[3]];
 }
 ARETE_BINARY(IsEqual, a == b)
 ARETE_BINARY(IsUnequal, a != b)
@@ -327,6 +363,126 @@ void put_pairs(KernelTable& t) {
   put3<SubMul, T, T>(t.pair[pair_sub_mul][kTypeOf<T>]);
 }
 
+#if defined(__AVX512F__)
+template <class T>
+struct Lanes;
+template <>
+struct Lanes<uint32_t> {
+  static constexpr int64_t kCount = 16;
+  template <int kWanted>
+  static unsigned wanted(const uint8_t* m, int64_t n) {
+    const __mmask16 in = n >= kCount ? __mmask16(0xffff) : __mmask16((1u << n) - 1);
+    const __m128i bytes = _mm_maskz_loadu_epi8(in, m);
+    const __mmask16 ones = _mm_test_epi8_mask(bytes, bytes);
+    return kWanted ? ones : unsigned(~ones & in);
+  }
+  static __m512i load(const uint32_t* x, int64_t n) {
+    return n >= kCount ? _mm512_loadu_si512(x)
+                       : _mm512_maskz_loadu_epi32(__mmask16((1u << n) - 1), x);
+  }
+  static void store(uint32_t* o, __m512i v) { _mm512_storeu_si512(o, v); }
+  static __m512i compress(unsigned m, __m512i v) {
+    return _mm512_maskz_compress_epi32(__mmask16(m), v);
+  }
+  static __m512i expand(unsigned m, __m512i v) {
+    return _mm512_maskz_expand_epi32(__mmask16(m), v);
+  }
+};
+template <>
+struct Lanes<uint64_t> {
+  static constexpr int64_t kCount = 8;
+  template <int kWanted>
+  static unsigned wanted(const uint8_t* m, int64_t n) {
+    const __mmask16 in = n >= kCount ? __mmask16(0xff) : __mmask16((1u << n) - 1);
+    const __m128i bytes = _mm_maskz_loadu_epi8(in, m);
+    const __mmask16 ones = _mm_test_epi8_mask(bytes, bytes);
+    return kWanted ? ones : unsigned(~ones & in);
+  }
+  static __m512i load(const uint64_t* x, int64_t n) {
+    return n >= kCount ? _mm512_loadu_si512(x)
+                       : _mm512_maskz_loadu_epi64(__mmask8((1u << n) - 1), x);
+  }
+  static void store(uint64_t* o, __m512i v) { _mm512_storeu_si512(o, v); }
+  static __m512i compress(unsigned m, __m512i v) {
+    return _mm512_maskz_compress_epi64(__mmask8(m), v);
+  }
+  static __m512i expand(unsigned m, __m512i v) { return _mm512_maskz_expand_epi64(__mmask8(m), v); }
+};
+#endif
+
+int64_t count(const void* a, int64_t n) {
+  typedef uint8_t V __attribute__((vector_size(kVectorBytes)));
+  typedef uint64_t W __attribute__((vector_size(kVectorBytes)));
+  constexpr int64_t kMostSteps = 255;  // of sums in bytes
+  auto* x = static_cast<const uint8_t*>(a);
+  int64_t total = 0, i = 0;
+  while (i + kVectorBytes <= n) {
+    V sums{};
+    for (int64_t k = 0; k < kMostSteps && i + kVectorBytes <= n; ++k, i += kVectorBytes) {
+      V v;
+      __builtin_memcpy(&v, x + i, sizeof(V));
+      sums -= V(v != 0);
+    }
+    const W bytes = __builtin_bit_cast(W, sums);
+    const W pairs = (bytes & 0x00ff00ff00ff00ff) + (bytes >> 8 & 0x00ff00ff00ff00ff);
+    const W words = pairs * 0x0001000100010001 >> 48;
+    for (int k = 0; k < kVectorBytes / 8; ++k) total += int64_t(words[k]);
+  }
+  for (; i < n; ++i) total += x[i] != 0;
+  return total;
+}
+
+// Whole vectors are written: what is behind the last element must be the output's too.
+template <class T, int kWanted>
+void compress(void* out, const void* a, const void* b, const void*, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  auto* m = static_cast<const uint8_t*>(b);
+  int64_t k = 0;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) >= 4) {
+    for (int64_t i = 0; i < n; i += Lanes<T>::kCount) {
+      const auto wanted = Lanes<T>::template wanted<kWanted>(m + i, n - i);
+      Lanes<T>::store(o + k, Lanes<T>::compress(wanted, Lanes<T>::load(x + i, n - i)));
+      k += __builtin_popcount(wanted);
+    }
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < n; ++i) {
+    o[k] = x[i];
+    k += (m[i] != 0) == kWanted;
+  }
+}
+template <class T, int kWanted>
+void expand(void* out, const void* a, const void* b, const void*, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  auto* m = static_cast<const uint8_t*>(b);
+  int64_t k = 0;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) >= 4) {
+    for (int64_t i = 0; i < n; i += Lanes<T>::kCount) {
+      const auto wanted = Lanes<T>::template wanted<kWanted>(m + i, n - i);
+      Lanes<T>::store(o + i, Lanes<T>::expand(wanted, Lanes<T>::load(x + k, Lanes<T>::kCount)));
+      k += __builtin_popcount(wanted);
+    }
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < n; ++i) {
+    o[i] = x[k];
+    k += (m[i] != 0) == kWanted;
+  }
+}
+template <class T>
+void put_moves(KernelTable& t) {
+  t.compress[sizeof(T)][0] = compress<T, 0>;
+  t.compress[sizeof(T)][1] = compress<T, 1>;
+  t.expand[sizeof(T)][0] = expand<T, 0>;
+  t.expand[sizeof(T)][1] = expand<T, 1>;
+}
+
 template <class T>
 void add_three(void* out, const void* a, const void* b, const void* c, int64_t n) {
   auto* o = static_cast<T*>(out);
@@ -339,6 +495,14 @@ void splat(void* out, const void* a, const void*, const void*, int64_t n) {
   auto* o = static_cast<T*>(out);
   const T s = *static_cast<const T*>(a);
   for (int64_t i = 0; i < n; ++i) o[i] = s;
+}
+void splat_pair(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* o = static_cast<uint64_t*>(out);
+  const uint64_t low = *static_cast<const uint64_t*>(a), high = static_cast<const uint64_t*>(a)[1];
+  for (int64_t i = 0; i < 2 * n; i += 2) {
+    o[i] = low;
+    o[i + 1] = high;
+  }
 }
 
 }  // namespace
@@ -362,10 +526,15 @@ void ARETE_FILL(arith)(KernelTable& t) {
   put3<Select, uint8_t, uint64_t>(t.select[8]);
   t.add_three[t_f32] = add_three<float>;
   t.add_three[t_f64] = add_three<double>;
+  t.count = count;
+  put_moves<uint8_t>(t);
+  put_moves<uint32_t>(t);
+  put_moves<uint64_t>(t);
   t.splat[1] = splat<uint8_t>;
   t.splat[2] = splat<uint16_t>;
   t.splat[4] = splat<uint32_t>;
   t.splat[8] = splat<uint64_t>;
+  t.splat[16] = splat_pair;
 }
 
 }  // namespace arete::cpu::kernels

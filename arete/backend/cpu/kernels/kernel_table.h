@@ -132,7 +132,14 @@ enum Pair : int {
 /// `scalars`: operand k is one.
 using ChooseKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
                               int scalars, int64_t n);
+/// The number of elements that are not 0.
+using CountKernel = int64_t (*)(const void* a, int64_t n);
 enum Comparison : int { compare_eq, compare_ne, compare_lt, compare_le, kNumComparisons };
+
+/// out[i] = *start + (first + i) * *step for i < n, where those are of f64 for floating types, with
+/// each operation rounded, and else i64 that wrap.
+using ProgressionKernel = void (*)(void* out, const void* start, const void* step, int64_t first,
+                                   int64_t n);
 
 struct KernelTable {
   const char* name;
@@ -141,17 +148,25 @@ struct KernelTable {
   Kernel pair[kNumPairs][kNumKTypes][8];              // bit k: operand k is a scalar
   ChooseKernel choose[kNumComparisons][kNumKTypes];   // by type compared
   Kernel select[9][8];                                // by element size; bit k: scalar
-  Kernel cast[kNumKTypes][kNumKTypes];                // from, to
-  Kernel load[kNumKDTypes];                           // storage to computation type
-  Kernel store[kNumKDTypes];                          // computation to storage type
+  CountKernel count;
+  // By element size and whether b[i] is true for the elements meant: those of a one after the
+  // other, and back to their places, with anything in the others.
+  Kernel compress[9][2];
+  Kernel expand[9][2];
+  Kernel cast[kNumKTypes][kNumKTypes];  // from, to
+  Kernel load[kNumKDTypes];             // storage to computation type
+  Kernel store[kNumKDTypes];            // computation to storage type
   Kernel round_to[kNumKDTypes];
   Kernel look_up[kNumKDTypes];   // out[i] = the element b[i] of a, as computation type
   Kernel splat[17];              // by element size: out[i] = a[0]
   Kernel add_three[kNumKTypes];  // of f32 and f64: out[i] = out[i] + a[i] + b[i] + c[i]
   ReduceKernel reduce_rows[kNumKMonoids][kNumKTypes];
   ReduceKernel reduce_cols[kNumKMonoids][kNumKTypes];
-  TransposeKernel transpose[17];  // by element size
-  Kernel reverse[17];             // by element size: out[i] = a[n - 1 - i]
+  TransposeKernel transpose[17];              // by element size
+  Kernel reverse[17];                         // by element size: out[i] = a[n - 1 - i]
+  Kernel every_other[9];                      // by element size: out[i] = a[2 * i]
+  ProgressionKernel progression[kNumKTypes];  // by type, but for t_bool
+  Kernel interleave[9];  // by element size: out[2 * i] = a[i], out[2 * i + 1] = b[i]
 };
 
 /// Sums and products of f32 accumulate in f64 and those of integers in i64; other monoids in the

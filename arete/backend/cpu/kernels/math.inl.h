@@ -247,22 +247,20 @@ inline VF erf_f(VF x) {
   p = p * u + 1.283791512e-01f;
   const VF small = a * p + a;
   const VF t = a > 4.0f ? splat_f(4.0f) : a;  // erf is 1 from there on
-  VF q = t * -1.982191752e-04f + 3.065485973e-03f;
-  q = q * t + -2.231519669e-02f;
-  q = q * t + 1.041136459e-01f;
-  q = q * t + 6.369761229e-01f;
-  q = q * t + 1.127797246e+00f;
-  q = q * t + 1.664518204e-04f;
+  // In pairs of terms: what the processor waits for is the chain of operations.
+  const VF t2 = t * t;
+  VF q = (t * 3.065485973e-03f + -2.231519669e-02f) + t2 * -1.982191752e-04f;
+  q = q * t2 + (t * 1.041136459e-01f + 6.369761229e-01f);
+  q = q * t2 + (t * 1.127797246e+00f + 1.664518204e-04f);
   const VF y = -q;
   const VF biased = y * kLog2E + kMagic;
   const VF n = biased - kMagic;
   VF r = y - n * kLn2High;
   r = r - n * kLn2Low;
-  VF e = r * 1.381446840e-03f + 8.368780836e-03f;
-  e = e * r + 4.166839272e-02f;
-  e = e * r + 1.666651964e-01f;
-  e = e * r + 4.999999404e-01f;
-  e = (e * r) * r + r + 1.0f;
+  const VF r2 = r * r;
+  VF e = (r * 8.368780836e-03f + 4.166839272e-02f) + r2 * 1.381446840e-03f;
+  e = e * r2 + (r * 1.666651964e-01f + 4.999999404e-01f);
+  e = e * r2 + r + 1.0f;
   const VF large = 1.0f - scale_f(e, n, biased);
   return with_sign(a < 0.9f ? small : large, x);
 }
@@ -319,6 +317,27 @@ inline VD erf_d(VD x) {
   const VD far = 1.0 - exp_d(-(a * a)) * quotient(a, kErfP, kErfQ);
   const VD near = polynomial(a * a, kErfSmall) * a + a;
   return with_sign(a < 0.5 ? near : far, x);
+}
+
+// With u = 1 + x = 2^n m for m in [3/4, 3/2): n ln 2 + log(m), where m - 1 gets back what rounding
+// took from u; r - r^2 / 2 + r^3 P(r) is log(1 + r).
+constexpr float kLog1pF[] = {-0.0450744852f, 0.104630239f,  -0.131612241f,
+                             0.144784063f,   -0.166473091f, 0.199908599f,
+                             -0.250000954f,  0.333334506f,  -0.5f};
+inline VF log1p_f(VF x) {
+  const VF u = x + 1.0f;
+  const VI bits = __builtin_bit_cast(VI, u);
+  const VI whole = (bits - 0x3f400000) >> 23;
+  const VF m = __builtin_bit_cast(VF, bits - (whole << 23));
+  // Beyond 1e9 nothing that counts is lost, and the power may be none of this type.
+  const VF power = __builtin_bit_cast(VF, 0x3f800000 - (whole << 23));
+  const VF lost = x > 1e9f ? splat_f(0.0f) : (x - (u - 1.0f)) * power;
+  const VF r = (m - 1.0f) + lost;
+  const VF n = __builtin_bit_cast(VF, whole + 0x4b400000) - kMagic;
+  VF y = n * kLn2High + ((polynomial(r, kLog1pF) * (r * r) + n * kLn2Low) + r);
+  const float inf = __builtin_inff();
+  y = (x == 0) | (x == inf) ? x : y;
+  return x > -1.0f ? y : x == -1.0f ? splat_f(-inf) : (x - x) / (x - x);
 }
 
 // e^-|x| never overflows, and for negative x it keeps results below the smallest normal number.

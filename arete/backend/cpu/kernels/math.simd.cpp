@@ -134,21 +134,24 @@ inline V with_far(V x, T limit, Far far) {
   const V z = far(size);
   return large ? (kSymmetry == Symmetry::odd ? (x < 0 ? -z : z) : z) : y;
 }
-#define ARETE_WRAP_FAR(name, symmetry, limit, part)                                             \
+#define ARETE_WRAP_FAR(name, symmetry, limit)                                                   \
   VF near_##name##_f(VF x) { return ARETE_SLEEF_F(name, u10)(x); }                              \
   VD near_##name##_d(VD x) { return ARETE_SLEEF_D(name, u10)(x); }                              \
   VF name##_f(VF x) {                                                                           \
     return with_far<Symmetry::symmetry, near_##name##_f>(                                       \
-        x, limit##f, [](VF s) { return log_f(s) + float(part); });                              \
+        x, limit##f, [](VF s) { return log_f(s) + float(kLn2); });                              \
   }                                                                                             \
   VD name##_d(VD x) {                                                                           \
     return with_far<Symmetry::symmetry, near_##name##_d>(x, limit,                              \
-                                                         [](VD s) { return log_d(s) + part; }); \
+                                                         [](VD s) { return log_d(s) + kLn2; }); \
   }
 constexpr double kLn2 = 0.69314718055994531;
-ARETE_WRAP_FAR(asinh, odd, 1e10, kLn2)
-ARETE_WRAP_FAR(acosh, none, 1e10, kLn2)
-ARETE_WRAP_FAR(log1p, none, 1e20, 0.0)
+ARETE_WRAP_FAR(asinh, odd, 1e10)
+ARETE_WRAP_FAR(acosh, none, 1e10)
+VD near_log1p_d(VD x) { return ARETE_SLEEF_D(log1p, u10)(x); }
+VD log1p_d(VD x) {
+  return with_far<Symmetry::none, near_log1p_d>(x, 1e20, [](VD s) { return log_d(s); });
+}
 
 // Note [The inverse error function by vectors]
 // Rational approximations (interpolated at Chebyshev's nodes in 40 digits): of erfinv(x) / x in

@@ -1,4 +1,4 @@
-// Transposition of blocks, and reversal of runs.
+// Transposition of blocks; reversal, thinning and interleaving of runs; arithmetic progressions.
 #include <utility>
 
 #include "arete/backend/cpu/kernels/simd.inl.h"
@@ -100,6 +100,79 @@ void reverse<Bytes16>(void* out, const void* a, const void*, const void*, int64_
   for (int64_t i = 0; i < n; ++i) o[i] = x[n - 1 - i];
 }
 
+template <class T, int... i>
+inline T evens(T v, T w, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, w, (2 * i)...);
+}
+template <class T>
+void every_other(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  int64_t i = 0;
+  // Not the last one: what follows it may be nobody's.
+  for (; i + kLanes < n; i += kLanes) {
+    V v, w;
+    __builtin_memcpy(&v, x + 2 * i, sizeof(V));
+    __builtin_memcpy(&w, x + 2 * i + kLanes, sizeof(V));
+    v = evens(v, w, std::make_integer_sequence<int, kLanes>());
+    __builtin_memcpy(o + i, &v, sizeof(V));
+  }
+  for (; i < n; ++i) o[i] = x[2 * i];
+}
+
+template <int kFirst, class T, int... i>
+inline T mixed(T v, T w, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, w, (kFirst + i / 2 + i % 2 * int(sizeof...(i)))...);
+}
+template <class T>
+void interleave(void* out, const void* a, const void* b, const void*, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  auto* x = static_cast<const T*>(a);
+  auto* y = static_cast<const T*>(b);
+  constexpr int kLanes = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    V v, w;
+    __builtin_memcpy(&v, x + i, sizeof(V));
+    __builtin_memcpy(&w, y + i, sizeof(V));
+    const V low = mixed<0>(v, w, lanes), high = mixed<kLanes / 2>(v, w, lanes);
+    __builtin_memcpy(o + 2 * i, &low, sizeof(V));
+    __builtin_memcpy(o + 2 * i + kLanes, &high, sizeof(V));
+  }
+  for (; i < n; ++i) {
+    o[2 * i] = x[i];
+    o[2 * i + 1] = y[i];
+  }
+}
+
+template <class T, class Wide>
+void progression(void* out, const void* start, const void* step, int64_t first, int64_t n) {
+  auto* o = static_cast<T*>(out);
+  const Wide from = *static_cast<const Wide*>(start), by = *static_cast<const Wide*>(step);
+  constexpr int kLanes = kVectorBytes / int(sizeof(Wide));
+  typedef Wide V __attribute__((vector_size(kVectorBytes)));
+  typedef T R __attribute__((vector_size(kLanes * sizeof(T))));
+  V at;  // whole numbers, which f64 has exactly up to 2^53
+  for (int k = 0; k < kLanes; ++k) at[k] = Wide(first + k);
+  // The barrier keeps product and sum from becoming one operation where the processor has it. (It
+  // does not in loops that the compiler makes into vectors itself.)
+  const auto terms = [&] {
+    return __builtin_convertvector(from + __builtin_assoc_barrier(at * by), R);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const R v = terms();
+    __builtin_memcpy(o + i, &v, sizeof(v));
+    at += Wide(kLanes);
+  }
+  const R last = terms();
+  if (i < n) __builtin_memcpy(o + i, &last, uint64_t(n - i) * sizeof(T));
+}
+
 }  // namespace
 
 void ARETE_FILL(move)(KernelTable& t) {
@@ -113,6 +186,18 @@ void ARETE_FILL(move)(KernelTable& t) {
   t.reverse[4] = reverse<uint32_t>;
   t.reverse[8] = reverse<uint64_t>;
   t.reverse[16] = reverse<Bytes16>;
+  t.progression[t_i32] = progression<int32_t, uint64_t>;
+  t.progression[t_i64] = progression<int64_t, uint64_t>;
+  t.progression[t_f32] = progression<float, double>;
+  t.progression[t_f64] = progression<double, double>;
+  t.every_other[1] = every_other<uint8_t>;
+  t.every_other[2] = every_other<uint16_t>;
+  t.every_other[4] = every_other<uint32_t>;
+  t.every_other[8] = every_other<uint64_t>;
+  t.interleave[1] = interleave<uint8_t>;
+  t.interleave[2] = interleave<uint16_t>;
+  t.interleave[4] = interleave<uint32_t>;
+  t.interleave[8] = interleave<uint64_t>;
 }
 
 }  // namespace arete::cpu::kernels

@@ -73,6 +73,10 @@ struct TypeIndex<double> {
 template <class T>
 inline constexpr KType kTypeOf = TypeIndex<T>::value;
 
+/// Of a vector.
+template <class V>
+using Element = __typeof__(V{}[0] + V{}[0]);
+
 /// a < b ? a : b and so on, NaN if either is NaN.
 template <class T>
 inline T min_of(T a, T b) {

@@ -22,7 +22,7 @@ def as_tensor(data, dtype=None, device=None):
     """
     device = _C._default_device() if device is None else device
     if isinstance(data, Tensor):
-        return data.to(device or data.device, dtype or data.dtype)
+        return data if device is None and dtype is None else data.to(device or data.device, dtype or data.dtype)
     if _C._is_numpy_array(data) and (dtype is None or data.dtype.name == dtype._name):
         return from_numpy(data).to(device or "cpu")
     return _C.tensor(data, dtype=dtype, device=device)

@@ -166,9 +166,12 @@ def result_type(tensor1, tensor2):
     >>> arete.result_type(arete.tensor([1, 2]), 1.5)
     arete.float32
     """
-    tensors = [t for t in (tensor1, tensor2) if isinstance(t, Tensor)]
-    numbers = [t for t in (tensor1, tensor2) if not isinstance(t, Tensor)]
-    return _C._result_type(tensors, numbers)
+    first, second = isinstance(tensor1, Tensor), isinstance(tensor2, Tensor)
+    if first and second:
+        return _C._result_type((tensor1, tensor2), ())
+    if first:
+        return _C._result_type((tensor1,), (tensor2,))
+    return _C._result_type((tensor2,), (tensor1,)) if second else _C._result_type((), (tensor1, tensor2))
 
 
 def can_cast(from_: _dtype, to: _dtype) -> bool:
