@@ -2,6 +2,10 @@
 // the block only.
 #include "arete/backend/cpu/kernels/simd.inl.h"
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace arete::cpu::kernels {
 namespace {
 
@@ -69,39 +73,105 @@ A reduce_lanes(typename VectorOf<A, kLanes>::type v) {
   }
 }
 
+template <class T, int kLanes>
+inline typename VectorOf<T, kLanes>::type load(const T* p) {
+  typename VectorOf<T, kLanes>::type v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+template <class T, class C, int kLanes>
+inline typename VectorOf<C, kLanes>::type converted(typename VectorOf<T, kLanes>::type v) {
+#if defined(__AVX512F__)  // the compiler does it by halves
+  if constexpr (kIsFloat<T> && kIsFloat<C> && sizeof(C) > sizeof(T) && kLanes == 8)
+    return (typename VectorOf<C, kLanes>::type)_mm512_cvtps_pd((__m256)v);
+  else
+#endif
+    return __builtin_convertvector(v, typename VectorOf<C, kLanes>::type);
+}
+
+// Note [Sums of floats]
+// Converting each float to the type of the accumulator takes longer than reading it. So a few are
+// added as floats, in a tree, before the sum of them is converted: its error is that of one or two
+// additions, however many there are. Which ones belong together does not depend on the instruction
+// set.
+template <class M, class T, class A>
+inline constexpr bool kNarrow = false;
+template <>
+inline constexpr bool kNarrow<Sum, float, double> = true;
+constexpr int kGroup = 16;  // floats of a row that are added lane by lane
+
+/// Of kCount vectors, `stride` elements apart, as vectors of C.
+template <class M, class C, int kLanes, int kCount, class T>
+inline typename VectorOf<C, kLanes>::type tree(const T* p, int64_t stride) {
+  if constexpr (kCount == 1)
+    return converted<T, C, kLanes>(load<T, kLanes>(p));
+  else
+    return M::run(tree<M, C, kLanes, kCount / 2>(p, stride),
+                  tree<M, C, kLanes, kCount / 2>(p + kCount / 2 * stride, stride));
+}
+template <class M, class A, int kLanes, int kCount, class T>
+inline typename VectorOf<A, kLanes>::type folded(const T* p, int64_t stride) {
+  if constexpr (kNarrow<M, T, A>)
+    return converted<T, A, kLanes>(tree<M, T, kLanes, kCount>(p, stride));
+  else
+    return tree<M, A, kLanes, kCount>(p, stride);
+}
+
+/// The last n < 2 kLanes elements.
+template <class M, class A, int kLanes, class T>
+inline A reduce_rest(const T* p, int64_t n, A acc) {
+  if constexpr (kLanes == 1) {
+    return n > 0 ? M::run(acc, A(*p)) : acc;
+  } else {
+    if (n >= kLanes) {
+      acc = M::run(acc, reduce_lanes<M, A, kLanes>(folded<M, A, kLanes, 1>(p, 0)));
+      p += kLanes;
+      n -= kLanes;
+    }
+    return reduce_rest<M, A, kLanes / 2>(p, n, acc);
+  }
+}
+
 template <class M, class T, class A>
 A reduce_run(const T* p, int64_t n, A acc) {
   constexpr int kLanes = kVectorBytes / sizeof(A);
-  using VT = typename VectorOf<T, kLanes>::type;
   using VA = typename VectorOf<A, kLanes>::type;
+  const auto at = [p](int64_t i) { return folded<M, A, kLanes, 1>(p + i, 0); };
   int64_t i = 0;
   if (n >= kLanes) {
-    auto load = [&](int64_t at) {
-      VT v;
-      __builtin_memcpy(&v, p + at, sizeof(VT));
-      return __builtin_convertvector(v, VA);
-    };
-    VA lanes = load(0);
-    i = kLanes;
-    if (n >= 4 * kLanes) {
-      VA lane1 = load(kLanes), lane2 = load(2 * kLanes), lane3 = load(3 * kLanes);
-      for (i = 4 * kLanes; i + 4 * kLanes <= n; i += 4 * kLanes) {
-        lanes = M::run(lanes, load(i));
-        lane1 = M::run(lane1, load(i + kLanes));
-        lane2 = M::run(lane2, load(i + 2 * kLanes));
-        lane3 = M::run(lane3, load(i + 3 * kLanes));
+    VA lanes;
+    if (kNarrow<M, T, A> && n >= 4 * kGroup) {
+      constexpr int kParts = kGroup / kLanes;
+      VA part[kParts];
+      for (int k = 0; k < kParts; ++k) part[k] = folded<M, A, kLanes, 4>(p + k * kLanes, kGroup);
+      for (i = 4 * kGroup; i + 4 * kGroup <= n; i += 4 * kGroup)
+        for (int k = 0; k < kParts; ++k)
+          part[k] = M::run(part[k], folded<M, A, kLanes, 4>(p + i + k * kLanes, kGroup));
+      lanes = part[0];
+      for (int k = 1; k < kParts; ++k) lanes = M::run(lanes, part[k]);
+    } else {
+      lanes = at(0);
+      i = kLanes;
+      if (n >= 4 * kLanes) {
+        VA lane1 = at(kLanes), lane2 = at(2 * kLanes), lane3 = at(3 * kLanes);
+        for (i = 4 * kLanes; i + 4 * kLanes <= n; i += 4 * kLanes) {
+          lanes = M::run(lanes, at(i));
+          lane1 = M::run(lane1, at(i + kLanes));
+          lane2 = M::run(lane2, at(i + 2 * kLanes));
+          lane3 = M::run(lane3, at(i + 3 * kLanes));
+        }
+        lanes = M::run(M::run(lanes, lane1), M::run(lane2, lane3));
       }
-      lanes = M::run(M::run(lanes, lane1), M::run(lane2, lane3));
     }
-    for (; i + kLanes <= n; i += kLanes) lanes = M::run(lanes, load(i));
+    for (; i + kLanes <= n; i += kLanes) lanes = M::run(lanes, at(i));
     if constexpr (kIdempotent<M>) {
-      lanes = M::run(lanes, load(n - kLanes));
+      lanes = M::run(lanes, at(n - kLanes));
       i = n;
     }
     acc = M::run(acc, reduce_lanes<M, A, kLanes>(lanes));
   }
-  for (; i < n; ++i) acc = M::run(acc, A(p[i]));
-  return acc;
+  return reduce_rest<M, A, kLanes / 2>(p + i, n - i, acc);
 }
 
 template <class M, class T, class A>
@@ -111,41 +181,27 @@ void rows(void* acc, const void* in, int64_t n_rows, int64_t n_cols, int64_t str
   for (int64_t r = 0; r < n_rows; ++r, p += stride) a[r] = reduce_run<M, T, A>(p, n_cols, a[r]);
 }
 
+/// kRows rows of n elements into the accumulators, kLanes columns at a time, then half as many.
+template <class M, class A, int kLanes, int kRows, class T>
+inline void add_rows(A* a, const T* p, int64_t n, int64_t stride) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto v = M::run(load<A, kLanes>(a + i), folded<M, A, kLanes, kRows>(p + i, stride));
+    __builtin_memcpy(a + i, &v, sizeof(v));
+  }
+  if constexpr (kLanes > 1) {
+    if (i < n) add_rows<M, A, kLanes / 2, kRows>(a + i, p + i, n - i, stride);
+  }
+}
+
 template <class M, class T, class A>
 void cols(void* acc, const void* in, int64_t n_rows, int64_t n, int64_t stride) {
   auto* a = static_cast<A*>(acc);
   auto* p = static_cast<const T*>(in);
-  constexpr int64_t kLanes = kVectorBytes / sizeof(A);
-  using VT = typename VectorOf<T, kLanes>::type;
-  using VA = typename VectorOf<A, kLanes>::type;
-  auto load = [](const T* from) {
-    VT v;
-    __builtin_memcpy(&v, from, sizeof(VT));
-    return __builtin_convertvector(v, VA);
-  };
+  constexpr int kLanes = kVectorBytes / sizeof(A);
   int64_t r = 0;
-  for (; r + 4 <= n_rows; r += 4, p += 4 * stride) {
-    const T *p1 = p + stride, *p2 = p1 + stride, *p3 = p2 + stride;
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      VA v;
-      __builtin_memcpy(&v, a + i, sizeof(VA));
-      v = M::run(v, M::run(M::run(load(p + i), load(p1 + i)), M::run(load(p2 + i), load(p3 + i))));
-      __builtin_memcpy(a + i, &v, sizeof(VA));
-    }
-    for (; i < n; ++i)
-      a[i] = M::run(a[i], M::run(M::run(A(p[i]), A(p1[i])), M::run(A(p2[i]), A(p3[i]))));
-  }
-  for (; r < n_rows; ++r, p += stride) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      VA v;
-      __builtin_memcpy(&v, a + i, sizeof(VA));
-      v = M::run(v, load(p + i));
-      __builtin_memcpy(a + i, &v, sizeof(VA));
-    }
-    for (; i < n; ++i) a[i] = M::run(a[i], A(p[i]));
-  }
+  for (; r + 4 <= n_rows; r += 4, p += 4 * stride) add_rows<M, A, kLanes, 4>(a, p, n, stride);
+  for (; r < n_rows; ++r, p += stride) add_rows<M, A, kLanes, 1>(a, p, n, stride);
 }
 
 // Booleans are bytes 0 and 1.
